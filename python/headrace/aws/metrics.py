@@ -28,8 +28,8 @@ class MetricOwner:
 def fetch_points(
     cloudwatch: AwsClient, owners: Sequence[MetricOwner], begin: float, end: float, period: int
 ) -> dict[tuple[str, str], Points]:
-    """Fetches the points of a time, Unix time in s, by owner and metric; every page of them. Raises
-    InputError, CouldNotRun."""
+    """Fetches the points of a time by owner and metric, every page of them. `begin`, `end`: Unix
+    time, s; `period`: of a point, s. Raises InputError, CouldNotRun."""
     queries, meaning = [], {}
     for owner in owners:
         dimensions = [{"Name": owner.dimension, "Value": owner.value}]
@@ -42,6 +42,8 @@ def fetch_points(
 
 
 def _fetch_pages(cloudwatch: AwsClient, queries: list[dict], begin: float, end: float) -> dict[str, Points]:
+    """Fetches the points of queries from all pages, by the query's id. `begin`, `end`: Unix time,
+    s. Raises InputError, CouldNotRun."""
     by_query: dict[str, Points] = {}
     for at in range(0, len(queries), MOST_QUERIES):
         arguments: AwsAnswer = {

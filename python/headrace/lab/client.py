@@ -78,7 +78,7 @@ class Lab(Calls):
         return self._wire.call(name, given, self.timeout_s if timeout_s is None else timeout_s, token, dry_run)
 
     def pid(self) -> int:
-        """Process id of the daemon."""
+        """Returns the process id of the daemon. Raises NoLab, CouldNotRun."""
         return self._wire.peer_pid()
 
 

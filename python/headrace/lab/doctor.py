@@ -61,9 +61,8 @@ class Machine:
             return ""
 
     def program(self, name: str) -> str | None:
-        """Returns the path of a program; sbin counts even when it is not in PATH, since the
-        daemon's user is root.
-        """
+        """Returns the path of a program, None if it is missing; sbin counts even when it is not in
+        PATH, since the daemon's user is root."""
         path = self.path if self.path is not None else os.environ.get("PATH", "") + os.pathsep + "/usr/sbin:/sbin"
         return shutil.which(name, path=path)
 
@@ -122,6 +121,8 @@ def root(machine: Machine) -> Check:
 
 
 def _device(machine: Machine, what: str, name: str, module: str) -> Check:
+    """Checks that /dev/`name` can be opened. `what`: name of the check; `module`: the kernel's
+    module that makes the device."""
     path = machine.root / "dev" / name
     if not os.path.exists(path):
         do = f"Load the module: modprobe {module}. In a container: --device /dev/{name}."
@@ -262,14 +263,13 @@ def leftovers(machine: Machine, where: Place) -> list[Check]:
 
 
 def can_tell(folder: Path) -> bool:
-    """True when this user may look into a data directory at all: only its owner may."""
+    """Returns whether this user may look into a data directory at all: only its owner may."""
     return os.access(folder, os.X_OK)
 
 
 def daemon_of(machine: Machine, folder: Path) -> int | None:
-    """Process that holds the lock of a data directory, by the kernel's list: asking the mount
-    itself could wait for a daemon that hangs.
-    """
+    """Returns the id of the process that holds the lock of a data directory, None for none, by the
+    kernel's list: asking the mount itself could wait for a daemon that hangs."""
     try:
         lock = os.stat(folder / LOCK_NAME)
     except OSError:

@@ -40,7 +40,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def is_here(host: str) -> bool:
-    """True when a Host names this machine."""
+    """Returns whether a Host names this machine."""
     name, colon, port = host.rpartition(":")
     if not colon or host.endswith("]"):
         return host.lower() in HOSTS
@@ -122,6 +122,8 @@ class MetricsHandler(BaseHTTPRequestHandler):
         return head
 
     def _answer(self) -> None:
+        """Answers a request with the metrics, with 503 if they cannot be had now, or with a
+        refusal."""
         wrong = self._wrong()
         if wrong:
             status, why = wrong
@@ -165,6 +167,8 @@ class MetricsHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _drain(self) -> None:
+        """Reads and drops what the client still sends, at most MAX_DRAINED_BYTES and for TIMEOUT_S
+        seconds: closing before would reset the connection, and lose the answer."""
         self.connection.shutdown(socket.SHUT_WR)
         deadline, drained = time.monotonic() + TIMEOUT_S, 0
         while drained < MAX_DRAINED_BYTES and (remaining_s := deadline - time.monotonic()) > 0:
@@ -265,8 +269,7 @@ def drop_rights() -> None:
 
 def connected(path: str, wait_s: float) -> tuple[Lab, int]:
     """Returns a lab that answers, and a descriptor that becomes readable when its process ends.
-    Raises HeadraceError.
-    """
+    Raises NoLab after `wait_s`, other HeadraceErrors at once."""
     lab, deadline = Lab(socket=path), time.monotonic() + wait_s
     while True:
         try:

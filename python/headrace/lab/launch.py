@@ -45,9 +45,9 @@ class Settings:
     """Settings with which a lab is started; a setting of None stays as it was in this data
     directory.
 
-    `metrics_port`: where Prometheus finds the metrics, on 127.0.0.1; `api_port`: where the AWS
-    tools find the endpoint; 0: nowhere. `snapshot_store`: URL of the object store of snapshots,
-    file:// or s3://.
+    `time_scale`: seconds of lab time in a real second. `metrics_port`: where Prometheus finds the
+    metrics, on 127.0.0.1; `api_port`: where the AWS tools find the endpoint; 0: nowhere.
+    `snapshot_store`: URL of the object store of snapshots, file:// or s3://.
     """
 
     instance_type: str | None = None
@@ -102,6 +102,7 @@ def folder_of(where: Place) -> Path:
 
 
 def _group_id(group: str) -> int:
+    """Returns the id of a group by its name or number. Raises InputError."""
     if group.isascii() and group.isdigit() and len(group) < 10:
         return int(group)
     try:
@@ -264,6 +265,8 @@ def refuse_second(where: Place) -> None:
 
 
 def _refuse_answering(where: Place) -> None:
+    """Raises LabRefused if a lab answers at this place, Disconnected if one loses the
+    connection."""
     with contextlib.suppress(NoLab), Lab(where.data_dir, where.socket) as lab:
         lab.status()
         raise LabRefused(
@@ -276,6 +279,7 @@ def _refuse_answering(where: Place) -> None:
 
 
 def _check_root() -> None:
+    """Raises CouldNotRun unless this process is root's."""
     if os.geteuid() != 0:
         rule = "a lab mounts FUSE and makes loop devices, which only root may"
         hint = "Run it with sudo. headrace lab doctor says what else is missing."
@@ -297,6 +301,8 @@ def _open_log(where: Place):
 
 
 def _wait_ready(started: subprocess.Popen, output: int, where: Place, begun: int, timeout_s: float) -> None:
+    """Waits until the daemon writes "ready" to the pipe `output`. `begun`: bytes in its log before
+    it. Raises the daemon's own refusal, or CouldNotRun after `timeout_s`; then it is ended."""
     deadline = time.monotonic() + timeout_s
     line = b""
     try:
@@ -328,7 +334,8 @@ ERROR_LINE = re.compile(
 
 
 def _read_refusal(code: int, where: Place, begun: int) -> CouldNotRun | InputError:
-    """Returns the error that the daemon printed before it ended, in its parts if it has them."""
+    """Returns the error that the daemon printed before it ended, in its parts if it has them.
+    `code`: its exit code; `begun`: bytes in the log before it."""
     for line in _log_since(where, begun).splitlines():
         match = ERROR_LINE.fullmatch(line)
         if match:
@@ -339,7 +346,8 @@ def _read_refusal(code: int, where: Place, begun: int) -> CouldNotRun | InputErr
 
 
 def _end(started: subprocess.Popen) -> int:
-    """Ends a daemon that did not become ready: asks it to end, and kills it when it does not."""
+    """Ends a daemon that did not become ready, by force after STOP_GRACE_S seconds, and returns its
+    exit code."""
     started.terminate()
     try:
         return started.wait(STOP_GRACE_S)
@@ -349,13 +357,13 @@ def _end(started: subprocess.Popen) -> int:
 
 
 def _last_lines(where: Place, begun: int) -> str:
-    """Returns the last lines of what it said."""
+    """Returns the last LOG_LINES lines that the daemon wrote to its log behind byte `begun`."""
     lines = _log_since(where, begun).strip().splitlines()
     return " | ".join(line.strip() for line in lines[-LOG_LINES:]) or "it said nothing"
 
 
 def _log_since(where: Place, begun: int) -> str:
-    """Returns the log from a place in it on, its end when that is long."""
+    """Returns the log from byte `begun` on, at most its last LOG_TAIL_BYTES."""
     try:
         with open(folder_of(where) / LOG_NAME, "rb") as file:
             file.seek(max(begun, os.fstat(file.fileno()).st_size - LOG_TAIL_BYTES))

@@ -69,6 +69,8 @@ def place(data_dir: str | Path | None = None, socket: str | Path | None = None) 
 
 
 def _absolute(path: str | Path, what: str) -> Path:
+    """Returns a path in full. `what`: its name in errors. Raises InputError for an empty path and
+    one with a zero byte."""
     text = str(path)
     if not text or "\0" in text:
         hint = f"The default is {DEFAULT_DATA_DIR}."
@@ -77,6 +79,7 @@ def _absolute(path: str | Path, what: str) -> Path:
 
 
 def _socket(path: Path) -> Path:
+    """Returns the path of a socket. Raises InputError for one with more than MAX_SOCKET_BYTES."""
     if len(os.fsencode(path)) > MAX_SOCKET_BYTES:
         rule = f"the path of a socket has at most {MAX_SOCKET_BYTES} bytes"
         raise InputError(str(path), rule, "unix(7)", "Use a shorter data directory, or --socket.")

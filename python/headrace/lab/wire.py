@@ -75,7 +75,9 @@ class Wire:
         self._id = 0
 
     def call(self, name: str, args: dict, timeout_s: float, token: str | None = None, dry_run: bool = False) -> dict:
-        """Returns the result of a call. Raises LabRefused, NoLab, CouldNotRun."""
+        """Returns the result of a call. `token`: a call that is repeated with it is done once, and
+        answered again; `dry_run`: all is decided and nothing done, so it ends with LabRefused.
+        Raises LabRefused, NoLab, CouldNotRun."""
         with self._lock:
             self._id += 1
             envelope = ({} if token is None else {"token": token}) | ({"dry_run": True} if dry_run else {})
@@ -97,7 +99,7 @@ class Wire:
             return self._checked(answer, name)
 
     def peer_pid(self, timeout_s: float = 5.0) -> int:
-        """Process id of the daemon, by the kernel's word. Raises NoLab, CouldNotRun."""
+        """Returns the process id of the daemon, by the kernel's word. Raises NoLab, CouldNotRun."""
         with self._lock:
             connected = self._connect(time.monotonic() + timeout_s)
             pid, _, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
@@ -110,6 +112,8 @@ class Wire:
         self._socket, self._unread = None, b""
 
     def _connect(self, deadline: float) -> socket.socket:
+        """Returns the connection, made if it is not open. `deadline`: by time.monotonic(), s.
+        Raises NoLab if no lab answers or it may not be used, and OSError."""
         if self._socket is not None:
             return self._socket
         path = str(self.place.socket)
@@ -134,6 +138,8 @@ class Wire:
         return connection
 
     def _send(self, line: bytes, deadline: float) -> None:
+        """Sends a call, over a new connection if the old one was lost. `deadline`: by
+        time.monotonic(), s. Raises NoLab, OSError."""
         fresh = self._socket is None
         connected = self._connect(deadline)
         try:
@@ -147,6 +153,8 @@ class Wire:
             self._send(line, deadline)
 
     def _receive(self, deadline: float, name: str) -> object:
+        """Reads one answer. `deadline`: by time.monotonic(), s; `name`: the call, in errors. Raises
+        OSError (also TimeoutError), CouldNotRun for an answer that is too long or not JSON."""
         connected = self._connect(deadline)
         parts, size = [self._unread], len(self._unread)
         while b"\n" not in parts[-1]:
@@ -165,6 +173,8 @@ class Wire:
             raise self._nonsense(name, f"an answer is not JSON: {line[:60]!r}") from None
 
     def _checked(self, answer: object, name: str) -> dict:
+        """Returns the result in an answer. Raises the daemon's refusal, and CouldNotRun for an
+        answer to another call; then the connection is ended."""
         # An error with id null is about the connection itself: too many, or a line that was not
         # understood.
         parts = answer if isinstance(answer, dict) else {}
@@ -190,6 +200,7 @@ class Wire:
         return CouldNotRun(f"{self.place.socket}: {name}", rule, "", hint)
 
     def _lost(self, name: str, why: str) -> Disconnected:
+        """Returns the error for a connection that was lost before the answer came."""
         rule = f"the connection was lost before the answer came ({why}); whether it was done is not known"
         return Disconnected(
             f"{self.place.socket}: {name}", rule, "", f"See headrace lab status{self.place.flags()}, and headraced.log."
@@ -197,6 +208,8 @@ class Wire:
 
 
 def _seconds_until(deadline: float) -> float:
+    """Returns the seconds until a time by time.monotonic(), s. Raises TimeoutError once it has
+    passed."""
     remaining_s = deadline - time.monotonic()
     if remaining_s <= 0:
         raise TimeoutError
@@ -204,6 +217,8 @@ def _seconds_until(deadline: float) -> float:
 
 
 def _line(call: dict, name: str) -> bytes:
+    """Returns a call as a line of JSON. Raises InputError for values that JSON does not have, and
+    for more than MAX_LINE_BYTES."""
     try:
         # A lone surrogate (a file name that is not UTF-8) has no place in JSON text.
         line = _ENCODER.encode(call).encode() + b"\n"
@@ -217,6 +232,8 @@ def _line(call: dict, name: str) -> bytes:
 
 
 def _refusal(error: dict) -> CouldNotRun | LabRefused:
+    """Returns the error of a refusal: CouldNotRun if the caller did not cause it, else
+    LabRefused."""
     kind = str(error.get("kind", ""))
     parts = [str(error.get(part) or "") for part in ("value", "rule", "source", "hint", "code", "message")]
     if kind in ("", UNAVAILABLE):

@@ -144,6 +144,8 @@ def hide_password(text: str) -> str:
 
 
 def _from_text(text: str) -> dict:
+    """Parses an address into its parts, None for those that it leaves out. Raises InputError, also
+    for a password in the text."""
     rule = f"an address is {FORM}"
     brackets = "IPv6 addresses stand in brackets: mysql://watcher@[::1]:3306/"
     try:
@@ -180,6 +182,8 @@ def _from_text(text: str) -> dict:
 
 
 def _query(text: str, query: str) -> dict[str, str]:
+    """Parses the part behind ? into values by the names of PARAMETERS. `text`: the whole address,
+    for errors. Raises InputError."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError:
@@ -199,6 +203,8 @@ def _query(text: str, query: str) -> dict[str, str]:
 
 
 def _check_address(text: str, values: dict, password: Secret | None) -> Address:
+    """Returns the address with these values, once all are valid. `text`: the address as typed,
+    without a password, for errors. Raises InputError."""
     user, host, port, socket = values["user"], values["host"], values["port"], values["socket"]
     if not user:
         raise InputError(text, "names no user", DOC, f"{FORM}; or user= under [client] of the option file.")
@@ -224,12 +230,16 @@ def _check_address(text: str, values: dict, password: Secret | None) -> Address:
 
 
 def _database(name: str) -> str:
+    """Returns the name of a database. Raises InputError for an empty, too long or impossible
+    one."""
     if not name or len(name) > MAX_DATABASE or "\0" in name:
         raise InputError(f"database {name[:70]!r}", f"a database's name has 1 to {MAX_DATABASE} characters", DOC)
     return name
 
 
 def _ssl(text: str, mode: str | None, authority: str | None) -> tuple[str, str | None]:
+    """Returns the TLS mode, and the CA's file in full or None. Raises InputError if the mode is
+    unknown, or mode and CA do not fit together."""
     mode = (mode or ("VERIFY_CA" if authority else "PREFERRED")).upper().replace("-", "_")
     if mode not in SSL_MODES:
         raise InputError(f"ssl-mode = {mode[:40]}", f"must be one of {', '.join(SSL_MODES)}", SSL_SOURCE)

@@ -74,7 +74,8 @@ def tagged(body: bytes) -> TaggedGtid:
 
 
 def number(body: bytes, at: int) -> tuple[int, int]:
-    """Reads a number of 1 to 9 bytes: the first byte's low end has a one for each that follows."""
+    """Reads a number of 1 to 9 bytes at byte `at`, and returns it with the byte behind it: the
+    first byte's low end has a one for each that follows."""
     more = 0
     while more < 8 and body[at] >> more & 1:
         more += 1

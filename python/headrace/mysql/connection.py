@@ -84,7 +84,8 @@ def cut(connection: SqlConnection) -> None:
 
 @contextlib.contextmanager
 def answers_within(connection: SqlConnection, seconds: float) -> Iterator[None]:
-    """Bounds each answer's time in a block, s; a later one is a pymysql.err.OperationalError."""
+    """Bounds each answer's time in a block to `seconds`; a later one is a
+    pymysql.err.OperationalError."""
     before = getattr(connection, ANSWER_TIME)
     setattr(connection, ANSWER_TIME, seconds)
     try:
@@ -117,6 +118,8 @@ class _ClearPassword:
         self.connection = cast("_Login", connection)
 
     def authenticate(self, packet: object) -> _Packet:
+        """Sends the password in clear and returns the server's answer. Raises InputError without
+        TLS or a socket."""
         connection = self.connection
         if not connection._secure:
             source = "MySQL manual, Client-Side Cleartext Pluggable Authentication"
@@ -132,6 +135,8 @@ class _ClearPassword:
 
 
 def _ssl_arguments(address: Address) -> dict:
+    """Returns PyMySQL's arguments for the TLS mode of an address. Raises InputError for a file that
+    is not a CA's certificate."""
     mode = address.ssl_mode
     if mode == "DISABLED" or (mode == "PREFERRED" and address.socket is not None):
         return {"ssl_disabled": True}  # a local socket needs none, as for the MySQL clients

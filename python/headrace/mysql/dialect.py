@@ -107,6 +107,8 @@ class Dialect:
     # --- channels ---------------------------------------------------------------------------------
 
     def _replica(self, verb: str, threads: str, channel: str) -> str:
+        """Returns a statement that starts or stops (`verb`) threads of a channel; "" for both
+        threads."""
         checked_channel(channel)
         if self.is_mariadb:
             return f"{verb} SLAVE {literal(channel)}{' ' + threads if threads else ''}"
@@ -207,6 +209,9 @@ class Dialect:
         return (*self.session(), f"CHANGE REPLICATION SOURCE TO {text} FOR CHANNEL {name}")
 
     def _position(self, position: str | tuple[str, int], old: str) -> dict[str, str | int]:
+        """Returns the options of a channel's start: by GTID ("gtid"), or at file and offset (bytes)
+        in the source's binary log. `old`: MASTER or SOURCE, as their names begin. Raises
+        InputError."""
         if position == "gtid":
             return {"MASTER_USE_GTID": "slave_pos"} if self.is_mariadb else {"SOURCE_AUTO_POSITION": 1}
         file, offset = position
@@ -331,8 +336,10 @@ class Dialect:
     def semi_sync_settings(
         self, side: str, on: bool, timeout_ms: int | None = None, count: int | None = None
     ) -> dict[str, str]:
-        """Returns the variables that switch one side, with their values, the switch last. On a
-        replica, the receive thread must be started anew to take part.
+        """Returns the variables that switch one side (source or replica), with their values, the
+        switch last. `count`: replicas whose answer a commit waits for; None for this or
+        `timeout_ms` leaves the variable as it is. On a replica, the receive thread must be started
+        anew to take part.
 
         Before 8.0.26 and on MariaDB there is no count.
         """

@@ -130,6 +130,7 @@ class GtidSet(Text):
         return ",".join(f"{key}:{_written(ranges)}" for key, ranges in self.ranges)
 
     def _check(self, other: GtidSet) -> None:
+        """Raises InputError for a set of the other flavor."""
         if self.flavor != other.flavor:
             rule = "GTIDs of MariaDB and of MySQL have nothing in common"
             raise InputError(f"{str(self)[:40]} and {str(other)[:40]}", rule, _source(self.flavor), "")
@@ -140,12 +141,15 @@ def _source(flavor: str) -> str:
 
 
 def _build_set(flavor: str, ranges: dict[str, Ranges], writers: dict[str, int]) -> GtidSet:
+    """Returns the set of these ranges, in order; a domain without numbers has no writer either."""
     order = (lambda key: (int(key), key)) if flavor == "mariadb" else (lambda key: (0, key))
     ordered = tuple((key, ranges[key]) for key in sorted(ranges, key=order) if ranges[key])
     return GtidSet(flavor, ordered, tuple((key, writers[key]) for key, _ in ordered if key in writers))
 
 
 def _parse_mariadb(text: str) -> GtidSet:
+    """Parses a position of MariaDB, written without spaces: in each domain all up to a number.
+    Raises InputError."""
     ranges_by_domain: dict[str, Ranges] = {}
     writers: dict[str, int] = {}
     for part in filter(None, text.split(",")):
@@ -163,6 +167,7 @@ def _parse_mariadb(text: str) -> GtidSet:
 
 
 def _parse_mysql(text: str) -> GtidSet:
+    """Parses a set of MySQL, written without spaces. Raises InputError."""
     intervals: dict[str, list[tuple[int, int]]] = {}
     for part in filter(None, text.lower().split(",")):
         uuid, *words = part.split(":")

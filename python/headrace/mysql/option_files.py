@@ -124,12 +124,17 @@ class _Reader:
     """Follows includes, and stores the texts of files for edits."""
 
     def __init__(self, groups: tuple[str, ...], base: Path) -> None:
+        """Takes the groups to read, in lower case, and the folder in which relative includes
+        begin."""
         self.groups, self.base = groups, base
         self.settings: list[Setting] = []
         self.texts: dict[Path, str] = {}
         self.read_files = 0
 
     def read(self, path: Path, depth: int) -> None:
+        """Reads a file and those it includes. `depth`: the number of includes that lead to it.
+        Raises InputError for a line that servers refuse, CouldNotRun for a file that cannot be
+        read."""
         self.read_files += 1
         if self.read_files > MAX_FILES:
             rule = f"more than {MAX_FILES} files are included"
@@ -162,7 +167,9 @@ class _Reader:
                 self.settings.append(Setting(group.lower(), key, value, path, number))
 
     def include(self, line: str, path: Path, number: int, depth: int) -> None:
-        """Handles an include as my_default.c: spaces may follow the !, others are ignored."""
+        """Handles an include as my_default.c: spaces may follow the !, others are ignored.
+        `number`: the line's, from 1; `depth`: the number of includes that lead to this file. Raises
+        InputError."""
         words = line[1:].strip(SPACE)
         for word, follow in (("includedir", self._folder), ("include", self._file)):
             if not words.startswith(word) or (words[len(word) :] or " ")[0] not in SPACE:
@@ -178,10 +185,13 @@ class _Reader:
             return follow(self.base / name, path, number, depth)
 
     def _file(self, target: Path, path: Path, number: int, depth: int) -> None:
+        """Reads an included file if it exists."""
         if target.is_file():
             self.read(target, depth + 1)
 
     def _folder(self, target: Path, path: Path, number: int, depth: int) -> None:
+        """Reads the option files of an included folder, by name. `path`, `number`: file and line of
+        the include. Raises InputError."""
         try:
             names = sorted(os.listdir(target))
         except OSError as error:
@@ -193,6 +203,8 @@ class _Reader:
 
 
 def _text(path: Path) -> str:
+    """Returns the text of an option file. Raises InputError for a folder, a file that everybody may
+    write, zero bytes and a line that is too long; CouldNotRun if it cannot be read."""
     if path.is_dir():
         raise InputError(str(path), "is a folder, not an option file", SOURCE, "Name a my.cnf.")
     content = read_bytes(path, MAX_BYTES)
@@ -213,6 +225,7 @@ def _text(path: Path) -> str:
 
 
 def _group(line: str, path: Path, number: int) -> str:
+    """Returns the group that a line names. Raises InputError without the closing bracket."""
     end = line.find("]")
     if end < 0:
         rule = "a group's name ends with ]: servers read no further"
@@ -287,6 +300,8 @@ def read_client(path: str | os.PathLike) -> dict[str, str]:
 
 
 def _check_owner(path: Path) -> None:
+    """Raises InputError if users other than this one and root own the file, or may read or write
+    it."""
     status = os.stat(path)
     if status.st_mode & OTHERS:
         rule = f"holds a password and others may read it (mode {stat.S_IMODE(status.st_mode):04o})"

@@ -79,6 +79,7 @@ class Rights:
         return sorted(names)
 
     def _sees_routines(self, database: str) -> bool:
+        """Returns whether the account may read the text of a database's routines."""
         if self.everywhere("SELECT") or any(self.may(right, database) for right in ROUTINES):
             return True
         proc = [each for each in self.grants if each.database == "mysql" and each.table in ("*", "proc")]
@@ -97,6 +98,8 @@ class Rights:
             yield from (grant for grant in mine if _literal(grant.database) == most)
 
     def _fits(self, pattern: str, database: str) -> bool:
+        """Returns whether a grant's database means this one: it is a pattern with % and _, unless
+        `patterns` is False."""
         if not self.patterns:
             return pattern == database
         parts = re.findall(r"\\.|.", pattern, re.DOTALL)
@@ -120,6 +123,7 @@ def parse_grants(lines: Iterable[str]) -> list[Grant]:
 
 
 def _parse_grant(line: str) -> Grant | None:
+    """Parses a line of SHOW GRANTS; None for a role, a routine or a proxy."""
     verb, _, rest = line.partition(" ")
     on = _outside(rest, " ON ")
     if verb not in ("GRANT", "REVOKE") or on < 0:
@@ -160,6 +164,7 @@ def _outside(text: str, word: str) -> int:
 
 
 def _split(text: str) -> list[str]:
+    """Splits a list at its commas, but not inside of quotes and brackets."""
     parts = []
     while (place := _outside(text, ",")) >= 0:
         parts.append(text[:place].strip())
@@ -168,7 +173,7 @@ def _split(text: str) -> list[str]:
 
 
 def _names(place: str) -> tuple[str, str] | None:
-    """Returns database and table of `a`.`b`, `a`.* or *.*."""
+    """Returns database and table of `a`.`b`, `a`.* or *.*; None for another text."""
     dot = _outside(place, ".")
     if dot < 0:
         return None

@@ -31,7 +31,9 @@ OLDEST = {"mysql": (8, 0, 22), "mariadb": (10, 5, 2)}
 @dataclass(frozen=True)
 class SemiSync:
     """Semi-synchronous replication of a server. `*_enabled` is the setting, `*_status` whether it
-    works now: only the second counts. `no_tx`: commits that were acknowledged without a replica."""
+    works now: only the second counts. `clients`: replicas that are connected and can acknowledge;
+    `wait_count`: those whose answer a commit waits for. `no_tx`: commits that were acknowledged
+    without a replica, `yes_tx`: with one, since the server started."""
 
     source_enabled: bool = False
     source_status: bool = False
@@ -191,13 +193,16 @@ def dialect_of_version(text: str) -> Dialect:
 
 
 def parse_version(text: str, comment: str = "") -> tuple[str, tuple[int, ...]]:
-    """Returns flavor and numbers of @@version; `comment`: @@version_comment."""
+    """Returns flavor (mysql or mariadb) and numbers of @@version, (0,) if it has none; `comment`:
+    @@version_comment."""
     match = VERSION.search(text.removeprefix("5.5.5-"))
     flavor = "mariadb" if "mariadb" in (text + comment).lower() else "mysql"
     return flavor, tuple(map(int, match.groups())) if match else (0,)
 
 
 def _translate_error(error: Exception, name: str) -> HeadraceError:
+    """Returns our error for a query that failed: InputError for a lack of rights, else
+    CouldNotRun."""
     code = number_of_error(error)
     # ER_ACCESS_DENIED_ERROR, ER_SPECIFIC_ACCESS_DENIED_ERROR, ER_TABLEACCESS_DENIED_ERROR
     if code in (1045, 1227, 1142):
@@ -209,6 +214,8 @@ def _translate_error(error: Exception, name: str) -> HeadraceError:
 
 
 def _query_state(connection: SqlConnection, name: str) -> ServerState:
+    """Queries what `observe` returns. Raises InputError for a server that is too old, and the
+    errors of PyMySQL as they are."""
     variables = ask_pairs(connection, "SHOW GLOBAL VARIABLES")
     status = ask_pairs(connection, "SHOW GLOBAL STATUS LIKE 'rpl_semi%'")
     status |= ask_pairs(connection, "SHOW GLOBAL STATUS LIKE 'uptime'")
@@ -260,7 +267,8 @@ def _query_state(connection: SqlConnection, name: str) -> ServerState:
 
 
 def executed_of(connection: SqlConnection, dialect: Dialect) -> tuple[GtidSet, GtidSet]:
-    """Reads the transactions in a server's data; and the end of those applied as a replica."""
+    """Reads the transactions in a server's data, and the last of those that it applied as a
+    replica."""
     row = ask_row(connection, dialect.executed())
     applied, *logs = [GtidSet.parse(str(text or ""), dialect.flavor) for text in row]
     return applied.union(logs[0]) if logs else applied, applied
@@ -314,6 +322,9 @@ RECEIVE = {"yes": "on", "no": "off"}  # anything else is on its way: Connecting,
 
 
 def _channel(row: NamedRow, variables: dict[str, str], dialect: Dialect) -> Channel:
+    """Returns a channel from a row of the replica status, whose names are in lower case: either
+    those of source and replica, or of master and slave."""
+
     def of(*names: str) -> Any:
         for name in names:
             if (value := row.get(name)) is not None:

@@ -76,7 +76,8 @@ def checked_settings(settings: Mapping[str, str | None] | None, what: str = "set
 
 
 def settings_of(texts: list[str] | None) -> dict[str, str | None] | None:
-    """Reads settings from texts K=V, or K alone for one without a value. Raises InputError."""
+    """Reads settings from texts K=V, or K alone for one without a value; None for no settings.
+    Raises InputError."""
     options: dict[str, str | None] = {}
     for text in texts or []:
         key, equals, value = text.partition("=")
@@ -87,8 +88,9 @@ def settings_of(texts: list[str] | None) -> dict[str, str | None] | None:
 
 
 def checked_memory(memory_gib: float | None) -> float | None:
-    """Checks `--memory-gib` of a new server: the memory, GiB, by which its caches are sized. Raises
-    InputError outside the range, and where the caches alone need more than this machine has."""
+    """Returns `--memory-gib` of a new server, None if it is not given: the memory, GiB, by which
+    its caches are sized. Raises InputError outside the range, and where the caches alone need more
+    than this machine has."""
     if memory_gib is None:
         return None
     if not SMALLEST_MEMORY_GIB <= memory_gib <= LARGEST_MEMORY_GIB:
@@ -208,6 +210,8 @@ def whole(
 
 
 def _network(where: ServerPaths, port: int | None, host: str) -> Options:
+    """Returns the options of TLS at a port of `host`; without a port the server has its socket
+    alone."""
     if port is None:
         return {"skip-networking": "ON"}
     keys = {"ssl-ca": "ca.pem", "ssl-cert": "server-cert.pem", "ssl-key": "server-key.pem"}
@@ -226,6 +230,8 @@ def binlog_on(program: ServerProgram, given: Options) -> bool:
 
 
 def _binlog(program: ServerProgram, log: Path, given: Options) -> Options:
+    """Returns the options of the binary log and the relay log in the folder `log`, or of a server
+    without a binary log, if the given options turn it off."""
     if not binlog_on(program, given):
         off: Options = {"skip-log-bin": None} if program.flavor == "mysql" else {}
         return off | (relay_log(log) if "server-id" in given else {})

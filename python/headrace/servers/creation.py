@@ -118,6 +118,8 @@ def _with_remains(error: BaseException, name: str, remains: list[str]) -> Headra
 def _create(
     lab: Lab, where: ServerPaths, request: CreateRequest, progress: running.Progress, timeout_s: float
 ) -> Record:
+    """Makes volumes, filesystems and data, starts the server, and saves its record after each step;
+    removes nothing after an error. `timeout_s`: longest wait until the server answers."""
     record, program, user = request.record, request.program, service_user()
     where.state.mkdir(mode=0o700, parents=True)
     save(where, record)

@@ -64,7 +64,8 @@ class ServerProgram:
         return f"{NAMES[self.flavor]} {'.'.join(map(str, self.version))}"
 
     def knows(self, variable: str) -> bool:
-        """True when it has this option (with dashes or underscores), plugins left aside."""
+        """Returns whether the program has this option (with dashes or underscores), plugins left
+        aside."""
         return dashed(variable) in self.defaults
 
     def tool(self, *names: str) -> tuple[str, ...]:
@@ -153,6 +154,8 @@ def _find_given(path: str) -> ServerProgram:
 
 @lru_cache(maxsize=32)
 def _query(command: tuple[str, ...], changed_ns: int) -> ServerProgram:
+    """Returns what a server's program says of itself; asked again only if its file has changed
+    (`changed_ns`, ns, Unix). Raises InputError for no server, CouldNotRun."""
     text = _output((*command, "--no-defaults", "--version"))
     match = re.search(r"Ver\s+(\d+)\.(\d+)\.(\d+)(\S*)", text)
     if match is None:
@@ -191,6 +194,8 @@ def ask(command: tuple[str, ...]) -> ServerProgram:
 
 
 def _output(words: tuple[str, ...]) -> str:
+    """Returns the output of a program. Raises CouldNotRun if it fails or does not end in ASK_S
+    seconds."""
     command = Command(words, environment=PRIVATE_ENVIRONMENT, what=f"{words[0]} {words[-1]}")
     done = run_to_end(command, ASK_S, "Is it a server?")
     if done.code != 0:

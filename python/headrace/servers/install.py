@@ -94,6 +94,8 @@ def install_mysql(progress: Progress) -> ServerProgram:
 
 
 def _fetch_and_unpack(fresh: Path, apt: str, dpkg: str, folder: Path, progress: Progress) -> ServerProgram:
+    """Fetches MySQL's packages into `fresh`, unpacks and tries them, and moves the tree into
+    `folder`, unless that has this version already. Raises InputError, CouldNotRun."""
     options = _private_apt(fresh / "apt")
     progress(0.05, "fetching the index of packages")
     _run([apt, *options, "update"], "apt-get update", APT_S)
@@ -139,6 +141,7 @@ def _private_apt(folder: Path) -> list[str]:
 
 
 def _mirror() -> str:
+    """Returns the URL of the Debian mirror to fetch from. Raises InputError for another text."""
     named = settings.value(MIRROR_VARIABLE).rstrip("/")
     if not named.startswith(("http://", "https://", "file:/")) or any(character.isspace() for character in named):
         hint = f"For example {settings.VARIABLES[MIRROR_VARIABLE].default}."
@@ -178,6 +181,7 @@ def _ask_tree(tree: Path) -> ServerProgram:
 
 
 def _check_room(folder: Path) -> None:
+    """Raises CouldNotRun if fewer than ROOM_BYTES are free where the folder is or will be."""
     there = next(ancestor for ancestor in (folder, *folder.parents) if ancestor.exists())
     free = shutil.disk_usage(there).free
     if free < ROOM_BYTES:
@@ -256,6 +260,8 @@ def _no_services() -> Iterator[None]:
 
 
 def _require(name: str, package: str) -> str:
+    """Returns the path of a program. `package`: the one of Debian that has it. Raises CouldNotRun
+    if it is not installed."""
     program_path = which(name)
     if program_path is None:
         rule = "is not here: servers are installed from Debian's packages"
@@ -265,6 +271,8 @@ def _require(name: str, package: str) -> str:
 
 
 def _run(words: list[str], what: str, timeout_s: float) -> str:
+    """Runs a command to its end and returns its output. `what`: its name in errors. Raises
+    CouldNotRun, also for an index that `apt-get update` could not fetch."""
     command = Command(tuple(words), environment={"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}, what=what)
     done = run_to_end(command, timeout_s, "Is the network slow?")
     # `apt-get update` ends well when an index could not be fetched.

@@ -54,8 +54,8 @@ def program_of(record: Record) -> ServerProgram:
 
 
 def process_of(where: ServerPaths, record: Record) -> Process | None:
-    """Returns its process if it runs: that of the record, else the process with its option file,
-    whose starter was killed before it could write the record."""
+    """Returns its process if it runs, else None: that of the record, or the process with its option
+    file, whose starter was killed before it could write the record."""
     if processes.runs(record.process):
         return record.process
     if record.process is None:
@@ -130,6 +130,8 @@ def not_following(program: ServerProgram) -> tuple[str, ...]:
 
 
 def _wait_ready(where: ServerPaths, record: Record, progress: Progress, timeout_s: float) -> None:
+    """Waits until the server accepts its account. Raises CouldNotRun if it ends or is not ready
+    after `timeout_s`, InputError if it refuses the account."""
     from headrace.mysql import connect
 
     address = access.address(where, None)
@@ -195,10 +197,8 @@ def start(
 
 
 def _answers(where: ServerPaths, record: Record, running: Process) -> bool:
-    """True when a process answers as a server, false when it ended meanwhile.
-
-    Raises CouldNotRun if it runs and does not answer.
-    """
+    """Returns True when a process answers as a server, False when it ended meanwhile. Raises
+    CouldNotRun if it runs and does not answer within ANSWER_S seconds."""
     from headrace.mysql import connect
 
     deadline = time.monotonic() + ANSWER_S
@@ -256,6 +256,8 @@ def stop(
 
 
 def _end(record: Record, running: Process, progress: Progress, timeout_s: float) -> None:
+    """Asks a server to shut down, and waits for its end. Raises CouldNotRun after `timeout_s`,
+    while it still goes on to shut down."""
     processes.end_process(running, signal.SIGTERM, 0)
     began = time.monotonic()
     while not processes.wait_gone(running, 1.0):
@@ -268,6 +270,8 @@ def _end(record: Record, running: Process, progress: Progress, timeout_s: float)
 
 
 def _kill(record: Record, running: Process) -> None:
+    """Kills a server and waits for its end. Raises CouldNotRun if it does not end in KILL_S
+    seconds."""
     if not processes.end_process(running, signal.SIGKILL, KILL_S):
         rule = f"does not end within {KILL_S:g} s though it was killed: it waits for its volume"
         hint = "Clear the volume's faults: headrace volume fault VOL --clear all."
@@ -280,7 +284,7 @@ def last_errors(log: Path, since: int = 0) -> str:
 
 
 def reason_of_death(log: Path, since: int) -> str:
-    """Returns why a server that was ready ended, by its log."""
+    """Returns why a server that was ready ended, by its log from byte `since` on."""
     text = processes.end_of(log, since)
     lines = [line for line in text.splitlines() if not REPLICATION_NOISE.search(line) or volumes.NO_ROOM.search(line)]
     cause = telling_lines("\n".join(lines))

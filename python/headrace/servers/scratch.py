@@ -47,7 +47,7 @@ def lab_folder(otherwise: Path, data_gib: float) -> Iterator[Path]:
 
 
 def fits(data_gib: float) -> bool:
-    """True when memory has room for the volumes of `data_gib` of data."""
+    """Returns whether memory has room for the volumes of `data_gib` of data."""
     needed_gib = DATA_SHARE * data_gib + MORE_GIB
     try:
         shared = os.path.ismount(MEMORY) and shutil.disk_usage(MEMORY).free / GIB >= needed_gib

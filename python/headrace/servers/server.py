@@ -241,6 +241,9 @@ def _start_existing(
     progress: Progress,
     timeout_s: float,
 ) -> Record:
+    """Starts a server that exists, after a shutdown if its settings or `unpaced` change, and
+    returns its record. `settings`: added to its own, None for none. Raises InputError,
+    CouldNotRun."""
     lasting = record.settings_with(checked_settings(settings))
     changes = {"settings": lasting, "volumes": replace(record.volumes, unpaced=unpaced)}
     other = record.with_(**changes) != record
@@ -389,6 +392,7 @@ def save_data(server: Server, folder: str | os.PathLike) -> Path:
 
 
 def _view(lab: Lab, where: ServerPaths, record: Record) -> Server:
+    """Returns a server as it is now: record, process and volumes, and its problems in words."""
     now = running.process_of(where, record)
     (devices, problems), specs = _of_volumes(lab, where, record, now is not None), _specs(lab, record)
     state = "running" if now else "dead" if record.should_run else "stopped"
@@ -425,6 +429,8 @@ def _specs(lab: Lab, record: Record) -> tuple[str, str | None]:
 
 
 def _of_volumes(lab: Lab, where: ServerPaths, record: Record, is_running: bool) -> tuple[tuple[str, ...], list[str]]:
+    """Returns the devices of a server's volumes and what is wrong with these, in words; without
+    devices if the lab does not answer."""
     try:
         problems = volumes.broken(lab, where, record, is_running)
         if not problems:
@@ -452,7 +458,8 @@ def client_command(server: Server, words: tuple[str, ...] = ()) -> list[str]:
 
 
 def log_lines(server: Server, lines: int, follow: bool = False) -> Iterator[str]:
-    """Yields the last lines of its error log, and with `follow` all later lines, without end."""
+    """Yields the last `lines` lines of its error log, and with `follow` all later lines, without
+    end."""
     try:
         with open(server.paths.log, encoding="utf-8", errors="replace") as file:
             yield from (line.rstrip("\n") for line in deque(file, lines))

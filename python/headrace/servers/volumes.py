@@ -143,6 +143,7 @@ def broken(lab: Lab, where: ServerPaths, record: Record, running: bool) -> list[
 
 
 def _not_mounted(device: str, place: Path) -> str | None:
+    """Returns in words why a volume cannot be used at its mount point, None if it can."""
     mounted = mounted_device(place)
     if mounted is None:
         return "is not mounted"

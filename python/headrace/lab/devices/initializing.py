@@ -22,9 +22,9 @@ MAX_THREADS = 256
 
 
 def initialize(lab: Lab, volume: str, threads: int, tick: Callable[[float], None] = lambda share: None) -> int:
-    """Reads the cold blocks through the volume's device and returns their number. `tick` gets the
-    share that is done. Raises InputError, OSError; an interrupt ends it within a read.
-    """
+    """Reads the cold blocks through the volume's device, with this number of threads, and returns
+    the blocks' number. `tick` gets the share that is done, 0 to 1. Raises InputError, OSError; an
+    interrupt ends it within a read."""
     if not 1 <= threads <= MAX_THREADS:
         raise InputError(f"--threads {threads}", f"must be 1 to {MAX_THREADS}")
     attachment = lab.describe(volume)["attachment"]
@@ -66,6 +66,7 @@ def initialize(lab: Lab, volume: str, threads: int, tick: Callable[[float], None
 
 
 def _list_cold_blocks(lab: Lab, volume: str) -> Iterator[list[int]]:
+    """Yields the numbers of blocks that still lie in a snapshot, up to BATCH at a time."""
     start: int | None = 0
     while start is not None:
         page = lab.cold_blocks(volume, start=start, limit=BATCH)

@@ -50,7 +50,7 @@ def volume_seconds(
     storage: str, size: int, write: bool, start_percent: float | None, taken_mib_s: float = 0.0
 ) -> float:
     """Returns how long a volume takes for `size` sequential bytes, s, with its credits at
-    `start_percent` and a load of `taken_mib_s`."""
+    `start_percent` (None: full, or no credits) and a load of `taken_mib_s`."""
     n = max(1.0, size / MIB)
     offered = n / OFFERED_MIB_S
     # Long enough for 1 MiB/s, the slowest volume.
@@ -118,6 +118,8 @@ def _load_mib_s(lab: Lab, volume: str) -> float:
 
 
 def _instance(lab: Lab, size: int, shares: float) -> dict[str, float]:
+    """Returns the seconds, by "instance", in which the lab's instance transfers `size` bytes
+    `shares` times; empty for a lab without an instance type or limit."""
     kind = lab.status()["instance_type"]
     if kind is None:
         return {}
@@ -139,6 +141,7 @@ def target_volume(lab: Lab, target: BackupTarget) -> str | None:
 
 
 def _device_of(place: str) -> int | None:
+    """Returns the device number of the filesystem at a path, None if it cannot be read."""
     try:
         return os.stat(place).st_dev
     except OSError:

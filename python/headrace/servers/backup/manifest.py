@@ -37,7 +37,7 @@ KEY_BYTES = 32
 
 @dataclass(frozen=True)
 class Part:
-    """A file of the copy, as it lies in the target."""
+    """A file of the copy, as it lies in the target: its name, bytes and SHA-256."""
 
     name: str
     size: int
@@ -102,9 +102,10 @@ class Manifest:
 
 @dataclass(frozen=True)
 class RestoreProof:
-    """The result of a restore. `tables`: number of compared tables; `against`: the source that they
-    were compared with, "" for none. `binlogs_to`: end of the replay. `failure`: the reason of a
-    failure. `part`: the databases of a backup that is a part of its server, "" for all."""
+    """The result of a restore, which took `seconds`. `tables`: number of compared tables;
+    `against`: the source that they were compared with, "" for none. `binlogs_to`: end of the
+    replay. `failure`: the reason of a failure. `part`: the databases of a backup that is a part of
+    its server, "" for all."""
 
     at_unix: float
     seconds: float
@@ -139,7 +140,7 @@ class Backup:
         return self.proof is not None and not self.proof.ok
 
     def age_s(self, now: float) -> float:
-        """Returns the age of the data, s."""
+        """Returns the age of the data, s. `now`: Unix time, s."""
         return now - self.manifest.ended_unix
 
 
@@ -189,6 +190,7 @@ def _text(content: Mapping[str, object]) -> bytes:
 
 
 def _seal(content: Mapping[str, object], key: bytes | None) -> str:
+    """Returns the seal of a document, without an earlier one: a SHA-256, or with a key an HMAC."""
     text = _text({name: value for name, value in content.items() if name != "seal"})
     if key is None:
         return f"sha256:{hashlib.sha256(text).hexdigest()}"
@@ -196,7 +198,8 @@ def _seal(content: Mapping[str, object], key: bytes | None) -> str:
 
 
 def read_key(path: str | os.PathLike | None) -> bytes | None:
-    """Reads the key from a file that only its owner may read. Raises InputError, CouldNotRun."""
+    """Reads the key from a file that only its owner may read; None without a file. Raises
+    InputError, CouldNotRun."""
     if path is None:
         return None
     where = Path(path)

@@ -59,6 +59,7 @@ class PaceLimits:
     latency_ratio: float | None = None
 
     def __post_init__(self) -> None:
+        """Raises InputError for a limit that is not finite or outside of its range."""
         for name, value, low, high in (
             ("share", self.share, 0.0, 1.0),
             ("mib-s", self.mib_s, 0.0, 1e6),
@@ -73,7 +74,8 @@ class PaceLimits:
 
 @dataclass(frozen=True)
 class PaceSignals:
-    """The latest signals; None: unknown, or the server has no such signal."""
+    """The latest signals; None: unknown, or the server has no such signal. `latency_ratio`: the
+    volume's latency divided by that before the copy."""
 
     credit_percent: float | None = None
     lag_s: float | None = None
@@ -83,8 +85,9 @@ class PaceSignals:
 def next_rate(
     rate: float, most: float, limits: PaceLimits, seen: PaceSignals, ceiling: float = math.inf
 ) -> tuple[float, str]:
-    """Returns the next pace in MiB/s, and what decides it (cap, credits, lag or latency). 0 stops.
-    `ceiling`: a pace that was too much for lag or latency."""
+    """Returns the next pace, and what decides it (cap, credits, lag, latency or rising); a pace of
+    0 stops the copy. `rate`: the pace now; `most`: the largest; `ceiling`: one that was too much
+    for lag or latency; all in MiB/s."""
     allowed, why = most, "cap"
     floor = limits.credit_floor_percent
     if floor is not None and seen.credit_percent is not None:
@@ -121,6 +124,8 @@ class Pacer(Pace):
     a slow answer does not delay the copy."""
 
     def __init__(self, limits: PaceLimits, most_mib_s: float, look: Callable[[], PaceSignals]) -> None:
+        """Takes the volume's throughput (`most_mib_s`, MiB/s), which the limits may lower. With a
+        limit of lag or latency the pace begins at a fifth of it."""
         self.limits, self.look = limits, look
         shares = [most_mib_s * limits.share] if limits.share is not None else []
         shares += [limits.mib_s] if limits.mib_s is not None else []
@@ -177,6 +182,8 @@ class Pacer(Pace):
             self._step()
 
     def _step(self, at: float | None = None) -> None:
+        """Looks once, sets the next pace, and adds it to the report; signals that cannot be read
+        change nothing. `at`: the time by time.monotonic(), s; None for now."""
         try:
             seen = self.look()
         except HeadraceError:
@@ -204,6 +211,9 @@ class LabSignals:
     """Reads credits of the volumes, lag of the server, and latency of its volume."""
 
     def __init__(self, source: CopySource, limits: PaceLimits, target_volume: str | None = None) -> None:
+        """Measures the latency before the copy (`before_ms`) if it is limited; None with too little
+        load. `target_volume`: the volume that the copy is written to, else None. Raises InputError
+        for a server outside of the lab."""
         server = source.server
         if server is None or server.volumes.data is None:
             rule = "is not a server of the lab, so the credits and latency of its volume cannot be seen"
@@ -216,6 +226,7 @@ class LabSignals:
         self.before_ms = self._latency(BASELINE_ROWS) if limits.latency_ratio is not None else None
 
     def __call__(self) -> PaceSignals:
+        """Reads the signals that have a limit; the others are None."""
         ratio = None
         if self.limits.latency_ratio is not None and self.before_ms:
             now = self._latency(RECENT_ROWS)
@@ -237,9 +248,9 @@ class LabSignals:
         return min(balances, default=None)
 
     def _latency(self, seconds: int) -> float | None:
-        """Returns the p99 of the volume's writes, ms: the median of these seconds. The copy only
-        reads, so the writes are the load's, and wait in the same queue. If the load writes nothing,
-        it is the p50 of reads: most of them are the load's."""
+        """Returns the p99 of the volume's writes, ms: the median of the last `seconds`. The copy
+        only reads, so the writes are the load's, and wait in the same queue. If the load writes
+        nothing, it is the p50 of reads: most of them are the load's. None with too few of both."""
         metrics = self.lab.metrics(self.volume, resolution="second", last=seconds)
         columns = {name: index for index, name in enumerate(metrics["columns"])}
         if self._column is None:
@@ -253,6 +264,8 @@ class LabSignals:
         return statistics.median(values) / 1000 if values else None
 
     def _lag(self) -> float | None:
+        """Returns the largest lag of the server's channels, s: infinite if no channel tells it,
+        None for a server without channels."""
         with self.source.connect(10.0) as connection:
             behind = [channel.seconds_behind for channel in observe(connection).channels]
         lags_s = [float(lag_s) for lag_s in behind if lag_s is not None]

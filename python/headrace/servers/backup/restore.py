@@ -114,6 +114,8 @@ def restore(
 def _restore(
     lab: Lab, target: BackupTarget, request: RestoreRequest, key: bytes | None, progress: Progress
 ) -> Restored:
+    """Restores a backup as `restore` does, without the failed proof. After an error the new server
+    is removed, and a full volume of the lab is named in the error."""
     manifest = documents.read_manifest(target, request.backup, key)
     if manifest.only and request.goal is not None:
         rule = f"is a part of its server ({manifest.part}), and the binary log changes what it has not"
@@ -243,6 +245,7 @@ class CopyReader:
         self._rest: Iterator[bytes] = iter(())
 
     def __iter__(self) -> Iterator[bytes]:
+        """Yields the bytes of all files of the copy, in the order of the manifest."""
         for part in self.manifest.parts:
             self._rest = self._file(part)
             # No `yield from`: a reader that stops would close the file, which `finish_file` reads.
@@ -256,6 +259,8 @@ class CopyReader:
             pass
 
     def _file(self, part: documents.Part) -> Iterator[bytes]:
+        """Yields the bytes of one file. Raises InputError if it is missing, or has another size or
+        checksum than the manifest says."""
         name, counted, size = f"{documents.folder_of(self.manifest.id)}/{part.name}", hashlib.sha256(), 0
         try:
             for piece in self.target.read(name):
@@ -274,6 +279,7 @@ class CopyReader:
 
 
 def _damaged(target: BackupTarget, name: str, what: str) -> InputError:
+    """Returns the error for a damaged file of a copy; `what` says what is wrong with it."""
     hint = (
         "Copy the file back from another copy of the target, or take another backup; `headrace backup list --verify` "
     )
@@ -298,6 +304,9 @@ def _restore_copy(
     work: Path,
     progress: Progress,
 ) -> Server:
+    """Makes the server from the copy by its method: from snapshots, by loading a dump, or from
+    files that are unpacked and prepared in `work`. `key`: of an encrypted copy, else None. Raises
+    InputError, CouldNotRun."""
     settings = _settings(manifest, program, request)
     new = {
         "name": request.name,
@@ -422,7 +431,9 @@ def _set_position(source: CopySource, manifest: Manifest) -> GtidSet:
 
 
 def play(source: CopySource, replay: ReplayPlan, workers: int | None, progress: Progress = quiet) -> None:
-    """Replays relay logs with parallel workers. Raises CouldNotRun with the applier's error."""
+    """Replays relay logs with this number of parallel workers, None for twice the processors.
+    Raises CouldNotRun with the applier's error, InputError if a server in the logs has this one's
+    id."""
     server = source.server
     assert server is not None
     if not replay.logs:
@@ -448,7 +459,8 @@ def play(source: CopySource, replay: ReplayPlan, workers: int | None, progress: 
 
 
 def _hurry(connection: SqlConnection, source: CopySource, workers: int) -> dict[str, str]:
-    """Sets workers and, while nobody relies on the data, fewer flushes; returns the old values."""
+    """Sets the number of workers and, while nobody relies on the data, fewer flushes; returns the
+    old values as SQL, by variable."""
     variables = {"sync_binlog": "0", "innodb_flush_log_at_trx_commit": "2"}
     if source.flavor == "mariadb":
         # Optimistic: in parallel also where the source was not, and rolled back on conflict.
@@ -464,6 +476,8 @@ def _hurry(connection: SqlConnection, source: CopySource, workers: int) -> dict[
 
 
 def _change(source: CopySource, more: str = "") -> str:
+    """Returns the statement that names a source which is never contacted, with the options `more`:
+    a server needs one to apply relay logs."""
     host = "'replay.invalid'"  # RFC 2606: never a host; the receiver is never started
     if source.flavor == "mariadb":
         return f"CHANGE MASTER TO MASTER_HOST = {host}, MASTER_USE_GTID = no{more}"
@@ -500,6 +514,8 @@ def _place_logs(connection: SqlConnection, source: CopySource, replay: ReplayPla
 
 
 def _forget(connection: SqlConnection, source: CopySource) -> None:
+    """Ends the replay, and removes the source and relay logs from the server; its errors are
+    ignored."""
     with contextlib.suppress(CouldNotRun):
         stop_applying(connection, source.dialect)
     for statement in (*source.dialect.stop(), *source.dialect.forget()):

@@ -46,11 +46,11 @@ def plan(
     days: float | None,
     unread: Sequence[str] = (),
 ) -> RetentionPlan:
-    """Keeps, for each source, the newest `count`, those younger than `days`, and the newest proved
-    chain, or if none is proved, the newest complete chain. A backup whose last proof or restore
-    failed does not count: it stays in addition to the good ones. `unread`: backups whose manifest
-    cannot be read; the binary logs they need are unknown, so all stay. Raises InputError without
-    a rule."""
+    """Returns which backups stay and go: for each source the newest `count` stay, those younger
+    than `days`, and the newest proved chain, or if none is proved, the newest complete chain. A
+    backup whose last proof or restore failed does not count: it stays in addition to the good ones.
+    `now`: Unix time, s. `unread`: backups whose manifest cannot be read; the binary logs they need
+    are unknown, so all stay. Raises InputError without a rule."""
     if count is None and days is None:
         raise InputError("no rule", "names neither a count nor an age", DOC, "Give --keep 7 or --days 30, for example.")
     if (count is not None and count < 1) or (days is not None and not 0 <= days < 1e6):
@@ -74,6 +74,8 @@ def plan(
 
 
 def _why_kept(backup: Backup, reason: Reason, count: int | None, days: float | None) -> str:
+    """Returns in words why a backup is kept: it is the last that must stay, younger than `days`,
+    among the newest `count`, or its restore failed."""
     if reason == "last":
         return LAST_OF[backup.failed, backup.proved]
     if reason == "age":
@@ -82,8 +84,9 @@ def _why_kept(backup: Backup, reason: Reason, count: int | None, days: float | N
 
 
 def whose(backup: Backup) -> tuple[str, str, str]:
-    """Returns the server of a backup, and its part. MariaDB has no UUID, and most of its servers
-    have server_id 1, so there the name counts too."""
+    """Returns what tells the server of a backup and its part from others: id, name and part.
+    MariaDB has no UUID, and most of its servers have server_id 1, so there the name counts too; for
+    MySQL it is ""."""
     manifest = backup.manifest
     return manifest.source_id, manifest.source if manifest.flavor == "mariadb" else "", manifest.part
 

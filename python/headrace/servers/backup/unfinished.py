@@ -206,6 +206,7 @@ def forget_quietly(target: BackupTarget, backup: str, lab: Lab | None = None) ->
 
 
 def _snapshots(lab: Lab, backup: str, listed: Collection[str]) -> list[Snapshot]:
+    """Lists the lab's snapshots of a backup, by their tag or because its mark lists them."""
     snapshots = all_snapshots(lab)
     return [snapshot for snapshot in snapshots if snapshot["tags"].get(TAG) == backup or snapshot["id"] in listed]
 

@@ -28,6 +28,9 @@ class DumpCopy(CopyMethod):
     form = "sql"
 
     def take(self, source: CopySource, into: Destination) -> Copied:
+        """Dumps the databases of `only`, or all that the account sees, into the destination's
+        stream. Raises InputError if the account does not see all of them, CouldNotRun for a dump
+        without position."""
         with source.connect() as connection:
             there = databases(connection)
             refuse_blind(source, read_rights(connection, source), there, into.only)

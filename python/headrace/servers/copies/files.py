@@ -28,6 +28,8 @@ class FileCopy(CopyMethod):
     form = "files"
 
     def take(self, source: CopySource, into: Destination) -> Copied:
+        """Shuts the server down, copies its files into the destination's folders, and starts it
+        again, after an error too. Raises CouldNotRun, also if it did not shut down cleanly."""
         server = server_of(source)
         where, lab = server.paths, server.lab
         with records.locked(where):

@@ -16,7 +16,8 @@ ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z0-9][a-z0-9_-]{0,31}-[0-9a-f]{4}", re.A
 
 
 def new_id(name: str, now: float | None = None) -> str:
-    """Returns a new id that sorts by time: 20261122T215000Z-shop-3fa2."""
+    """Returns a new id that sorts by time: 20261122T215000Z-shop-3fa2. `now`: Unix time, s; None
+    for the present."""
     stamp = datetime.fromtimestamp(time.time() if now is None else now, UTC).strftime("%Y%m%dT%H%M%SZ")
     plain = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-_")[:32] or "mysql"
     return f"{stamp}-{plain}-{os.urandom(2).hex()}"

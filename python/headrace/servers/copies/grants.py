@@ -74,6 +74,8 @@ def refuse_blind_reader(source: CopySource, rights: Rights) -> None:
 
 
 def _refuse_blind_to(source: CopySource, rights: Rights, database: str, there: Sequence[str]) -> None:
+    """Raises InputError if the account does not see a database, or a dump of it would leave
+    something out. `there`: the databases that it sees."""
     if database not in there:
         seen = ", ".join(there[:5]) or "none"
         rule = f"is not a database of {source.name} that {source.address.user} may see; it sees {seen}"

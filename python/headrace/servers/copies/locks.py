@@ -73,7 +73,8 @@ class ServerPosition:
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """The facts that are asked before anything is locked. `folders`: where its files are."""
+    """The facts that are asked before anything is locked. `numbers`: the version, as (8, 4, 3).
+    `folders`: where its files are. `unsafe_tables`: a few with rows that a crash may leave torn."""
 
     flavor: str
     version: str
@@ -114,6 +115,8 @@ class ServerLock:
         self._instance_locked = False
 
     def __enter__(self) -> ServerLock:
+        """Connects to the server and asks for its facts; nothing is locked yet. Raises InputError,
+        CouldNotRun."""
         # One answer may wait for every lock that is taken before it comes.
         self._connection = connect(self.address, self.wait_s + self.answer_s)
         try:
@@ -124,6 +127,7 @@ class ServerLock:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Ends the connection, and with it every lock that it holds."""
         connection, self._connection = self._connection, None
         if connection is not None:
             # Without a word: the server ends the session with its locks, even if it waits for them.
@@ -170,7 +174,8 @@ class ServerLock:
         return position
 
     def release(self) -> None:
-        """Unlocks. Raises CouldNotRun where the lock was not held until now."""
+        """Releases the lock, and sets `held_ms`. Raises CouldNotRun where the lock was not held
+        until now."""
         try:
             self.rows(self._how)
             if self._instance_locked:
@@ -185,6 +190,8 @@ class ServerLock:
     # --- what is asked ---
 
     def _ask_facts(self) -> ServerFacts:
+        """Asks for the server's version, identity, folders and tables. Raises InputError,
+        CouldNotRun."""
         names = ("version", "version_comment", "hostname", "server_id", "pid_file", "datadir", "server_uuid", *FOLDERS, *FILES)  # fmt: skip
         listed = ", ".join(f"'{name}'" for name in names)
         rows = self.rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")
@@ -228,6 +235,8 @@ class ServerLock:
         return []
 
     def _position(self, facts: ServerFacts, exact: bool) -> ServerPosition:
+        """Reads the position of the locked server. `exact`: no commit comes behind it. Raises
+        InputError for rights that are missing, CouldNotRun."""
         if facts.flavor == "mysql" and facts.numbers >= INSTANCE_LOCK:
             row = self.rows("SELECT local, storage_engines FROM performance_schema.log_status")[0]
             local, engines = json.loads(row["local"]), json.loads(row["storage_engines"])
@@ -256,6 +265,8 @@ class ServerLock:
         )
 
     def _refusal(self, statement: str, error: Exception) -> HeadraceError:
+        """Returns our error for a refused statement: InputError for a lack of rights, else
+        CouldNotRun."""
         code, label = number_of_error(error), self.address.label
         if code == NO_LOCK:
             rule = f"{statement} did not get its lock within {self.wait_s:g} s, and was given up; nothing is locked"
@@ -280,6 +291,8 @@ FILES = ("log_bin_basename", "relay_log_basename")
 
 
 def _folders(variables: dict[str, str], datadir: str) -> list[str]:
+    """Lists the folders that a server's variables name, in full; `datadir`: where relative paths
+    begin."""
     listed: list[str] = []
     for name in FOLDERS:
         # innodb_directories is a list, with semicolons.

@@ -41,6 +41,8 @@ class MariabackupCopy(PhysicalCopy):
     form = "mbstream"
 
     def take(self, source: CopySource, into: Destination) -> Copied:
+        """Runs mariabackup into the destination's stream, or into its folder without one. Raises
+        CouldNotRun, also for a copy without position of a server with a binary log."""
         server, gentle = server_of(source), into.pace.gentle
         size, positions = physical_bytes(server), []
         tool = source.tool("mariabackup", "mariadb-backup")
@@ -82,6 +84,8 @@ class MariabackupCopy(PhysicalCopy):
         return Stage(("mbstream", "-x", "-C", str(folder)), "mbstream")
 
     def prepare(self, data: Path, log: Path, program: ServerProgram) -> None:
+        """Applies the redo log to the files of the copy, and moves it to `log`. Raises
+        CouldNotRun."""
         words = ends_with_us(*program.tool("mariabackup", "mariadb-backup"), "--prepare", f"--target-dir={data}")
         run_checked(Command(words, what="mariabackup --prepare"), COPY_S, "Is there room?")
         for note in [note for pattern in NOTES for note in data.glob(pattern)]:

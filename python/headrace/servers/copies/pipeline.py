@@ -83,6 +83,8 @@ class Flow:
     """Programs joined by pipes. Use as a context manager: leaving it ends them."""
 
     def __init__(self, stages: list[Stage], on_line: Callable[[str], None] = lambda line: None) -> None:
+        """Takes the programs, which are not started yet. `on_line`: called with each line that the
+        first program writes to its error output."""
         self.stages, self.on_line = stages, on_line
         self.children: list[subprocess.Popen[bytes]] = []
         self.outputs: list[deque[str]] = [deque(maxlen=KEPT_LINES) for _ in stages]
@@ -92,6 +94,7 @@ class Flow:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Kills the programs that still run, and waits up to END_S seconds for the end of each."""
         for child in self.children:
             if child.poll() is None:
                 with contextlib.suppress(ProcessLookupError):
@@ -159,6 +162,8 @@ class Flow:
         return b"".join(self.pieces([data])) if self.stages else data
 
     def _start(self, first_stdin: int, last_stdout: int) -> None:
+        """Starts all programs, each with the output of the one before; `first_stdin`,
+        `last_stdout`: file numbers, or PIPE and DEVNULL of subprocess. Raises CouldNotRun."""
         before: int = first_stdin
         for index, stage in enumerate(self.stages):
             last = index == len(self.stages) - 1
@@ -174,6 +179,8 @@ class Flow:
             self._readers.append(reader)
 
     def _child(self, stage: Stage, stdin: int, stdout: int) -> subprocess.Popen[bytes]:
+        """Starts a program between two file numbers; its secret passes through a pipe of its own.
+        Raises CouldNotRun if it cannot be started."""
         words, passed = list(stage.words), ()
         read_end = -1
         if stage.secret is not None:
@@ -201,6 +208,8 @@ class Flow:
                 os.close(read_end)
 
     def _listen(self, child: subprocess.Popen[bytes], index: int) -> None:
+        """Keeps the last lines of a program's error output, each cut to 4,096 bytes, and tells
+        those of the first program (`index` 0)."""
         pipe = child.stderr
         assert pipe is not None
         with contextlib.suppress(OSError, ValueError):
@@ -241,6 +250,8 @@ class Pumped(Flow):
         self.first, self.see, self.plain_bytes = first, see, 0
 
     def pieces(self, given: Iterable[bytes] | None = None) -> Iterator[bytes]:
+        """Yields the output of the last program behind, or of the first flow without such programs.
+        Raises as Flow.pieces."""
         if not self.stages:
             yield from self._show_pieces(given)
             return
@@ -255,6 +266,7 @@ class Pumped(Flow):
         super().__exit__(*error)
 
     def _show_pieces(self, given: Iterable[bytes] | None) -> Iterator[bytes]:
+        """Yields the output of the first flow, counts its bytes, and shows each piece to `see`."""
         with self.first as flow:
             for piece in flow.pieces(given):
                 self.plain_bytes += len(piece)

@@ -64,6 +64,8 @@ class SnapshotCopy(CopyMethod):
     form = "snapshot"
 
     def take(self, source: CopySource, into: Destination) -> Copied:
+        """Takes snapshots of all volumes of the server at one instant, with its commits held back
+        meanwhile (`commits_held_ms` in the facts). Raises InputError, CouldNotRun."""
         server = server_of(source)
         roles, places = volumes_of(server), [server.paths.data_mount]
         places += [server.paths.log_mount] if server.volumes.log else []

@@ -81,6 +81,8 @@ class WaitNear(StepAction):
     """Waits until the replica needs a moment for its backlog, while writes go on."""
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
+        """Waits until the replica is near; of the second stage on it is kept applying faster
+        afterwards."""
         host, to = run.hosts[step.server], run.hosts[step.to]
         with contextlib.ExitStack() as hurry:
             run.draining.come_near(host, to, run.state_of(step.server), hurry)
@@ -93,6 +95,7 @@ class ReadOnly(StepAction):
     """Stops the writes of a switchover's source."""
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
+        """Stops the writes, and logs the source's GTIDs and the seconds that stopping took."""
         assert run.closing is not None
         gtids = run.closing.stop(run.say, run.hands.numbers(step.server) | run.lease.numbers(step.server))
         # Attempts before the last one let clients write in between.
@@ -106,6 +109,9 @@ class WaitApplied(StepAction):
     leased = False
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
+        """Waits until the target of the step or of the switchover is applied. After an error a
+        switchover's source takes writes again. Raises CouldNotRun, also for a replica with
+        transactions of its own."""
         host, target = run.hosts[step.server], step.gtid or run.progress.pause.target
         member, draining, switching = run.seen[step.server], run.draining, run.progress.kind == "switchover"
         state = member.state
@@ -203,6 +209,8 @@ class Clients(StepAction):
             run.surroundings.write(run.clients, (text + "\n").encode())
 
     def conclude(self, run: ChangeRun, step: FailoverStep) -> None:
+        """Begins to time the outage for clients, and once the file is written logs for how many
+        seconds the writes of a switchover were closed."""
         progress = run.progress
         pause = progress.pause
         since_s = pause.at_s if progress.kind == "switchover" else progress.written_s
@@ -231,6 +239,8 @@ class ListLost(StepAction):
     optional = True
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
+        """Writes the GTIDs next to the journal, a line each, and logs their number and the file.
+        Raises CouldNotRun."""
         assert step.gtid is not None
         old, flavor = run.hosts[step.to], run.state_of(step.server).flavor
         lost = rescue.tail(old, step.gtid, flavor)
@@ -258,6 +268,8 @@ class RepointEarly(StepAction):
     optional = True
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
+        """Waits until the replica is near, then lets it follow the chosen one, or its source as
+        before if that takes longer than EARLY_S seconds. Raises CouldNotRun."""
         host, to, source = run.hosts[step.server], run.hosts[step.to], run.hosts[run.progress.source]
         with contextlib.ExitStack() as hurry:
             run.draining.come_near(host, source, run.state_of(step.server), hurry, EARLY_STANDS_S)

@@ -57,7 +57,8 @@ class FailoverCluster:
             journal.close()
 
     def dead_source(self) -> str | None:
-        """Returns the source of a failover that was cut off: it is meant if no source is named."""
+        """Returns the source of a failover that was cut off, which is meant if no source is named;
+        None for none."""
         unfinished = self.unfinished()
         return None if unfinished is None else unfinished.source
 
@@ -113,6 +114,8 @@ def journal_folder(data_dir: Path | None = None, socket: Path | None = None) -> 
 
 
 def _host(name: str, lab: Lab | None) -> AddressHost:
+    """Returns the host of an address, or of a server's name in the lab (None: no lab is known).
+    Raises InputError."""
     if "://" not in name:
         if lab is None:
             raise InputError(name, "is a name, and there is no lab", GUIDE, "Give an address: mysql://user@host:port.")

@@ -66,7 +66,7 @@ class AddressHost:
 
     @property
     def fence_s(self) -> float:
-        """Time that a fence takes, s."""
+        """The time that a fence takes, s."""
         return 0.0
 
     @property
@@ -79,7 +79,8 @@ class AddressHost:
         return self.address.port or DEFAULT_PORT
 
     def connected(self, timeout_s: float) -> SqlConnection:
-        """A connection of its own. Raises as `connect`."""
+        """Returns a connection of its own. `timeout_s`: for connecting, and for every answer.
+        Raises as `connect`."""
         return connect(self.address, timeout_s)
 
     def fence(self) -> str:
@@ -142,6 +143,8 @@ class LabHost(AddressHost):
         return outcome
 
     def source_for(self, follower: AddressHost, connection: SqlConnection, dialect: Dialect) -> SourceOf:
+        """Returns how `follower` follows this server. A follower of the lab has the server's
+        account for replicas, which is made if it is missing."""
         if not isinstance(follower, LabHost):
             return super().source_for(follower, connection, dialect)
         if not (self.server.paths.state / accounts.FILE).exists():
@@ -321,6 +324,7 @@ class Hands:
         self._idle.setdefault(host.name, []).append(connection)
 
     def _reconnect(self, host: AddressHost) -> SqlConnection | None:
+        """Returns an idle connection to a host that still works; None without one."""
         while self._idle.get(host.name):
             connection = self._idle[host.name].pop()
             try:
@@ -331,7 +335,7 @@ class Hands:
         return None
 
     def numbers(self, name: str) -> set[int]:
-        """Returns the server's ids of its idle connections."""
+        """Returns the connection ids, as the server counts them, of its idle connections."""
         return {connection.thread_id() for connection in self._idle.get(name, ())}
 
     def warm(self, hosts: list[AddressHost]) -> None:
@@ -359,6 +363,7 @@ class Hands:
             return observe(connection, host.name)
 
     def close(self) -> None:
+        """Ends all idle connections at once, without a word to the servers."""
         for connection in [connection for each in self._idle.values() for connection in each]:
             with contextlib.suppress(Exception):
                 cut(connection)

@@ -56,6 +56,8 @@ class Journal:
         self._open()
 
     def _open(self) -> None:
+        """Opens the journal to read and append; makes file and folder for this user alone. Raises
+        CouldNotRun."""
         with explain_unwritable(self.path, "Name another folder.", GUIDE):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

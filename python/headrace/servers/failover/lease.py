@@ -70,6 +70,8 @@ class Lease:
                 self.surroundings.begin(lambda host=host: connected(host))
 
     def _connections(self, host: AddressHost) -> Iterator[SqlConnection]:
+        """Yields the connection that was made beforehand, if any, then a new one, if the server
+        answers."""
         ready = self._ready.pop(host.name, None)
         if ready is not None:
             yield ready
@@ -110,10 +112,12 @@ class Lease:
         return len(self.locks) * 2 > sum(name != source for name in self.hosts)
 
     def numbers(self, name: str) -> set[int]:
-        """Returns the server's id of the connection that holds the lock there."""
+        """Returns the connection id, as the server counts it, of the connection that holds the lock
+        there; empty for none."""
         return {self.locks[name].thread_id()} if name in self.locks else set()
 
     def release(self) -> None:
+        """Gives the lock back on all servers and closes all connections; errors are ignored."""
         for connection in (*self.locks.values(), *self._ready.values()):
             with contextlib.suppress(Exception):
                 # A closed connection releases its lock some time later.

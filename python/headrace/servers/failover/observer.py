@@ -101,6 +101,8 @@ class Observer:
         return before | {source: after}, proof
 
     def _look_at(self, name: str, look_s: float) -> Seen:
+        """Observes a server, again on a new connection if the old one fails; after that the error
+        is in what is returned. `look_s`: longest wait for an answer."""
         host = self.hosts[name]
         fence = "done" if name in self.fenced else "possible" if host.can_fence else "none"
         seen = Seen(name, host=host.host, port=host.port, fence=fence, volume=host.has_volume)
@@ -161,6 +163,8 @@ class Observer:
         return replace(seen, write="stalled", error=error, waited_s=self.look_s)
 
     def _connection(self, name: str, fresh: bool = False, look_s: float | None = None) -> SqlConnection:
+        """Returns the open connection to a server, or a new one if none is open or `fresh` is set.
+        `look_s`: longest wait for its answers; None: the observer's."""
         with self._lock:
             cached = self._open.get(name)
         if cached is not None and not fresh:
@@ -171,6 +175,7 @@ class Observer:
         return connection
 
     def _drop(self, name: str) -> None:
+        """Ends the connection to a server at once, if it is open."""
         with self._lock:
             connection = self._open.pop(name, None)
         if connection is not None:
@@ -180,7 +185,8 @@ class Observer:
     # --- the write probe --------------------------------------------------------------------------
 
     def _write(self, name: str, before: Members, write_s: float) -> tuple[Write, str]:
-        """Tries a write; returns its result, and in words why it failed."""
+        """Tries a write; returns its result, and in words why it failed, "" for none. `write_s`:
+        longest wait for each answer."""
         from pymysql.err import MySQLError
 
         connection = None
@@ -217,7 +223,8 @@ class Observer:
                     cut(connection)
 
     def _find_cause(self, name: str, number: int, before: Members, words: str) -> tuple[Write, str]:
-        """Returns what a write without an answer waits for, by the list of processes."""
+        """Returns the state of a write without an answer, and in words why it waits, by the list of
+        processes. `number`: the id of its connection; `words`: the reason if none is found."""
         with contextlib.suppress(Exception):
             text = "SELECT state FROM information_schema.processlist WHERE id = %s"
             state = str(ask_value(self._connection(name), text, (number,)) or "")

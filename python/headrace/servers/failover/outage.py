@@ -45,6 +45,8 @@ class FirstClient:
         return None if self._answered_s is None else max(0.0, self._answered_s - self.since_s)
 
     def _come(self) -> None:
+        """Tries to connect and write until a write is answered, for at most LONGEST_S seconds, and
+        keeps the time of the answer."""
         until = self.surroundings.now_s() + LONGEST_S
         while not self._over and self.surroundings.now_s() < until:
             connection = None

@@ -162,6 +162,8 @@ def rejoin_plan(
 
 
 def _host(cluster: FailoverCluster, name: str) -> AddressHost:
+    """Returns the host of a server by its name. Raises InputError for a server outside of the
+    cluster."""
     host = cluster.hosts.get(name)
     if host is None:
         raise InputError(name, f"is not one of {', '.join(sorted(cluster.hosts))}", GUIDE, "")

@@ -176,7 +176,8 @@ def check_earlier(program: ServerProgram, files: list[Path], name: str) -> None:
 
 
 def read_out(words: list[str], into: IO[bytes] | int, longest_s: float) -> str:
-    """Writes the output of a reader; returns its error if it did not read everything, else ""."""
+    """Writes the output of a reader to `into`; returns its error if it did not read everything
+    within `longest_s`, else ""."""
     try:
         done = subprocess.run(words, stdout=into, stderr=subprocess.PIPE, env=PRIVATE_ENVIRONMENT, timeout=longest_s)
     except subprocess.TimeoutExpired:
@@ -191,5 +192,7 @@ def _in_line(text: str) -> str:
 
 
 def _check_reader(code: int, output: str, name: str) -> None:
+    """Raises CouldNotRun if a reader of binary logs failed, unless at the end of a log that was cut
+    off."""
     if code != 0 and not CUT_OFF.search(output) and not NOTHING_BEYOND.search(output):
         raise CouldNotRun(name, f"its binary log could not be read: {_in_line(output)}", GUIDE, "")

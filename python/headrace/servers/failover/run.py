@@ -195,6 +195,8 @@ class ChangeRun:
                 self._carry_out(steps[0])
 
     def _carry_out(self, step: FailoverStep) -> None:
+        """Carries out a step, with its begin and end in the journal. An error of an optional step
+        is logged and said; any other is raised."""
         action = ACTIONS[step.action]
         if elects(step, self.progress):
             self.log(election(self.plan, self.progress, self.seen))
@@ -339,6 +341,8 @@ class ChangeRun:
         return still
 
     def _finish(self, began_s: float) -> Outcome:
+        """Ends the change in the journal, and returns its outcome. `began_s`: when the run began,
+        monotonic time, s."""
         self.store_postponed()
         progress, last = self.progress, self.plan
         self.observer.fenced.discard(progress.source)

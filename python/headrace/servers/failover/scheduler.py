@@ -57,6 +57,7 @@ def switch(host: AddressHost, connection: SqlConnection, state: ServerState, on:
 
 
 def _enabling(event: ScheduledEvent) -> str:
+    """Returns the statement that enables an event, with its definer."""
     match = DEFINER.fullmatch(event.definer)
     definer = f"DEFINER = {literal(match[1])}@{literal(match[2])} " if match else ""
     return f"ALTER {definer}EVENT {_quoted(event.schema)}.{_quoted(event.name)} ENABLE"

@@ -66,7 +66,11 @@ def check_followed(seen: Members, source: str) -> None:
 
 @dataclass
 class Suspicion:
-    """The observations so far that speak for a failover."""
+    """The observations so far that speak for a failover. `silent`: observations in a row without an
+    answer of the source; `unheard`: those in which no replica receives from it either, more for
+    missed heartbeats; `stalled`: those in which it answers, and a write does not end.
+    `stalled_since`: when the first such write began, monotonic time, s; None for none. `stalled_s`:
+    how long writes may stall."""
 
     stalled_s: float = STALLED_S
     silent: int = 0

@@ -115,6 +115,7 @@ def problems(state: ServerState) -> Iterator[str]:
 
 
 def _of_channel(channel: Channel) -> Iterator[str]:
+    """Yields, in words, which thread of a channel does not work, and why."""
     if channel.receive == "off":
         yield f"receives nothing from {channel.where}: {with_advice(channel.receive_error) or 'stopped'}"
     elif channel.receive == "connecting":
@@ -220,6 +221,7 @@ def warnings_of_tables(connection: SqlConnection, state: ServerState) -> list[st
 
 
 def _as_candidate(state: ServerState) -> Iterator[str]:
+    """Yields, in words, what speaks against a replica as the next source."""
     if not state.binary_log.on:
         yield "cannot be promoted: it writes no binary log"
     elif not state.binary_log.replica_updates:
@@ -244,6 +246,7 @@ def _on_purpose(state: ServerState) -> Iterator[str]:
 
 
 def _semi_sync(state: ServerState) -> Iterator[str]:
+    """Yields, in words, where semi-sync is on and does not protect commits."""
     semi_sync = state.semi_sync
     if state.channels and semi_sync.source_enabled:
         yield "semi-sync's source side is ON on a replica: its own commits may wait for an answer that nobody gives"

@@ -144,6 +144,8 @@ def _create_servers(
 
 
 def _form(members: list[Server]) -> None:
+    """Makes the group's account on each member and starts its replication; the first member begins
+    the group. Raises CouldNotRun."""
     password = Secret(secrets.token_urlsafe(access.PASSWORD_BYTES))
     for index, server in enumerate(members):
         write_client_file(Address(ACCOUNT, server.host, server.port, password=password), server.paths.state / FILE)
@@ -182,11 +184,13 @@ def _join(connection: SqlConnection, server: Server, first: bool) -> None:
 
 
 def _own_state(connection: SqlConnection) -> str:
+    """Returns a member's state in its group, as MySQL words it; "" for none."""
     members = "performance_schema.replication_group_members"
     return str(ask_value(connection, f"SELECT member_state FROM {members} WHERE member_id = @@server_uuid") or "")
 
 
 def _wait(holds: Callable[[], bool], server: Server) -> None:
+    """Waits until `holds` is true. Raises CouldNotRun after ONLINE_S seconds."""
     if not wait_until(holds, ONLINE_S, LOOK_EVERY_S):
         rule = f"is not online in its group after {ONLINE_S:g} s"
         raise CouldNotRun(server.name, rule, str(server.paths.log), f"headrace mysql log {server.name}")
@@ -203,6 +207,7 @@ def _join_on_boot(lab: Lab, name: str) -> Server:
 
 
 def _is_member(lab: Lab, name: str) -> bool:
+    """Returns whether a server of the lab was made as a member of a group."""
     record = records.load(server_paths(data_dir_of(lab), name))
     return record is not None and record.created and "loose-group-replication-group-name" in record.settings
 
@@ -241,6 +246,8 @@ def _start_alone(lab: Lab, name: str) -> None:
 
 
 def _begin_again(members: list[Server]) -> None:
+    """Begins the group with the member that has all transactions of the others. Raises CouldNotRun
+    if no member has them."""
     has: dict[str, GtidSet] = {}
     for server in members:
         with accounts.connected(server, LEAVES_S) as connection:

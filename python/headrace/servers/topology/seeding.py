@@ -109,6 +109,8 @@ class Follower:
             check_reachable(self.name, purged, state.executed, self.source.name)
 
     def _point(self, where: ServerPaths, connection: SqlConnection, dialect: Dialect) -> None:
+        """Lets the server follow its source, and waits until it receives. Raises InputError without
+        a position in files where one is asked for, CouldNotRun."""
         position = self.position
         if position == "file":
             if self.begins is None or not self.begins.file:
@@ -170,6 +172,7 @@ NOT_KEPT = ("auto.cnf", "mysqld-auto.cnf", "*master*.info", "*relay*.info")
 
 
 def _forget(folder: Path, *patterns: str) -> None:
+    """Deletes the files of a folder that match a pattern."""
     for path in [path for pattern in patterns for path in folder.glob(pattern)]:
         path.unlink()
 
@@ -204,6 +207,8 @@ class CopySeed(CopiedFollower):
     """Copies the files of the source while it is down."""
 
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
+        """Copies the source's files, without relay logs, and corrects the index of the binary
+        logs."""
         into = self.take("files", where, record)
         _forget(into.log, "relay*")
         # The index names the files by the path they had.
@@ -212,6 +217,7 @@ class CopySeed(CopiedFollower):
         self.own(into)
 
     def finish(self, lab: Lab, where: ServerPaths, record: Record) -> Record:
+        """Lets the server follow from the GTIDs that it has executed, and returns its record."""
         with _socket(where) as connection:
             executed = observe(connection, self.name).executed
         assert self.begins is not None
@@ -226,6 +232,8 @@ class SnapshotSeed(CopiedFollower):
     taken: dict[str, str] = field(default_factory=dict, init=False)
 
     def snapshots(self, lab: Lab) -> Mapping[str, str]:
+        """Takes snapshots of the source's volumes, waits until they are stored, and returns their
+        ids by role (data, log)."""
         into = Destination(label=f"seed of {self.name}", tags={volumes.SEED_TAG: self.name})
         copied = METHODS["snapshot"].take(self.copied_source(), into)
         self.begins = copied.position
@@ -234,6 +242,8 @@ class SnapshotSeed(CopiedFollower):
         return self.taken
 
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
+        """Removes the source's identity and logs from the volumes that were made from its
+        snapshots."""
         _forget(where.datadir, *NOT_KEPT)
         # Under the lock no transaction was between engine and binary log: recovery needs no log.
         _forget(log_folder(where, record), "binlog.*", "relay*")
@@ -241,6 +251,7 @@ class SnapshotSeed(CopiedFollower):
         datadir.folders(where, service_user(), record.log_storage is not None)
 
     def finish(self, lab: Lab, where: ServerPaths, record: Record) -> Record:
+        """Lets the server follow its source, deletes the snapshots, and returns the record."""
         record = super().finish(lab, where, record)
         for snapshot in self.taken.values():
             with contextlib.suppress(HeadraceError):
@@ -253,6 +264,8 @@ class CloneSeed(CopiedFollower):
     """MySQL's clone plugin: the replica asks, the source sends, the replica is started again."""
 
     def finish(self, lab: Lab, where: ServerPaths, record: Record) -> Record:
+        """Fetches the source's data into the running server, starts it again, and lets it follow
+        from their position; returns its record. Raises CouldNotRun."""
         source = self.copied_source()
         with _socket(where, COPY_S) as connection:
             authority = accounts.follow(where, self.source).ssl_ca or ""

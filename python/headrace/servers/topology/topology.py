@@ -178,6 +178,7 @@ def _check_existing(server: Server, following: Following, given: Mapping[str, ob
 
 
 def _check_following(following: Following) -> Following:
+    """Returns how a replica is to follow, if all of it is valid. Raises InputError."""
     checked_channel(following.channel)
     checked_filters(dict(following.filters))
     if following.seed is not None and following.seed not in seeding.SEEDS:

@@ -43,8 +43,8 @@ GtidJson = list[Any]
 
 @dataclass(frozen=True)
 class Entry:
-    """A stretch of a file in the index: its place in bytes, its transactions, and the times of the
-    first and the last of them, µs. Stretches end where transactions do."""
+    """A stretch of a file in the index: its place in bytes, the number of its transactions, and the
+    times of the first and the last of them, µs, Unix. Stretches end where transactions do."""
 
     offset: int
     length: int
@@ -58,9 +58,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Piece:
-    """The index of one file of the archive. `gtids`: its transactions, as JSON (see `set_json`);
-    `earlier`: those before its file, "" if it does not say or there are none. `ended`:
-    rotate, stop, crash, or "" while the file goes on."""
+    """The index of one file of the archive. `offset`, `length`: its place in the binary log, bytes.
+    `gtids`: its transactions, as JSON (see `set_json`); `earlier`: those before its file, "" if it
+    does not say or there are none. `ended`: rotate, stop, crash, or "" while the file goes on."""
 
     kind: str  # live or joined
     timeline: str
@@ -387,6 +387,8 @@ class _Joined(Exception):
 
 
 def _timeline(target: BackupTarget, name: str, names: list[str], key: bytes | None) -> Timeline:
+    """Reads a timeline from its files in the target (`names`); lists them again, up to MOST_LISTS
+    times in all, if a stream joined pieces meanwhile."""
     for retries in reversed(range(MOST_LISTS)):
         try:
             return _read_timeline(target, name, names, key, changing=retries > 0)
@@ -396,6 +398,8 @@ def _timeline(target: BackupTarget, name: str, names: list[str], key: bytes | No
 
 
 def _read_timeline(target: BackupTarget, name: str, names: list[str], key: bytes | None, changing: bool) -> Timeline:
+    """Reads index and pieces of a timeline from its files in the target (`names`); faults become
+    its damages. `changing`: raises _Joined for a listed piece that is missing now."""
     damages: list[Damage] = []
     index, about, end = f"binlogs/{name}/{INDEX}", {}, ArchiveEnd()
     try:

@@ -57,7 +57,8 @@ class Transaction:
 
 
 def damaged(where: str, offset: int, what: str) -> InputError:
-    """Returns the error for bytes that are not a binary log."""
+    """Returns the error for bytes that are not a binary log, at `offset` (bytes) of the file
+    `where`."""
     hint = "Fetch the file again from the source, as long as it has it: headrace backup stream."
     return InputError(f"{where}, offset {offset:,}", what, DOC, hint, kind=DAMAGED)
 
@@ -69,6 +70,8 @@ class Reader:
     """
 
     def __init__(self, where: str) -> None:
+        """Begins at the first byte of a file, whose name in errors is `where`. `checksums` (whether
+        events have one) is None and `server` (its version) is "" before the format description."""
         self.where, self.offset = where, 0
         self.checksums: bool | None = None
         self.server = ""
@@ -106,6 +109,8 @@ class Reader:
         return len(self._rest)
 
     def _event(self, raw: bytes) -> Event:
+        """Returns the event of these bytes, header and checksum included. Raises InputError for a
+        wrong checksum or offset, an encrypted log, and an event before the format description."""
         time_s, kind, server, size, end, flags = codes.HEADER.unpack_from(raw)
         if kind == codes.FORMAT:
             about = raw[codes.HEADER_BYTES :]
@@ -139,6 +144,7 @@ class Transactions:
     """Follows events and reports each complete transaction."""
 
     def __init__(self, where: str) -> None:
+        """Begins at the first event of a file, whose name in errors is `where`."""
         self.where = where
         self.earlier: str | None = None  # GTIDs before this file, once it has told them
         self.next_file: str | None = None

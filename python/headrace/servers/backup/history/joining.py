@@ -70,11 +70,13 @@ class FilePieces:
 
 class Joiner:
     """Joins pieces of a target, one file after another, in a thread of its own. `note`: called with
-    the first error; from then on pieces stay as they are."""
+    the first error alone; pieces that could not be joined stay as they are."""
 
     def __init__(
         self, target: BackupTarget, key: bytes | None, pack: str, note: Callable[[str], None] = lambda text: None
     ) -> None:
+        """Takes the target, the key of encrypted pieces (None for plain ones), and the program that
+        packs joined pieces (zstd or none)."""
         self.target, self.key, self.pack, self._note = target, key, pack, note
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="binlog-joiner")
         self._last: Future[None] | None = None
@@ -97,6 +99,9 @@ class Joiner:
         self._worker.shutdown(wait=True)
 
     def _work(self, handle: int, pieces: FilePieces, ended: bool) -> None:
+        """Joins the pieces of a file in the worker's thread, and closes `handle`, the file with
+        their bytes. `ended`: the file is complete, so pieces of killed streams are removed as
+        well."""
         try:
             for group in groups(pieces.all, ended):
                 self._join(handle, pieces, group)
@@ -110,6 +115,8 @@ class Joiner:
             os.close(handle)
 
     def _join(self, handle: int, pieces: FilePieces, group: list[Piece]) -> None:
+        """Stores the pieces of a group as one piece and removes them. `handle`: the file with their
+        bytes. Raises InputError if the file has other bytes than were stored."""
         first, last = group[0], group[-1]
         data = os.pread(handle, last.ends - first.offset, first.offset)
         joined = join(group, data, self.pack)
@@ -185,7 +192,8 @@ def join(group: list[Piece], data: bytes, pack: str) -> Piece:
 
 
 def _merge_entries(entries: list[Entry], data: bytes, offset: int) -> list[Entry]:
-    """Merges neighbours in the index, up to STRETCH_BYTES each."""
+    """Merges neighbours in the index, up to STRETCH_BYTES each. `data`: the file's bytes from
+    `offset` (bytes) on."""
     groups: list[list[Entry]] = []
     for entry in entries:
         if not groups or sum(member.length for member in groups[-1]) + entry.length > STRETCH_BYTES:
@@ -195,6 +203,8 @@ def _merge_entries(entries: list[Entry], data: bytes, offset: int) -> list[Entry
 
 
 def _merge_group(group: list[Entry], data: bytes, offset: int) -> Entry:
+    """Returns one entry in place of neighbours. `data`: the file's bytes from `offset` (bytes)
+    on."""
     begin, length = group[0].offset, sum(entry.length for entry in group)
     filled = [entry for entry in group if entry.transactions]
     return Entry(

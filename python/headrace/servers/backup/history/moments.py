@@ -40,7 +40,8 @@ class RestoreGoal:
 @dataclass(frozen=True)
 class ReplayPlan:
     """The transactions that are replayed on top of a backup. `executed`: what the server has
-    executed afterwards, exactly.
+    executed afterwards, exactly. `transactions`: their number; `last_us`: when the last was
+    committed, µs, Unix. `server_ids`: the servers that wrote them.
 
     `logs`: relay logs. `doubt`: number of transactions that may belong before the moment and are
     left out, because MariaDB's log has whole seconds. `doubt_gtids`: the first and last of them.
@@ -152,7 +153,8 @@ def choose(
 
 
 def _pick_complete(fit: list[archive.Timeline], manifest: Manifest) -> archive.Timeline | None:
-    """Returns the timeline that contains all others, if any. Raises InputError if they diverge."""
+    """Returns the timeline that contains all others, None for no timelines. Raises InputError if
+    they diverge."""
     if len(fit) > 1:
         # A server that began anew has two timelines: the later one has all that the source has now.
         whole = [timeline for timeline in fit if all(timeline.ends.contains(other.ends) for other in fit)]
@@ -240,6 +242,7 @@ def _is_before(goal: RestoreGoal | None, timeline: archive.Timeline, at: GtidSet
 
 
 def _is_own(timeline: archive.Timeline, manifest: Manifest) -> bool:
+    """Returns whether a timeline is of the backup's source: by id, with MariaDB by name as well."""
     same = timeline.source_id == manifest.source_id
     return same and (timeline.flavor == "mysql" or timeline.source in ("", manifest.source))
 
@@ -277,6 +280,9 @@ def _unreadable(lost: list[archive.Timeline], manifest: Manifest) -> InputError:
 def _no_timeline(
     same: list[archive.Timeline], manifest: Manifest, base: GtidSet, lost: list[archive.Timeline]
 ) -> InputError:
+    """Returns the error for a backup that no timeline of the archive continues. `same`: timelines
+    of its source, or the one that was named; `base`: the GTIDs it has executed; `lost`: timelines
+    of its source that cannot be read."""
     if lost and not (same and _joins(same[-1], base)):
         return _unreadable(lost, manifest)
     if not same:
@@ -410,6 +416,7 @@ def _collect_timeline(
 
 
 def _holds(gtids: GtidSet, key: str, number: int) -> bool:
+    """Returns whether a set has the transaction `number` of a server or domain (`key`)."""
     ranges = next((ranges for name, ranges in gtids.ranges if name == key), ())
     return any(first <= number <= last for first, last in ranges)
 
@@ -422,6 +429,8 @@ class _Reach:
     """Follows transactions until the goal is reached."""
 
     def __init__(self, base: GtidSet, goal: RestoreGoal) -> None:
+        """Begins with the GTIDs that the restored copy has executed (`base`). Raises InputError for
+        a goal that cannot be reached from there."""
         self.base, self.goal, self.flavor = base, goal, base.flavor
         self.count, self.last_gtid, self.last_us, self.done = 0, "", 0, False
         self.servers: set[int] = set()
@@ -438,6 +447,9 @@ class _Reach:
             self._begin(goal.gtid)
 
     def _begin(self, goal: GtidSet) -> None:
+        """Finds the GTIDs of the goal that the base lacks; none: the goal is reached (`done`).
+        Raises InputError for GTIDs of the other flavor, an empty set, and a goal before the
+        base."""
         if goal.flavor != self.flavor:
             raise InputError(str(goal)[:60], f"is no GTID of {self.flavor}", DOC, "")
         if goal.is_empty:
@@ -464,7 +476,9 @@ class _Reach:
         return archive.as_position(self.base.union(archive.set_of(self._taken, self.flavor)))
 
     def take(self, transaction: binlog.Transaction, server_id: int) -> bool:
-        """Returns whether the next transaction is replayed; sets `done` behind the last."""
+        """Returns whether the next transaction is replayed; sets `done` behind the last.
+        `server_id`: the server that wrote it. Raises InputError for one without GTID, or of a
+        history that has diverged."""
         if not transaction.gtid:
             rule = "a transaction has no GTID, so it cannot be followed"
             raise InputError(f"offset {transaction.starts:,}", rule, DOC, "", kind=BROKEN)
@@ -495,6 +509,8 @@ class _Reach:
         return True
 
     def _mark_reached(self, key: str, number: int, gtid: str) -> None:
+        """Takes a replayed transaction from those that the goal waits for; sets `done` behind the
+        last."""
         if key not in self.unreached:
             return
         if self.flavor == "mariadb":

@@ -61,8 +61,10 @@ ONE_STREAM = "One stream for a server and target: end the other one, and stream 
 
 @dataclass
 class StreamState:
-    """Progress of a stream. `ages_s`: age of the first transaction of each piece when it was
-    stored, s, by the server's clock; with MariaDB's whole seconds up to 1 s too much."""
+    """Progress of a stream. `stored_to`: bytes of the current file that are stored; `pieces`,
+    `transactions`: numbers of those stored; `last_us`: when the last was committed, µs, Unix.
+    `ages_s`: age of the first transaction of each piece when it was stored, s, by the server's
+    clock; with MariaDB's whole seconds up to 1 s too much."""
 
     timeline: str = ""
     file: str = ""
@@ -89,6 +91,10 @@ class Stream:
         tell: Callable[[StreamState], None] = lambda state: None,
         note: Callable[[str], None] = lambda text: None,
     ) -> None:
+        """Takes the server and the target. `key`: encrypts pieces, None for plain ones; `every_s`:
+        longest time between pieces while something is written, s; `pack`: program that packs joined
+        pieces, None for `best_pack`. `tell` gets the state after each piece, `note` each
+        message."""
         self.source, self.target, self.key, self.every_s = source, target, key, every_s
         self.pack = pack or best_pack()
         self.tell, self._note = tell, note
@@ -200,6 +206,8 @@ class Stream:
             raise InputError(f"timeline {timeline}", rule, DOC, ONE_STREAM)
 
     def _logs(self) -> list[str]:
+        """Lists the names of the server's binary logs, oldest first. Raises InputError if they are
+        not plain names."""
         with self.source.connect() as connection:
             names = [str(row[0]) for row in rows(connection, "SHOW BINARY LOGS")]
         if not names or not binlog.FILE.fullmatch(names[0]):
@@ -208,6 +216,8 @@ class Stream:
         return names
 
     def _begin_timeline(self, number: int, file: str) -> None:
+        """Begins the timeline of this number at the binary log `file`: writes its index to the
+        target, and sets the stream to the start of the file."""
         self.state.timeline = f"{archive.stem_of(self.source.name, self.source.id)}-{number}"
         self.archived = self._claimed = GtidSet(self.source.flavor)
         self._about = {
@@ -241,13 +251,14 @@ class Stream:
         self._begin_timeline(number, file)
 
     def _open_file(self, name: str) -> None:
+        """Sets the stream to the start of a binary log of which nothing is read or stored yet."""
         self.state.file, self.state.stored_to = name, 0
         self._read, self._pieces, self._waiting = 0, FilePieces(), []
         self._stored, self._begun, self._last = (), False, {}
         self._reader, self._following = binlog.Reader(name), binlog.Transactions(name)
 
     def _open(self, file: archive.ArchivedFile, stored: int) -> None:
-        """Continues inside of a file, of which the first bytes are stored."""
+        """Continues inside of a file, of which the first `stored` bytes are stored."""
         self._open_file(file.name)
         self.state.stored_to, self._stored, self._first = stored, tuple(file.entries), False
         self._pieces = FilePieces(file.pieces)
@@ -293,6 +304,8 @@ class Stream:
         self.stop.wait(SOURCE_S)
 
     def _end_child(self) -> None:
+        """Kills the receiver if there is one, waits up to END_S seconds for its end, and removes
+        its output."""
         child, self._child = self._child, None
         if child is None:
             return
@@ -404,6 +417,7 @@ class Stream:
             self.state.notes.append(f"after {domain}-*-{last} came {transaction.gtid}")
 
     def _ending(self) -> str:
+        """Returns how the file ended: "rotate", "stop", or "" if its end was not read."""
         assert self._following is not None
         return "rotate" if self._following.next_file else "stop" if self._following.stopped else ""
 
@@ -442,8 +456,8 @@ class Stream:
                 raise
 
     def _cut(self, start: int, end: int) -> int:
-        """Returns where a piece ends that begins at `start`: with a transaction, at most 8 MiB on;
-        a larger transaction lies in several pieces."""
+        """Returns the byte where a piece ends that begins at byte `start`, at most at `end`: with a
+        transaction, up to 8 MiB on; a larger transaction lies in several pieces."""
         if end - start <= LIVE_BYTES:
             return end
         fit = [transaction.ends for transaction in self._waiting if start < transaction.ends <= start + LIVE_BYTES]
@@ -458,11 +472,14 @@ class Stream:
                 return
 
     def _bytes(self, start: int, end: int) -> bytes:
+        """Reads the bytes from `start` to `end` of the current file."""
         with open(self.spool / self.state.file, "rb", buffering=0) as file:
             file.seek(start)
             return file.read(end - start)
 
     def _piece(self, start: int, end: int, ended: str) -> tuple[archive.Piece, bytes]:
+        """Returns the piece from byte `start` to `end` of the current file, with these bytes, and
+        takes its transactions off `_waiting`. `ended`: how the file ends, "" if it goes on."""
         assert self._following is not None
         data = self._bytes(start, end)
         mine = [transaction for transaction in self._waiting if start < transaction.ends <= end]
@@ -497,6 +514,8 @@ class Stream:
         return piece, data
 
     def _count_piece(self, piece: archive.Piece, data: bytes) -> None:
+        """Adds a stored piece and its transactions to the state, and tells it. `data`: the piece's
+        bytes."""
         state = self.state
         self.archived = self.archived.union(piece.set)
         self._pieces.add(piece)

@@ -49,6 +49,8 @@ class FolderTarget(BackupTarget):
     """A folder of this machine: a disk, a volume of the lab, or a mounted share."""
 
     def __init__(self, folder: Path) -> None:
+        """Takes the folder, which may be made later. Raises InputError for a path with .. and for a
+        file."""
         if ".." in folder.parts:
             raise InputError(short_name(folder), "a target's path has no ..", DOC, "Name the folder itself.")
         self.folder, self.label = folder, f"file://{folder}"
@@ -57,6 +59,8 @@ class FolderTarget(BackupTarget):
         self._filesystem = self._device()
 
     def list(self, prefix: str = "") -> list[Stored]:
+        """Lists its files whose name begins with `prefix`, by name, without hidden ones, which are
+        unfinished. Raises CouldNotRun."""
         self._check_place()
         stored = []
         try:
@@ -73,6 +77,8 @@ class FolderTarget(BackupTarget):
         return sorted(stored, key=lambda file: file.name)
 
     def create(self, name: str, expected_bytes: int = 0) -> TargetWriter:
+        """Begins a new file. Raises InputError if the name exists, CouldNotRun if `expected_bytes`
+        do not fit on the filesystem."""
         path = self._path(name)
         if path.exists():
             raise self.taken(name)
@@ -84,6 +90,8 @@ class FolderTarget(BackupTarget):
         return _FolderWriter(self, name, path)
 
     def read(self, name: str, offset: int = 0) -> Iterator[bytes]:
+        """Yields the bytes of a file from byte `offset` on, in pieces of up to WRITE_BYTES. Raises
+        InputError if it is missing, CouldNotRun."""
         path = self._path(name)
         try:
             with open(path, "rb", buffering=0) as file:
@@ -100,6 +108,7 @@ class FolderTarget(BackupTarget):
             writer.write(content)
 
     def remove(self, name: str) -> None:
+        """Removes a file if it exists, and its folder once that is empty. Raises CouldNotRun."""
         path = self._path(name)
         try:
             path.unlink(missing_ok=True)
@@ -109,6 +118,8 @@ class FolderTarget(BackupTarget):
             raise self._translate_error(name, error, "removed") from None
 
     def sweep(self, prefix: str, older_s: float) -> int:
+        """Removes unfinished files whose names begin with `prefix`, if their process on this
+        machine has ended or they are older than `older_s` seconds; returns their number."""
         removed, now = 0, time.time()
         for top, _, files in os.walk(self.folder):
             for file in files:
@@ -128,7 +139,8 @@ class FolderTarget(BackupTarget):
         return self.folder / checked_name(name)
 
     def _device(self) -> int | None:
-        """Returns the device of the filesystem that the folder is on, or will be on."""
+        """Returns the number of the filesystem's device that the folder is on, or will be on; None
+        if it cannot be read."""
         there = nearest(self.folder)
         try:
             return None if there is None else os.stat(there).st_dev
@@ -143,6 +155,8 @@ class FolderTarget(BackupTarget):
             raise CouldNotRun(short_name(self.label), rule, DOC, "Mount it again. Nothing half-written counts.")
 
     def _room(self) -> int | None:
+        """Returns the free bytes of the folder's filesystem, None if it is unknown. Raises
+        CouldNotRun."""
         there = nearest(self.folder)
         try:
             return None if there is None else free_bytes(there)
@@ -176,6 +190,8 @@ class _FolderWriter(TargetWriter):
     refuses a name that exists, whereas a rename (`over`) replaces it."""
 
     def __init__(self, target: FolderTarget, name: str, path: Path, over: bool = False) -> None:
+        """Makes the hidden file, and its folder if needed. `over`: an existing file is replaced at
+        the end. Raises CouldNotRun."""
         super().__init__()
         self.target, self.name, self.path, self.over = target, name, path, over
         self._waiting, self._unflushed = bytearray(), 0
@@ -188,6 +204,7 @@ class _FolderWriter(TargetWriter):
             raise target._translate_error(name, error, "written") from None
 
     def _write(self, data: bytes) -> None:
+        """Appends bytes, and writes those that fill whole pieces of WRITE_BYTES."""
         self._waiting += data
         whole = len(self._waiting) // WRITE_BYTES * WRITE_BYTES
         if whole:
@@ -195,6 +212,7 @@ class _FolderWriter(TargetWriter):
             del self._waiting[:whole]
 
     def _put(self, data: bytes | bytearray) -> None:
+        """Writes bytes to the hidden file, and flushes it each FLUSH_BYTES. Raises CouldNotRun."""
         view = memoryview(data)
         try:
             while view:
@@ -207,6 +225,8 @@ class _FolderWriter(TargetWriter):
             raise self.target._translate_error(self.name, error, "written") from None
 
     def close(self) -> None:
+        """Flushes the file and gives it its name. Raises InputError if the name exists, CouldNotRun
+        if the folder's filesystem was unmounted or refuses; then the hidden file is removed."""
         try:
             self._put(self._waiting)
             os.fsync(self._file)
@@ -230,6 +250,7 @@ class _FolderWriter(TargetWriter):
             raise
 
     def abort(self) -> None:
+        """Removes the hidden file, and its folder if that is empty; errors are ignored."""
         with contextlib.suppress(OSError):
             if self._file >= 0:
                 os.close(self._file)
@@ -241,6 +262,7 @@ class _FolderWriter(TargetWriter):
 
 
 def _flush_folder(folder: Path) -> None:
+    """Makes the names of new files in a folder durable (fsync). Raises OSError."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

@@ -57,12 +57,16 @@ class S3Target(BackupTarget):
     """A bucket, or a prefix in one."""
 
     def __init__(self, rest: str) -> None:
+        """Takes the text behind s3://, with bucket, prefix, region and endpoint. Raises
+        InputError."""
         bucket, prefix, region, endpoint = _parse_place(rest)
         self.bucket, self.prefix = bucket, f"{prefix}/" if prefix else ""
         self.label = f"s3://{bucket}" + (f"/{prefix}" if prefix else "")
         self._client = _client(region, endpoint)
 
     def list(self, prefix: str = "") -> list[Stored]:
+        """Lists its files whose name begins with `prefix`, by name, from all pages. Raises
+        InputError, CouldNotRun."""
         stored = []
         with self._translate_errors(prefix):
             pages = self._client.get_paginator("list_objects_v2")
@@ -72,12 +76,15 @@ class S3Target(BackupTarget):
         return sorted(stored, key=lambda file: file.name)
 
     def create(self, name: str, expected_bytes: int = 0) -> TargetWriter:
+        """Begins a new file in parts of 16 MiB, or larger ones if `expected_bytes` takes too many
+        of them. Raises InputError if the name exists, CouldNotRun."""
         if self.exists(checked_name(name)):
             raise self.taken(name)
         fit = math.ceil(expected_bytes / PLANNED_PARTS / MIB) * MIB  # so that 10,000 parts are enough
         return _S3Writer(self, name, min(MOST_PART, max(PART_BYTES, fit)))
 
     def exists(self, name: str) -> bool:
+        """Returns whether a file of this name is stored. Raises InputError, CouldNotRun."""
         try:
             with self._translate_errors(name):
                 self._client.head_object(Bucket=self.bucket, Key=self.prefix + checked_name(name))
@@ -88,6 +95,9 @@ class S3Target(BackupTarget):
         return True
 
     def read(self, name: str, offset: int = 0) -> Iterator[bytes]:
+        """Yields the bytes of a file from byte `offset` on; after a lost connection it goes on at
+        the next byte, and gives up after ATTEMPTS tries without one. Raises InputError,
+        CouldNotRun."""
         at, tries = offset, 0
         size = self._size(name)
         while at < size:
@@ -111,6 +121,7 @@ class S3Target(BackupTarget):
                 raise CouldNotRun(f"{self.label}/{name}", f"ends at {at:,} of {size:,} bytes", S3_SOURCE, "Try again.")
 
     def _size(self, name: str) -> int:
+        """Returns the bytes of a stored file. Raises InputError if it is missing, CouldNotRun."""
         with self._translate_errors(name):
             answer = self._client.head_object(Bucket=self.bucket, Key=self.prefix + checked_name(name))
             return int(answer["ContentLength"])
@@ -152,6 +163,8 @@ class S3Target(BackupTarget):
         )
 
     def _translate_refusal(self, name: str, code: str, text: str, answer: AwsAnswer) -> HeadraceError:
+        """Returns our error for a refusal, by S3's error code. `text`: the server's message;
+        `answer`: the whole answer, which may name the bucket's region."""
         value, source = f"{self.label}/{name}" if name else self.label, f"S3 error {code}"
         if code in WRONG_REGION:
             headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
@@ -176,6 +189,8 @@ class S3Target(BackupTarget):
         return CouldNotRun(value, f"refused it: {text}", source, "See the bucket's policy and the server's log.")
 
     def _translate_failure(self, name: str, error: Exception) -> HeadraceError:
+        """Returns our error for a call that had no answer: InputError without credentials, else
+        CouldNotRun."""
         kind = type(error).__name__
         if kind in ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "CredentialRetrievalError"):
             hint = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."
@@ -213,6 +228,8 @@ def _parse_place(rest: str) -> tuple[str, str, str | None, str | None]:
 
 
 def _client(region: str | None, endpoint: str | None) -> AwsClient:
+    """Returns a client of S3. `region` None: the user's configured one, else us-east-1; `endpoint`
+    None: AWS's own. Raises InputError."""
     try:
         return make_client(
             "s3",
@@ -238,6 +255,8 @@ class _S3Writer(TargetWriter):
     """Holds one part in memory. A file that fits into one part is sent by a single PUT."""
 
     def __init__(self, target: S3Target, name: str, part: int) -> None:
+        """Begins a file whose parts have `part` bytes; nothing is sent before the first part is
+        full."""
         super().__init__()
         self.target, self.name, self.part = target, name, part
         self._where = {"Bucket": target.bucket, "Key": target.prefix + name}
@@ -246,12 +265,15 @@ class _S3Writer(TargetWriter):
         self._sent: list[AwsAnswer] = []
 
     def _write(self, data: bytes) -> None:
+        """Appends bytes, and sends every part that is full."""
         self._waiting += data
         while len(self._waiting) >= self.part:
             self._send(bytes(self._waiting[: self.part]))
             del self._waiting[: self.part]
 
     def _send(self, data: bytes) -> None:
+        """Sends the next part; the first one begins the multipart upload. Raises CouldNotRun for
+        more than MOST_PARTS parts and for a part that arrived altered, and the target's errors."""
         client, number = self.target._client, len(self._sent) + 1
         with self.target._translate_errors(self.name):
             if self._upload is None:
@@ -279,6 +301,8 @@ class _S3Writer(TargetWriter):
             raise CouldNotRun(f"{self.target.label}/{self.name}", rule, S3_SOURCE, "Is something between altering it?")
 
     def close(self) -> None:
+        """Sends the rest, completes the file, and compares its size in bytes. Raises CouldNotRun,
+        and InputError if the name exists; then the upload is ended."""
         client = self.target._client
         try:
             if self._upload is None:
@@ -324,6 +348,8 @@ class _S3Writer(TargetWriter):
         return digest.hexdigest() == self.sha256
 
     def abort(self) -> None:
+        """Ends the multipart upload if one was begun; errors are ignored, because `sweep` repeats
+        it."""
         upload, self._upload = self._upload, None
         self._waiting.clear()
         if upload is not None:

@@ -54,7 +54,7 @@ def size_text(count: int) -> str:
 
 @dataclass(frozen=True)
 class Stored:
-    """A file in a target."""
+    """A file in a target, with its size in bytes."""
 
     name: str
     size: int
@@ -92,6 +92,7 @@ class TargetWriter(ABC):
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
+        """Makes the file visible, or removes it after an error in the block."""
         if kind is None:
             self.close()
         else:

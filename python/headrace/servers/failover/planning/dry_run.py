@@ -72,7 +72,8 @@ def dry_run(members: Members, progress: Progress, now_s: float = 0.0) -> DryRun:
 
 
 def events_of(seen: Members, progress: Progress) -> tuple[ScheduledEvent, ...] | None:
-    """Returns the events of the old source's scheduler, if it shows them and none are recorded."""
+    """Returns the events of the old source's scheduler; None if it does not show them, or they are
+    recorded already."""
     old = seen.get(progress.source)
     return old.events if progress.events is None and old is not None else None
 

@@ -33,6 +33,8 @@ def guarantee_now(members: Members, source: Seen) -> Guarantee:
 
 
 def _conditions(source: Seen, ackers: list[Seen]) -> tuple[str, ...]:
+    """Lists in words under which conditions no acknowledged commit is lost. `ackers`: the replicas
+    that acknowledge."""
     semi = required(source).semi_sync
     total = max(len(ackers), semi.clients)
     needed = total - semi.wait_count + 1

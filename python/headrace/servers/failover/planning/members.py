@@ -278,18 +278,20 @@ def refused(failover_plan: FailoverPlan, source: str) -> CouldNotRun:
 
 @dataclass
 class Outcome(KeptDocument):
-    """The result of a failover or switchover. `closed_s`: how long no server took writes at a
-    switchover, from the statement that stops them to the address file; `closed`: its parts, each in
-    s, by step; "between": journal, lease, and what is left. `outage_s`: what a client saw, from the
-    last write that the old source took to the first commit of a new connection to the new source;
-    None where nobody watched the source when it died, or where no commit was answered in time.
-    `gives_up`: which guarantee the new source has not any more, "" for none.
+    """The result of a failover or switchover. `seconds`: how long the run took, s. `closed_s`: how
+    long no server took writes at a switchover, from the statement that stops them to the address
+    file; `closed`: its parts, each in s, by step; "between": journal, lease, and what is left.
+    `outage_s`: what a client saw, from the last write that the old source took to the first commit
+    of a new connection to the new source; None where nobody watched the source when it died, or
+    where no commit was answered in time. `gives_up`: which guarantee the new source has not any
+    more, "" for none.
 
-    `lost`: how many transactions of the dead source's binary log the new source has not; None,
-    where none is missing or where nobody can tell. `lost_file` has the GTID of each, `lost_gtids`
-    the ranges. `events`: how many the new source runs; `events_left`: those that are disabled
-    there, as nobody knows whether the old source ran them. `clients`: why the clients' file could
-    not be written, "" where it was.
+    `rescued`: how many transactions were applied from the dead source's volume, None without a
+    rescue. `lost`: how many transactions of the dead source's binary log the new source has not;
+    None, where none is missing or where nobody can tell. `lost_file` has the GTID of each,
+    `lost_gtids` the ranges. `events`: how many the new source runs; `events_left`: those that are
+    disabled there, as nobody knows whether the old source ran them. `clients`: why the clients'
+    file could not be written, "" where it was.
     """
 
     elected: str | None

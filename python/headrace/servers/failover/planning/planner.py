@@ -76,7 +76,7 @@ def _follows_somebody(members: Members, source: Seen) -> str:
 
 
 def _refuse_topology(members: Members, progress: Progress) -> FailoverPlan | None:
-    """Refuses a topology that is not a source with its replicas."""
+    """Returns the refusal of a topology that is not a source with its replicas; None for none."""
     answering = [member for member in members.values() if member.state is not None]
     if len({required(member).flavor for member in answering}) > 1:
         return FailoverPlan(refusal="the servers are not all of one flavor", hint="Name those of one cluster.")
@@ -143,6 +143,8 @@ def _circle(members: Members) -> list[str]:
 
 
 def _failover(members: Members, source: Seen, progress: Progress, now_s: float) -> FailoverPlan:
+    """Returns the next stage of a failover from `source`, or a refusal. `now_s`: monotonic time,
+    s."""
     fenced = progress.is_fenced
     elected = _find_elected(members, progress)
     if elected is None and (strangers := _writable(members, progress)):
@@ -234,7 +236,8 @@ def _quorum(replicas: list[Seen], proof: AckProof | None) -> tuple[bool, int, in
 
 
 def _decide(members: Members, source: Seen, progress: Progress, now_s: float, foreseen: bool = False) -> FailoverPlan:
-    """Returns election and later steps, once nobody receives; `foreseen`: as if nobody did."""
+    """Returns election and later steps, once nobody receives; `foreseen`: as if nobody did.
+    `now_s`: monotonic time, s."""
     replicas = election.followers(members, source)
     elected = _find_elected(members, progress)
     # A run that was cut off may have moved replicas below the elected server already.
@@ -354,7 +357,8 @@ def _uncertain(pool: list[Seen], progress: Progress, now_s: float) -> list[str]:
 def _choice(
     pool: list[Seen], progress: Progress, elected: Seen | None, errant: dict[str, str]
 ) -> tuple[Seen | FailoverPlan, dict[str, str]]:
-    """Returns the server to promote, or a refusal; and the servers that cannot be, with reasons."""
+    """Returns the server to promote, or a refusal; and the reason by name of each server that
+    cannot be promoted."""
     reasons = {member.name: unfit(member, progress.wish.allow_delayed) for member in pool}
     left_out = {name: reason for name, reason in reasons.items() if reason}
     if elected is not None:
@@ -391,7 +395,8 @@ def _choice(
 
 
 def _list_replaced(progress: Progress, errant: dict[str, str]) -> GtidSet | None:
-    """Returns MySQL's errant transactions if they are to be replaced by empty ones, or left."""
+    """Returns MySQL's errant transactions that empty ones replace, or that are left; None for
+    none."""
     if progress.wish.errant == "refuse" or not errant:
         return None
     try:
@@ -421,7 +426,8 @@ def _siblings(chosen: Seen, pool: list[Seen], progress: Progress, errant: dict[s
 def _steps(
     members: Members, source: Seen, chosen: Seen, pool: list[Seen], progress: Progress, errant: dict[str, str]
 ) -> tuple[tuple[FailoverStep, ...], tuple[str, str] | None]:
-    """Returns the remaining steps of drain, rescue, promotion and re-pointing; or a refusal."""
+    """Returns the remaining steps of drain, rescue, promotion and re-pointing, and None; or steps
+    that do not count, with rule and hint of a refusal."""
     siblings = _siblings(chosen, pool, progress, errant)
     steps = []
     channel, will = chosen.channel, usable(chosen)
@@ -449,7 +455,8 @@ def _steps(
 
 
 def _after(members: Members, source: Seen, elected: Seen, progress: Progress, now_s: float) -> FailoverPlan:
-    """Returns the remaining steps if the new source takes writes already."""
+    """Returns the remaining steps if the new source takes writes already. `now_s`: monotonic time,
+    s."""
     steps, left_out = switchover.rest(members, source, elected, progress, stage=4)
     doubts = tuple(_uncertain([elected], progress, now_s))
     lossless, uncertain = progress.sure or (not doubts, doubts)

@@ -318,12 +318,14 @@ class Progress:
 
     @property
     def had(self) -> GtidSet | None:
-        """Transactions of the elected server, if acknowledged commits may be missing there."""
+        """The transactions of the elected server, if acknowledged commits may be missing there,
+        else None."""
         return None if self.decision is None else self.decision.had
 
     @property
     def sure(self) -> tuple[bool, tuple[str, ...]] | None:
-        """True if the elected server had all acknowledged commits, and the reasons for a doubt."""
+        """True if the elected server had all acknowledged commits, and the reasons for a doubt;
+        None before the election."""
         return None if self.decision is None else (self.decision.lossless, self.decision.uncertain)
 
     @property
@@ -427,6 +429,7 @@ class Progress:
         return replace(self, proof=proof, fenced_s=None if undone else self.fenced_s)
 
     def _step_began(self, step: FailoverStep) -> Progress:
+        """Returns the progress with a step that began, as far as resuming has to know of it."""
         prepared = self.prepared
         match step.action:
             case "rescue":
@@ -441,6 +444,8 @@ class Progress:
         return self
 
     def _step_done(self, step: FailoverStep, seconds: float) -> Progress:
+        """Returns the progress with a step that took `seconds`. While the writes are closed it is a
+        part of the pause; of steps on several servers the longest counts."""
         after = self
         if self.pause.target is not None and not self.clients_updated and step.action != "read-only":
             longest = max(self.pause.parts.get(step.action, 0.0), seconds)  # servers do it side by side
@@ -475,7 +480,7 @@ class JournalHistory:
     hurried: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def after(self, at: float, event: AnyEvent) -> JournalHistory:
-        """Returns the history after an event at this moment."""
+        """Returns the history after an event. `at`: when it happened, Unix time, s."""
         match event:
             case Detected():
                 return self  # written in a new run, before an unfinished change is looked for
@@ -511,7 +516,8 @@ class JournalHistory:
         return earlier.after(event)
 
     def handed_over(self, source: str, at: float, boot: str) -> HandedOver | None:
-        """Returns what a watch of this source handed over lately on this boot; None for nothing."""
+        """Returns what a watch of this source handed over at most STALE_S seconds before `at` (Unix
+        time, s) on this boot; None for nothing."""
         handed_at, event = self.handed.get(source, (0.0, None))
         valid = event is not None and event.boot == boot and at - handed_at <= STALE_S
         return event if valid else None

@@ -58,6 +58,8 @@ def _trap(name: str, server: str, **values: object) -> Trap:
 
 
 def _of_source(members: Members, source: Seen, before: Members) -> Iterator[Trap]:
+    """Yields what is wrong with semi-sync on the source, and with relay logs of replicas that
+    acknowledge. `before`: an earlier observation, empty for none; commits since are counted."""
     state, name = required(source), source.name
     semi, timeout_s = state.semi_sync, state.semi_sync.timeout_ms / 1000
     able = [replica for replica in followers(members, source) if required(replica).semi_sync.replica_enabled]
@@ -86,6 +88,7 @@ def _of_source(members: Members, source: Seen, before: Members) -> Iterator[Trap
 
 
 def _of_replica(member: Seen, source: Seen) -> Iterator[Trap]:
+    """Yields what is wrong with semi-sync on a server that is not the source."""
     state = required(member)
     semi, name = state.semi_sync, member.name
     channel = follows(member, source)

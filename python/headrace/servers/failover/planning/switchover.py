@@ -157,7 +157,8 @@ def given_up(chosen: Seen, followers: list[Seen], progress: Progress) -> str:
 def promotion(
     chosen: Seen, followers: list[Seen], progress: Progress, stage: int
 ) -> tuple[tuple[FailoverStep, ...], tuple[str, str] | None]:
-    """Returns the steps that make a drained server the source; or rule and hint of a refusal."""
+    """Returns the steps of this stage that make a drained server the source; or rule and hint of a
+    refusal."""
     state = required(chosen)
     steps, leaving = [], []
     if state.channels:
@@ -211,7 +212,7 @@ def rest(
     members: Members, source: Seen, elected: Seen, progress: Progress, stage: int
 ) -> tuple[tuple[FailoverStep, ...], dict[str, str]]:
     """Returns the remaining steps when the new source takes writes: the others follow it, its
-    events run, and lost transactions are listed."""
+    events run, and lost transactions are listed; and the servers left out, each with the reason."""
     steps, left_out = [], {}
     if progress.elected is None and not progress.is_settled("clients"):
         # The run that promoted it, with its journal elsewhere, may have been killed before this.

@@ -52,7 +52,7 @@ class Trace:
 
     @property
     def seen_s(self) -> float | None:
-        """The moment of its last answer."""
+        """The moment of its last answer, s by the watcher's clock; None before the first."""
         return self.stretches[-1].last_s if self.stretches else None
 
     @property
@@ -133,7 +133,8 @@ def age(source: Trace, replica: Trace, now_s: float) -> Age | None:
 
 
 def backlog(source: Trace, replica: Trace) -> int | None:
-    """Returns the number of transactions that the replica lacks."""
+    """Returns the number of transactions that the replica lacks; None while one of the two has
+    never answered."""
     if source.latest is None or replica.latest is None:
         return None
     return source.latest.minus(replica.latest).count()

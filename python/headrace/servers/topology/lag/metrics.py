@@ -28,6 +28,8 @@ def text_of(watch: LagWatch) -> str:
 
 
 def _of_reading(reading: LagReading) -> Iterator[tuple[str, dict[str, str], float]]:
+    """Yields name, labels and value of a channel's metrics: lag in seconds, transactions,
+    transactions a second, and 1 for true."""
     labels = {"replica": reading.replica, "channel": reading.channel, "source": reading.source}
     for name, value in asdict(reading.clocks).items():
         if value is not None:
@@ -49,6 +51,8 @@ def _of_reading(reading: LagReading) -> Iterator[tuple[str, dict[str, str], floa
 
 
 def _labels(labels: dict[str, str]) -> str:
+    """Returns labels as Prometheus reads them: in braces, with quotes and escapes."""
+
     def escaped(value: str) -> str:
         return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 

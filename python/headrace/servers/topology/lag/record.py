@@ -39,7 +39,8 @@ class LagRecord:
     _ticks: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def run(self, seconds: float | None, each: Callable[[list[LagReading]], None] = lambda readings: None) -> None:
-        """Adds a row of every channel each half second, and calls `each` with the readings."""
+        """Adds a row of every channel each half second, and calls `each` with the readings, for
+        this number of seconds; None for ever."""
         end = None if seconds is None else time.monotonic() + seconds
         while end is None or time.monotonic() < end:
             began = time.monotonic()
@@ -76,7 +77,8 @@ class LagRecord:
         return figures
 
     def _cores(self, server: Server) -> float | None:
-        """Returns the processor time of its process since the last call, in cores."""
+        """Returns the processor time of its process since the last call, in cores; None at the
+        first call, or if it does not run."""
         used = cpu_seconds(server.pid)
         if used is None:
             return None

@@ -132,6 +132,7 @@ class LagWatch:
         self._wall_s = time.time() - time.monotonic()
 
     def __enter__(self) -> LagWatch:
+        """Begins to sample every server, and to write heartbeats, each in a thread of its own."""
         for server in self._watched.values():
             self._begin(self._sample, server)
         if self.heartbeat_on is not None:
@@ -148,6 +149,7 @@ class LagWatch:
         return self._wall_s + time.monotonic()
 
     def _begin(self, work: Callable[[SqlConnection, _Watched], None], server: _Watched) -> None:
+        """Begins a thread that does the work on a connection to the server."""
         thread = threading.Thread(
             target=self._keep_connected, args=(work, server), name=f"lag of {server.name}", daemon=True
         )
@@ -173,6 +175,8 @@ class LagWatch:
     # --- sampling ---------------------------------------------------------------------------------
 
     def _sample(self, connection: SqlConnection, server: _Watched) -> None:
+        """Reads a server's GTIDs every SAMPLE_S seconds, and its state every STATUS_S, until the
+        watch ends. Raises the errors of the connection."""
         state = observe(connection, server.name)
         due_status = 0.0
         while not self._end.is_set():
@@ -195,6 +199,8 @@ class LagWatch:
             self._end.wait(max(0.0, began + SAMPLE_S - time.monotonic()))
 
     def _beat_seen(self, connection: SqlConnection, state: ServerState) -> int | None:
+        """Returns when the last heartbeat that has reached a replica was written, µs, Unix; None
+        for a source, and before the first one."""
         if self.heartbeat_on is None or not state.channels:
             return None
         try:
@@ -204,6 +210,7 @@ class LagWatch:
         return None if at_us is None else int(at_us)
 
     def _beat(self, connection: SqlConnection, server: _Watched) -> None:
+        """Writes the time, µs, Unix, into the table of heartbeats every HEARTBEAT_S seconds."""
         ask(connection, f"CREATE DATABASE IF NOT EXISTS {SCHEMA}")
         ask(connection, f"CREATE TABLE IF NOT EXISTS {TABLE} (id INT PRIMARY KEY, at_us BIGINT NOT NULL)")
         while not self._end.wait(HEARTBEAT_S):
@@ -243,6 +250,8 @@ class LagWatch:
         return figures
 
     def _reading(self, server: _Watched, channel: Channel, now: float) -> LagReading:
+        """Returns the reading of a channel from the latest observations. `now`: monotonic time,
+        s."""
         name = self.places.get(channel.place, "")
         source = self._watched.get(name)
         gtid_age = None if source is None else age(source.trace, server.trace, now)
@@ -285,6 +294,8 @@ class LagWatch:
         )
 
     def _problem(self, server: _Watched, source: _Watched | None, channel: Channel, silent: bool) -> str:
+        """Returns in words why a channel does not work or is not seen, "" for no reason. `silent`:
+        the replica's state is too old to count."""
         words = []
         if silent or server.error:
             words.append(f"{server.name} does not answer: {server.error or 'no answer'}")
@@ -323,7 +334,8 @@ FROM performance_schema.replication_connection_status WHERE channel_name = %s"""
 def commit_age(
     connection: SqlConnection, state: ServerState, channel: Channel
 ) -> tuple[float | None, tuple[WorkerLag, ...]]:
-    """Returns the lag by MySQL's own clock of a channel, s, and its workers; None for MariaDB."""
+    """Returns the lag by MySQL's own clock of a channel, s, and the channel's workers; None and no
+    workers for MariaDB."""
     if state.dialect.is_mariadb:
         return None, ()
     rows = ask(connection, WORKERS, (channel.name,))

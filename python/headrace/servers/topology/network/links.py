@@ -86,6 +86,7 @@ class Link:
         remove_bridge(self.lab)
 
     def _drop(self) -> None:
+        """Removes the server's namespace and link, as far as they exist. Raises CouldNotRun."""
         if (NAMESPACES / self.namespace).exists():
             ip(f"-n {self.namespace} link del eth0", missing_is_fine=True)
             ip(f"netns del {self.namespace}")
@@ -174,6 +175,8 @@ def free_host(where: ServerPaths, taken: Iterable[str]) -> str:
 
 
 def _free_network(lab: str) -> ipaddress.IPv4Network:
+    """Returns a network of 256 addresses that this machine does not use; the lab's name
+    (hexadecimal) decides where the search begins. Raises CouldNotRun."""
     used = ip("-4 -o addr show") + ip("-4 route show")
     networks = list(NETWORKS.subnets(new_prefix=24))
     begin = int(lab, 16) % len(networks)

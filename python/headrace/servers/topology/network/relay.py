@@ -43,6 +43,7 @@ class Relay:
         self._open: set[asyncio.StreamWriter] = set()
 
     def __enter__(self) -> Relay:
+        """Begins to listen, at a free port, which is `port` from then on. Raises CouldNotRun."""
         self._thread.start()
         if not self._ready.wait(START_S) or self._error is not None:
             raise CouldNotRun(f"relay at {self.host}", f"cannot listen: {self._error or 'no answer'}", "bind(2)", "")
@@ -59,6 +60,8 @@ class Relay:
             self._thread.join()
 
     def _run(self) -> None:
+        """Listens and forwards until `stop`, in the relay's thread; an error of listening is kept
+        for the thread that waits."""
         asyncio.set_event_loop(self._loop)
         try:
             server = self._loop.run_until_complete(
@@ -83,6 +86,7 @@ class Relay:
             self._loop.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Forwards one connection in both directions, until a side ends it or the relay stops."""
         try:
             onward_reader, onward = await asyncio.open_connection(*self.target, limit=CHUNK)
         except OSError:

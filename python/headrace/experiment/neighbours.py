@@ -68,6 +68,8 @@ class _Look:
 
 
 def _look() -> _Look:
+    """Reads the seconds of work of all processors and of every process so far; those of this
+    process include its children that have ended."""
     processes: dict[int, tuple[int, float]] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():

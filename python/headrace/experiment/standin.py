@@ -94,6 +94,8 @@ def miss_of(engine: str, rows: int, cache_gib: float, threads: int, h: float | N
 
 
 def _options(engine: str, rows: int, cache_gib: float, threads: int, h: float | None) -> dict:
+    """Returns the options of sysbench for the core. `rows`: of each table; `h`: of the Pareto
+    distribution of accesses, None: uniform."""
     return {
         "script": SCRIPT,
         "engine": engine,

@@ -127,6 +127,8 @@ class Episodes:
             course.last_unix += seconds
 
     def _event(self, event: str, course: _Course, end: float | None) -> EpisodeEvent:
+        """Returns the event `raised` or `over` of an episode. `end`: its end in Unix seconds, None
+        while it lasts."""
         parts = (
             course.first.word.replace(" ", "-"),
             course.first.limit or "",

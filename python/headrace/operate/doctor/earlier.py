@@ -113,6 +113,8 @@ def _as_episode(finding: Finding, begins: float, ends: float) -> Finding:
 
 
 def _clock(begins: float, ends: float) -> str:
+    """Returns a span of Unix seconds as clock times in UTC, without seconds from two minutes on.
+    The end has a date if it lies on another day or a day later."""
     first, last = (datetime.fromtimestamp(moment, UTC) for moment in (begins, ends))
     # In two minutes and more the seconds say nothing.
     time = "%H:%M" if ends - begins >= 2 * MINUTE_S else "%H:%M:%S"

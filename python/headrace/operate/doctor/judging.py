@@ -39,6 +39,9 @@ def judged(signals: Signals, thresholds: Thresholds) -> list[Finding]:
 def _ordered(
     innocents: list[Finding], storage: list[Finding], settings: list[Finding], signals: Signals, t: Thresholds
 ) -> list[Finding]:
+    """Returns the findings in the order in which they are told, each once: what explains or excuses
+    storage, then limits that bind, then settings, what will bind or is touched, and what cannot be
+    told."""
     storage = sorted(
         storage, key=lambda finding: (BASES.index(finding.basis), finding.verdict == "touched", -finding.weight)
     )

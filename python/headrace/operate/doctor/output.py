@@ -67,6 +67,8 @@ def lines(
 
 
 def _finding(number: int, finding: Finding, fold: Callable[[str], list[str]], headline: bool = False) -> list[str]:
+    """Returns the lines of a finding: its figures, gain and remedies. The words of a headline stand
+    above all lines; if it has nothing else, the list is empty."""
     subject = "" if finding.subject == finding.verdict else f": {finding.subject}"
     head = f"{number}. {finding.verdict}{subject}" + (f", {finding.volume}" if finding.volume else "")
     if headline and not (finding.figures or finding.remedies or finding.gain):

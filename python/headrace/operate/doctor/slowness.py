@@ -82,6 +82,9 @@ def clearly_slow_points(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) 
 
 
 def _any_way(rows: pl.DataFrame, t: Thresholds, is_slow: Callable[[str], pl.Expr]) -> pl.Series:
+    """Returns which rows are slow in reads or writes, as `is_slow` says of each. A way counts only
+    with `degraded_least_iops` I/Os a second; where a tool has one latency for both, all I/Os
+    count."""
     combined = not has_separate_latencies(rows)
     parts = [
         is_slow(way) & ((pl.col("charged_iops") if combined else pl.col(f"{way}_iops")) >= t.degraded_least_iops)
@@ -222,13 +225,13 @@ def mean_ms(rows: pl.DataFrame) -> pl.Expr:
 
 
 def slowest_ms(rows: pl.DataFrame) -> float:
-    """Returns the median of the slower way, ms."""
+    """Returns the median latency of the slower way, ms; 0 where no latency is known."""
     latencies = _slowest_ms(rows)
     return float(latencies.median()) if latencies.len() else 0.0  # type: ignore[arg-type]
 
 
 def worst_ms(rows: pl.DataFrame) -> float:
-    """Returns the slowest point, ms."""
+    """Returns the latency of the slowest point, ms; 0 where no latency is known."""
     latencies = _slowest_ms(rows)
     return float(latencies.max()) if latencies.len() else 0.0  # type: ignore[arg-type]
 

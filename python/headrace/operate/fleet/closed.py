@@ -112,6 +112,9 @@ def _closed(
 def _simulated(
     storage: str, instance: str | None, as_of: str | None, depth: int, io_kib: float, reads: int, balance: float
 ) -> tuple[float, float] | None:
+    """Simulates a closed load of `depth` requests outstanding for SIMULATED_S seconds, and returns
+    its IOPS and the mean ms of an I/O; None where the core refuses it. `reads`: percent of the
+    I/Os; `balance`: credits at the start, percent."""
     load = ClosedWorkload(
         name="waiting", rw="randrw", bs_kib=round(2 * io_kib) / 2, iodepth=depth, numjobs=1, rwmixread=reads
     )

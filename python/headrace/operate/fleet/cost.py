@@ -177,6 +177,7 @@ class FleetPrices:
         return tuple(known_tables)
 
     def _list(self, region: str) -> PriceList:
+        """Returns the price list of a region, made once. Raises InputError."""
         if region not in self._lists:
             self._lists[region] = PriceList(
                 region, self.as_of, discount_percent=self.discount_percent, price_file=self.price_file
@@ -228,6 +229,7 @@ def read_cost_report(
 
 class _Report:
     def __init__(self, paths: Sequence[Path]) -> None:
+        """Raises InputError without a file."""
         if not paths:
             raise InputError("the cost report", "names no file", DOC, "Name its Parquet or CSV files.")
         self.paths = paths
@@ -239,6 +241,9 @@ class _Report:
         return pl.concat([self._of(path) for path in self.paths])
 
     def _of(self, path: Path) -> pl.DataFrame:
+        """Reads the rows of a file that are on EBS volumes, or on no usage, with the columns of
+        NEEDED, WISHED and NET. Raises InputError for what is not a CUR 2.0, and CouldNotRun for
+        what cannot be read."""
         refuse_folder(path)
         try:
             parquet = path.suffix.lower() == ".parquet"
@@ -270,6 +275,8 @@ class _Report:
             raise InputError(short_name(path.name), rule, SOURCE, "Give the export as Parquet or CSV.") from None
 
     def read(self, regions: dict[str, str], accounts: dict[str, str]) -> CostReport:
+        """Returns rates and bills of the latest month in the files. `regions`, `accounts`: by
+        volume id. Raises InputError for another currency, no usage, or usage below 0."""
         rows, notes = self.rows, []
         currencies = set(rows["line_item_currency_code"].drop_nulls().to_list()) - {"", "USD"}
         if currencies:
@@ -299,6 +306,9 @@ class _Report:
         month: str,
         notes: list[str],
     ) -> CostReport:
+        """Sums up usage and cost, discounts taken off, into rates and into USD of each volume in
+        the month. `kinds_of`: product, component and price step by usage type; `notes` gets what is
+        left out. Raises InputError if no row is of the inventory's volumes."""
         is_usage = pl.col("line_item_line_item_type").is_in(USAGE)
         amount = pl.col("line_item_usage_amount").filter(is_usage).sum()
         keys = ["line_item_resource_id", "line_item_usage_account_id", "line_item_usage_type"]
@@ -335,7 +345,8 @@ class _Report:
         return CostReport(month, tuple(paid_rates), billed, tuple(notes))
 
     def _one_month(self, rows: pl.DataFrame, notes: list[str]) -> tuple[pl.DataFrame, str]:
-        """Returns the rows of the latest month."""
+        """Returns the rows of the latest month, and the month as `2026-10`; `notes` gets the
+        others. Raises InputError without rows."""
         months = rows["bill_billing_period_start_date"].str.slice(0, 7).drop_nulls().unique().sort().to_list()
         if not months:
             hint = "Give the export of a month with usage."

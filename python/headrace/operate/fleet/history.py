@@ -220,7 +220,8 @@ def at_level(rates: np.ndarray, limit: float | None) -> np.ndarray:
 
 
 def _begins(device: FleetDevice, series: list[pl.DataFrame], grain: float) -> tuple[float, datetime | None]:
-    """Returns when the history begins, and the modification that it begins behind, if it is one."""
+    """Returns when the history begins, in Unix seconds, and the last modification if it begins
+    behind that, else None. `grain`: length of a period, seconds."""
     begin = max(float(rows["t_unix"][0]) for rows in series)
     last = max(
         (
@@ -269,6 +270,9 @@ def _uncensored(history: DeviceHistory) -> DeviceHistory:
 
 
 def _demand(sums: dict[str, np.ndarray], grain: float) -> dict[str, np.ndarray]:
+    """Returns the columns of DeviceHistory (rates a second, mean bytes of an I/O; 0 without I/Os)
+    from the operations and bytes of each period of `grain` seconds."""
+
     def size(ops: np.ndarray, total: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = np.where(ops > 0, total / ops, 0.0)

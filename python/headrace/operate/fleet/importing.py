@@ -119,6 +119,7 @@ class _Spill:
     """Points on their way into parts by volume."""
 
     def __init__(self, folder: Path) -> None:
+        """Takes the folder of the parts, which must be there and empty."""
         self.folder, self.written = folder, 0
         self.rows: dict[str, int] = {}  # of each file
         self.columns: dict[str, list] = {name: [] for name in SPILLED}
@@ -130,6 +131,8 @@ class _Spill:
     def add(
         self, volume: str, metric: str, t_unix: float, value: float, account: str = "", period_s: float | None = None
     ) -> None:
+        """Adds a point, in CloudWatch's unit of its metric; `period_s` None: not told. Writes the
+        points to the parts when there are POINTS_AT_ONCE."""
         for name, figure in zip(SPILLED, (volume, metric, t_unix, value, account, period_s), strict=True):
             self.columns[name].append(figure)
         if len(self.columns["volume"]) >= POINTS_AT_ONCE:
@@ -141,6 +144,7 @@ class _Spill:
         self._write(frame)
 
     def _write(self, frame: pl.DataFrame) -> None:
+        """Writes rows of SPILLED to the parts of their volumes."""
         numbers = {volume: self.part_of(volume) for volume in frame["volume"].unique()}
         for (number,), part in (
             frame.with_columns(pl.col("volume").replace_strict(numbers, return_dtype=pl.Int64).alias("part"))
@@ -163,6 +167,7 @@ class _Spill:
         return self.part_numbers[volume]
 
     def flush(self) -> None:
+        """Writes the points that are still in memory to their parts."""
         if self.columns["volume"]:
             frame = pl.DataFrame(self.columns, schema=SPILLED)
             self.columns = {name: [] for name in SPILLED}
@@ -204,6 +209,8 @@ def _read_any(target: str, spill: _Spill, notes: list[str], hints: RecordingHint
 
 
 def _read(file: Path, spill: _Spill, notes: list[str], hints: RecordingHints) -> None:
+    """Takes in a file of any form, unpacked where it is gzip; its first bytes tell the form. Raises
+    InputError."""
     refuse_folder(file)
     try:
         with file.open("rb") as opened:
@@ -249,6 +256,8 @@ def _may_be_open_telemetry(head: bytes) -> bool:
 
 
 def _read_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str], hints: RecordingHints) -> None:
+    """Takes in pages of get-metric-data, a CSV export of CloudWatch, or a host's recording, of
+    MAX_BYTES at most. Raises InputError."""
     try:
         content = opened.read(MAX_BYTES + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -371,6 +380,7 @@ def _damaged(place: str, error: Exception) -> InputError:
 
 
 def _read_open_telemetry(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str]) -> None:
+    """Takes in a metric stream in OpenTelemetry format, record by record. Raises InputError."""
     number = 0
     try:
         for number, point in open_telemetry_points(file.name, opened, notes):
@@ -380,6 +390,8 @@ def _read_open_telemetry(file: Path, opened: IO[bytes], spill: _Spill, notes: li
 
 
 def _read_stream(file: Path, lines: Iterable[bytes], spill: _Spill, notes: list[str]) -> None:
+    """Takes in a metric stream in JSON, a point a line. A last line that is cut off gives a note.
+    Raises InputError for any other line that is not a point."""
     decode = msgspec.json.Decoder(StreamPoint).decode
     number, taken, bad = 0, 0, None
     try:
@@ -405,6 +417,9 @@ def _read_stream(file: Path, lines: Iterable[bytes], spill: _Spill, notes: list[
 
 
 def _take(file: Path, unit: str, number: int, point: StreamPoint, spill: _Spill) -> None:
+    """Takes in a point of a metric stream by the statistic of its metric, and passes over those of
+    no EBS volume or of other metrics. `unit`, `number`: "line" or "record" and which, for errors.
+    Raises InputError for a figure, unit or time that cannot be."""
     volume = point.dimensions.get("VolumeId")
     if point.namespace != NAMESPACE or point.metric_name not in METRICS or volume is None:
         return
@@ -425,6 +440,7 @@ def _take(file: Path, unit: str, number: int, point: StreamPoint, spill: _Spill)
 
 
 def _read_parquet(file: Path, spill: _Spill) -> None:
+    """Takes in the Parquet of an earlier import, or of a metric stream. Raises InputError."""
     name = clip(file.name, 80)
     with _parquet(name):
         lazy = pl.scan_parquet(file)
@@ -454,6 +470,7 @@ def _read_parquet(file: Path, spill: _Spill) -> None:
 
 @contextmanager
 def _parquet(name: str) -> Iterator[None]:
+    """Turns errors of Polars on the file `name` into an InputError."""
     try:
         yield
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
@@ -518,6 +535,7 @@ def _of_kind(name: str, names: pl.Schema, column: str, rule: str) -> InputError:
 
 
 def _check_times(name: str, points: pl.DataFrame) -> None:
+    """Raises InputError for rows with a time before 2006 or after 2100."""
     wrong = points.filter(~pl.col("t_unix").is_between(EARLIEST_S, LATEST_S).fill_null(False))
     if wrong.height:
         first = wrong.row(0, named=True)

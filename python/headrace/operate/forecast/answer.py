@@ -149,6 +149,8 @@ def forecast(
 
 
 def _notes(workload: OpenWorkload, history: DemandHistory) -> tuple[str, ...]:
+    """Returns the workload's notes, and what a recording without a clock or a date leaves
+    unknown."""
     notes: Sequence[str] = workload.notes()
     if not history.clocked:
         notes = (*notes, "The recording has no clock: its days are counted from its start, and weekdays are not known.")

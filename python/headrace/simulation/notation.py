@@ -93,6 +93,8 @@ def _settings(text: str, keys: tuple[str, ...], source: str, example: str) -> di
 
 
 def _typed(key: str, value: str) -> object:
+    """Returns a value as its key has it: text, distribution, switch, whole number or number. Raises
+    InputError."""
     if key in ("engine", "script", "flavor", "client_host"):
         return value
     if key == "distribution":

@@ -325,11 +325,14 @@ class _Asked:
         return lines
 
     def _volumes(self, deployment: str) -> str | None:
+        """Returns the volumes behind a deployment, in storage notation; None for Aurora."""
         if deployment == "ec2":
             return self.storage
         return core.rds_storage(self.storage, self.day)["array"] if deployment.startswith("rds") else None
 
     def _run(self, database: dict, deployment: str, volumes: str | None, seed: int | None) -> pl.DataFrame:
+        """Runs a database on a deployment and returns a row a second; where `seed` is None, means
+        without scatter in 60 rows at most."""
         run = {
             "deployment": deployment,
             "storage": volumes,
@@ -390,6 +393,8 @@ class _Asked:
         return sum(per_tx) * tps * used, per_tx
 
     def _lag(self, deployment: str, volumes: str | None, rows: pl.DataFrame, tps: float, vcpus: int) -> ReaderLag:
+        """Returns the lag of a reader: of Aurora from the redo log that it applies at `tps`, else
+        of a replica by binary log; without figures where no reader serves."""
         if deployment.startswith("aurora"):
             if self.readers == 0:
                 return ReaderLag(None, "no reader")
@@ -516,6 +521,8 @@ def break_even_of(standard: Sequence[core.CostItem], optimized: Sequence[core.Co
 def _check(
     seconds: int, cache: float, clients: int | None, readers: int, busy: float, growth: float, draws: int
 ) -> None:
+    """Raises InputError for a figure out of range: seconds, GiB of cache, clients, readers, percent
+    of the month, growth (a factor), draws."""
     check_whole("seconds", seconds, 1, MAX_SECONDS)
     check_number("cache-gib", cache, 0.001, 65_536)
     if clients is not None:

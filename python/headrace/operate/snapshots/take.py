@@ -180,6 +180,9 @@ def _hold_s(request: SnapshotRequest) -> float:
 
 
 def _run_steps(request: SnapshotRequest, prepared: Prepared, lock: ServerLock, name: str, on_step: Step) -> TakenSet:
+    """Takes the set `name` by STEPS and returns it with the times it took. On any error deletes the
+    snapshots that were begun; those that could not be deleted are named in the error's hint. Raises
+    CouldNotRun if the freeze did not hold."""
     snapshots: list[StoredSnapshot] = []
     done = ["lock"] if request.lock else []
     try:

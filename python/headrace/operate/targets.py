@@ -89,7 +89,7 @@ class SourceOptions:
 
 
 def is_live(target: str) -> bool:
-    """True when the target is watched second by second."""
+    """Returns whether the target is watched second by second."""
     return target.startswith(("lab:", "mysql://"))
 
 

@@ -386,7 +386,8 @@ def _interval(
 
 
 def transactions_at_end(start: str | float, rows: pl.DataFrame) -> float | None:
-    """Returns the transactions since a cold start at the end of a run; None of a warm one."""
+    """Returns the transactions since a cold start at the end of a run; None for a run that began
+    warm."""
     if start == "warm":
         return None
     seconds = rows["t_s"][1] - rows["t_s"][0] if rows.height > 1 else 1.0

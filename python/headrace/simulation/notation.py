@@ -168,8 +168,8 @@ def degradation(text: str) -> tuple[int, dict]:
 
 
 def modification(text: str) -> dict:
-    """Reads `SPEC@START..END` as the option `modify`: the target, when `modifying` ends, when
-    `optimizing` ends. Raises InputError."""
+    """Reads `SPEC@START..END` as the option `modify`: the target, and the seconds at which
+    `modifying` and `optimizing` end. Raises InputError."""
     match = re.fullmatch(r"([^@]+)@([^@]+?)\.\.([^@]+)", text)
     if not match:
         raise InputError(

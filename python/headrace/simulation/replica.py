@@ -508,7 +508,7 @@ def _doubt_of(summaries: Sequence[core.ReplicaSummary]) -> ReplicaDoubt:
 
 
 def _quantile(values: list[float], share: float) -> float | None:
-    """Returns a quantile of values; None where it is beyond the run."""
+    """Returns a quantile (`share`, 0 to 1) of values; None where it is beyond the run."""
     ordered = sorted(values)
     place = share * (len(ordered) - 1)
     low, high = ordered[math.floor(place)], ordered[math.ceil(place)]

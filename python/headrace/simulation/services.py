@@ -298,8 +298,7 @@ class _Asked:
         )
 
     def data_gib(self) -> float:
-        """Returns the GiB of data: what Aurora bills, as far as the workload says; else its
-        pages."""
+        """Returns the GiB of data that Aurora bills: as the workload says, else its pages."""
         if self.workload.size_gib is not None:
             return self.workload.size_gib
         database = self.workload.database
@@ -353,8 +352,9 @@ class _Asked:
     def _interval(
         self, deployment: str, volumes: str | None, rows: pl.DataFrame, tps: float, near: int
     ) -> tuple[float, float]:
-        """Returns the 80 % interval: databases as probable as the calibration says, what no
-        parameter covers so far from the runs, and what is not seen of the service."""
+        """Returns the ends of the 80 % interval of transactions a second: databases as probable as
+        the calibration says, what no parameter covers so far from the runs, and what is not seen of
+        the service."""
         logs = []
         with core_errors():
             for database in self.workload.draws(self.draws, 1):
@@ -384,7 +384,8 @@ class _Asked:
     def _ios(
         self, deployment: str, half: pl.DataFrame, reads: float, tps: float
     ) -> tuple[float, tuple[float, float] | None]:
-        """Returns the millions of I/Os of a month, and for Aurora those billed of a transaction."""
+        """Returns the millions of I/Os of a month, and for Aurora those billed of a transaction,
+        reads and writes (else None)."""
         used = self.busy_percent / 100.0 * SECONDS_A_MONTH / MILLION
         if not deployment.startswith("aurora"):
             return float(half["iops"].mean() or 0.0) * used, None  # pyright: ignore[reportArgumentType]

@@ -262,7 +262,8 @@ def applied(
 
 
 def wait_received(sql: Statements, transactions: int) -> float:
-    """Waits until the relay log has all; seconds it took. Raises CouldNotRun."""
+    """Waits until the relay log has all transactions, and returns how long that took, s. Raises
+    CouldNotRun."""
     began = time.monotonic()
     if not wait_until(lambda: sql.received() >= transactions, RECEIVE_S, LOOK_S / 5):
         raise CouldNotRun(sql.server.name, f"did not receive the load within {RECEIVE_S:g} s", "")

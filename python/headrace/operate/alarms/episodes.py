@@ -140,7 +140,8 @@ class Episodes:
 
 
 def waiting(moment: Moment) -> float | None:
-    """Returns the clients that wait for I/O, on average of the interval."""
+    """Returns how many clients wait for I/O, on average of the interval; None where the server or
+    its waits are not known."""
     server = moment.server
     if server is None or server.io_wait is None or server.running is None:
         return None

@@ -55,7 +55,8 @@ def earlier(evidence: Evidence, thresholds: Thresholds) -> tuple[Finding, ...]:
 
 
 def _stretches(evidence: Evidence, thresholds: Thresholds) -> Iterator[tuple[float, float, Finding | None]]:
-    """Yields begin, end and headline of each stretch, from the newest window back."""
+    """Yields begin and end (Unix seconds) and the headline of each stretch, from the newest window
+    back; None for a stretch without a verdict to report."""
     begin, end = evidence.begins_unix, evidence.ends_unix
     if begin is None or end is None:
         return

@@ -148,7 +148,7 @@ def _processors(signals: Signals, t: Thresholds) -> Finding | None:
 
 
 def _queued(signals: Signals, rest: float, t: Thresholds) -> bool:
-    """True when more statements are under way than processors, and wait for nothing but these
+    """Returns whether more statements are under way than processors, and wait for nothing but these
     (PSI). A server that hardly computes waits for something else, and the pressure is that of
     others."""
     server, host = signals.server, signals.host
@@ -195,5 +195,5 @@ def _idle(signals: Signals, t: Thresholds) -> Finding | None:
 
 
 def is_busy(volume: VolumeSignals, t: Thresholds) -> bool:
-    """True when anything is asked of the volume."""
+    """Returns whether anything is asked of the volume."""
     return volume.iops >= t.idle_iops

@@ -99,8 +99,8 @@ def _ordered(
 
 
 def _waits_for_processors(finding: Finding, signals: Signals, t: Thresholds) -> bool:
-    """True when a volume answers late, is hardly waited for, and processors are short. Not for a
-    volume that has stalled, of which nothing is felt because nothing comes through."""
+    """Returns whether a volume answers late, is hardly waited for, and processors are short. Not
+    for a volume that has stalled, of which nothing is felt because nothing comes through."""
     host = signals.host
     used = (host.busy or 0.0) + (host.steal or 0.0)
     short = used >= t.processor_share or (host.pressure or 0.0) >= t.pressure_share

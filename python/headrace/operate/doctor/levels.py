@@ -57,7 +57,7 @@ class Level:
         return FLAT_SHARE + TICKS_S / self.point_s
 
     def is_flat(self, in_bytes: bool) -> bool:
-        """True when one of the rates is flat from point to point."""
+        """Returns whether one of the rates is flat from point to point."""
         scatter = self.bytes_scatter if in_bytes else self.iops_scatter
         return self.points < LEAST_POINTS or scatter <= self.tolerance
 

@@ -237,7 +237,8 @@ def mean(frame: pl.DataFrame, name: str) -> float | None:
 
 
 def _median(frame: pl.DataFrame, *names: str) -> float | None:
-    """Returns the median tick of the first of these columns that is known."""
+    """Returns the median over ticks of the first of these columns that is known, in its own unit;
+    None without any."""
     for name in names:
         if name in frame.columns and (column := frame[name].drop_nulls()).len():
             return float(column.median())  # type: ignore[arg-type]
@@ -290,7 +291,7 @@ def _volume(volume: VolumeEvidence, as_of: str | None, thresholds: Thresholds) -
 
 
 def most_bytes_s(rows: pl.DataFrame) -> float:
-    """Returns bytes a second of the row with the most."""
+    """Returns bytes a second of the row with the most; 0 without rows."""
     return float(rows.select(bytes_per_s(rows).max()).item() or 0.0) if rows.height else 0.0
 
 
@@ -372,7 +373,8 @@ def _kib_of_an_io(rows: pl.DataFrame, way: str) -> float:
 
 
 def _members(evidence: Evidence, name: str) -> dict[str, float]:
-    """Returns mean latency of each member of an array, ms."""
+    """Returns the latency of each member of an array by name, ms: the median over ticks of its
+    slower way."""
     latencies = {}
     for volume in evidence.volumes:
         if volume.facts.role == "member" and volume.facts.name.startswith(f"{name}/"):
@@ -506,7 +508,7 @@ LEAST_LOG_BYTES = 100.0
 
 
 def writes_a_page(facts: SeenServer) -> float:
-    """Returns the most I/Os for a flushed page: MariaDB doublewrites many pages at once."""
+    """Returns the most I/Os for a flushed page, 1 or 2: MariaDB doublewrites many pages at once."""
     off = facts.variables.get("innodb_doublewrite", "ON").upper() in ("OFF", "0", "DETECT_ONLY")
     return 1.0 if off or facts.flavor == "mariadb" else 2.0
 
@@ -519,7 +521,7 @@ def syncs_of(facts: SeenServer) -> int:
 
 
 def logs_to_binlog(facts: SeenServer) -> bool:
-    """True when the server has a binary log."""
+    """Returns whether the server has a binary log."""
     return facts.variables.get("log_bin", "OFF").upper() in ("ON", "1")
 
 

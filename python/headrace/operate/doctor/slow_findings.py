@@ -59,7 +59,7 @@ class SlowPart:
         return self.volume.facts.name
 
     def when(self, rows: pl.DataFrame) -> tuple[float, float]:
-        """Returns from and to of rows, seconds of the recording."""
+        """Returns begin and end of rows, seconds of the recording."""
         first = float(self.volume.rows["t_unix"][0])
         return float(rows["t_unix"][0]) - first, float(rows["t_unix"][-1] + rows["duration_s"][-1]) - first
 

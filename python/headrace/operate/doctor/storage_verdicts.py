@@ -38,13 +38,15 @@ def of_volumes(signals: Signals, t: Thresholds) -> list[Finding]:
 
 
 def _felt_of(volume: VolumeSignals, signals: Signals) -> float | None:
-    """Returns the share of clients' time in waits for this volume."""
+    """Returns the share of clients' time in waits for this volume, 0 to 1; None where it is not
+    known."""
     server = signals.server
     return None if server is None else _of_volume(volume, signals, server.felt_read, server.felt_commit, 1.0)
 
 
 def _held_by(volume: VolumeSignals, signals: Signals) -> float | None:
-    """Returns the clients that wait, on average, because this volume answers late."""
+    """Returns how many clients wait, on average, because this volume answers late; None where it is
+    not known."""
     server = signals.server
     return None if server is None else _of_volume(volume, signals, server.held_read, server.held_commit, math.inf)
 
@@ -66,7 +68,7 @@ def _behind_s(signals: Signals) -> float:
 
 
 def _appliers_may_wait(signals: Signals, t: Thresholds) -> bool:
-    """True when more may wait than is known: appliers of a late replica, or its clients."""
+    """Returns whether more may wait than is known: appliers of a late replica, or its clients."""
     server = signals.server
     if server is None or not server.commits_unknown:
         return False
@@ -276,8 +278,8 @@ def _slow(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Findin
 
 
 def _may_be_cold(volume: VolumeSignals, t: Thresholds) -> bool:
-    """True when first reads of blocks from a snapshot may be why reads are slow: writes are not,
-    and nobody says whether blocks are still loaded."""
+    """Returns whether first reads of blocks from a snapshot may be why reads are slow: writes are
+    not, and nobody says whether blocks are still loaded."""
     model = volume.model
     if model is None or volume.facts.loading_known or volume.read_ms is None:
         return False
@@ -288,8 +290,8 @@ def _may_be_cold(volume: VolumeSignals, t: Thresholds) -> bool:
 
 
 def _instance_explains(volume: VolumeSignals, signals: Signals, t: Thresholds) -> bool:
-    """True when all volumes of the instance together are near a limit of it, where nobody counts
-    the time over that: slow answers are then no fault of this volume."""
+    """Returns whether all volumes of the instance together are near a limit of it, where nobody
+    counts the time over that: slow answers are then no fault of this volume."""
     if (_of_baseline(volume, signals, t) or 0.0) >= t.degraded_use:
         return True
     limits = volume.limits
@@ -304,7 +306,7 @@ def _together(signals: Signals) -> tuple[float, float]:
 
 
 def _bursts_may_hide(volume: VolumeSignals, t: Thresholds) -> bool:
-    """True when bursts at a limit may be why a volume is slow below it (see `slowness`)."""
+    """Returns whether bursts at a limit may be why a volume is slow below it (see `slowness`)."""
     model = volume.model
     if model is None:
         return True

@@ -242,8 +242,8 @@ class _Batch:
         return [self._known[candidate] for candidate in candidates]
 
     def _is_less(self, candidate: Candidate) -> bool:
-        """True when a candidate gives less of what a volume at its limit was short of: more was
-        asked than is known."""
+        """Returns whether a candidate gives less of what a volume at its limit was short of: more
+        was asked than is known."""
         case = self.devices[candidate[2]]
         if not self._fails(case):
             return False
@@ -335,13 +335,13 @@ class _Batch:
         return text if self._fails(case) or self._saves(case) else ""
 
     def _saves(self, case: _Case) -> bool:
-        """True when the advised storage costs noticeably less than today's."""
+        """Returns whether the advised storage costs noticeably less than today's."""
         assert case.best is not None  # asked only where something was found
         before = self._usd(case, case.today.text)
         return before - case.best.usd >= max(LEAST_SAVING * before, LEAST_SAVING_USD)
 
     def _fails(self, case: _Case) -> bool:
-        """True when today's storage throttles, or did in the recording."""
+        """Returns whether today's storage throttles, or did in the recording."""
         return case.figures["today_throttled_min"] > 0 or case.history.censored_share > 0
 
     def _usd(self, case: _Case, storage: str) -> float:
@@ -493,7 +493,8 @@ def usd_at(table: PriceTable, storage: str) -> float:
 
 
 def _usd_of(device: FleetDevice, storage: str, settings: FleetSettings) -> float:
-    """Returns USD a month of a storage in the place of a device."""
+    """Returns USD a month of a storage in the place of a device, at the account's prices if they
+    are known; NaN where none is known."""
     first = device.members[0]
     region = first.region or settings.region
     table = _tables(settings.tables).get((region, first.account))
@@ -502,7 +503,7 @@ def _usd_of(device: FleetDevice, storage: str, settings: FleetSettings) -> float
 
 @lru_cache(maxsize=4)  # of the settings of a run
 def _tables(tables: tuple[PriceTable, ...]) -> dict[tuple[str, str], PriceTable]:
-    """Returns what each account pays in each region."""
+    """Returns the price tables by region and account."""
     return {(table.region, table.account): table for table in tables}
 
 
@@ -515,15 +516,16 @@ def _demands(columns: Sequence[Mapping[str, np.ndarray]]) -> core.FleetDemands:
 
 @cache
 def weaker(storage: str, today: str, as_of: str | None, short_of: tuple[bool, bool] = (True, True)) -> bool:
-    """True when a storage gives fewer IOPS or MiB/s than another, both with credits; of the two
-    only those that are asked about count."""
+    """Returns whether a storage gives fewer IOPS or MiB/s than another, both with credits; of the
+    two only those that are asked about count."""
     after, before = holding(storage, as_of=as_of), holding(today, as_of=as_of)
     fewer = after.burst_iops < before.burst_iops, after.burst_bytes_s < before.burst_bytes_s
     return any(short and less for short, less in zip(short_of, fewer, strict=True))
 
 
 def can_be_searched(today: Storage) -> bool:
-    """True when something else is looked for: for volumes that are alike and of a current type."""
+    """Returns whether something else is looked for: for volumes that are alike and of a current
+    type."""
     alike = len({member.size_gib for member in today.members}) == 1
     return alike and today.members[0].type not in (LOCAL, "standard")
 

@@ -56,7 +56,8 @@ class WaitingClients:
     io_kib: float
 
     def ms_on(self, storage: str, instance: str | None, as_of: str | None) -> float | None:
-        """Returns an I/O's latency on another storage with as many outstanding; None if unknown."""
+        """Returns what an I/O takes on another storage with as many outstanding and no credits, ms;
+        None if unknown."""
         outcome = _closed(storage, instance, as_of, self.queue, self.io_kib, self.read_share, 0.0)
         return None if outcome is None else outcome[1]
 

@@ -154,13 +154,15 @@ class FleetPrices:
         return f"list prices of {len(lists)} regions{less}{own}"
 
     def bill(self, storage: str, region: str, account: str = "", million_ios: float = 0.0) -> VolumeBill:
-        """Returns a storage's bill of a month. Raises InputError where a price is not known."""
+        """Returns a storage's bill of a month. `million_ios`: I/Os of the month that are billed, in
+        millions. Raises InputError where a price is not known."""
         with core_errors():
             items = core.monthly_cost(storage, region, self.as_of, million_ios, self.table(region, account).table)
         return VolumeBill(storage, tuple(items))
 
     def totals(self, storages: Sequence[str], region: str, account: str = "", million_ios: float = 0.0) -> list[float]:
-        """Returns totals of many storages' bills; NaN where a price is unknown or none is sold."""
+        """Returns the bills of many storages, USD a month each; NaN where a price is unknown or
+        none is sold. `million_ios`: I/Os of the month that are billed, in millions."""
         with core_errors():
             table = self.table(region, account).table
             return core.monthly_totals(list(storages), region, self.as_of, million_ios, table)
@@ -407,7 +409,8 @@ def _rates(rates: Iterable[PaidRate]) -> dict[tuple[str, str, int], float]:
 
 
 def _by_kind(rates: Iterable[PaidRate]) -> dict[tuple[str, str, int], tuple[float, float]]:
-    """Returns amounts and dollars of each kind of usage."""
+    """Returns amount (in the catalog's units and months) and USD of each kind of usage, by product,
+    component and price step."""
     totals: dict[tuple[str, str, int], tuple[float, float]] = {}
     for rate in rates:
         key = (rate.product, rate.component, rate.step)

@@ -215,7 +215,8 @@ def _rows_of(volume: str, rows: pl.DataFrame | None) -> pl.DataFrame:
 
 
 def at_level(rates: np.ndarray, limit: float | None) -> np.ndarray:
-    """Returns which rates are those of a limit, as near as sums of a period tell."""
+    """Returns which rates are at a limit in the same unit, as near as sums of a period tell; none
+    where the limit is None."""
     return np.zeros(len(rates), bool) if not limit else rates >= AT_LIMIT * limit
 
 

@@ -174,8 +174,8 @@ class _Spill:
             self._write(frame)
 
     def parts(self) -> Iterator[tuple[int, pl.DataFrame]]:
-        """Yields all points of some volumes after the other, in the order in which they were read;
-        and how many parts are done. Small parts come together."""
+        """Yields how many parts are done, and all points of some volumes after the other, in the
+        order in which they were read. Small parts come together."""
         files: list[Path] = []
         rows = 0
         for number in range(PARTS):
@@ -249,8 +249,8 @@ def _read_plain(
 
 
 def _may_be_open_telemetry(head: bytes) -> bool:
-    """True when a file begins as a record in OpenTelemetry format does: its length, seven bits a
-    byte, then the tag of its first field."""
+    """Returns whether a file begins as a record in OpenTelemetry format does: its length, seven
+    bits a byte, then the tag of its first field."""
     last = next((at for at, byte in enumerate(head) if byte < 0x80), len(head))
     return int.from_bytes(head[: last + 1], "big") > 0 and head[last + 1 : last + 2] == FIRST_FIELD
 
@@ -332,8 +332,8 @@ def _take_pages(file: Path, series: Sequence[MetricSeries], spill: _Spill) -> bo
 
 
 def _periods_of_series(file: Path, series: Sequence[MetricSeries], spill: _Spill) -> dict[str, float]:
-    """Returns the period of each volume, where its points tell it. Series share their times as a
-    rule, and so the array of them: what is alike is looked at once."""
+    """Returns the period of each volume, seconds, where its points tell it. Series share their
+    times as a rule, and so the array of them: what is alike is looked at once."""
     of_volume: dict[str, dict[int, MetricSeries]] = {}
     for metric_series in series:
         of_volume.setdefault(metric_series.volume, {})[id(metric_series.t_unix)] = metric_series
@@ -368,7 +368,7 @@ def _repeated(series: Iterable[MetricSeries], columns: dict[str, Callable[[Metri
 
 
 def _periods_of_page(file: Path, series: cloudwatch.Metrics, spill: _Spill) -> dict[str, float]:
-    """Returns the period of each volume in a page, where its points tell it."""
+    """Returns the period of each volume in a page, seconds, where its points tell it."""
     rows = [(volume, at) for (volume, metric), points in series.items() if metric in SUMMED for at in points]
     schema = {name: SPILLED[name] for name in ("volume", "t_unix")}
     times = pl.DataFrame(rows, schema=schema, orient="row")

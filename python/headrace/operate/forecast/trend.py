@@ -205,10 +205,10 @@ def last_step(values: np.ndarray, days: np.ndarray | None = None) -> int | None:
 
 
 def _stays(level: np.ndarray, days: np.ndarray, first: int, far: float, slope: float) -> bool:
-    """True when the level from the figure `first` on is another than before it, by `far` or more:
-    most figures of the week after it lie so far from the median of the week before, and the other
-    way round. A weekend is not a step: most days behind it must differ from the same day of the
-    week before it. `slope`: a day's usual change, which is taken off the level."""
+    """Returns whether the level from the figure `first` on is another than before it, by `far` or
+    more: most figures of the week after it lie so far from the median of the week before, and the
+    other way round. A weekend is not a step: most days behind it must differ from the same day of
+    the week before it. `slope`: a day's usual change, which is taken off the level."""
     before, after = level[max(0, first - WEEK) : first], level[first : first + WEEK]
     up = np.sign(far)
     beyond = (

@@ -38,8 +38,8 @@ class Ec2Service:
         zone: str | None = None,
         root: Path = Path("/"),
     ) -> None:
-        """`zone`: of volumes that are made; else that of the volume before. Raises CouldNotRun
-        without boto3, InputError without credentials or region."""
+        """Opens a client. `zone`: of volumes that are made; None: that of the snapshot's volume.
+        Raises CouldNotRun without boto3, InputError without credentials or region."""
         self.root, self.zone = root, zone
         self._client = _client(profile, region)
         self._instances: dict[str, str] = {}

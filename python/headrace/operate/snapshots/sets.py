@@ -122,7 +122,7 @@ def long_tags(key: str, text: str) -> dict[str, str]:
 
 
 def fits(text: str) -> bool:
-    """True when tags can hold the text."""
+    """Returns whether tags can hold the text."""
     return len(text) <= LONG_TAGS * VALUE_CHARACTERS
 
 

@@ -134,7 +134,8 @@ def _here(path: str, facts: ServerFacts) -> str:
 
 
 def _process_of(facts: ServerFacts) -> int | None:
-    """Returns the server's process. Raises InputError for a server that is not on this machine."""
+    """Returns the process id of the server. Raises InputError for a server that is not on this
+    machine."""
     try:
         pid = int(Path(facts.pid_file).read_text().split()[0])
         folder = os.readlink(f"/proc/{pid}/cwd")

@@ -201,7 +201,8 @@ class TickFollower:
         )
 
     def _counted(self, row: Row, duration_s: float) -> dict[str, float]:
-        """Returns the rates summed up: counters that never go back, even when the server's do."""
+        """Returns counters, the rates summed up over time, that never go back even when the
+        server's do."""
         for name, column in TOTALS.items():
             if (rate := row.get(column)) is not None:
                 self._totals[name] = self._totals.get(name, 0.0) + rate * duration_s
@@ -261,7 +262,8 @@ def _limits(limits: HoldingLimits | None) -> dict[str, float]:
 
 
 def _used(row: Row, limits: HoldingLimits | None, balance: float | None) -> dict[str, float]:
-    """Returns the rates over what the volume gives now: without credits its baseline."""
+    """Returns rates over what the volume gives now, as shares by limit: without credits that is the
+    baseline. `balance`: 0 to 1."""
     if limits is None:
         return {}
     empty = balance is not None and balance <= 0

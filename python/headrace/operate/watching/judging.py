@@ -60,7 +60,7 @@ class Judge:
         return (LiveVerdict("fine", None, "", f"no limit binds{room}"),)
 
     def _exceeded(self, moment: Moment) -> list[tuple[float, VolumeNow, str]]:
-        """Returns the shares of the last minute by volume and limit, the largest first."""
+        """Returns (share of the last minute over it, volume, limit), the largest share first."""
         shares = []
         for volume in moment.volumes:
             for limit, share in volume.exceeded.items():

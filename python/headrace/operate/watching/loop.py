@@ -49,7 +49,8 @@ class Feed:
         self._woken()
 
     def fresh(self) -> tuple[list[Moment], bool]:
-        """Returns the moments since, and whether they were the last. Raises what reading raised."""
+        """Returns the moments since the last call, and whether there will be no more. Raises what
+        reading raised."""
         moments: list[Moment] = []
         while not self._queue.empty():
             answer = self._queue.get()

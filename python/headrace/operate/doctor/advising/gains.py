@@ -129,7 +129,8 @@ def why(error: HeadraceError) -> str:
 
 
 def next_of(subject: str, volume: VolumeSignals, signals: Signals) -> tuple[str | None, float | None]:
-    """Returns which limit binds next without this one, and at how many times today's load."""
+    """Returns which limit binds next without this one, and at how many times today's load; both
+    None where no other limit is known."""
     limits = volume.limits
     if limits is None:
         return None, None
@@ -183,7 +184,8 @@ def processor_room(host: HostSignals) -> ProcessorRoom | None:
 
 
 def processors_spent(host: HostSignals, t: Thresholds) -> bool:
-    """True when so little of the processors is left that they decide what a lifted limit brings."""
+    """Returns whether so little of the processors is left that they decide what a lifted limit
+    brings."""
     return (host.busy or 0.0) + (host.steal or 0.0) >= t.processor_share
 
 

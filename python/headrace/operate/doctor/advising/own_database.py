@@ -89,7 +89,7 @@ def _flushed(signals: Signals, server: ServerSignals) -> float:
 
 
 def _page_bytes(server: ServerSignals) -> float:
-    """Returns innodb_page_size; 16 KiB where it is not known, its default."""
+    """Returns innodb_page_size, bytes; 16 KiB where it is not known, its default."""
     text = server.facts.variables.get("innodb_page_size", "")
     return float(text) if text.isdigit() else 16_384.0
 
@@ -148,7 +148,8 @@ def tps_on(
     as_of: str | None,
     balance: float | None,
 ) -> tuple[float, str]:
-    """Returns settled transactions a second on a storage, and the bottleneck. Raises InputError."""
+    """Returns settled transactions a second on a storage, and the bottleneck. `balance`: credits at
+    the start, percent; None: as AWS starts them. Raises InputError."""
     run = {
         "storage": storage,
         "instance": instance,

@@ -166,8 +166,8 @@ def _sizes(member: Volume, ios: int, types: Mapping[str, Family]) -> list[int]:
 
 
 def _better(before: HoldingLimits, after: HoldingLimits, subject: str, kept_bytes: float) -> bool:
-    """True when the limit is higher afterwards, and none of the volume's is lower than what is
-    delivered without credits."""
+    """Returns whether the limit is higher afterwards, and none of the volume's is lower than what
+    is delivered without credits."""
     if after.burst_iops < SAME * before.burst_iops and before.credit_unit != "bytes":
         return False
     if after.burst_bytes_s < SAME * kept_bytes:
@@ -184,7 +184,8 @@ def _better(before: HoldingLimits, after: HoldingLimits, subject: str, kept_byte
 
 
 def _room(limits: HoldingLimits, ios: float, bytes_s: float) -> float:
-    """Returns how much of the needed rates the limits give for good."""
+    """Returns how much of the needed rates (`ios` I/Os and `bytes_s` bytes a second) the limits
+    give for good: a factor, below 1 where they give less."""
     return min(limits.iops / ios if ios else 1.0, limits.bytes_s / bytes_s if bytes_s else 1.0)
 
 

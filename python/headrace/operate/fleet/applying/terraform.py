@@ -199,7 +199,7 @@ class _Patch:
         self.notes.append(TerraformNote(address, what))
 
     def _is_as_planned(self, change: VolumeChange, placed: _Placed) -> bool:
-        """True when the state says of a volume what the inventory does."""
+        """Returns whether the state says of a volume what the inventory does."""
         owner = str(placed.values.get("arn") or "").split(":")
         if change.account.isdigit() and len(owner) > 4 and owner[4] not in ("", change.account):
             rule = f"is of account {owner[4]}, and the inventory says {change.account}"

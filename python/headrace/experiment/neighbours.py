@@ -96,7 +96,7 @@ def _is_own(look: _Look, process: int) -> bool:
 
 @contextmanager
 def watch() -> Iterator[list[Neighbours]]:
-    """Yields a list that holds, at the end, what others did meanwhile."""
+    """Yields a list that is empty until the end, and then holds what others did meanwhile."""
     result: list[Neighbours] = []
     load1, before = os.getloadavg()[0], _look()
     try:

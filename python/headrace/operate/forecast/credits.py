@@ -308,7 +308,8 @@ def _level(history: DemandHistory, days: np.ndarray) -> tuple[float, float, floa
 
 
 def _by_hour(t_s: np.ndarray, throttled_s: np.ndarray, begin: datetime) -> np.ndarray:
-    """Returns minutes of waiting by hour of the day."""
+    """Returns the minutes of waiting in each hour of the day, 24 figures. `t_s`: seconds since
+    `begin`."""
     minutes = np.zeros(24)
     for at_s, waited_s in zip(t_s, throttled_s, strict=True):
         minutes[(begin + timedelta(seconds=float(at_s))).hour] += waited_s / 60

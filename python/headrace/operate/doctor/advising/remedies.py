@@ -196,7 +196,9 @@ def _share(rate: float, allowed: float | None) -> float:
 def change_of_instance(
     volume: VolumeSignals, subject: str, factor: float, region: str, as_of: str | None
 ) -> Change | None:
-    """Returns the cheapest larger type of the same family whose limits suffice."""
+    """Returns the change to the larger type of the same family with the fewest vCPUs whose baseline
+    carries `factor` times today's rate; if none does, to the one with the fewest vCPUs. None
+    without an instance, or where no type of the family has a higher baseline."""
     limits = volume.limits
     if limits is None or limits.instance is None:
         return None

@@ -129,7 +129,8 @@ class Cell:
 
 
 def seconds_each(time_s: float, fixed_s: float, cells: int, each_s: float, least: int, most: int) -> int:
-    """Returns seconds measured in each cell for `time_s` in all; between `least` and `most`."""
+    """Returns the seconds measured in each cell so that all take `time_s`, of which `fixed_s` go
+    once and `each_s` in each cell to other things; at least `least`, at most `most`."""
     return int(max(least, min(most, (time_s - fixed_s) / max(cells, 1) - each_s)))
 
 

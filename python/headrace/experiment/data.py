@@ -87,6 +87,8 @@ class ExperimentLab:
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> ExperimentLab:
+        """Makes the lab's folder and starts its daemon; if that fails, nothing is left behind.
+        Raises as Lab."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(ends_as_interrupts())
             if self._work is not None:
@@ -118,6 +120,9 @@ class ExperimentLab:
         progress(1.0, "loaded")
 
     def _load(self, data: DataSet, folder: Path, progress: Progress) -> None:
+        """Fills the data set on a fast volume without durability, runs the benchmark for `settle_s`
+        seconds if that is long enough to be worth it, and keeps the stopped server's files in
+        `folder`. `progress` gets the share done (0 to 1) and what is done."""
         cache_mib = int(LOADING_CACHE_SHARE * 1024 * data.gib) + LEAST_LOADING_MIB
         settings = {CACHE_SETTING[data.engine]: f"{min(cache_mib, MOST_LOADING_MIB)}M"} | LOADING_SETTINGS[data.engine]
         if data.flavor != "mariadb":

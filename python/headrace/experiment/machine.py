@@ -52,6 +52,7 @@ def require(what: str, source: str, lacks: list[str]) -> None:
 
 
 def _error(check: Callable[[], object]) -> list[str]:
+    """Runs a check and returns its refusal in a sentence, as a list; an empty list if it passes."""
     try:
         check()
     except HeadraceError as error:
@@ -66,6 +67,8 @@ def _check_server(flavor: str, engines: Sequence[str]) -> None:
 
 
 def _free_gib(folder: Path) -> float | None:
+    """Returns the GiB free on the disk of a folder, or of its nearest parent that exists; None if
+    the disk cannot be asked."""
     there = folder
     while not there.exists() and there != there.parent:
         there = there.parent

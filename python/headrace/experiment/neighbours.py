@@ -68,6 +68,8 @@ class _Look:
 
 
 def _look() -> _Look:
+    """Reads the seconds of work of all processors and of every process so far; those of this
+    process include its children that have ended."""
     processes: dict[int, tuple[int, float]] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -94,7 +96,7 @@ def _is_own(look: _Look, process: int) -> bool:
 
 @contextmanager
 def watch() -> Iterator[list[Neighbours]]:
-    """Yields a list that holds, at the end, what others did meanwhile."""
+    """Yields a list that is empty until the end, and then holds what others did meanwhile."""
     result: list[Neighbours] = []
     load1, before = os.getloadavg()[0], _look()
     try:

@@ -261,6 +261,7 @@ def begin(folder: str | os.PathLike | None) -> Path:
 
 
 def _make_folder(folder: Path) -> Path:
+    """Makes a folder with its parents if it is missing, and returns it. Raises CouldNotRun."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -254,6 +254,8 @@ class _ProofRun:
         self.parts = Parts(self.progress, every)
 
     def all(self) -> None:
+        """Loads the data, measures and calibrates on the first configuration, predicts the others
+        and stores the predictions, then measures each of them. Raises HeadraceError."""
         planned = self.planned
         data = data_set(
             planned.load.benchmark,
@@ -273,6 +275,8 @@ class _ProofRun:
         self._note(state="complete", ended_at=now_text())
 
     def _calibrated(self, record: bench.RunRecord) -> TransactionWorkload:
+        """Calibrates a workload on the run of the first configuration, and writes it into the
+        proof's folder."""
         workload = calibrating.calibrate(
             [predict.lab_counted(record)],
             name=f"stand-in of {self.proof.name}",
@@ -282,6 +286,8 @@ class _ProofRun:
         return workload
 
     def _predict(self, workload: TransactionWorkload, calibration_run: str) -> None:
+        """Predicts every configuration but the first, and writes the predictions to disk and into
+        the proof. `calibration_run`: id of the run that was calibrated on."""
         times, steps, predictions = self.planned.timing, list(self.proof.steps), {}
         changed = standin.changed(self.request.engine, self.planned.load.benchmark)
         for index, step in enumerate(steps[1:], 1):
@@ -301,6 +307,8 @@ class _ProofRun:
         self._note(steps=tuple(steps), predictions=stored)
 
     def _measure(self, lab: ExperimentLab, data: DataSet, index: int, seconds: int) -> bench.RunRecord:
+        """Runs the configuration number `index` for `seconds` after the warm-up, writes its result
+        into the proof, and returns the run's record."""
         self.running = index
         configuration = self.proof.steps[index].configuration
         cell = cell_of(

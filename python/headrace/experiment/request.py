@@ -48,6 +48,8 @@ class Configuration:
     balance_percent: float | None = None
 
     def __post_init__(self) -> None:
+        """Checks the notation of the storages, the cache and the number of clients. Raises
+        InputError."""
         for spec in filter(None, (self.storage, self.log_storage)):
             Storage.parse(spec)
         if not self.cache_gib >= LEAST_CACHE_GIB:

@@ -96,6 +96,8 @@ def _run(
     start: str | None = None,
     on_second: Callable[[Second], None] | None = None,
 ) -> RunRecord:
+    """Runs the benchmark of a cell on a target, and keeps the run in the store under `name`.
+    `start`, `on_second`: as bench.run takes them."""
     return run(
         cell.benchmark,
         target,

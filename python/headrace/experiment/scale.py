@@ -140,7 +140,8 @@ def choose(
 def _expect_rates(
     configuration: Configuration, benchmark: SysbenchOltp, engine: str, data: float
 ) -> tuple[float, float, float]:
-    """Returns transactions a second; I/Os and processor ms of each, by the standard benchmark."""
+    """Returns transactions a second; and of each transaction its I/Os and its processor time, ms,
+    by the standard benchmark. `data`: factor on the cache."""
     kind: dict[str, object] = {"type": benchmark.distribution}
     if benchmark.distribution == "pareto":
         kind["h"] = benchmark.parameters["rand_pareto_h"]
@@ -193,7 +194,9 @@ def _bursts(storage: str) -> bool:
 
 
 def _storage(spec: str, rate: float, holds_gib: float, notes: list[str]) -> str:
-    """Returns the notation of the same layout at `rate` times the IOPS and MiB/s, large enough."""
+    """Returns the notation of the same layout at `rate` times the IOPS and MiB/s, for at least
+    `holds_gib` GiB. `notes` gets what could not be kept. Raises InputError for what cannot be
+    scaled."""
     storage = Storage.parse(spec)
     of = storage.limits()[0]
     if rate >= 1.0 and storage.usable_gib >= holds_gib:
@@ -241,7 +244,8 @@ class Timing:
 
 
 def timing(minutes: float, configurations: int) -> Timing:
-    """Divides the time; `configurations` without the calibration. Raises InputError if short."""
+    """Divides the time among loading, calibration and the configurations; `configurations` without
+    the one calibrated on. Raises InputError if that leaves too few seconds for each."""
     if not LEAST_MINUTES <= minutes <= MOST_MINUTES:
         raise InputError(f"--minutes {minutes:g}", f"must be {LEAST_MINUTES:g} to {MOST_MINUTES:,.0f}", DOC)
     loading = LOADING_SHARE * minutes * 60.0

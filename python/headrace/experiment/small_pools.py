@@ -50,6 +50,7 @@ def _is_of_mariadb(calibrated: TransactionWorkload) -> bool:
 
 
 def _find_calibrated_tps(calibrated: TransactionWorkload) -> float | None:
-    """Returns the rate of the run that was calibrated on; None without one, and of several."""
+    """Returns the transactions a second of the run that was calibrated on; None if there was no
+    run, or several."""
     misfit = misfit_of(calibrated.runs[0]) if len(calibrated.runs) == 1 else None
     return None if misfit is None else misfit.measured_tps

@@ -86,7 +86,8 @@ def stand_in(engine: str, data_gib: float, cache_gib: float, threads: int, targe
 
 
 def miss_of(engine: str, rows: int, cache_gib: float, threads: int, h: float | None) -> float:
-    """Returns the share of page touches that read a page once the cache has settled."""
+    """Returns the share of page touches (0 to 1) that read a page once a cache of `cache_gib` has
+    settled. `rows`: of each table; `h`: of the Pareto distribution, None: uniform."""
     options = _options(engine, rows, threads=threads, cache_gib=cache_gib, h=h)
     with core_errors():
         database = core.mysql_sysbench(options)["database"]
@@ -94,6 +95,8 @@ def miss_of(engine: str, rows: int, cache_gib: float, threads: int, h: float | N
 
 
 def _options(engine: str, rows: int, cache_gib: float, threads: int, h: float | None) -> dict:
+    """Returns the options of sysbench for the core. `rows`: of each table; `h`: of the Pareto
+    distribution of accesses, None: uniform."""
     return {
         "script": SCRIPT,
         "engine": engine,
@@ -122,7 +125,8 @@ def describe_distribution(load: SysbenchOltp) -> dict[str, str | float]:
 
 
 def settled_miss(database: Mapping[str, Any], cache_gib: float) -> float:
-    """Returns the share of a database's page touches that miss a settled cache."""
+    """Returns the share of a database's page touches (0 to 1) that miss a settled cache of
+    `cache_gib`."""
     with core_errors():
         curve = core.mysql_warm_up(database, cache_gib * GIB)
     touches = sum(item["pages"] * item["touches_per_tx"] for item in database["popularity"])

@@ -89,7 +89,7 @@ class SourceOptions:
 
 
 def is_live(target: str) -> bool:
-    """True when the target is watched second by second."""
+    """Returns whether the target is watched second by second."""
     return target.startswith(("lab:", "mysql://"))
 
 
@@ -309,6 +309,8 @@ def _noted(evidence: Evidence, options: SourceOptions, who: str = "AWS says") ->
 
 
 def _names(target: str, prefix: str, example: str) -> list[str]:
+    """Returns the names behind the prefix of a target. Raises InputError for none, or one that is
+    there twice."""
     names = [name.strip() for name in target.removeprefix(prefix).split(",") if name.strip()]
     if not names or len(set(names)) != len(names):
         raise InputError(target[:80], "names no volume, or names a volume twice", DOC, f"For example {example}.")
@@ -316,6 +318,8 @@ def _names(target: str, prefix: str, example: str) -> list[str]:
 
 
 def _open_lab(target: str, options: SourceOptions) -> LiveSource:
+    """Opens lab:VOLUME with the server on it, unless it is to be read alone. Raises InputError,
+    CouldNotRun."""
     names = _names(target, "lab:", "lab:db")
     if options.devices:
         given = f"--device {', '.join(options.devices)}"
@@ -342,6 +346,7 @@ def _server_on(lab: Lab, names: list[str], volumes: LabVolumes) -> ServerReader 
 
 
 def _open_server(target: str, options: SourceOptions) -> LiveSource:
+    """Opens mysql://..., with the volumes below it. Closes the connection again if that fails."""
     from headrace.servers import parse_address
 
     server = ServerReader((options.read_address or parse_address)(target))
@@ -353,6 +358,9 @@ def _open_server(target: str, options: SourceOptions) -> LiveSource:
 
 
 def _with_volumes(target: str, server: ServerReader, options: SourceOptions) -> LiveSource:
+    """Returns the source of a server with the volumes of its files: of the lab, if they are the
+    lab's; else devices of this host with the limits that the options state. A server of another
+    machine has none."""
     limits: HoldingLimits | None = None
     if options.storage is not None:
         limits = holding(options.storage, options.instance, options.as_of)

@@ -386,7 +386,8 @@ def _interval(
 
 
 def transactions_at_end(start: str | float, rows: pl.DataFrame) -> float | None:
-    """Returns the transactions since a cold start at the end of a run; None of a warm one."""
+    """Returns the transactions since a cold start at the end of a run; None for a run that began
+    warm."""
     if start == "warm":
         return None
     seconds = rows["t_s"][1] - rows["t_s"][0] if rows.height > 1 else 1.0
@@ -400,6 +401,8 @@ def usual_cap(rows: pl.DataFrame) -> str:
 
 
 def _arrivals(arrivals_tps: float | Iterable[float] | None) -> list[float] | None:
+    """Returns arrivals as a list of transactions a second; None for a closed load. Raises
+    InputError."""
     if arrivals_tps is None:
         return None
     given = [arrivals_tps] if isinstance(arrivals_tps, (int, float)) else list(arrivals_tps)
@@ -421,6 +424,8 @@ def _start(start: str | float) -> str | float:
 def _check(
     seconds: int, cache_gib: float, threads: int, growth: float, balance: float | None, seed: int | None, draws: int
 ) -> None:
+    """Raises InputError for a figure out of range: seconds, GiB of cache, clients, growth (a
+    factor), balance (percent), seed, draws."""
     check_whole("seconds", seconds, 1, MAX_SECONDS)
     check_number("cache-gib", cache_gib, 0.001, 65_536)
     check_whole("threads", threads, 1, 65_536)
@@ -433,6 +438,7 @@ def _check(
 
 
 def _check_texts(**texts: str | None) -> None:
+    """Raises InputError for a value that is not text, and for a storage of None."""
     for name, text in texts.items():
         if text is not None and not isinstance(text, str):
             raise InputError(f"{name} = {text!r}", "must be text", SOURCE)

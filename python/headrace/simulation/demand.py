@@ -193,6 +193,8 @@ def _requests(workload: OpenWorkload) -> float:
 
 
 def _check_length(requests: float, what: str) -> None:
+    """Raises InputError if `requests` are too many to be simulated one by one; `what` needs that
+    form."""
     if requests > MOST_EVENTS:
         rule = f"{what} is simulated request by request, at most {MOST_EVENTS:,} of them"
         hint = "Simulate a part of it (seconds, --seconds), or choose the interval form, which leaves some of it out (--form interval)."
@@ -229,6 +231,8 @@ def row_length(workload: OpenWorkload) -> float:
 
 
 def _cut(workload: OpenWorkload, seconds: float) -> OpenWorkload:
+    """Returns the first `seconds` of a workload. Raises InputError for less than 1 s or more than
+    all of it."""
     if not 1 <= seconds <= workload.span_s:
         rule = (
             f"{workload.name} is demand over {workload.span_s:g} s; a part of it is at least 1 s and at most all of it"

@@ -93,6 +93,8 @@ def _settings(text: str, keys: tuple[str, ...], source: str, example: str) -> di
 
 
 def _typed(key: str, value: str) -> object:
+    """Returns a value as its key has it: text, distribution, switch, whole number or number. Raises
+    InputError."""
     if key in ("engine", "script", "flavor", "client_host"):
         return value
     if key == "distribution":
@@ -166,8 +168,8 @@ def degradation(text: str) -> tuple[int, dict]:
 
 
 def modification(text: str) -> dict:
-    """Reads `SPEC@START..END` as the option `modify`: the target, when `modifying` ends, when
-    `optimizing` ends. Raises InputError."""
+    """Reads `SPEC@START..END` as the option `modify`: the target, and the seconds at which
+    `modifying` and `optimizing` end. Raises InputError."""
     match = re.fullmatch(r"([^@]+)@([^@]+?)\.\.([^@]+)", text)
     if not match:
         raise InputError(

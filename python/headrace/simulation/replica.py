@@ -415,6 +415,8 @@ def _without_bursts(
 
 
 def _semi_sync(options: SemiSyncOptions | None, version: str) -> core.SemiSync | None:
+    """Returns semi-sync as the core takes it; None without it. Raises InputError. `version`: such
+    as mysql-8.4."""
     if options is None:
         return None
     trips = [check_number("semi-sync", trip, 0.0, 60_000.0, "ms") for trip in options.round_trips_ms]
@@ -506,7 +508,7 @@ def _doubt_of(summaries: Sequence[core.ReplicaSummary]) -> ReplicaDoubt:
 
 
 def _quantile(values: list[float], share: float) -> float | None:
-    """Returns a quantile of values; None where it is beyond the run."""
+    """Returns a quantile (`share`, 0 to 1) of values; None where it is beyond the run."""
     ordered = sorted(values)
     place = share * (len(ordered) - 1)
     low, high = ordered[math.floor(place)], ordered[math.ceil(place)]

@@ -298,8 +298,7 @@ class _Asked:
         )
 
     def data_gib(self) -> float:
-        """Returns the GiB of data: what Aurora bills, as far as the workload says; else its
-        pages."""
+        """Returns the GiB of data that Aurora bills: as the workload says, else its pages."""
         if self.workload.size_gib is not None:
             return self.workload.size_gib
         database = self.workload.database
@@ -325,11 +324,14 @@ class _Asked:
         return lines
 
     def _volumes(self, deployment: str) -> str | None:
+        """Returns the volumes behind a deployment, in storage notation; None for Aurora."""
         if deployment == "ec2":
             return self.storage
         return core.rds_storage(self.storage, self.day)["array"] if deployment.startswith("rds") else None
 
     def _run(self, database: dict, deployment: str, volumes: str | None, seed: int | None) -> pl.DataFrame:
+        """Runs a database on a deployment and returns a row a second; where `seed` is None, means
+        without scatter in 60 rows at most."""
         run = {
             "deployment": deployment,
             "storage": volumes,
@@ -350,8 +352,9 @@ class _Asked:
     def _interval(
         self, deployment: str, volumes: str | None, rows: pl.DataFrame, tps: float, near: int
     ) -> tuple[float, float]:
-        """Returns the 80 % interval: databases as probable as the calibration says, what no
-        parameter covers so far from the runs, and what is not seen of the service."""
+        """Returns the ends of the 80 % interval of transactions a second: databases as probable as
+        the calibration says, what no parameter covers so far from the runs, and what is not seen of
+        the service."""
         logs = []
         with core_errors():
             for database in self.workload.draws(self.draws, 1):
@@ -381,7 +384,8 @@ class _Asked:
     def _ios(
         self, deployment: str, half: pl.DataFrame, reads: float, tps: float
     ) -> tuple[float, tuple[float, float] | None]:
-        """Returns the millions of I/Os of a month, and for Aurora those billed of a transaction."""
+        """Returns the millions of I/Os of a month, and for Aurora those billed of a transaction,
+        reads and writes (else None)."""
         used = self.busy_percent / 100.0 * SECONDS_A_MONTH / MILLION
         if not deployment.startswith("aurora"):
             return float(half["iops"].mean() or 0.0) * used, None  # pyright: ignore[reportArgumentType]
@@ -390,6 +394,8 @@ class _Asked:
         return sum(per_tx) * tps * used, per_tx
 
     def _lag(self, deployment: str, volumes: str | None, rows: pl.DataFrame, tps: float, vcpus: int) -> ReaderLag:
+        """Returns the lag of a reader: of Aurora from the redo log that it applies at `tps`, else
+        of a replica by binary log; without figures where no reader serves."""
         if deployment.startswith("aurora"):
             if self.readers == 0:
                 return ReaderLag(None, "no reader")
@@ -516,6 +522,8 @@ def break_even_of(standard: Sequence[core.CostItem], optimized: Sequence[core.Co
 def _check(
     seconds: int, cache: float, clients: int | None, readers: int, busy: float, growth: float, draws: int
 ) -> None:
+    """Raises InputError for a figure out of range: seconds, GiB of cache, clients, readers, percent
+    of the month, growth (a factor), draws."""
     check_whole("seconds", seconds, 1, MAX_SECONDS)
     check_number("cache-gib", cache, 0.001, 65_536)
     if clients is not None:

@@ -74,6 +74,7 @@ class ReplicaCell:
     settings: Mapping[str, str | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        """Checks storages, mode, workers, flushes and cache. Raises InputError."""
         Storage.parse(self.storage)
         if self.log_storage is not None:
             Storage.parse(self.log_storage)

@@ -107,7 +107,8 @@ class PerTransaction:
 
 
 def between(first: Counted, last: Counted) -> PerTransaction:
-    """Returns the figures per transaction between two counts; at least one lies between."""
+    """Returns the figures per transaction between two counts, with the latencies in ms, and shares
+    of the time; at least one transaction must lie between."""
     n = last.applied - first.applied
 
     def status(name: str) -> float:

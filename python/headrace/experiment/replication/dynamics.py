@@ -152,6 +152,9 @@ class _Watch(threading.Thread):
         self.error: Exception | None = None
 
     def run(self) -> None:
+        """Reads both positions every LOOK_S seconds into `looks`: (monotonic time in seconds,
+        transactions written by the source, applied by the replica). An error is kept for
+        `caught_up`."""
         try:
             while not self._end.wait(LOOK_S):
                 # The replica first: what it has, the source had before.
@@ -165,6 +168,8 @@ class _Watch(threading.Thread):
         self.join()
 
     def caught_up(self) -> bool:
+        """Returns whether the replica has applied everything. Raises the error of the watching
+        thread."""
         if self.error is not None:
             raise self.error
         return bool(self.looks) and self.looks[-1][2] >= self.looks[-1][1]
@@ -238,6 +243,8 @@ def _warm(source: WrittenSource, cell: ReplicaCell, sql: Statements, rate: int) 
 
 
 def _paced(source: WrittenSource, rate: int, seconds: int) -> None:
+    """Runs the source's load at `rate` transactions a second for `seconds`; its figures are not
+    kept."""
     load = source.load
     assert isinstance(load.benchmark, SysbenchOltp), load.name
     paced = PacedOltp(**{**vars(load.benchmark), "rate": rate})
@@ -248,6 +255,8 @@ def _paced(source: WrittenSource, rate: int, seconds: int) -> None:
 def _course(
     cell: ReplicaCell, raw: Sequence[tuple[float, int, int]], began: float, load_average: tuple[float, float]
 ) -> Course:
+    """Returns the course of raw looks (monotonic seconds, written, applied), with times since the
+    source's first transaction; since `began`, if it wrote none."""
     first = raw[0][1]
     # The load begins when the source writes its first transaction, and ends with its last.
     begun = next((at for at, written, _ in raw if written > first), began)

@@ -221,15 +221,17 @@ def holds_all(cell: ReplicaCell) -> bool:
 
 
 def turned(before: dict[str, float], now: dict[str, float]) -> bool:
-    """Returns whether the cache was read once over."""
+    """Returns whether as many pages were read since `before` as the cache holds (counters of the
+    server)."""
     return now[READS] - before[READS] >= now[PAGES] - now[FREE]
 
 
 def applied(
     sql: Statements, cell: ReplicaCell, transactions: int, set_balance: Callable[[], None] = lambda: None
 ) -> tuple[PerTransaction, tuple[tuple[float, int], ...]]:
-    """Applies until the cell's time is over or the backlog nearly gone. `set_balance` is called
-    when the cache is warm."""
+    """Applies until the cell's time is over or the backlog nearly gone, and returns the figures per
+    transaction of the part that counts, and samples (s since it began, transactions applied).
+    `set_balance` is called when the cache is warm. Raises CouldNotRun if too little was applied."""
     began = time.monotonic()
     start, at_start = sql.done(), sql.status()
     end_at = transactions - LEFT_SHARE * (transactions - start)
@@ -262,7 +264,8 @@ def applied(
 
 
 def wait_received(sql: Statements, transactions: int) -> float:
-    """Waits until the relay log has all; seconds it took. Raises CouldNotRun."""
+    """Waits until the relay log has all transactions, and returns how long that took, s. Raises
+    CouldNotRun."""
     began = time.monotonic()
     if not wait_until(lambda: sql.received() >= transactions, RECEIVE_S, LOOK_S / 5):
         raise CouldNotRun(sql.server.name, f"did not receive the load within {RECEIVE_S:g} s", "")

@@ -179,6 +179,6 @@ def score_course(workload: TransactionWorkload, course: Course) -> ScoredCourse:
 
 
 def errors(scored: Sequence[ScoredCell]) -> tuple[float, float]:
-    """Returns (median, worst) absolute error in percent."""
+    """Returns median and largest absolute error, percent."""
     percents = [abs(cell.error_percent) for cell in scored]
     return statistics.median(percents), max(percents)

@@ -149,6 +149,7 @@ def webhook(url: str, secret_file: str | Path | None = None) -> AlarmWebhook:
 
 
 def _is_loopback(host: str) -> bool:
+    """Returns whether a host is this machine: a loopback address, or `localhost`."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -163,6 +164,8 @@ def _place(url: str) -> str:
 
 
 def _secret(path: Path) -> Secret:
+    """Reads a secret from a file of at most MAX_SECRET_BYTES. Raises CouldNotRun if it cannot be
+    read, and InputError if others may read it, or if it is empty or too long."""
     try:
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())

@@ -127,6 +127,8 @@ class Episodes:
             course.last_unix += seconds
 
     def _event(self, event: str, course: _Course, end: float | None) -> EpisodeEvent:
+        """Returns the event `raised` or `over` of an episode. `end`: its end in Unix seconds, None
+        while it lasts."""
         parts = (
             course.first.word.replace(" ", "-"),
             course.first.limit or "",
@@ -138,7 +140,8 @@ class Episodes:
 
 
 def waiting(moment: Moment) -> float | None:
-    """Returns the clients that wait for I/O, on average of the interval."""
+    """Returns how many clients wait for I/O, on average of the interval; None where the server or
+    its waits are not known."""
     server = moment.server
     if server is None or server.io_wait is None or server.running is None:
         return None

@@ -55,7 +55,8 @@ def earlier(evidence: Evidence, thresholds: Thresholds) -> tuple[Finding, ...]:
 
 
 def _stretches(evidence: Evidence, thresholds: Thresholds) -> Iterator[tuple[float, float, Finding | None]]:
-    """Yields begin, end and headline of each stretch, from the newest window back."""
+    """Yields begin and end (Unix seconds) and the headline of each stretch, from the newest window
+    back; None for a stretch without a verdict to report."""
     begin, end = evidence.begins_unix, evidence.ends_unix
     if begin is None or end is None:
         return
@@ -113,6 +114,8 @@ def _as_episode(finding: Finding, begins: float, ends: float) -> Finding:
 
 
 def _clock(begins: float, ends: float) -> str:
+    """Returns a span of Unix seconds as clock times in UTC, without seconds from two minutes on.
+    The end has a date if it lies on another day or a day later."""
     first, last = (datetime.fromtimestamp(moment, UTC) for moment in (begins, ends))
     # In two minutes and more the seconds say nothing.
     time = "%H:%M" if ends - begins >= 2 * MINUTE_S else "%H:%M:%S"

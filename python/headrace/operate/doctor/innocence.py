@@ -55,7 +55,7 @@ def _locks(signals: Signals, t: Thresholds) -> Finding | None:
 
 
 def _at_limit(signals: Signals, t: Thresholds) -> float:
-    """Returns the share of the time that a volume is over a limit, 0 where it is too little."""
+    """Returns the largest share of the time that a volume is over a limit; 0 below `seen_share`."""
     shares = [share for volume in signals.volumes for share in volume.use.over.values() if share is not None]
     worst = max(shares, default=0.0)
     return worst if worst >= t.seen_share else 0.0
@@ -148,7 +148,7 @@ def _processors(signals: Signals, t: Thresholds) -> Finding | None:
 
 
 def _queued(signals: Signals, rest: float, t: Thresholds) -> bool:
-    """True when more statements are under way than processors, and wait for nothing but these
+    """Returns whether more statements are under way than processors, and wait for nothing but these
     (PSI). A server that hardly computes waits for something else, and the pressure is that of
     others."""
     server, host = signals.server, signals.host
@@ -195,5 +195,5 @@ def _idle(signals: Signals, t: Thresholds) -> Finding | None:
 
 
 def is_busy(volume: VolumeSignals, t: Thresholds) -> bool:
-    """True when anything is asked of the volume."""
+    """Returns whether at least `idle_iops` I/Os a second are asked of the volume."""
     return volume.iops >= t.idle_iops

@@ -39,6 +39,9 @@ def judged(signals: Signals, thresholds: Thresholds) -> list[Finding]:
 def _ordered(
     innocents: list[Finding], storage: list[Finding], settings: list[Finding], signals: Signals, t: Thresholds
 ) -> list[Finding]:
+    """Returns the findings in the order in which they are told, each once: what explains or excuses
+    storage, then limits that bind, then settings, what will bind or is touched, and what cannot be
+    told."""
     storage = sorted(
         storage, key=lambda finding: (BASES.index(finding.basis), finding.verdict == "touched", -finding.weight)
     )
@@ -96,8 +99,8 @@ def _ordered(
 
 
 def _waits_for_processors(finding: Finding, signals: Signals, t: Thresholds) -> bool:
-    """True when a volume answers late, is hardly waited for, and processors are short. Not for a
-    volume that has stalled, of which nothing is felt because nothing comes through."""
+    """Returns whether a volume answers late, is hardly waited for, and processors are short. Not
+    for a volume that has stalled, of which nothing is felt because nothing comes through."""
     host = signals.host
     used = (host.busy or 0.0) + (host.steal or 0.0)
     short = used >= t.processor_share or (host.pressure or 0.0) >= t.pressure_share

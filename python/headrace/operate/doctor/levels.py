@@ -57,7 +57,8 @@ class Level:
         return FLAT_SHARE + TICKS_S / self.point_s
 
     def is_flat(self, in_bytes: bool) -> bool:
-        """True when one of the rates is flat from point to point."""
+        """Returns whether the rate in bytes (`in_bytes`), else that in I/Os, is flat from point to
+        point; True of fewer than LEAST_POINTS."""
         scatter = self.bytes_scatter if in_bytes else self.iops_scatter
         return self.points < LEAST_POINTS or scatter <= self.tolerance
 
@@ -80,7 +81,7 @@ class LimitLevel:
 
 
 def level_of(rows: pl.DataFrame) -> Level:
-    """Returns the level of rows of a volume's evidence."""
+    """Returns the means and the scatter of the rates in rows of a volume's evidence."""
     ios = rows["charged_iops"].fill_null(0.0)
     bytes_s = rows.select(bytes_per_s(rows).alias("bytes_s"))["bytes_s"]
     point_s = float(rows["duration_s"].median() or 1.0)  # type: ignore[arg-type]

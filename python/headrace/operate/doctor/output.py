@@ -14,7 +14,7 @@ MOST_EARLIER = 5  # lines of the time before that a reader takes in; the rest st
 
 
 def nagios_code(diagnosis: Diagnosis) -> int:
-    """Returns 0 to 3, as Nagios means them."""
+    """Returns the exit code of a Nagios plugin: 0 OK, 1 warning, 2 critical, 3 unknown."""
     if diagnosis.verdict == "cannot tell":
         return 3
     if diagnosis.exit_code == 0:
@@ -23,7 +23,7 @@ def nagios_code(diagnosis: Diagnosis) -> int:
 
 
 def nagios_line(diagnosis: Diagnosis) -> str:
-    """Returns the line, with its figures behind the bar."""
+    """Returns the line of a Nagios plugin, with the figures of the headline behind the bar."""
     head = diagnosis.findings[0]
     figures = " ".join(
         f"{shown_figure.name}={shown_figure.value:.6g}"
@@ -67,6 +67,8 @@ def lines(
 
 
 def _finding(number: int, finding: Finding, fold: Callable[[str], list[str]], headline: bool = False) -> list[str]:
+    """Returns the lines of a finding: its figures, gain and remedies. The words of a headline stand
+    above all lines; if it has nothing else, the list is empty."""
     subject = "" if finding.subject == finding.verdict else f": {finding.subject}"
     head = f"{number}. {finding.verdict}{subject}" + (f", {finding.volume}" if finding.volume else "")
     if headline and not (finding.figures or finding.remedies or finding.gain):

@@ -106,6 +106,8 @@ def _clock_of(workload: OpenWorkload) -> Callable[[float], str]:
 
 
 def _window(entry: BoundWindow, workload: OpenWorkload, evidence: Evidence) -> Window:
+    """Returns a stretch at a limit: clock times, seconds of the recording, the rate in IOPS or
+    MiB/s, and latencies in ms, recorded and by the model (None: not known)."""
     at = _clock_of(workload)
     window, limit = entry.window, entry.limit
     run = _modelled(workload, entry, evidence)
@@ -159,6 +161,8 @@ def _modelled(workload: OpenWorkload, entry: BoundWindow, evidence: Evidence) ->
 
 
 def _finding(name: str, windows: list[Window], workload: OpenWorkload, evidence: Evidence) -> Finding:
+    """Returns the finding on the limit `name`, weighted by its seconds. `windows`: the stretches at
+    it, the longest first."""
     first = windows[0]
     volume = next(entry.facts.name for entry in evidence.volumes if entry.facts.role != "member")
     total_s = sum(entry.to_s - entry.from_s for entry in windows)
@@ -188,6 +192,8 @@ def _finding(name: str, windows: list[Window], workload: OpenWorkload, evidence:
 
 
 def _figures(window: Window, rate: str, share: float) -> tuple[FindingFigure, ...]:
+    """Returns the figures of a limit. `rate`: in words; `share`: of the recording at the limit, 0
+    to 1."""
     recorded, modelled = "latency not recorded", "storage not named: no model"
     if window.recorded_ms is not None:
         recorded = f"an I/O took {window.recorded_ms:,.2f} ms (recorded)"
@@ -241,8 +247,9 @@ SHARES = ("user_cpus", "system_cpus", "idle_cpus", "iowait_cpus", "steal_cpus")
 def processors_finding(
     evidence: Evidence, at: Callable[[float], str], t: Thresholds, storage_waits: bool
 ) -> Finding | None:
-    """Processors that are nearly spent for a good part of the recording. `storage_waits`: something
-    of storage was found too, so that it does not keep up."""
+    """Returns a finding on processors that are nearly spent for a good part of the recording; None
+    if they are not, or were not recorded. `storage_waits`: something of storage was found too, so
+    that it does not keep up."""
     rows = evidence.host
     if not rows.height or not {"user_cpus", "system_cpus", "idle_cpus"} <= set(rows.columns):
         return None

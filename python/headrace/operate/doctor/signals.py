@@ -174,7 +174,9 @@ def together(reads: float | None, commits: float | None, most: float) -> float |
 
 @dataclass
 class HostSignals:
-    """Shares of all processors."""
+    """Shares of all processors, 0 to 1; None where not known. `busy`: at work, `steal`: taken by
+    other virtual machines, `server`: used by the server, `pressure`: of the time in which a task
+    waited for a processor."""
 
     busy: float | None
     steal: float | None
@@ -235,7 +237,8 @@ def mean(frame: pl.DataFrame, name: str) -> float | None:
 
 
 def _median(frame: pl.DataFrame, *names: str) -> float | None:
-    """Returns the median tick of the first of these columns that is known."""
+    """Returns the median over ticks of the first of these columns that is known, in its own unit;
+    None without any."""
     for name in names:
         if name in frame.columns and (column := frame[name].drop_nulls()).len():
             return float(column.median())  # type: ignore[arg-type]
@@ -243,6 +246,7 @@ def _median(frame: pl.DataFrame, *names: str) -> float | None:
 
 
 def _volume(volume: VolumeEvidence, as_of: str | None, thresholds: Thresholds) -> VolumeSignals:
+    """Returns the signals of a volume: means of its rates over the rows, and latencies in ms."""
     rows, limits = volume.rows, volume.facts.limits
 
     def rate(name: str) -> float:
@@ -287,7 +291,7 @@ def _volume(volume: VolumeEvidence, as_of: str | None, thresholds: Thresholds) -
 
 
 def most_bytes_s(rows: pl.DataFrame) -> float:
-    """Returns bytes a second of the row with the most."""
+    """Returns bytes a second of the row with the most; 0 without rows."""
     return float(rows.select(bytes_per_s(rows).max()).item() or 0.0) if rows.height else 0.0
 
 
@@ -298,7 +302,8 @@ def _share_of(rows: pl.DataFrame, what: pl.Expr) -> float:
 def _uses(
     rows: pl.DataFrame, limits: HoldingLimits | None, thresholds: Thresholds
 ) -> tuple[dict[str, float | None], dict[str, float]]:
-    """Rates over each limit, and the share of ticks near it."""
+    """Returns the mean rate over each limit (1: all of it), and the share of ticks near it, both by
+    the limit's name; empty where no limits are known."""
     use: dict[str, float | None] = {}
     near: dict[str, float] = {}
     if limits is None:
@@ -352,12 +357,15 @@ UNNAMED = "gp3:500"
 
 
 def model_of_rows(facts: SeenVolume, rows: pl.DataFrame, as_of: str | None) -> ModelLatency | None:
-    """Returns the latency of a volume's type at the sizes of these rows."""
+    """Returns the latency of a volume's type at the mean sizes of these rows; of a gp3 volume where
+    the storage is not named."""
     read_kib, write_kib = (_kib_of_an_io(rows, way) for way in ("read", "write"))
     return model_latency(facts if facts.storage else replace(facts, storage=UNNAMED), read_kib, write_kib, as_of)
 
 
 def _kib_of_an_io(rows: pl.DataFrame, way: str) -> float:
+    """Returns the mean size of reads or writes (`way`), KiB; DEFAULT_IO_KIB where it is not
+    known."""
     if not {f"{way}_iops", f"{way}_mib_s"} <= set(rows.columns):
         return DEFAULT_IO_KIB
     ios, mib = float(rows[f"{way}_iops"].sum() or 0.0), float(rows[f"{way}_mib_s"].sum() or 0.0)
@@ -365,7 +373,8 @@ def _kib_of_an_io(rows: pl.DataFrame, way: str) -> float:
 
 
 def _members(evidence: Evidence, name: str) -> dict[str, float]:
-    """Returns mean latency of each member of an array, ms."""
+    """Returns the latency of each member of an array by name, ms: the median over ticks of its
+    slower way."""
     latencies = {}
     for volume in evidence.volumes:
         if volume.facts.role == "member" and volume.facts.name.startswith(f"{name}/"):
@@ -377,6 +386,8 @@ def _members(evidence: Evidence, name: str) -> dict[str, float]:
 
 
 def _server(evidence: Evidence, volumes: Sequence[VolumeSignals], little: float) -> ServerSignals | None:
+    """Returns the signals of the server; None if no server was seen. `little`: running threads on
+    average, below which reads of a replica are taken for its appliers'."""
     rows = evidence.server
     if evidence.facts.server is None or not rows.height:
         return None
@@ -426,6 +437,8 @@ class _Latency:
 
 
 def _read_ms(evidence: Evidence, volume: VolumeSignals | None) -> _Latency | None:
+    """Returns the mean time of a read from the volume, and how much of it is the volume's own; None
+    where it is not known."""
     mean_ms = _mean_ms(evidence, volume, "read")
     if volume is None or mean_ms is None:
         return None
@@ -447,7 +460,8 @@ def _sync_ms(evidence: Evidence, volume: VolumeSignals | None, pages_s: float) -
 
 
 def _mean_ms(evidence: Evidence, volume: VolumeSignals | None, way: str) -> float | None:
-    """Returns mean latency of a volume's requests."""
+    """Returns the mean latency of a volume's reads or writes (`way`), ms; None where it is not
+    known."""
     if volume is None:
         return None
     return _of_requests(
@@ -461,7 +475,8 @@ def _mean_ms(evidence: Evidence, volume: VolumeSignals | None, way: str) -> floa
 
 
 def _of_requests(rows: pl.DataFrame, way: str) -> float | None:
-    """Returns mean latency weighted by requests."""
+    """Returns the mean latency of reads or writes (`way`), ms, weighted by requests; None without
+    any."""
     name = f"{way}_ms"
     if name not in rows.columns:
         return None
@@ -493,7 +508,7 @@ LEAST_LOG_BYTES = 100.0
 
 
 def writes_a_page(facts: SeenServer) -> float:
-    """Returns the most I/Os for a flushed page: MariaDB doublewrites many pages at once."""
+    """Returns the most I/Os for a flushed page, 1 or 2: MariaDB doublewrites many pages at once."""
     off = facts.variables.get("innodb_doublewrite", "ON").upper() in ("OFF", "0", "DETECT_ONLY")
     return 1.0 if off or facts.flavor == "mariadb" else 2.0
 
@@ -506,7 +521,7 @@ def syncs_of(facts: SeenServer) -> int:
 
 
 def logs_to_binlog(facts: SeenServer) -> bool:
-    """True when the server has a binary log."""
+    """Returns whether the server has a binary log."""
     return facts.variables.get("log_bin", "OFF").upper() in ("ON", "1")
 
 
@@ -520,7 +535,8 @@ class _Waits:
 
 
 def _waits(waits_per_s: float | None, each: _Latency | None, clients: float) -> _Waits:
-    """Returns waits a second times how long each takes."""
+    """Returns the share of clients' time in waits, of which there are `waits_per_s` a second, and
+    the clients that wait for more than the volume's own latency. `clients`: running on average."""
     if waits_per_s is None:
         return _Waits(None, None)
     if waits_per_s <= 0:
@@ -532,6 +548,8 @@ def _waits(waits_per_s: float | None, each: _Latency | None, clients: float) -> 
 
 
 def _host(evidence: Evidence) -> HostSignals:
+    """Returns the shares of the processors at work, processes with a nice value left out; None
+    where not known."""
     vcpus, rows = evidence.facts.vcpus, evidence.host
 
     def share(value: float | None) -> float | None:

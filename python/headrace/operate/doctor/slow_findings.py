@@ -59,12 +59,13 @@ class SlowPart:
         return self.volume.facts.name
 
     def when(self, rows: pl.DataFrame) -> tuple[float, float]:
-        """Returns from and to of rows, seconds of the recording."""
+        """Returns begin and end of rows, seconds of the recording."""
         first = float(self.volume.rows["t_unix"][0])
         return float(rows["t_unix"][0]) - first, float(rows["t_unix"][-1] + rows["duration_s"][-1]) - first
 
     def model(self, facts: SeenVolume, rows: pl.DataFrame) -> ModelLatency | None:
-        """Returns the type's own latency at the sizes of these rows."""
+        """Returns the latency of the volume's type at the sizes of these rows, ms; None where it is
+        not known."""
         return model_of_rows(facts, rows, self.evidence.facts.as_of)
 
 
@@ -135,6 +136,8 @@ def _before(rows: pl.DataFrame, slow: pl.Series, first: int) -> pl.DataFrame:
 
 
 def _figures(rows: pl.DataFrame) -> tuple[FindingFigure, ...]:
+    """Returns the latency of slow rows, median and highest, ms, and their duration, s, as
+    figures."""
     figures = [
         FindingFigure(
             "recorded_ms", slowest_ms(rows), "ms", f"an I/O took {slowest_ms(rows):,.2f} ms (recorded, median)"
@@ -163,6 +166,8 @@ def _too_short(part: SlowPart, rows: pl.DataFrame, seconds: float) -> Finding:
 
 
 def _bursts(part: SlowPart, rows: pl.DataFrame, model: ModelLatency, slowness: Slowness | None) -> Finding:
+    """Returns the finding that bursts at a limit may explain the slow rows. `slowness`: causes of a
+    stretch; None: the slow points are apart, and no stretch of them was judged."""
     busy = ""
     if slowness is not None and slowness.busy and slowness.use:
         least = min(1.0, slowness.use / slowness.busy)
@@ -224,6 +229,7 @@ def _there(limits: HoldingLimits | None, in_bytes: bool) -> str:
 
 
 def _first_touch(part: SlowPart, rows: pl.DataFrame, slowness: Slowness, model: ModelLatency) -> Finding:
+    """Returns the finding that first reads of blocks of a snapshot explain a slow stretch."""
     reads = _median_of(rows, "read_ms")
     if slowness.reads_only:
         writes = _median_of(rows, "write_ms")
@@ -315,6 +321,8 @@ def _longest(part: SlowPart, name: str, volume: VolumeEvidence) -> _Member | Non
 
 
 def _member_finding(part: SlowPart, member: _Member, ms: dict[str, float], slowness: Slowness) -> Finding:
+    """Returns the finding on a slow member of an array. `ms`: latency of each member, ms, by
+    name."""
     name = {"degraded": "recorded-member", "first-touch": "recorded-member-cold"}.get(
         slowness.cause or "", "recorded-member-busy"
     )

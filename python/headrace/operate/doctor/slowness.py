@@ -82,6 +82,9 @@ def clearly_slow_points(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) 
 
 
 def _any_way(rows: pl.DataFrame, t: Thresholds, is_slow: Callable[[str], pl.Expr]) -> pl.Series:
+    """Returns which rows are slow in reads or writes, as `is_slow` says of each. A way counts only
+    with `degraded_least_iops` I/Os a second; where a tool has one latency for both, all I/Os
+    count."""
     combined = not has_separate_latencies(rows)
     parts = [
         is_slow(way) & ((pl.col("charged_iops") if combined else pl.col(f"{way}_iops")) >= t.degraded_least_iops)
@@ -117,7 +120,8 @@ def has_separate_latencies(rows: pl.DataFrame) -> bool:
 
 
 def stretches(mask: pl.Series) -> list[tuple[int, int]]:
-    """Returns (first, behind the last) of the points that follow each other, the longest first."""
+    """Returns (first, one behind the last), indexes of points that follow each other and are True
+    in `mask`, the longest first."""
     parts, first = [], None
     for index, slow in enumerate([*mask.to_list(), False]):
         if slow and first is None:
@@ -161,20 +165,21 @@ def cause_of(
 
 
 def rules_out_bursts(busy: float | None, explained: float, t: Thresholds) -> bool:
-    """True when a device was busy for longer than any bursts at a limit explain: `busy`, share of
-    the time, None where nobody counted; `explained`, the most that they explain."""
+    """Returns whether a device was busy for longer than any bursts at a limit explain: `busy`,
+    share of the time, None where nobody counted; `explained`, the most that they explain."""
     return busy is not None and busy >= t.busy_least and busy >= t.busy_margin * explained
 
 
 def _writes_rule_out_bursts(
     part: pl.DataFrame, calm: pl.DataFrame, limits: HoldingLimits | None, model: ModelLatency
 ) -> bool:
-    """True when writes waited for less than a burst at a limit would have made them wait, if they
-    come all the time.
+    """Returns whether writes waited for less than a burst at a limit would have made them wait, if
+    they come all the time.
 
     A burst for the share `b` of a point takes in `b * limit` reads at most. If the reads wait for
     `w` on average, those in the burst wait for `w * reads / (b * limit)` at least, and so do the
-    writes that come meanwhile, `b` of all: on average `w * reads / limit`, whatever `b` is."""
+    writes that come meanwhile, `b` of all: on average `w * reads / limit`, whatever `b` is.
+    """
     reads_alone = part.with_columns(pl.col("read_iops").alias("charged_iops"), pl.lit(0.0).alias("write_mib_s"))
     share = float(_use(reads_alone, limits).median() or 0.0)  # type: ignore[arg-type]
     wait_ms = share * ((_median(part, "read_ms") or 0.0) - model.read_p50)
@@ -189,7 +194,7 @@ def _median(rows: pl.DataFrame, name: str) -> float | None:
 
 
 def _way_is_slow(rows: pl.DataFrame, way: str, model: ModelLatency, t: Thresholds) -> bool | None:
-    """True when most points of a way are slow; None where it has hardly an I/O."""
+    """Returns whether most points of a way are slow; None where it has hardly an I/O."""
     rate, ms = _median(rows, f"{way}_iops"), _median(rows, f"{way}_ms")
     if ms is None or (rate or 0.0) < t.degraded_least_iops:
         return None
@@ -197,7 +202,7 @@ def _way_is_slow(rows: pl.DataFrame, way: str, model: ModelLatency, t: Threshold
 
 
 def _reads_only(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> bool:
-    """True when reads are slow and writes are as ever."""
+    """Returns whether reads are slow and writes are as ever."""
     reads = _way_is_slow(rows, "read", model, t)
     return bool(reads) and _way_is_slow(rows, "write", model, t) is False
 
@@ -222,19 +227,20 @@ def mean_ms(rows: pl.DataFrame) -> pl.Expr:
 
 
 def slowest_ms(rows: pl.DataFrame) -> float:
-    """Returns the median of the slower way, ms."""
+    """Returns the median latency of the slower way, ms; 0 where no latency is known."""
     latencies = _slowest_ms(rows)
     return float(latencies.median()) if latencies.len() else 0.0  # type: ignore[arg-type]
 
 
 def worst_ms(rows: pl.DataFrame) -> float:
-    """Returns the slowest point, ms."""
+    """Returns the latency of the slowest point, ms; 0 where no latency is known."""
     latencies = _slowest_ms(rows)
     return float(latencies.max()) if latencies.len() else 0.0  # type: ignore[arg-type]
 
 
 def _falls(rows: pl.DataFrame, t: Thresholds) -> bool:
-    """True when the latency falls along the stretch, its ends aside: they may be half slow."""
+    """Returns whether the latency falls along the stretch, its ends aside: they may be half
+    slow."""
     ms = _slowest_ms(rows)
     if ms.len() < SHORT_STRETCH:
         return False
@@ -244,8 +250,8 @@ def _falls(rows: pl.DataFrame, t: Thresholds) -> bool:
 
 
 def _may_be_cold(rows: pl.DataFrame, before: pl.DataFrame, falls: bool) -> bool:
-    """True when a latency that is known of reads alone, or of both together, may be that of cold
-    blocks: unless it rose at once on a volume that served the same load quickly, and stays."""
+    """Returns whether a latency that is known of reads alone, or of both together, may be that of
+    cold blocks: unless it rose at once on a volume that served the same load quickly, and stays."""
     reads = _median(rows, "read_iops") or 0.0
     ios = reads + (_median(rows, "write_iops") or 0.0)
     if ios and reads / ios < LITTLE_READING:
@@ -298,7 +304,8 @@ LEAST_ALIKE, MOST_ALIKE = 3, 0.9
 
 
 def _busy_at(calm: pl.DataFrame, ios: float) -> float | None:
-    """Returns how busy the device was in calm points with as many I/Os a second; None without."""
+    """Returns the share of the time that the device was busy in calm points with as many I/Os a
+    second or more; None where fewer than LEAST_ALIKE show it."""
     if "idle_share" not in calm.columns:
         return None
     alike = calm.filter(pl.col("charged_iops") >= ios)["idle_share"].drop_nulls()

@@ -38,13 +38,15 @@ def of_volumes(signals: Signals, t: Thresholds) -> list[Finding]:
 
 
 def _felt_of(volume: VolumeSignals, signals: Signals) -> float | None:
-    """Returns the share of clients' time in waits for this volume."""
+    """Returns the share of clients' time in waits for this volume, 0 to 1; None where it is not
+    known."""
     server = signals.server
     return None if server is None else _of_volume(volume, signals, server.felt_read, server.felt_commit, 1.0)
 
 
 def _held_by(volume: VolumeSignals, signals: Signals) -> float | None:
-    """Returns the clients that wait, on average, because this volume answers late."""
+    """Returns how many clients wait, on average, because this volume answers late; None where it is
+    not known."""
     server = signals.server
     return None if server is None else _of_volume(volume, signals, server.held_read, server.held_commit, math.inf)
 
@@ -66,7 +68,7 @@ def _behind_s(signals: Signals) -> float:
 
 
 def _appliers_may_wait(signals: Signals, t: Thresholds) -> bool:
-    """True when more may wait than is known: appliers of a late replica, or its clients."""
+    """Returns whether more may wait than is known: appliers of a late replica, or its clients."""
     server = signals.server
     if server is None or not server.commits_unknown:
         return False
@@ -135,6 +137,9 @@ def _of_baseline(volume: VolumeSignals, signals: Signals, t: Thresholds) -> floa
 def _limit(
     volume: VolumeSignals, subject: str, share: float, felt: float | None, basis: Basis, signals: Signals, t: Thresholds
 ) -> Finding:
+    """Returns the finding on a limit that is met: `touched` if clients hardly wait for it, else
+    `binds`. `share`: of the time over it (basis `seen`), or of the ticks near it (`inferred`).
+    `felt`: share of the clients' time in waits for the volume, None where it is not known."""
     late_clients = _held_by(volume, signals)
     touched = felt is not None and (
         felt < t.felt_share or (late_clients is not None and late_clients < t.little_running)
@@ -207,7 +212,8 @@ def _verb(name: str, touched: bool) -> str:
 
 
 def _rate(volume: VolumeSignals, subject: str) -> tuple[float, float | None, str]:
-    """Returns what the volume gives, what the limit allows, and the unit of both."""
+    """Returns what the volume gives, what the limit allows (None: not known), and the unit of both:
+    I/Os/s or bytes/s."""
     limits, in_bytes = volume.limits, subject.endswith("throughput")
     allowed = None if limits is None else limits.rate_of(subject)
     if limits is not None and subject == "volume-credits":
@@ -224,6 +230,8 @@ def _amount(value: float, unit: str) -> str:
 
 
 def _latency_figures(volume: VolumeSignals) -> tuple[FindingFigure, ...]:
+    """Returns the latency of reads and of writes, ms, compared with the model's, as far as
+    measured."""
     figures = []
     for way in ("read", "write"):
         seen = getattr(volume, f"{way}_ms")
@@ -270,8 +278,8 @@ def _slow(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Findin
 
 
 def _may_be_cold(volume: VolumeSignals, t: Thresholds) -> bool:
-    """True when first reads of blocks from a snapshot may be why reads are slow: writes are not,
-    and nobody says whether blocks are still loaded."""
+    """Returns whether first reads of blocks from a snapshot may be why reads are slow: writes are
+    not, and nobody says whether blocks are still loaded."""
     model = volume.model
     if model is None or volume.facts.loading_known or volume.read_ms is None:
         return False
@@ -282,8 +290,8 @@ def _may_be_cold(volume: VolumeSignals, t: Thresholds) -> bool:
 
 
 def _instance_explains(volume: VolumeSignals, signals: Signals, t: Thresholds) -> bool:
-    """True when all volumes of the instance together are near a limit of it, where nobody counts
-    the time over that: slow answers are then no fault of this volume."""
+    """Returns whether all volumes of the instance together are near a limit of it, where nobody
+    counts the time over that: slow answers are then no fault of this volume."""
     if (_of_baseline(volume, signals, t) or 0.0) >= t.degraded_use:
         return True
     limits = volume.limits
@@ -298,7 +306,7 @@ def _together(signals: Signals) -> tuple[float, float]:
 
 
 def _bursts_may_hide(volume: VolumeSignals, t: Thresholds) -> bool:
-    """True when bursts at a limit may be why a volume is slow below it (see `slowness`)."""
+    """Returns whether bursts at a limit may be why a volume is slow below it (see `slowness`)."""
     model = volume.model
     if model is None:
         return True
@@ -308,6 +316,8 @@ def _bursts_may_hide(volume: VolumeSignals, t: Thresholds) -> bool:
 
 
 def _bursts(volume: VolumeSignals, signals: Signals, way: str) -> Finding:
+    """Returns the finding that bursts may explain slow reads or writes (`way`) below every
+    limit."""
     seen, p99 = getattr(volume, f"{way}_ms"), getattr(volume.model, f"{way}_p99")
     grain_s, busy = signals.grain_s, volume.use_while_busy
     point = span_in_words(round(grain_s)) if grain_s >= 1 else f"{grain_s:g} s"
@@ -340,6 +350,8 @@ def _first_touch(volume: VolumeSignals, signals: Signals) -> Finding:
 
 
 def _degraded(volume: VolumeSignals, signals: Signals, way: str | None) -> Finding:
+    """Returns the finding on EBS's own trouble. `way`: read or write, which is slow; None:
+    stalled."""
     felt = _felt_of(volume, signals)
     if way is None:
         return _below_limits("stalled", volume, felt)
@@ -416,6 +428,8 @@ def of_settings(signals: Signals, t: Thresholds) -> list[Finding]:
 
 
 def _log_buffer(server: ServerSignals, t: Thresholds) -> Finding | None:
+    """Returns the finding on transactions that wait for space in the log buffer, with a size that
+    is at least twice today's; None if too few wait."""
     waits, row = server.get("log_waits_per_s") or 0.0, table()["log-buffer"]
     if not row.holds(t, log_waits_per_s=waits):
         return None
@@ -485,6 +499,8 @@ def _page_writes(server: ServerSignals, signals: Signals) -> float:
 
 
 def _free_pages(server: ServerSignals, t: Thresholds) -> Finding | None:
+    """Returns the finding on threads that wait for a free page of the buffer pool; None if too few
+    do."""
     waits, row = server.get("free_waits_per_s") or 0.0, table()["free-pages"]
     if not row.holds(t, free_waits_per_s=waits):
         return None
@@ -493,6 +509,8 @@ def _free_pages(server: ServerSignals, t: Thresholds) -> Finding | None:
 
 
 def _applier(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | None:
+    """Returns the finding on a replica that is behind and applies with one thread; None if it is
+    not behind, or applies with several."""
     lag, row = signals.replica.get("lag_s"), table()["applier"]
     if lag is None or not row.holds(t, behind_s=_behind_s(signals)):
         return None

@@ -37,6 +37,7 @@ class Thresholds:
     """The values by name: `thresholds.seen_share`. `changed`: other values, for tests."""
 
     def __init__(self, **changed: float) -> None:
+        """Raises KeyError for a name that is not in the table."""
         values = {row.name: row.value for row in table()}
         unknown = set(changed) - set(values)
         if unknown:

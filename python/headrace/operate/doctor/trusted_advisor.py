@@ -109,6 +109,8 @@ def advised(volume: AdvisedVolume) -> list[AdvisorAnswer]:
 
 
 def _magnetic(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
+    """Returns the check's result and reason: yellow if a magnetic volume was above the limit, IOPS,
+    and steady, on MAGNETIC_DAYS of the past MAGNETIC_OF days."""
     if volume.volume_type != "standard" or not volume.can_be_optimized:
         return "ok", "is not a magnetic volume on an instance that can be EBS-optimized"
     if len(volume.days) < MAGNETIC_DAYS:
@@ -123,6 +125,8 @@ def _magnetic(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
 
 
 def _unused(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
+    """Returns the check's result and reason: yellow if not attached, or if the mean of each of the
+    past UNUSED_DAYS days was below the limit, IOPS."""
     if volume.boot:
         return "ok", "boot volumes are left out"
     if not volume.attached:
@@ -134,6 +138,8 @@ def _unused(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
 
 
 def _not_optimized(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
+    """Returns the check's result and reason: yellow if an instance with an io1 or io2 volume could
+    be EBS-optimized and is not."""
     if not volume.volume_type.startswith(("io1", "io2")) or not volume.attached:
         return "ok", "is not an attached io1 or io2 volume"
     if volume.can_be_optimized and not volume.optimized:
@@ -142,6 +148,8 @@ def _not_optimized(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
 
 
 def _instance(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
+    """Returns the check's result and reason: yellow if more than half of the five-minute periods
+    were above the limit, percent of the instance's MiB/s."""
     if volume.instance_mib_s is None or not volume.mib_s_periods:
         return "not known", "five-minute periods of a UTC day and the instance's maximum are needed"
     above = sum(value > rule.limit / 100.0 * volume.instance_mib_s for value in volume.mib_s_periods)
@@ -156,6 +164,8 @@ def _not_published(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
 
 
 def _snapshots(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
+    """Returns the check's result and reason: red without a snapshot or with one older than the
+    limit, days; yellow if it is older than SNAPSHOT_YELLOW_DAYS."""
     if not volume.snapshots_known:
         return "not known", "snapshots were not asked for"
     if volume.snapshot_age_days is None:

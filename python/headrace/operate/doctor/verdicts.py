@@ -102,6 +102,7 @@ class VerdictRow:
 
 class _Sayer(string.Formatter):
     def format_field(self, value: object, format_spec: str) -> str:
+        """Writes a share (0 to 1) in percent and seconds as a span; all else as Python does."""
         if format_spec == "share":
             return in_percent(cast(float, value))
         if format_spec == "span":

@@ -106,7 +106,8 @@ def _touches(run: pl.DataFrame, rows: pl.DataFrame, runs: list[BoundWindow]) -> 
 
 
 def _as_window(run: pl.DataFrame, rows: pl.DataFrame, calm: pl.DataFrame, limit: LimitLevel) -> CensoredWindow:
-    """Returns a run as the readers of windows take it."""
+    """Returns a run of rows at a limit as the readers of windows take it: times in seconds of the
+    recording, the rate in IOPS or MiB/s, latencies in ms (usual: of the `calm` rows)."""
     first = float(rows["t_unix"][0])
 
     def mean(frame: pl.DataFrame, what: pl.Expr) -> float | None:

@@ -31,6 +31,7 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def _panel(number: int, title: str, metrics: list[ExportedMetric]) -> dict[str, object]:
+    """Returns the panel of the metrics with this title. `number`: its place in the grid, from 0."""
     targets = [target for metric in metrics for target in _targets(metric)]
     for nth, target in enumerate(targets):
         target["refId"] = chr(ord("A") + nth)
@@ -53,6 +54,8 @@ def _unit(title: str, metric: ExportedMetric) -> str:
 
 
 def _targets(metric: ExportedMetric) -> list[dict[str, object]]:
+    """Returns the queries of a metric: two quantiles of a histogram, the rate of a counter (mean
+    latency: time by requests), or the value of a gauge."""
     chosen = '{volume_id=~"$volume_id"}' if "volume_id" in metric.labels else ""
     by = ", ".join(metric.labels)
     legend = " ".join(f"{{{{{label}}}}}" for label in metric.labels)

@@ -43,6 +43,8 @@ def samples_of_lab(totals: LabTotals) -> Samples:
 def _samples_of_row(
     metric: ExportedMetric, row: Mapping[str, object], bounds: tuple[float, ...]
 ) -> Iterator[ValueSample | BinSample]:
+    """Yields the samples of a metric from a row of the daemon's totals; none where the row lacks
+    its field. `bounds`: upper bounds of the histogram's buckets, seconds, the last infinite."""
     labels = (str(row["volume"]),) if "volume" in row else ()
     member = row.get("member")
     assert member is None or isinstance(member, int)

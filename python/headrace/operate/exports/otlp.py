@@ -55,7 +55,8 @@ class OtlpCollector:
 
 
 def metrics_data(moments: Iterable[Moment], now_ns: int | None = None) -> export.MetricsData:
-    """Returns the moments as OpenTelemetry's own values."""
+    """Returns the moments as OpenTelemetry's own values. `now_ns`: Unix time of the points,
+    nanoseconds; None: now."""
     from opentelemetry.sdk.metrics import export
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -69,6 +70,7 @@ def metrics_data(moments: Iterable[Moment], now_ns: int | None = None) -> export
 
 
 def _metric(metric: ExportedMetric, samples: list[ValueSample | BinSample], at: int) -> export.Metric:
+    """Returns a metric with its samples as OpenTelemetry's value. `at`: Unix time, nanoseconds."""
     from opentelemetry.sdk.metrics import export
 
     cumulative = export.AggregationTemporality.CUMULATIVE
@@ -88,6 +90,8 @@ def _metric(metric: ExportedMetric, samples: list[ValueSample | BinSample], at: 
 
 
 def _bins(metric: ExportedMetric, sample: BinSample, at: int) -> export.HistogramDataPoint:
+    """Returns a histogram as OpenTelemetry's point, with the count of each bucket instead of all up
+    to it. `at`: Unix time, nanoseconds."""
     from opentelemetry.sdk.metrics import export
 
     below, counts = 0, []

@@ -40,6 +40,7 @@ class SampleCollector(Collector):
             yield family
 
     def _add_bins(self, family: Metric, name: str, labels: dict[str, str], sample: BinSample) -> None:
+        """Adds a histogram to its family: requests up to each bound, their number and their sum."""
         for upper, below in sample.buckets:
             bound = "+Inf" if upper == float("inf") else self.spell_bound(upper)
             family.add_sample(f"{name}_bucket", {**labels, "le": bound}, below)

@@ -61,6 +61,8 @@ def samples_of(moments: Iterable[Moment]) -> Samples:
 
 
 def _sample_moment(moment: Moment) -> Iterator[tuple[str, ValueSample | BinSample]]:
+    """Yields (metric, sample) of volumes, instance, server and replicas, as far as they are
+    known."""
     for volume in moment.volumes:
         yield from _sample_volume(volume, moment)
     if moment.instance is not None:
@@ -76,6 +78,9 @@ def _sample_moment(moment: Moment) -> Iterator[tuple[str, ValueSample | BinSampl
 
 
 def _sample_volume(volume: VolumeNow, moment: Moment) -> Iterator[tuple[str, ValueSample | BinSample]]:
+    """Yields (metric, sample) of a volume: counters and histograms of its statistics page (seconds,
+    bytes, requests), balance and use as shares, limits, time to empty in seconds, and 1 or 0 for
+    each limit that may bind."""
     if volume.page is not None:
         for name, metric in exported().items():
             if metric.counter:
@@ -107,6 +112,8 @@ def _sample_volume(volume: VolumeNow, moment: Moment) -> Iterator[tuple[str, Val
 
 
 def _cumulative(bins: Iterable[tuple[int, int, int]]) -> tuple[tuple[float, int], ...]:
+    """Returns (upper bound in seconds, requests up to it) from bins of (lower, upper, count) in
+    microseconds; the last bound is infinite."""
     below, buckets = 0, []
     for _, upper, count in sorted(bins):
         below += count
@@ -116,6 +123,8 @@ def _cumulative(bins: Iterable[tuple[int, int, int]]) -> tuple[tuple[float, int]
 
 
 def _sample_instance(instance: InstanceNow) -> Iterator[tuple[str, ValueSample]]:
+    """Yields (metric, sample) of an instance: balances (shares), limits (I/Os or bytes a second),
+    and the seconds until credits are empty."""
     for unit, share in instance.balances.items():
         yield "headrace_instance_balance_ratio", ValueSample((unit,), share)
     for limit, value in instance.limits.items():
@@ -134,6 +143,8 @@ SERVER: Mapping[str, Callable[[ServerNow], float | None]] = {
 
 
 def _sample_server(server: ServerNow) -> Iterator[tuple[str, ValueSample]]:
+    """Yields (metric, sample) of a server: 1 if it answers, else 0 and nothing more; its counters
+    and shares."""
     yield "headrace_server_up", ValueSample((server.label,), float(server.up))
     if not server.up:
         return

@@ -55,6 +55,8 @@ class Targets:
                 raise self._wrong[target]
 
     def _follow(self, target: str) -> None:
+        """Follows a target for ever, and opens it again AGAIN_S seconds after it was lost. If the
+        first try fails, keeps the error for `start` and ends."""
         while True:
             try:
                 began = time.time()

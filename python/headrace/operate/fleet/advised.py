@@ -71,6 +71,8 @@ def reprice(answers: Sequence[VolumeAnswer], prices: FleetPrices) -> list[Volume
 
 
 def _reprice_answer(answer: VolumeAnswer, usd_of: dict[str, float]) -> VolumeAnswer:
+    """Returns an answer with its bills taken from `usd_of` (USD a month by storage, NaN: no price).
+    A change that saves nothing at these prices becomes `keep`."""
     if answer.usd_today is None:  # the volume was not judged
         return answer
     usd_today, usd_proposed = usd_of.get(answer.today, math.nan), usd_of.get(answer.proposed, math.nan)

@@ -108,7 +108,8 @@ class VolumeAnswer(msgspec.Struct, frozen=True):
 
     @property
     def saves_usd(self) -> float:
-        """Savings a month: of an unused volume its whole bill; 0 where no change is advised."""
+        """Savings, USD a month: the whole bill of an unused volume; 0 where no change is
+        advised."""
         if self.verdict == "unused":
             return self.usd_today or 0.0
         if not self.proposed or self.usd_today is None or self.usd_proposed is None:
@@ -117,7 +118,8 @@ class VolumeAnswer(msgspec.Struct, frozen=True):
 
     @property
     def worth_usd(self) -> float:
-        """Savings weighed by the chance that the goal holds: what the fleet is ranked by."""
+        """Savings, USD a month, weighed by the chance that the goal holds: the fleet is ranked by
+        it."""
         return self.saves_usd * (1.0 - (self.risk or 0.0))
 
 

@@ -150,6 +150,7 @@ def _withheld(device: FleetDevice) -> str:
 
 
 def _answer(device: FleetDevice, verdict: Verdict, why: str, today: str, **more: Any) -> VolumeAnswer:
+    """Returns an answer on a device, with `more` of the fields of VolumeAnswer."""
     first = device.members[0]
     ids = tuple(member.id for member in device.members)
     about = (first.account, first.region, first.instance_type)
@@ -160,6 +161,8 @@ class _Batch:
     """Devices with their demand in the core."""
 
     def __init__(self, devices: list[_Case], settings: FleetSettings) -> None:
+        """Finds the clients that wait at limits, and puts the demands into the core. Raises
+        InputError."""
         self.devices, self.settings = devices, settings
         self.instances = [case.device.members[0].instance_type or None for case in devices]
         for case, instance in zip(devices, self.instances, strict=True):
@@ -182,6 +185,8 @@ class _Batch:
         return [self._answer_of(case) for case in self.devices]
 
     def _check(self) -> None:
+        """Follows each recorded demand on today's storage, and notes where the model disagrees with
+        the recording."""
         every = list(range(len(self.devices)))
         storages = [case.today.text for case in self.devices]
         starts = [case.history.first_balance for case in self.devices]
@@ -191,7 +196,8 @@ class _Batch:
             case.checked = check(case.history, case.today, rows, case.clients)
 
     def _evaluate(self, indexes: Sequence[int], storages: Sequence[str], factor: float = 1.0) -> dict[str, list]:
-        """Evaluates storages under so much of these indexes' demands, in the settled cycle."""
+        """Evaluates storages under these devices' demands in the settled cycle, and returns columns
+        of figures with a value for each. `factor`: on the demand."""
         instances = [self.instances[index] for index in indexes]
         with core_errors():
             return self.demands.evaluate(
@@ -236,8 +242,8 @@ class _Batch:
         return [self._known[candidate] for candidate in candidates]
 
     def _is_less(self, candidate: Candidate) -> bool:
-        """True when a candidate gives less of what a volume at its limit was short of: more was
-        asked than is known."""
+        """Returns whether a candidate gives less of what a volume at its limit was short of: more
+        was asked than is known."""
         case = self.devices[candidate[2]]
         if not self._fails(case):
             return False
@@ -254,6 +260,8 @@ class _Batch:
         return case.device.members[0].region or self.settings.region
 
     def _search(self, trusted: Sequence[int]) -> None:
+        """Finds the cheapest storage that meets the goals for each of these devices, and notes it
+        as their best."""
         best: dict[int, float] = {}
 
         def note(result: SpaceResult) -> None:
@@ -327,13 +335,13 @@ class _Batch:
         return text if self._fails(case) or self._saves(case) else ""
 
     def _saves(self, case: _Case) -> bool:
-        """True when the advised storage costs noticeably less than today's."""
+        """Returns whether the advised storage costs noticeably less than today's."""
         assert case.best is not None  # asked only where something was found
         before = self._usd(case, case.today.text)
         return before - case.best.usd >= max(LEAST_SAVING * before, LEAST_SAVING_USD)
 
     def _fails(self, case: _Case) -> bool:
-        """True when today's storage throttles, or did in the recording."""
+        """Returns whether today's storage throttles, or did in the recording."""
         return case.figures["today_throttled_min"] > 0 or case.history.censored_share > 0
 
     def _usd(self, case: _Case, storage: str) -> float:
@@ -342,6 +350,8 @@ class _Batch:
     # --- words ------------------------------------------------------------------------------------
 
     def _answer_of(self, case: _Case) -> VolumeAnswer:
+        """Returns the answer on a checked device: `withheld` if the model does not hold for it,
+        `keep`, `grow` if today's storage is too weak, or `change` if another one saves."""
         checked, history = case.checked, case.history
         assert checked is not None  # every device was checked
         about = {
@@ -372,6 +382,7 @@ class _Batch:
         return _answer(case.device, "change", self._why_change(case, about["durability"]), case.today.text, **about)
 
     def _why_grow(self, case: _Case) -> str:
+        """Returns why today's storage is too weak: at a limit as recorded, or else as simulated."""
         count, total = int(case.history.censored.sum()), len(case.history.censored)
         if count:
             grain = span_in_words(case.history.grain_s)
@@ -384,6 +395,8 @@ class _Batch:
         return f"simulated with the recorded demand, today's volume makes requests wait for its limits for {span}"
 
     def _why_change(self, case: _Case, durability: str) -> str:
+        """Returns what the advised storage gives: head-room, I/O p99 in ms, and what it loses.
+        `durability`: today's and the new one, % a year, in words; "" where it is not lower."""
         lost = f"; less durable: {durability} a year" if durability else ""
         if case.clients is not None:
             return f"today's volume makes requests wait for its limits{self._waiting(case)}{lost}"
@@ -439,6 +452,8 @@ class _Batch:
         return ""
 
     def _why_keep(self, case: _Case) -> str:
+        """Returns why today's storage stays: nothing is looked for, nothing meets the goals, or
+        nothing saves."""
         if case.best is None and not can_be_searched(case.today):
             return f"for {case.today.text} nothing is looked for: magnetic volumes and arrays of unequal ones stay"
         if case.best is None:
@@ -478,7 +493,8 @@ def usd_at(table: PriceTable, storage: str) -> float:
 
 
 def _usd_of(device: FleetDevice, storage: str, settings: FleetSettings) -> float:
-    """Returns USD a month of a storage in the place of a device."""
+    """Returns USD a month of a storage in the place of a device, at the account's prices if they
+    are known; NaN where none is known."""
     first = device.members[0]
     region = first.region or settings.region
     table = _tables(settings.tables).get((region, first.account))
@@ -487,7 +503,7 @@ def _usd_of(device: FleetDevice, storage: str, settings: FleetSettings) -> float
 
 @lru_cache(maxsize=4)  # of the settings of a run
 def _tables(tables: tuple[PriceTable, ...]) -> dict[tuple[str, str], PriceTable]:
-    """Returns what each account pays in each region."""
+    """Returns the price tables by region and account."""
     return {(table.region, table.account): table for table in tables}
 
 
@@ -500,15 +516,16 @@ def _demands(columns: Sequence[Mapping[str, np.ndarray]]) -> core.FleetDemands:
 
 @cache
 def weaker(storage: str, today: str, as_of: str | None, short_of: tuple[bool, bool] = (True, True)) -> bool:
-    """True when a storage gives fewer IOPS or MiB/s than another, both with credits; of the two
-    only those that are asked about count."""
+    """Returns whether a storage gives fewer IOPS or MiB/s than another, both with credits; of the
+    two only those that are asked about count."""
     after, before = holding(storage, as_of=as_of), holding(today, as_of=as_of)
     fewer = after.burst_iops < before.burst_iops, after.burst_bytes_s < before.burst_bytes_s
     return any(short and less for short, less in zip(short_of, fewer, strict=True))
 
 
 def can_be_searched(today: Storage) -> bool:
-    """True when something else is looked for: for volumes that are alike and of a current type."""
+    """Returns whether something else is looked for: for volumes that are alike and of a current
+    type."""
     alike = len({member.size_gib for member in today.members}) == 1
     return alike and today.members[0].type not in (LOCAL, "standard")
 

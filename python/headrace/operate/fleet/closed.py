@@ -56,7 +56,8 @@ class WaitingClients:
     io_kib: float
 
     def ms_on(self, storage: str, instance: str | None, as_of: str | None) -> float | None:
-        """Returns an I/O's latency on another storage with as many outstanding; None if unknown."""
+        """Returns what an I/O takes on another storage with as many outstanding and no credits, ms;
+        None if unknown."""
         outcome = _closed(storage, instance, as_of, self.queue, self.io_kib, self.read_share, 0.0)
         return None if outcome is None else outcome[1]
 
@@ -112,6 +113,9 @@ def _closed(
 def _simulated(
     storage: str, instance: str | None, as_of: str | None, depth: int, io_kib: float, reads: int, balance: float
 ) -> tuple[float, float] | None:
+    """Simulates a closed load of `depth` requests outstanding for SIMULATED_S seconds, and returns
+    its IOPS and the mean ms of an I/O; None where the core refuses it. `reads`: percent of the
+    I/Os; `balance`: credits at the start, percent."""
     load = ClosedWorkload(
         name="waiting", rw="randrw", bs_kib=round(2 * io_kib) / 2, iodepth=depth, numjobs=1, rwmixread=reads
     )

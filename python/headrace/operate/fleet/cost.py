@@ -154,13 +154,15 @@ class FleetPrices:
         return f"list prices of {len(lists)} regions{less}{own}"
 
     def bill(self, storage: str, region: str, account: str = "", million_ios: float = 0.0) -> VolumeBill:
-        """Returns a storage's bill of a month. Raises InputError where a price is not known."""
+        """Returns a storage's bill of a month. `million_ios`: I/Os of the month that are billed, in
+        millions. Raises InputError where a price is not known."""
         with core_errors():
             items = core.monthly_cost(storage, region, self.as_of, million_ios, self.table(region, account).table)
         return VolumeBill(storage, tuple(items))
 
     def totals(self, storages: Sequence[str], region: str, account: str = "", million_ios: float = 0.0) -> list[float]:
-        """Returns totals of many storages' bills; NaN where a price is unknown or none is sold."""
+        """Returns the bills of many storages, USD a month each; NaN where a price is unknown or
+        none is sold. `million_ios`: I/Os of the month that are billed, in millions."""
         with core_errors():
             table = self.table(region, account).table
             return core.monthly_totals(list(storages), region, self.as_of, million_ios, table)
@@ -177,6 +179,7 @@ class FleetPrices:
         return tuple(known_tables)
 
     def _list(self, region: str) -> PriceList:
+        """Returns the price list of a region, made once. Raises InputError."""
         if region not in self._lists:
             self._lists[region] = PriceList(
                 region, self.as_of, discount_percent=self.discount_percent, price_file=self.price_file
@@ -228,6 +231,7 @@ def read_cost_report(
 
 class _Report:
     def __init__(self, paths: Sequence[Path]) -> None:
+        """Raises InputError without a file."""
         if not paths:
             raise InputError("the cost report", "names no file", DOC, "Name its Parquet or CSV files.")
         self.paths = paths
@@ -239,6 +243,9 @@ class _Report:
         return pl.concat([self._of(path) for path in self.paths])
 
     def _of(self, path: Path) -> pl.DataFrame:
+        """Reads the rows of a file that are on EBS volumes, or on no usage, with the columns of
+        NEEDED, WISHED and NET. Raises InputError for what is not a CUR 2.0, and CouldNotRun for
+        what cannot be read."""
         refuse_folder(path)
         try:
             parquet = path.suffix.lower() == ".parquet"
@@ -270,6 +277,8 @@ class _Report:
             raise InputError(short_name(path.name), rule, SOURCE, "Give the export as Parquet or CSV.") from None
 
     def read(self, regions: dict[str, str], accounts: dict[str, str]) -> CostReport:
+        """Returns rates and bills of the latest month in the files. `regions`, `accounts`: by
+        volume id. Raises InputError for another currency, no usage, or usage below 0."""
         rows, notes = self.rows, []
         currencies = set(rows["line_item_currency_code"].drop_nulls().to_list()) - {"", "USD"}
         if currencies:
@@ -299,6 +308,9 @@ class _Report:
         month: str,
         notes: list[str],
     ) -> CostReport:
+        """Sums up usage and cost, discounts taken off, into rates and into USD of each volume in
+        the month. `kinds_of`: product, component and price step by usage type; `notes` gets what is
+        left out. Raises InputError if no row is of the inventory's volumes."""
         is_usage = pl.col("line_item_line_item_type").is_in(USAGE)
         amount = pl.col("line_item_usage_amount").filter(is_usage).sum()
         keys = ["line_item_resource_id", "line_item_usage_account_id", "line_item_usage_type"]
@@ -335,7 +347,8 @@ class _Report:
         return CostReport(month, tuple(paid_rates), billed, tuple(notes))
 
     def _one_month(self, rows: pl.DataFrame, notes: list[str]) -> tuple[pl.DataFrame, str]:
-        """Returns the rows of the latest month."""
+        """Returns the rows of the latest month, and the month as `2026-10`; `notes` gets the
+        others. Raises InputError without rows."""
         months = rows["bill_billing_period_start_date"].str.slice(0, 7).drop_nulls().unique().sort().to_list()
         if not months:
             hint = "Give the export of a month with usage."
@@ -396,7 +409,8 @@ def _rates(rates: Iterable[PaidRate]) -> dict[tuple[str, str, int], float]:
 
 
 def _by_kind(rates: Iterable[PaidRate]) -> dict[tuple[str, str, int], tuple[float, float]]:
-    """Returns amounts and dollars of each kind of usage."""
+    """Returns amount (in the catalog's units and months) and USD of each kind of usage, by product,
+    component and price step."""
     totals: dict[tuple[str, str, int], tuple[float, float]] = {}
     for rate in rates:
         key = (rate.product, rate.component, rate.step)

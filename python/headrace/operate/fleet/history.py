@@ -215,12 +215,14 @@ def _rows_of(volume: str, rows: pl.DataFrame | None) -> pl.DataFrame:
 
 
 def at_level(rates: np.ndarray, limit: float | None) -> np.ndarray:
-    """Returns which rates are those of a limit, as near as sums of a period tell."""
+    """Returns which rates are at a limit in the same unit, as near as sums of a period tell; none
+    where the limit is None."""
     return np.zeros(len(rates), bool) if not limit else rates >= AT_LIMIT * limit
 
 
 def _begins(device: FleetDevice, series: list[pl.DataFrame], grain: float) -> tuple[float, datetime | None]:
-    """Returns when the history begins, and the modification that it begins behind, if it is one."""
+    """Returns when the history begins, in Unix seconds, and the last modification if it begins
+    behind that, else None. `grain`: length of a period, seconds."""
     begin = max(float(rows["t_unix"][0]) for rows in series)
     last = max(
         (
@@ -269,6 +271,9 @@ def _uncensored(history: DeviceHistory) -> DeviceHistory:
 
 
 def _demand(sums: dict[str, np.ndarray], grain: float) -> dict[str, np.ndarray]:
+    """Returns the columns of DeviceHistory (rates a second, mean bytes of an I/O; 0 without I/Os)
+    from the operations and bytes of each period of `grain` seconds."""
+
     def size(ops: np.ndarray, total: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = np.where(ops > 0, total / ops, 0.0)

@@ -119,6 +119,7 @@ class _Spill:
     """Points on their way into parts by volume."""
 
     def __init__(self, folder: Path) -> None:
+        """Takes the folder of the parts, which must be there and empty."""
         self.folder, self.written = folder, 0
         self.rows: dict[str, int] = {}  # of each file
         self.columns: dict[str, list] = {name: [] for name in SPILLED}
@@ -130,6 +131,8 @@ class _Spill:
     def add(
         self, volume: str, metric: str, t_unix: float, value: float, account: str = "", period_s: float | None = None
     ) -> None:
+        """Adds a point, in CloudWatch's unit of its metric; `period_s` None: not told. Writes the
+        points to the parts when there are POINTS_AT_ONCE."""
         for name, figure in zip(SPILLED, (volume, metric, t_unix, value, account, period_s), strict=True):
             self.columns[name].append(figure)
         if len(self.columns["volume"]) >= POINTS_AT_ONCE:
@@ -141,6 +144,7 @@ class _Spill:
         self._write(frame)
 
     def _write(self, frame: pl.DataFrame) -> None:
+        """Writes rows of SPILLED to the parts of their volumes."""
         numbers = {volume: self.part_of(volume) for volume in frame["volume"].unique()}
         for (number,), part in (
             frame.with_columns(pl.col("volume").replace_strict(numbers, return_dtype=pl.Int64).alias("part"))
@@ -163,14 +167,15 @@ class _Spill:
         return self.part_numbers[volume]
 
     def flush(self) -> None:
+        """Writes the points that are still in memory to their parts."""
         if self.columns["volume"]:
             frame = pl.DataFrame(self.columns, schema=SPILLED)
             self.columns = {name: [] for name in SPILLED}
             self._write(frame)
 
     def parts(self) -> Iterator[tuple[int, pl.DataFrame]]:
-        """Yields all points of some volumes after the other, in the order in which they were read;
-        and how many parts are done. Small parts come together."""
+        """Yields how many parts are done, and all points of some volumes after the other, in the
+        order in which they were read. Small parts come together."""
         files: list[Path] = []
         rows = 0
         for number in range(PARTS):
@@ -204,6 +209,8 @@ def _read_any(target: str, spill: _Spill, notes: list[str], hints: RecordingHint
 
 
 def _read(file: Path, spill: _Spill, notes: list[str], hints: RecordingHints) -> None:
+    """Takes in a file of any form, unpacked where it is gzip; its first bytes tell the form. Raises
+    InputError."""
     refuse_folder(file)
     try:
         with file.open("rb") as opened:
@@ -242,13 +249,15 @@ def _read_plain(
 
 
 def _may_be_open_telemetry(head: bytes) -> bool:
-    """True when a file begins as a record in OpenTelemetry format does: its length, seven bits a
-    byte, then the tag of its first field."""
+    """Returns whether a file begins as a record in OpenTelemetry format does: its length, seven
+    bits a byte, then the tag of its first field."""
     last = next((at for at, byte in enumerate(head) if byte < 0x80), len(head))
     return int.from_bytes(head[: last + 1], "big") > 0 and head[last + 1 : last + 2] == FIRST_FIELD
 
 
 def _read_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str], hints: RecordingHints) -> None:
+    """Takes in pages of get-metric-data, a CSV export of CloudWatch, or a host's recording, of
+    MAX_BYTES at most. Raises InputError."""
     try:
         content = opened.read(MAX_BYTES + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -323,8 +332,8 @@ def _take_pages(file: Path, series: Sequence[MetricSeries], spill: _Spill) -> bo
 
 
 def _periods_of_series(file: Path, series: Sequence[MetricSeries], spill: _Spill) -> dict[str, float]:
-    """Returns the period of each volume, where its points tell it. Series share their times as a
-    rule, and so the array of them: what is alike is looked at once."""
+    """Returns the period of each volume, seconds, where its points tell it. Series share their
+    times as a rule, and so the array of them: what is alike is looked at once."""
     of_volume: dict[str, dict[int, MetricSeries]] = {}
     for metric_series in series:
         of_volume.setdefault(metric_series.volume, {})[id(metric_series.t_unix)] = metric_series
@@ -359,7 +368,7 @@ def _repeated(series: Iterable[MetricSeries], columns: dict[str, Callable[[Metri
 
 
 def _periods_of_page(file: Path, series: cloudwatch.Metrics, spill: _Spill) -> dict[str, float]:
-    """Returns the period of each volume in a page, where its points tell it."""
+    """Returns the period of each volume in a page, seconds, where its points tell it."""
     rows = [(volume, at) for (volume, metric), points in series.items() if metric in SUMMED for at in points]
     schema = {name: SPILLED[name] for name in ("volume", "t_unix")}
     times = pl.DataFrame(rows, schema=schema, orient="row")
@@ -371,6 +380,7 @@ def _damaged(place: str, error: Exception) -> InputError:
 
 
 def _read_open_telemetry(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str]) -> None:
+    """Takes in a metric stream in OpenTelemetry format, record by record. Raises InputError."""
     number = 0
     try:
         for number, point in open_telemetry_points(file.name, opened, notes):
@@ -380,6 +390,8 @@ def _read_open_telemetry(file: Path, opened: IO[bytes], spill: _Spill, notes: li
 
 
 def _read_stream(file: Path, lines: Iterable[bytes], spill: _Spill, notes: list[str]) -> None:
+    """Takes in a metric stream in JSON, a point a line. A last line that is cut off gives a note.
+    Raises InputError for any other line that is not a point."""
     decode = msgspec.json.Decoder(StreamPoint).decode
     number, taken, bad = 0, 0, None
     try:
@@ -405,6 +417,9 @@ def _read_stream(file: Path, lines: Iterable[bytes], spill: _Spill, notes: list[
 
 
 def _take(file: Path, unit: str, number: int, point: StreamPoint, spill: _Spill) -> None:
+    """Takes in a point of a metric stream by the statistic of its metric, and passes over those of
+    no EBS volume or of other metrics. `unit`, `number`: "line" or "record" and which, for errors.
+    Raises InputError for a figure, unit or time that cannot be."""
     volume = point.dimensions.get("VolumeId")
     if point.namespace != NAMESPACE or point.metric_name not in METRICS or volume is None:
         return
@@ -425,6 +440,7 @@ def _take(file: Path, unit: str, number: int, point: StreamPoint, spill: _Spill)
 
 
 def _read_parquet(file: Path, spill: _Spill) -> None:
+    """Takes in the Parquet of an earlier import, or of a metric stream. Raises InputError."""
     name = clip(file.name, 80)
     with _parquet(name):
         lazy = pl.scan_parquet(file)
@@ -454,6 +470,7 @@ def _read_parquet(file: Path, spill: _Spill) -> None:
 
 @contextmanager
 def _parquet(name: str) -> Iterator[None]:
+    """Turns errors of Polars on the file `name` into an InputError."""
     try:
         yield
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
@@ -518,6 +535,7 @@ def _of_kind(name: str, names: pl.Schema, column: str, rule: str) -> InputError:
 
 
 def _check_times(name: str, points: pl.DataFrame) -> None:
+    """Raises InputError for rows with a time before 2006 or after 2100."""
     wrong = points.filter(~pl.col("t_unix").is_between(EARLIEST_S, LATEST_S).fill_null(False))
     if wrong.height:
         first = wrong.row(0, named=True)

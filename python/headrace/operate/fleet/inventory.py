@@ -172,7 +172,7 @@ class FleetInventory(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
 
     def volume(self, volume_id: str) -> FleetVolume | None:
-        """Returns the volume of an id."""
+        """Returns the volume of an id; None where the fleet has none of it."""
         at = bisect_left(self.volumes, volume_id, key=lambda volume: volume.id)
         candidate = self.volumes[at] if at < len(self.volumes) else None
         return candidate if candidate and candidate.id == volume_id else None
@@ -307,6 +307,7 @@ class _Reader:
     """Puts the pages together."""
 
     def __init__(self, account: str) -> None:
+        """Takes the account of volumes whose owner no instance tells."""
         self.account = account
         self.volumes: dict[str, tuple[_Volume, str]] = {}
         self.instances: dict[str, tuple[_Instance, str, str]] = {}
@@ -388,6 +389,8 @@ class _Reader:
         return region
 
     def _take_volume(self, recording: Recording, where: str, volume: _Volume) -> str:
+        """Takes in a volume, and returns its region, or "". Raises InputError for figures or times
+        that cannot be, and for a volume that was listed with other figures."""
         if volume.size < 1:
             raise recording.bad(where, f"{volume.volume_id}: Size = {volume.size}", "must be 1 GiB or more", "", API)
         for what, figure in (("Iops", volume.iops), ("Throughput", volume.throughput)):
@@ -403,6 +406,8 @@ class _Reader:
         return region_of_zone(volume.availability_zone)
 
     def _take_instances(self, recording: Recording, where: str, reservation: _Reservation) -> str:
+        """Takes in the instances of a reservation, and returns the region of the last one, or "".
+        Raises InputError for one that was listed with other figures."""
         region = ""
         for instance in reservation.instances:
             region = region_of_zone(instance.placement.availability_zone if instance.placement else "")
@@ -435,6 +440,8 @@ class _Reader:
     # --- a volume --------------------------------------------------
 
     def _volume(self, described: _Volume, instances: dict[str, FleetInstance]) -> FleetVolume:
+        """Returns a volume with its account, array, modifications and remarks. The instance type is
+        known only of a volume with one attachment."""
         tags = {tag.key: tag.value for tag in described.tags}
         attached = [at for at in described.attachments if at.instance_id and at.state != "detached"]
         attachments = tuple(VolumeAttachment(at.instance_id, at.device, _time(at.attach_time)) for at in attached)
@@ -507,6 +514,8 @@ def region_of_zone(zone: str) -> str:
 
 
 def _fleet_instance(described: _Instance, owner: str, _: str) -> FleetInstance:
+    """Returns an instance with its region, Name tag and owner; the last argument (its file) is not
+    used."""
     tags = {tag.key: tag.value for tag in described.tags}
     zone = described.placement.availability_zone if described.placement else ""
     state = described.state.name if described.state else ""
@@ -522,6 +531,8 @@ def _fleet_instance(described: _Instance, owner: str, _: str) -> FleetInstance:
 
 
 def _converted(recording: Recording, where: str, value: object, kind: type[T]) -> T:
+    """Returns a value of the CLI's JSON as `kind`. Raises InputError, with the place `where`, if it
+    has another form."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -553,6 +564,8 @@ def _moment(recording: Recording, where: str, text: str) -> datetime:
 
 
 def _time(text: str | None) -> datetime | None:
+    """Returns an ISO 8601 time in UTC, taken as UTC where it has no zone; None for "" and for other
+    text."""
     if not text:
         return None
     try:

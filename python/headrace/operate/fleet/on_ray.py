@@ -92,7 +92,8 @@ def _answered(
     places: dict[str, tuple[int, int]],
     settings: FleetSettings,
 ) -> Iterator[tuple[int, bytes]]:
-    """Yields the number of each batch and its answers, as they come."""
+    """Yields the number of each batch and its answers (Parquet), as they come. Raises what a batch
+    raises, and CouldNotRun for a cluster or worker that fails."""
     task = ray.remote(num_cpus=1, max_retries=RETRIES)(batch_on_worker)
     waiting = iter(enumerate(batches))
     under_way: dict[object, int] = {}

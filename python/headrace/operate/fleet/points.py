@@ -197,8 +197,8 @@ def make_rows(
 
 
 def find_periods(file: str, times: pl.DataFrame, sparse: dict[str, str]) -> dict[str, float]:
-    """Returns the period of each volume by the times of its points in a file; volumes that lack
-    some go to `sparse`."""
+    """Returns the period of each volume, seconds, by the times of its points in a file; volumes
+    that lack some go to `sparse`."""
     spacing = _find_spacing(times, f"{file}, ")
     _note_sparse(spacing, sparse)
     # Holes alone can make most steps longer; then all points of the volume decide.
@@ -391,7 +391,7 @@ def _check_periods(sums: pl.DataFrame, period_s: float | None) -> None:
 
 
 def _common(periods: Sequence[float]) -> float:
-    """Returns the shortest period that all of them divide."""
+    """Returns the shortest period, seconds, that all of them divide."""
     return math.lcm(*(math.ceil(period) for period in periods))
 
 

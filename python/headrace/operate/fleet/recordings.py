@@ -160,6 +160,7 @@ def _volume_of(device: str, title: str, loaded: LoadedRecording, hints: Recordin
 
 
 def _rows(volume: str, metric: str, times: list[float], values: list[float], period_s: float) -> pl.DataFrame:
+    """Returns rows of SPILLED for the points of one metric of a volume. `times`: Unix seconds."""
     return pl.DataFrame(
         {"t_unix": times, "value": values}, schema={"t_unix": pl.Float64, "value": pl.Float64}
     ).with_columns(

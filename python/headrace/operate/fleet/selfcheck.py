@@ -145,6 +145,9 @@ def _over_limits(history: DeviceHistory, today: Storage) -> str:
 
 
 def _balance_error(history: DeviceHistory, simulated: np.ndarray) -> float | None:
+    """Returns by how many percentage points the simulated credit balance is off in the median; 100
+    if CloudWatch says credits were spent and the storage has none; None where they cannot be
+    compared."""
     both = ~np.isnan(history.balance_percent) & ~np.isnan(simulated)
     if np.isnan(simulated).all():
         with np.errstate(invalid="ignore"):

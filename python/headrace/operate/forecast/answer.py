@@ -39,20 +39,20 @@ class Forecast:
     notes: tuple[str, ...]
 
     def findings(self) -> bool:
-        """True when anything runs out soon, or is at its end now, whatever the trend."""
+        """Returns whether anything runs out soon, or is at its end now, whatever the trend."""
         return self.is_empty_soon() or self.is_full_soon() or any(map(self.is_met_soon, self.growth))
 
     def is_empty_soon(self) -> bool:
-        """True when credits run out in at least half of the futures."""
+        """Returns whether credits run out in at least half of the futures."""
         return self.credits is not None and self.credits.share_empty >= LIKELY
 
     def is_full_soon(self) -> bool:
-        """True when the volume is full, or will be within two months by its trend."""
+        """Returns whether the volume is full, or will be within two months by its trend."""
         space = self.space
         return space is not None and (space.full or (space.trend.claimed and space.days[1] <= NEAR_DAYS))
 
     def is_met_soon(self, growth: GrowthForecast) -> bool:
-        """True when a limit is met, or will be within two months with the median."""
+        """Returns whether a limit is met, or will be within two months with the median."""
         return growth.at_limit or growth.days[1] <= NEAR_DAYS
 
     def promises(self) -> list[Promise]:
@@ -149,6 +149,8 @@ def forecast(
 
 
 def _notes(workload: OpenWorkload, history: DemandHistory) -> tuple[str, ...]:
+    """Returns the workload's notes, and what a recording without a clock or a date leaves
+    unknown."""
     notes: Sequence[str] = workload.notes()
     if not history.clocked:
         notes = (*notes, "The recording has no clock: its days are counted from its start, and weekdays are not known.")

@@ -162,7 +162,8 @@ def own_balances(rows: pl.DataFrame) -> np.ndarray:
 
 
 def _last_known(workload: OpenWorkload) -> tuple[float, int] | None:
-    """Returns the last balance that was recorded and the number of its point."""
+    """Returns the last balance that was recorded, percent, and the number of its point; None
+    without any."""
     if VOLUME not in workload.points.columns:
         return None
     percent = workload.points[VOLUME].cast(pl.Float64).fill_null(math.nan).to_numpy()

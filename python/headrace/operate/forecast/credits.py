@@ -102,7 +102,7 @@ class CreditForecast:
 
 
 def has_credits(storage: str, instance: str | None, as_of: str | None) -> bool:
-    """True when anything on this storage and instance can run out. Raises InputError for an
+    """Returns whether anything on this storage and instance can run out. Raises InputError for an
     instance that is not known."""
     limits = holding(storage, instance, as_of)
     return limits.credits is not None or limits.instance_burst_s > 0
@@ -201,7 +201,7 @@ def soon_empty(
 
 
 def _last_minute(workload: OpenWorkload) -> tuple[float, float, float, float]:
-    """Reads and writes a second and their sizes in KiB, on average over the last minute."""
+    """Returns reads and writes a second and their sizes in KiB, on average over the last minute."""
     points = workload.points
     begins = points["t_s"].to_numpy()
     ends = begins + points["duration_s"].to_numpy()
@@ -308,7 +308,8 @@ def _level(history: DemandHistory, days: np.ndarray) -> tuple[float, float, floa
 
 
 def _by_hour(t_s: np.ndarray, throttled_s: np.ndarray, begin: datetime) -> np.ndarray:
-    """Returns minutes of waiting by hour of the day."""
+    """Returns the minutes of waiting in each hour of the day, 24 figures. `t_s`: seconds since
+    `begin`."""
     minutes = np.zeros(24)
     for at_s, waited_s in zip(t_s, throttled_s, strict=True):
         minutes[(begin + timedelta(seconds=float(at_s))).hour] += waited_s / 60

@@ -92,11 +92,12 @@ def growth_ahead(
 
 
 def _busy(rates: Sequence[float]) -> np.ndarray:
-    """Returns the busy rate of each day."""
+    """Returns the busy rate of each day, the 99th percentile of its five-minute rates."""
     return np.percentile(np.reshape(rates, (-1, SLOTS_PER_DAY)), BUSY_PERCENTILE, axis=1)
 
 
 def _forecast_limit(cap: str, unit: str, limit: float, rates: Sequence[float], seed: int) -> GrowthForecast:
+    """Forecasts when `rates`, five-minute rates of whole days in `unit`, meet 90 % of the limit."""
     busy = _busy(rates)
     asked = with_demand(busy)
     trend = trend_of(np.log(busy[asked]), seed, asked - (len(busy) - 1), logarithms=True)

@@ -105,12 +105,12 @@ def means_between(at: np.ndarray, edges: np.ndarray, rates: np.ndarray) -> np.nd
 
 
 def iops_of(rates: np.ndarray) -> np.ndarray:
-    """Reads and writes a second of slots (the last axis has the four columns)."""
+    """Returns reads and writes a second of slots (the last axis has the four columns)."""
     return rates[..., READS] + rates[..., WRITES]
 
 
 def workload_of(history: DemandHistory, rates: np.ndarray, name: str) -> OpenWorkload:
-    """Slots of demand as a workload that begins at the history's end."""
+    """Returns slots of demand as a workload that begins at the history's end."""
     from headrace.workload.points import MAX_IO_KIB, MIN_IO_KIB, make_points
 
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -153,6 +153,8 @@ def load(path: Path, notes: list[str] | None = None) -> list[Promise]:
 
 
 def _decoded(path: Path, content: bytes, notes: list[str]) -> list[Promise]:
+    """Returns the promises in the content of a ledger; `notes` gets a sentence on damaged lines.
+    Raises InputError if it is too long or no ledger."""
     if len(content) > MOST_BYTES:
         rule = f"at most {MOST_BYTES >> 20} MiB are read"
         raise InputError(str(path), rule, DOC, "Move the file away: a new one is begun.")
@@ -232,7 +234,8 @@ def scores(
 def _balances(
     workload: OpenWorkload, storage: str, instance: str | None, as_of: str | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the seconds from the recording's begin, and the balance there."""
+    """Returns the seconds from the recording's begin, and the credit balance there, percent: as
+    recorded, else simulated."""
     points = workload.points
     if "balance_percent" in points.columns and holding(storage, instance, as_of).credits is not None:
         recorded = points.filter(points["balance_percent"].fill_null(math.nan).is_not_nan())
@@ -242,6 +245,8 @@ def _balances(
 
 
 def _at(balances: tuple[np.ndarray, np.ndarray], history: DemandHistory, due: datetime) -> float | None:
+    """Returns the balance, percent, nearest to `due`; None if nothing is known within NEAREST of
+    it. `balances`: seconds since the recording began, and percent."""
     at_s, percent = balances
     due_s = (due - history.recorded_from).total_seconds()
     if not len(at_s) or np.isnan(percent).all():
@@ -251,6 +256,8 @@ def _at(balances: tuple[np.ndarray, np.ndarray], history: DemandHistory, due: da
 
 
 def _on(first: datetime, figures: np.ndarray, due: datetime) -> float | None:
+    """Returns the figure of the day `due`, of figures by day from `first` on; None outside of
+    them."""
     index = due.toordinal() - first.toordinal()
     return float(figures[index]) if 0 <= index < len(figures) else None
 

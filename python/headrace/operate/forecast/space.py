@@ -125,6 +125,7 @@ def _history_of(name: str, highest: dict[int, float]) -> SpaceHistory:
 
 
 def _moment(recording: Recording, line: int, text: str) -> datetime:
+    """Reads an ISO 8601 time, with a zone or without. Raises InputError that names the line."""
     try:
         return datetime.fromisoformat(text.strip())
     except ValueError:

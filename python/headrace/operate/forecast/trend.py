@@ -168,7 +168,8 @@ def _turns(chances: dict[str, float]) -> list[str]:
 
 
 def _possible(kind: str, values: np.ndarray) -> np.ndarray:
-    """Returns figures of which that kind can take the logarithm."""
+    """Returns the figures, for a growth by a factor at least LEAST_FIGURE, so that they have a
+    logarithm."""
     return np.maximum(values, LEAST_FIGURE) if kind == FACTOR else values
 
 
@@ -205,10 +206,10 @@ def last_step(values: np.ndarray, days: np.ndarray | None = None) -> int | None:
 
 
 def _stays(level: np.ndarray, days: np.ndarray, first: int, far: float, slope: float) -> bool:
-    """True when the level from the figure `first` on is another than before it, by `far` or more:
-    most figures of the week after it lie so far from the median of the week before, and the other
-    way round. A weekend is not a step: most days behind it must differ from the same day of the
-    week before it. `slope`: a day's usual change, which is taken off the level."""
+    """Returns whether the level from the figure `first` on is another than before it, by `far` or
+    more: most figures of the week after it lie so far from the median of the week before, and the
+    other way round. A weekend is not a step: most days behind it must differ from the same day of
+    the week before it. `slope`: a day's usual change, which is taken off the level."""
     before, after = level[max(0, first - WEEK) : first], level[first : first + WEEK]
     up = np.sign(far)
     beyond = (
@@ -233,7 +234,7 @@ def _stays(level: np.ndarray, days: np.ndarray, first: int, far: float, slope: f
 
 
 def _line(days: np.ndarray, values: np.ndarray) -> tuple[float, float]:
-    """Returns slope, and level at day 0."""
+    """Returns the slope a day (the median of all slopes), and the level at day 0."""
     slope = float(np.array(theilslopes(values, days))[0])
     return slope, float(np.median(values - slope * days))
 

@@ -38,8 +38,8 @@ class Ec2Service:
         zone: str | None = None,
         root: Path = Path("/"),
     ) -> None:
-        """`zone`: of volumes that are made; else that of the volume before. Raises CouldNotRun
-        without boto3, InputError without credentials or region."""
+        """Opens a client. `zone`: of volumes that are made; None: that of the snapshot's volume.
+        Raises CouldNotRun without boto3, InputError without credentials or region."""
         self.root, self.zone = root, zone
         self._client = _client(profile, region)
         self._instances: dict[str, str] = {}
@@ -121,6 +121,8 @@ class Ec2Service:
         return arguments | ({"ExcludeDataVolumeIds": others} if others else {})
 
     def _arguments(self, volumes: Sequence[str], tags: Mapping[str, str], description: str) -> AwsAnswer:
+        """Returns the arguments of CreateSnapshots for volumes of one instance. `rehearse` must
+        have been called with the same volumes, else KeyError."""
         listed = [{"Key": key, "Value": value} for key, value in tags.items()]
         arguments: AwsAnswer = {
             "InstanceSpecification": self._chosen[tuple(volumes)],
@@ -194,6 +196,8 @@ class Ec2Service:
             return operation(**arguments)
 
     def _pages(self, name: str, member: str, **arguments: object) -> list[AwsAnswer]:
+        """Calls an operation until its answers have no NextToken, and returns the entries of
+        `member`."""
         entries: list[AwsAnswer] = []
         token: dict[str, str] = {}
         while True:
@@ -204,6 +208,7 @@ class Ec2Service:
             token = {"NextToken": page["NextToken"]}
 
     def _unless_gone(self, name: str, **arguments: object) -> None:
+        """Makes a call, and ignores that the snapshot or volume is not there any more."""
         try:
             self._call(name, **arguments)
         except InputError as error:
@@ -212,6 +217,8 @@ class Ec2Service:
 
 
 def _client(profile: str | None, region: str | None) -> AwsClient:
+    """Returns a client of EC2. Raises InputError without credentials or region, CouldNotRun without
+    boto3."""
     try:
         return make_client("ec2", LIMITS, profile=profile, region=region)
     except InputError as error:
@@ -221,6 +228,8 @@ def _client(profile: str | None, region: str | None) -> AwsClient:
 
 
 def _of_ec2(described: AwsAnswer) -> StoredSnapshot:
+    """Returns a snapshot as DescribeSnapshots or CreateSnapshots describes it; `started_at` is ISO
+    8601."""
     started = described["StartTime"]
     return StoredSnapshot(
         id=described["SnapshotId"],

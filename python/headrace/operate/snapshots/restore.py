@@ -91,6 +91,7 @@ def restore_server(
 
 
 def _snapshot(chosen: SnapshotSet, volume: str) -> StoredSnapshot:
+    """Returns the snapshot of a volume in a set. Raises InputError where the set has none."""
     for snapshot in chosen.snapshots:
         if snapshot.volume == volume:
             return snapshot

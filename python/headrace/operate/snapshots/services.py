@@ -140,6 +140,7 @@ class LabService:
 
 
 def _of_lab(described: Snapshot) -> StoredSnapshot:
+    """Returns a snapshot as the daemon describes it; its start is lab time."""
     return StoredSnapshot(
         id=described["id"],
         volume=described["volume"] or "",

@@ -122,11 +122,12 @@ def long_tags(key: str, text: str) -> dict[str, str]:
 
 
 def fits(text: str) -> bool:
-    """True when tags can hold the text."""
+    """Returns whether tags can hold the text."""
     return len(text) <= LONG_TAGS * VALUE_CHARACTERS
 
 
 def _joined(tags: Mapping[str, str], key: str) -> str:
+    """Returns the text that `long_tags` spread over tags; "" without any."""
     if key in tags:
         return tags[key]
     parts = []
@@ -141,6 +142,7 @@ def as_json(value: object) -> str:
 
 
 def _json(text: str) -> TagDocument:
+    """Returns the JSON object in a tag; an empty one for anything else."""
     try:
         value = json.loads(text) if text else {}
     except (ValueError, RecursionError):
@@ -161,6 +163,8 @@ def sets_of(snapshots: Iterable[StoredSnapshot]) -> list[SnapshotSet]:
 
 
 def _set(name: str, snapshots: list[StoredSnapshot]) -> SnapshotSet:
+    """Returns the set that these snapshots form, with what is wrong with it. The first volume's
+    tags speak for the set."""
     snapshots.sort(key=lambda snapshot: (snapshot.volume, snapshot.started_at, snapshot.id))
     tags = snapshots[0].tags
     frozen = tags.get(FROZEN)
@@ -182,6 +186,7 @@ def _set(name: str, snapshots: list[StoredSnapshot]) -> SnapshotSet:
 
 
 def _number(text: str | None) -> float | None:
+    """Returns the number in a tag; None without one."""
     try:
         return None if text is None else float(text)
     except ValueError:
@@ -221,7 +226,7 @@ def _problems(snapshots: list[StoredSnapshot]) -> list[str]:
 
 
 def moment(text: str) -> datetime:
-    """Parses a time as the lab and EC2 write it."""
+    """Reads a time as the lab and EC2 write it (ISO 8601). Raises ValueError for other text."""
     return datetime.fromisoformat(text)
 
 

@@ -134,7 +134,8 @@ def _here(path: str, facts: ServerFacts) -> str:
 
 
 def _process_of(facts: ServerFacts) -> int | None:
-    """Returns the server's process. Raises InputError for a server that is not on this machine."""
+    """Returns the process id of the server. Raises InputError for a server that is not on this
+    machine."""
     try:
         pid = int(Path(facts.pid_file).read_text().split()[0])
         folder = os.readlink(f"/proc/{pid}/cwd")
@@ -180,6 +181,9 @@ def _hold_s(request: SnapshotRequest) -> float:
 
 
 def _run_steps(request: SnapshotRequest, prepared: Prepared, lock: ServerLock, name: str, on_step: Step) -> TakenSet:
+    """Takes the set `name` by STEPS and returns it with the times it took. On any error deletes the
+    snapshots that were begun; those that could not be deleted are named in the error's hint. Raises
+    CouldNotRun if the freeze did not hold."""
     snapshots: list[StoredSnapshot] = []
     done = ["lock"] if request.lock else []
     try:

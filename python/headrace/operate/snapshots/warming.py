@@ -67,6 +67,8 @@ def order(folders: Iterable[Path], dump: str, page_bytes: int = PAGE_BYTES) -> I
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, int]]:
+    """Yields the files below a folder with their sizes, bytes, without links and those of
+    SKIPPED."""
     for top, _, names in os.walk(folder):
         for name in names:
             path = Path(top, name)
@@ -76,6 +78,7 @@ def _files(folder: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _is_first(path: Path, folders: Iterable[Path]) -> bool:
+    """Returns whether a file is loaded before all tables: a log, undo or system table."""
     for folder in folders:
         if path.is_relative_to(folder):
             parts = path.relative_to(folder).parts
@@ -86,7 +89,8 @@ def _is_first(path: Path, folders: Iterable[Path]) -> bool:
 
 
 def _space(path: Path) -> int | None:
-    """Returns the number of a tablespace, which its first page has."""
+    """Returns the number of a tablespace, which its first page has; None for a file that is too
+    short or cannot be read."""
     try:
         with open(path, "rb") as file:
             head = file.read(SPACE_AT + 4)
@@ -96,8 +100,9 @@ def _space(path: Path) -> int | None:
 
 
 def warm(stretches: Iterable[FilePart], total: int, tick: Callable[[float], None] = lambda share: None) -> int:
-    """Reads the parts, some at once, in their order, and returns the number of bytes. A file that
-    is gone meanwhile is left out. An interrupt ends it within a read."""
+    """Reads the parts, some at once, in their order, and returns the number of bytes. `total`:
+    bytes of all parts; `tick` gets the share that is read, 0 to 1. A file that is gone meanwhile is
+    left out. An interrupt ends it within a read."""
     stop, lock, done = threading.Event(), threading.Lock(), 0
 
     def read(part: FilePart) -> None:
@@ -132,7 +137,8 @@ def warm(stretches: Iterable[FilePart], total: int, tick: Callable[[float], None
 
 
 def warm_server(server: Server, progress: Callable[[float, str], None] = lambda share, what: None) -> int:
-    """Loads the files of a server of the lab, in order of need, and returns the number of bytes."""
+    """Loads the files of a server of the lab, in order of need, and returns the number of bytes.
+    `progress` gets the share that is loaded, 0 to 1, and what is done."""
     folders = [server.paths.data_mount] + ([server.paths.log_mount] if server.volumes.log else [])
     total = sum(size for folder in folders for _, size in _files(folder))
     dump = server.paths.datadir / "ib_buffer_pool"

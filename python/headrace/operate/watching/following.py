@@ -75,6 +75,8 @@ class TickFollower:
         )
 
     def _volume(self, volume: SeenVolume, tick: Tick, facts: SourceFacts, page: NvmePage | None) -> VolumeNow:
+        """Returns a volume in this tick. Without a row: the last figures, for SILENT_S seconds,
+        then a volume that is `gone`, with the reason."""
         row = tick.volumes.get(volume.name)
         if row is None:
             was = self._seen.get(volume.name)
@@ -92,6 +94,8 @@ class TickFollower:
         return now
 
     def _volume_of(self, volume: SeenVolume, row: Row, tick: Tick, page: NvmePage | None) -> VolumeNow:
+        """Returns a volume with the figures of its row: rates, shares, limits (I/Os and bytes a
+        second), balance (0 to 1), and when credits are empty."""
         balance = _share(row.get("balance_percent"))
         limits = volume.limits
         time_to_empty = None
@@ -116,6 +120,8 @@ class TickFollower:
         )
 
     def _left(self, name: str, bucket: tuple[float, float], tick: Tick, share: float) -> CreditsLeft | None:
+        """Returns when a bucket (capacity and refill a second, in tokens) is empty; None where it
+        is not known yet. `share`: its balance, 0 to 1."""
         bucket_and_emptying = self._emptying.get(name)
         if bucket_and_emptying is None or bucket_and_emptying[0] != bucket:
             bucket_and_emptying = self._emptying[name] = (bucket, Emptying(*bucket))
@@ -123,6 +129,8 @@ class TickFollower:
         return bucket_and_emptying[1].estimate()
 
     def _instance(self, facts: SourceFacts, tick: Tick) -> InstanceNow | None:
+        """Returns the instance with its limits (I/Os and bytes a second) and balances (0 to 1);
+        None where no instance is known."""
         limits = next((volume.limits for volume in facts.volumes if volume.limits and volume.limits.instance), None)
         if limits is None:
             return None
@@ -146,6 +154,9 @@ class TickFollower:
         )
 
     def _server(self, facts: SourceFacts, tick: Tick) -> ServerNow | None:
+        """Returns the server in this tick; None where no server is watched or none has answered
+        yet. In a tick without a row, what it said before holds for SILENT_S seconds; after that it
+        is not up."""
         if facts.server is None:
             return None
         row, label = tick.server, facts.server.label
@@ -190,7 +201,8 @@ class TickFollower:
         )
 
     def _counted(self, row: Row, duration_s: float) -> dict[str, float]:
-        """Returns the rates summed up: counters that never go back, even when the server's do."""
+        """Returns counters, the rates summed up over time, that never go back even when the
+        server's do."""
         for name, column in TOTALS.items():
             if (rate := row.get(column)) is not None:
                 self._totals[name] = self._totals.get(name, 0.0) + rate * duration_s
@@ -227,6 +239,7 @@ def _from_disks(row: Row, tick: Tick, running: float) -> float | None:
 
 
 def _replicas(row: Row) -> tuple[ReplicaNow, ...]:
+    """Returns the channel that the row tells of, with its lag in seconds; none without a row."""
     if not row:
         return ()
     applies, receives = row.get("sql_running") == 1.0, row.get("io_running") == 1.0
@@ -236,6 +249,8 @@ def _replicas(row: Row) -> tuple[ReplicaNow, ...]:
 
 
 def _limits(limits: HoldingLimits | None) -> dict[str, float]:
+    """Returns the volume's limits by name, I/Os or bytes a second, with the baseline where it has
+    credits."""
     if limits is None:
         return {}
     by_name = {"volume-iops": limits.burst_iops, "volume-throughput": limits.burst_bytes_s}
@@ -247,7 +262,8 @@ def _limits(limits: HoldingLimits | None) -> dict[str, float]:
 
 
 def _used(row: Row, limits: HoldingLimits | None, balance: float | None) -> dict[str, float]:
-    """Returns the rates over what the volume gives now: without credits its baseline."""
+    """Returns rates over what the volume gives now, as shares by limit: without credits that is the
+    baseline. `balance`: 0 to 1."""
     if limits is None:
         return {}
     empty = balance is not None and balance <= 0

@@ -60,7 +60,7 @@ class Judge:
         return (LiveVerdict("fine", None, "", f"no limit binds{room}"),)
 
     def _exceeded(self, moment: Moment) -> list[tuple[float, VolumeNow, str]]:
-        """Returns the shares of the last minute by volume and limit, the largest first."""
+        """Returns (share of the last minute over it, volume, limit), the largest share first."""
         shares = []
         for volume in moment.volumes:
             for limit, share in volume.exceeded.items():
@@ -82,6 +82,8 @@ class Judge:
                 yield LiveVerdict(word, limit, where, f"{where}: {empty_words(time_to_empty)}")
 
     def _binding(self, share: float, volume: VolumeNow, limit: str) -> LiveVerdict:
+        """Returns the verdict on a limit that was exceeded for `share` of the last minute:
+        `touched` if clients are known to hardly wait for I/O, else `binds`."""
         gone = volume.time_to_empty is not None and volume.time_to_empty.seconds <= 0
         of_volume = limit.startswith("volume")
         name = "volume-credits" if gone and of_volume else limit
@@ -101,11 +103,13 @@ class Judge:
 
 
 def _push(minute: deque[tuple[float, float]], seconds: float, share: float) -> None:
+    """Adds a share (0 to 1) that lasted `seconds`, and drops what is older than the window."""
     minute.append((seconds, share if math.isfinite(share) else 0.0))
     while len(minute) > 1 and sum(span_s for span_s, _ in minute) - minute[0][0] >= THRESHOLDS.window_s:
         minute.popleft()
 
 
 def _mean(minute: deque[tuple[float, float]]) -> float | None:
+    """Returns the mean share, weighted by time; None for less than LEAST_S seconds."""
     seconds = sum(span_s for span_s, _ in minute)
     return sum(span_s * share for span_s, share in minute) / seconds if seconds >= LEAST_S else None

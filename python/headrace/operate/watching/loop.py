@@ -31,12 +31,14 @@ class Feed:
     """Reads moments in a thread, so that keys are answered while a server is slow."""
 
     def __init__(self, moments: Iterator[Moment], woken: Callable[[], None] = lambda: None) -> None:
+        """Starts the thread. `woken` is called in it after each moment, and at the end."""
         self._moments, self._woken = moments, woken
         self._queue: queue.SimpleQueue[Moment | BaseException | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="headrace-watch", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
+        """Puts the moments into the queue, then None at their end, or the error that ended them."""
         try:
             for moment in self._moments:
                 self._queue.put(moment)
@@ -47,7 +49,8 @@ class Feed:
         self._woken()
 
     def fresh(self) -> tuple[list[Moment], bool]:
-        """Returns the moments since, and whether they were the last. Raises what reading raised."""
+        """Returns the moments since the last call, and whether there will be no more. Raises what
+        reading raised."""
         moments: list[Moment] = []
         while not self._queue.empty():
             answer = self._queue.get()
@@ -63,6 +66,7 @@ class Watching:
     """The screen as keys and moments make it. Without a terminal: `press` and `lines`."""
 
     def __init__(self, folder: Path, ascii: bool = False) -> None:
+        """Takes the folder into which the key `j` writes. `ascii`: draws bars in ASCII."""
         self.history, self.state, self.folder = History(), ScreenState(ascii=ascii), folder
         self.newest: Moment | None = None
         self._shown: Moment | None = None
@@ -103,6 +107,8 @@ class Watching:
         return True
 
     def _go(self, step_s: float) -> None:
+        """Shows the moment that is `step_s` seconds older (below 0: newer), as far as the history
+        reaches."""
         assert self.newest is not None
         reaches = self.history.reaches_s
         back = min(reaches, max(0.0, self.state.back_s + step_s))
@@ -115,6 +121,8 @@ class Watching:
         return self.history.at(self.newest.t_unix - back_s) if back_s else self.newest
 
     def _subtract(self) -> None:
+        """Sets the moment to be subtracted: an hour before the one shown, or the nearest, with a
+        message; none if no difference is asked for."""
         before = None
         if self._difference and self._shown is not None:
             before = self.history.at(self._shown.t_unix - HOUR_S)
@@ -125,6 +133,7 @@ class Watching:
         self.state = replace(self.state, before=before)
 
     def _write(self) -> str:
+        """Writes the moment shown as JSON, and returns what came of it as a message."""
         assert self._shown is not None
         path = self.folder / f"headrace-watch-{datetime.fromtimestamp(self._shown.t_unix):%Y%m%d-%H%M%S}.json"
         try:

@@ -48,6 +48,8 @@ def opened(
 
 
 def _moments(source: TickSource, pages_every_s: float | None, past: bool) -> Iterator[Moment]:
+    """Yields a moment for each tick, passing over those that were told already or come late.
+    `pages_every_s`: seconds between readings of the statistics pages; None: without."""
     follower, last = TickFollower(), -math.inf
     pages = {} if pages_every_s is None else _pages(source)
     read_at = time.time()
@@ -63,6 +65,7 @@ def _moments(source: TickSource, pages_every_s: float | None, past: bool) -> Ite
 
 
 def _pages(source: TickSource) -> dict[str, NvmePage]:
+    """Returns the statistics page of each volume by name; none where they cannot be read."""
     with suppress(HeadraceError):
         return source.pages()
     return {}

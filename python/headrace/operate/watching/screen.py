@@ -94,6 +94,8 @@ def as_text(rows: Sequence[Line]) -> str:
 
 
 def _head(moment: Moment, width: int, state: ScreenState) -> list[Line]:
+    """Returns the verdict with the credits that are empty first, and a line with target, time and
+    state."""
     first = moment.empty_first
     empty = "" if first is None else f"{first[0]} {empty_words(first[1], brief=True)}"
     verdict = moment.verdict
@@ -122,6 +124,8 @@ LIMITS = ((18, "  time over:"), (6, "IOPS"), (7, "MiB/s"), (8, "ec2IOPS"), (7, "
 
 
 def _volumes(moment: Moment, room: int, state: ScreenState, uncut: bool = False) -> list[Line]:
+    """Returns the table of volumes in `room` lines, or with rates only where both lines of each do
+    not fit. `uncut`: columns as wide as names and storages need."""
     if not moment.volumes:
         return []
     rates, limits = RATES, LIMITS
@@ -153,6 +157,8 @@ def _row(columns: Sequence[tuple[int, str]], cells: Sequence[str]) -> str:
 
 
 def _rates_line(volume: VolumeNow, before: VolumeNow | None, columns: Columns) -> Line:
+    """Returns the first line of a volume: rates, queue and latencies in ms, less those of `before`,
+    if given."""
     if volume.gone:
         return [(_fit(volume.label, columns[0][0]), ""), (f" {volume.gone}", "bold red")]
     cells = [volume.label]
@@ -177,6 +183,8 @@ RATE_CELLS: tuple[tuple[Callable[[VolumeNow], float | None], int], ...] = (
 
 
 def _limits_line(volume: VolumeNow, ascii: bool, columns: Columns) -> Line:
+    """Returns the second line of a volume: the share of the time over each limit, balance, when
+    credits are empty, and head-room."""
     cells: Line = [(_fit(f"  {volume.spec or volume.device or ''}", columns[0][0]), "dim")]
     for (width, _), limit in zip(LIMITS[1:5], caps.COUNTED, strict=True):
         share = volume.exceeded.get(limit)
@@ -210,6 +218,8 @@ def _limits_line(volume: VolumeNow, ascii: bool, columns: Columns) -> Line:
 
 
 def _server(moment: Moment, state: ScreenState) -> list[Line]:
+    """Returns the lines on instance, server and replicas, with what changed since
+    `state.before`."""
     rows: list[Line] = []
     if moment.instance is not None and moment.instance.balances:
         parts = []
@@ -264,7 +274,8 @@ def _server(moment: Moment, state: ScreenState) -> list[Line]:
 
 
 def bar(share: float, width: int, ascii: bool = False) -> str:
-    """Returns a bar with brackets, `width` columns."""
+    """Returns a bar with brackets, `width` columns, that is filled for `share` (0 to 1) of its
+    inside."""
     inside = width - 2
     full = min(inside, max(0, round(share * inside)))
     return f"[{'#' * full}{'-' * (inside - full)}]" if ascii else f"[{'█' * full}{'░' * (inside - full)}]"
@@ -281,6 +292,8 @@ def _less(value: float | None, before: float | None) -> float | None:
 
 
 def _number(value: float | None, digits: int, signed: bool) -> str:
+    """Writes a number with `digits` decimals and, if `signed`, its sign; in thousands from 100,000
+    on; `-` for None and what is not finite."""
     if value is None or not math.isfinite(value):
         return "-"
     if abs(value) >= 99_999.5:
@@ -305,6 +318,7 @@ def _right(text: str, width: int) -> str:
 
 
 def _cut(line: Line, width: int) -> Line:
+    """Returns the line cut off after `width` columns, its last part with a `~`."""
     parts, room = [], width
     for text, style in line:
         if room <= 0:

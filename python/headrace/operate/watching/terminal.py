@@ -55,6 +55,7 @@ class Screen:
     """Shows lines, and gives keys. Only what changed is written."""
 
     def __init__(self, console: Console) -> None:
+        """Takes the state of the terminal, to put it back at the end."""
         self._system = SYSTEMS.get(console.color_system or "")
         self._colors = not console.no_color
         self._shown: list[str] = []
@@ -111,6 +112,8 @@ class Screen:
         return self._read() if 0 in ready else []
 
     def _read(self) -> list[str]:
+        """Returns the keys that wait at the terminal, arrows by their names; `q` if the terminal is
+        gone."""
         data = os.read(0, 1024)
         if not data:
             # The terminal is gone: nobody will press q any more.
@@ -129,6 +132,8 @@ class Screen:
         return keys
 
     def _styled(self, text: str, style: str) -> str:
+        """Returns a text with the control sequences of its style, as far as the terminal has
+        colors."""
         if not style or self._system is None and self._colors:
             return text
         parsed = _style(style)
@@ -140,6 +145,7 @@ class Screen:
         self._shown = []
 
     def _leave(self) -> None:
+        """Puts the terminal back as it was; it may be gone."""
         # A terminal that is gone has nothing to put back.
         with suppress(OSError, termios.error):
             _write(LEAVE)

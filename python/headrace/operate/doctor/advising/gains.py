@@ -66,6 +66,8 @@ def _add_counsel(
     own: OwnDatabase | None,
     t: Thresholds,
 ) -> Finding:
+    """Returns a finding on a limit with the gain of lifting it, the next limit and, if that is
+    worth money, the change to make. The words say what could not be estimated, and why."""
     next_limit, factor = next_of(finding.subject, volume, signals)
     most = _asked_factor(own, volume)
     if (room := processor_room(signals.host)) is not None and own is not None:
@@ -127,7 +129,8 @@ def why(error: HeadraceError) -> str:
 
 
 def next_of(subject: str, volume: VolumeSignals, signals: Signals) -> tuple[str | None, float | None]:
-    """Returns which limit binds next without this one, and at how many times today's load."""
+    """Returns which limit binds next without this one, and at how many times today's load; both
+    None where no other limit is known."""
     limits = volume.limits
     if limits is None:
         return None, None
@@ -181,7 +184,8 @@ def processor_room(host: HostSignals) -> ProcessorRoom | None:
 
 
 def processors_spent(host: HostSignals, t: Thresholds) -> bool:
-    """True when so little of the processors is left that they decide what a lifted limit brings."""
+    """Returns whether so little of the processors is left that they decide what a lifted limit
+    brings."""
     return (host.busy or 0.0) + (host.steal or 0.0) >= t.processor_share
 
 
@@ -279,6 +283,9 @@ def _predicted(
     signals: Signals,
     counsel: Counsel,
 ) -> Gain | None:
+    """Returns the gain of a calibrated database on `storage` and `to_instance`, compared with
+    today's storage and `instance`, with its 80 % interval; None if it does 0 transactions a second
+    today. `balance`: credits of today's run at its start, percent."""
     server = signals.server
     assert server is not None
     predicted = partial(
@@ -303,6 +310,7 @@ def _predicted(
 
 
 def _gain_words(gain: Gain, t: Thresholds) -> str:
+    """Returns sentences on the gain and on the limit that binds next; "" if neither is known."""
     words = ""
     if gain.transactions is not None:
         words += f" Lifting it brings {_change(gain)}"

@@ -89,18 +89,23 @@ def _flushed(signals: Signals, server: ServerSignals) -> float:
 
 
 def _page_bytes(server: ServerSignals) -> float:
-    """Returns innodb_page_size; 16 KiB where it is not known, its default."""
+    """Returns innodb_page_size, bytes; 16 KiB where it is not known, its default."""
     text = server.facts.variables.get("innodb_page_size", "")
     return float(text) if text.isdigit() else 16_384.0
 
 
 def _doublewrite(server: ServerSignals) -> bool:
+    """Returns whether pages are written to the doublewrite area first; True where it is not
+    known."""
     return server.facts.variables.get("innodb_doublewrite", "ON").upper() not in ("OFF", "0", "DETECT_ONLY")
 
 
 def _database(
     server: ServerSignals, reads: float, flushed: float, base_ms: float, cpu_ms: float, sharpness: float
 ) -> Mapping[str, object]:
+    """Returns the core's parameters of a database. `reads`: I/Os a transaction; `flushed`: pages a
+    transaction; `base_ms`: its time without I/O, `cpu_ms`: that of processors; `sharpness`:
+    exponent of the transition from one limit to the next."""
     log_bytes = (server.get("log_bytes_per_s") or 0.0) / server.tps
     syncs = float(syncs_of(server.facts)) if server.felt_commit else 0.0
     return {
@@ -143,7 +148,8 @@ def tps_on(
     as_of: str | None,
     balance: float | None,
 ) -> tuple[float, str]:
-    """Returns settled transactions a second on a storage, and the bottleneck. Raises InputError."""
+    """Returns settled transactions a second on a storage, and the bottleneck. `balance`: credits at
+    the start, percent; None: as AWS starts them. Raises InputError."""
     run = {
         "storage": storage,
         "instance": instance,

@@ -166,8 +166,8 @@ def _sizes(member: Volume, ios: int, types: Mapping[str, Family]) -> list[int]:
 
 
 def _better(before: HoldingLimits, after: HoldingLimits, subject: str, kept_bytes: float) -> bool:
-    """True when the limit is higher afterwards, and none of the volume's is lower than what is
-    delivered without credits."""
+    """Returns whether the limit is higher afterwards, and none of the volume's is lower than what
+    is delivered without credits."""
     if after.burst_iops < SAME * before.burst_iops and before.credit_unit != "bytes":
         return False
     if after.burst_bytes_s < SAME * kept_bytes:
@@ -184,7 +184,8 @@ def _better(before: HoldingLimits, after: HoldingLimits, subject: str, kept_byte
 
 
 def _room(limits: HoldingLimits, ios: float, bytes_s: float) -> float:
-    """Returns how much of the needed rates the limits give for good."""
+    """Returns how much of the needed rates (`ios` I/Os and `bytes_s` bytes a second) the limits
+    give for good: a factor, below 1 where they give less."""
     return min(limits.iops / ios if ios else 1.0, limits.bytes_s / bytes_s if bytes_s else 1.0)
 
 
@@ -195,7 +196,9 @@ def _share(rate: float, allowed: float | None) -> float:
 def change_of_instance(
     volume: VolumeSignals, subject: str, factor: float, region: str, as_of: str | None
 ) -> Change | None:
-    """Returns the cheapest larger type of the same family whose limits suffice."""
+    """Returns the change to the larger type of the same family with the fewest vCPUs whose baseline
+    carries `factor` times today's rate; if none does, to the one with the fewest vCPUs. None
+    without an instance, or where no type of the family has a higher baseline."""
     limits = volume.limits
     if limits is None or limits.instance is None:
         return None

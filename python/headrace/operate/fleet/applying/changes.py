@@ -134,7 +134,8 @@ def checked(
 
 
 def modification_limit(as_of: str | None, size_gib: int = 1) -> tuple[int, int]:
-    """Returns how many modifications of a volume EC2 takes within how many hours, on a day."""
+    """Returns how many modifications of a volume of `size_gib` EC2 takes, and within how many
+    hours, on the day `as_of` (None: the newest)."""
     rules = core.modification_rules(as_of or core.newest_date(), size_gib)
     if rules["max_per_24_hours"]:
         return rules["max_per_24_hours"], 24
@@ -142,6 +143,8 @@ def modification_limit(as_of: str | None, size_gib: int = 1) -> tuple[int, int]:
 
 
 def _why_not(change: VolumeChange, volume: FleetVolume, now: datetime, as_of: str | None) -> str:
+    """Returns why EC2 or the inventory forbids a change, in words; "" if it may be made. `now`: end
+    of the hours in which modifications are counted."""
     if change.after.size_gib < volume.size_gib:
         return f"{change.after.size_gib:,} GiB after {volume.size_gib:,} GiB: {SHRINK_RULE}"
     if volume.managed_by:

@@ -56,6 +56,8 @@ def patch_scripts(
 
 
 def _script(what: str, changes: Sequence[VolumeChange], account: str, as_of: str | None, max_per_hour: int) -> str:
+    """Returns the text of a script that makes the changes in order. `what`: its heading;
+    `max_per_hour`: the most changes that it starts in an hour."""
     most, hours = modification_limit(as_of)
     body = read_text("headrace.operate.fleet.applying", "change_volumes.sh")
     settings = {
@@ -83,6 +85,8 @@ def _lines(change: VolumeChange) -> list[str]:
 
 
 def _call(change: VolumeChange) -> str:
+    """Returns the line of the script for a change: ids, both settings, USD a month with its sign,
+    and the starts of known modifications in UTC; "-" for what is not known."""
     starts = (
         ",".join(start.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") for start in change.modification_starts) or "-"
     )

@@ -114,7 +114,8 @@ def terraform_patch(
 
 
 def read_state(file: str | PathLike[str]) -> dict[str, _Placed]:
-    """Reads the volumes of a state, by id."""
+    """Returns the volumes of a state (`terraform show -json`) by id. Raises InputError for a file
+    that is something else or has no volumes."""
     path = path_of(file)
     name = short_name(path.name)
     try:
@@ -139,6 +140,8 @@ def read_state(file: str | PathLike[str]) -> dict[str, _Placed]:
 
 
 def _volumes(module: _Values, path: tuple[str, ...]) -> Iterator[_Placed]:
+    """Yields the managed volumes of a module and of the modules below it. `path`: names of the
+    module calls that lead to it, from the root."""
     for resource in module.get("resources") or ():
         values = resource.get("values") or {}
         if resource.get("type") == "aws_ebs_volume" and resource.get("mode") == "managed" and values.get("id"):
@@ -151,6 +154,7 @@ def _volumes(module: _Values, path: tuple[str, ...]) -> Iterator[_Placed]:
 
 class _Patch:
     def __init__(self, root: Path) -> None:
+        """Raises InputError where `root` is not a folder."""
         if not root.is_dir():
             raise InputError(str(root), "is not a folder", DOC, "Name the folder of the root module's .tf files.")
         self.root = root.resolve()
@@ -195,7 +199,7 @@ class _Patch:
         self.notes.append(TerraformNote(address, what))
 
     def _is_as_planned(self, change: VolumeChange, placed: _Placed) -> bool:
-        """True when the state says of a volume what the inventory does."""
+        """Returns whether the state says of a volume what the inventory does."""
         owner = str(placed.values.get("arn") or "").split(":")
         if change.account.isdigit() and len(owner) > 4 and owner[4] not in ("", change.account):
             rule = f"is of account {owner[4]}, and the inventory says {change.account}"
@@ -296,6 +300,8 @@ class _Patch:
         return (placed.module if folder is None else folder.path), placed.name
 
     def _resource(self, placed: _Placed) -> _Resource | None:
+        """Returns the resource of a volume in the .tf files; None, with a note, if it is not there
+        or has arguments of neither type nor size."""
         folder, where = self._home(placed)
         if folder is None:
             self.note(placed.address, f"{where}: change it there.")
@@ -313,6 +319,8 @@ class _Patch:
     # --- files --------------------------------------------------
 
     def _folder(self, path: Path) -> _Folder:
+        """Reads the .tf files of a folder once, and returns their resources and modules. Raises
+        InputError."""
         if path not in self.folders:
             folder = _Folder(path)
             for file in sorted(path.glob("*.tf")):
@@ -325,6 +333,9 @@ class _Patch:
         return self.folders[path]
 
     def _diff(self, edits: dict[Path, list], expected: dict) -> str:
+        """Returns the unified diff of the edits (start, end, new text; places in characters), with
+        paths from the nearest folder above all files. `expected`: arguments of each resource
+        afterwards."""
         parts = []
         base = Path(os.path.commonpath([self.root, *(file.resolve().parent for file in edits)]))
         if base != self.root:
@@ -385,6 +396,8 @@ def _before(name: str) -> list[str]:
 
 
 def _tree(file: Path, text: str) -> _Node:
+    """Parses a file with python-hcl2. Raises CouldNotRun without it, InputError for what is not
+    HCL."""
     try:
         import hcl2
     except ImportError:
@@ -412,6 +425,8 @@ def _read(tree: _Node, text: str, file: Path, folder: _Folder) -> None:
 
 
 def _resource_of(body: _Node, text: str, file: Path) -> _Resource:
+    """Returns the resource in a block's body: its arguments, those that lifecycle.ignore_changes
+    names (all for `all`), and the indent of its lines."""
     attributes = _attributes(body, text, file)
     ignored: set[str] = set()
     for block in (child for child in body.children if _kind(child) == "block"):
@@ -427,6 +442,8 @@ def _resource_of(body: _Node, text: str, file: Path) -> _Resource:
 
 
 def _attributes(body: _Node, text: str, file: Path) -> dict[str, _Attribute]:
+    """Returns the arguments of a block's body by name, with the places of value and line in
+    characters. Raises InputError for one that stands twice."""
     attributes = {}
     for child in body.children:
         if _kind(child) != "attribute":

@@ -47,6 +47,7 @@ def mounts(root: Path = Path("/"), process: str = "self") -> list[Mount]:
 
 
 def _text(root: Path, name: str) -> str:
+    """Returns the text of a file below `root`; "" where it cannot be read."""
     try:
         return (root / name).read_text(errors="surrogateescape")
     except OSError:
@@ -134,6 +135,7 @@ def below(device: str, root: Path = Path("/")) -> Below:
 
 
 def _entries(folder: Path) -> list[Path]:
+    """Returns the entries of a folder; none where it cannot be read."""
     try:
         return list(folder.iterdir())
     except OSError:
@@ -161,6 +163,8 @@ def _slot(root: Path, array: str, member: str) -> tuple[int, str]:
 
 
 def _mapped(root: Path, name: str) -> dict[str, str]:
+    """Returns name and uuid of a device-mapper device as /sys has them, without those that are
+    empty."""
     at = f"sys/class/block/{name}/dm"
     volume = {"dm": _text(root, f"{at}/name").strip() or name, "uuid": _text(root, f"{at}/uuid").strip()}
     return {key: value for key, value in volume.items() if value}

@@ -49,6 +49,8 @@ class Freezer:
     """
 
     def __init__(self, filesystems: tuple[Filesystem, ...], deadline_s: float) -> None:
+        """Opens nothing yet. Filesystems that are read-only are left out, as nothing is written to
+        them."""
         self.filesystems = tuple(filesystem for filesystem in filesystems if not filesystem.read_only)
         self.deadline_s = deadline_s
         self.late = False
@@ -63,6 +65,8 @@ class Freezer:
         self._asked = self._dead = False
 
     def __enter__(self) -> Freezer:
+        """Opens the mount points and starts the watchdog. Raises CouldNotRun; then nothing stays
+        open."""
         try:
             for filesystem in self.filesystems:
                 self._handles.append(_open_place(filesystem))
@@ -73,6 +77,7 @@ class Freezer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Thaws what is still frozen, ends the watchdog and closes the mount points."""
         try:
             self._let_go()
         finally:
@@ -137,6 +142,8 @@ class Freezer:
     # --- the watchdog ---
 
     def _start(self) -> None:
+        """Starts the watchdog with both pipes and the handles, and waits START_S seconds for it at
+        most. Raises CouldNotRun; nothing is frozen then."""
         commands, self._commands = os.pipe2(os.O_CLOEXEC)
         self._answers, answers = os.pipe2(os.O_CLOEXEC)
         numbers = [commands, answers, *self._handles]
@@ -167,6 +174,8 @@ class Freezer:
         return line.decode().split()
 
     def _note(self, words: list[str]) -> None:
+        """Keeps an answer of the watchdog: when a filesystem was frozen or thawed (ns of
+        CLOCK_MONOTONIC), that another process thawed it, or that the deadline has passed."""
         match words[0]:
             case "frozen":
                 self._frozen[int(words[1])] = (int(words[2]), int(words[3]))
@@ -202,6 +211,7 @@ class Freezer:
             program.returncode = 0  # no longer ours to wait for
 
     def _thaw_here(self) -> None:
+        """Thaws in this process what a dead watchdog may have left frozen."""
         import fcntl
 
         # It may have died between a freeze and the word of it: all that did not refuse, then.
@@ -214,6 +224,8 @@ class Freezer:
                     self._lost = self._lost or error.errno == errno.EINVAL
 
     def _refusal(self, number: int, code: int) -> CouldNotRun:
+        """Returns the error for filesystem `number` that could not be frozen, for the errno
+        `code`."""
         place = escape_text(self.filesystems[number].place)
         if code == errno.EBUSY:
             hint = f"Another backup may be at work. If nothing is: fsfreeze --unfreeze '{place}'"

@@ -52,6 +52,7 @@ class Watchdog:
     """The filesystems that it holds, and which of them are frozen."""
 
     def __init__(self, answers: int, filesystems: list[int]) -> None:
+        """Takes the descriptor of the pipe for answers, and those of the filesystems' folders."""
         self.answers, self.filesystems = answers, filesystems
         self.lock = threading.Lock()
         self.frozen: list[int] = []

@@ -158,6 +158,8 @@ class CounterRates:
         self.went_back: list[str] = []
 
     def __call__(self, name: str) -> float | None:
+        """Returns how much a counter grew a second, in its own unit; None where a reading lacks it
+        or it went back, which is then listed in `went_back`."""
         if name not in self._before or name not in self._now:
             return None
         change = self._now[name] - self._before[name]

@@ -156,6 +156,8 @@ def _begin(clock_start: str | None) -> float:
 
 
 def _of_point(row: Mapping[str, Any], limits: HoldingLimits | None) -> Row:
+    """Returns the row of a volume in one point of a workload: I/Os a second, MiB/s, mean requests
+    outstanding, latencies in ms, shares 0 to 1; None where the recording has no such figure."""
     reads, writes = row["reads_per_s"], row["writes_per_s"]
     read_mib_s, write_mib_s = reads * row["read_kib"] / KIB_IN_MIB, writes * row["write_kib"] / KIB_IN_MIB
     charged = limits.charged(reads, writes, read_mib_s, write_mib_s)[0] if limits else reads + writes
@@ -259,6 +261,8 @@ def _variables(description: dict) -> dict[str, str]:
 
 
 def _status_ticks(path: Path, variables: Mapping[str, str], findings: list[RunFinding]) -> list[Tick]:
+    """Returns a tick for each two consecutive samples of the server's status; where the server was
+    started anew, a finding says so instead. Raises InputError if times go back."""
     notes: list[str] = []
     samples = [(at, values) for at, _, values in _samples(path, findings)]
     ticks = []
@@ -278,6 +282,8 @@ def _status_ticks(path: Path, variables: Mapping[str, str], findings: list[RunFi
 
 
 def _disk_ticks(path: Path, limits: HoldingLimits | None, findings: list[RunFinding]) -> list[Tick]:
+    """Returns a tick for each two consecutive samples of a device's counters; a second in which
+    they went back is left out, with a finding."""
     ticks = []
     last: dict[str, tuple[float, dict[str, float]]] = {}
     for at, device, now in _samples(path, findings):

@@ -201,6 +201,8 @@ class Evidence:
         by_time: dict[tuple[float, float], dict[str, Any]] = {}
 
         def put(frame: pl.DataFrame, part: str, volume: str | None = None) -> None:
+            """Adds the rows of a frame to the ticks of their times, as `part`, or as the row of
+            `volume`."""
             for row in frame.iter_rows(named=True):
                 key = (row.pop("t_unix"), row.pop("duration_s"))
                 tick = by_time.setdefault(key, {"volumes": {}, "server": {}, "host": {}, "replica": {}})

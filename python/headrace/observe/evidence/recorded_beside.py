@@ -130,6 +130,8 @@ def _counted_host(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[int 
 
 
 def _row(shares: ProcessorShares, count: int | None) -> Row:
+    """Returns processors at work in each state, in processors; with `count` None, as a share 0 to 1
+    of all of them."""
     worth = (count or 1) / 100.0
     return {
         "user_cpus": (shares.user + shares.nice) * worth,

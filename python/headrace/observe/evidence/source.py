@@ -71,6 +71,8 @@ class KeptSource(TickSource):
         return self._evidence.notes
 
     def ticks(self) -> Iterator[Tick]:
+        """Yields the ticks in hand, then those of each new answer that are later, until `within_s`
+        seconds have passed. A request that fails is repeated at the next turn."""
         last, until = -math.inf, time.monotonic() + self._within_s
         while True:
             for tick in self._evidence.ticks():

@@ -168,6 +168,8 @@ class DeviceVolumes:
             self.missing.append("time over each limit: no statistics page; limits are inferred from rates and latency")
 
     def _has_page(self, name: str) -> bool:
+        """Reads the statistics page of a device and returns whether it has one; a page that may not
+        be read is listed in `missing`."""
         try:
             self._pages[name] = self._page(f"/dev/{name}")
         except HeadraceError as error:
@@ -221,6 +223,8 @@ class DeviceVolumes:
         return dict(self._pages)
 
     def _difference(self, name: str, before: Mapping[str, float], now: Mapping[str, float], took: float) -> Row | None:
+        """Returns the row of a device from its counters at both ends of `took` seconds; None, with
+        a note, where they went back."""
         change = host.change_of(before, now)
         if change is None or took <= 0:
             self.notes.append(f"counters of {name} went back: the device was attached again; that second is left out")

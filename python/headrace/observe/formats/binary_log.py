@@ -101,6 +101,8 @@ class BinaryLogSample:
         return _busy(list(zip(numbers, after, strict=True)), workers)
 
     def _groups_before(self) -> list[int]:
+        """Returns for each transaction the index of the first one of its group commit, its own if
+        it was alone."""
         groups, last, begun = [], None, 0
         for index, transaction in enumerate(self.transactions):
             if transaction.group is None or transaction.group != last:
@@ -153,6 +155,8 @@ def read_binary_log(path: str | Path, most: int = MOST_TRANSACTIONS) -> BinaryLo
 
 
 def _transactions(file: BinaryIO, path: Path, most: int) -> tuple[Literal["mariadb", "mysql"], list[LoggedTransaction]]:
+    """Reads at most `most` transactions from the file's start, with the flavor of its server; an
+    event that is cut off ends them. Raises InputError for a damaged or encrypted file."""
     transactions: list[LoggedTransaction] = []
     flavor: Literal["mariadb", "mysql"] = "mysql"
     open_: dict | None = None
@@ -203,6 +207,8 @@ def _clock(kind: int, body: bytes) -> dict:
 
 
 def _mariadb(body: bytes) -> dict:
+    """Returns the group commit in the body of a MariaDB GTID event; empty where the transaction was
+    committed alone."""
     _, _, flags = MARIADB_BODY.unpack_from(body)
     if flags & FL_GROUP_COMMIT_ID:
         return {"group": COMMIT_ID.unpack_from(body, MARIADB_BODY.size)[0]}

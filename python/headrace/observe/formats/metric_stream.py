@@ -85,6 +85,8 @@ def open_telemetry_points(name: str, file: IO[bytes], notes: list[str]) -> Itera
 
 
 def _points_of(record: ExportMetricsServiceRequest) -> Iterator[StreamPoint]:
+    """Yields the points of one record, metric by metric, with the account they are of ("" if
+    unnamed)."""
     for resource in record.resource_metrics:
         account = {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes}.get(
             "cloud.account.id", ""
@@ -96,6 +98,8 @@ def _points_of(record: ExportMetricsServiceRequest) -> Iterator[StreamPoint]:
 
 
 def _point_of(metric: Metric, point: SummaryDataPoint, account: str) -> StreamPoint:
+    """Returns one summary of a metric as CloudWatch names it; extremes that it lacks are NaN, and
+    `period_s` is None where it lasted no time."""
     names = _names(point)
     namespace, _, plain = metric.name.removeprefix(NAMED).rpartition("/")
     extremes = {quantile.quantile: quantile.value for quantile in point.quantile_values}

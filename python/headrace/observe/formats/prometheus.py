@@ -293,6 +293,7 @@ def _figure(value: Any) -> float | None:
 
 
 def _nothing_counted(recording: Recording, counters: list[_Counter]) -> InputError:
+    """Returns the error that says which counters the file has instead of those needed."""
     names = ", ".join(list(dict.fromkeys(counter.name for counter in counters))[:5]) or "no series at all"
     hint = 'Query {__name__=~"node_disk_.+",instance="HOST:9100"}; is that the instance\'s name?'
     rule = "the counters of node_exporter's disks (node_disk_..._total) or of mysqld_exporter are needed"

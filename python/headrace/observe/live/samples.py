@@ -159,6 +159,8 @@ def _differences(frame: pl.DataFrame, step: float, level: Callable[[str], bool])
 
 
 def _disk(name: str, frame: pl.DataFrame, step: float) -> pl.DataFrame:
+    """Returns I/Os a second, MiB/s, mean requests outstanding, the share of time busy (0 to 1) and
+    waits in ms of a device, a row a tick of `step` seconds."""
     changes = _differences(frame, step, lambda column: column == host.LEVEL)
     if not changes.height:
         return changes
@@ -240,6 +242,7 @@ class SampleStore:
             self._spill()
 
     def _spill(self) -> None:
+        """Writes the rows in memory to a Parquet file of the spill folder, and forgets them."""
         path = self._folder.path() / f"{self.name}-{len(self._parts):06}.parquet"
         self._frame().write_parquet(path, compression="zstd")
         self._parts.append(path)

@@ -211,6 +211,8 @@ class _Server:
             yield self._result("/api/v1/query_range", [("query", query), *times])
 
     def _result(self, path: str, parameters: list[tuple[str, str]]) -> list[JsonObject]:
+        """Returns the series that a query answers. Raises InputError if the answer has none, or
+        refuses the query."""
         data = self._data(path, parameters)
         result = data.get("result") if isinstance(data, dict) else None
         if not isinstance(result, list) or not all(isinstance(entry, dict) for entry in result):
@@ -218,6 +220,8 @@ class _Server:
         return result
 
     def _data(self, path: str, parameters: list[tuple[str, str]]) -> object:
+        """Returns the data of an answer. Raises InputError with the server's words if it refuses
+        the query."""
         answer = self.http.get(path, parameters)
         if answer.get("status") != "success":
             refusal = f"{answer.get('errorType', 'no status')}: {clip(str(answer.get('error', '')), 200)}"
@@ -313,6 +317,8 @@ class _Plan:
         return sampled_at
 
     def _select_disks(self) -> str:
+        """Returns the selector of the host's disks: of the named ones if it has them all, else of
+        all."""
         names = {member.rpartition("/")[2].strip() for member in (self.device or "").split("+")} - {""}
         there = {labels.get("device", "") for labels in self.disks}
         chosen = names if names and names <= there else set()
@@ -338,6 +344,8 @@ class _Plan:
         return [*questions, (f"sum by ({hosts}) ({cpu}{self.asked.selector()})", times, cpu)]
 
     def _server_questions(self) -> list[tuple[str, str | None, str]]:
+        """Returns (query, query of its times, "") of the MySQL server's status; empty without a
+        server."""
         if not self.servers:
             return []
         times = f"timestamp({STATUS}{INNODB['reads']}{self.of_server.selector()})"

@@ -318,6 +318,8 @@ def _changes(comparison: BenchComparison) -> Iterator[Card]:
 
 
 def _charts_of_both(first: RunRecord, second: RunRecord) -> Iterator[tuple[alt.TopLevelMixin, str]]:
+    """Yields the charts of two runs over each other, each with a text for those who cannot see it;
+    figures that a run lacks are left out."""
     unit = first.document["benchmark"].get("unit", "transactions")
     labels = [
         f"{which}: {record.document['target'].get('storage') or record.id}"

@@ -226,6 +226,7 @@ def score_words(rows: list[dict]) -> list[str]:
     score."""
 
     def line(what: str, values: list[float | None]) -> str:
+        """Says median, 90th percentile and worst of the deviations, in %; None is not counted."""
         sizes = sorted(abs(value) for value in values if value is not None)
         if not sizes:
             return f"{what}: nothing to score, the runs stood still."

@@ -93,6 +93,9 @@ class TerminalTable:
         prose: Sequence[str] | None,
         drop: Sequence[str],
     ) -> None:
+        """Measures the cells. Columns are named in `right` (set flush right), `keep` (never
+        folded), `prose` (folded first; None: found by their texts) and `drop` (left out first if
+        room lacks)."""
         self.columns, self.title = [plain(name) for name in columns], plain(title)
         self.rows = [["" if cell is None else plain(cell) for cell in row] for row in rows]
         places = {name: index for index, name in reversed(list(enumerate(columns)))}
@@ -105,6 +108,8 @@ class TerminalTable:
         self.head = [cell_len(name) for name in self.columns]
 
     def _sentences(self) -> tuple[int, ...]:
+        """Returns the positions of the columns that hold sentences, by the length of their
+        texts."""
         prose_columns = []
         for index in range(len(self.columns)):
             if index not in self.right and any(
@@ -187,6 +192,7 @@ class TerminalTable:
         return text_lines
 
     def _side_by_side(self, cells: Sequence[str], widths: dict[int, int]) -> list[str]:
+        """Returns the lines of one row, its cells folded to `widths` (position to characters)."""
         folded = {
             index: [cells[index]] if cell_len(cells[index]) <= width else wrapped(cells[index], width)
             for index, width in widths.items()
@@ -276,6 +282,7 @@ def parts_of(shown: view.View) -> list[str | Text | TerminalTable]:
 
 
 def _parts(blocks: Iterable[view.Block]) -> list[str | Text | TerminalTable]:
+    """Returns what a terminal shows of the blocks; charts are left out."""
     parts: list[str | Text | TerminalTable] = []
     for block in blocks:
         match block:

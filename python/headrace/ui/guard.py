@@ -103,6 +103,8 @@ class Guard:
         return f"headrace-{self.port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request with the guarded headers: refuses it, or reads its body and passes it
+        on to `app`. A body that is too large or too late is refused."""
         if scope["type"] == "lifespan":
             return await self.app(scope, receive, send)
         if scope["type"] != "http":

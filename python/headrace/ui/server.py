@@ -132,6 +132,8 @@ def static_files() -> dict[str, StaticFile]:
 
 
 def _collect(folder: Traversable, address: str, files: dict[str, StaticFile]) -> None:
+    """Adds the files of a folder and those below it to `files`, packed, by the address under
+    `address`."""
     for entry in folder.iterdir():
         ending = f".{entry.name.rpartition('.')[2]}"
         if entry.is_dir():
@@ -248,6 +250,8 @@ class PageServer:
                 room(module)
 
     def _routes(self) -> Starlette:
+        """Returns the application: an address per answer, the live streams, the session, and
+        files."""
         routes = [
             Route(f"/api/{name}", self._handler(answerer), methods=["POST"]) for name, answerer in ANSWERERS.items()
         ]
@@ -311,6 +315,8 @@ class OpenSession(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def _answer_while_waited_for(request: Request, function: Callable, body: bytes) -> Response:
+    """Runs `function` in a thread and returns its answer; ends it at its next report of progress if
+    the browser has left."""
     gone = threading.Event()
 
     def go_on(done: float) -> None:
@@ -330,6 +336,8 @@ async def _answer_while_waited_for(request: Request, function: Callable, body: b
 
 
 def _answer(server: PageServer, answerer: Answerer, body: bytes, *progress: Callable[[float], None]) -> Response:
+    """Decodes a question, lets its function answer, and encodes the answer, bytes as they are;
+    errors become an answer with their status."""
     try:
         module = room(answerer.module)
         kind = getattr(module, answerer.question) if answerer.question else Nothing
@@ -358,6 +366,7 @@ def status_of(error: HeadraceError) -> HTTPStatus:
 
 
 def _listen(port: int) -> socket.socket:
+    """Opens a port of the loopback address, 0 for any. Raises CouldNotRun if it is not free."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -115,6 +115,9 @@ def find_censored(points: pl.DataFrame, source: dict) -> Censoring:
 
 
 def _series(points: pl.DataFrame, source: dict) -> _Series:
+    """Returns the recording as it was measured: a factor in `source` (`scaled_by`) is divided out.
+    Rates are in I/Os a second and MiB/s, latencies in ms; a queue that was not recorded is made by
+    Little's law."""
     scale = float(source.get("scaled_by", 1.0))
 
     def column(name: str) -> np.ndarray:
@@ -349,6 +352,8 @@ def _owners(series: _Series, runs: list[_Run], slow: np.ndarray) -> np.ndarray:
 
 
 def _windows(series: _Series, runs: list[_Run], owner: np.ndarray) -> Censoring:
+    """Joins neighbouring points at the same limit into windows. `owner`: for each point the index
+    of its run, -1 for none."""
     places = np.flatnonzero(owner >= 0)
     if not places.size:
         return Censoring(())

@@ -43,6 +43,8 @@ def pattern_in_words(sequential_reads: float, sequential_writes: float, arrivals
 
 
 def _demand_lines(figures: dict) -> list[str]:
+    """Says mean, 95th percentile and peak of the demand in IOPS and MiB/s, its mixture, and the
+    busiest hour of a longer recording."""
     read = figures["read_share"]
     when = (
         f"from {figures['busiest_hour_clock']}"

@@ -102,6 +102,7 @@ class OpenWorkload(Shown):
             _set(self, "caveats", (*self.caveats, coarse))
 
     def __eq__(self, other: object) -> bool:
+        """Compares all fields, points by their values."""
         if not isinstance(other, OpenWorkload):
             return NotImplemented
         mine, other_fields = _fields_but_points(self), _fields_but_points(other)
@@ -343,6 +344,7 @@ Workload = OpenWorkload | ClosedWorkload
 
 
 def _factor(what: str, value: object) -> float:
+    """Returns a factor above 0 and up to `MAX_GROWTH`. Raises InputError for any other."""
     factor = check_number(what, value, 0.0, MAX_GROWTH)
     if factor == 0.0:
         raise InputError(f"{what} = 0", "must be above 0", LIMITS_SOURCE, "1.5 means half as much again.")

@@ -146,6 +146,8 @@ def limits_met(windows: tuple[CensoredWindow, ...], clock_start: str | None) -> 
 
 
 def _by_limit(windows: tuple[CensoredWindow, ...]) -> list[tuple[CensoredWindow, ...]]:
+    """Groups windows at the same limit whose recorded rates are within 2 %, the longest time
+    first."""
     groups: list[list[CensoredWindow]] = []
     for window in windows:
         for group in groups:

@@ -153,6 +153,8 @@ def check_clock_start(start: object) -> None:
 
 
 def _check_contiguous(points: pl.DataFrame) -> None:
+    """Raises InputError if points do not begin at 0, leave a gap or overlap, or last too many
+    days."""
     if points["t_s"][0] != 0.0:
         raise InputError(f"t_s[0] = {points['t_s'][0]:g}", "the first point starts at 0", LIMITS_SOURCE)
     expected = (pl.col("t_s") + pl.col("duration_s")).shift(1)
@@ -165,6 +167,7 @@ def _check_contiguous(points: pl.DataFrame) -> None:
 
 
 def _refuse(points: pl.DataFrame, wrong: pl.Expr, column: str, rule: str) -> None:
+    """Raises InputError with the first row where `wrong` holds, or is null."""
     mask = points.select(wrong.fill_null(True).alias("wrong"))["wrong"]
     if mask.any():
         row = mask.arg_true()[0]

@@ -190,8 +190,8 @@ def _check_size(
 
 
 def _parse_json(recording: Recording) -> Readings:
-    """Reads the reports of `iostat -o JSON`; the first is the mean since boot. Raises
-    InputError."""
+    """Reads the reports of `iostat -o JSON`; the first is the mean since boot and is marked so.
+    Raises InputError for a damaged document."""
     host = sysstat_host(recording)
     reports, stamps = [], []
     for place, entry in tables_of(recording, "statistics", host.get("statistics")):

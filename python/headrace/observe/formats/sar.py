@@ -70,7 +70,8 @@ def check_columns(recording: Recording, where: int | str, columns: list[str]) ->
 
 
 def _parse_text(recording: Recording) -> Readings:
-    """Reads the text of `sar -d`; banners give the days of its times. Raises InputError."""
+    """Reads the text of `sar -d`; banners give the days of its times. Raises InputError for
+    a damaged line."""
     reader = _TextReader(recording)
     read_lines(recording, list(enumerate(recording.lines, start=1)), reader.line, lambda: reader.reports)
     days = parse_days(recording, reader.day_texts) if reader.day_texts else []
@@ -182,7 +183,7 @@ class _CsvReader:
 
     def line(self, number: int, line: str) -> None:
         """Reads one line of `sadf -d`; tables without devices are passed over. Raises
-        InputError."""
+        InputError for a damaged line."""
         if not line.strip():
             return
         if line.startswith("#"):
@@ -226,7 +227,8 @@ class _CsvReader:
 
 
 def _parse_json(recording: Recording) -> Readings:
-    """Reads the reports of `sadf -j`; entries without disks are passed over. Raises InputError."""
+    """Reads the reports of `sadf -j`; entries without disks are passed over. Raises InputError
+    for a damaged document."""
     host = sysstat_host(recording)
     if host.get("restarts"):
         recording.note(RESTART_NOTE)

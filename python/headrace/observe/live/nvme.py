@@ -102,7 +102,7 @@ def read_page(page: bytes) -> NvmePage:
 
 
 def _bins(page: bytes, name: str, offset: int) -> tuple[tuple[int, int, int], ...]:
-    """Returns the bins of a histogram of the page: both bounds as the page has them, and the count
+    """Returns the bins of a histogram of the page: from and until in microseconds, and the count
     of I/Os. Raises InputError if it claims more bins than exist."""
     (many,) = struct.unpack_from("<Q", page, offset)
     if many > MOST_BINS:

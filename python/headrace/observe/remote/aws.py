@@ -200,7 +200,7 @@ def _without_unfinished(points: Points) -> Points:
 
 
 def _fetch_volumes(names: Sequence[str], span: TimeSpan, clients: Clients) -> Fetched:
-    """Fetches the metrics and descriptions of EBS volumes from AWS; minutes without a figure count
+    """Fetches the metrics and descriptions of EBS volumes from AWS; periods without a figure count
     as 0."""
     fetched = fetch_volumes(names, span, clients, VOLUME_METRICS)
     points = {(name, metric): values for name in names for metric, values in _with_zeros(fetched.points[name]).items()}
@@ -223,7 +223,7 @@ def _with_zeros(points: Points) -> Points:
 
 
 def _fetch_database(name: str, span: TimeSpan, clients: Clients) -> Fetched:
-    """Fetches the metrics of an RDS instance and of its storage; minutes without a figure keep the
+    """Fetches the metrics of an RDS instance and of its storage; a period without a figure keeps the
     one before. Raises InputError if it has none in that time."""
     instance = _described_database(clients("rds"), name)
     identifier = instance["DBInstanceIdentifier"]

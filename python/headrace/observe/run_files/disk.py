@@ -109,7 +109,8 @@ def busy_shares(recording: Recording, tool: str, reports: int) -> list[float] | 
 
 
 def _read_vmstat(text: str) -> list[float]:
-    """Returns the share of processors at work, 0 to 1, in each report of vmstat."""
+    """Returns the share of processors at work, 0 to 1, in each report of vmstat; NaN where
+    a line lacks a column."""
     columns: list[str] = []
     shares = []
     for line in text.splitlines():
@@ -122,7 +123,8 @@ def _read_vmstat(text: str) -> list[float]:
 
 
 def _read_iostat(text: str) -> list[float]:
-    """Returns the share of processors at work, 0 to 1, in each report of iostat."""
+    """Returns the share of processors at work, 0 to 1, in each report of iostat; NaN where
+    a line lacks a column."""
     columns: list[str] = []
     shares = []
     for line in text.splitlines():

@@ -237,7 +237,8 @@ CSV_NAMES = {
 
 def _csv(recording: Recording, lines: list[str], columns: dict[str, str], interval_s: float | None) -> Rows:
     """Reads a CSV file with a row per interval; `columns` maps our names to the file's,
-    `interval_s` is the length of a row where it has no times. Raises InputError."""
+    `interval_s` is the length of a row where it has no times. Raises InputError if
+    neither is known, or for a damaged row."""
     delimiter = max(",;\t", key=next(line for line in lines if line.strip()).count)
     rows, place = Rows(), {}
     for number, cells in csv_rows(recording, rows.findings, delimiter):

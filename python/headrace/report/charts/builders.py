@@ -47,6 +47,8 @@ class TimeAxis:
     start."""
 
     def __init__(self, clock_start: object, span_s: float) -> None:
+        """Chooses the start, format and title of the axis. `clock_start`: date and time, or time of
+        day, at the start of the run (None: not known); `span_s`: its length."""
         clock_time = start_of(clock_start)
         dated = clock_time is not None and len(str(clock_start)) > CLOCK_ONLY
         self.start = clock_time or DAY_ONE

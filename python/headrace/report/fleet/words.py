@@ -239,6 +239,7 @@ def reasons(answers: Sequence) -> list[tuple]:
 
 
 def _kind(why: str) -> str:
+    """Returns a reason with "..." for its figures, so that equal reasons can be counted."""
     named = ("F1", "p99")  # figures that are names
     words = why.replace(" %", "%").split(" ")
     words = ["..." if any(char.isdigit() for char in word) and word not in named else word for word in words]
@@ -282,6 +283,8 @@ def _headline(answers: Sequence) -> str:
 
 
 def _cards(answers: Sequence) -> Iterator[Card]:
+    """Yields the cards of a fleet: what changes and deletions save, and what larger volumes cost,
+    in USD a month."""
     if count := len(of_verdict(answers, "change")):
         figure = f"{_dollars(saved_usd(answers))} USD"
         yield Card("Changes save a month", figure, f"{counted(count, 'device')} can be changed.", "good")
@@ -331,6 +334,7 @@ def _page_table(verdict: str, groups: Sequence[AnswerGroup]) -> Table:
 
 
 def _page_tables(answers: Sequence) -> list[Block]:
+    """Returns the tables of the page, a section per verdict; each table is cut at `MOST_ROWS`."""
     blocks: list[Block] = []
     for verdict, title in TITLES.items():
         groups = groups_of(answers, verdict)
@@ -360,6 +364,7 @@ def _page_tables(answers: Sequence) -> list[Block]:
 
 
 def _cut(count: int) -> list[Block]:
+    """Says where all rows are, if more than `MOST_ROWS` exist."""
     if count <= MOST_ROWS:
         return []
     words = f"The first {MOST_ROWS:,} of {count:,}; all are in the Parquet and CSV output."

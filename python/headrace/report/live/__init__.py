@@ -139,6 +139,8 @@ def _choices(plan: Plan) -> list[ChoiceAsked]:
 
 
 def _describe(role: str, choice: Choice) -> ChoiceAsked:
+    """Returns a choice with its role; its bill, in USD a month, is parted into volumes and the
+    rest."""
     volumes_usd = sum(item["usd"] for item in choice.items if item["part"] in ("data", "log"))
     return ChoiceAsked(
         role=role,

@@ -83,6 +83,8 @@ class OpenWorkload(Shown):
     clock_zone: str = LOCAL_ZONE
 
     def __post_init__(self) -> None:
+        """Checks every field, and notes points that are too coarse as a caveat. Raises InputError
+        for a value out of range."""
         check_name(self.name)
         check_choice("kind", self.kind, KINDS)
         check_clock_zone(self.clock_zone)
@@ -275,6 +277,7 @@ class ClosedWorkload:
     caveats: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        """Checks every field. Raises InputError for a value out of range."""
         check_name(self.name)
         check_choice("rw", self.rw, RW_KINDS)
         _set(self, "bs_kib", check_number("bs_kib", self.bs_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB"))

@@ -99,6 +99,7 @@ class TransactionWorkload(Shown):
         return f"{self.name}: {self.engine}, {size}cache {self.cache_gib:,.3g} GiB, {self.threads:,} clients"
 
     def __post_init__(self) -> None:
+        """Checks engine, cache, clients and the parameters of the database. Raises InputError."""
         if self.engine not in ENGINES:
             raise InputError(f"engine = {self.engine!r}", "must be innodb or myrocks", DOC)
         check_number("cache_gib", self.cache_gib, LEAST_CACHE_GIB, MOST_CACHE_GIB, "GiB")

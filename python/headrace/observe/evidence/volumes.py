@@ -155,6 +155,8 @@ class DeviceVolumes:
         log: str | None = None,
         log_limits: HoldingLimits | None = None,
     ) -> None:
+        """Looks for the statistics page of each device, read with `page`; a device without one is
+        noted in `missing`. Raises InputError for a device that is not there."""
         self._names = host.device_names(devices)
         self._log, self._page = log, page
         self._limits = {name: log_limits if name == log else limits for name in self._names}

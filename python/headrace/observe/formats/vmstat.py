@@ -62,6 +62,8 @@ def parse(
 
 class _Reader:
     def __init__(self, recording: Recording, read_size: float, write_size: float) -> None:
+        """Begins before the first line; `read_size` and `write_size` are the assumed KiB of an
+        I/O."""
         self.recording = recording
         self.read_size, self.write_size = read_size, write_size
         self.columns: list[str] = []

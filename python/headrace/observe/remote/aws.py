@@ -223,8 +223,8 @@ def _with_zeros(points: Points) -> Points:
 
 
 def _fetch_database(name: str, span: TimeSpan, clients: Clients) -> Fetched:
-    """Fetches the metrics of an RDS instance and of its storage; a period without a figure keeps the
-    one before. Raises InputError if it has none in that time."""
+    """Fetches the metrics of an RDS instance and of its storage; a period without a figure keeps
+    the one before. Raises InputError if it has none in that time."""
     instance = _described_database(clients("rds"), name)
     identifier = instance["DBInstanceIdentifier"]
     begin, end, period = bounds(span)

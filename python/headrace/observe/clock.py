@@ -42,7 +42,7 @@ class Stamp:
 
 
 def looks_like_stamp(text: str) -> bool:
-    """True when the whole text is a date and a time."""
+    """Returns True when the whole text is a date and a time."""
     return STAMP.match(text) is not None
 
 
@@ -110,7 +110,7 @@ def from_datetime(moment: datetime) -> Stamp:
 
 
 def zone_name(offset_s: int) -> str:
-    """ "UTC" or "UTC+01:00" for a clock that is `offset_s` ahead of UTC."""
+    """Returns "UTC" or "UTC+01:00" for a clock that is `offset_s` ahead of UTC."""
     hours, rest = divmod(abs(offset_s), HOUR_S)
     return f"UTC{'-' if offset_s < 0 else '+'}{hours:02d}:{rest // 60:02d}" if offset_s else "UTC"
 

@@ -57,7 +57,7 @@ def load_words(document: dict) -> str:
 
 
 def server_words(document: dict) -> str:
-    """`MariaDB 10.11.6, InnoDB`; "" for files."""
+    """Returns flavor, release and engine, as in `MariaDB 10.11.6, InnoDB`; "" for files."""
     target = document["target"]
     if not target.get("engine"):
         return ""

@@ -91,7 +91,7 @@ def _facts(plan: Plan, choice: Choice) -> str:
 
 
 def headroom(choice: Choice) -> str:
-    """`+21 %`, or that there is none."""
+    """Says the head-room in %, as in `+21 %`, or that there is none."""
     if choice.headroom_percent is None:
         return "-"
     if choice.headroom_percent >= MAX_HEADROOM_PERCENT:

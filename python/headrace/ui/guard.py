@@ -99,7 +99,8 @@ class Guard:
 
     @property
     def cookie_name(self) -> str:
-        """The name of the cookie: with the port, since browsers share cookies between ports."""
+        """Returns the name of the cookie: with the port, since browsers share cookies between
+        ports."""
         return f"headrace-{self.port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

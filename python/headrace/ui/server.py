@@ -171,8 +171,9 @@ class PageServer:
     """The page on a port of the loopback address."""
 
     def __init__(self, port: int = 0, open_lab: Callable[[], Lab] | None = None, allow_changes: bool = False) -> None:
-        """`port`: 0 takes any that is not in use. `open_lab`: connects to the lab that is shown,
-        None: this user's; `allow_changes`: it may be changed. Raises CouldNotRun."""
+        """Opens the port and prepares the guard. `port`: 0 takes any that is not in use.
+        `open_lab`: connects to the lab that is shown, None: this user's; `allow_changes`: it may be
+        changed. Raises CouldNotRun."""
         self.socket = _listen(port)
         self.port: int = self.socket.getsockname()[1]
         self.keys, self.allow_changes = Keys(), allow_changes
@@ -191,37 +192,37 @@ class PageServer:
 
     @property
     def address(self) -> str:
-        """The address to open, with the token that is good once."""
+        """Returns the address to open, with the token that is good once."""
         return f"http://{LOOPBACK}:{self.port}/#token={self.keys.token}"
 
     @cached_property
     def memory(self) -> Workloads:
-        """The workloads that the page was given."""
+        """Returns the workloads that the page was given."""
         return room("workloads").Workloads()
 
     @cached_property
     def model(self) -> ServerModel:
-        """The model, for browsers without one."""
+        """Returns the model, for browsers without one."""
         return room("modelling").ServerModel(self.memory)
 
     @cached_property
     def files(self) -> OpenedFiles:
-        """The results that the page was given."""
+        """Returns the results that the page was given."""
         return room("opening").OpenedFiles()
 
     @cached_property
     def recordings(self) -> Recordings:
-        """The recordings that the page was given."""
+        """Returns the recordings that the page was given."""
         return room("doctoring").Recordings()
 
     @cached_property
     def streams(self) -> Streams:
-        """The moments of the lab."""
+        """Returns the moments of the lab."""
         return room("live").Streams(self.connect)
 
     @cached_property
     def changes(self) -> LabChanges | NoChanges:
-        """The changes of the lab."""
+        """Returns the changes of the lab."""
         return room("changes").LabChanges(self.connect) if self.allow_changes else NoChanges()
 
     @property

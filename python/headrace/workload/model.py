@@ -118,7 +118,7 @@ class OpenWorkload(Shown):
 
     @property
     def span_s(self) -> float:
-        """From the start of the first point to the end of the last, in seconds."""
+        """Returns the seconds from the start of the first point to the end of the last."""
         return self.points["t_s"][-1] + self.points["duration_s"][-1]
 
     def to_core(self) -> dict:
@@ -289,14 +289,14 @@ class ClosedWorkload:
 
     @property
     def read_share(self) -> float:
-        """Share of reads among the I/Os, 0..1."""
+        """Returns the share of reads among the I/Os, 0 to 1."""
         if self.rw in ("read", "randread"):
             return 1.0
         return 0.0 if self.rw in ("write", "randwrite") else self.rwmixread / 100.0
 
     @property
     def sequential(self) -> bool:
-        """True when each job's I/Os follow on from each other."""
+        """Returns True when each job's I/Os follow on from each other."""
         return not self.rw.startswith("rand")
 
     def to_core(self) -> dict:

@@ -124,7 +124,8 @@ def _writing(rate: CounterRates, questions: float | None) -> float | None:
 
 
 def _explicit(commits: float | None, questions: float | None) -> bool:
-    """True when transactions are ended by COMMIT, and not statement by statement."""
+    """Returns True when transactions are ended by COMMIT, and not statement by statement; both
+    rates are a second, None where not read."""
     return commits is not None and commits > 0 and commits >= LEAST_COMMITS * (questions or 0.0)
 
 

@@ -124,7 +124,8 @@ def _slowest(loaded: LoadedRecording, options: ImportOptions, busiest: OpenWorkl
 
 
 def _waits(workload: OpenWorkload) -> bool:
-    """True when a device was at a limit for some time, or mostly busy with requests in line."""
+    """Returns True when a device was at a limit for some time, or mostly busy with requests in
+    line."""
     if workload.censored:
         return True
     points = workload.points

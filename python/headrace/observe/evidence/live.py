@@ -105,7 +105,8 @@ class LiveSource(TickSource):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The notes so far: restarts, counters that went back, volumes that were detached."""
+        """Returns the notes so far: restarts, counters that went back, volumes that were
+        detached."""
         parts = [self._notes, self._volumes.notes if self._volumes else [], self._server.notes if self._server else []]
         return tuple(dict.fromkeys(text for part in parts for text in part))
 

@@ -166,13 +166,13 @@ class Evidence:
 
     @property
     def span_s(self) -> float:
-        """Seconds that the longest series covers."""
+        """Returns the seconds that the longest series covers."""
         frames = [volume.rows for volume in self.volumes] + [self.server, self.host]
         return max((float(frame["duration_s"].sum()) for frame in frames if frame.height), default=0.0)
 
     @property
     def ends_unix(self) -> float | None:
-        """The end of its last tick; None without any."""
+        """Returns the end of the last tick, seconds since 1970; None without any."""
         frames = [volume.rows for volume in self.volumes] + [self.server, self.host]
         return max(
             (float(frame["t_unix"][-1] + frame["duration_s"][-1]) for frame in frames if frame.height), default=None
@@ -180,7 +180,7 @@ class Evidence:
 
     @property
     def begins_unix(self) -> float | None:
-        """The beginning of its first tick; None without any."""
+        """Returns the beginning of the first tick, seconds since 1970; None without any."""
         frames = [volume.rows for volume in self.volumes] + [self.server, self.host]
         return min((float(frame["t_unix"][0]) for frame in frames if frame.height), default=None)
 

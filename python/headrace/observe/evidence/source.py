@@ -24,12 +24,12 @@ class TickSource(ABC):
     @property
     @abstractmethod
     def facts(self) -> SourceFacts:
-        """The facts of the source as they are now."""
+        """Returns the facts of the source as they are now."""
 
     @property
     @abstractmethod
     def notes(self) -> tuple[str, ...]:
-        """The notes so far."""
+        """Returns the notes so far."""
 
     @abstractmethod
     def ticks(self) -> Iterator[Tick]:

@@ -64,17 +64,18 @@ class BinaryLogSample:
 
     @property
     def events(self) -> float:
-        """Mean events of a transaction."""
+        """Returns the mean number of events of a transaction."""
         return sum(transaction.events for transaction in self.transactions) / len(self.transactions)
 
     @property
     def bytes(self) -> float:
-        """Mean bytes of a transaction."""
+        """Returns the mean bytes of a transaction."""
         return sum(transaction.bytes for transaction in self.transactions) / len(self.transactions)
 
     @property
     def group(self) -> float | None:
-        """Transactions of one group commit of the source; None where the log does not tell."""
+        """Returns the mean number of transactions in one group commit of the source; None where the
+        log does not tell."""
         if self.flavor != "mariadb":
             return None
         alone = sum(transaction.group is None for transaction in self.transactions)
@@ -112,7 +113,8 @@ class BinaryLogSample:
 
 
 def _busy(clock: list[tuple[int | None, int | None]], workers: int) -> float:
-    """Transactions over rounds, when each takes a round and begins as early as its order allows."""
+    """Returns transactions over rounds, when each takes a round and begins as early as its order
+    allows."""
     running: list[tuple[int, int]] = []  # (end, number)
     now, last_end = 0, 0
     done_below = 0  # all up to this number have ended

@@ -125,7 +125,8 @@ class _Times:
 
 
 def _sound(metric: str, values: np.ndarray) -> bool:
-    """True when these are figures of a disk, whole where they are sums of I/Os and bytes."""
+    """Returns True when these are figures of a disk, whole where they are sums of I/Os and
+    bytes."""
     if not len(values):
         return True
     if not (values.min() >= 0.0 and values.max() <= MOST_VALUE):  # a NaN is neither

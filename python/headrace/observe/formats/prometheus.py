@@ -105,7 +105,7 @@ class _Counter:
 
     @property
     def exporter(self) -> tuple[tuple[str, str], ...]:
-        """The labels that all series of one exporter share."""
+        """Returns the labels that all series of one exporter share."""
         return tuple(sorted((name, value) for name, value in self.labels.items() if name not in INNER))
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
@@ -352,7 +352,7 @@ def _devices(recording: Recording, disks: list[_Counter], named: bool) -> dict[s
 
 
 def _innodb(recording: Recording, status: list[_Counter], named: bool) -> dict[str, dict[str, tuple]]:
-    """InnoDB's own I/O as a device for each server. Raises InputError."""
+    """Returns InnoDB's own I/O as a device for each server. Raises InputError."""
     servers: dict[str, dict[str, tuple]] = {}
     figures_of = {name: figure for figure, name in INNODB.items()}
     for counter in status:

@@ -328,7 +328,7 @@ def _description(
 
 
 def _by_statement(samples: Samples) -> bool:
-    """True when nearly every statement is a transaction of its own: then the histogram of
+    """Returns True when nearly every statement is a transaction of its own: then the histogram of
     statements is that of transactions."""
     return _grown(samples, "com_commit") < 0.01 * _grown(samples, "questions")
 

@@ -82,7 +82,7 @@ class Sampler:
 
     @property
     def notes(self) -> list[str]:
-        """The notes so far."""
+        """Returns the notes so far."""
         with self._lock:
             return list(self._notes)
 

@@ -53,7 +53,8 @@ LEVELS = re.compile(
 
 
 def is_level(variable: str) -> bool:
-    """True for a status variable that goes up and down; an unknown one is taken for a counter."""
+    """Returns True for a status variable that goes up and down; an unknown one is taken for a
+    counter."""
     return LEVELS.fullmatch(variable) is not None
 
 

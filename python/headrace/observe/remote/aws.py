@@ -113,7 +113,7 @@ def names_of(target: str) -> list[str]:
 
 
 def is_database(target: str) -> bool:
-    """True when `aws:...` names an RDS instance."""
+    """Returns True when `aws:...` names an RDS instance."""
     return target.startswith(f"{PREFIX}db-")
 
 

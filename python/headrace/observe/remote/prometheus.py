@@ -67,7 +67,7 @@ class PrometheusTarget:
 
     @property
     def title(self) -> str:
-        """The name of the recording: the host that was asked for, else the server."""
+        """Returns the name of the recording: the host that was asked for, else the server."""
         return next(
             (value for name, value in self.labels if name in HOST_LABELS), urlsplit(self.address).hostname or ""
         )

@@ -269,8 +269,8 @@ def _read_csv(recording: Recording, findings: list[RunFinding]) -> StatusSamples
 
 
 def _looks_relative(samples: StatusSamples) -> bool:
-    """True for differences (mysqladmin -r): Uptime does not grow from one sample to the next;
-    without Uptime, counters fall again and again."""
+    """Returns True for differences (mysqladmin -r): Uptime does not grow from one sample to the
+    next; without Uptime, counters fall again and again."""
     uptime = [value for value in samples.values["uptime"] if not math.isnan(value)]
     if len(uptime) >= 3:
         grows = sum(b > a for a, b in zip(uptime[1:], uptime[2:], strict=False))
@@ -464,7 +464,8 @@ def check_engine(status: Status, engine: str, name: str) -> None:
 
 
 def looks_cold(free_share: float, data_share: float | None) -> bool:
-    """True when a buffer pool with so much free is cold: it holds less than half of what it could.
+    """Returns True when a buffer pool with this share of free pages (0 to 1) is cold: it holds less
+    than half of what it could. `data_share`: data over pool, None: not known.
 
     `data_share`: data over pool, None: not known.
     """

@@ -68,7 +68,7 @@ class AnswerGroup:
 
     @property
     def first(self):
-        """The answer that is worth most."""
+        """Returns the answer that is worth most."""
         return self.answers[0]
 
     def sum_of(self, name: str) -> float | None:
@@ -150,7 +150,7 @@ def head(answers: Sequence, prices: str) -> list[str]:
 
 
 def counted(count: int, what: str) -> str:
-    """`1 volume`, `2 volumes`."""
+    """Returns a count with its noun: `1 volume`, `2 volumes`."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 

@@ -84,8 +84,8 @@ LATENCIES = {
 
 
 def figure_rows(record: RunRecord) -> list[tuple[str, str]]:
-    """Returns the figures of a run as a person reads them; figures that were not measured are left
-    out."""
+    """Returns (name, figure with its unit) of a run as a person reads them; figures that were not
+    measured are left out."""
     summary = record.summary
     unit = record.document["benchmark"].get("unit", "transactions")
 

@@ -209,7 +209,7 @@ def _is_far(family: FamilyVerdict) -> bool:
 
 
 def bill_rows(choice: Choice) -> list[tuple[str, ...]]:
-    """Returns the monthly bill, item by item, with the total."""
+    """Returns the monthly bill in USD, item by item, with the total."""
     rows = []
     for item in choice.items:
         price = (number(item["quantity"], 6), item["unit"], f"{item['unit_price_usd']:.6g}", usd(item["usd"]))

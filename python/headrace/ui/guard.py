@@ -192,7 +192,7 @@ async def read_body(receive: Receive, most: int) -> bytes:
 
 
 def length_of(headers: Headers) -> int:
-    """Returns the length that a body is said to have; 0 where nothing is said."""
+    """Returns the length in bytes that a body is said to have; 0 where nothing is said."""
     text = headers.get("content-length", "0")
     return int(text) if text.isascii() and text.isdigit() else 0
 

@@ -227,7 +227,8 @@ class PageServer:
 
     @property
     def abilities(self) -> dict[str, object]:
-        """Abilities that not every page has: changes of the lab, and a model in the browser."""
+        """Returns the abilities that not every page has: changes of the lab, and a model in the
+        browser."""
         actions = room("changes").describe_actions() if self.allow_changes else []
         return {"actions": actions, "model": MODEL_ADDRESS in static_files()}
 

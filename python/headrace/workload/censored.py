@@ -186,7 +186,8 @@ def _flat_runs(series: _Series, unit: Unit, slow: np.ndarray) -> list[_Run]:
 
 
 def _level_parts(stretch: list[int], rate: np.ndarray, tolerance: np.ndarray) -> list[tuple[int, int]]:
-    """Returns (first, last) of consecutive points within tolerance of their mean so far."""
+    """Returns (first, last) of consecutive points within tolerance, a share of the rate, of their
+    mean so far; both are indexes of points."""
     parts, first, total = [], 0, 0.0
     for index, at in enumerate(stretch):
         level = total / (index - first) if index > first else float(rate[at])
@@ -218,7 +219,7 @@ def _without_echoes(runs: list[_Run]) -> list[_Run]:
 
 
 def _step(level: float) -> int:
-    """Levels within half a per cent share a step."""
+    """Returns the step of a level, IOPS or MiB/s; levels within half a per cent share it."""
     return round(math.log(level) / 0.005)
 
 

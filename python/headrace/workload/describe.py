@@ -30,8 +30,8 @@ def open_in_words(summary: dict, pattern: str, source: dict, notes: tuple[str, .
 
 
 def pattern_in_words(sequential_reads: float, sequential_writes: float, arrivals: str) -> str:
-    """Shares (0..1) of I/Os that follow on from the one before, and how I/Os arrive, where there is
-    something to say."""
+    """Says which shares (0 to 1) of I/Os follow on from the one before, and how I/Os arrive; empty
+    if that needs no words."""
     lines = []
     if sequential_reads or sequential_writes:
         lines.append(

@@ -169,7 +169,7 @@ class OpenWorkload(Shown):
 
     @cached_property
     def censoring(self) -> Censoring:
-        """Windows at a limit and the least demand of each point, found once.
+        """Finds, once, the windows at a limit and the least demand of each point.
 
         None in constant and daily workloads, which are demand, and none where `uncensored` has
         raised the points.
@@ -182,8 +182,8 @@ class OpenWorkload(Shown):
 
     @property
     def censored(self) -> tuple[CensoredWindow, ...]:
-        """Stretches of a recording in which the volume was at a limit: what it gave there is less
-        than what was asked."""
+        """Returns the stretches of a recording in which the volume was at a limit: what it gave
+        there is less than what was asked."""
         return self.censoring.windows
 
     def uncensored(self, margin: float = 1.25) -> OpenWorkload:

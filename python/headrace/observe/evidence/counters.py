@@ -130,7 +130,8 @@ def _explicit(commits: float | None, questions: float | None) -> bool:
 
 
 def _checkpoint(now: Mapping[str, float], variables: Mapping[str, str]) -> Row:
-    """Returns how much of the redo log is in use."""
+    """Returns the age of InnoDB's checkpoint in bytes, and its share (0 to 1) of the most that the
+    redo log allows; None where it is not known."""
     age = now.get("innodb_checkpoint_age")
     for newest, oldest in CHECKPOINT_ENDS:
         if age is None and newest in now and oldest in now:

@@ -304,7 +304,8 @@ def _disk_ticks(path: Path, limits: HoldingLimits | None, findings: list[RunFind
 
 
 def _samples(path: Path, findings: list[RunFinding]) -> list[tuple[float, str, dict[str, float]]]:
-    """Returns (time, device or "", values) of a CSV of samples."""
+    """Returns (seconds since 1970, device or "", values by column) of a CSV of samples. Raises
+    InputError for a row without a time."""
     recording = open_text(path)
     header: list[str] = []
     samples = []

@@ -185,7 +185,8 @@ class Evidence:
         return min((float(frame["t_unix"][0]) for frame in frames if frame.height), default=None)
 
     def between(self, from_unix: float, to_unix: float) -> Evidence:
-        """Returns the evidence of the ticks that begin in this stretch."""
+        """Returns the evidence of the ticks that begin in this stretch; both ends are seconds since
+        1970, the second is outside."""
 
         def part(frame: pl.DataFrame) -> pl.DataFrame:
             if not frame.height:
@@ -239,7 +240,8 @@ def gathered(facts: SourceFacts, ticks: Iterable[Tick], notes: Iterable[str] = (
 
 
 def _frame(ticks: list[Tick], rows: list[Row | None]) -> pl.DataFrame:
-    """Returns the rows that are there, with their times; columns nobody has are left out."""
+    """Returns the rows that are there, with begin (seconds since 1970) and length (s) of their
+    ticks; columns nobody has are left out."""
     pairs = [(tick, row) for tick, row in zip(ticks, rows, strict=True) if row is not None]
     names = list(dict.fromkeys(name for _, row in pairs for name, value in row.items() if value is not None))
     columns: dict[str, list[float | None]] = {

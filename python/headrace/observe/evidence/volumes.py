@@ -35,11 +35,13 @@ class VolumeReader(Protocol):
         ...
 
     def read(self) -> dict[float, dict[str, Row]]:
-        """Returns rows since the last reading. Raises CouldNotRun."""
+        """Returns the rows since the last reading, by seconds since 1970 and by volume. Raises
+        CouldNotRun."""
         ...
 
     def past(self, seconds: int, resolution: str) -> dict[float, dict[str, Row]]:
-        """Returns rows of the last time, a `second` or `minute` each, where they are kept."""
+        """Returns the rows of the last `seconds`, a `second` or `minute` each, where rows are kept:
+        by seconds since 1970 and by volume."""
         ...
 
     def pages(self) -> dict[str, nvme.NvmePage]:
@@ -199,7 +201,8 @@ class DeviceVolumes:
         return tuple(seen)
 
     def read(self) -> dict[float, dict[str, Row]]:
-        """Returns a row a device, of the time since the last reading."""
+        """Returns a row a device, of the time since the last reading, under the second (since 1970)
+        in which it began."""
         at_s, second = time.monotonic(), float(int(time.time()) - 1)
         rows = {}
         for name, counters in host.read_disks(list(self._names)).items():
@@ -234,7 +237,8 @@ class DeviceVolumes:
         return device_row(name, change, took, self._limits[name])
 
     def _from_page(self, name: str, took: float) -> Row:
-        """Returns time over the limits, from the statistics page."""
+        """Returns the share of `took` seconds (0 to 1) over each limit, from the statistics page;
+        empty without a page, None where a counter went back."""
         if name not in self._with_page:
             return {}
         before = self._pages[name]

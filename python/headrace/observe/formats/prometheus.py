@@ -109,7 +109,7 @@ class _Counter:
         return tuple(sorted((name, value) for name, value in self.labels.items() if name not in INNER))
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns times in order, and values."""
+        """Returns the times of the samples in order, in seconds since 1970, and their values."""
         at = np.array(sorted(self.samples))
         return at, np.array([self.samples[time] for time in at.tolist()])
 
@@ -385,7 +385,7 @@ def _usual_distance(recording: Recording, devices: dict[str, dict[str, tuple]]) 
 
 
 def _grid_of(devices: dict[str, dict[str, tuple]], interval_s: float) -> tuple[float, int]:
-    """Returns where the grid begins and how many intervals it has."""
+    """Returns where the grid begins, in seconds since 1970, and how many intervals it has."""
     begin = min(float(figures["reads"][0][0]) for figures in devices.values())
     end = max(float(figures["reads"][0][-1]) for figures in devices.values())
     # A last scrape that came a little early still closes its interval.

@@ -64,7 +64,7 @@ class Profile:
 
     @property
     def engines(self) -> tuple[str, ...]:
-        """Engines that are loaded, of those known here."""
+        """Returns the engines that are loaded, of those known here."""
         return tuple(
             engine
             for engine, name in (("innodb", "innodb_buffer_pool_size"), ("myrocks", "rocksdb_block_cache_size"))

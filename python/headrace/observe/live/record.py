@@ -209,7 +209,7 @@ def _latencies(address: Address, server: profile.Profile) -> Latencies:
 
 
 def _devices(request: CaptureRequest, server: profile.Profile) -> tuple[list[str], list[str]]:
-    """Returns devices to sample, and what to say of them."""
+    """Returns the devices to sample (empty: none known), and caveats that say which they are."""
     here = server.hostname == socket.gethostname()
     if request.devices:
         doubts = (
@@ -229,7 +229,8 @@ def _devices(request: CaptureRequest, server: profile.Profile) -> tuple[list[str
 
 
 def _watch(sampler: Sampler, request: CaptureRequest, progress: Callable[[float], None]) -> str:
-    """Waits until the last sample was taken."""
+    """Waits until the last sample was taken. Returns "whole", "interrupted" (Ctrl-C), or "broken"
+    if the server was lost."""
     began = time.monotonic()
     # Samples stand on whole intervals: one more at the beginning, one at the end.
     length = request.seconds + 1.2 * request.interval_s

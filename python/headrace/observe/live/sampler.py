@@ -88,7 +88,8 @@ class Sampler:
 
     @property
     def ended(self) -> frozenset[str]:
-        """Sources that ended before `stop`: `status`, `host`, or a device's kernel name."""
+        """Returns the sources that ended before `stop`: `status`, `host`, or a device's kernel
+        name."""
         with self._lock:
             return frozenset(self._ended)
 

@@ -137,7 +137,8 @@ def write_disk_csv(samples: Samples, path: str | Path) -> None:
 
 
 def _differences(frame: pl.DataFrame, step: float, level: Callable[[str], bool]) -> pl.DataFrame:
-    """Returns a row per interval between neighbours of the grid, `tick` its beginning."""
+    """Returns a row per interval between neighbours of the grid, `tick` its beginning in steps of
+    `step` seconds: counters as `_per_s`, levels as they are; null where a counter went back."""
     if frame.height < 2:
         return pl.DataFrame(schema={"tick": pl.Int64})
     frame = frame.with_columns((pl.col("t_unix") / step).round().cast(pl.Int64).alias("tick")).unique(
@@ -228,7 +229,7 @@ class SampleStore:
         self._rows, self._parts = 0, []
 
     def add(self, row: dict[str, float]) -> None:
-        """Adds a sample."""
+        """Adds a sample: its time, `t_unix`, and its values by column."""
         for name, value in row.items():
             column = self._columns.get(name)
             if column is None:

@@ -97,7 +97,8 @@ def _chosen(recording: Recording, by_device: dict, device: str | None) -> list[s
 
 
 def _together(recording: Recording, by_device: dict[str, list[tuple[float, ...]]]) -> TimeSeries:
-    """Returns sums of the devices between moments at which all were sampled."""
+    """Returns sums of the devices, IOPS and MiB/s, between moments at which all were sampled.
+    Raises InputError if they were not sampled together, or only once."""
     names = list(by_device)
     if len({len(samples) for samples in by_device.values()}) > 1 or any(
         abs(row[0] - first[0]) > SAME_MOMENT_S

@@ -68,7 +68,8 @@ class StatusSamples:
     engines: set[str] = field(default_factory=set)
 
     def add(self, recording: Recording, where: int, stamp: Stamp | None, sample: dict[str, float]) -> None:
-        """Adds a sample."""
+        """Adds a sample, its line in the file and its time (None: not known). Raises InputError
+        beyond `MAX_ROWS`."""
         if len(self.where) >= MAX_ROWS:
             raise recording.bad(where, f"more than {MAX_ROWS:,} samples", "is too many", "Cut the file.", DOC)
         self.where.append(where)

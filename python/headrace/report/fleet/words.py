@@ -77,7 +77,8 @@ class AnswerGroup:
         return None if None in values else sum(values)
 
     def worst(self, name: str) -> float | None:
-        """Returns the highest figure of any that has one."""
+        """Returns the highest figure of any that has one, in the unit of its name; None where none
+        has."""
         return max((value for answer in self.answers if (value := getattr(answer, name)) is not None), default=None)
 
 
@@ -162,7 +163,8 @@ def devices_of(answers: Sequence) -> str:
 
 
 def rows(groups: Sequence[AnswerGroup]) -> list[tuple]:
-    """Returns rows of COLUMNS."""
+    """Returns rows of COLUMNS: counts, storage today and proposed, USD a month, risk in %, I/O p99
+    and why."""
     return [
         (
             len(group.answers),
@@ -181,7 +183,7 @@ def rows(groups: Sequence[AnswerGroup]) -> list[tuple]:
 
 
 def unused_rows(groups: Sequence[AnswerGroup]) -> list[tuple]:
-    """Returns rows of UNUSED."""
+    """Returns rows of UNUSED: counts, storage, USD a month and why."""
     return [
         (len(group.answers), volumes_of(group), group.first.today, usd(group.sum_of("usd_today")), group.first.why)
         for group in groups
@@ -380,7 +382,8 @@ CSV = (
 
 
 def csv_rows(answers: Sequence) -> list[dict]:
-    """Returns a row for each device, for programs."""
+    """Returns a row for each device, for programs, with the columns of `CSV`; units are in their
+    names."""
     return [
         {key: getattr(answer, key) for key in CSV if key not in ("rank", "volumes")}
         | {"rank": rank, "volumes": " ".join(answer.volumes)}
@@ -389,7 +392,7 @@ def csv_rows(answers: Sequence) -> list[dict]:
 
 
 def document(answers: Sequence, prices: str) -> dict:
-    """Returns the answers for programs, as JSON takes them."""
+    """Returns the answers for programs, as JSON takes them; money is in USD a month."""
     return {
         "devices": len(answers),
         "volumes": sum(len(answer.volumes) for answer in answers),

@@ -159,7 +159,8 @@ def _is_number(value: object) -> bool:
 
 
 def _slider(name: str, value: float, unit: str = "times") -> Slider:
-    """Returns the slider of an option of a plan, from a quarter to four times where it stands."""
+    """Returns the slider of an option of a plan, from a quarter to four times where it stands;
+    `value` is in `unit`."""
     [option] = [row for row in describe(PlanSettings) if row["name"] == name]
     least = max(value / REACH, option["least"] or 0.0)
     most = max(min(value * REACH, option["most"] or math.inf), least * 1.01)

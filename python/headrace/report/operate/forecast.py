@@ -310,7 +310,8 @@ SCORE_COLUMNS = ("quantity", "ahead", "forecasts", "held", "median error")
 
 
 def score_rows(scores: Sequence[Score]) -> list[tuple[str, ...]]:
-    """Compares earlier forecasts with what came, a row per quantity and distance."""
+    """Compares earlier forecasts with what came, a row per quantity and distance: how many, in what
+    share it lay within the interval, and the median error."""
     return [
         (
             score.quantity,

@@ -186,7 +186,7 @@ def table_of(run: ReplicaPrediction, most: int = TABLE_ROWS):
 
 
 def document(run: ReplicaPrediction) -> dict[str, object]:
-    """Returns everything, for JSON."""
+    """Returns the replica, its settings, summary and every row, for JSON."""
     replica = {name: value for name, value in vars(run.replica).items() if value is not None}
     return {
         "schema": SCHEMA,

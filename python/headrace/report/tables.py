@@ -73,7 +73,8 @@ def wrapped(text: str, width: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Layout:
-    """The place of each column: side by side with its width, under its row, or left out."""
+    """The place of each column: side by side with its width in characters, under its row, or left
+    out."""
 
     widths: dict[int, int]
     below: tuple[int, ...]

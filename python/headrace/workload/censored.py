@@ -72,7 +72,9 @@ class Censoring:
 
 @dataclass
 class _Series:
-    """The points of a recording as arrays; NaN where nothing was recorded."""
+    """The points of a recording as arrays; NaN where nothing was recorded. `rates`: by unit, IOPS
+    or MiB/s; `queue`: requests outstanding; `util` and `balance` in %; `members`: volumes of the
+    array."""
 
     t_s: np.ndarray
     duration_s: np.ndarray
@@ -88,6 +90,9 @@ class _Series:
 
 @dataclass
 class _Run:
+    """Points `first` to `last` at one `level`, in `unit`. `spread`: standard deviation over the
+    level; `is_known`: a volume is sold with this limit; `credits`: the burst balance was gone."""
+
     unit: Unit
     first: int
     last: int

@@ -66,7 +66,8 @@ REPLICA_EVERY_S = 5.0
 
 @dataclass
 class Before:
-    """The reading before this one."""
+    """The reading before this one: when (s, monotonic clock), counters, and the processor time of
+    the server's process in s (None: another machine)."""
 
     at_s: float = 0.0
     counters: dict[str, float] = field(default_factory=dict)

@@ -60,7 +60,7 @@ CLEAR_WINNER = 2.0
 
 class Observed(NamedTuple):
     """Figures that a tool has of a device besides its rates, in the order of OBSERVED_COLUMNS; None
-    where it has none."""
+    where it has none. `queue`: mean requests outstanding."""
 
     read_await_ms: float | None = None
     write_await_ms: float | None = None

@@ -29,7 +29,8 @@ MS_PER_S = 1_000.0
 
 
 class StreamValue(msgspec.Struct):
-    """The statistics that CloudWatch keeps of a period."""
+    """The statistics that CloudWatch keeps of a period: the number of samples, and the others in
+    the metric's unit."""
 
     count: float
     sum: float
@@ -38,7 +39,8 @@ class StreamValue(msgspec.Struct):
 
 
 class StreamPoint(msgspec.Struct):
-    """A line of a metric stream in JSON; other keys are skipped."""
+    """A line of a metric stream in JSON; other keys are skipped. `timestamp`: the period's begin,
+    milliseconds since 1970."""
 
     namespace: str
     metric_name: str

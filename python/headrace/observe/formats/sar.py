@@ -80,6 +80,8 @@ def _parse_text(recording: Recording) -> Readings:
 
 
 class _TextReader:
+    """Lines of `sar -d`: banners with a day, and tables whose rows begin with a time of day."""
+
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.reports: list[DeviceReport] = []
@@ -172,6 +174,8 @@ def _parse_csv(recording: Recording) -> Readings:
 
 
 class _CsvReader:
+    """Lines of `sadf -d`: headers that begin with #, and rows with host, interval and time."""
+
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.columns: list[str] = []  # none: no table is open

@@ -61,6 +61,8 @@ def parse(
 
 
 class _Reader:
+    """Lines of vmstat: headers, which are repeated, and rows of the whole host."""
+
     def __init__(self, recording: Recording, read_size: float, write_size: float) -> None:
         """Begins before the first line; `read_size` and `write_size` are the assumed KiB of an
         I/O."""

@@ -353,8 +353,8 @@ def _delivered(choice: Choice) -> str:
 def _blocks(
     plan: Plan, workload: OpenWorkload | None, runs: Runs, *, explain: bool, families: bool, charts: bool
 ) -> Iterator[Block]:
-    """Yields the blocks of a plan, for the terminal and for the page. `families`: name each family
-    that lost; `explain`: with the arithmetic."""
+    """Yields the blocks of a plan, for the terminal and for the page. `families`: families that are
+    far off get a row too; `explain`: with the arithmetic."""
     lines = answer_lines(plan)
     yield from (Sentence(words, mark, "terminal") for words, mark in lines)
     yield from (Sentence(words, mark, "page") for words, mark in lines if mark == "warn" and not _in_cards(plan, words))

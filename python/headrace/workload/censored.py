@@ -171,6 +171,7 @@ def _find_slow(series: _Series) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _tolerance(series: _Series) -> np.ndarray:
+    """Returns by how large a share each point may lie off a level: shorter points more."""
     return FLAT_SHARE + TICKS_S / series.duration_s
 
 

@@ -284,6 +284,7 @@ def busiest_window(points: pl.DataFrame, column: str, window_s: float) -> tuple[
 
 
 def _window_mean(points: pl.DataFrame, column: str, start_s: float, window_s: float) -> float:
+    """Returns the mean of a column over the `window_s` seconds from `start_s`, weighted by time."""
     end = pl.min_horizontal(pl.col("t_s") + pl.col("duration_s"), pl.lit(start_s + window_s))
     overlap = (end - pl.max_horizontal(pl.col("t_s"), pl.lit(start_s))).clip(lower_bound=0.0)
     return points.select((overlap * pl.col(column)).sum().alias("sum"))["sum"][0] / window_s

@@ -182,4 +182,5 @@ def scaled(value: float | None, factor: float) -> float | None:
 
 
 def _share(part: float | None, whole: float | None) -> float | None:
+    """Returns `part` over `whole`; None where either is not known, or the whole is 0."""
     return None if part is None or not whole else part / whole

@@ -152,6 +152,8 @@ def _of_rds(tool: str, storage: str | None, loaded: LoadedRecording) -> list[str
 
 
 def _begin(clock_start: str | None) -> float:
+    """Returns the begin in seconds since 1970, by the clock as it was printed, without its zone; 0
+    where only a time of day is known, or nothing."""
     stamp = parse_iso(clock_start) if clock_start and len(clock_start) > 8 else None
     return 0.0 if stamp is None else (stamp.local - EPOCH).total_seconds()
 

@@ -80,6 +80,7 @@ def _under(loaded: LoadedRecording, options: ImportOptions, array: OpenWorkload)
 
 
 def _ios(workload: OpenWorkload) -> float:
+    """Returns the mean I/Os a second of all points."""
     points = workload.points
     return float((points["reads_per_s"] + points["writes_per_s"]).mean() or 0.0)  # type: ignore[arg-type]
 

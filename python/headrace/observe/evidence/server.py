@@ -169,9 +169,9 @@ class ServerReader:
         return row, dict(self._replica), took
 
     def _ask_replica(self) -> Row:
-        """Returns the state of the server as a replica: lag and delay in seconds, the relay log in
-        bytes, 1 or 0 for each running thread. Empty if it is not a replica, or the account may not
-        ask."""
+        """Returns the first replication channel of the server: lag and delay in seconds, the relay
+        log in bytes, 1 or 0 for each running thread. Empty without a channel, or where the server
+        refuses the statement."""
         statement = (
             "SHOW ALL SLAVES STATUS" if "maria" in str(self._server_version()).lower() else "SHOW REPLICA STATUS"
         )

@@ -476,6 +476,8 @@ def _observed(others: dict[str, float], rates: list[float], period_s: float) -> 
     reads and writes a second first."""
 
     def await_ms(latency: str, total: str, rate: float) -> float | None:
+        """Returns a latency in ms, as published in seconds or from the total time of the period;
+        None where neither is there."""
         if latency in others:
             return others[latency] * 1_000.0
         return others[total] / (rate * period_s) * 1_000.0 if total in others and rate > 0 else None

@@ -451,6 +451,7 @@ def _observed(interval: dict[str, float], interval_s: float) -> Observed:
 
 
 def _place(moment: float) -> str:
+    """Returns a moment, seconds since 1970, as a place for errors."""
     return f"{EPOCH + timedelta(seconds=round(moment))} UTC"
 
 

@@ -264,6 +264,7 @@ def _grown(samples: Samples, name: str) -> float:
 
 
 def _span(samples: Samples) -> float:
+    """Returns the seconds from the first sample of the status to the last."""
     return float(samples.status["t_unix"][-1] - samples.status["t_unix"][0])
 
 

@@ -431,6 +431,8 @@ def _series(
 
 
 def _rate(before: float, after: float, duration: float) -> float | None:
+    """Returns how much a counter grew a second over `duration` seconds; None where a sample lacks
+    it."""
     return None if math.isnan(before) or math.isnan(after) else (after - before) / duration
 
 

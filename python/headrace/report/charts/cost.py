@@ -123,6 +123,7 @@ def frontier(
 
 
 def _far(low: float, high: float) -> bool:
+    """Returns True when the values are so far apart that only a logarithmic axis shows them."""
     return low > 0 and high > APART * low
 
 

@@ -95,10 +95,12 @@ def _source(ahead: CreditForecast) -> str:
 
 
 def _span(seconds: float) -> str:
+    """Says a number of seconds, infinite as "never"."""
     return span(seconds) if math.isfinite(seconds) else "never"
 
 
 def _after(forecast: Forecast, hours: float, horizon: int) -> str:
+    """Says when an event `hours` from now comes, if it comes within `horizon` hours."""
     if not math.isfinite(hours):
         return f"not within {horizon} h"
     return f"{_moment(forecast, timedelta(hours=hours))}, in {span(3_600 * hours)}"

@@ -42,7 +42,7 @@ class Stamp:
 
 
 def looks_like_stamp(text: str) -> bool:
-    """True when the whole text is a date and a time."""
+    """Returns True when the whole text is a date and a time."""
     return STAMP.match(text) is not None
 
 
@@ -110,7 +110,7 @@ def from_datetime(moment: datetime) -> Stamp:
 
 
 def zone_name(offset_s: int) -> str:
-    """ "UTC" or "UTC+01:00" for a clock that is `offset_s` ahead of UTC."""
+    """Returns "UTC" or "UTC+01:00" for a clock that is `offset_s` ahead of UTC."""
     hours, rest = divmod(abs(offset_s), HOUR_S)
     return f"UTC{'-' if offset_s < 0 else '+'}{hours:02d}:{rest // 60:02d}" if offset_s else "UTC"
 
@@ -139,6 +139,8 @@ def _day_order(recording: Recording, matches: list) -> str:
 
 
 def _date(recording: Recording, where: int | str, text: str, match: re.Match[str], order: str) -> date:
+    """Returns the day of a matched time; two-digit years are those of 2000 to 2099. Raises
+    InputError if the calendar has no such day, or for a year that no recording is from."""
     a, b, c = int(match["a"]), int(match["b"]), int(match["c"])
     if len(match["a"]) == 4:
         year, month, day = a, b, c
@@ -157,6 +159,8 @@ def _date(recording: Recording, where: int | str, text: str, match: re.Match[str
 
 
 def _hour(match: re.Match[str]) -> int | None:
+    """Returns the hour of the day, 0 to 23, of a matched time with or without AM and PM; None where
+    it is not an hour."""
     hour, half = int(match["hour"]), match["half"]
     if half:
         if not 1 <= hour <= 12:
@@ -166,6 +170,9 @@ def _hour(match: re.Match[str]) -> int | None:
 
 
 def _stamp(recording: Recording, where: int | str, text: str, match: re.Match[str], order: str) -> Stamp:
+    """Returns the stamp of a matched time, read in the order `order` of day, month and year; a time
+    without a zone is taken as UTC. Raises InputError if it is not a time of day or of the
+    calendar."""
     day, hour = _date(recording, where, text, match, order), _hour(match)
     minute, second = int(match["minute"]), int(match["second"])
     if hour is None or minute > 59 or second > 59:

@@ -98,6 +98,8 @@ class Recording:
         raise self.bad(where, f"{what} = {text!r}", "must be a number", hint)
 
     def _in_range(self, where: int | str, what: str, value: float) -> float:
+        """Returns a figure that a disk can have. Raises InputError for a negative one, NaN, and
+        beyond 1e15."""
         if not -_ABSURD <= value <= _ABSURD:  # also catches NaN
             shown = "NaN or infinite" if isinstance(value, float) and not abs(value) <= 1e308 else "beyond 1e15"
             raise self.bad(where, f"{what} is {shown}", "no disk does that", "Take the report out, or record again.")
@@ -107,6 +109,8 @@ class Recording:
         return float(value) + 0.0  # -0.0 becomes 0.0
 
     def _same_decimal(self, where: int | str, what: str, text: str) -> None:
+        """Raises InputError if a number has another decimal mark than those before it in the
+        file."""
         mark = "," if "," in text else "."
         if self.decimal is None:
             self.decimal = mark
@@ -147,6 +151,8 @@ def recording_of(name: str, content: bytes) -> Recording:
 
 
 def _standard_input() -> bytes:
+    """Reads standard input to its end. Raises CouldNotRun if it cannot be read, InputError if it is
+    too large."""
     try:
         content = sys.stdin.buffer.read(MAX_BYTES + 1)
     except (OSError, ValueError, AttributeError) as error:  # closed, or none at all
@@ -188,6 +194,8 @@ def cut_note(error: InputError) -> str:
 
 
 def _decode(name: str, content: bytes) -> str:
+    """Returns the text of a file in UTF-8 or UTF-16. Raises InputError where it is neither, or has
+    zero bytes."""
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):  # PowerShell's > writes UTF-16
         try:
             return content.decode("utf-16")

@@ -53,7 +53,7 @@ class TimeSeries:
 
     @property
     def span_s(self) -> float:
-        """The seconds from the file's beginning to the end of its last interval."""
+        """Returns the seconds from the file's beginning to the end of its last interval."""
         return self.start_s[-1] + self.duration_s[-1]
 
     def longest_gap(self) -> tuple[int, float]:

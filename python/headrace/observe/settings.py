@@ -150,6 +150,8 @@ def check_version(version: object, flavor: object, engine: str) -> tuple[str | N
 
 
 def _known_mysql(what: str, major: int, minor: int, engine: str) -> None:
+    """Raises InputError for a version of MySQL or Percona Server that is not supported, or lacks
+    MyRocks."""
     supported = (major == 5 and minor in (5, 6, 7)) or (major == 8 and minor <= 4) or major == 9
     if not supported:
         rule = f"MySQL and Percona Server {major}.{minor} is not known here; known are 5.5 to 5.7, 8.0 to 8.4 and 9"
@@ -160,6 +162,7 @@ def _known_mysql(what: str, major: int, minor: int, engine: str) -> None:
 
 
 def _known_mariadb(what: str, major: int, minor: int, engine: str) -> None:
+    """Raises InputError for a version of MariaDB that is not supported, or lacks MyRocks."""
     if not 10 <= major <= 12:
         rule = f"MariaDB {major}.{minor} is not known here; known are 10 to 12"
         raise InputError(what, rule, VERSIONS_SOURCE, "Check engine_version and flavor.")

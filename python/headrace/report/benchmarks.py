@@ -57,7 +57,7 @@ def load_words(document: dict) -> str:
 
 
 def server_words(document: dict) -> str:
-    """`MariaDB 10.11.6, InnoDB`; "" for files."""
+    """Returns flavor, release and engine, as in `MariaDB 10.11.6, InnoDB`; "" for files."""
     target = document["target"]
     if not target.get("engine"):
         return ""
@@ -84,8 +84,8 @@ LATENCIES = {
 
 
 def figure_rows(record: RunRecord) -> list[tuple[str, str]]:
-    """Returns the figures of a run as a person reads them; figures that were not measured are left
-    out."""
+    """Returns (name, figure with its unit) of a run as a person reads them; figures that were not
+    measured are left out."""
     summary = record.summary
     unit = record.document["benchmark"].get("unit", "transactions")
 
@@ -318,6 +318,8 @@ def _changes(comparison: BenchComparison) -> Iterator[Card]:
 
 
 def _charts_of_both(first: RunRecord, second: RunRecord) -> Iterator[tuple[alt.TopLevelMixin, str]]:
+    """Yields the charts of two runs over each other, each with a text for those who cannot see it;
+    figures that a run lacks are left out."""
     unit = first.document["benchmark"].get("unit", "transactions")
     labels = [
         f"{which}: {record.document['target'].get('storage') or record.id}"

@@ -106,7 +106,7 @@ def log_warnings(run: Prediction, workload: TransactionWorkload) -> list[str]:
 
 
 def table_of(run: Prediction, most: int = TABLE_ROWS) -> Table:
-    """Returns the rows as a table, means over stretches on the clock."""
+    """Returns the rows as a table of at most `most` rows, means over stretches on the clock."""
     rows = run.rows
     # A row of a prediction is a second.
     step_s = clock_step_s(rows["t_s"][0], rows["t_s"][-1] + 1.0, most)
@@ -131,7 +131,7 @@ def table_of(run: Prediction, most: int = TABLE_ROWS) -> Table:
 
 
 def document(run: Prediction, workload: TransactionWorkload) -> dict:
-    """Returns everything, for JSON."""
+    """Returns settings, summary, warnings, caveats and every row, for JSON."""
     head = {"schema": SCHEMA, "workload": workload.name, "engine": workload.engine}
     names = ("storage", "log_storage", "instance", "as_of", "cache_gib", "threads", "seed", "summary")
     tail = {"warnings": list(run.warnings), "caveats": list(workload.caveats), "rows": run.rows}
@@ -178,7 +178,8 @@ PARAMETERS = columns(
 
 
 def parameter_rows(workload: TransactionWorkload) -> list[tuple[str, ...]]:
-    """Returns the cells of PARAMETERS: what each was identified from, and how well."""
+    """Returns the cells of PARAMETERS: value, uncertainty in % after and before the calibration,
+    and what each was identified from."""
     cells = []
     for row in workload.parameters:
         # A parameter of zero has no relative deviation: the server does none of that work.
@@ -196,7 +197,8 @@ def parameter_table(workload: TransactionWorkload) -> Table:
 
 
 def comparison_rows(comparison: ComparedRun) -> list[tuple[str, ...]]:
-    """Returns the cells of COMPARED: measured and predicted."""
+    """Returns the cells of COMPARED: measured and predicted in the unit of their row, and the error
+    in %."""
     cells = []
     for row in comparison.figures:
         figures = ("" if row[name] is None else number(row[name], 4) for name in ("measured", "predicted"))
@@ -226,6 +228,7 @@ def score_words(rows: list[dict]) -> list[str]:
     score."""
 
     def line(what: str, values: list[float | None]) -> str:
+        """Says median, 90th percentile and worst of the deviations, in %; None is not counted."""
         sizes = sorted(abs(value) for value in values if value is not None)
         if not sizes:
             return f"{what}: nothing to score, the runs stood still."

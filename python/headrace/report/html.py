@@ -109,6 +109,7 @@ def _whole_names(words: str) -> str:
 
 
 def _cards(cards: Sequence[Card]) -> str:
+    """Returns the cards as HTML; empty without cards."""
     if not cards:
         return ""
     listed = "".join(
@@ -143,6 +144,7 @@ class _Body:
         return "\n".join(self._block(block) for block in blocks)
 
     def _block(self, block: Block) -> str:
+        """Returns a block as HTML."""
         match block:
             case Sentence():
                 mark = f' class="{block.mark}"' if block.mark else ""
@@ -162,6 +164,7 @@ class _Body:
                 return self._fold(block)
 
     def _chart(self, chart: Chart) -> str:
+        """Returns a chart as inline SVG, twice if the page has charts for phones."""
         self.charts += 1
         chart_drawn = chart.draw()
         wide = self._figure("", svg(chart_drawn), chart.described)
@@ -170,6 +173,7 @@ class _Body:
         return wide
 
     def _figure(self, kind: str, drawn: str, described: str) -> str:
+        """Returns a drawn SVG as a figure of class `kind` ("": none), with ids of its own."""
         attributes = f' class="{kind}"' if kind else ""
         inline = inline_svg(drawn, f"c{self.charts}{kind[:1]}")
         # A small chart keeps letters that are no larger than the page's.
@@ -213,6 +217,7 @@ def _table(table: Table) -> str:
 
 
 def _grid(table: Table) -> str:
+    """Returns a table as HTML that scrolls sideways, or is set small where it then fits a phone."""
     rows = [["" if cell is None else plain(cell) for cell in row] for row in table.rows]
     marks = []
     for index, column in enumerate(table.columns):
@@ -282,6 +287,7 @@ def _blocks(blocks: Iterable[Block], depth: int) -> list[str]:
 
 
 def _block(block: Block, depth: int) -> Sequence[str]:
+    """Returns the Markdown paragraphs of a block; headings have `depth` signs."""
     match block:
         case Sentence():
             return [f"**{escaped(block.text)}**" if block.mark else escaped(block.text)]
@@ -300,6 +306,7 @@ def _block(block: Block, depth: int) -> Sequence[str]:
 
 
 def _markdown_table(table: Table) -> str:
+    """Returns a table in Markdown, with its title above."""
     head = " | ".join(escaped(column.title) or " " for column in table.columns)
     rule = " | ".join(ALIGNED[column.kind] for column in table.columns)
     lines = [f"| {head} |", f"| {rule} |"]

@@ -139,6 +139,8 @@ def choice_table(plan: Plan) -> tuple[list[str], list[list[str]]]:
 
 
 def _demand_cells(choice: Choice) -> dict[str, str]:
+    """Returns the cells of a choice for a demand in I/Os, by column: USD a month, latency, time
+    throttled."""
     throttled = choice.metrics.get("throttled_min")
     return {
         "storage": choice.storage,
@@ -156,6 +158,8 @@ def _asks(asks: dict) -> str:
 
 
 def _database_cells(choice: Choice) -> dict[str, str]:
+    """Returns the cells of a choice for a database, by column: USD a month, transactions a second
+    with their interval, response time p95, probability."""
     return {
         "instance": choice.instance or "-",
         "storage": choice.storage,
@@ -170,6 +174,8 @@ def _database_cells(choice: Choice) -> dict[str, str]:
 
 
 def _common_cells(choice: Choice) -> dict[str, str]:
+    """Returns the cells that every choice has, by column: head-room, AFR and lowest balance in %,
+    bottleneck, credits."""
     afr, balance = choice.durability_afr_percent, choice.metrics.get("lowest_balance_percent")
     credits = choice.volume_type in ("gp2", "st1", "sc1") and balance is not None
     return {
@@ -203,7 +209,7 @@ def _is_far(family: FamilyVerdict) -> bool:
 
 
 def bill_rows(choice: Choice) -> list[tuple[str, ...]]:
-    """Returns the monthly bill, item by item, with the total."""
+    """Returns the monthly bill in USD, item by item, with the total."""
     rows = []
     for item in choice.items:
         price = (number(item["quantity"], 6), item["unit"], f"{item['unit_price_usd']:.6g}", usd(item["usd"]))
@@ -347,6 +353,8 @@ def _delivered(choice: Choice) -> str:
 def _blocks(
     plan: Plan, workload: OpenWorkload | None, runs: Runs, *, explain: bool, families: bool, charts: bool
 ) -> Iterator[Block]:
+    """Yields the blocks of a plan, for the terminal and for the page. `families`: families that are
+    far off get a row too; `explain`: with the arithmetic."""
     lines = answer_lines(plan)
     yield from (Sentence(words, mark, "terminal") for words, mark in lines)
     yield from (Sentence(words, mark, "page") for words, mark in lines if mark == "warn" and not _in_cards(plan, words))
@@ -388,6 +396,7 @@ def _in_cards(plan: Plan, words: str) -> bool:
 
 
 def _losers_on_terminal(plan: Plan, families: bool) -> Iterator[Block]:
+    """Yields why other families lost, and the names of those that are far off."""
     lost, far = verdict_rows(plan, families)
     if lost:
         yield Table(VERDICTS, lost, "Why not the others", place="terminal")

@@ -42,6 +42,7 @@ def answer_lines(plan: Plan) -> list[Line]:
 
 
 def _recommended(plan: Plan, best: Choice) -> list[Line]:
+    """Says what is recommended, why it is not the cheapest if so, and what to beware of."""
     cheapest = plan.winner
     same = cheapest is not None and cheapest.key == best.key
     named = "Recommended, and the cheapest that meets every goal" if same else "Recommended"
@@ -90,7 +91,7 @@ def _facts(plan: Plan, choice: Choice) -> str:
 
 
 def headroom(choice: Choice) -> str:
-    """`+21 %`, or that there is none."""
+    """Says the head-room in %, as in `+21 %`, or that there is none."""
     if choice.headroom_percent is None:
         return "-"
     if choice.headroom_percent >= MAX_HEADROOM_PERCENT:
@@ -111,6 +112,7 @@ def durability(choice: Choice) -> str:
 
 
 def _first_day(choice: Choice, first: dict) -> str:
+    """Compares the first day, which begins with full credits, with the days once they are spent."""
     then, parts = choice.metrics, []
     if first.get("tps") is not None:
         parts.append(
@@ -127,6 +129,8 @@ def _first_day(choice: Choice, first: dict) -> str:
 
 
 def _today(plan: Plan, now: Choice) -> list[Line]:
+    """Says what today's storage costs in USD a month, whether it meets the goals, and what a change
+    would bring, also without moving data."""
     best, saving, place = plan.recommended, plan.saving, plan.in_place
     meets = "meets every goal" if now.meets_goals else f"fails: {'; '.join(now.misses)}"
     cost = f"Today {now.place} costs {usd(now.cost_usd_month)} USD a month"
@@ -166,6 +170,9 @@ def _counts_on(choice: Choice) -> str:
 
 
 def _saving(saving: Saving, best: Choice, now: Choice) -> str:
+    """Says what the recommendation saves in USD a month and a year, at equal usable space if the
+    sizes differ."""
+
     def words(amount: float) -> str:
         return f"{'saves' if amount >= 0 else 'costs'} {usd(abs(amount))} USD a month{'' if amount >= 0 else ' more'}"
 
@@ -183,6 +190,8 @@ def _saving(saving: Saving, best: Choice, now: Choice) -> str:
 
 
 def _regret(plan: Plan) -> list[Line]:
+    """Says which choice has the least expected regret, in USD a month; empty where it was not
+    computed."""
     best = plan.least_regret
     if best is None:
         return []
@@ -201,6 +210,7 @@ def _regret(plan: Plan) -> list[Line]:
 
 
 def _considered(plan: Plan) -> str:
+    """Says how many candidates were evaluated and how, and what the probabilities are based on."""
     on = f" on {plan.instances:,} instance type{'s' * (plan.instances != 1)}" if plan.instances else ""
     database = plan.subject == "database"
     cannot = "unable to reach the goals" if database else "unable to deliver the demand"
@@ -248,6 +258,7 @@ def next_lines(plan: Plan) -> list[str]:
 
 
 def _action_lines(actions: Sequence[dict]) -> list[str]:
+    """Lists the steps, each with its lines to paste and how to undo them."""
     lines = []
     for action in actions:
         lines.append(f"{action['what']}:")

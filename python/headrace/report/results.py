@@ -96,6 +96,8 @@ def _figures(title: str) -> tuple[Column, ...]:
 
 
 def _simulation(result: Simulation) -> View:
+    """Shows a simulation: rates, waits, latency and credits, with its chart if the demand is at
+    hand."""
     summary, title = result.summary, result.in_short()
     seconds = summary["seconds"]
     rows = [
@@ -112,6 +114,8 @@ def _simulation(result: Simulation) -> View:
 
 
 def _prediction(result: Prediction) -> View:
+    """Shows a prediction: transactions a second, response times in ms and load of the storage, with
+    its chart."""
     summary, title = result.summary, result.in_short()
     interval = (
         ""

@@ -93,6 +93,7 @@ def summary_rows(comparison: ServiceComparison) -> list[tuple[str, ...]]:
 
 
 def _lag(outcome: ServiceOutcome) -> str:
+    """Says the lag of a reader, mean and highest, and in what share of draws it keeps up."""
     lag = outcome.lag
     if lag is None or lag.ms is None:
         return lag.words if lag is not None and "binary log" not in lag.words else "not predicted"
@@ -102,6 +103,8 @@ def _lag(outcome: ServiceOutcome) -> str:
 
 
 def _failover(pair: tuple[Fact, Fact]) -> str:
+    """Says from which to which time a failover takes; `pair` has the shortest and the longest, in
+    seconds."""
     low, high = pair
     if low.value is None or high.value is None:
         return UNKNOWN
@@ -110,6 +113,8 @@ def _failover(pair: tuple[Fact, Fact]) -> str:
 
 
 def _lost(fact: Fact) -> str:
+    """Says how much of the latest writes a failure loses, as a span of time; the fact is in
+    seconds."""
     if fact.value is None:
         return fact.note or UNKNOWN
     words = "nothing" if fact.value == 0 else span(fact.value)

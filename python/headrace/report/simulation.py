@@ -89,6 +89,8 @@ def in_words(run: Simulation, workload: OpenWorkload | ClosedWorkload, saved_sec
 
 
 def _describe_delivery(summary: core.Summary, closed: bool) -> list[str]:
+    """Says offered and delivered IOPS and MiB/s, on average over the run; a closed load has no
+    offered load."""
     seconds = summary["seconds"]
     delivered = summary["delivered_ios"] / seconds
     mib_s = summary["delivered_bytes"] / MIB / seconds
@@ -104,6 +106,7 @@ def _describe_delivery(summary: core.Summary, closed: bool) -> list[str]:
 
 
 def _limits(summary: core.Summary) -> list[str]:
+    """Says for how long requests waited, and for which limits, the longest wait first."""
     if summary["throttled_s"] <= 0:
         return ["No request waited for a limit."]
     by = sorted(summary["throttled_by_s"], key=lambda pair: -pair[1])
@@ -155,6 +158,8 @@ def _describe_windows(run: Simulation, start: str | None) -> list[str]:
     )
 
     def words(window: dict) -> str:
+        """Says when a window of waiting was, for which limits, and for how long if not
+        throughout."""
         edges = "-".join(clock(window[edge], start, seconds) for edge in ("from_s", "until_s"))
         # Fewer seconds of waiting than the window is long: it was met again and again in it.
         part = window["throttled_s"] < 0.75 * (window["until_s"] - window["from_s"])
@@ -174,6 +179,8 @@ def _describe_windows(run: Simulation, start: str | None) -> list[str]:
 
 
 def _saved_second(summary: core.Summary, saved: bool) -> list[str]:
+    """Warns that a short run profits from IOPS saved at rest; empty if it does not, or nothing
+    waited."""
     if not saved or summary["throttled_s"] <= 0 or summary["seconds"] >= SHORT_RUN_S:
         return []
     more = percent(min(1.0, 1 / summary["seconds"]))
@@ -184,6 +191,8 @@ def _saved_second(summary: core.Summary, saved: bool) -> list[str]:
 
 
 def _queue(summary: core.Summary, at: Callable[[float | None], str], closed: bool) -> list[str]:
+    """Says the longest wait, the most requests that waited, and when the backlog was gone; `at`
+    puts a second of the run into words."""
     if summary["throttled_s"] <= 0:
         return []
     if closed:  # its queue is its depth: nothing builds up
@@ -207,6 +216,8 @@ def _queue(summary: core.Summary, at: Callable[[float | None], str], closed: boo
 
 
 def _balances(run: Simulation, at: Callable[[float | None], str]) -> list[str]:
+    """Says how low credits fell, in %, of the volume and of the instance, and for how long they
+    were empty."""
     summary, lines = run.summary, []
     if summary["lowest_balance_percent"] is not None:
         line = (
@@ -247,6 +258,7 @@ def _describe_cycle(run: Simulation) -> list[str]:
 
 
 def _latency(summary: core.Summary) -> str:
+    """Says mean and percentiles of the I/O latency; those that are not known are left out."""
     parts = [f"mean {latency(summary['mean_ms'])}"]
     for name, key in (("p50", "p50"), ("p95", "p95"), ("p99", "p99"), ("p99.9", "p999")):
         value = summary[f"{key}_ms"]

@@ -47,7 +47,8 @@ def verdict_table(result: StudyResult) -> Table:
 
 
 def verdict_cells(verdict: Verdict) -> tuple[str, ...]:
-    """Returns a published figure and ours as text."""
+    """Returns a published figure and the repeated one as text, with the error in % and whether it
+    is within its bounds."""
     error = "" if verdict.error_percent is None else f"{verdict.error_percent:+.2f} %"
     within = "" if verdict.within is None else "yes" if verdict.within else "NO"
     if within and verdict.tolerance_percent is not None:

@@ -51,8 +51,8 @@ def console() -> Console:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Returns the lines of a text at most `width` wide, broken between words only; a number keeps
-    its unit. A word wider than all of it is broken."""
+    """Returns the lines of a text at most `width` characters wide, broken between words only; a
+    number keeps its unit. A word wider than all of it is broken."""
     lines = []
     for paragraph in text.split("\n"):
         line = ""
@@ -73,7 +73,8 @@ def wrapped(text: str, width: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Layout:
-    """The place of each column: side by side with its width, under its row, or left out."""
+    """The place of each column: side by side with its width in characters, under its row, or left
+    out."""
 
     widths: dict[int, int]
     below: tuple[int, ...]
@@ -93,6 +94,9 @@ class TerminalTable:
         prose: Sequence[str] | None,
         drop: Sequence[str],
     ) -> None:
+        """Measures the cells. Columns are named in `right` (set flush right), `keep` (never
+        folded), `prose` (folded first; None: found by their texts) and `drop` (left out first if
+        room lacks)."""
         self.columns, self.title = [plain(name) for name in columns], plain(title)
         self.rows = [["" if cell is None else plain(cell) for cell in row] for row in rows]
         places = {name: index for index, name in reversed(list(enumerate(columns)))}
@@ -105,6 +109,8 @@ class TerminalTable:
         self.head = [cell_len(name) for name in self.columns]
 
     def _sentences(self) -> tuple[int, ...]:
+        """Returns the positions of the columns that hold sentences, by the length of their
+        texts."""
         prose_columns = []
         for index in range(len(self.columns)):
             if index not in self.right and any(
@@ -114,8 +120,8 @@ class TerminalTable:
         return tuple(prose_columns)
 
     def _least(self, index: int) -> int:
-        """Returns the narrowest a column may be: nothing in it is broken inside a word, in `keep`
-        nothing at all."""
+        """Returns the fewest characters that a column may be wide: nothing in it is broken inside a
+        word, in `keep` nothing at all."""
         words = _longest_word(self.columns[index])
         if index in self.keep:
             return max(words, self.wide[index])
@@ -125,8 +131,8 @@ class TerminalTable:
         return max(words, longest)
 
     def _widths(self, shown: list[int], width: int) -> dict[int, int] | None:
-        """Returns widths of columns that stand side by side in `width`, or None when they do not
-        fit."""
+        """Returns the widths, in characters, of columns that stand side by side in `width`, or None
+        when they do not fit."""
         least = {index: self._least(index) for index in shown}
         full = {index: max(self.wide[index], self.head[index]) for index in shown}
         spare = width - GAP * (len(shown) - 1) - sum(least.values())
@@ -139,9 +145,9 @@ class TerminalTable:
         return {index: given[index] for index in shown}
 
     def layout(self, width: int) -> Layout:
-        """Returns the layout with the fewest lines in which nothing is broken. Sentences go under
-        their rows first, then columns of `drop` are left out in its order, then the last columns go
-        under their rows."""
+        """Returns the layout for `width` characters with the fewest lines in which nothing is
+        broken. Sentences go under their rows first, then columns of `drop` are left out in its
+        order, then the last columns go under their rows."""
         everything = list(range(len(self.columns)))
         best, fewest = None, 0
         for count in range(len(self.prose) + 1):
@@ -187,6 +193,7 @@ class TerminalTable:
         return text_lines
 
     def _side_by_side(self, cells: Sequence[str], widths: dict[int, int]) -> list[str]:
+        """Returns the lines of one row, its cells folded to `widths` (position to characters)."""
         folded = {
             index: [cells[index]] if cell_len(cells[index]) <= width else wrapped(cells[index], width)
             for index, width in widths.items()
@@ -276,6 +283,7 @@ def parts_of(shown: view.View) -> list[str | Text | TerminalTable]:
 
 
 def _parts(blocks: Iterable[view.Block]) -> list[str | Text | TerminalTable]:
+    """Returns what a terminal shows of the blocks; charts are left out."""
     parts: list[str | Text | TerminalTable] = []
     for block in blocks:
         match block:
@@ -323,7 +331,7 @@ def folded(line: str) -> list[str]:
 
 
 def _indent(line: str, width: int) -> list[str]:
-    """Returns a long line on several, each as far in as the first."""
+    """Returns a long line on several of at most `width` characters, each as far in as the first."""
     indent = min(len(line) - len(line.lstrip(" ")), width // 2)
     return [" " * indent + piece for piece in wrapped(line.lstrip(" "), width - indent)]
 
@@ -333,8 +341,8 @@ SPARK_WIDTH = 72  # leaves room for the unit on a terminal of 80 columns
 
 
 def sparkline(values: Sequence[float], width: int = SPARK_WIDTH) -> str:
-    """Returns the values as blocks, each the highest of its stretch; the tallest block is the
-    highest of all."""
+    """Returns the values as at most `width` blocks, each the highest of its stretch; the tallest
+    block is the highest of all."""
     if not values:
         return ""
     count = min(width, len(values))

@@ -128,7 +128,7 @@ class Fold:
 
     @property
     def count(self) -> int:
-        """The number of its lines and rows."""
+        """Returns the number of its lines and rows."""
         return sum(
             len(block.rows) if isinstance(block, Table) else len(block.lines) if isinstance(block, (Items, Code)) else 1
             for block in self.blocks

@@ -106,6 +106,7 @@ def _file_of(opened: OpenedFile) -> str:
 
 
 def _words(opened: OpenedFile, inventories: Sequence[OpenedFile], ask: AskPatch) -> list[str]:
+    """Returns the words of the command that answers the same."""
     given = ["fleet", "report", _file_of(opened)]
     given += [word for inventory in inventories for word in ("--inventory", inventory.name)]
     given += ["--patch", "changes"]

@@ -99,10 +99,13 @@ class Guard:
 
     @property
     def cookie_name(self) -> str:
-        """The name of the cookie: with the port, since browsers share cookies between ports."""
+        """Returns the name of the cookie: with the port, since browsers share cookies between
+        ports."""
         return f"headrace-{self.port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request with the guarded headers: refuses it, or reads its body and passes it
+        on to `app`. A body that is too large or too late is refused."""
         if scope["type"] == "lifespan":
             return await self.app(scope, receive, send)
         if scope["type"] != "http":
@@ -189,7 +192,7 @@ async def read_body(receive: Receive, most: int) -> bytes:
 
 
 def length_of(headers: Headers) -> int:
-    """Returns the length that a body is said to have; 0 where nothing is said."""
+    """Returns the length in bytes that a body is said to have; 0 where nothing is said."""
     text = headers.get("content-length", "0")
     return int(text) if text.isascii() and text.isdigit() else 0
 

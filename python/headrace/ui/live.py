@@ -84,6 +84,8 @@ class Streams:
             waiting.put_nowait(line)
 
         def read() -> None:
+            """Reads moments in a thread, and passes each on as a line of JSON until the browser is
+            gone; an error becomes the last line."""
             try:
                 for document in read_moments(target, SourceOptions(lab=self.open_lab)):
                     if gone.is_set():

@@ -118,6 +118,8 @@ def _subject_of(ask: AskModel) -> str:
 
 
 def _demand_of(memory: Workloads, text: str) -> OpenWorkload:
+    """Returns the demand of a workload that the browser opened, with censored points raised. Raises
+    InputError for a database or a closed load."""
     load = memory.find(text)
     if isinstance(load, OpenWorkload):
         return load.uncensored()
@@ -128,6 +130,8 @@ def _demand_of(memory: Workloads, text: str) -> OpenWorkload:
 
 
 def _database_of(memory: Workloads, text: str) -> TransactionWorkload:
+    """Returns the database of a workload that the browser opened. Raises InputError for demand in
+    I/Os."""
     load = memory.find(text)
     if isinstance(load, TransactionWorkload):
         return load

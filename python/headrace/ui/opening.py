@@ -153,6 +153,7 @@ def as_file(name: str, content: bytes, read: Callable[[Path], R]) -> R:
 
 
 def _read_proof(path: Path) -> object:
+    """Reads a proof. Raises InputError for another file, CouldNotRun if a package is missing."""
     with import_optional():
         from headrace.experiment.proof import read
 

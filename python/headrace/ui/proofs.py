@@ -68,6 +68,8 @@ def _kept_proofs() -> Iterator[tuple[Path, Proof]]:
 
 
 def _describe_step(step: Step) -> dict[str, object]:
+    """Returns a step as the page draws it, rates in transactions a second; None for what was not
+    predicted or measured."""
     predicted, measured = step.predicted, step.measured
     return {
         "name": proof_report.name_of(step),

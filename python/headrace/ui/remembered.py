@@ -18,7 +18,7 @@ class RememberedFiles(Generic[T]):
     """Remembers the newest files. A browser sends a forgotten one again."""
 
     def __init__(self, most: int) -> None:
-        """`most`: how many files are remembered."""
+        """Begins empty. `most`: how many files are remembered."""
         self._most = most
         self._files: OrderedDict[str, T] = OrderedDict()
         self._lock = threading.Lock()

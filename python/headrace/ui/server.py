@@ -132,6 +132,8 @@ def static_files() -> dict[str, StaticFile]:
 
 
 def _collect(folder: Traversable, address: str, files: dict[str, StaticFile]) -> None:
+    """Adds the files of a folder and those below it to `files`, packed, by the address under
+    `address`."""
     for entry in folder.iterdir():
         ending = f".{entry.name.rpartition('.')[2]}"
         if entry.is_dir():
@@ -169,8 +171,9 @@ class PageServer:
     """The page on a port of the loopback address."""
 
     def __init__(self, port: int = 0, open_lab: Callable[[], Lab] | None = None, allow_changes: bool = False) -> None:
-        """`port`: 0 takes any that is not in use. `open_lab`: connects to the lab that is shown,
-        None: this user's; `allow_changes`: it may be changed. Raises CouldNotRun."""
+        """Opens the port and prepares the guard. `port`: 0 takes any that is not in use.
+        `open_lab`: connects to the lab that is shown, None: this user's; `allow_changes`: it may be
+        changed. Raises CouldNotRun."""
         self.socket = _listen(port)
         self.port: int = self.socket.getsockname()[1]
         self.keys, self.allow_changes = Keys(), allow_changes
@@ -189,42 +192,43 @@ class PageServer:
 
     @property
     def address(self) -> str:
-        """The address to open, with the token that is good once."""
+        """Returns the address to open, with the token that is good once."""
         return f"http://{LOOPBACK}:{self.port}/#token={self.keys.token}"
 
     @cached_property
     def memory(self) -> Workloads:
-        """The workloads that the page was given."""
+        """Returns the workloads that the page was given."""
         return room("workloads").Workloads()
 
     @cached_property
     def model(self) -> ServerModel:
-        """The model, for browsers without one."""
+        """Returns the model, for browsers without one."""
         return room("modelling").ServerModel(self.memory)
 
     @cached_property
     def files(self) -> OpenedFiles:
-        """The results that the page was given."""
+        """Returns the results that the page was given."""
         return room("opening").OpenedFiles()
 
     @cached_property
     def recordings(self) -> Recordings:
-        """The recordings that the page was given."""
+        """Returns the recordings that the page was given."""
         return room("doctoring").Recordings()
 
     @cached_property
     def streams(self) -> Streams:
-        """The moments of the lab."""
+        """Returns the moments of the lab."""
         return room("live").Streams(self.connect)
 
     @cached_property
     def changes(self) -> LabChanges | NoChanges:
-        """The changes of the lab."""
+        """Returns the changes of the lab."""
         return room("changes").LabChanges(self.connect) if self.allow_changes else NoChanges()
 
     @property
     def abilities(self) -> dict[str, object]:
-        """Abilities that not every page has: changes of the lab, and a model in the browser."""
+        """Returns the abilities that not every page has: changes of the lab, and a model in the
+        browser."""
         actions = room("changes").describe_actions() if self.allow_changes else []
         return {"actions": actions, "model": MODEL_ADDRESS in static_files()}
 
@@ -248,6 +252,8 @@ class PageServer:
                 room(module)
 
     def _routes(self) -> Starlette:
+        """Returns the application: an address per answer, the live streams, the session, and
+        files."""
         routes = [
             Route(f"/api/{name}", self._handler(answerer), methods=["POST"]) for name, answerer in ANSWERERS.items()
         ]
@@ -311,6 +317,8 @@ class OpenSession(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def _answer_while_waited_for(request: Request, function: Callable, body: bytes) -> Response:
+    """Runs `function` in a thread and returns its answer; ends it at its next report of progress if
+    the browser has left."""
     gone = threading.Event()
 
     def go_on(done: float) -> None:
@@ -330,6 +338,8 @@ async def _answer_while_waited_for(request: Request, function: Callable, body: b
 
 
 def _answer(server: PageServer, answerer: Answerer, body: bytes, *progress: Callable[[float], None]) -> Response:
+    """Decodes a question, lets its function answer, and encodes the answer, bytes as they are;
+    errors become an answer with their status."""
     try:
         module = room(answerer.module)
         kind = getattr(module, answerer.question) if answerer.question else Nothing
@@ -358,6 +368,7 @@ def status_of(error: HeadraceError) -> HTTPStatus:
 
 
 def _listen(port: int) -> socket.socket:
+    """Opens a port of the loopback address, 0 for any. Raises CouldNotRun if it is not free."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -72,7 +72,9 @@ class Censoring:
 
 @dataclass
 class _Series:
-    """The points of a recording as arrays; NaN where nothing was recorded."""
+    """The points of a recording as arrays; NaN where nothing was recorded. `rates`: by unit, IOPS
+    or MiB/s; `queue`: requests outstanding; `util` and `balance` in %; `members`: volumes of the
+    array."""
 
     t_s: np.ndarray
     duration_s: np.ndarray
@@ -88,6 +90,9 @@ class _Series:
 
 @dataclass
 class _Run:
+    """Points `first` to `last` at one `level`, in `unit`. `spread`: standard deviation over the
+    level; `is_known`: a volume is sold with this limit; `credits`: the burst balance was gone."""
+
     unit: Unit
     first: int
     last: int
@@ -115,6 +120,9 @@ def find_censored(points: pl.DataFrame, source: dict) -> Censoring:
 
 
 def _series(points: pl.DataFrame, source: dict) -> _Series:
+    """Returns the recording as it was measured: a factor in `source` (`scaled_by`) is divided out.
+    Rates are in I/Os a second and MiB/s, latencies in ms; a queue that was not recorded is made by
+    Little's law."""
     scale = float(source.get("scaled_by", 1.0))
 
     def column(name: str) -> np.ndarray:
@@ -163,6 +171,7 @@ def _find_slow(series: _Series) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _tolerance(series: _Series) -> np.ndarray:
+    """Returns by how large a share each point may lie off a level: shorter points more."""
     return FLAT_SHARE + TICKS_S / series.duration_s
 
 
@@ -183,7 +192,8 @@ def _flat_runs(series: _Series, unit: Unit, slow: np.ndarray) -> list[_Run]:
 
 
 def _level_parts(stretch: list[int], rate: np.ndarray, tolerance: np.ndarray) -> list[tuple[int, int]]:
-    """Returns (first, last) of consecutive points within tolerance of their mean so far."""
+    """Returns (first, last) of consecutive points within tolerance, a share of the rate, of their
+    mean so far; both are indexes of points."""
     parts, first, total = [], 0, 0.0
     for index, at in enumerate(stretch):
         level = total / (index - first) if index > first else float(rate[at])
@@ -215,7 +225,7 @@ def _without_echoes(runs: list[_Run]) -> list[_Run]:
 
 
 def _step(level: float) -> int:
-    """Levels within half a per cent share a step."""
+    """Returns the step of a level, IOPS or MiB/s; levels within half a per cent share it."""
     return round(math.log(level) / 0.005)
 
 
@@ -349,6 +359,8 @@ def _owners(series: _Series, runs: list[_Run], slow: np.ndarray) -> np.ndarray:
 
 
 def _windows(series: _Series, runs: list[_Run], owner: np.ndarray) -> Censoring:
+    """Joins neighbouring points at the same limit into windows. `owner`: for each point the index
+    of its run, -1 for none."""
     places = np.flatnonzero(owner >= 0)
     if not places.size:
         return Censoring(())

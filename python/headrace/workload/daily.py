@@ -221,6 +221,7 @@ def backup_caveat() -> str:
 
 
 def _source(answers: dict) -> dict:
+    """Returns the origin of a workload, with the answers that were given."""
     return {
         "tool": "headrace workload new",
         "answers": {key: value for key, value in answers.items() if value is not None},
@@ -269,6 +270,8 @@ def from_constant_answers(answers: dict) -> OpenWorkload:
 
 
 def _call(maker: Callable, answers: dict) -> OpenWorkload:
+    """Calls `maker` with the answers. Raises InputError for an unknown answer, and if a rate of the
+    busy hour is missing."""
     code = maker.__code__
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     for key in answers:
@@ -292,6 +295,9 @@ def parse_shape(text: str) -> str | list[float]:
 
 
 def _number(what: str, low: float, high: float, whole: bool = False) -> Callable[[str], float]:
+    """Returns a function that reads a number from `low` to `high` out of a text, and raises
+    InputError for any other."""
+
     def validate(text: str) -> float:
         try:
             value = int(text) if whole else float(text)

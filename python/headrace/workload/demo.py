@@ -124,6 +124,8 @@ def demo_day() -> OpenWorkload:
 
 
 def _figures(about: dict) -> tuple[pl.DataFrame, dict]:
+    """Returns the recorded figures of the demo, and their source. Raises CouldNotRun if the file is
+    missing."""
     content = _read(about["figures"])
     source = {
         "tool": "vmstat",
@@ -149,6 +151,7 @@ def _whole_minutes(figures: pl.DataFrame, from_s: int) -> list[tuple[float, floa
 
 
 def _read(name: str) -> bytes:
+    """Reads a file that comes with the package. Raises CouldNotRun if it is missing."""
     try:
         return (RECORDED / name).read_bytes()
     except OSError as error:

@@ -30,8 +30,8 @@ def open_in_words(summary: dict, pattern: str, source: dict, notes: tuple[str, .
 
 
 def pattern_in_words(sequential_reads: float, sequential_writes: float, arrivals: str) -> str:
-    """Shares (0..1) of I/Os that follow on from the one before, and how I/Os arrive, where there is
-    something to say."""
+    """Says which shares (0 to 1) of I/Os follow on from the one before, and how I/Os arrive; empty
+    if that needs no words."""
     lines = []
     if sequential_reads or sequential_writes:
         lines.append(
@@ -43,6 +43,8 @@ def pattern_in_words(sequential_reads: float, sequential_writes: float, arrivals
 
 
 def _demand_lines(figures: dict) -> list[str]:
+    """Says mean, 95th percentile and peak of the demand in IOPS and MiB/s, its mixture, and the
+    busiest hour of a longer recording."""
     read = figures["read_share"]
     when = (
         f"from {figures['busiest_hour_clock']}"

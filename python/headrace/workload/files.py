@@ -201,6 +201,7 @@ def save(workload: Workload | TransactionWorkload, path: str | os.PathLike) -> N
 
 
 def _closed(document: dict) -> ClosedWorkload:
+    """Returns a closed workload. Raises InputError for unknown keys and values out of range."""
     read = convert(document, ClosedFile, source=DOC, where="a closed workload")
     fields = {name: getattr(read, name) for name in read.__struct_fields__ if name not in HEAD}
     fields["caveats"] = tuple(read.caveats)
@@ -208,6 +209,8 @@ def _closed(document: dict) -> ClosedWorkload:
 
 
 def _open(document: dict, folder: Path | None) -> OpenWorkload:
+    """Returns an open workload, its points from one of four sources. Raises InputError if it names
+    none, or several."""
     read = convert(document, OpenFile, source=DOC, where="an open workload")
     ways = [way for way in ("points", "points_file", "daily", "constant") if way in document]
     if len(ways) != 1:
@@ -227,6 +230,8 @@ def _open(document: dict, folder: Path | None) -> OpenWorkload:
 
 
 def _build_from_section(read: OpenFile, kind: str, shared: dict) -> OpenWorkload:
+    """Builds a workload from the answers in its section [daily] or [constant]. Raises InputError if
+    `kind` is another."""
     recipe = getattr(read, kind)
     if read.kind != kind:
         raise InputError(f"kind = {quote_value(read.kind)}", f"must be {kind!r}, as in [{kind}]", DOC)
@@ -239,6 +244,8 @@ def _build_from_section(read: OpenFile, kind: str, shared: dict) -> OpenWorkload
 
 
 def _inline_points(table: dict) -> pl.DataFrame:
+    """Returns the points in the file itself; a single value stands for all of them. Raises
+    InputError for arrays of different lengths."""
     read = convert(table, PointsTable, source=DOC, at="points")
     if ("interval_s" in table) == ("duration_s" in table):
         raise InputError("[points]", "exactly one of interval_s (one number) and duration_s (an array) is needed", DOC)
@@ -258,6 +265,8 @@ def _inline_points(table: dict) -> pl.DataFrame:
 
 
 def _starts(durations: list[float], even: bool) -> list[float]:
+    """Returns the starts of points in seconds from the first, by multiplication if all are equally
+    long (`even`)."""
     if even:
         return [durations[0] * index for index in range(len(durations))]
     starts, now = [], 0.0
@@ -268,6 +277,8 @@ def _starts(durations: list[float], even: bool) -> list[float]:
 
 
 def _points_file(name: object, digest: object, folder: Path | None) -> pl.DataFrame:
+    """Reads points from a CSV file below `folder`. Raises InputError if no folder is given (None),
+    the path leads out of it, or its SHA-256 is another."""
     if folder is None:
         hint = "Give the file that names it to the command line, which reads both."
         raise InputError(f"points_file = {quote_value(name)}", "another file is not read here", DOC, hint)
@@ -294,6 +305,7 @@ def _points_file(name: object, digest: object, folder: Path | None) -> pl.DataFr
 
 
 def _closed_document(workload: ClosedWorkload) -> dict:
+    """Returns a closed workload as its file has it; values that are None are left out."""
     document = {"format": FORMAT, "version": VERSION, "model": "closed"}
     document |= {key: getattr(workload, key) for key in ClosedFile.__struct_fields__ if key not in (*HEAD, "caveats")}
     if workload.caveats:
@@ -302,6 +314,7 @@ def _closed_document(workload: ClosedWorkload) -> dict:
 
 
 def _open_head(workload: OpenWorkload) -> dict:
+    """Returns an open workload as its file has it, without its points."""
     document = {"format": FORMAT, "version": VERSION, "model": "open", "name": workload.name, "kind": workload.kind}
     document |= {key: getattr(workload, key) for key in SHARED_WITH_ANSWERS}
     if workload.clock_zone != LOCAL_ZONE:
@@ -320,6 +333,8 @@ def _plain(value: object) -> object:
 
 
 def _made_again(workload: OpenWorkload, answers: dict) -> bool:
+    """Returns whether the answers make the same workload again, so that the file needs no
+    points."""
     try:
         full = answers | {"name": workload.name}
         return (from_answers if workload.kind == "daily" else from_constant_answers)(full) == workload
@@ -328,6 +343,7 @@ def _made_again(workload: OpenWorkload, answers: dict) -> bool:
 
 
 def _points_table(points: pl.DataFrame) -> str:
+    """Returns the section [points] as TOML; a column whose values are all equal is written once."""
     durations = points["duration_s"]
     lines = ["", "[points]"]
     even = durations.n_unique() == 1 and points["t_s"].to_list() == _starts(durations.to_list(), True)

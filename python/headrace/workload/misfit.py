@@ -31,22 +31,22 @@ class Misfit:
 
     @property
     def off(self) -> float:
-        """Predicted over measured, less 1."""
+        """Returns predicted over measured, less 1."""
         return self.predicted_tps / self.measured_tps - 1.0
 
     @property
     def bar(self) -> float:
-        """The largest size of `off` with which the calibration describes the run."""
+        """Returns the largest size of `off` with which the calibration describes the run."""
         return max(MOST_MISFIT, MOST_NOISE * self.noise)
 
     @property
     def misses(self) -> bool:
-        """True if the calibration does not describe the run."""
+        """Returns True if the calibration does not describe the run."""
         return abs(self.off) > self.bar
 
     @property
     def beyond_noise(self) -> float:
-        """Relative size of what is off and no noise."""
+        """Returns the relative size of what is off and no noise, 0.1 for 10 %."""
         return math.sqrt(max(0.0, self.off**2 - self.noise**2))
 
     def in_words(self, run: str) -> str:

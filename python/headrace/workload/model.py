@@ -83,6 +83,8 @@ class OpenWorkload(Shown):
     clock_zone: str = LOCAL_ZONE
 
     def __post_init__(self) -> None:
+        """Checks every field, and notes points that are too coarse as a caveat. Raises InputError
+        for a value out of range."""
         check_name(self.name)
         check_choice("kind", self.kind, KINDS)
         check_clock_zone(self.clock_zone)
@@ -102,6 +104,7 @@ class OpenWorkload(Shown):
             _set(self, "caveats", (*self.caveats, coarse))
 
     def __eq__(self, other: object) -> bool:
+        """Compares all fields, points by their values."""
         if not isinstance(other, OpenWorkload):
             return NotImplemented
         mine, other_fields = _fields_but_points(self), _fields_but_points(other)
@@ -115,7 +118,7 @@ class OpenWorkload(Shown):
 
     @property
     def span_s(self) -> float:
-        """From the start of the first point to the end of the last, in seconds."""
+        """Returns the seconds from the start of the first point to the end of the last."""
         return self.points["t_s"][-1] + self.points["duration_s"][-1]
 
     def to_core(self) -> dict:
@@ -166,7 +169,7 @@ class OpenWorkload(Shown):
 
     @cached_property
     def censoring(self) -> Censoring:
-        """Windows at a limit and the least demand of each point, found once.
+        """Finds, once, the windows at a limit and the least demand of each point.
 
         None in constant and daily workloads, which are demand, and none where `uncensored` has
         raised the points.
@@ -179,8 +182,8 @@ class OpenWorkload(Shown):
 
     @property
     def censored(self) -> tuple[CensoredWindow, ...]:
-        """Stretches of a recording in which the volume was at a limit: what it gave there is less
-        than what was asked."""
+        """Returns the stretches of a recording in which the volume was at a limit: what it gave
+        there is less than what was asked."""
         return self.censoring.windows
 
     def uncensored(self, margin: float = 1.25) -> OpenWorkload:
@@ -274,6 +277,7 @@ class ClosedWorkload:
     caveats: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        """Checks every field. Raises InputError for a value out of range."""
         check_name(self.name)
         check_choice("rw", self.rw, RW_KINDS)
         _set(self, "bs_kib", check_number("bs_kib", self.bs_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB"))
@@ -285,14 +289,14 @@ class ClosedWorkload:
 
     @property
     def read_share(self) -> float:
-        """Share of reads among the I/Os, 0..1."""
+        """Returns the share of reads among the I/Os, 0 to 1."""
         if self.rw in ("read", "randread"):
             return 1.0
         return 0.0 if self.rw in ("write", "randwrite") else self.rwmixread / 100.0
 
     @property
     def sequential(self) -> bool:
-        """True when each job's I/Os follow on from each other."""
+        """Returns True when each job's I/Os follow on from each other."""
         return not self.rw.startswith("rand")
 
     def to_core(self) -> dict:
@@ -343,6 +347,7 @@ Workload = OpenWorkload | ClosedWorkload
 
 
 def _factor(what: str, value: object) -> float:
+    """Returns a factor above 0 and up to `MAX_GROWTH`. Raises InputError for any other."""
     factor = check_number(what, value, 0.0, MAX_GROWTH)
     if factor == 0.0:
         raise InputError(f"{what} = 0", "must be above 0", LIMITS_SOURCE, "1.5 means half as much again.")

@@ -54,7 +54,7 @@ class CensoredWindow:
 
 
 def in_words(windows: tuple[CensoredWindow, ...], clock_start: str | None = None) -> str:
-    """Windows of a limit at one rate, as a note: when, how it shows, its meaning, what to do."""
+    """Says of windows of a limit at one rate: when, how it shows, its meaning, what to do."""
     first = max(windows, key=lambda window: window.to_s - window.from_s)
     shown = sorted(
         sorted(windows, key=lambda window: window.from_s - window.to_s)[:3], key=lambda window: window.from_s
@@ -98,7 +98,7 @@ def _latency(latency_ms: float, usual_ms: float | None) -> str:
 
 
 def _rate(value: float) -> str:
-    """Writes a rate with four figures and no power of ten."""
+    """Writes a rate, IOPS or MiB/s, with four figures and no power of ten."""
     return f"{value:,.0f}" if value >= 1_000 else f"{value:,.4g}"
 
 
@@ -146,6 +146,8 @@ def limits_met(windows: tuple[CensoredWindow, ...], clock_start: str | None) -> 
 
 
 def _by_limit(windows: tuple[CensoredWindow, ...]) -> list[tuple[CensoredWindow, ...]]:
+    """Groups windows at the same limit whose recorded rates are within 2 %, the longest time
+    first."""
     groups: list[list[CensoredWindow]] = []
     for window in windows:
         for group in groups:

@@ -144,6 +144,8 @@ def value(database: dict, parameter: ModelParameter) -> float:
 
 
 def _multiply(database: dict, parameter: ModelParameter, factor: float) -> None:
+    """Multiplies a parameter of the database, in place, within its range; popularity and compaction
+    are scaled as a whole."""
     if parameter.path == ("popularity",):
         for item in database["popularity"]:
             item["pages"] *= factor

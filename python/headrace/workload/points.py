@@ -153,6 +153,8 @@ def check_clock_start(start: object) -> None:
 
 
 def _check_contiguous(points: pl.DataFrame) -> None:
+    """Raises InputError if points do not begin at 0, leave a gap or overlap, or last too many
+    days."""
     if points["t_s"][0] != 0.0:
         raise InputError(f"t_s[0] = {points['t_s'][0]:g}", "the first point starts at 0", LIMITS_SOURCE)
     expected = (pl.col("t_s") + pl.col("duration_s")).shift(1)
@@ -165,6 +167,7 @@ def _check_contiguous(points: pl.DataFrame) -> None:
 
 
 def _refuse(points: pl.DataFrame, wrong: pl.Expr, column: str, rule: str) -> None:
+    """Raises InputError with the first row where `wrong` holds, or is null."""
     mask = points.select(wrong.fill_null(True).alias("wrong"))["wrong"]
     if mask.any():
         row = mask.arg_true()[0]
@@ -281,6 +284,7 @@ def busiest_window(points: pl.DataFrame, column: str, window_s: float) -> tuple[
 
 
 def _window_mean(points: pl.DataFrame, column: str, start_s: float, window_s: float) -> float:
+    """Returns the mean of a column over the `window_s` seconds from `start_s`, weighted by time."""
     end = pl.min_horizontal(pl.col("t_s") + pl.col("duration_s"), pl.lit(start_s + window_s))
     overlap = (end - pl.max_horizontal(pl.col("t_s"), pl.lit(start_s))).clip(lower_bound=0.0)
     return points.select((overlap * pl.col(column)).sum().alias("sum"))["sum"][0] / window_s

@@ -51,9 +51,9 @@ class SourceServer:
 
     @property
     def release(self) -> str | None:
-        """Flavor and release as the model knows them, such as mysql-8.4 and mariadb-10.11; None
-        where no version is known. Percona Server is MySQL here. A patch level is kept: defaults of
-        replication changed within MySQL 8.0."""
+        """Returns flavor and release as the model knows them, such as mysql-8.4 and mariadb-10.11;
+        None where no version is known. Percona Server is MySQL here. A patch level is kept:
+        defaults of replication changed within MySQL 8.0."""
         if self.version is None:
             return None
         flavor = self.flavor or flavor_of_version(self.version)
@@ -61,7 +61,7 @@ class SourceServer:
 
     @property
     def is_full(self) -> bool:
-        """True if the server's processors were full, so that its rate is theirs."""
+        """Returns True if the server's processors were full, so that its rate is theirs."""
         return self.busy_share is not None and self.busy_share >= FULL_SHARE
 
     def to_document(self) -> dict[str, object]:

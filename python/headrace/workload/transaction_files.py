@@ -271,6 +271,8 @@ def _check_parameters(read: _DatabaseFile, database: dict) -> None:
 
 
 def _covariance(rows: list[list[float]], count: int) -> tuple[tuple[float, ...], ...]:
+    """Returns the rows of a covariance of `count` parameters. Raises InputError if it is not
+    square, symmetric and positive definite."""
     if len(rows) != count or any(len(row) != count for row in rows):
         rule = f"must be square, one row for each of the {count} parameters"
         raise InputError(f"covariance of {len(rows)} rows", rule, DOC)
@@ -291,6 +293,7 @@ def _covariance(rows: list[list[float]], count: int) -> tuple[tuple[float, ...],
 
 
 def _day(value: object) -> str | None:
+    """Returns a day as YYYY-MM-DD, or None. Raises InputError for another text."""
     if value is None:
         return None
     try:
@@ -300,7 +303,12 @@ def _day(value: object) -> str | None:
 
 
 def _covered(read: _Covered, instance: str | None, as_of: str | None) -> Covered:
+    """Returns the ranges that the runs cover; virtual CPUs that are not given are those of the
+    instance on that day. Raises InputError for a range that is upside down or beyond its limits."""
+
     def pair(key: str, least: float, most: float) -> tuple | None:
+        """Returns least and most of a range, or None. Raises InputError if it is not within `least`
+        and `most`."""
         bounds = getattr(read, key)
         if bounds is not None and not least <= bounds[0] <= bounds[1] <= most:
             rule = f"must be the least and the most, from {least:,.10g} to {most:,.10g}"
@@ -318,6 +326,7 @@ def _covered(read: _Covered, instance: str | None, as_of: str | None) -> Covered
 
 
 def _without_none(value: object) -> object:
+    """Returns a value without the None in its tables, because TOML has none."""
     if isinstance(value, dict):
         return {key: _without_none(item) for key, item in value.items() if item is not None}
     if isinstance(value, (list, tuple)):

@@ -99,6 +99,7 @@ class TransactionWorkload(Shown):
         return f"{self.name}: {self.engine}, {size}cache {self.cache_gib:,.3g} GiB, {self.threads:,} clients"
 
     def __post_init__(self) -> None:
+        """Checks engine, cache, clients and the parameters of the database. Raises InputError."""
         if self.engine not in ENGINES:
             raise InputError(f"engine = {self.engine!r}", "must be innodb or myrocks", DOC)
         check_number("cache_gib", self.cache_gib, LEAST_CACHE_GIB, MOST_CACHE_GIB, "GiB")
@@ -111,13 +112,14 @@ class TransactionWorkload(Shown):
 
     @property
     def missed(self) -> list[str]:
-        """The runs of the calibration that it does not describe, in sentences; empty if none."""
+        """Returns the runs of the calibration that it does not describe, in sentences; empty if
+        none."""
         misfits = [(run["name"], misfit_of(run)) for run in self.runs]
         return [misfit.in_words(name) for name, misfit in misfits if misfit is not None and misfit.misses]
 
     @property
     def misfit(self) -> float:
-        """The largest relative error on its runs, beyond their noise, 0 without runs."""
+        """Returns the largest relative error on its runs, beyond their noise, 0 without runs."""
         return max((misfit.beyond_noise for run in self.runs if (misfit := misfit_of(run)) is not None), default=0.0)
 
     def to_document(self) -> dict:

@@ -93,6 +93,8 @@ def row_of_minute(values: Mapping[str, float], limits: HoldingLimits | None, sec
 
 
 def _facts(name: str, described: AwsVolume, types: Mapping[str, str], as_of: str | None) -> SeenVolume:
+    """Returns what is known of one volume of AWS; its limits are None where they cannot be told.
+    `types`: the instance type by instance id."""
     instance = types.get(described.instance or "")
     try:
         limits = holding(described.storage, instance, as_of)

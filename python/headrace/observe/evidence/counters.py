@@ -124,12 +124,14 @@ def _writing(rate: CounterRates, questions: float | None) -> float | None:
 
 
 def _explicit(commits: float | None, questions: float | None) -> bool:
-    """True when transactions are ended by COMMIT, and not statement by statement."""
+    """Returns True when transactions are ended by COMMIT, and not statement by statement; both
+    rates are a second, None where not read."""
     return commits is not None and commits > 0 and commits >= LEAST_COMMITS * (questions or 0.0)
 
 
 def _checkpoint(now: Mapping[str, float], variables: Mapping[str, str]) -> Row:
-    """Returns how much of the redo log is in use."""
+    """Returns the age of InnoDB's checkpoint in bytes, and its share (0 to 1) of the most that the
+    redo log allows; None where it is not known."""
     age = now.get("innodb_checkpoint_age")
     for newest, oldest in CHECKPOINT_ENDS:
         if age is None and newest in now and oldest in now:
@@ -158,6 +160,8 @@ class CounterRates:
         self.went_back: list[str] = []
 
     def __call__(self, name: str) -> float | None:
+        """Returns how much a counter grew a second, in its own unit; None where a reading lacks it
+        or it went back, which is then listed in `went_back`."""
         if name not in self._before or name not in self._now:
             return None
         change = self._now[name] - self._before[name]
@@ -178,4 +182,5 @@ def scaled(value: float | None, factor: float) -> float | None:
 
 
 def _share(part: float | None, whole: float | None) -> float | None:
+    """Returns `part` over `whole`; None where either is not known, or the whole is 0."""
     return None if part is None or not whole else part / whole

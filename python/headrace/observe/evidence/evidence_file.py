@@ -31,12 +31,13 @@ class Header(msgspec.Struct):
 
 
 def looks_like_evidence(content: bytes) -> bool:
-    """True when these are the first bytes of such a file."""
+    """Returns True when these are the first bytes of such a file."""
     return content.lstrip()[:60].startswith(b'{"schema":"headrace-evidence')
 
 
 def is_evidence_file(path: Path) -> bool:
-    """True when a file's first bytes say so, packed or not; a damaged archive may be one."""
+    """Returns True when a file's first bytes say so, packed or not; a damaged archive may be
+    one."""
     with path.open("rb") as file:
         packed = file.read(len(GZIP)) == GZIP
         file.seek(0)

@@ -124,7 +124,8 @@ def _slowest(loaded: LoadedRecording, options: ImportOptions, busiest: OpenWorkl
 
 
 def _waits(workload: OpenWorkload) -> bool:
-    """True when a device was at a limit for some time, or mostly busy with requests in line."""
+    """Returns True when a device was at a limit for some time, or mostly busy with requests in
+    line."""
     if workload.censored:
         return True
     points = workload.points
@@ -151,11 +152,15 @@ def _of_rds(tool: str, storage: str | None, loaded: LoadedRecording) -> list[str
 
 
 def _begin(clock_start: str | None) -> float:
+    """Returns the begin in seconds since 1970, by the clock as it was printed, without its zone; 0
+    where only a time of day is known, or nothing."""
     stamp = parse_iso(clock_start) if clock_start and len(clock_start) > 8 else None
     return 0.0 if stamp is None else (stamp.local - EPOCH).total_seconds()
 
 
 def _of_point(row: Mapping[str, Any], limits: HoldingLimits | None) -> Row:
+    """Returns the row of a volume in one point of a workload: I/Os a second, MiB/s, mean requests
+    outstanding, latencies in ms, shares 0 to 1; None where the recording has no such figure."""
     reads, writes = row["reads_per_s"], row["writes_per_s"]
     read_mib_s, write_mib_s = reads * row["read_kib"] / KIB_IN_MIB, writes * row["write_kib"] / KIB_IN_MIB
     charged = limits.charged(reads, writes, read_mib_s, write_mib_s)[0] if limits else reads + writes
@@ -259,6 +264,8 @@ def _variables(description: dict) -> dict[str, str]:
 
 
 def _status_ticks(path: Path, variables: Mapping[str, str], findings: list[RunFinding]) -> list[Tick]:
+    """Returns a tick for each two consecutive samples of the server's status; where the server was
+    started anew, a finding says so instead. Raises InputError if times go back."""
     notes: list[str] = []
     samples = [(at, values) for at, _, values in _samples(path, findings)]
     ticks = []
@@ -278,6 +285,8 @@ def _status_ticks(path: Path, variables: Mapping[str, str], findings: list[RunFi
 
 
 def _disk_ticks(path: Path, limits: HoldingLimits | None, findings: list[RunFinding]) -> list[Tick]:
+    """Returns a tick for each two consecutive samples of a device's counters; a second in which
+    they went back is left out, with a finding."""
     ticks = []
     last: dict[str, tuple[float, dict[str, float]]] = {}
     for at, device, now in _samples(path, findings):
@@ -297,7 +306,8 @@ def _disk_ticks(path: Path, limits: HoldingLimits | None, findings: list[RunFind
 
 
 def _samples(path: Path, findings: list[RunFinding]) -> list[tuple[float, str, dict[str, float]]]:
-    """Returns (time, device or "", values) of a CSV of samples."""
+    """Returns (seconds since 1970, device or "", values by column) of a CSV of samples. Raises
+    InputError for a row without a time."""
     recording = open_text(path)
     header: list[str] = []
     samples = []

@@ -71,6 +71,8 @@ class LiveSource(TickSource):
         instance: str | None = None,
         as_of: str | None = None,
     ) -> None:
+        """Takes readers that are open; None stands for volumes or a server that are not read. Notes
+        it when the clocks of server and machine are too far apart."""
         self._volumes, self._server = volumes, server
         self._host = HostReader() if with_host else None
         missing = [*(volumes.missing if volumes else ["volumes: none was named or found"])]
@@ -103,7 +105,8 @@ class LiveSource(TickSource):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The notes so far: restarts, counters that went back, volumes that were detached."""
+        """Returns the notes so far: restarts, counters that went back, volumes that were
+        detached."""
         parts = [self._notes, self._volumes.notes if self._volumes else [], self._server.notes if self._server else []]
         return tuple(dict.fromkeys(text for part in parts for text in part))
 

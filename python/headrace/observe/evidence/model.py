@@ -166,13 +166,13 @@ class Evidence:
 
     @property
     def span_s(self) -> float:
-        """Seconds that the longest series covers."""
+        """Returns the seconds that the longest series covers."""
         frames = [volume.rows for volume in self.volumes] + [self.server, self.host]
         return max((float(frame["duration_s"].sum()) for frame in frames if frame.height), default=0.0)
 
     @property
     def ends_unix(self) -> float | None:
-        """The end of its last tick; None without any."""
+        """Returns the end of the last tick, seconds since 1970; None without any."""
         frames = [volume.rows for volume in self.volumes] + [self.server, self.host]
         return max(
             (float(frame["t_unix"][-1] + frame["duration_s"][-1]) for frame in frames if frame.height), default=None
@@ -180,12 +180,13 @@ class Evidence:
 
     @property
     def begins_unix(self) -> float | None:
-        """The beginning of its first tick; None without any."""
+        """Returns the beginning of the first tick, seconds since 1970; None without any."""
         frames = [volume.rows for volume in self.volumes] + [self.server, self.host]
         return min((float(frame["t_unix"][0]) for frame in frames if frame.height), default=None)
 
     def between(self, from_unix: float, to_unix: float) -> Evidence:
-        """Returns the evidence of the ticks that begin in this stretch."""
+        """Returns the evidence of the ticks that begin in this stretch; both ends are seconds since
+        1970, the second is outside."""
 
         def part(frame: pl.DataFrame) -> pl.DataFrame:
             if not frame.height:
@@ -201,6 +202,8 @@ class Evidence:
         by_time: dict[tuple[float, float], dict[str, Any]] = {}
 
         def put(frame: pl.DataFrame, part: str, volume: str | None = None) -> None:
+            """Adds the rows of a frame to the ticks of their times, as `part`, or as the row of
+            `volume`."""
             for row in frame.iter_rows(named=True):
                 key = (row.pop("t_unix"), row.pop("duration_s"))
                 tick = by_time.setdefault(key, {"volumes": {}, "server": {}, "host": {}, "replica": {}})
@@ -237,7 +240,8 @@ def gathered(facts: SourceFacts, ticks: Iterable[Tick], notes: Iterable[str] = (
 
 
 def _frame(ticks: list[Tick], rows: list[Row | None]) -> pl.DataFrame:
-    """Returns the rows that are there, with their times; columns nobody has are left out."""
+    """Returns the rows that are there, with begin (seconds since 1970) and length (s) of their
+    ticks; columns nobody has are left out."""
     pairs = [(tick, row) for tick, row in zip(ticks, rows, strict=True) if row is not None]
     names = list(dict.fromkeys(name for _, row in pairs for name, value in row.items() if value is not None))
     columns: dict[str, list[float | None]] = {

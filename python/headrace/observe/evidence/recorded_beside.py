@@ -80,6 +80,7 @@ def _under(loaded: LoadedRecording, options: ImportOptions, array: OpenWorkload)
 
 
 def _ios(workload: OpenWorkload) -> float:
+    """Returns the mean I/Os a second of all points."""
     points = workload.points
     return float((points["reads_per_s"] + points["writes_per_s"]).mean() or 0.0)  # type: ignore[arg-type]
 
@@ -130,6 +131,8 @@ def _counted_host(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[int 
 
 
 def _row(shares: ProcessorShares, count: int | None) -> Row:
+    """Returns processors at work in each state, in processors; with `count` None, as a share 0 to 1
+    of all of them."""
     worth = (count or 1) / 100.0
     return {
         "user_cpus": (shares.user + shares.nice) * worth,

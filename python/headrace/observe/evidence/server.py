@@ -66,7 +66,8 @@ REPLICA_EVERY_S = 5.0
 
 @dataclass
 class Before:
-    """The reading before this one."""
+    """The reading before this one: when (s, monotonic clock), counters, and the processor time of
+    the server's process in s (None: another machine)."""
 
     at_s: float = 0.0
     counters: dict[str, float] = field(default_factory=dict)
@@ -79,6 +80,8 @@ class ServerReader:
     again."""
 
     def __init__(self, address: Address) -> None:
+        """Connects, and reads the profile of the server; process and devices only if it runs on
+        this machine."""
         self.address = address
         self.notes: list[str] = []
         self.missing: list[str] = []
@@ -166,6 +169,9 @@ class ServerReader:
         return row, dict(self._replica), took
 
     def _ask_replica(self) -> Row:
+        """Returns the first replication channel of the server: lag and delay in seconds, the relay
+        log in bytes, 1 or 0 for each running thread. Empty without a channel, or where the server
+        refuses the statement."""
         statement = (
             "SHOW ALL SLAVES STATUS" if "maria" in str(self._server_version()).lower() else "SHOW REPLICA STATUS"
         )
@@ -193,6 +199,8 @@ class ServerReader:
         return self._connection.get_server_info()
 
     def _ask(self, statement: str) -> list[statements.Row]:
+        """Returns the rows that the server answers to a statement. Raises CouldNotRun if it
+        refuses, or the connection is lost."""
         import pymysql
 
         try:
@@ -218,6 +226,7 @@ def _log_folder(variables: Mapping[str, str]) -> str:
 
 
 def _pid_of(variables: Mapping[str, str]) -> int | None:
+    """Returns the process id in the server's pid file, or None where the file cannot be read."""
     try:
         path = variables.get("pid_file", "")
         path = path if path.startswith("/") else os.path.join(variables.get("datadir", ""), path)

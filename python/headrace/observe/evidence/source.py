@@ -24,12 +24,12 @@ class TickSource(ABC):
     @property
     @abstractmethod
     def facts(self) -> SourceFacts:
-        """The facts of the source as they are now."""
+        """Returns the facts of the source as they are now."""
 
     @property
     @abstractmethod
     def notes(self) -> tuple[str, ...]:
-        """The notes so far."""
+        """Returns the notes so far."""
 
     @abstractmethod
     def ticks(self) -> Iterator[Tick]:
@@ -71,6 +71,8 @@ class KeptSource(TickSource):
         return self._evidence.notes
 
     def ticks(self) -> Iterator[Tick]:
+        """Yields the ticks in hand, then those of each new answer that are later, until `within_s`
+        seconds have passed. A request that fails is repeated at the next turn."""
         last, until = -math.inf, time.monotonic() + self._within_s
         while True:
             for tick in self._evidence.ticks():

@@ -35,11 +35,13 @@ class VolumeReader(Protocol):
         ...
 
     def read(self) -> dict[float, dict[str, Row]]:
-        """Returns rows since the last reading. Raises CouldNotRun."""
+        """Returns the rows since the last reading, by seconds since 1970 and by volume. Raises
+        CouldNotRun."""
         ...
 
     def past(self, seconds: int, resolution: str) -> dict[float, dict[str, Row]]:
-        """Returns rows of the last time, a `second` or `minute` each, where they are kept."""
+        """Returns the rows of the last `seconds`, a `second` or `minute` each, where rows are kept:
+        by seconds since 1970 and by volume."""
         ...
 
     def pages(self) -> dict[str, nvme.NvmePage]:
@@ -155,6 +157,8 @@ class DeviceVolumes:
         log: str | None = None,
         log_limits: HoldingLimits | None = None,
     ) -> None:
+        """Looks for the statistics page of each device, read with `page`; a device without one is
+        noted in `missing`. Raises InputError for a device that is not there."""
         self._names = host.device_names(devices)
         self._log, self._page = log, page
         self._limits = {name: log_limits if name == log else limits for name in self._names}
@@ -168,6 +172,8 @@ class DeviceVolumes:
             self.missing.append("time over each limit: no statistics page; limits are inferred from rates and latency")
 
     def _has_page(self, name: str) -> bool:
+        """Reads the statistics page of a device and returns whether it has one; a page that may not
+        be read is listed in `missing`."""
         try:
             self._pages[name] = self._page(f"/dev/{name}")
         except HeadraceError as error:
@@ -195,7 +201,8 @@ class DeviceVolumes:
         return tuple(seen)
 
     def read(self) -> dict[float, dict[str, Row]]:
-        """Returns a row a device, of the time since the last reading."""
+        """Returns a row a device, of the time since the last reading, under the second (since 1970)
+        in which it began."""
         at_s, second = time.monotonic(), float(int(time.time()) - 1)
         rows = {}
         for name, counters in host.read_disks(list(self._names)).items():
@@ -221,6 +228,8 @@ class DeviceVolumes:
         return dict(self._pages)
 
     def _difference(self, name: str, before: Mapping[str, float], now: Mapping[str, float], took: float) -> Row | None:
+        """Returns the row of a device from its counters at both ends of `took` seconds; None, with
+        a note, where they went back."""
         change = host.change_of(before, now)
         if change is None or took <= 0:
             self.notes.append(f"counters of {name} went back: the device was attached again; that second is left out")
@@ -228,7 +237,8 @@ class DeviceVolumes:
         return device_row(name, change, took, self._limits[name])
 
     def _from_page(self, name: str, took: float) -> Row:
-        """Returns time over the limits, from the statistics page."""
+        """Returns the share of `took` seconds (0 to 1) over each limit, from the statistics page;
+        empty without a page, None where a counter went back."""
         if name not in self._with_page:
             return {}
         before = self._pages[name]

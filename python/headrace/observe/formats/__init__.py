@@ -127,7 +127,8 @@ def import_file(
 
 
 def is_service(target: str | os.PathLike) -> bool:
-    """True when a recording is asked of a service, and not a file: `prometheus:...`, `aws:...`."""
+    """Returns True when a recording is asked of a service, and not a file: `prometheus:...`,
+    `aws:...`."""
     return isinstance(target, str) and target.startswith(SERVICES)
 
 

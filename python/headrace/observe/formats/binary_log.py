@@ -64,17 +64,18 @@ class BinaryLogSample:
 
     @property
     def events(self) -> float:
-        """Mean events of a transaction."""
+        """Returns the mean number of events of a transaction."""
         return sum(transaction.events for transaction in self.transactions) / len(self.transactions)
 
     @property
     def bytes(self) -> float:
-        """Mean bytes of a transaction."""
+        """Returns the mean bytes of a transaction."""
         return sum(transaction.bytes for transaction in self.transactions) / len(self.transactions)
 
     @property
     def group(self) -> float | None:
-        """Transactions of one group commit of the source; None where the log does not tell."""
+        """Returns the mean number of transactions in one group commit of the source; None where the
+        log does not tell."""
         if self.flavor != "mariadb":
             return None
         alone = sum(transaction.group is None for transaction in self.transactions)
@@ -101,6 +102,8 @@ class BinaryLogSample:
         return _busy(list(zip(numbers, after, strict=True)), workers)
 
     def _groups_before(self) -> list[int]:
+        """Returns for each transaction the index of the first one of its group commit, its own if
+        it was alone."""
         groups, last, begun = [], None, 0
         for index, transaction in enumerate(self.transactions):
             if transaction.group is None or transaction.group != last:
@@ -110,7 +113,8 @@ class BinaryLogSample:
 
 
 def _busy(clock: list[tuple[int | None, int | None]], workers: int) -> float:
-    """Transactions over rounds, when each takes a round and begins as early as its order allows."""
+    """Returns transactions over rounds, when each takes a round and begins as early as its order
+    allows."""
     running: list[tuple[int, int]] = []  # (end, number)
     now, last_end = 0, 0
     done_below = 0  # all up to this number have ended
@@ -153,6 +157,8 @@ def read_binary_log(path: str | Path, most: int = MOST_TRANSACTIONS) -> BinaryLo
 
 
 def _transactions(file: BinaryIO, path: Path, most: int) -> tuple[Literal["mariadb", "mysql"], list[LoggedTransaction]]:
+    """Reads at most `most` transactions from the file's start, with the flavor of its server; an
+    event that is cut off ends them. Raises InputError for a damaged or encrypted file."""
     transactions: list[LoggedTransaction] = []
     flavor: Literal["mariadb", "mysql"] = "mysql"
     open_: dict | None = None
@@ -203,6 +209,8 @@ def _clock(kind: int, body: bytes) -> dict:
 
 
 def _mariadb(body: bytes) -> dict:
+    """Returns the group commit in the body of a MariaDB GTID event; empty where the transaction was
+    committed alone."""
     _, _, flags = MARIADB_BODY.unpack_from(body)
     if flags & FL_GROUP_COMMIT_ID:
         return {"group": COMMIT_ID.unpack_from(body, MARIADB_BODY.size)[0]}

@@ -157,6 +157,7 @@ def volume_in(*texts: object) -> str:
 
 
 def _check_statistic(recording: Recording, where: int | str, metric: str, statistic: str) -> None:
+    """Raises InputError if the statistic is not the one that this metric is read with."""
     if statistic.lower() != STATISTICS[metric].lower():
         needed = STATISTICS[metric]
         hint = f"Set the statistic to {needed} and export again."
@@ -174,6 +175,8 @@ def _put(
     text: object,
     value: object,
 ) -> None:
+    """Adds one figure to the series of its volume and metric. Raises InputError for a time that is
+    not CloudWatch's or is there twice, and for a sum that is not a whole number."""
     if stamp is None:
         hint = "Export again; ISO 8601 in UTC is best."
         raise recording.bad(where, f"time {text!r}", "is not a time CloudWatch writes", hint)
@@ -192,6 +195,8 @@ def _put(
 
 
 def _read_json(recording: Recording, series: Metrics) -> None:
+    """Reads the answers of get-metric-data and get-metric-statistics into `series`. Raises
+    InputError for other documents, and where further pages are missing."""
     documents = load_all_json(recording, element_of="Datapoints")
     for index, document in enumerate(documents):
         place = f"document {index + 1}: " if len(documents) > 1 else ""
@@ -210,6 +215,8 @@ def _read_json(recording: Recording, series: Metrics) -> None:
 
 
 def _metric_data(recording: Recording, series: Metrics, document: dict, place: str) -> None:
+    """Reads an answer of get-metric-data into `series`; metrics that are not used are left out with
+    a note. Raises InputError for a damaged or undelivered result."""
     for index, result in enumerate(as_list(recording, f"{place}MetricDataResults", document["MetricDataResults"])):
         where = f"{place}MetricDataResults[{index}]"
         result = as_table(recording, where, result)
@@ -247,6 +254,8 @@ def _metric_data(recording: Recording, series: Metrics, document: dict, place: s
 
 
 def _metric_statistics(recording: Recording, series: Metrics, document: dict, place: str) -> None:
+    """Reads an answer of get-metric-statistics into `series`. Raises InputError for a metric,
+    statistic or unit other than those needed."""
     label = document.get("Label")
     metric = metric_in(label) if isinstance(label, str) else None
     if metric is None:
@@ -282,6 +291,8 @@ def _metric_statistics(recording: Recording, series: Metrics, document: dict, pl
 
 
 def _read_csv(recording: Recording, series: Metrics, periods: list[float]) -> None:
+    """Reads a CSV file into `series`: in the long form if it has a column for metrics, else in the
+    wide one. Raises InputError if it is not CSV."""
     if not recording.text.endswith("\n"):
         recording.note("The file does not end with a line end: if it was cut off, its last figure is too small.")
     head = recording.text[:5_000]
@@ -465,6 +476,8 @@ def _observed(others: dict[str, float], rates: list[float], period_s: float) -> 
     reads and writes a second first."""
 
     def await_ms(latency: str, total: str, rate: float) -> float | None:
+        """Returns a latency in ms, as published in seconds or from the total time of the period;
+        None where neither is there."""
         if latency in others:
             return others[latency] * 1_000.0
         return others[total] / (rate * period_s) * 1_000.0 if total in others and rate > 0 else None
@@ -481,6 +494,8 @@ def _observed(others: dict[str, float], rates: list[float], period_s: float) -> 
 
 
 def _period(recording: Recording, series: Metrics, periods: list[float]) -> float:
+    """Returns the seconds between the figures, the same for all metrics; `periods` are those that
+    the file names. Raises InputError where they differ or cannot be told."""
     if len(set(periods)) > 1:
         rule = "all metrics need the same one"
         hint = "Export them with one period."

@@ -60,7 +60,7 @@ CLEAR_WINNER = 2.0
 
 class Observed(NamedTuple):
     """Figures that a tool has of a device besides its rates, in the order of OBSERVED_COLUMNS; None
-    where it has none."""
+    where it has none. `queue`: mean requests outstanding."""
 
     read_await_ms: float | None = None
     write_await_ms: float | None = None
@@ -208,6 +208,8 @@ def _believed(recording: Recording, observed: Observed, reads: float, writes: fl
 
 
 def _belong_together(recording: Recording, where: int | str, what: str, ops: float, kib: float) -> tuple[float, float]:
+    """Returns I/Os and KiB a second that fit together: both 0 where one is, else an I/O within the
+    sizes that exist. Raises InputError where they contradict each other."""
     if ops == 0.0:
         # Below 0.005 I/Os a second sysstat prints 0.00; even then no more than this many KiB/s can
         # have moved.
@@ -329,6 +331,9 @@ def _by_weight(weight: dict[str, float]) -> list[str]:
 
 
 def _choose(recording: Recording, readings: Readings, chosen: str | None) -> tuple[str, list[Sample]]:
+    """Returns the name and samples of the named devices (joined by +), or, with None, of the one
+    that is clearly the busiest. Raises InputError where a name is not there or the choice is
+    open."""
     weight = _weights(readings)
     if not weight:
         hint = "Record without -z, or name the device to the tool."
@@ -418,6 +423,8 @@ def _mean(values: tuple, weights: list[float]) -> float | None:
 
 
 def _interval(recording: Recording, readings: Readings, given_s: float | None) -> float:
+    """Returns the seconds between the reports, from their times or as given (None: not given).
+    Raises InputError where they are not known, contradict each other or are out of range."""
     if given_s is not None:
         given_s = check_number("interval_s", given_s, MIN_POINT_S, MAX_RECORDED_POINT_S, "s")
     stamps = [report.stamp for report in readings.reports if report.stamp is not None]
@@ -450,6 +457,7 @@ def _interval(recording: Recording, readings: Readings, given_s: float | None) -
 
 
 def _check_order(recording: Recording, readings: Readings, stamps: list[Stamp]) -> None:
+    """Raises InputError if a report is not later than the one before."""
     for before, after, report in zip(stamps, stamps[1:], readings.reports[1:], strict=False):
         step = after.epoch_s - before.epoch_s
         if step == 0:

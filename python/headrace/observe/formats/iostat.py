@@ -51,6 +51,8 @@ class _TextReader:
         self.interval_s: float | None = None  # of the command line
 
     def line(self, number: int, line: str) -> None:
+        """Reads one line of the recording; what it means depends on the lines before. Raises
+        InputError for a line that is not iostat's."""
         words = line.split()
         if not words:
             if not self.cpu_values_follow:
@@ -88,6 +90,8 @@ class _TextReader:
         self.since_boot, self.columns, self.cpu_values_follow = not self.skips_boot, [], False
 
     def _header(self, number: int, words: list[str]) -> None:
+        """Begins a report and its table at a header line. Raises InputError for columns that are
+        not known."""
         check_columns(self.recording, number, words[1:])
         self.columns, self.cpu_values_follow = words[1:], False
         # `restarted` marks the report since boot; it is taken out at the end.
@@ -96,6 +100,8 @@ class _TextReader:
         self.since_boot, self.pending_stamp = False, None
 
     def _device(self, number: int, words: list[str]) -> None:
+        """Adds a device's line to the report. Raises InputError where it has another number of
+        columns than the header."""
         device, values = words[0], words[1:]
         if len(values) != len(self.columns):
             more = len(values) > len(self.columns)
@@ -113,6 +119,7 @@ class _TextReader:
         self.reports[-1].add(self.recording, number, device, sample_of(self.recording, number, figures))
 
     def _unknown(self, number: int, line: str, words: list[str]) -> None:
+        """Raises InputError for a line that fits nowhere."""
         if words[-1] == "Device":
             hint = "Record without -h: iostat -xt 1."
             raise self.recording.bad(number, line.strip(), "is the layout of iostat -h", hint)
@@ -171,6 +178,8 @@ def _first(figures: dict[str, float], *names: str) -> float | None:
 def _check_size(
     recording: Recording, where: int | str, column: str, ops: float, kib: float, size_kib: float, unit: float
 ) -> None:
+    """Raises InputError if I/Os a second times their mean size are not the KiB a second printed
+    with them; `unit` is the smallest step that is printed."""
     # Each figure is printed to 2 decimals at worst, `--dec=0` to whole numbers: half a unit of
     # each, carried through the product, and 2 % for the interval being measured twice.
     tolerance = 0.5 * (ops + size_kib + 2 * unit) + 0.02 * max(kib, ops * size_kib)
@@ -181,6 +190,8 @@ def _check_size(
 
 
 def _parse_json(recording: Recording) -> Readings:
+    """Reads the reports of `iostat -o JSON`; the first is the mean since boot and is marked so.
+    Raises InputError for a damaged document."""
     host = sysstat_host(recording)
     reports, stamps = [], []
     for place, entry in tables_of(recording, "statistics", host.get("statistics")):

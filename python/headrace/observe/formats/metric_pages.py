@@ -73,6 +73,8 @@ def read_pages(content: bytes) -> tuple[list[MetricSeries], list[str]] | None:
 
 
 def _pages(content: bytes) -> list[_Page] | None:
+    """Returns the documents that follow each other in a file; None where it is not made of such
+    pages."""
     decoder, rest, pages = msgspec.json.Decoder(_Page), memoryview(content), []
     while len(rest):
         try:
@@ -106,6 +108,8 @@ class _Times:
         return self.lists[text]
 
     def _parsed(self, text: bytes) -> np.ndarray | None:
+        """Returns a JSON list of times as seconds since 1970; None where one is not a time of
+        CloudWatch's or is there twice."""
         try:
             words = msgspec.json.decode(text, type=list[str])
         except msgspec.DecodeError:
@@ -121,7 +125,8 @@ class _Times:
 
 
 def _sound(metric: str, values: np.ndarray) -> bool:
-    """True when these are figures of a disk, whole where they are sums of I/Os and bytes."""
+    """Returns True when these are figures of a disk, whole where they are sums of I/Os and
+    bytes."""
     if not len(values):
         return True
     if not (values.min() >= 0.0 and values.max() <= MOST_VALUE):  # a NaN is neither

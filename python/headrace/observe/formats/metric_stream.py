@@ -29,7 +29,8 @@ MS_PER_S = 1_000.0
 
 
 class StreamValue(msgspec.Struct):
-    """The statistics that CloudWatch keeps of a period."""
+    """The statistics that CloudWatch keeps of a period: the number of samples, and the others in
+    the metric's unit."""
 
     count: float
     sum: float
@@ -38,7 +39,8 @@ class StreamValue(msgspec.Struct):
 
 
 class StreamPoint(msgspec.Struct):
-    """A line of a metric stream in JSON; other keys are skipped."""
+    """A line of a metric stream in JSON; other keys are skipped. `timestamp`: the period's begin,
+    milliseconds since 1970."""
 
     namespace: str
     metric_name: str
@@ -85,6 +87,8 @@ def open_telemetry_points(name: str, file: IO[bytes], notes: list[str]) -> Itera
 
 
 def _points_of(record: ExportMetricsServiceRequest) -> Iterator[StreamPoint]:
+    """Yields the points of one record, metric by metric, with the account they are of ("" if
+    unnamed)."""
     for resource in record.resource_metrics:
         account = {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes}.get(
             "cloud.account.id", ""
@@ -96,6 +100,8 @@ def _points_of(record: ExportMetricsServiceRequest) -> Iterator[StreamPoint]:
 
 
 def _point_of(metric: Metric, point: SummaryDataPoint, account: str) -> StreamPoint:
+    """Returns one summary of a metric as CloudWatch names it; extremes that it lacks are NaN, and
+    `period_s` is None where it lasted no time."""
     names = _names(point)
     namespace, _, plain = metric.name.removeprefix(NAMED).rpartition("/")
     extremes = {quantile.quantile: quantile.value for quantile in point.quantile_values}

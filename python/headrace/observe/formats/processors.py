@@ -56,6 +56,8 @@ def processors_of(recording: Recording, tool: str, reports: int) -> RecordedProc
 
 
 def _iostat(recording: Recording) -> tuple[int | None, list[ProcessorShares]]:
+    """Returns the number of processors (None: not named) and their shares, in %, in each report of
+    iostat, as text or JSON."""
     if recording.text.lstrip().startswith("{"):
         host = load_json(recording, element_of="statistics")["sysstat"]["hosts"][0]
         shares = [_shares([entry["avg-cpu"].get(name) for name in JSON]) for entry in host["statistics"]]
@@ -72,6 +74,8 @@ def _iostat(recording: Recording) -> tuple[int | None, list[ProcessorShares]]:
 
 
 def _vmstat(recording: Recording) -> tuple[int | None, list[ProcessorShares]]:
+    """Returns None, as vmstat names no number of processors, and their shares, in %, in each
+    of its reports."""
     shares, header = [], []
     for line in recording.lines:
         words = line.split()
@@ -84,6 +88,8 @@ def _vmstat(recording: Recording) -> tuple[int | None, list[ProcessorShares]]:
 
 
 def _sar(recording: Recording) -> tuple[int | None, list[ProcessorShares]]:
+    """Returns the number of processors (None: not named) and the shares of all together, in %, in
+    each report of sar."""
     shares, header = [], []
     for line in recording.lines:
         words = line.split()

@@ -105,11 +105,11 @@ class _Counter:
 
     @property
     def exporter(self) -> tuple[tuple[str, str], ...]:
-        """The labels that all series of one exporter share."""
+        """Returns the labels that all series of one exporter share."""
         return tuple(sorted((name, value) for name, value in self.labels.items() if name not in INNER))
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns times in order, and values."""
+        """Returns the times of the samples in order, in seconds since 1970, and their values."""
         at = np.array(sorted(self.samples))
         return at, np.array([self.samples[time] for time in at.tolist()])
 
@@ -293,6 +293,7 @@ def _figure(value: Any) -> float | None:
 
 
 def _nothing_counted(recording: Recording, counters: list[_Counter]) -> InputError:
+    """Returns the error that says which counters the file has instead of those needed."""
     names = ", ".join(list(dict.fromkeys(counter.name for counter in counters))[:5]) or "no series at all"
     hint = 'Query {__name__=~"node_disk_.+",instance="HOST:9100"}; is that the instance\'s name?'
     rule = "the counters of node_exporter's disks (node_disk_..._total) or of mysqld_exporter are needed"
@@ -351,7 +352,7 @@ def _devices(recording: Recording, disks: list[_Counter], named: bool) -> dict[s
 
 
 def _innodb(recording: Recording, status: list[_Counter], named: bool) -> dict[str, dict[str, tuple]]:
-    """InnoDB's own I/O as a device for each server. Raises InputError."""
+    """Returns InnoDB's own I/O as a device for each server. Raises InputError."""
     servers: dict[str, dict[str, tuple]] = {}
     figures_of = {name: figure for figure, name in INNODB.items()}
     for counter in status:
@@ -384,7 +385,7 @@ def _usual_distance(recording: Recording, devices: dict[str, dict[str, tuple]]) 
 
 
 def _grid_of(devices: dict[str, dict[str, tuple]], interval_s: float) -> tuple[float, int]:
-    """Returns where the grid begins and how many intervals it has."""
+    """Returns where the grid begins, in seconds since 1970, and how many intervals it has."""
     begin = min(float(figures["reads"][0][0]) for figures in devices.values())
     end = max(float(figures["reads"][0][-1]) for figures in devices.values())
     # A last scrape that came a little early still closes its interval.
@@ -450,6 +451,7 @@ def _observed(interval: dict[str, float], interval_s: float) -> Observed:
 
 
 def _place(moment: float) -> str:
+    """Returns a moment, seconds since 1970, as a place for errors."""
     return f"{EPOCH + timedelta(seconds=round(moment))} UTC"
 
 

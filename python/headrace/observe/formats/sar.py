@@ -70,6 +70,8 @@ def check_columns(recording: Recording, where: int | str, columns: list[str]) ->
 
 
 def _parse_text(recording: Recording) -> Readings:
+    """Reads the text of `sar -d`; banners give the days of its times. Raises InputError for
+    a damaged line."""
     reader = _TextReader(recording)
     read_lines(recording, list(enumerate(recording.lines, start=1)), reader.line, lambda: reader.reports)
     days = parse_days(recording, reader.day_texts) if reader.day_texts else []
@@ -78,6 +80,8 @@ def _parse_text(recording: Recording) -> Readings:
 
 
 class _TextReader:
+    """Lines of `sar -d`: banners with a day, and tables whose rows begin with a time of day."""
+
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.reports: list[DeviceReport] = []
@@ -88,6 +92,8 @@ class _TextReader:
         self.restarted = False
 
     def line(self, number: int, line: str) -> None:
+        """Reads one line; tables other than that of the devices are passed over. Raises InputError
+        for a line that is not sar's."""
         words = line.split()
         if not words:
             self.columns, self.fresh = [], True
@@ -121,6 +127,8 @@ class _TextReader:
             self.fresh = False
 
     def _row(self, number: int, second: int, words: list[str]) -> None:
+        """Adds a device's line to the report of its time, `second` of the day; a new time begins a
+        report. Raises InputError for a line that is cut off."""
         if len(words) != len(self.columns):
             rule = f"the header above has {len(self.columns)}"
             hint = "The line is cut off or two ran together: take its report out."
@@ -166,6 +174,8 @@ def _parse_csv(recording: Recording) -> Readings:
 
 
 class _CsvReader:
+    """Lines of `sadf -d`: headers that begin with #, and rows with host, interval and time."""
+
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.columns: list[str] = []  # none: no table is open
@@ -176,6 +186,8 @@ class _CsvReader:
         self.restarted = False
 
     def line(self, number: int, line: str) -> None:
+        """Reads one line of `sadf -d`; tables without devices are passed over. Raises
+        InputError for a damaged line."""
         if not line.strip():
             return
         if line.startswith("#"):
@@ -189,6 +201,7 @@ class _CsvReader:
             self._row(number, cells)
 
     def _header(self, number: int, line: str) -> None:
+        """Takes the columns that a header line names. Raises InputError for those of `sadf -h`."""
         columns = [column.strip() for column in line[1:].split(";")]
         if columns[-1].endswith("[...]"):
             hint = "Print without -h: sadf -d FILE -- -d."
@@ -198,6 +211,8 @@ class _CsvReader:
         self.columns = columns
 
     def _row(self, number: int, cells: list[str]) -> None:
+        """Adds a device's line to the report of its time. Raises InputError for a line that is cut
+        off or of another host."""
         if len(cells) != len(self.columns):
             hint = "The line is cut off or two ran together: take its report out."
             raise self.recording.bad(number, f"{len(cells)} columns", f"the header above has {len(self.columns)}", hint)
@@ -216,6 +231,8 @@ class _CsvReader:
 
 
 def _parse_json(recording: Recording) -> Readings:
+    """Reads the reports of `sadf -j`; entries without disks are passed over. Raises InputError
+    for a damaged document."""
     host = sysstat_host(recording)
     if host.get("restarts"):
         recording.note(RESTART_NOTE)
@@ -242,6 +259,8 @@ def _add_row(recording: Recording, where: int | str, report: DeviceReport, row: 
 
 
 def _stamped(recording: Recording, reports: list[DeviceReport], stamps: list, intervals: list[float]) -> Readings:
+    """Gives the reports their times, and returns them with the usual interval in seconds (None
+    without reports)."""
     epochs = [parse_iso(text) if text[:10].isdigit() else None for _, text in stamps]
     moments = epochs if all(epochs) else parse_stamps(recording, stamps)
     for report, stamp in zip(reports, moments, strict=True):

@@ -61,7 +61,11 @@ def parse(
 
 
 class _Reader:
+    """Lines of vmstat: headers, which are repeated, and rows of the whole host."""
+
     def __init__(self, recording: Recording, read_size: float, write_size: float) -> None:
+        """Begins before the first line; `read_size` and `write_size` are the assumed KiB of an
+        I/O."""
         self.recording = recording
         self.read_size, self.write_size = read_size, write_size
         self.columns: list[str] = []
@@ -73,6 +77,7 @@ class _Reader:
         self.swapped = False
 
     def line(self, number: int, words: list[str]) -> None:
+        """Reads the words of one line. Raises InputError for figures before the first header."""
         if not words or words == ["^C"]:
             return
         if words[0].startswith(("procs", "--procs")):
@@ -86,6 +91,8 @@ class _Reader:
             self._row(number, words)
 
     def _header(self, number: int, words: list[str]) -> None:
+        """Takes the columns that a header line names. Raises InputError for other columns than
+        Linux has or than those above, and where vmstat was started again."""
         columns = list(words)
         stamped = columns[-1] not in COLUMNS  # -t ends the header with the name of the zone
         if stamped:
@@ -109,6 +116,8 @@ class _Reader:
         self.columns, self.stamped, self.since_header = columns, stamped, 0
 
     def _row(self, number: int, words: list[str]) -> None:
+        """Adds a report; KiB a second become I/Os by the assumed sizes. Raises InputError for a
+        line that is cut off."""
         width = len(self.columns) + 2 * self.stamped
         if len(words) != width:
             hint = "The line is cut off or two ran together: take it out."
@@ -138,6 +147,8 @@ class _Reader:
 
 
 def _add_notes(recording: Recording, reader: _Reader, read_size: float, write_size: float, assumed: bool) -> None:
+    """Notes what vmstat cannot tell: I/Os, which are guessed from sizes in KiB, and single
+    disks."""
     where = f"default, {SIZES_SOURCE}" if assumed else "as given"
     recording.notes += [
         "The first report was left out: vmstat's first is the mean since boot.",

@@ -160,6 +160,7 @@ def read_pressure() -> dict[str, float]:
 
 
 def _read(path: str) -> str:
+    """Reads a file of the kernel. Raises CouldNotRun where it cannot be read."""
     try:
         with open(path, encoding="ascii", errors="replace") as file:
             return file.read()

@@ -102,6 +102,8 @@ def read_page(page: bytes) -> NvmePage:
 
 
 def _bins(page: bytes, name: str, offset: int) -> tuple[tuple[int, int, int], ...]:
+    """Returns the bins of a histogram of the page: from and until in microseconds, and the count
+    of I/Os. Raises InputError if it claims more bins than exist."""
     (many,) = struct.unpack_from("<Q", page, offset)
     if many > MOST_BINS:
         hint = "The page is damaged, or of a newer layout: report it with the page."
@@ -148,6 +150,8 @@ def command_for(address: int) -> bytearray:
 
 
 def _refused(device: str, error: OSError) -> HeadraceError:
+    """Returns the error for a page that could not be read: InputError if the device has none, else
+    CouldNotRun."""
     if error.errno in (errno.EACCES, errno.EPERM):
         rule = f"the statistics page takes {CAPABILITY}"
         return CouldNotRun(device, rule, DOC, "Run as root, or do without the page.")

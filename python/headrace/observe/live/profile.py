@@ -64,7 +64,7 @@ class Profile:
 
     @property
     def engines(self) -> tuple[str, ...]:
-        """Engines that are loaded, of those known here."""
+        """Returns the engines that are loaded, of those known here."""
         return tuple(
             engine
             for engine, name in (("innodb", "innodb_buffer_pool_size"), ("myrocks", "rocksdb_block_cache_size"))
@@ -125,6 +125,8 @@ def _keep_setting(settings: dict, engine: str, name: str, make: Callable[[str], 
 
 
 def _redo_bytes(variables: dict[str, str]) -> float:
+    """Returns the capacity of the redo log in bytes, from the variables of either flavor; 0 if they
+    do not give it."""
     if "innodb_redo_log_capacity" in variables:
         return float(variables["innodb_redo_log_capacity"])
     # MariaDB has one file since 10.5 and no number of files.
@@ -263,6 +265,8 @@ def read_latencies(connection: SqlConnection, variables: dict[str, str], account
 
 
 def _try(connection: SqlConnection, statement: str, latencies: Latencies, account: str) -> list[Row] | None:
+    """Returns the rows of a statement; None where the server refuses it, with a note if a privilege
+    is missing."""
     import pymysql
 
     try:
@@ -297,6 +301,8 @@ def between(before: Latencies, after: Latencies) -> dict[str, float]:
 
 
 def _percentile(buckets: list[tuple[float, float]], rank: float) -> float:
+    """Returns the upper end of the bucket in which the value of this rank (a count from the
+    smallest) lies; `buckets` are upper ends with counts, ascending."""
     seen = 0.0
     for high, count in buckets:
         seen += count

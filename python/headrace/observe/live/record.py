@@ -128,6 +128,8 @@ def capture(
 
 
 def _check(request: CaptureRequest, folder: Path, force: bool) -> None:
+    """Raises InputError for a request that cannot be carried out, and CouldNotRun for a folder that
+    may not be written, before anything is measured."""
     if not 1.0 <= request.interval_s <= 60.0 or request.interval_s != int(request.interval_s):
         raise InputError(f"interval = {request.interval_s:g} s", "must be 1 to 60 whole seconds", DOC)
     if not LEAST_S <= request.seconds <= MOST_S:
@@ -161,6 +163,7 @@ def _ask_before(request: CaptureRequest) -> tuple[profile.Profile, dict[str, flo
     """Returns what the server is, GiB of data by engine, and performance_schema as it stands."""
 
     def ask(connection: SqlConnection):
+        """Returns the server's profile, GiB of data by engine, and its latencies so far."""
         server = profile.read_profile(connection, request.address)
         account = profile.account_of(connection)
         if request.engine is not None and request.engine not in server.engines:
@@ -179,6 +182,8 @@ def _ask_before(request: CaptureRequest) -> tuple[profile.Profile, dict[str, flo
 
 
 def _with_connection(address: Address, work: Callable):
+    """Connects, returns what `work` makes of the connection, and closes it. Raises CouldNotRun if
+    the server refuses."""
     import pymysql
 
     connection = connect(address)
@@ -194,6 +199,7 @@ def _with_connection(address: Address, work: Callable):
 
 
 def _latencies(address: Address, server: profile.Profile) -> Latencies:
+    """Returns the latencies at the end; empty, with a note, if the server does not answer."""
     try:
         return _with_connection(
             address, lambda connection: read_latencies(connection, server.variables, profile.account_of(connection))
@@ -203,7 +209,7 @@ def _latencies(address: Address, server: profile.Profile) -> Latencies:
 
 
 def _devices(request: CaptureRequest, server: profile.Profile) -> tuple[list[str], list[str]]:
-    """Returns devices to sample, and what to say of them."""
+    """Returns the devices to sample (empty: none known), and caveats that say which they are."""
     here = server.hostname == socket.gethostname()
     if request.devices:
         doubts = (
@@ -223,7 +229,8 @@ def _devices(request: CaptureRequest, server: profile.Profile) -> tuple[list[str
 
 
 def _watch(sampler: Sampler, request: CaptureRequest, progress: Callable[[float], None]) -> str:
-    """Waits until the last sample was taken."""
+    """Waits until the last sample was taken. Returns "whole", "interrupted" (Ctrl-C), or "broken"
+    if the server was lost."""
     began = time.monotonic()
     # Samples stand on whole intervals: one more at the beginning, one at the end.
     length = request.seconds + 1.2 * request.interval_s
@@ -239,6 +246,8 @@ def _watch(sampler: Sampler, request: CaptureRequest, progress: Callable[[float]
 
 
 def _busier(server: profile.Profile, samples: Samples) -> str:
+    """Returns the engine that handled more rows during the capture. Raises InputError if the server
+    has neither."""
     if not server.engines:
         hint = "Other engines are not modelled."
         raise InputError(server.version, "has neither InnoDB nor MyRocks", "SHOW ENGINES", hint)
@@ -247,6 +256,7 @@ def _busier(server: profile.Profile, samples: Samples) -> str:
 
 
 def _grown(samples: Samples, name: str) -> float:
+    """Returns how much a counter of the status grew during the capture; 0 if it was never read."""
     if name not in samples.status.columns:
         return 0.0
     column = samples.status[name].drop_nulls()
@@ -254,6 +264,7 @@ def _grown(samples: Samples, name: str) -> float:
 
 
 def _span(samples: Samples) -> float:
+    """Returns the seconds from the first sample of the status to the last."""
     return float(samples.status["t_unix"][-1] - samples.status["t_unix"][0])
 
 
@@ -266,6 +277,8 @@ def _description(
     latencies: dict,
     notes: list[str],
 ) -> dict:
+    """Returns the content of RUN.toml for a capture; estimates and gaps are said in its caveats.
+    `data_gib` None: not known, to be added by hand."""
     running = (
         samples.status["threads_running"].drop_nulls().to_list() if "threads_running" in samples.status.columns else []
     )
@@ -317,12 +330,14 @@ def _description(
 
 
 def _by_statement(samples: Samples) -> bool:
-    """True when nearly every statement is a transaction of its own: then the histogram of
+    """Returns True when nearly every statement is a transaction of its own: then the histogram of
     statements is that of transactions."""
     return _grown(samples, "com_commit") < 0.01 * _grown(samples, "questions")
 
 
 def _in_words(latencies: dict[str, float]) -> list[str]:
+    """Says in words how many transactions and statements performance_schema saw, and their
+    latencies in ms."""
     words = []
     if "transactions" in latencies:
         words.append(

@@ -56,6 +56,8 @@ class Sampler:
         variables: Collection[str] | None = None,
         lab: LabRows | None = None,
     ) -> None:
+        """Prepares a sampler that reads every `interval_s` seconds; `start` begins. Raises
+        InputError for an interval out of range or a device that is not there."""
         if not (isinstance(interval_s, int | float) and MIN_INTERVAL_S <= interval_s <= MAX_INTERVAL_S):
             raise InputError(f"interval_s = {interval_s}", f"must be {MIN_INTERVAL_S:g} to {MAX_INTERVAL_S:g} s", DOC)
         self.address, self.interval_s = address, float(interval_s)
@@ -80,13 +82,14 @@ class Sampler:
 
     @property
     def notes(self) -> list[str]:
-        """The notes so far."""
+        """Returns the notes so far."""
         with self._lock:
             return list(self._notes)
 
     @property
     def ended(self) -> frozenset[str]:
-        """Sources that ended before `stop`: `status`, `host`, or a device's kernel name."""
+        """Returns the sources that ended before `stop`: `status`, `host`, or a device's kernel
+        name."""
         with self._lock:
             return frozenset(self._ended)
 
@@ -133,6 +136,8 @@ class Sampler:
     # --- threads ----------------------------------------------------------------------------------
 
     def _run(self, name: str, read: Callable[[], None], interval_s: float) -> None:
+        """Calls `read` at each whole multiple of `interval_s` of the clock until `stop`, and notes
+        samples that were missed and changes of the clock. An exception ends this source alone."""
         missed, tick = 0, math.ceil(time.time() / interval_s)
         step = time.time() - time.monotonic()
         while not self._stopping.is_set():
@@ -161,6 +166,7 @@ class Sampler:
             )
 
     def _end(self, name: str, error: Exception) -> None:
+        """Marks a source as ended and notes why and when, unless the sampler is being stopped."""
         if self._stopping.is_set():
             return
         what = error.rule if isinstance(error, HeadraceError) else _plain(error)
@@ -174,12 +180,14 @@ class Sampler:
                 self._notes.append(text)
 
     def _read_status(self) -> None:
+        """Adds a sample of the status, at the middle of the time that the server took to answer."""
         assert self._connection is not None  # `start` makes it before this source
         before = time.time()
         numbers = numbers_of(ask(self._connection, self._statement))
         self._status.add({"t_unix": (before + time.time()) / 2} | numbers)
 
     def _read_disks(self) -> None:
+        """Adds a sample of each device's counters; a device that is gone is noted once."""
         now, counters = time.time(), host.read_disks(list(self._disks))
         for name, store in self._disks.items():
             if name in counters:
@@ -195,6 +203,7 @@ class Sampler:
     # --- the end ----------------------------------------------------------------------------------
 
     def _collect(self) -> Samples:
+        """Returns all samples as frames; counters that this kernel does not have are null."""
         columns = ["t_unix", "device", *host.FIELDS]
         disks = []
         for name, store in self._disks.items():

@@ -53,7 +53,8 @@ LEVELS = re.compile(
 
 
 def is_level(variable: str) -> bool:
-    """True for a status variable that goes up and down; an unknown one is taken for a counter."""
+    """Returns True for a status variable that goes up and down; an unknown one is taken for a
+    counter."""
     return LEVELS.fullmatch(variable) is not None
 
 
@@ -136,7 +137,8 @@ def write_disk_csv(samples: Samples, path: str | Path) -> None:
 
 
 def _differences(frame: pl.DataFrame, step: float, level: Callable[[str], bool]) -> pl.DataFrame:
-    """Returns a row per interval between neighbours of the grid, `tick` its beginning."""
+    """Returns a row per interval between neighbours of the grid, `tick` its beginning in steps of
+    `step` seconds: counters as `_per_s`, levels as they are; null where a counter went back."""
     if frame.height < 2:
         return pl.DataFrame(schema={"tick": pl.Int64})
     frame = frame.with_columns((pl.col("t_unix") / step).round().cast(pl.Int64).alias("tick")).unique(
@@ -159,6 +161,8 @@ def _differences(frame: pl.DataFrame, step: float, level: Callable[[str], bool])
 
 
 def _disk(name: str, frame: pl.DataFrame, step: float) -> pl.DataFrame:
+    """Returns I/Os a second, MiB/s, mean requests outstanding, the share of time busy (0 to 1) and
+    waits in ms of a device, a row a tick of `step` seconds."""
     changes = _differences(frame, step, lambda column: column == host.LEVEL)
     if not changes.height:
         return changes
@@ -225,7 +229,7 @@ class SampleStore:
         self._rows, self._parts = 0, []
 
     def add(self, row: dict[str, float]) -> None:
-        """Adds a sample."""
+        """Adds a sample: its time, `t_unix`, and its values by column."""
         for name, value in row.items():
             column = self._columns.get(name)
             if column is None:
@@ -240,6 +244,7 @@ class SampleStore:
             self._spill()
 
     def _spill(self) -> None:
+        """Writes the rows in memory to a Parquet file of the spill folder, and forgets them."""
         path = self._folder.path() / f"{self.name}-{len(self._parts):06}.parquet"
         self._frame().write_parquet(path, compression="zstd")
         self._parts.append(path)

@@ -113,7 +113,7 @@ def names_of(target: str) -> list[str]:
 
 
 def is_database(target: str) -> bool:
-    """True when `aws:...` names an RDS instance."""
+    """Returns True when `aws:...` names an RDS instance."""
     return target.startswith(f"{PREFIX}db-")
 
 
@@ -200,6 +200,8 @@ def _without_unfinished(points: Points) -> Points:
 
 
 def _fetch_volumes(names: Sequence[str], span: TimeSpan, clients: Clients) -> Fetched:
+    """Fetches the metrics and descriptions of EBS volumes from AWS; periods without a figure count
+    as 0."""
     fetched = fetch_volumes(names, span, clients, VOLUME_METRICS)
     points = {(name, metric): values for name in names for metric, values in _with_zeros(fetched.points[name]).items()}
     descriptions = {
@@ -221,6 +223,8 @@ def _with_zeros(points: Points) -> Points:
 
 
 def _fetch_database(name: str, span: TimeSpan, clients: Clients) -> Fetched:
+    """Fetches the metrics of an RDS instance and of its storage; a period without a figure keeps
+    the one before. Raises InputError if it has none in that time."""
     instance = _described_database(clients("rds"), name)
     identifier = instance["DBInstanceIdentifier"]
     begin, end, period = bounds(span)

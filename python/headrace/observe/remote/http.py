@@ -71,6 +71,8 @@ class HttpJson:
         return document
 
     def _content(self, answer: IO[bytes], encoding: str) -> bytes:
+        """Reads an answer, unpacked. Raises CouldNotRun if it is damaged or takes too long,
+        InputError if it is too large."""
         parts, size, until = [], 0, time.monotonic() + ANSWER_S
         unpack = zlib.decompressobj(wbits=31) if encoding == "gzip" else None  # 31: gzip (zlib manual)
         while chunk := answer.read(CHUNK_BYTES):
@@ -111,6 +113,7 @@ class HttpJson:
         return InputError(self.base, f"is not the API of a Prometheus server: it {answers}", self.doc, hint)
 
     def _unreachable(self, error: Exception) -> CouldNotRun:
+        """Returns the error for a server that gave no answer, with the reason in words."""
         reason = getattr(error, "reason", error)
         hint = "Is the address right, does the server run, and is it reached from here?"
         if isinstance(reason, ssl.SSLError):
@@ -157,6 +160,8 @@ def _object(content: bytes) -> JsonObject | None:
 
 
 def _unpacked(content: bytes) -> bytes:
+    """Returns content without its gzip wrapping; content that is not gzip, or is cut off, as it
+    is."""
     try:
         return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
     except (OSError, EOFError, zlib.error):
@@ -164,6 +169,7 @@ def _unpacked(content: bytes) -> bytes:
 
 
 def _is_this_machine(host: str) -> bool:
+    """Returns whether a host name or address is this machine's own; names are not looked up."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:

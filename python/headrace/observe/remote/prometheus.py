@@ -67,7 +67,7 @@ class PrometheusTarget:
 
     @property
     def title(self) -> str:
-        """The name of the recording: the host that was asked for, else the server."""
+        """Returns the name of the recording: the host that was asked for, else the server."""
         return next(
             (value for name, value in self.labels if name in HOST_LABELS), urlsplit(self.address).hostname or ""
         )
@@ -190,7 +190,8 @@ class _Server:
     http: HttpJson
 
     def series(self, selectors: list[str], begin: float, end: float) -> list[dict[str, str]]:
-        """Returns the labels of the series that had samples in that time."""
+        """Returns the labels of the series that had samples from `begin` to `end`, seconds since
+        1970. Raises InputError if the server lists none."""
         times = [("start", f"{begin:.3f}"), ("end", f"{end:.3f}")]
         listed = self._data("/api/v1/series", [*(("match[]", selector) for selector in selectors), *times])
         if not isinstance(listed, list):
@@ -198,11 +199,12 @@ class _Server:
         return [labels for labels in listed if isinstance(labels, dict)]
 
     def at(self, query: str, moment: float) -> list[JsonObject]:
-        """Returns the result of a query at a moment."""
+        """Returns the series of a query at a moment, seconds since 1970. Raises InputError."""
         return self._result("/api/v1/query", [("query", query), ("time", f"{moment:.3f}")])
 
     def over(self, query: str, begin: float, end: float, step_s: float) -> Iterator[list[JsonObject]]:
-        """Yields the results of a range query, slice by slice."""
+        """Yields the series of a range query, `begin` to `end` in seconds since 1970, slice by
+        slice."""
         slices = math.ceil(((end - begin) / step_s + 1) / MOST_POINTS)
         for index in range(slices):
             first = begin + index * MOST_POINTS * step_s
@@ -211,6 +213,8 @@ class _Server:
             yield self._result("/api/v1/query_range", [("query", query), *times])
 
     def _result(self, path: str, parameters: list[tuple[str, str]]) -> list[JsonObject]:
+        """Returns the series that a query answers. Raises InputError if the answer has none, or
+        refuses the query."""
         data = self._data(path, parameters)
         result = data.get("result") if isinstance(data, dict) else None
         if not isinstance(result, list) or not all(isinstance(entry, dict) for entry in result):
@@ -218,6 +222,8 @@ class _Server:
         return result
 
     def _data(self, path: str, parameters: list[tuple[str, str]]) -> object:
+        """Returns the data of an answer. Raises InputError with the server's words if it refuses
+        the query."""
         answer = self.http.get(path, parameters)
         if answer.get("status") != "success":
             refusal = f"{answer.get('errorType', 'no status')}: {clip(str(answer.get('error', '')), 200)}"
@@ -284,7 +290,8 @@ class _Plan:
     def results(
         self, begin: float, end: float, step_s: float, progress: Callable[[float], None]
     ) -> Iterator[JsonObject]:
-        """Yields the series with the times of their samples."""
+        """Yields the series with the times of their samples; `begin` and `end` are seconds since
+        1970, `progress` is called with the share done, 0 to 1."""
         questions = [*self._disk_questions(), *self._server_questions()]
         groups = {times: [question for question in questions if question[1] == times] for _, times, _ in questions}
         done = 0
@@ -304,8 +311,8 @@ class _Plan:
             yield {"metric": info, "values": []}
 
     def _times(self, query: str, begin: float, end: float, step_s: float) -> dict[float, float]:
-        """Returns by step the time of the sample that stands there; of several devices any, they
-        are scraped together."""
+        """Returns by step, in seconds since 1970, the time of the sample that stands there; of
+        several devices any, they are scraped together."""
         sampled_at: dict[float, float] = {}
         for part in self.server.over(query, begin, end, step_s):
             for series in part:
@@ -313,6 +320,8 @@ class _Plan:
         return sampled_at
 
     def _select_disks(self) -> str:
+        """Returns the selector of the host's disks: of the named ones if it has them all, else of
+        all."""
         names = {member.rpartition("/")[2].strip() for member in (self.device or "").split("+")} - {""}
         there = {labels.get("device", "") for labels in self.disks}
         chosen = names if names and names <= there else set()
@@ -338,6 +347,8 @@ class _Plan:
         return [*questions, (f"sum by ({hosts}) ({cpu}{self.asked.selector()})", times, cpu)]
 
     def _server_questions(self) -> list[tuple[str, str | None, str]]:
+        """Returns (query, query of its times, "") of the MySQL server's status; empty without a
+        server."""
         if not self.servers:
             return []
         times = f"timestamp({STATUS}{INNODB['reads']}{self.of_server.selector()})"

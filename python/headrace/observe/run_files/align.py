@@ -75,6 +75,8 @@ def offset_of(
 
 
 def _by_clock(series: TimeSeries, rows: pl.DataFrame, clock_at_zero_s: float, findings: list[RunFinding]) -> float:
+    """Returns the second of the run at which the series begins, by its clock with or without a
+    zone. Raises InputError where neither puts both into the same time."""
     end_s = rows["t_s"][-1] + rows["duration_s"][-1]
     for begin, words in (
         (series.begin_s, "by the clock"),

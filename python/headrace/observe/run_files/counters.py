@@ -47,6 +47,8 @@ def _samples(recording: Recording, findings: list[RunFinding]) -> dict[str, list
 
 
 def _header(recording: Recording, number: int, cells: list[str]) -> list[str]:
+    """Returns the names of the columns, in lower case. Raises InputError if a needed one is
+    missing, or is there twice."""
     header = [cell.strip().lower() for cell in cells]
     missing = [name for name in ("time", "device", *NEEDED) if name not in header]
     if missing or len(set(header)) != len(header):
@@ -57,6 +59,8 @@ def _header(recording: Recording, number: int, cells: list[str]) -> list[str]:
 
 
 def _add(recording: Recording, number: int, row: dict[str, str], by_device: dict[str, list[tuple[float, ...]]]) -> None:
+    """Adds a sample, seconds since 1970 and counters, to its device. Raises InputError for a
+    damaged row or a time that goes back."""
     stamp = parse_iso(row["time"])
     if stamp is None:
         rule = "must be ISO 8601 or seconds since 1970"
@@ -75,6 +79,8 @@ def _add(recording: Recording, number: int, row: dict[str, str], by_device: dict
 
 
 def _chosen(recording: Recording, by_device: dict, device: str | None) -> list[str]:
+    """Returns the devices to read: those that `device` names, joined by +, or all with None. Raises
+    InputError for a name that is not in the file."""
     if not by_device:
         hint = "Was the recording stopped before its first sample?"
         raise recording.bad("", "no sample", "is in the file", hint, DOC)
@@ -91,7 +97,8 @@ def _chosen(recording: Recording, by_device: dict, device: str | None) -> list[s
 
 
 def _together(recording: Recording, by_device: dict[str, list[tuple[float, ...]]]) -> TimeSeries:
-    """Returns sums of the devices between moments at which all were sampled."""
+    """Returns sums of the devices, IOPS and MiB/s, between moments at which all were sampled.
+    Raises InputError if they were not sampled together, or only once."""
     names = list(by_device)
     if len({len(samples) for samples in by_device.values()}) > 1 or any(
         abs(row[0] - first[0]) > SAME_MOMENT_S
@@ -135,6 +142,8 @@ def _requests(
 
 
 def _gaps(recording: Recording, starts: list[float], durations: list[float], restarts: set[int]) -> list[RunFinding]:
+    """Returns findings on missing samples and on counters that started over; times are in seconds.
+    Raises InputError if too large a share of the time is missing."""
     findings = []
     usual = sorted(durations)[len(durations) // 2]
     wide = wide_intervals(durations, usual, SAME_MOMENT_S)

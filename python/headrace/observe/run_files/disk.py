@@ -73,6 +73,8 @@ def read_disk(
 
 
 def _say_gaps(recording: Recording, readings: Readings, series: TimeSeries, interval_s: float) -> None:
+    """Adds a finding to the series if reports are missing. Raises InputError if too large a share
+    of them is."""
     total = round(series.span_s / interval_s)
     missing = total - len(series.start_s)
     if not missing:
@@ -107,6 +109,8 @@ def busy_shares(recording: Recording, tool: str, reports: int) -> list[float] | 
 
 
 def _read_vmstat(text: str) -> list[float]:
+    """Returns the share of processors at work, 0 to 1, in each report of vmstat; NaN where
+    a line lacks a column."""
     columns: list[str] = []
     shares = []
     for line in text.splitlines():
@@ -119,6 +123,8 @@ def _read_vmstat(text: str) -> list[float]:
 
 
 def _read_iostat(text: str) -> list[float]:
+    """Returns the share of processors at work, 0 to 1, in each report of iostat; NaN where
+    a line lacks a column."""
     columns: list[str] = []
     shares = []
     for line in text.splitlines():

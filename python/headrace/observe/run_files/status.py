@@ -68,7 +68,8 @@ class StatusSamples:
     engines: set[str] = field(default_factory=set)
 
     def add(self, recording: Recording, where: int, stamp: Stamp | None, sample: dict[str, float]) -> None:
-        """Adds a sample."""
+        """Adds a sample, its line in the file and its time (None: not known). Raises InputError
+        beyond `MAX_ROWS`."""
         if len(self.where) >= MAX_ROWS:
             raise recording.bad(where, f"more than {MAX_ROWS:,} samples", "is too many", "Cut the file.", DOC)
         self.where.append(where)
@@ -151,6 +152,8 @@ def one_sample(recording: Recording) -> dict[str, float]:
 
 
 def _number(recording: Recording, where: int, name: str, text: str) -> float:
+    """Returns the value of a status variable. Raises InputError if it is not a number, or beyond 64
+    bits."""
     text = text.strip()
     if not NUMBER.match(text) or abs(float(text)) > MOST:
         hint = "The line is damaged: take its sample out."
@@ -159,6 +162,8 @@ def _number(recording: Recording, where: int, name: str, text: str) -> float:
 
 
 def _read_batches(recording: Recording, findings: list[RunFinding]) -> StatusSamples:
+    """Reads the samples of text in batches, such as mysqladmin prints: a variable that was there
+    before begins the next sample. A last sample that is cut off is left out, with a finding."""
     samples, sample, names, begun, stamp, next_stamp = StatusSamples(), {}, set(), 0, None, None
     lines = recording.lines
     last = max(index for index, line in enumerate(lines) if line.strip()) + 1
@@ -212,6 +217,8 @@ def _pair(line: str) -> tuple[str, str] | None:
 
 
 def _stamp(recording: Recording, number: int, line: str, is_last: bool, findings: list[RunFinding]) -> Stamp | None:
+    """Returns the time on a line that is not a variable; None, with a finding, for a last line that
+    is cut off. Raises InputError for any other line."""
     words = line.split()
     stamp = parse_iso(line) or (parse_iso(words[1]) if words[0] == "TS" and len(words) > 1 else None)
     if stamp is None and is_last:
@@ -225,6 +232,7 @@ def _stamp(recording: Recording, number: int, line: str, is_last: bool, findings
 
 
 def _no_status(recording: Recording) -> None:
+    """Raises InputError, which names the tool that the file seems to be of."""
     tool = guess(recording.text)
     what = f"looks like {tool}" if tool and tool != "SHOW GLOBAL STATUS" else "no counter of SHOW GLOBAL STATUS"
     hint = "Record with mysqladmin extended-status -i1."
@@ -232,6 +240,8 @@ def _no_status(recording: Recording) -> None:
 
 
 def _read_csv(recording: Recording, findings: list[RunFinding]) -> StatusSamples:
+    """Reads the samples of a CSV file with a column per variable. Raises InputError for a damaged
+    header, time or figure."""
     samples = StatusSamples()
     header: list[str] = []
     for number, cells in csv_rows(recording, findings):
@@ -260,8 +270,8 @@ def _read_csv(recording: Recording, findings: list[RunFinding]) -> StatusSamples
 
 
 def _looks_relative(samples: StatusSamples) -> bool:
-    """True for differences (mysqladmin -r): Uptime does not grow from one sample to the next;
-    without Uptime, counters fall again and again."""
+    """Returns True for differences (mysqladmin -r): Uptime does not grow from one sample to the
+    next; without Uptime, counters fall again and again."""
     uptime = [value for value in samples.values["uptime"] if not math.isnan(value)]
     if len(uptime) >= 3:
         grows = sum(b > a for a, b in zip(uptime[1:], uptime[2:], strict=False))
@@ -293,6 +303,7 @@ def _add_up(samples: StatusSamples) -> bool:
 
 
 def _cumulative_or_refused(recording: Recording, samples: StatusSamples) -> None:
+    """Raises InputError if a counter is negative, as in a file of differences."""
     for name in (*RATES, *HELPERS):
         for where, value in zip(samples.where, samples.values[name], strict=True):
             if value < 0:
@@ -369,6 +380,9 @@ def _series(
     levels_known: bool,
     findings: list[RunFinding],
 ) -> TimeSeries:
+    """Returns rates a second and levels of each interval between samples, null where a counter
+    started over. `starts` and `durations` are in seconds from the first sample; `begin` is the time
+    of that sample, seconds since 1970 or None."""
     keep = [index for index, duration in enumerate(durations) if duration > 0]
     if not keep:
         raise recording.bad("", "all samples at one time", "rates need time between them", "Record with -i1.", DOC)
@@ -417,10 +431,15 @@ def _series(
 
 
 def _rate(before: float, after: float, duration: float) -> float | None:
+    """Returns how much a counter grew a second over `duration` seconds; None where a sample lacks
+    it."""
     return None if math.isnan(before) or math.isnan(after) else (after - before) / duration
 
 
 def _status(samples: StatusSamples, series: TimeSeries, durations: list[float], levels_known: bool) -> Status:
+    """Returns the series with the engines, size and number of pages, and share of free pages that
+    the first sample tells; a page is 16 KiB where it does not say."""
+
     def first(name: str) -> float | None:
         return next((value for value in samples.values[name] if not math.isnan(value)), None) if levels_known else None
 
@@ -448,7 +467,8 @@ def check_engine(status: Status, engine: str, name: str) -> None:
 
 
 def looks_cold(free_share: float, data_share: float | None) -> bool:
-    """True when a buffer pool with so much free is cold: it holds less than half of what it could.
+    """Returns True when a buffer pool with this share of free pages (0 to 1) is cold: it holds less
+    than half of what it could. `data_share`: data over pool, None: not known.
 
     `data_share`: data over pool, None: not known.
     """

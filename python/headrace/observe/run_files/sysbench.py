@@ -113,6 +113,8 @@ def _value(recording: Recording, where: int, what: str, text: str) -> float:
 
 
 def _raw(recording: Recording, lines: list[str]) -> Rows:
+    """Reads the reports of sysbench's own output. Raises InputError if there are none, one is
+    damaged, or the file has several runs."""
     rows, totals, percentiles, starts = Rows(), [], set(), 0
     last = max((index for index, line in enumerate(lines) if line.strip()), default=0)
     for number, line in enumerate(lines, start=1):
@@ -150,6 +152,8 @@ def _raw(recording: Recording, lines: list[str]) -> Rows:
 
 
 def _raw_row(recording: Recording, rows: Rows, number: int, match: re.Match, percentiles: set[float]) -> None:
+    """Adds a report of either version of sysbench; latencies of another percentile than the 95th
+    become NaN, and their percentile is added to `percentiles`."""
     if match.re is REPORT_1:
         threads, tps, qps, percent, latency = match.groups()[2:]
         queries = _value(recording, number, "qps", qps)
@@ -190,6 +194,7 @@ def _add(
     busy_share: float = math.nan,
     pages_written_per_s: float = math.nan,
 ) -> None:
+    """Adds a row; figures that were not measured are NaN. Raises InputError beyond `MAX_ROWS`."""
     if len(rows.t_s) >= MAX_ROWS:
         raise InputError(f"line {where}", f"at most {MAX_ROWS:,} reports are read", DOC, "Cut the file.")
     rows.where.append(where)
@@ -204,6 +209,8 @@ def _add(
 
 
 def _against_total(recording: Recording, rows: Rows, totals: list[tuple[int, float]]) -> None:
+    """Adds a finding if the reports do not add up to the transactions in sysbench's summary. Raises
+    InputError for a second summary."""
     if len(totals) > 1:
         hint = "Cut the file there."
         raise recording.bad(totals[1][0], "a second summary", "sysbench was started again: one run per file", hint, DOC)
@@ -229,6 +236,9 @@ CSV_NAMES = {
 
 
 def _csv(recording: Recording, lines: list[str], columns: dict[str, str], interval_s: float | None) -> Rows:
+    """Reads a CSV file with a row per interval; `columns` maps our names to the file's,
+    `interval_s` is the length of a row where it has no times. Raises InputError if
+    neither is known, or for a damaged row."""
     delimiter = max(",;\t", key=next(line for line in lines if line.strip()).count)
     rows, place = Rows(), {}
     for number, cells in csv_rows(recording, rows.findings, delimiter):
@@ -247,6 +257,8 @@ def _csv(recording: Recording, lines: list[str], columns: dict[str, str], interv
 
 
 def _csv_columns(recording: Recording, line: int, header: list[str], columns: dict[str, str]) -> dict[str, int]:
+    """Returns at which position each of our columns stands. Raises InputError if a named one or
+    `tps` is missing, or is there twice."""
     place = {}
     for ours in ("time", *CSV_NAMES):
         column = columns.get(ours, ours)
@@ -270,6 +282,8 @@ def _csv_columns(recording: Recording, line: int, header: list[str], columns: di
 def _csv_row(
     recording: Recording, rows: Rows, number: int, cells: list[str], place: dict[str, int], interval_s: float | None
 ) -> None:
+    """Adds a row of a CSV file; without a time it ends `interval_s` seconds after the row before.
+    Raises InputError for a damaged figure or time."""
     values = {}
     for ours, what in CSV_NAMES.items():
         text = cells[place[ours]].strip() if ours in place else ""
@@ -355,6 +369,7 @@ def _check_step(recording: Recording, rows: Rows, index: int, interval_s: float)
 
 
 def _drop(rows: Rows, gone: set[int]) -> None:
+    """Takes the rows at these positions out of all columns."""
     for name in ("where", "t_s", "threads", "tps", "qps", "p95_ms", "busy_share", "pages_written_per_s"):
         column = getattr(rows, name)
         setattr(rows, name, array(column.typecode, (value for index, value in enumerate(column) if index not in gone)))

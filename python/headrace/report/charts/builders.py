@@ -47,6 +47,8 @@ class TimeAxis:
     start."""
 
     def __init__(self, clock_start: object, span_s: float) -> None:
+        """Chooses the start, format and title of the axis. `clock_start`: date and time, or time of
+        day, at the start of the run (None: not known); `span_s`: its length."""
         clock_time = start_of(clock_start)
         dated = clock_time is not None and len(str(clock_start)) > CLOCK_ONLY
         self.start = clock_time or DAY_ONE
@@ -101,7 +103,8 @@ def lowest_and_highest(frame: pl.DataFrame, column: str) -> tuple[float, float]:
 
 
 def decades(low: float, high: float) -> list[float]:
-    """Returns ticks 1, 2, 5, 10, ... around low to high, for a log axis that can be read."""
+    """Returns ticks 1, 2, 5, 10, ... around `low` to `high`, both above 0, for a log axis that can
+    be read."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     return [step * 10.0**power for power in range(first, last + 1) for step in (1, 2, 5)]
 
@@ -116,8 +119,8 @@ def quantity(
     far: float = FAR_APART,
     ticks: int = 7,
 ) -> Channel:
-    """Returns an axis of numbers: with powers of ten where the values are `far` apart, from zero
-    where that is asked for."""
+    """Returns an axis of numbers: logarithmic, with powers of ten, where the highest is more than
+    `far` times the lowest; else from 0 with `zero`."""
     low, high = lowest_and_highest(frame, column)
     if low > 0 and high > far * low:
         axis = alt.Axis(title=title, labelExpr=SHORT, values=decades(low, high))
@@ -155,7 +158,8 @@ def closed_at_end(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def linear(title: str, low: float, high: float, ticks: int = 4) -> Callable[[str], alt.Y]:
-    """Returns the axis of a column, from `low` to `high`."""
+    """Returns a maker of axes: it gives a column an axis from `low` to `high`, in the unit of
+    `title`."""
     axis = alt.Axis(title=title, tickCount=ticks, labelExpr=SHORT)
     return lambda column: alt.Y(f"{column}:Q", scale=alt.Scale(domain=[low, high], nice=False), axis=axis)
 

@@ -123,10 +123,13 @@ def frontier(
 
 
 def _far(low: float, high: float) -> bool:
+    """Returns True when the values are so far apart that only a logarithmic axis shows them."""
     return low > 0 and high > APART * low
 
 
 def _cost_axis(frame: pl.DataFrame, column: str = "cost", title: str = "cost (USD a month)") -> alt.X:
+    """Returns the horizontal axis for costs in USD a month: logarithmic where the cheapest and the
+    dearest are far apart."""
     low, high = lowest_and_highest(frame, column)
     far = _far(low, high)
     values = (
@@ -138,6 +141,8 @@ def _cost_axis(frame: pl.DataFrame, column: str = "cost", title: str = "cost (US
 
 
 def _latency_axis(frame: pl.DataFrame) -> alt.Y:
+    """Returns the vertical axis for the I/O p99 in ms: logarithmic where the lowest and the highest
+    are far apart."""
     (low, high), title = lowest_and_highest(frame, "ms"), "I/O p99, waiting included"
     far = _far(low, high)
     return alt.Y(

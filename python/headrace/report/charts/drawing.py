@@ -79,6 +79,8 @@ class _Renderer:
             return drawn
 
     def _started(self) -> tuple[IO[bytes], IO[bytes]]:
+        """Returns the pipes to and from the renderer, which is started if it does not run in this
+        process. Raises CouldNotRun if vl-convert is not installed."""
         if self._process is None or self._process.poll() is not None or self._owner != os.getpid():
             # The worker cannot say it: its standard error goes nowhere.
             if find_spec("vl_convert") is None:
@@ -109,6 +111,7 @@ class _Renderer:
 
 
 def _describe_end(code: int) -> str:
+    """Says how the renderer ended; a negative code is the signal that ended it."""
     return (
         f"was ended by signal {-code}; it lacked memory, it seems"
         if code < 0

@@ -56,7 +56,7 @@ def ms_axis(title: str, ticks: int = 6) -> alt.Axis:
 
 
 def throttled_spans(frame: pl.DataFrame) -> pl.DataFrame:
-    """`at` and `until` of the stretches in which requests waited for a limit."""
+    """Returns `at` and `until` of the stretches in which requests waited for a limit."""
     waits = pl.col("throttled_s") > 0
     marked = frame.with_columns(waits.rle_id().alias("stretch")).filter(waits)
     return marked.group_by("stretch", maintain_order=True).agg(pl.col("at").first(), pl.col("until").last())

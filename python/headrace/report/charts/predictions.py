@@ -254,6 +254,8 @@ def side_by_side(comparison: ServiceComparison, title: str) -> alt.VConcatChart:
 
 
 def _rates(comparison: ServiceComparison, order: list[str]):
+    """Draws transactions a second of each service that can be predicted, with their 80 %
+    interval."""
     rows = [
         {"service": outcome.deployment, "tps": outcome.tps, "low": outcome.tps_low, "high": outcome.tps_high}
         for outcome in comparison.outcomes
@@ -270,6 +272,8 @@ def _rates(comparison: ServiceComparison, order: list[str]):
 
 
 def _bills(comparison: ServiceComparison, order: list[str]) -> alt.Chart:
+    """Draws the bill of each service in USD a month, part by part; services without a price have no
+    bar."""
     rows = [
         {"service": outcome.deployment, "part": (kind := kind_of(item)), "place": KINDS.index(kind), "usd": item["usd"]}
         for outcome in comparison.outcomes

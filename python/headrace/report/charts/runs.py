@@ -46,7 +46,7 @@ Labelled = tuple[str, pl.DataFrame, str]
 
 
 def has_figures(series: pl.DataFrame, name: str) -> bool:
-    """True when a column has any figure."""
+    """Returns True when a column has any figure."""
     return name in series.columns and series[name].drop_nulls().len() > 0
 
 

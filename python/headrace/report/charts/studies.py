@@ -46,6 +46,7 @@ def study(chart_data: ChartData) -> alt.TopLevelMixin:
 
 
 def _rows(series: Iterable) -> list[dict]:
+    """Returns a row for each point of the curves; points without a value are left out."""
     return [
         {"series": curve.label, "role": curve.role, "x": x, "y": float(y)}
         for curve in series
@@ -98,6 +99,7 @@ def _marks(frame: pl.DataFrame, line: bool = False) -> dict:
 
 
 def _x(frame: pl.DataFrame, chart_data: ChartData, named: bool, level: bool = False) -> alt.X:
+    """Returns the horizontal axis: of names, level or upright, or of numbers."""
     if named:
         axis = alt.Axis(title=chart_data.x_title, labelAngle=0 if level else alt.Undefined)
         return alt.X("x:N", sort=None, axis=axis)
@@ -105,6 +107,7 @@ def _x(frame: pl.DataFrame, chart_data: ChartData, named: bool, level: bool = Fa
 
 
 def _line(frame: pl.DataFrame, chart_data: ChartData, named: bool) -> Drawing:
+    """Draws the curves as lines, with points where each has few of them."""
     x, y = _x(frame, chart_data, named, level=True), quantity(alt.Y, frame, "y", chart_data.y_title, zero=True)
     base = alt.Chart(frame).encode(x=x, y=y, color=_colour(frame), detail="series:N")
     few = all(count <= FEW_POINTS for count in frame.group_by("series").len()["len"])
@@ -120,6 +123,8 @@ def _line(frame: pl.DataFrame, chart_data: ChartData, named: bool) -> Drawing:
 
 
 def _bar(frame: pl.DataFrame, chart_data: ChartData, named: bool) -> Drawing:
+    """Draws horizontal bars, each labelled with its value, and with its curve if there are
+    several."""
     text = pl.col("y").map_elements(number, return_dtype=pl.String)
     label = pl.concat_str([text, pl.col("series")], separator="  ") if _several(frame) else text
     order = frame["series"].unique(maintain_order=True).to_list()
@@ -134,6 +139,8 @@ def _bar(frame: pl.DataFrame, chart_data: ChartData, named: bool) -> Drawing:
 
 
 def _quantiles(frame: pl.DataFrame, chart_data: ChartData, named: bool) -> Drawing:
+    """Draws percentiles: `x` is a share 0 to 1, on an axis that gives each further nine the same
+    room."""
     left_over = (1.0 - pl.col("x")).clip(lower_bound=LEAST_LEFT_OVER)
     nines = frame.with_columns((1.0 / left_over).round(3).alias("nines"))
     y = quantity(alt.Y, nines, "y", chart_data.y_title, zero=True)

@@ -68,7 +68,7 @@ class AnswerGroup:
 
     @property
     def first(self):
-        """The answer that is worth most."""
+        """Returns the answer that is worth most."""
         return self.answers[0]
 
     def sum_of(self, name: str) -> float | None:
@@ -77,7 +77,8 @@ class AnswerGroup:
         return None if None in values else sum(values)
 
     def worst(self, name: str) -> float | None:
-        """Returns the highest figure of any that has one."""
+        """Returns the highest figure of any that has one, in the unit of its name; None where none
+        has."""
         return max((value for answer in self.answers if (value := getattr(answer, name)) is not None), default=None)
 
 
@@ -150,7 +151,7 @@ def head(answers: Sequence, prices: str) -> list[str]:
 
 
 def counted(count: int, what: str) -> str:
-    """`1 volume`, `2 volumes`."""
+    """Returns a count with its noun: `1 volume`, `2 volumes`."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
@@ -162,7 +163,8 @@ def devices_of(answers: Sequence) -> str:
 
 
 def rows(groups: Sequence[AnswerGroup]) -> list[tuple]:
-    """Returns rows of COLUMNS."""
+    """Returns rows of COLUMNS: counts, storage today and proposed, USD a month, risk in %, I/O p99
+    and why."""
     return [
         (
             len(group.answers),
@@ -181,7 +183,7 @@ def rows(groups: Sequence[AnswerGroup]) -> list[tuple]:
 
 
 def unused_rows(groups: Sequence[AnswerGroup]) -> list[tuple]:
-    """Returns rows of UNUSED."""
+    """Returns rows of UNUSED: counts, storage, USD a month and why."""
     return [
         (len(group.answers), volumes_of(group), group.first.today, usd(group.sum_of("usd_today")), group.first.why)
         for group in groups
@@ -239,6 +241,7 @@ def reasons(answers: Sequence) -> list[tuple]:
 
 
 def _kind(why: str) -> str:
+    """Returns a reason with "..." for its figures, so that equal reasons can be counted."""
     named = ("F1", "p99")  # figures that are names
     words = why.replace(" %", "%").split(" ")
     words = ["..." if any(char.isdigit() for char in word) and word not in named else word for word in words]
@@ -282,6 +285,8 @@ def _headline(answers: Sequence) -> str:
 
 
 def _cards(answers: Sequence) -> Iterator[Card]:
+    """Yields the cards of a fleet: what changes and deletions save, and what larger volumes cost,
+    in USD a month."""
     if count := len(of_verdict(answers, "change")):
         figure = f"{_dollars(saved_usd(answers))} USD"
         yield Card("Changes save a month", figure, f"{counted(count, 'device')} can be changed.", "good")
@@ -331,6 +336,7 @@ def _page_table(verdict: str, groups: Sequence[AnswerGroup]) -> Table:
 
 
 def _page_tables(answers: Sequence) -> list[Block]:
+    """Returns the tables of the page, a section per verdict; each table is cut at `MOST_ROWS`."""
     blocks: list[Block] = []
     for verdict, title in TITLES.items():
         groups = groups_of(answers, verdict)
@@ -360,6 +366,7 @@ def _page_tables(answers: Sequence) -> list[Block]:
 
 
 def _cut(count: int) -> list[Block]:
+    """Says where all rows are, if more than `MOST_ROWS` exist."""
     if count <= MOST_ROWS:
         return []
     words = f"The first {MOST_ROWS:,} of {count:,}; all are in the Parquet and CSV output."
@@ -375,7 +382,8 @@ CSV = (
 
 
 def csv_rows(answers: Sequence) -> list[dict]:
-    """Returns a row for each device, for programs."""
+    """Returns a row for each device, for programs, with the columns of `CSV`; units are in their
+    names."""
     return [
         {key: getattr(answer, key) for key in CSV if key not in ("rank", "volumes")}
         | {"rank": rank, "volumes": " ".join(answer.volumes)}
@@ -384,7 +392,7 @@ def csv_rows(answers: Sequence) -> list[dict]:
 
 
 def document(answers: Sequence, prices: str) -> dict:
-    """Returns the answers for programs, as JSON takes them."""
+    """Returns the answers for programs, as JSON takes them; money is in USD a month."""
     return {
         "devices": len(answers),
         "volumes": sum(len(answer.volumes) for answer in answers),

@@ -139,6 +139,8 @@ def _choices(plan: Plan) -> list[ChoiceAsked]:
 
 
 def _describe(role: str, choice: Choice) -> ChoiceAsked:
+    """Returns a choice with its role; its bill, in USD a month, is parted into volumes and the
+    rest."""
     volumes_usd = sum(item["usd"] for item in choice.items if item["part"] in ("data", "log"))
     return ChoiceAsked(
         role=role,
@@ -157,7 +159,8 @@ def _is_number(value: object) -> bool:
 
 
 def _slider(name: str, value: float, unit: str = "times") -> Slider:
-    """Returns the slider of an option of a plan, from a quarter to four times where it stands."""
+    """Returns the slider of an option of a plan, from a quarter to four times where it stands;
+    `value` is in `unit`."""
     [option] = [row for row in describe(PlanSettings) if row["name"] == name]
     least = max(value / REACH, option["least"] or 0.0)
     most = max(min(value * REACH, option["most"] or math.inf), least * 1.01)

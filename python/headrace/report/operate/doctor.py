@@ -124,6 +124,9 @@ def _subject(finding: Finding) -> str:
 
 
 def _row(window: Window) -> tuple[str, ...]:
+    """Returns the cells of a window: from, until, limit, rate and latencies in ms, "-" where not
+    known."""
+
     def ms(value: float | None) -> str:
         return "-" if value is None else f"{value:,.2f}"
 

@@ -56,6 +56,8 @@ def _moment(forecast: Forecast, ahead: timedelta) -> str:
 
 
 def _credits(forecast: Forecast, ahead: CreditForecast) -> list[str]:
+    """Says in sentences when credits run out in the futures, for how long, and at which hours
+    requests wait."""
     begin = f"Credits: {number(ahead.balance_percent)} % now ({_source(ahead)})"
     if ahead.instance_percent is not None:
         begin += f", {number(ahead.instance_percent)} % of the instance's (simulated)"
@@ -93,16 +95,19 @@ def _source(ahead: CreditForecast) -> str:
 
 
 def _span(seconds: float) -> str:
+    """Says a number of seconds, infinite as "never"."""
     return span(seconds) if math.isfinite(seconds) else "never"
 
 
 def _after(forecast: Forecast, hours: float, horizon: int) -> str:
+    """Says when an event `hours` from now comes, if it comes within `horizon` hours."""
     if not math.isfinite(hours):
         return f"not within {horizon} h"
     return f"{_moment(forecast, timedelta(hours=hours))}, in {span(3_600 * hours)}"
 
 
 def _growth(forecast: Forecast, growth: GrowthForecast) -> str:
+    """Says how demand grows towards a limit, in % in 30 days, and when 90 % of it is met."""
     cap = caps.long(growth.cap)
     now = f"the busiest five minutes of a day take {percent(growth.share_now)} of {cap} ({number(growth.limit)} {growth.unit})"
     now += ": it is at the limit now" if growth.at_limit else ""
@@ -116,6 +121,7 @@ def _growth(forecast: Forecast, growth: GrowthForecast) -> str:
 
 
 def _space(full: SpaceForecast) -> str:
+    """Says how full the volume is in GiB, how that grows in 30 days, and when it is full."""
     limit = f"{number(full.limit_gib, 4)} GiB"
     when = "" if full.used_on == full.last else f" (on {full.used_on:%Y-%m-%d})"
     now = f"Space: {number(full.used_gib, 4)} GiB used at the most{when}, full at {limit}"
@@ -152,6 +158,8 @@ def _no_trend(trend: Trend, last: datetime | None) -> str:
 
 
 def _on(today: datetime, days: Sequence[float]) -> str:
+    """Says on which date an event comes, with its 80 % interval. `days`: 10th, 50th and 90th
+    percentile of the days from `today`, infinite for never."""
     early, middle, late = (
         (today + timedelta(days=day)).strftime("%Y-%m-%d") if math.isfinite(day) else NEVER for day in days
     )
@@ -304,7 +312,8 @@ SCORE_COLUMNS = ("quantity", "ahead", "forecasts", "held", "median error")
 
 
 def score_rows(scores: Sequence[Score]) -> list[tuple[str, ...]]:
-    """Compares earlier forecasts with what came, a row per quantity and distance."""
+    """Compares earlier forecasts with what came, a row per quantity and distance: how many, in what
+    share it lay within the interval, and the median error."""
     return [
         (
             score.quantity,

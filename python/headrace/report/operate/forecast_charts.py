@@ -155,6 +155,8 @@ def _add_dates(last: datetime | None, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _day_axis(last: datetime | None) -> alt.X:
+    """Returns the axis of days: dates up to `last`, or numbers of days from the recording's end if
+    it has no dates (None)."""
     if last is not None:
         axis = alt.Axis(title="day", format="%-d %b %Y", tickCount=8, labelOverlap=True)
         return alt.X("at:T", scale=alt.Scale(type="utc", nice=False), axis=axis)

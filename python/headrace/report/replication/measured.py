@@ -79,6 +79,8 @@ def _most_lag(title: str, part: pl.DataFrame) -> Iterator[Card]:
 
 
 def _channel(title: str, part: pl.DataFrame) -> list[Block]:
+    """Returns the blocks of one replication channel: chart, figures of its lag in seconds, and all
+    rows."""
     figures = [(label, *_figures(part[name])) for name, label, _ in CLOCKS if part[name].is_not_null().any()]
     figures.append(("backlog (transactions)", *_figures(part["backlog"])))
     described = f"Lag of {title} by each clock, its backlog, applier, CPU and device."
@@ -96,6 +98,7 @@ def _channel(title: str, part: pl.DataFrame) -> list[Block]:
 
 
 def _figures(values: pl.Series) -> tuple[str, ...]:
+    """Returns median, 95th percentile, maximum and last value as text, "-" where there is none."""
     figures = (
         values.median(),
         values.quantile(0.95),

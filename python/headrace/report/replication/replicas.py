@@ -80,6 +80,7 @@ def in_words(run: ReplicaPrediction) -> list[str]:
 
 
 def _setup(run: ReplicaPrediction, settings: core.ReplicaSettings) -> str:
+    """Says on which storage, server and cache (GiB) the replica runs."""
     replica = run.replica
     places = [replica.storage]
     places += [f"logs on {replica.log_storage}"] if replica.log_storage else []
@@ -145,6 +146,8 @@ def seconds(value: float) -> str:
 
 
 def _interval(low: dict[str, float | None] | None, high: dict[str, float | None] | None, name: str, unit: str) -> str:
+    """Says the 80 % interval of a figure in `unit`; empty if it is not known. A None at the upper
+    end means that it lies beyond the run."""
     if low is None or high is None:
         return ""
     most = high[name]
@@ -183,7 +186,7 @@ def table_of(run: ReplicaPrediction, most: int = TABLE_ROWS):
 
 
 def document(run: ReplicaPrediction) -> dict[str, object]:
-    """Returns everything, for JSON."""
+    """Returns the replica, its settings, summary and every row, for JSON."""
     replica = {name: value for name, value in vars(run.replica).items() if value is not None}
     return {
         "schema": SCHEMA,
@@ -301,6 +304,7 @@ def plan_in_words(plan: ReplicaPlan) -> list[str]:
 
 
 def _room(plan: ReplicaPlan) -> str:
+    """Says what fills the replica's data volume: data, logs and free space, in GiB."""
     logged = plan.logged
     logs = f"{logged.redo_gib:,} of redo log"
     if logged.days:

@@ -29,6 +29,8 @@ class ReplicaParameters:
     origin: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        """Checks names and ranges. Raises InputError for an unknown parameter, or a value out of
+        range."""
         spreads = parameter_spreads()
         for name, value in self.values.items():
             check_choice("replica parameter", name, tuple(spreads))

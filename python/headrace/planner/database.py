@@ -114,6 +114,9 @@ class DatabaseJudge(WeighingJudge):
         draws: int,
         seed: int,
     ) -> None:
+        """Splits the goals by what they need, starts the caches in the core and draws the
+        scenarios. `least_tps`: transactions a second below which a candidate need not be followed;
+        `seed`: of the draws."""
         super().__init__(prices, hosts, readers=conditions.readers)
         self.workload, self.database, self.goals = workload, workload.database, tuple(goals)
         self.conditions, self.least_tps, self.confidence = conditions, least_tps, confidence
@@ -335,6 +338,8 @@ class Scenarios:
     """The databases drawn, each with its followed caches, and what came of candidates in them."""
 
     def __init__(self, judge: DatabaseJudge, workload: TransactionWorkload, draws: int, seed: int) -> None:
+        """Draws databases from the calibration's covariance (the best estimate alone where `draws`
+        gives none), and the factors for what it leaves unexplained."""
         self.judge = judge
         drawn = workload.draws(draws, seed)
         databases = drawn or [workload.database]
@@ -356,6 +361,8 @@ class Scenarios:
         return [self.doubts[candidate] for candidate in candidates]
 
     def _look_at(self, candidates: Sequence[Candidate]) -> None:
+        """Computes the doubts of candidates that have none yet; those with equally wide factors in
+        one run."""
         self.widths.look_at(candidates)
         if self.judge.conditions.arrivals_tps is None:
             return self._follow(candidates, np.zeros(len(self.cores)))

@@ -60,6 +60,7 @@ class PlannedDemand:
     """Demand of an open workload on volumes, counted by the core's own measure."""
 
     def __init__(self, workload: OpenWorkload) -> None:
+        """Converts the workload for the core. Raises InputError where the core refuses it."""
         self.workload = workload
         self.load = workload.to_core()
         with core_errors():
@@ -125,6 +126,8 @@ class DemandJudge(CandidateJudge):
         cycle: str,
         start_balance: float | None,
     ) -> None:
+        """Keeps demand, goals and prices, and finds from which overload on a candidate need not be
+        simulated."""
         super().__init__(prices, hosts, directory)
         self.demand, self.goals = demand, tuple(goals)
         self.cycle, self.start_balance = cycle, start_balance
@@ -201,6 +204,8 @@ class DemandJudge(CandidateJudge):
         return behind
 
     def _evaluate(self, candidates: Sequence[Candidate], factor: float, prune_above: float) -> dict:
+        """Simulates candidates in the core under `factor` times the demand: columns in their order.
+        Those with an overload above `prune_above` are bounded, not simulated."""
         used = {place: None for *_, place in candidates if self.hosts[place].instance is not None}
         index = {place: i for i, place in enumerate(used)}
         with core_errors():

@@ -95,6 +95,8 @@ class Goal(Text):
     subject: Subject = "demand"
 
     def __post_init__(self) -> None:
+        """Raises InputError for an unknown metric, the wrong sign, or a limit that is not a number
+        of 0 or more."""
         text = f"{self.metric}{self.sign}{quote_value(self.limit)}"
         metrics = SUBJECTS[self.subject]
         metric = metrics.get(self.metric)
@@ -174,6 +176,7 @@ class Goal(Text):
 
 
 def _sign_rule(metric: Metric, sign: str) -> str:
+    """Says in words why a sign cannot be used with a metric."""
     if sign in ("<=", ">="):
         better = "less" if metric.sign == "<=" else "more"
         return f"{metric.name} is better the {better} it is, so its goal is {metric.sign}"
@@ -225,6 +228,8 @@ def _grows(goals: Iterable[Goal], subject: Subject) -> bool:
 
 
 def _check_database(goals: Iterable[Goal], arrivals: bool) -> None:
+    """Raises InputError for a backlog with clients that wait, and for a response time of at most 0
+    ms."""
     goals = tuple(goals)
     for goal in goals:
         if goal.metric == "backlog_s" and not arrivals:

@@ -20,6 +20,7 @@ class CandidateJudge(ABC):
     def __init__(
         self, prices: PriceList, hosts: list[Host], directory: Directory | None = None, readers: int = 0
     ) -> None:
+        """Starts without any bill; `directory`: shared with other judges, None: a new one."""
         self.prices, self.hosts, self.readers = prices, hosts, readers
         self.directory = Directory(prices.as_of) if directory is None else directory
         self._volumes_usd: dict[str, float] = {}
@@ -54,6 +55,8 @@ class CandidateJudge(ABC):
         return np.array([self.cost(candidate) for candidate in candidates], dtype=float)
 
     def _usd(self, storage: str) -> float:
+        """Returns the USD a month of volumes, asked once of the price list; NaN where no price is
+        known."""
         usd = self._volumes_usd.get(storage)
         if usd is None:
             [usd] = self.prices.volume_totals([storage], self.million_ios(storage))

@@ -90,6 +90,8 @@ class Growth:
 
 
 def _growth(settings: PlanSettings, workload: OpenWorkload | None) -> Growth:
+    """Returns the factors on demand and on data, the workload's growth over the months included.
+    Raises InputError where `growth` is given together with one of the two."""
     by_months = 1.0 if workload is None else workload.growth_over(settings.months)
     factors = []
     for name, given in (("demand_growth", settings.demand_growth), ("data_growth", settings.data_growth)):
@@ -101,6 +103,7 @@ def _growth(settings: PlanSettings, workload: OpenWorkload | None) -> Growth:
 
 
 def _months_note(settings: PlanSettings, workload: OpenWorkload | None) -> list[str]:
+    """Returns the note on what the months add, in a list: empty where no months were given."""
     months = settings.months
     if months <= 0:
         return []
@@ -162,6 +165,8 @@ def _checked(settings: PlanSettings) -> PlanSettings:
 
 
 def _excluded(settings: PlanSettings) -> dict[str, str]:
+    """Returns why each volume type left out is not looked at: the type to the reason in words.
+    Raises InputError for a type that is not known."""
     excluded = {name: "excluded by you" for name in check_exclude(settings.exclude)}
     if not settings.allow_instance_store:
         excluded.setdefault(LOCAL, NOT_ASKED_FOR)
@@ -195,6 +200,8 @@ def _snapshots(settings: PlanSettings, prices: PriceList, size_gib: float) -> tu
 
 
 def _parse_today(settings: PlanSettings) -> tuple[Placement | None, list[str]]:
+    """Returns today's storage and the notes of its notation; None where none is compared with.
+    Raises InputError."""
     if settings.compare is None:
         return None, []
     placement = parse_placement(settings.compare)
@@ -205,6 +212,8 @@ def _parse_today(settings: PlanSettings) -> tuple[Placement | None, list[str]]:
 
 
 def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
+    """Makes the question of a plan for demand in I/Os: the demand grown and, at points of a
+    recording that met a limit, raised. Raises InputError."""
     if isinstance(workload, ClosedWorkload):
         hint = "Describe the demand over time: headrace workload new, or import a recording."
         raise InputError(
@@ -323,6 +332,7 @@ def list_instances(instances: object) -> list:
 
 
 def _means_none(instances: object) -> bool:
+    """Says whether instances were given as "none": volumes are planned alone."""
     listed = list_instances(instances)
     return len(listed) == 1 and isinstance(listed[0], str) and listed[0].strip().lower() == "none"
 
@@ -343,6 +353,8 @@ def _warnings(workload: OpenWorkload, planned: OpenWorkload) -> tuple[str, ...]:
 
 
 def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQuestion:
+    """Makes the question of a plan for a database in transactions: its data grown, its demand left
+    to the goals. Raises InputError."""
     settings = _checked(settings)
     arrivals = settings.arrivals_tps
     goals = parse_goals(settings.goals, "database", defaults=settings.default_goals, arrivals=arrivals is not None)
@@ -399,6 +411,8 @@ def _logged(workload: TransactionWorkload, settings: PlanSettings, goals: Sequen
 
 
 def _conditions(workload: TransactionWorkload, settings: PlanSettings, goals: Sequence[Goal]) -> Conditions:
+    """Returns the conditions of a run (clients or transactions a second, start, hours). Raises
+    InputError for a goal on tps above the transactions that arrive."""
     arrivals = settings.arrivals_tps
     for goal in goals:
         if arrivals is not None and goal.about.unit == "tps" and goal.limit > arrivals:
@@ -423,6 +437,9 @@ def _with_services(
     hosts: list[Host],
     skipped: list[tuple[str, str]],
 ) -> tuple[list[Host], list[tuple[str, str]]]:
+    """Returns the hosts and the skipped instances (name, reason) with the classes of RDS and
+    Aurora added; without EC2's own where `on` does not name it. Raises InputError where no class
+    is left."""
     managed = [service for service in on if service != "ec2"]
     if not managed:
         return hosts, skipped
@@ -453,6 +470,8 @@ def _todays_family(workload: TransactionWorkload, today: Placement | None, setti
 def _hosts(
     workload: TransactionWorkload, settings: PlanSettings, prices: PriceList, today_family: str | None
 ) -> tuple[list[Host], list[tuple[str, str]]]:
+    """Returns the hosts to plan on and the instances skipped (name, reason): those named, none, or
+    today's family and the sensible others of the catalog."""
     named = settings.instances
     listed = list_instances(named)
     if _means_none(named):

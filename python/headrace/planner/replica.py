@@ -286,6 +286,8 @@ class ReplicaJudge(WeighingJudge):
         lag_s: float,
         confidence: tuple[float, int],
     ) -> None:
+        """Keeps the source's load in steps and the numbers of workers to try. `lag_s`: the goal,
+        seconds; `confidence`: probability and number of draws."""
         super().__init__(prices, hosts)
         self.load, self.base, self.lag_s = load, base, lag_s
         self.probability, self.draws = confidence
@@ -410,6 +412,7 @@ class ReplicaJudge(WeighingJudge):
         )
 
     def _replica(self, candidate: Candidate, workers: int) -> Replica:
+        """Returns the replica that a candidate with this number of workers is."""
         data, relay, place = candidate
         host = self.hosts[place]
         return replace(
@@ -423,6 +426,8 @@ class ReplicaJudge(WeighingJudge):
 
 
 def _source_of(workload: TransactionWorkload, source: str | None) -> str:
+    """Returns where the source runs, as [INSTANCE/]STORAGE: as given, else that of the calibration.
+    Raises InputError where neither is known."""
     if source is not None:
         return source
     if workload.storage is None:

@@ -107,12 +107,16 @@ class Search:
         return answers
 
     def _usd(self, answer: SpaceResult, point: Point) -> float:
+        """Returns the USD a month of a point, asked once of the judge; NaN where no price is
+        known."""
         usd = answer.usd_of.get(point)
         if usd is None:
             usd = answer.usd_of[point] = self.judge.cost(answer.space.candidate(point))
         return usd
 
     def _keep(self, answer: SpaceResult, point: Point) -> None:
+        """Keeps a point that meets the goals where it is cheaper than the best so far, and tells
+        `note`."""
         usd = self._usd(answer, point)
         if usd < answer.usd:
             answer.best, answer.usd = point, usd
@@ -128,6 +132,8 @@ class Search:
         return False
 
     def _hunt(self, answer: SpaceResult) -> Questions:
+        """Searches one space as the drawing above says: yields points to be judged, is sent whether
+        they meet the goals, and fills `answer`."""
         low, high = answer.low, answer.high
         if self._is_dear(answer, low):
             return
@@ -296,6 +302,8 @@ class FamilySearch:
         affordable: float,
         today_family: str | None,
     ) -> None:
+        """Keeps what a search is bounded by. `affordable`: USD a month; `need`: GiB the volumes
+        must hold."""
         self.judge, self.hosts, self.need = judge, hosts, need
         self.affordable, self.today_family = affordable, today_family
         self.as_of = judge.prices.as_of
@@ -328,6 +336,9 @@ class FamilySearch:
         return searched
 
     def _family(self, result: FamilyResult, logs: Sequence[str | None], best_of_all: float) -> None:
+        """Searches one family, some hosts at a time, and fills `result`. `logs`: volumes for the
+        log, None: with the data. `best_of_all`: the cheapest found in the service so far, USD a
+        month."""
         alone = self._alone(result.family)
         # Most that is worth looking at by host and number of volumes: more volumes are worth a look
         # only where they cost less.
@@ -402,6 +413,8 @@ class FamilySearch:
         return {result.space.shape: result for result in results}
 
     def _start(self, space: Space, alone: dict[Shape, SpaceResult] | None) -> Space | SpaceResult | None:
+        """Returns where the search of a space begins: where that of its shape without an instance
+        ended; None where that failed."""
         if alone is None:
             return space
         result = alone[space.shape]

@@ -104,6 +104,8 @@ class ManagedShape(Shape):
     by_itself: float = math.inf
 
     def _text(self, x: int, y: int) -> str:
+        """Writes the storage of a point in the notation: IOPS and MiB/s rounded up to what is
+        ordered, GiB raised where the IOPS need it."""
         kind, gib = self.family.volume_type, self.member_gib
         if self.family.axis == "size":
             return f"{kind}:{rounded_up(x, GIB_STEPS, *self.x)}"

@@ -135,6 +135,8 @@ def throughput(
 def _run(
     situation: Situation, workload: TransactionWorkload, cache_gib: float, log_storage: str | None, start: str
 ) -> dict:
+    """Returns a simulated hour as the core takes it, credits empty where the storage bursts;
+    `log_storage`: None, the log lies with the data; `start`: warm or cold."""
     bursts = situation.storage.burst_iops > situation.storage.iops
     return {
         "storage": situation.storage.text,
@@ -244,6 +246,7 @@ def _other_commit(base: ModelSettings, situation: Situation) -> Alternative:
 
 
 def _other_sync(base: ModelSettings, situation: Situation) -> Alternative:
+    """Compares sync_binlog with its other value, 0 or 1."""
     if situation.demand is None or situation.demand.binlog_bytes_s <= 0.0:
         return "without a binlog", base, ""
     other = 0 if base.sync_binlog == 1 else 1
@@ -255,6 +258,8 @@ def _no_doublewrite(base: ModelSettings, situation: Situation) -> Alternative:
 
 
 def _log_volume(base: ModelSettings, situation: Situation) -> Alternative | None:
+    """Compares with the same server without its log volume, or with a small one; None where none
+    can be had."""
     if base.log_storage is not None:
         return f"without {base.log_storage}", replace(base, log_storage=None), ""
     candidate = _log_candidate(situation)
@@ -302,6 +307,7 @@ def _sentence(
     assert workload is not None  # the caller looked
 
     def rates(database: Mapping[str, object]) -> tuple[float, float]:
+        """Returns the transactions a second with the old settings and with the new."""
         return (
             throughput(database, workload, old, situation, first_hour),
             throughput(database, workload, new, situation, first_hour),

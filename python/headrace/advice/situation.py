@@ -171,6 +171,7 @@ class Situation:
         _check_folder("--tmp-dir", self.tmp_dir)
 
     def _check_workload(self) -> None:
+        """Raises InputError for a workload that is no database, or of another engine."""
         if self.workload is None:
             return
         if not isinstance(self.workload, TransactionWorkload):
@@ -182,6 +183,7 @@ class Situation:
             raise InputError(f"workload {self.workload.name}", rule, DOC, hint)
 
     def _check_myrocks(self) -> None:
+        """Raises InputError for a server that has no stable MyRocks."""
         what = f"{self.server.label} with MyRocks"
         if self.server.flavor == "mysql":
             raise InputError(what, "Oracle's MySQL has no MyRocks", "MySQL manual", "It is in mariadb and percona.")

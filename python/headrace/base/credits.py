@@ -57,6 +57,8 @@ class Emptying:
     what the balance loses."""
 
     def __init__(self, capacity: float, refill: float = 0.0) -> None:
+        """Starts without a reading. `capacity`: tokens of the full balance; `refill`: tokens a
+        second."""
         self.capacity, self.refill = float(capacity), float(refill)
         self._last: tuple[float, float] | None = None
         # Seconds of a step between two readings, and by how much a second the balance fell in it.

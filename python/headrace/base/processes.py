@@ -241,6 +241,8 @@ def _pipe(child: subprocess.Popen[bytes]) -> int:
 
 
 def _split_lines(data: bytes, on_line: Callable[[float, str], None]) -> bytes:
+    """Calls `on_line` with the time (Unix seconds) and text of each whole line; returns the rest,
+    at most MAX_LINE_BYTES."""
     now = time.time()
     *whole, rest = data.split(b"\n")
     for line in whole:

@@ -195,6 +195,8 @@ def _parse_log(text: str, options: list[str]) -> Storage | None:
 
 
 def _check_instance(text: str, name: str) -> str:
+    """Returns the instance type in lower case. Raises InputError, with the whole `text`, where it
+    does not look like one."""
     name = name.strip().lower()
     if not INSTANCE.fullmatch(name):
         raise InputError(_shown(text), f"names no instance type before its storage: {_shown(name)}", NOTATION, EXAMPLE)

@@ -241,6 +241,7 @@ class PriceList:
         price_file: str | Path | None = None,
         commitment: str = "on-demand",
     ) -> None:
+        """Reads the region's prices of the day and applies discount and own rates to them."""
         if check_text("commitment", commitment) not in COMMITMENTS:
             hint = did_you_mean(commitment, COMMITMENTS)
             raise InputError(
@@ -261,6 +262,8 @@ class PriceList:
         self._hours: dict[str, tuple[dict, ...]] = {}
 
     def _discounts(self, discount_percent: float) -> tuple[float, float]:
+        """Returns the discounts on volumes and on instances, percent. Raises InputError where the
+        price file states one too."""
         percent = check_number("discount_percent", discount_percent, 0.0, MAX_DISCOUNT_PERCENT, "%")
         if self.file is None:
             return percent, percent
@@ -341,6 +344,7 @@ class PriceList:
         return "; ".join(parts)
 
     def _discount_words(self) -> list[str]:
+        """Lists the discounts in words: one where both are equal, none at 0 %."""
         ebs, instances = self.ebs_discount_percent, self.instance_discount_percent
         if ebs == instances:
             return [f"less {ebs:g} %"] if ebs else []
@@ -437,6 +441,8 @@ class PriceList:
         return [dict(item) for item in hourly]
 
     def _hourly(self, instance_type: str) -> tuple[dict, ...]:
+        """Returns the bill of an instance's month, a dict for each part as of `_item`; empty where
+        no price is known."""
         if instance_type not in self._hours:
             self._hours[instance_type] = tuple(
                 _item(name, HOURS_PER_MONTH, "hour", usd, source, as_of)
@@ -497,6 +503,7 @@ def _own_row(product: str, component: str, above: int, usd: float, source: str) 
 
 
 def _item(name: str, quantity: float, unit: str, usd: float, source: str, as_of: str) -> dict:
+    """Returns an item of a bill; `usd`: price of one unit, `as_of`: day on which it was seen."""
     return {
         "item": name,
         "quantity": quantity,

@@ -479,6 +479,7 @@ def _out(kind: str, eras: dict[str, core.Era], prices: PriceList, excluded: dict
 
 def _same_limits(era: core.Era, other: core.Era) -> bool:
     """Says whether two eras of volume types have equal limits of GiB, IOPS and MiB/s."""
+
     def figures(era: core.Era) -> list:
         """Lists the limits that are compared."""
         bounds = [

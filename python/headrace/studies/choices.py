@@ -105,6 +105,8 @@ def max_volume_iops(volume_type: str, day: str) -> int:
 
 
 def _rank_by_cost(specs: dict[str, str | None], day: str) -> TypeAnswer:
+    """Orders volume types by USD a month of the storage that does the job; a type without one
+    (None) is left out."""
     priced = sorted((_monthly_usd(spec, day), name, spec) for name, spec in specs.items() if spec is not None)
     return TypeAnswer(
         tuple(name for _, name, _ in priced), "; ".join(f"{spec} {usd:.2f} USD/month" for usd, _, spec in priced)
@@ -322,6 +324,8 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
 def _verdict(
     question: str, published: tuple[str, ...], answers: dict[str, TypeAnswer], source: base.Source
 ) -> base.Verdict:
+    """Judges a question: the article's answer against ours of its day, with what has changed since
+    in the note."""
     then, now = answers[ARTICLE_DAY], answers[TODAY]
     same = set(published) == set(then.names)
     note = f"{ARTICLE_DAY}: {then.because}"
@@ -336,6 +340,7 @@ def _verdict(
 
 
 def _cap_verdict(row: dict[str, str]) -> base.Verdict:
+    """Judges the most EBS IOPS of an instance that the row of the article says."""
     note = (
         f"largest EBS IOPS of any instance in the catalog; {ebs_max_iops(ARTICLE_DAY):,} on {ARTICLE_DAY}, "
         f"{ebs_max_iops(TODAY):,} "
@@ -346,6 +351,7 @@ def _cap_verdict(row: dict[str, str]) -> base.Verdict:
 
 
 def _chart() -> base.ChartData:
+    """Draws the most IOPS of one volume over the years, by type."""
     days = ("2014-07-01", "2016-07-01", CAP_DAY, ARTICLE_DAY, "2022-07-01", "2024-07-01", TODAY)
     series = []
     for name in ("gp2", "gp3", "io1", "io2"):

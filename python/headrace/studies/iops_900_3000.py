@@ -180,6 +180,8 @@ def errors(rates: dict[Cell, tuple[float, float]], leave_out: tuple[Cell, ...]) 
 
 
 def _judge_cells(rates: dict[Cell, tuple[float, float]]) -> list[base.Verdict]:
+    """Judges the error of the cells that nothing was fitted to, in percent, and the gain from 900
+    to 3,000 IOPS by load. `rates`: tps and page reads by cell."""
     used, bounded = tuple(USED), (*USED, *BOUNDS)
     tested, rest = errors(rates, used), errors(rates, bounded)
     answer = (
@@ -235,6 +237,8 @@ def _judge_cells(rates: dict[Cell, tuple[float, float]]) -> list[base.Verdict]:
 
 
 def _list_identified() -> base.StudyTable:
+    """Lists what was identified from the cells that calibrate: ms, log writes of a commit, pages in
+    the pool."""
     start = selects_before()
     with core_errors():
         curve = core.mysql_warm_up(database("select"), CACHE_BYTES)
@@ -258,6 +262,8 @@ def _list_identified() -> base.StudyTable:
 
 
 def _tabulate_cells(rates: dict[Cell, tuple[float, float]]) -> base.StudyTable:
+    """Tabulates all cells: published and simulated statements a second, error in percent, page
+    reads of a transaction."""
     rows = []
     for load in LOADS:
         for threads in THREADS:
@@ -280,6 +286,7 @@ def _tabulate_cells(rates: dict[Cell, tuple[float, float]]) -> base.StudyTable:
 
 
 def _tabulate_lengths(rates: dict[Cell, tuple[float, float]], steps: base.StepProgress) -> base.StudyTable:
+    """Tabulates how the errors would be if a cell ran for another number of seconds."""
     rows = []
     for seconds in sorted((*OTHER_SECONDS, SECONDS)):
         series = selects_at_900(selects_before(seconds), seconds)
@@ -301,6 +308,7 @@ def _tabulate_lengths(rates: dict[Cell, tuple[float, float]], steps: base.StepPr
 
 
 def _draw_charts(rates: dict[Cell, tuple[float, float]]) -> tuple[base.ChartData, ...]:
+    """Draws a chart of each load by threads, and the error of every cell in percent."""
     charts = []
     for load in LOADS:
         series = []

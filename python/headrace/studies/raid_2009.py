@@ -137,6 +137,8 @@ def _judge_direction(row: dict[str, str], points: dict[tuple[str, str, int], Poi
 
 
 def _draw_charts(points: dict[tuple[str, str, int], Point]) -> tuple[base.ChartData, ...]:
+    """Draws requests a second and p95 in ms by threads, two charts a mode. `points`: by array, mode
+    and threads."""
     charts = []
     for mode in MODES:
         rates = tuple(

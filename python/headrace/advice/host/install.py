@@ -51,6 +51,7 @@ def as_tuned(host: str, findings: Sequence[HostReading]) -> str:
 
 
 def _rule(setting: KernelSetting) -> str:
+    """Writes a setting as a rule of udev."""
     system = "net" if setting.key.startswith("queues/") else "block"
     disk = "" if system == "net" else ', ENV{DEVTYPE}=="disk"'
     head = f'ACTION=="add|change", SUBSYSTEM=="{system}"{disk}, KERNEL=="{setting.match}"'
@@ -60,6 +61,7 @@ def _rule(setting: KernelSetting) -> str:
 def _select_settings(
     findings: Sequence[HostReading], kinds: tuple[str, ...]
 ) -> Iterable[tuple[HostReading, tuple[KernelSetting, ...]]]:
+    """Yields the findings that have settings of these kinds, each with those settings."""
     for reading in findings:
         settings = tuple(setting for setting in reading.settings if setting.kind in kinds)
         if settings:

@@ -23,6 +23,7 @@ DOUBLEWRITE_DEFAULT = 4.0  # innodb_doublewrite_pages up to MySQL 8.3, as many a
 
 
 def log_file_buffering(s: Situation) -> RuleValue:
+    """Advises whether the kernel buffers the redo log: not with full durability."""
     if s.durability == "relaxed":
         setting = "innodb_flush_log_at_trx_commit=2"
         return RuleValue("ON", f"the server turns it on itself with {setting}: the kernel holds what is not synced yet")
@@ -36,6 +37,8 @@ def flush_neighbors(s: Situation) -> RuleValue:
 
 
 def read_ahead(s: Situation) -> RuleValue:
+    """Advises how many pages of an extent are read in order before the rest is fetched: fewer on
+    rotating disks."""
     if s.storage.on_disks:
         why = f"{s.storage.text}: a whole extent in sequence costs its bytes, scattered pages 1 MiB each"
         return RuleValue("32", why)
@@ -43,6 +46,7 @@ def read_ahead(s: Situation) -> RuleValue:
 
 
 def read_threads(s: Situation) -> RuleValue:
+    """Advises the threads that read, by the virtual CPUs."""
     count = READ_THREADS[0] if s.vcpus is None else min(max(s.vcpus // 2, READ_THREADS[0]), READ_THREADS[1])
     depth = max(1.0, s.storage.iops / QUEUE_PER_IOPS)
     why = f"{s.storage.iops:,.0f} IOPS need {depth:,.0f} outstanding requests; each thread has up to 256"
@@ -61,6 +65,7 @@ def doublewrite(s: Situation) -> RuleValue:
 
 
 def doublewrite_pages(s: Situation) -> RuleValue:
+    """Advises the pages of one doublewrite I/O: 16 of 16 KiB fill one of EBS."""
     pages = s.storage.iops * MOST_BACKGROUND_SHARE
     many, few = pages / DOUBLEWRITE_DEFAULT, pages / DOUBLEWRITE_RUN
     effect = f"at {pages:,.0f} pages a second {few:,.0f} I/Os instead of {many:,.0f} with 4"
@@ -68,6 +73,8 @@ def doublewrite_pages(s: Situation) -> RuleValue:
 
 
 def io_capacity(s: Situation) -> RuleValue:
+    """Advises the pages a second written in the background: what the workload flushes and a fifth,
+    else a quarter of what the storage can."""
     rate, what_it_has = s.storage.pages_s, _write_rate(s)
     if s.demand is None or s.demand.flushed_pages_s <= 0.0:
         why = f"a quarter of it (a guess: no workload was given) for background writes; {what_it_has}"
@@ -100,6 +107,7 @@ def _write_rate(s: Situation) -> str:
 
 
 def page_cleaners(s: Situation) -> RuleValue:
+    """Advises a page cleaner for each instance of the pool."""
     count = s.chosen.get("innodb_buffer_pool_instances", "1")
     return RuleValue(
         count, "the pool is not divided" if count == "1" else f"one for each of the {count} pool instances"
@@ -107,6 +115,8 @@ def page_cleaners(s: Situation) -> RuleValue:
 
 
 def lru_scan_depth(s: Situation) -> RuleValue:
+    """Advises how many pages each pool instance frees in advance a second: those that can be
+    read."""
     instances = int(s.chosen.get("innodb_buffer_pool_instances", "1"))
     reads = min(s.storage.iops, s.storage.bytes_s / PAGE_BYTES)
     default = int(parameters()["innodb_lru_scan_depth"].default_on(s.server))
@@ -119,6 +129,8 @@ def lru_scan_depth(s: Situation) -> RuleValue:
 
 
 def tmpdir(s: Situation) -> RuleValue | None:
+    """Advises a folder for temporary files: the one given, else local disks of the instance, None
+    without any."""
     if s.tmp_dir is not None:
         return RuleValue(s.tmp_dir, "the folder given with --tmp-dir")
     if s.instance is not None and s.instance["instance_store_gb"]:
@@ -153,6 +165,7 @@ def raid_chunk(s: Situation) -> RuleValue | None:
 
 
 def log_volume(s: Situation) -> RuleValue:
+    """Says which volume the logs have; never to be set."""
     if s.log_storage is not None:
         why = "redo log, binlog and relay log have a volume of their own"
         return RuleValue(s.log_storage.words, why, settable=False)

@@ -19,6 +19,8 @@ def fdatasync_ms(s: Situation) -> float:
 
 
 def workers(s: Situation) -> RuleValue:
+    """Advises the threads that apply, by the virtual CPUs; the effect is commits a second of
+    one."""
     count = WORKERS[0] if s.vcpus is None else min(max(s.vcpus, WORKERS[0]), WORKERS[1])
     alone = 1_000.0 / (SYNCS_OF_A_COMMIT * fdatasync_ms(s))
     why = f"{s.vcpus_known}; 4 kept a replica of a heavy load within 10 s, 8 were hardly better"
@@ -27,6 +29,8 @@ def workers(s: Situation) -> RuleValue:
 
 
 def parallel_mode(s: Situation) -> RuleValue:
+    """Advises how MariaDB's replica applies in parallel: conservative with MyRocks, else
+    optimistic."""
     if s.engine == "myrocks":
         return RuleValue("conservative", "MyRocks does not tell the applier of lock waits")
     why = "a conflict is rolled back and tried again, so more is parallel than the source's group commit"
@@ -37,6 +41,7 @@ def unsynced(what: str) -> Rule:
     """Leaves sync_*_info and sync_relay_log at the server's default."""
 
     def rule(s: Situation) -> RuleValue:
+        """Advises 10000, with the syncs a second that 1 would allow as the effect."""
         sync = f"a sync of about {fdatasync_ms(s):.2g} ms to every transaction"
         effect = f"1 would add {sync}, so at most {1_000.0 / fdatasync_ms(s):,.0f} a second"
         why = f"{what}; the 1 of servers with battery-backed controllers gains nothing here"
@@ -52,6 +57,7 @@ def relay_log_info(s: Situation) -> RuleValue | None:
 
 
 def log_updates(s: Situation) -> RuleValue:
+    """Advises a replica's own binlog; the effect is its MiB/s."""
     effect = None
     if s.demand is not None:
         effect = f"{s.demand.binlog_bytes_s / MIB:,.3g} MiB/s of binlog at {s.demand.tps:,.4g} tps"
@@ -60,6 +66,7 @@ def log_updates(s: Situation) -> RuleValue:
 
 
 def isolation(s: Situation) -> RuleValue:
+    """Advises the isolation level: READ-COMMITTED where it is set, else the default."""
     now = (s.current.get("transaction_isolation") or "").upper()
     if now == "READ-COMMITTED":
         return RuleValue(now, "as it is; MyRocks knows it")

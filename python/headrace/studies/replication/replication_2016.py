@@ -191,6 +191,8 @@ def _grows(run: ReplicaPrediction) -> bool:
 
 
 def _draw_lag(single: dict[int, ReplicaPrediction], many: dict[int, ReplicaPrediction]) -> base.ChartData:
+    """Draws the lag of replicas in seconds over the minutes of load. `single`: one thread, by
+    clients; `many`: by workers."""
     named = [(f"one thread, {threads:,} clients", run) for threads, run in single.items()]
     named.append((f"4 workers, {BUSIEST:,} clients", many[4]))
     series = []
@@ -209,6 +211,8 @@ def _judge_size(what: str, figure: base.Figure, simulated: float) -> base.Verdic
 
 
 def _judge_aurora(steps: base.StepProgress) -> tuple[list[base.Verdict], list[base.StudyTable], list[base.ChartData]]:
+    """Judges the lag (ms) and processors of Aurora's reader against article and paper; returns
+    verdicts, tables and charts."""
     shop = workload(BUSIEST)
     last = last_second(shop.database, "aurora:standard", INSTANCE, DAY, CACHE_GIB, BUSIEST, "")
     reader = core.aurora_reader(shop.database["log"]["redo_bytes_per_tx"] * last["tps"], 1.0, VCPUS)

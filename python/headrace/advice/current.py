@@ -166,7 +166,8 @@ def gone(name: str, server: ServerVersion) -> dict[str, str] | None:
 
 
 def doomed(name: str, server: ServerVersion) -> bool:
-    """True when a later release refuses the setting: a line with its default is better left out."""
+    """Says whether a later release refuses the setting: a line with its default is better left
+    out."""
     return any(row["then"] == "refused" for row in _rows_of(name, server))
 
 
@@ -192,7 +193,9 @@ def _options() -> frozenset[str]:
 
 
 def unknown(setting: Setting) -> bool:
-    """True when no server in these tables has such an option.
+    """Says whether no server in these tables has such an option. Loose options, those of components
+    and named caches (with a point), and beginnings of names, which servers complete, are never
+    unknown.
 
     Loose options, those of components and named caches (with a point), and beginnings of names,
     which servers complete, are never unknown.

@@ -128,7 +128,7 @@ def _stays(row: dict[str, str] | None, advised: set[str]) -> bool:
 
 def _retire(current: CurrentSettings, file: OptionFile, edits: dict[Path, _Edit], advised: set[str]) -> set[str]:
     """Makes comments of lines the server refuses or ignores, or will drop and that are `advised`
-    under another name; the names of successors.
+    under another name; returns the names of successors.
 
     A line that it does not know becomes one too, unless the line may hold a secret, which would
     then be shown.

@@ -49,7 +49,8 @@ def _entry(parameter: ServerParameter) -> list[str]:
 
 
 def _effect(effect: str) -> str:
-    """Says in words how the effect of a parameter is known."""
+    """Returns in words whether the effect of a parameter is simulated, worked out or not
+    estimated."""
     kind, _, reason = effect.partition(":")
     return {"simulated": "simulated", "arithmetic": "worked out", "none": f"cannot be estimated ({reason.strip()})"}[
         kind

@@ -31,7 +31,7 @@ def size_text(bytes_: float) -> str:
 
 
 def same(kind: str, first: str, second: str) -> bool:
-    """True when two values of a parameter of that kind mean the same."""
+    """Says whether two values of a parameter of that kind mean the same."""
     if kind == "switch":
         return _switch(first) == _switch(second)
     if kind in ("bytes", "count"):

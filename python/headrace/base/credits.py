@@ -150,7 +150,7 @@ def _count_since_change(steps: Sequence[tuple[float, float]], noise: float) -> t
 
 
 def never(estimate: CreditsLeft | None) -> bool:
-    """True when the balance does not fall."""
+    """Says whether the balance does not fall; of None it is not known, so False."""
     return estimate is not None and math.isinf(estimate.seconds)
 
 

@@ -162,7 +162,8 @@ def _fit_runs(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> Tran
     spreads = np.array([max(spread[name], 1e-3) for name in names] + ([_PAGES.spread] if pages else []))
 
     def apply_deltas(deltas: Sequence[float]) -> TransactionWorkload:
-        """Returns the workload with its parameters multiplied by the exponentials of `deltas`."""
+        """Returns the workload with each fitted parameter multiplied by the exponential of its
+        delta."""
         values = {name: base[name] * math.exp(delta) for name, delta in zip(names, deltas, strict=False)}
         candidate = measured_replica(workload, _clip_to_bounds(values))
         if not pages:

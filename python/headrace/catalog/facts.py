@@ -219,7 +219,7 @@ INSTANCE_SCHEMA = {
 
 
 def matches(instance_type: str, family: str) -> bool:
-    """True when a type equals the name, is of the family, or fits the pattern."""
+    """Says whether a type equals the name, is of the family, or fits the pattern."""
     return instance_type == family or instance_type.split(".")[0] == family or fnmatchcase(instance_type, family)
 
 

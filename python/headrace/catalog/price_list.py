@@ -324,8 +324,8 @@ class PriceList:
         return self.headed()
 
     def headed(self, instances: bool = True) -> str:
-        """Returns the same; without `instances` for volumes alone. A price may have changed since
-        it was last verified."""
+        """Returns the description of these prices for the head of a report; without `instances` for
+        volumes alone. A price may have changed since it was last verified."""
         seen = core.prices_seen(self.region, self.as_of)
         spans = {"volume": seen["volumes"]} | ({"instance": seen["instances"]} if instances else {})
         parts = [f"{'On-demand Linux' if instances else 'List'} prices for {self.region} in {self.currency}"]
@@ -360,8 +360,8 @@ class PriceList:
         return self._table
 
     def knows(self, product: str) -> bool:
-        """True when every part of the bill of a volume type, of `snapshot`, or of an instance type
-        (`m5.large`) has a price here."""
+        """Says whether every part of the bill of a volume type, of `snapshot`, or of an instance
+        type (`m5.large`) has a price here."""
         if "." in product:
             return bool(self._hourly(product))
         priced = {(row["product"], row["component"]) for row in self._table["items"]}
@@ -441,8 +441,8 @@ class PriceList:
         return [dict(item) for item in hourly]
 
     def _hourly(self, instance_type: str) -> tuple[dict, ...]:
-        """Returns the bill of an instance's month, a dict for each part as of `_item`; empty where
-        no price is known."""
+        """Returns the items of an instance's monthly bill, in USD; empty where no price is
+        known."""
         if instance_type not in self._hours:
             self._hours[instance_type] = tuple(
                 _item(name, HOURS_PER_MONTH, "hour", usd, source, as_of)
@@ -503,7 +503,8 @@ def _own_row(product: str, component: str, above: int, usd: float, source: str) 
 
 
 def _item(name: str, quantity: float, unit: str, usd: float, source: str, as_of: str) -> dict:
-    """Returns an item of a bill; `usd`: price of one unit, `as_of`: day on which it was seen."""
+    """Returns an item of a monthly bill. `usd`: of one unit; `as_of`: day on which that price was
+    seen."""
     return {
         "item": name,
         "quantity": quantity,

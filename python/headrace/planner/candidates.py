@@ -417,8 +417,8 @@ NOT_ASKED_FOR = "its data is gone when the instance stops (--allow-instance-stor
 
 
 def check_exclude(exclude: Sequence[str] | str) -> frozenset[str]:
-    """Types and layouts the user does not want, as a sequence or as text with commas. Raises
-    InputError for an unknown name."""
+    """Returns the types and layouts the user does not want, given as a sequence or as text with
+    commas. Raises InputError for an unknown name."""
     names = (
         exclude.split(",")
         if isinstance(exclude, str)

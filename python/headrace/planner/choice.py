@@ -64,7 +64,7 @@ class Chooser(ABC, Generic[Judge]):
         return [self.choices[candidate] for candidate in candidates]
 
     def forget(self, candidate: Candidate) -> None:
-        """Makes the choice of a candidate anew when it is wanted again."""
+        """Drops the choice of a candidate, so that it is made anew when it is wanted again."""
         self.choices.pop(candidate, None)
 
     @abstractmethod
@@ -112,7 +112,8 @@ class Chooser(ABC, Generic[Judge]):
         """Says what each candidate delivers, for charts; None where that is not known."""
 
     def saving(self, compared: Choice | None, chosen: Choice | None) -> Saving | None:
-        """Says what a choice saves against today's, as planned and at equal usable space."""
+        """Says what a choice saves against today's, USD a month, as planned and at equal usable
+        space; None without either."""
         if compared is None or chosen is None:
             return None
         gib = max(compared.usable_gib + compared.log_gib, chosen.usable_gib + chosen.log_gib)
@@ -408,7 +409,7 @@ class DemandChooser(Chooser[DemandJudge]):
         }
 
     def _has_credits(self, candidate: Candidate) -> bool:
-        """Says whether anything of a candidate bursts: a volume, or its instance."""
+        """Says whether a volume of a candidate, or its instance, bursts."""
         limits, instance = self.limits(candidate), self.judge.hosts[candidate[2]].instance
         return any(limit["io_burst"] or limit["byte_burst"] for limit in limits) or bool(
             instance and instance["burst_seconds"]
@@ -525,7 +526,7 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
         return [{"tps": choice.metrics["tps"]} | {name: getattr(choice, name) for name in names} for choice in choices]
 
     def _far(self, host: Host) -> list[str]:
-        """Lists in words how far a host's cache, clients and processors are from those of the
+        """Lists in words where a host's cache, clients and processors lie outside those of the
         calibration runs; empty within them."""
         workload, threads = self.judge.workload, self.judge.conditions.threads
         vcpus = None if host.instance is None else host.instance["vcpus"]
@@ -565,7 +566,8 @@ def _plain_cell(cell: object) -> object:
 
 
 def _first_day(row: dict, metrics: dict) -> dict | None:
-    """Returns the first day with full credits, where it is better than the settled one."""
+    """Returns p99 in ms, lowest balance in percent and throttled minutes of a first day with full
+    credits; None where they hardly differ from the settled day's."""
     first = {
         "p99_ms": row.get("first_worst_p99_ms"),
         "lowest_balance_percent": row.get("first_lowest_balance_percent"),

@@ -46,13 +46,13 @@ class Counts:
     seen: dict[Candidate, str] = field(default_factory=dict)
 
     def note(self, candidates: Sequence[Candidate], statuses: Sequence[str]) -> None:
-        """Takes note; a candidate that was simulated once stays simulated."""
+        """Keeps the status of each candidate; one that was simulated once stays simulated."""
         for candidate, status in zip(candidates, statuses, strict=True):
             if status != "bounded" or candidate not in self.seen:
                 self.seen[candidate] = status
 
     def of(self, *statuses: str) -> int:
-        """Candidates whose last word was one of `statuses`."""
+        """Counts the candidates whose last status was one of `statuses`."""
         return sum(1 for status in self.seen.values() if status in statuses)
 
 
@@ -97,7 +97,8 @@ class PlannedDemand:
         return self._on_volumes[storage]
 
     def per_member(self, storage: str, members: int) -> pl.DataFrame:
-        """Returns the same for each volume: like members carry like shares."""
+        """Returns the columns of `on_volumes` for one of the volumes: like members carry like
+        shares."""
         return self.on_volumes(storage).with_columns(pl.col("iops", "mib_s", "hdd_mib_s") / members)
 
     def times(self, factor: float) -> core.DemandLoad:
@@ -193,8 +194,8 @@ class DemandJudge(CandidateJudge):
         return columns | metrics | self.statics(candidates)
 
     def overloads(self, candidates: Sequence[Candidate]) -> list[float | None]:
-        """Returns the demand over what each candidate sustains, where that is above 1: it cannot
-        deliver."""
+        """Returns the ratio of the demand to what each candidate sustains, where that is above 1:
+        it cannot deliver. None elsewhere."""
         return list(self._evaluate(candidates, 1.0, 1.0)["overload"]) if candidates else []
 
     def behind(self, candidate: Candidate) -> str:
@@ -223,11 +224,11 @@ class DemandJudge(CandidateJudge):
     # --- cost -------------------------------------------------------------------------------------
 
     def managed_items(self, candidate: Candidate) -> list[dict] | None:
-        """Returns the monthly bill of a service, None where a price is missing."""
+        """Returns the items of a service's monthly bill, in USD; None where a price is missing."""
         return managed_items(self.hosts[candidate[2]], candidate[0], self.prices)
 
     def items(self, candidate: Candidate) -> list[dict]:
-        """Lists the monthly bill of a candidate, item by item."""
+        """Lists the items of a candidate's monthly bill, in USD."""
         host = self.hosts[candidate[2]]
         if host.service != "ec2":
             return self.managed_items(candidate) or []
@@ -239,8 +240,8 @@ class DemandJudge(CandidateJudge):
         return items
 
     def million_ios(self, storage: str) -> float:
-        """Requests the volumes get in a month, in millions: standard volumes are billed by them,
-        mirrors write twice."""
+        """Returns the requests that the volumes get in a month, millions: standard volumes are
+        billed by them, mirrors write twice."""
         totals = self.demand.totals
         requests = totals["reads"] + totals["writes"] * (2 if storage.startswith(MIRRORED) else 1)
         return requests / totals["seconds"] * HOURS_PER_MONTH * HOUR_S / 1e6

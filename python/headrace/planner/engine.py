@@ -172,7 +172,8 @@ class PlanEngine:
         undecided: float | None,
     ) -> Selection:
         """Chooses winners, closest, recommendation, today's storage and the modification of it from
-        what was searched. `undecided`: as in Plan, None without draws."""
+        what was searched. `undecided`: share of the scenarios, 0 to 1, in which nothing meets the
+        goals; None: not weighed."""
         passing = sorted((result for family_result in searched for result in family_result.passing), key=rank)
         winners = self._rows(passing, regret)
         pool = self._pool(passing, regret)
@@ -247,7 +248,7 @@ class PlanEngine:
         return instance["memory_mib"] / 1024, instance["vcpus"]
 
     def _random_percent(self) -> float:
-        """Returns the share of the requests that are random: all of a database's page reads."""
+        """Returns how many of the requests are random, percent: all of a database's page reads."""
         return self.judge.demand.random_percent if isinstance(self.judge, DemandJudge) else 100.0
 
     def _pool(self, passing: Sequence[SpaceResult], regret: dict) -> list[Choice]:
@@ -508,7 +509,7 @@ class PlanEngine:
         return dict(zip(candidates, values, strict=True)), undecided
 
     def _least_regret(self, regret: dict, lasts: bool) -> Choice | None:
-        """Chooses the candidate of least expected regret, USD a month; None where none has a price.
+        """Chooses the candidate of least expected regret, USD a month; None where none has any.
         `lasts`: candidates on local disks do not count."""
         # Losing everything with the instance is a large regret: local disks count only where the
         # cheapest has them too.

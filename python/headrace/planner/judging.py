@@ -36,7 +36,7 @@ class CandidateJudge(ABC):
         return 0.0
 
     def managed_items(self, candidate: Candidate) -> list[dict] | None:
-        """Returns the monthly bill of a service, None where a price is missing."""
+        """Returns the items of a service's monthly bill, in USD; None where a price is missing."""
         return None
 
     def cost(self, candidate: Candidate) -> float:
@@ -68,8 +68,9 @@ class CandidateJudge(ABC):
         return volumes_behind(candidate[0], self.hosts[candidate[2]].service, self.prices.as_of)
 
     def statics(self, candidates: Sequence[Candidate]) -> dict[str, np.ndarray]:
-        """Returns the durability, promised consistency, failover and the loss of a zone, which
-        follow from type, layout and service alone."""
+        """Returns the durability (annual failure rate) and promised consistency in percent,
+        failover and the loss of a zone in seconds, by metric: they follow from type, layout and
+        service alone."""
         figures = [figures_of(self.directory, candidate, self.hosts[candidate[2]].service) for candidate in candidates]
         afr, promised = np.array(figures, dtype=float).reshape(-1, 2).T
         survived = [self.survival(candidate) for candidate in candidates]
@@ -77,8 +78,8 @@ class CandidateJudge(ABC):
         return {"durability_afr_percent": afr, "consistency_percent": promised} | more
 
     def survival(self, candidate: Candidate) -> dict[str, float]:
-        """Returns the failover and what is lost with a zone, by metric; NaN: not known, or without
-        a bound."""
+        """Returns the seconds of a failover, and those of commits that are lost with a zone, by
+        metric; NaN: not known, or without a bound."""
         return survival_of(self.hosts[candidate[2]].service, self.prices.as_of, self.readers)
 
 
@@ -87,7 +88,7 @@ class WeighingJudge(CandidateJudge):
 
     @abstractmethod
     def meets_with_confidence(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """Says which candidates meet them with the confidence required."""
+        """Says which candidates meet the goals with the confidence required."""
 
     @abstractmethod
     def list_logs(self, families: Sequence[Family], need: Need) -> list[str | None]:

@@ -133,7 +133,7 @@ def data_size(workload: OpenWorkload | TransactionWorkload, settings: PlanSettin
 
 
 def _need(size_gib: float, free_percent: float, logged_gib: int = 0) -> Need:
-    """Returns the GiB to hold, free space included."""
+    """Returns the GiB that data and log volumes must hold, free space included."""
     share = 1.0 - free_percent / 100.0
     return Need(math.ceil(round(size_gib / share, 6)), math.ceil(round(logged_gib / share, 6)))
 
@@ -145,7 +145,8 @@ def price_list(settings: PlanSettings) -> PriceList:
 
 
 def _checked(settings: PlanSettings) -> PlanSettings:
-    """The settings complete, and checked as far as it needs no workload. Raises InputError."""
+    """Returns the settings complete, and checked as far as it needs no workload. Raises
+    InputError."""
     if settings.draws == 0 and not isinstance(settings.draws, bool):
         rule = "a plan weighs probabilities, and without draws there is none"
         hint = (
@@ -165,8 +166,8 @@ def _checked(settings: PlanSettings) -> PlanSettings:
 
 
 def _excluded(settings: PlanSettings) -> dict[str, str]:
-    """Returns why each volume type left out is not looked at: the type to the reason in words.
-    Raises InputError for a type that is not known."""
+    """Returns the volume types and layouts left out, each with the reason in words. Raises
+    InputError for one that is not known."""
     excluded = {name: "excluded by you" for name in check_exclude(settings.exclude)}
     if not settings.allow_instance_store:
         excluded.setdefault(LOCAL, NOT_ASKED_FOR)
@@ -174,7 +175,7 @@ def _excluded(settings: PlanSettings) -> dict[str, str]:
 
 
 def _on(settings: PlanSettings) -> tuple[str, ...]:
-    """Returns the deployments; refuses what has no meaning at a service."""
+    """Returns the deployments. Raises InputError for settings that have no meaning at a service."""
     on = deployments_of(settings.on)
     if on == ("ec2",):
         return on
@@ -192,7 +193,8 @@ def _on(settings: PlanSettings) -> tuple[str, ...]:
 
 
 def _snapshots(settings: PlanSettings, prices: PriceList, size_gib: float) -> tuple[dict, ...]:
-    """Returns the bill of daily snapshots of the data; those of one node suffice."""
+    """Returns the items of the monthly bill, in USD, of daily snapshots of the data; those of one
+    node suffice. Empty where none are kept."""
     days, change_gib = settings.snapshot_days, size_gib * settings.daily_change_percent / 100.0
     if days == 0:
         return ()
@@ -278,7 +280,8 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
 def _demand_hosts(
     settings: PlanSettings, prices: PriceList, today: Placement | None
 ) -> tuple[list[Host], list[tuple[str, str]]]:
-    """Returns the instances that were named, else today's, else none: volumes alone."""
+    """Returns the instances that were named, else today's, else none: volumes alone; and those
+    skipped (name, reason)."""
     if not _means_none(settings.instances) and settings.instances is not None:
         return list_hosts(settings.instances, prices)
     if settings.instances is None and today is not None and today.instance is not None:

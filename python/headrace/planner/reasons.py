@@ -44,8 +44,8 @@ def verdict(
     needed_gib: int,
 ) -> FamilyVerdict:
     """Gives the verdict on a family whose cheapest choice that meets the goals, or nearest, is
-    `best`; `dear`: what its cheapest costs at the least, where it was not looked at because of
-    that."""
+    `best`; `overload`: the demand over what that sustains; `dear`: USD a month that its cheapest
+    costs at the least, where it was not looked at because of that."""
     name = family.name
     if best is None:
         if dear is not None:
@@ -259,7 +259,7 @@ def _array_words(best: Choice, cheapest: Choice) -> str:
 
 
 def compare_engines(plans: tuple[Plan, Plan]) -> EngineComparison:
-    """Says which of two databases meets the goals for less."""
+    """Says which of two databases meets the goals for fewer USD a month."""
     costs = [plan.recommended.cost_usd_month if plan.recommended else None for plan in plans]
     sentences = [_engine_in_words(plan) for plan in plans]
     names = [plan.engine if plans[0].engine != plans[1].engine else plan.name for plan in plans]

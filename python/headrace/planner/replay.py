@@ -119,8 +119,8 @@ class WinnerReplay:
         return Replayed(worst, round(requests), self.judge.headroom, misses, cap, unlucky)
 
     def _unlucky(self, summary: core.Summary) -> dict[str, float]:
-        """Metrics that are goals, ms, in the unluckiest run that the interval form follows near a
-        cap; {} where no requests wait in clumps."""
+        """Returns the metrics that are goals, ms, in the unluckiest run that the interval form
+        follows near a cap; {} where no requests wait in clumps."""
         unlucky = summary["unlucky"]
         return {} if unlucky is None else {goal.metric: unlucky[CORE_NAMES[goal.metric]] for goal in self.goals}
 
@@ -213,8 +213,8 @@ class WinnerReplay:
         return {**self.judge.demand.load, **columns}
 
     def _balance(self, answer: core.SimulationAnswer, at_s: float) -> float | None:
-        """Credits of the volumes when a window begins, percent; None: as AWS gives them, or
-        none."""
+        """Returns the credits of the volumes when a window begins, percent; None: as AWS gives
+        them, or none."""
         # A row has the balance at its end; the settled day begins as it ends.
         rows = pl.DataFrame(answer["rows"], strict=False)
         before = rows.filter(pl.col("t_s") + pl.col("duration_s") <= at_s)
@@ -234,7 +234,7 @@ def _last_minutes(on_volumes: pl.DataFrame, of: str) -> float:
 
 
 def _requests_so_far(points: pl.DataFrame, factor: float) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the points, s, and the requests that have come by then, both from 0."""
+    """Returns the ends of the points, s, and the requests that have come by then, both from 0."""
     ends = points["t_s"] + points["duration_s"]
     requests = (points["reads_per_s"] + points["writes_per_s"]) * points["duration_s"] * factor
     return np.array([0.0, *ends]), np.cumsum([0.0, *requests])

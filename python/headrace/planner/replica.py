@@ -266,8 +266,8 @@ class JudgedReplica:
     exact: core.ReplicaSummary | None = None
 
     def chance_of(self, lag_s: float) -> float | None:
-        """Returns the share of the databases and appliers drawn with which it keeps a lag; None: it
-        was not weighed."""
+        """Returns the share, 0 to 1, of the databases and appliers drawn with which it keeps a lag;
+        None: it was not weighed."""
         drawn = None if self.doubt is None else self.doubt["drawn"]
         return None if drawn is None else fmean(lag <= lag_s for lag in drawn["peak_lag_s"])
 
@@ -336,7 +336,7 @@ class ReplicaJudge(WeighingJudge):
             self.judged[candidate] = judged if best is None else max(best, judged, key=merit)
 
     def meets_with_confidence(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """Says which candidates keep it with the probability required, and in every second."""
+        """Says which candidates keep the lag with the probability required, and in every second."""
         on_average = dict(zip(candidates, self.performs(candidates), strict=True))
         self._try_others([candidate for candidate, holds in on_average.items() if holds])
         new = [

@@ -413,8 +413,8 @@ class FamilySearch:
         return {result.space.shape: result for result in results}
 
     def _start(self, space: Space, alone: dict[Shape, SpaceResult] | None) -> Space | SpaceResult | None:
-        """Returns where the search of a space begins: where that of its shape without an instance
-        ended; None where that failed."""
+        """Returns where the search of a space begins: at its corners, or where that of its shape
+        without an instance ended; None where that failed."""
         if alone is None:
             return space
         result = alone[space.shape]
@@ -436,6 +436,8 @@ class FamilySearch:
             return worth_looking_at(best) if best < FAR * best_of_all else best
 
         def limit(space: Space) -> float:
+            """Returns the most, USD a month, that is worth looking at in a space, by what is known
+            to be sure."""
             here = min(
                 (
                     result.usd

@@ -86,7 +86,7 @@ def _eras(day: str) -> dict[str, core.Era]:
 
 
 def _is_disk(era: core.Era) -> bool:
-    """True for st1 and sc1: a random or small request costs a whole 1 MiB unit."""
+    """Says whether a type is st1 or sc1: a random or small request costs a whole 1 MiB unit."""
     return era["random_charges_full_unit"]
 
 
@@ -169,7 +169,8 @@ def dense_instance_family(day: str) -> tuple[str, str]:
 
 
 def large_sequential(day: str) -> TypeAnswer:
-    """Returns the same, and the instance family with the cheapest local disks."""
+    """Returns the two cheapest EBS types that hold 4 TiB and scan it, and the instance family with
+    the cheapest local disks."""
     ebs = large_sequential_ebs(day)
     family, why = dense_instance_family(day)
     return TypeAnswer((*ebs.names, family), f"{ebs.because}; {why}")
@@ -340,7 +341,7 @@ def _verdict(
 
 
 def _cap_verdict(row: dict[str, str]) -> base.Verdict:
-    """Judges the most EBS IOPS of an instance that the row of the article says."""
+    """Judges the most EBS IOPS of any instance on CAP_DAY against the figure in `row`."""
     note = (
         f"largest EBS IOPS of any instance in the catalog; {ebs_max_iops(ARTICLE_DAY):,} on {ARTICLE_DAY}, "
         f"{ebs_max_iops(TODAY):,} "

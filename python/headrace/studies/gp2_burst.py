@@ -54,8 +54,8 @@ def bucket(size_gib: int, as_of: str = AS_OF) -> core.IoBurst:
 
 
 def computed_burst_s(size_gib: int, as_of: str = AS_OF) -> float | None:
-    """Credits / (burst - baseline), s: what the article and AWS compute. None where the volume does
-    not burst."""
+    """Returns credits / (burst - baseline), s: what the article and AWS compute. None where the
+    volume does not burst."""
     of = limits(size_gib, as_of)
     burst = of["io_burst"]
     return None if burst is None else burst["capacity_ios"] / (burst["iops"] - of["iops"])

@@ -106,7 +106,8 @@ def with_log_writes(load: str, log_writes: float) -> core.Database:
 def simulated(
     of: Mapping[str, Any], iops: int, threads: int, start: str | float = "warm", seconds: int = SECONDS
 ) -> tuple[float, float]:
-    """Transactions a second of one cell, every I/O simulated, and page reads of a transaction."""
+    """Simulates every I/O of one cell, and returns its transactions a second and the page reads of
+    a transaction."""
     run = {
         "storage": VOLUMES[iops],
         "instance": INSTANCE,
@@ -143,8 +144,8 @@ def log_writes() -> float:
 
 
 def selects_at_900(start: float, seconds: int = SECONDS, last: int = THREADS[-1]) -> dict[int, tuple[float, float]]:
-    """Returns the rates of the selects at 900 IOPS, up to `last` threads, one after the other on a
-    pool that goes on filling. `start`: selects since it was empty."""
+    """Returns the selects a second at 900 IOPS, and page reads of each, by threads up to `last`,
+    one after the other on a pool that goes on filling. `start`: selects since it was empty."""
     done, rates = start, {}
     for threads in THREADS[: THREADS.index(last) + 1]:
         rates[threads] = simulated(database("select"), 900, threads, done, seconds)
@@ -161,7 +162,8 @@ def selects_before(seconds: int = SECONDS) -> float:
 
 
 def cells(steps: base.StepProgress) -> dict[Cell, tuple[float, float]]:
-    """Returns tps and page reads of a transaction of all 56 cells."""
+    """Simulates all 56 cells, and returns transactions a second and page reads of a transaction of
+    each."""
     rates: dict[Cell, tuple[float, float]] = {}
     for load in LOADS:
         of = with_log_writes(load, log_writes())

@@ -104,7 +104,8 @@ def measured_runs() -> tuple[list[LatencyRun], list[dict[str, str]]]:
 
 
 def _measured(row: dict[str, str]) -> LatencyRun:
-    """Converts a row of the table into a run: latencies in us, None where no instance is known."""
+    """Converts a row of the table into a run; latencies in us by quantile, `instance` None where it
+    was not published."""
     facts = {
         "instance": row["instance"] or None,
         "rested": row["rested"] == "yes",

@@ -165,8 +165,8 @@ def _open_files(facts: HostFacts) -> Iterator[HostReading]:
 
 
 def _clock(facts: HostFacts) -> HostReading:
-    """Checks that the kernel's clock source needs no exit to the hypervisor, and names a better one
-    that is offered."""
+    """Checks that the kernel's clock source is one that is read without a system call, and names a
+    better one that is offered."""
     place = "/sys/devices/system/clocksource/clocksource0"
     value = facts.tree.read(f"{place}/current_clocksource")
     if not value:

@@ -47,7 +47,7 @@ class HostTree(ABC):
         """Returns the target of a link, as it is written; None for other files."""
 
     def has(self, path: str) -> bool:
-        """True when a folder with something in it is there."""
+        """Says whether a folder with something in it is there."""
         return bool(self.names(path))
 
     def number(self, path: str) -> int | None:

@@ -74,7 +74,7 @@ def doublewrite_pages(s: Situation) -> RuleValue:
 
 def io_capacity(s: Situation) -> RuleValue:
     """Advises the pages a second written in the background: what the workload flushes and a fifth,
-    else a quarter of what the storage can."""
+    at most half of the storage's rate; without a workload a quarter of it."""
     rate, what_it_has = s.storage.pages_s, _write_rate(s)
     if s.demand is None or s.demand.flushed_pages_s <= 0.0:
         why = f"a quarter of it (a guess: no workload was given) for background writes; {what_it_has}"

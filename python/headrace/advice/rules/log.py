@@ -66,8 +66,8 @@ def log_buffer(s: Situation) -> RuleValue:
 
 
 def at_commit(s: Situation) -> RuleValue:
-    """Advises whether a commit waits for the log: 1, or 2 where relaxed durability was asked for; a
-    loss that is said in the reason."""
+    """Advises whether a commit waits for the log: 1, or 2 where relaxed durability was asked for,
+    with what a crash then loses."""
     if s.engine == "myrocks":
         # Measured: at 2 MyRocks keeps its log in the server's own memory too
         # (docs/reference/durability.md).
@@ -95,7 +95,7 @@ def sync_binlog(s: Situation) -> RuleValue:
 
 
 def folder_rule(what: str, name: str = "") -> Rule:
-    """Returns a path below --log-dir, if that is given."""
+    """Returns a rule that advises a path below --log-dir, if that is given."""
 
     def rule(s: Situation) -> RuleValue | None:
         return _folder(s, what, name)

@@ -23,7 +23,7 @@ COMPRESSED_BLOCK = 7_066.0  # bytes: the mean read of MyRocks in the published r
 
 
 def memtable_bytes(s: Situation) -> float:
-    """Returns a power of two, at most a 32nd of the memory."""
+    """Returns the size of a memtable, bytes: a power of two, at most a 32nd of the memory."""
     size = MEMTABLE
     while size > LEAST_MEMTABLE and size > s.memory_gib * GIB / 32:
         size /= 2

@@ -13,14 +13,14 @@ SYNCS_OF_A_COMMIT = 2.0  # the applier's: redo and binlog
 
 
 def fdatasync_ms(s: Situation) -> float:
-    """Returns the mean fdatasync of the volume that the logs are on."""
+    """Returns the mean time of an fdatasync on the volume that the logs are on, ms."""
     kind = (s.log_storage or s.storage).types[0]
     return FDATASYNC_MS.get(kind, FDATASYNC_MS["gp3"])
 
 
 def workers(s: Situation) -> RuleValue:
-    """Advises the threads that apply, by the virtual CPUs; the effect is commits a second of
-    one."""
+    """Advises the number of threads that apply, by the virtual CPUs; the effect is the commits a
+    second of a single one."""
     count = WORKERS[0] if s.vcpus is None else min(max(s.vcpus, WORKERS[0]), WORKERS[1])
     alone = 1_000.0 / (SYNCS_OF_A_COMMIT * fdatasync_ms(s))
     why = f"{s.vcpus_known}; 4 kept a replica of a heavy load within 10 s, 8 were hardly better"
@@ -38,10 +38,10 @@ def parallel_mode(s: Situation) -> RuleValue:
 
 
 def unsynced(what: str) -> Rule:
-    """Leaves sync_*_info and sync_relay_log at the server's default."""
+    """Returns the rule that leaves sync_*_info and sync_relay_log at the server's default."""
 
     def rule(s: Situation) -> RuleValue:
-        """Advises 10000, with the syncs a second that 1 would allow as the effect."""
+        """Advises 10000; the effect is the transactions a second that 1 would allow at most."""
         sync = f"a sync of about {fdatasync_ms(s):.2g} ms to every transaction"
         effect = f"1 would add {sync}, so at most {1_000.0 / fdatasync_ms(s):,.0f} a second"
         why = f"{what}; the 1 of servers with battery-backed controllers gains nothing here"

@@ -256,8 +256,8 @@ def _describe_speed(run: Run) -> list[str]:
 
 
 def _describe_disk(run: Run) -> list[str]:
-    """Says what the devices did in I/Os and MiB/s a second; nothing where the run has no such
-    file."""
+    """Says what the devices did: reads and writes a second, MiB/s; empty where they were not
+    recorded."""
     read, write = _average(run.series, "read_mib_s"), _average(run.series, "write_mib_s")
     if read is None or write is None:
         return []

@@ -189,8 +189,8 @@ def _formula(measurement: MeasuredCell) -> float:
 
 
 def _judge_never_dry(series: pl.DataFrame, dry: float | None) -> base.Verdict:
-    """Returns the failed verdict of a run without rows on both sides of the moment (`dry`, s) at
-    which credits end."""
+    """Returns the failed verdict of a run that has no rows before or no rows after its credits end.
+    `dry`: when they end, s; None: never."""
     answer = "no row without credits"
     if dry is not None:
         answer = f"dry at {dry:.0f} s of {series['t_s'][-1]:.0f}: too little on one side"

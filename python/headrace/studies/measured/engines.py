@@ -58,7 +58,7 @@ CENT = 100.0  # percent
 
 
 def scale_of(options: LabOptions) -> float:
-    """Warehouses and cache against the published ones."""
+    """Returns warehouses and cache as a share of the published ones."""
     return options.scale_or(AUTO_SCALE["quick" if options.quick else "usual"])
 
 
@@ -73,7 +73,7 @@ def data_gib(options: LabOptions) -> float:
 
 
 def cache_mib(options: LabOptions) -> int:
-    """Returns the calibrated runs' cache, scaled; the same for both engines, as published."""
+    """Returns the calibrated runs' cache, scaled, MiB; the same for both engines, as published."""
     return max(LEAST_CACHE_MIB, round(calibrated("innodb").cache_gib * 1024 * warehouses(options) / WAREHOUSES))
 
 

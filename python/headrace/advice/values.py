@@ -49,6 +49,7 @@ def same(kind: str, first: str, second: str) -> bool:
 
 
 def _switch(text: str) -> str:
+    """Returns "on" or "off" for the words of a switch; another word as it is, in lower case."""
     word = text.strip().lower()
     return "on" if word in (*TRUE, "") else "off" if word in FALSE else word
 

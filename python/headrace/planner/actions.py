@@ -62,6 +62,8 @@ def changes(today: Choice | None, choice: Choice) -> tuple[str, ...]:
 
 
 def _another_cache(today: Choice, choice: Choice) -> bool:
+    """Says whether the server's own cache differs from today's by SAME_CACHE_GIB or more; never at
+    a service."""
     # A service sets the cache by its own rule.
     own = choice.service == "ec2" and bool(today.cache_gib) and bool(choice.cache_gib)
     return own and abs((today.cache_gib or 0) - (choice.cache_gib or 0)) >= SAME_CACHE_GIB
@@ -114,6 +116,7 @@ def _layout(choice: Choice) -> str:
 
 
 def _architecture(choice: Choice) -> str | None:
+    """Returns the processor architecture of the choice's instance; None where it is not known."""
     with core_errors():
         return core.instance(choice.instance or "")["arch"]
 

@@ -546,6 +546,7 @@ class PlanEngine:
         question, counts = self.question, self.judge.counts
 
         def moved(choice: Choice) -> Choice:
+            """Adds to a choice what it takes to get there from today's storage, and its replay."""
             steps = {"migration": doing.migration(out.compared, choice), "changes": doing.changes(out.compared, choice)}
             return replace(choice, **steps, replayed=self._replayed(choice))
 

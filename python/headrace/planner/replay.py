@@ -241,6 +241,7 @@ def _requests_so_far(points: pl.DataFrame, factor: float) -> tuple[np.ndarray, n
 
 
 def _requests(load: dict) -> float:
+    """Returns the requests of a load in all."""
     rates = zip(load["duration_s"], load["reads_per_s"], load["writes_per_s"], strict=True)
     return sum(seconds * (reads + writes) for seconds, reads, writes in rates)
 

@@ -234,6 +234,7 @@ def _middle(answer: SpaceResult, axis: int, low: int, high: int) -> tuple[int, i
 
 
 def _corners(space: Space) -> tuple[Point, Point]:
+    """Returns the low and the high corner of a space, as points (x, y)."""
     (x_low, x_high), (y_low, y_high) = space.shape.x, space.shape.y
     return (x_low, y_low), (x_high, y_high)
 
@@ -354,6 +355,7 @@ class FamilySearch:
             return min(limit_of_host.get((space.host, space.volumes), math.inf), host_limits[space.host])
 
         def note(cheaper: SpaceResult) -> None:
+            """Bounds the same host with as many volumes or more by what was found, USD a month."""
             host, usd = cheaper.space.host, cheaper.usd * by_guess
             for volumes in range(cheaper.space.volumes, most_volumes + 1):
                 limit_of_host[host, volumes] = min(limit_of_host.get((host, volumes), math.inf), usd)
@@ -432,6 +434,8 @@ class FamilySearch:
         sure: list[SpaceResult] = []
 
         def family_limit(keeps: bool) -> float:
+            """Returns the most, USD a month, that is worth looking at on hosts of today's family
+            (`keeps`), or on others."""
             best = min([own[keeps], *(result.usd for result in sure if self.keeps(result.space.host) == keeps)])
             return worth_looking_at(best) if best < FAR * best_of_all else best
 

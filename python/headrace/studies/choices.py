@@ -76,11 +76,13 @@ def _spec(volume_type: str, size_gib: int, iops: int | None, mib_s: int | None, 
 
 
 def _monthly_usd(storage: str, day: str) -> float:
+    """Returns the USD a month of a storage at the prices of a day."""
     with core_errors():
         return sum(item["usd"] for item in core.monthly_cost(storage, REGION, day))
 
 
 def _eras(day: str) -> dict[str, core.Era]:
+    """Returns the limits of EBS volume types on a day, by name."""
     with core_errors():
         return {era["volume_type"]: era for era in core.volume_eras(day) if era["volume_type"] in EBS_TYPES}
 

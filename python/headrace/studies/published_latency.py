@@ -269,6 +269,7 @@ def _table_of_runs(compared: list[Compared]) -> base.StudyTable:
 
 
 def _table_of_skipped(skipped: list[dict[str, str]]) -> base.StudyTable:
+    """Tabulates the runs that were left out, each with the reason."""
     columns = ("family", "storage", "rw", "bs_kib", "iops", "skipped_because")
     rows = tuple((*(r[name] for name in columns), f"{r['source']}, {r['date']}") for r in skipped)
     return base.StudyTable("Runs left out", ("volume", "storage", "load", "KiB", "IOPS", "because", "source"), rows)

@@ -109,6 +109,8 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
 
 
 def _rate(name: str, mode: str, points: dict[tuple[str, str, int], Point]) -> float:
+    """Returns the requests a second of `ARRAY@THREADS` in a mode; without threads the most are
+    meant."""
     array, _, threads = name.partition("@")
     return points[array, mode, int(threads or THREADS[-1])].requests_per_s
 

@@ -88,6 +88,7 @@ def _scheduler(disk: str, text: str) -> HostReading:
 
 
 def _udev(disk: str, attribute: str, value: object) -> KernelSetting:
+    """Returns a rule of udev for all disks of the same kind: their numbers change."""
     match = next((pattern for start, pattern in MATCHES if disk.startswith(start)), disk)
     return KernelSetting("udev", attribute, str(value), match)
 

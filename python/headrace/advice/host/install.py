@@ -73,6 +73,7 @@ def _head(host: str, install: str) -> list[str]:
 
 
 def _why(reading: HostReading) -> list[str]:
+    """Returns the reason of a finding as lines of comments."""
     check = host_checks()[reading.check]
     text = f"{check.title}: {reading.value} now. {check.why}. Risk: {check.risk}. {check.citation}"
     return [f"# {line}" for line in textwrap.wrap(text, WIDTH)]

@@ -235,6 +235,7 @@ class _Tarball(HostTree):
 
 
 def _leads_out(path: str) -> None:
+    """Raises InputError for a path with a link that leads out of the tree."""
     rule = "leads out of the captured tree: the answer would be about another machine"
     raise InputError(quote_value(path), rule, SOURCE, "Capture the host again, with links that stay inside.")
 

@@ -47,6 +47,7 @@ def redo_bytes(s: Situation) -> tuple[float, str]:
 
 
 def redo_capacity(s: Situation) -> RuleValue:
+    """Advises the size of the redo log in all; see `redo_bytes`."""
     size, why = redo_bytes(s)
     return RuleValue(size_text(size), why)
 
@@ -60,6 +61,7 @@ def log_file_size(s: Situation) -> RuleValue:
 
 
 def log_buffer(s: Situation) -> RuleValue:
+    """Advises the size of the log buffer: a hundredth of the memory within bounds."""
     hundredth = s.memory_gib * GIB / 100.0 // (16 * MIB) * 16 * MIB  # a guess
     size = min(max(hundredth, LEAST_LOG_BUFFER), LOG_BUFFER)
     return RuleValue(size_text(size), "room for large transactions before their commit")

@@ -70,6 +70,7 @@ def options(s: Situation) -> RuleValue:
 
 
 def jobs(s: Situation) -> RuleValue:
+    """Advises how many flushes and compactions run at once, by the virtual CPUs."""
     count = UNKNOWN_JOBS if s.vcpus is None else min(max(s.vcpus, JOBS[0]), JOBS[1])
     return RuleValue(str(count), s.vcpus_known + ("" if s.vcpus is None else "; the published runs had 8"))
 

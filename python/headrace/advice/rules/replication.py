@@ -51,6 +51,7 @@ def unsynced(what: str) -> Rule:
 
 
 def relay_log_info(s: Situation) -> RuleValue | None:
+    """Advises how often the applier's position is flushed: by the server's default."""
     if s.server.flavor == "mariadb":
         return unsynced("replicate with GTID; without it set 1")(s)
     return unsynced("the position is kept in a table, within the transaction")(s)

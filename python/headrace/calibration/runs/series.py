@@ -278,6 +278,7 @@ def _describe_disk(run: Run) -> list[str]:
 
 
 def _describe_log_disk(run: Run, log: LogRates) -> str:
+    """Says what the log volume did: writes a second and MiB/s."""
     tps = run.transactions / max(float(run.series["duration_s"].sum()), 1e-9)
     per = f", {log.write_iops / tps:,.1f} a transaction" if tps > 0 else ""
     return f"The log volume did {log.write_iops:,.0f} writes a second, {log.write_mib_s:,.1f} MiB/s on average{per}."
@@ -316,6 +317,7 @@ def _list_measured(run: Run) -> list[str]:
 
 
 def _list_doubts(run: Run) -> list[str]:
+    """Lists what was found in the run: stalls with their seconds, suspect rows, other findings."""
     stalls, suspect = find_stalls(run.series), int(run.series["suspect"].sum())
     first = f"{len(stalls)} stalls ({sum(length for _, length in stalls):,.0f} s), {suspect} suspect rows of {run.series.height}."
     return [first, *(finding.text for finding in run.findings if finding.kind not in ("stall", "outlier"))]

@@ -134,6 +134,8 @@ def least_free_mib(allocated_mib: float, rule: dict[str, float]) -> float:
 
 
 def _figure(name: str, as_of: str | None) -> float:
+    """Returns the value of a rule on the storage of RDS on a day, in the unit that the table of
+    rules gives it; None: the newest known."""
     rule = core.managed_rule("rds:single-az", name, as_of)
     assert rule is not None, name
     return float(rule["value"])

@@ -198,6 +198,7 @@ def _judge_direction(
 
 
 def _key(name: str) -> tuple[str, int]:
+    """Splits `ARRAY@THREADS`; without threads the most are meant."""
     array, _, threads = name.partition("@")
     return array, int(threads or MOST_THREADS)
 

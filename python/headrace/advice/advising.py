@@ -134,6 +134,8 @@ def _in_a_line(s: Situation, memory_gib: float | None, vcpus: int | None) -> str
 
 
 def _notes(workload: TransactionWorkload | None, unknown_vcpus: bool) -> list[str]:
+    """Lists what the advice lacks: the doubts about the workload, no workload, no number of virtual
+    CPUs."""
     notes = [f"workload: {text}" for text in workload.caveats] if workload is not None else []
     if workload is None:
         notes.append("no --workload: redo and I/O capacities follow rules of thumb, and no effect is simulated")
@@ -285,6 +287,8 @@ def _default_redo(server: ServerVersion) -> float | None:
 
 
 def _setting(parameter: ServerParameter, name: ParameterName | None, answer: RuleValue, s: Situation) -> AdvisedSetting:
+    """Makes the advised setting from a rule's answer: compared with today's value, else with the
+    default; with its effect."""
     default = name.default if name else ""
     now = s.current.get(parameter.id)
     risk = answer.risk or parameter.risk
@@ -340,6 +344,7 @@ def _is_active(
 
 
 def _effect(parameter: ServerParameter, answer: RuleValue, now: str | None, default: str, s: Situation) -> str | None:
+    """Returns the effect of a setting in words, the reason why none is estimated, or None."""
     kind, _, reason = parameter.effect.partition(":")
     if answer.effect is not None:
         return answer.effect

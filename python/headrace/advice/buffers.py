@@ -90,6 +90,7 @@ def memory_finding(values: Mapping[str, str], server: ServerVersion, memory_gib:
 
 
 def _size(bytes_: float) -> str:
+    """Writes bytes in GiB, below one in MiB."""
     if bytes_ >= 100 * GIB:
         return f"{bytes_ / GIB:,.0f} GiB"
     return f"{bytes_ / GIB:,.3g} GiB" if bytes_ >= GIB else f"{bytes_ / MIB:,.3g} MiB"

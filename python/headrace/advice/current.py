@@ -91,6 +91,8 @@ def todays(
 
 
 def _looks_like_mariadb(config: str | os.PathLike | None, version: str | None) -> bool:
+    """Says whether the version is one of MariaDB; without a version, whether the option file has
+    sections of it."""
     if version:
         return flavor_of_version(version) == "mariadb"
     series = [*(f"10.{minor}" for minor in range(2, 12)), *(f"11.{minor}" for minor in range(10))]
@@ -134,6 +136,7 @@ def read_file(path: str | os.PathLike, server: ServerVersion) -> CurrentSettings
 
 @cache
 def _read_gone() -> dict[str, list[dict[str, str]]]:
+    """Reads gone.csv: the rows about settings that servers have dropped or never had, by name."""
     rows: dict[str, list[dict[str, str]]] = {}
     for row in read_rows("headrace.advice", "gone.csv"):
         rows.setdefault(row["name"], []).append(row)
@@ -163,7 +166,8 @@ def gone(name: str, server: ServerVersion) -> dict[str, str] | None:
 
 
 def doomed(name: str, server: ServerVersion) -> bool:
-    """True when a later release refuses the setting: a line with its default is better left out."""
+    """Says whether a later release refuses the setting: a line with its default is better left
+    out."""
     return any(row["then"] == "refused" for row in _rows_of(name, server))
 
 
@@ -189,7 +193,9 @@ def _options() -> frozenset[str]:
 
 
 def unknown(setting: Setting) -> bool:
-    """True when no server in these tables has such an option.
+    """Says whether no server in these tables has such an option. Loose options, those of components
+    and named caches (with a point), and beginnings of names, which servers complete, are never
+    unknown.
 
     Loose options, those of components and named caches (with a point), and beginnings of names,
     which servers complete, are never unknown.

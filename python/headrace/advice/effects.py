@@ -55,7 +55,7 @@ class ModelSettings:
 
 
 def demand_of(situation: Situation, workload: TransactionWorkload) -> WorkloadDemand:
-    """Returns the workload on this storage with as much cache as the memory allows."""
+    """Returns what the workload does on this storage with as much cache as the memory allows."""
     database, most = workload.database, situation.cache_limit_gib
     # Sizes beyond the memory too, to say how large the cache should be.
     sizes = [most * 2.0 ** (step / STEPS_PER_DOUBLING + FIRST_DOUBLING) for step in range(CACHE_STEPS)]
@@ -135,6 +135,8 @@ def throughput(
 def _run(
     situation: Situation, workload: TransactionWorkload, cache_gib: float, log_storage: str | None, start: str
 ) -> dict:
+    """Returns an hour to simulate, as the core takes it, without credits where the storage bursts.
+    `log_storage` None: the log lies with the data; `start`: warm or cold."""
     bursts = situation.storage.burst_iops > situation.storage.iops
     return {
         "storage": situation.storage.text,
@@ -152,7 +154,7 @@ def _run(
 
 
 def _mean(tps: Sequence[float], whole: bool = False) -> float:
-    """Returns the mean of the second half, or of all."""
+    """Returns the mean transactions a second of the second half of a run, or of all."""
     values = tps if whole else tps[len(tps) // 2 :]
     return sum(values) / len(values)
 
@@ -244,6 +246,7 @@ def _other_commit(base: ModelSettings, situation: Situation) -> Alternative:
 
 
 def _other_sync(base: ModelSettings, situation: Situation) -> Alternative:
+    """Compares sync_binlog with its other value, 0 or 1; with itself where no binlog is written."""
     if situation.demand is None or situation.demand.binlog_bytes_s <= 0.0:
         return "without a binlog", base, ""
     other = 0 if base.sync_binlog == 1 else 1
@@ -255,6 +258,8 @@ def _no_doublewrite(base: ModelSettings, situation: Situation) -> Alternative:
 
 
 def _log_volume(base: ModelSettings, situation: Situation) -> Alternative | None:
+    """Compares with the same server without its log volume, or with a small one; None where none
+    can be had."""
     if base.log_storage is not None:
         return f"without {base.log_storage}", replace(base, log_storage=None), ""
     candidate = _log_candidate(situation)
@@ -302,6 +307,7 @@ def _sentence(
     assert workload is not None  # the caller looked
 
     def rates(database: Mapping[str, object]) -> tuple[float, float]:
+        """Returns the transactions a second with the old settings and with the new."""
         return (
             throughput(database, workload, old, situation, first_hour),
             throughput(database, workload, new, situation, first_hour),

@@ -55,6 +55,8 @@ def as_cnf(advice: Sequence[AdvisedSetting], server: ServerVersion, situation: s
 
 
 def _entry(item: AdvisedSetting) -> list[str]:
+    """Returns the lines of a setting in an option file: its reason as comments, then the setting, a
+    comment too unless it is active."""
     for_whom = {
         "replicas": "replicas: ",
         "sources": "where a binlog is written: ",
@@ -126,7 +128,7 @@ def _stays(row: dict[str, str] | None, advised: set[str]) -> bool:
 
 def _retire(current: CurrentSettings, file: OptionFile, edits: dict[Path, _Edit], advised: set[str]) -> set[str]:
     """Makes comments of lines the server refuses or ignores, or will drop and that are `advised`
-    under another name; the names of successors.
+    under another name; returns the names of successors.
 
     A line that it does not know becomes one too, unless the line may hold a secret, which would
     then be shown.
@@ -146,6 +148,8 @@ def _retire(current: CurrentSettings, file: OptionFile, edits: dict[Path, _Edit]
 
 
 def _unified(path: Path, edit: _Edit, file: OptionFile) -> str:
+    """Returns the unified diff of one file, "" where nothing changes; fewer lines of context where
+    one may hold a secret."""
     new = [edit.replaced.get(number, line) for number, line in enumerate(edit.lines, start=1)]
     if edit.added:
         at, headed = _place(file, edit.lines)

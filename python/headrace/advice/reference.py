@@ -35,6 +35,8 @@ def table() -> str:
 
 
 def _entry(parameter: ServerParameter) -> list[str]:
+    """Returns the lines of a parameter in markdown: rule, risk, effect, source, and its names by
+    flavor."""
     assert parameter.risk in RISKS
     facts = [f"risk: {parameter.risk}", f"felt by: {parameter.applies_to}"]
     facts += [f"{ENGINES[parameter.engine]} only"] if ENGINES[parameter.engine] else []
@@ -47,6 +49,8 @@ def _entry(parameter: ServerParameter) -> list[str]:
 
 
 def _effect(effect: str) -> str:
+    """Returns in words whether the effect of a parameter is simulated, worked out or not
+    estimated."""
     kind, _, reason = effect.partition(":")
     return {"simulated": "simulated", "arithmetic": "worked out", "none": f"cannot be estimated ({reason.strip()})"}[
         kind
@@ -64,6 +68,7 @@ def _names(parameter: ServerParameter) -> list[str]:
 
 
 def _span(name: ParameterName, parameter: ServerParameter) -> str:
+    """Writes a name with the versions that have it and its default."""
     versions = (
         f"{name.first} on"
         if not name.last
@@ -76,6 +81,7 @@ def _span(name: ParameterName, parameter: ServerParameter) -> str:
 
 
 def _readable(parameter: ServerParameter, default: str) -> str:
+    """Writes a default, bytes with their unit."""
     from headrace.advice.values import as_bytes, size_text
 
     size = as_bytes(default) if parameter.kind == "bytes" else None

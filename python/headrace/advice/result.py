@@ -33,6 +33,7 @@ class Advice:
     notes: tuple[str, ...]
 
     def __repr__(self) -> str:
+        """Returns server, storage and the numbers of settings to set, to decide and to keep."""
         counts = [sum(self.change(item) == change for item in self.settings) for change in (SET, DECIDE, KEEP)]
         storage = self.situation.partition("data on ")[2].partition(" (")[0]
         counts_text = "{} settings to set, {} to decide, {} as they are".format(*counts)
@@ -117,6 +118,7 @@ class Advice:
         return tables
 
     def _row(self, item: AdvisedSetting, narrow: bool) -> tuple:
+        """Returns a setting as a row of `tables`, its value in brackets where it is not active."""
         value = item.value if item.active else f"({item.value})"
         today = item.current or (f"{item.default} (default)" if item.default else "")
         head = (item.parameter, value, today if self.has_current else item.default)

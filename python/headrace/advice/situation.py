@@ -62,7 +62,8 @@ class StorageRates:
 
 
 def storage_rates(text: object, as_of: str | None = None, instance: str | None = None) -> StorageRates:
-    """Returns the sustained rates of a storage, on an instance. Raises InputError."""
+    """Returns the rates that a storage sustains, IOPS and bytes a second, on an instance. Raises
+    InputError."""
     if not isinstance(text, str):
         raise InputError(f"storage = {text!r}", "must be text such as gp3:500:6000:250", DOC)
     with core_errors():
@@ -152,7 +153,7 @@ class Situation:
         return "virtual CPUs not given" if self.vcpus is None else f"{self.vcpus} virtual CPUs"
 
     def chosen_bytes(self, parameter: str) -> float:
-        """Returns the size that a rule chose before."""
+        """Returns the bytes that a rule chose before for a parameter."""
         return as_bytes(self.chosen[parameter]) or 0.0
 
     def check(self) -> None:
@@ -171,6 +172,7 @@ class Situation:
         _check_folder("--tmp-dir", self.tmp_dir)
 
     def _check_workload(self) -> None:
+        """Raises InputError for a workload that is not a database, or of another engine."""
         if self.workload is None:
             return
         if not isinstance(self.workload, TransactionWorkload):
@@ -182,6 +184,7 @@ class Situation:
             raise InputError(f"workload {self.workload.name}", rule, DOC, hint)
 
     def _check_myrocks(self) -> None:
+        """Raises InputError for a server that has no stable MyRocks."""
         what = f"{self.server.label} with MyRocks"
         if self.server.flavor == "mysql":
             raise InputError(what, "Oracle's MySQL has no MyRocks", "MySQL manual", "It is in mariadb and percona.")

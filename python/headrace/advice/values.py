@@ -31,7 +31,7 @@ def size_text(bytes_: float) -> str:
 
 
 def same(kind: str, first: str, second: str) -> bool:
-    """True when two values of a parameter of that kind mean the same."""
+    """Says whether two values of a parameter of that kind mean the same."""
     if kind == "switch":
         return _switch(first) == _switch(second)
     if kind in ("bytes", "count"):
@@ -49,6 +49,7 @@ def same(kind: str, first: str, second: str) -> bool:
 
 
 def _switch(text: str) -> str:
+    """Returns "on" or "off" for the words of a switch; another word as it is, in lower case."""
     word = text.strip().lower()
     return "on" if word in (*TRUE, "") else "off" if word in FALSE else word
 

@@ -57,6 +57,8 @@ class Emptying:
     what the balance loses."""
 
     def __init__(self, capacity: float, refill: float = 0.0) -> None:
+        """Starts without a reading. `capacity`: tokens of the full balance; `refill`: tokens a
+        second."""
         self.capacity, self.refill = float(capacity), float(refill)
         self._last: tuple[float, float] | None = None
         # Seconds of a step between two readings, and by how much a second the balance fell in it.
@@ -148,7 +150,7 @@ def _count_since_change(steps: Sequence[tuple[float, float]], noise: float) -> t
 
 
 def never(estimate: CreditsLeft | None) -> bool:
-    """True when the balance does not fall."""
+    """Says whether the balance does not fall; of None it is not known, so False."""
     return estimate is not None and math.isinf(estimate.seconds)
 
 

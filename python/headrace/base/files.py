@@ -84,7 +84,7 @@ def check_output(
 
 
 def is_same_file(path: Path, other: Path) -> bool:
-    """True when two names lead to the same file."""
+    """Says whether two names lead to the same file."""
     try:
         return os.path.samefile(path, other)
     except (OSError, ValueError):  # a file does not exist, or its name is impossible

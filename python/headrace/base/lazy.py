@@ -53,6 +53,8 @@ def lazily() -> Iterator[None]:
     def wait(
         name: str, names: Names = None, values: Names = None, parts: Sequence[str] | None = None, level: int = 0
     ) -> Any:
+        """Replaces `__import__` in the block: returns a module that waits; imports of other threads
+        work as usual."""
         if threading.get_ident() != own_thread:
             return usual(name, names, values, parts or (), level)
         return _Package(name) if parts else _Waiting(name)

@@ -283,6 +283,8 @@ class takes(Generic[P, S]):
     @overload
     def __call__(self, function: Callable[[A, B, S], R]) -> Callable[Concatenate[A, B, P], R]: ...
     def __call__(self, function: Callable[..., R]) -> Callable[..., R]:
+        """Returns the function with a keyword argument for each setting; when called it raises
+        InputError for an unknown name."""
         group = self.settings
         assert isinstance(group, type)
         *parameters, last = inspect.signature(function).parameters.values()

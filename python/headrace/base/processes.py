@@ -241,6 +241,8 @@ def _pipe(child: subprocess.Popen[bytes]) -> int:
 
 
 def _split_lines(data: bytes, on_line: Callable[[float, str], None]) -> bytes:
+    """Calls `on_line` with the time (Unix seconds) and text of each whole line; returns the rest,
+    at most MAX_LINE_BYTES."""
     now = time.time()
     *whole, rest = data.split(b"\n")
     for line in whole:
@@ -358,7 +360,7 @@ def cpu_seconds(pid: int | None) -> float | None:
 
 
 def runs(process: Process | None) -> bool:
-    """True when any thread of a process still runs."""
+    """Says whether any thread of a process still runs."""
     return process is not None and look_up(process.pid) == process
 
 
@@ -457,7 +459,8 @@ def telling_lines(output: str) -> str:
 
 
 def _is_note(line: str) -> bool:
-    """True for a server's note that only mentions an error; warnings may name the reason."""
+    """Says whether a line is a server's note that only mentions an error; warnings may name the
+    reason."""
     return bool(re.search(r"\[(?:Note|System)\]", line))
 
 

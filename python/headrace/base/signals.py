@@ -88,6 +88,7 @@ class Interrupts:
         self._listening = False
 
     def _handle(self, *_: object) -> None:
+        """Raises KeyboardInterrupt while listening, else remembers that it was asked."""
         if not self._listening:
             self.asked = True
             return

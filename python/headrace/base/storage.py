@@ -126,6 +126,7 @@ class Storage:
             return core.monthly_cost(self.text, region, as_of, million_ios_per_month)
 
     def _with(self, **changed: int | None) -> Storage:
+        """Returns the storage with figures of each member changed."""
         return Storage.of(
             [replace(member, **changed) for member in self.members], self.level, self.chunk_kib if self.level else None
         )
@@ -195,6 +196,8 @@ def _parse_log(text: str, options: list[str]) -> Storage | None:
 
 
 def _check_instance(text: str, name: str) -> str:
+    """Returns the instance type in lower case. Raises InputError, with the whole `text`, where it
+    does not look like one."""
     name = name.strip().lower()
     if not INSTANCE.fullmatch(name):
         raise InputError(_shown(text), f"names no instance type before its storage: {_shown(name)}", NOTATION, EXAMPLE)
@@ -202,11 +205,13 @@ def _check_instance(text: str, name: str) -> str:
 
 
 def _parse_part(text: str, part: str) -> Storage:
+    """Parses one storage of `text`. Raises InputError where it is missing."""
     if not part.strip():
         raise InputError(_shown(text), "a storage is missing", NOTATION, EXAMPLE)
     return Storage.parse(part)
 
 
 def _shown(value: object) -> str:
+    """Returns a value as text for an error, cut to LONGEST_SHOWN characters."""
     text = str(value)
     return (text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "...") or "(nothing)"

@@ -130,6 +130,8 @@ def _average_parts(runs: list[_Windows], edges: np.ndarray) -> list[tuple[float,
 
 
 def _list_points(runs: list[_Windows], edges: np.ndarray) -> list[tuple[float, float]]:
+    """Lists place (the middle) and factor of each part that the runs tell well enough; parts that
+    they do not are put together with the next."""
     points, begin = [], edges[0]
     for low, high in pairwise(edges):
         means = [(run.between(begin, high), run.scatter) for run in runs]

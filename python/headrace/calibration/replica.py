@@ -162,6 +162,8 @@ def _fit_runs(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> Tran
     spreads = np.array([max(spread[name], 1e-3) for name in names] + ([_PAGES.spread] if pages else []))
 
     def apply_deltas(deltas: Sequence[float]) -> TransactionWorkload:
+        """Returns the workload with each fitted parameter multiplied by the exponential of its
+        delta."""
         values = {name: base[name] * math.exp(delta) for name, delta in zip(names, deltas, strict=False)}
         candidate = measured_replica(workload, _clip_to_bounds(values))
         if not pages:
@@ -169,6 +171,8 @@ def _fit_runs(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> Tran
         return replace(candidate, database=applied(candidate.database, candidate.engine, {_PAGES.name: deltas[-1]}))
 
     def compute_residuals(deltas: np.ndarray) -> np.ndarray:
+        """Returns the distances of all runs from what is predicted, and of the parameters from the
+        prior, both in standard deviations."""
         changed = apply_deltas([float(delta) for delta in deltas])
         parts = list(deltas / spreads)
         for run in runs:

@@ -70,6 +70,8 @@ VOLUME_SCHEMA = {
 
 
 def _volume_row(era: core.Era) -> dict:
+    """Returns the row of a volume type in one era: GiB, IOPS, MiB/s and KiB of an I/O, AFR in
+    percent."""
     rules = {key: value for key, value in era.items() if key not in NOT_RULES}
     iops, iops_max = iops_words(era["iops"])
     throughput, throughput_max = throughput_words(era["throughput"])
@@ -156,6 +158,7 @@ def throughput_words(rule: dict) -> tuple[str, int]:
 
 
 def _sources(value: object) -> list[str]:
+    """Lists the sources named anywhere in a value of the catalog."""
     if isinstance(value, dict):
         own = value.get("source")
         below = [name for key, item in value.items() if key != "source" for name in _sources(item)]
@@ -166,6 +169,8 @@ def _sources(value: object) -> list[str]:
 
 
 def _unconfirmed(value: object, path: str = "") -> list[str]:
+    """Lists the figures in a value of the catalog that were not read in a stored source: path and
+    note."""
     if isinstance(value, dict):
         if value.get("confirmed") is False:
             return [f"{path}: {value.get('note') or 'not read in a stored source'}"]
@@ -214,11 +219,13 @@ INSTANCE_SCHEMA = {
 
 
 def matches(instance_type: str, family: str) -> bool:
-    """True when a type equals the name, is of the family, or fits the pattern."""
+    """Says whether a type equals the name, is of the family, or fits the pattern."""
     return instance_type == family or instance_type.split(".")[0] == family or fnmatchcase(instance_type, family)
 
 
 def _instance_row(item: core.Instance, price: core.InstancePrice | None) -> dict:
+    """Returns the row of an instance type: GiB, IOPS, MiB/s, minutes of burst, USD an hour (None:
+    no price known)."""
     limits = {key: item[key] for key in ("baseline_bytes_s", "max_bytes_s")}
     mib_s = {key: None if value is None else round(value / MIB, 2) for key, value in limits.items()}
     notes = [f"{caveat['field']}: {caveat['text']} ({caveat['source']})" for caveat in item["caveats"]]

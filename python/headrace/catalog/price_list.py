@@ -241,6 +241,7 @@ class PriceList:
         price_file: str | Path | None = None,
         commitment: str = "on-demand",
     ) -> None:
+        """Reads the region's prices of the day and applies discount and own rates to them."""
         if check_text("commitment", commitment) not in COMMITMENTS:
             hint = did_you_mean(commitment, COMMITMENTS)
             raise InputError(
@@ -261,6 +262,8 @@ class PriceList:
         self._hours: dict[str, tuple[dict, ...]] = {}
 
     def _discounts(self, discount_percent: float) -> tuple[float, float]:
+        """Returns the discounts on volumes and on instances, percent. Raises InputError where the
+        price file states one too."""
         percent = check_number("discount_percent", discount_percent, 0.0, MAX_DISCOUNT_PERCENT, "%")
         if self.file is None:
             return percent, percent
@@ -321,8 +324,8 @@ class PriceList:
         return self.headed()
 
     def headed(self, instances: bool = True) -> str:
-        """Returns the same; without `instances` for volumes alone. A price may have changed since
-        it was last verified."""
+        """Returns the description of these prices for the head of a report; without `instances` for
+        volumes alone. A price may have changed since it was last verified."""
         seen = core.prices_seen(self.region, self.as_of)
         spans = {"volume": seen["volumes"]} | ({"instance": seen["instances"]} if instances else {})
         parts = [f"{'On-demand Linux' if instances else 'List'} prices for {self.region} in {self.currency}"]
@@ -341,6 +344,7 @@ class PriceList:
         return "; ".join(parts)
 
     def _discount_words(self) -> list[str]:
+        """Lists the discounts in words: one where both are equal, none at 0 %."""
         ebs, instances = self.ebs_discount_percent, self.instance_discount_percent
         if ebs == instances:
             return [f"less {ebs:g} %"] if ebs else []
@@ -356,8 +360,8 @@ class PriceList:
         return self._table
 
     def knows(self, product: str) -> bool:
-        """True when every part of the bill of a volume type, of `snapshot`, or of an instance type
-        (`m5.large`) has a price here."""
+        """Says whether every part of the bill of a volume type, of `snapshot`, or of an instance
+        type (`m5.large`) has a price here."""
         if "." in product:
             return bool(self._hourly(product))
         priced = {(row["product"], row["component"]) for row in self._table["items"]}
@@ -437,6 +441,8 @@ class PriceList:
         return [dict(item) for item in hourly]
 
     def _hourly(self, instance_type: str) -> tuple[dict, ...]:
+        """Returns the items of an instance's monthly bill, in USD; empty where no price is
+        known."""
         if instance_type not in self._hours:
             self._hours[instance_type] = tuple(
                 _item(name, HOURS_PER_MONTH, "hour", usd, source, as_of)
@@ -497,6 +503,8 @@ def _own_row(product: str, component: str, above: int, usd: float, source: str) 
 
 
 def _item(name: str, quantity: float, unit: str, usd: float, source: str, as_of: str) -> dict:
+    """Returns an item of a monthly bill. `usd`: of one unit; `as_of`: day on which that price was
+    seen."""
     return {
         "item": name,
         "quantity": quantity,

@@ -62,6 +62,8 @@ def changes(today: Choice | None, choice: Choice) -> tuple[str, ...]:
 
 
 def _another_cache(today: Choice, choice: Choice) -> bool:
+    """Says whether the server's own cache differs from today's by SAME_CACHE_GIB or more; never at
+    a service."""
     # A service sets the cache by its own rule.
     own = choice.service == "ec2" and bool(today.cache_gib) and bool(choice.cache_gib)
     return own and abs((today.cache_gib or 0) - (choice.cache_gib or 0)) >= SAME_CACHE_GIB
@@ -72,6 +74,7 @@ def _setting(choice: Choice) -> str:
 
 
 def _why_migrate(today: Choice, choice: Choice) -> list[str]:
+    """Lists in words why today's volumes cannot be modified into a choice; empty where they can."""
     before, after = Storage.parse(today.storage), Storage.parse(choice.storage)
     reasons = []
     if "instance-store" in (today.volume_type, choice.volume_type) and today.storage != choice.storage:
@@ -104,6 +107,7 @@ def _grows_into(before: Storage, after: Storage) -> bool:
 
 
 def _layout(choice: Choice) -> str:
+    """Names the layout of a choice in words."""
     return (
         "one volume"
         if choice.members == 1
@@ -112,11 +116,13 @@ def _layout(choice: Choice) -> str:
 
 
 def _architecture(choice: Choice) -> str | None:
+    """Returns the processor architecture of the choice's instance; None where it is not known."""
     with core_errors():
         return core.instance(choice.instance or "")["arch"]
 
 
 def _how(today: Choice, choice: Choice) -> str:
+    """Says in words how the data move to a choice that needs a migration."""
     if today.instance != choice.instance and choice.instance:
         return "build a replica there (from a backup or by CLONE), let it catch up, switch over"
     copied = "copy the data to them (a replica on them, or xtrabackup/mariabackup and catch up)"
@@ -214,6 +220,8 @@ def _in_my_cnf(gib: float) -> str:
 
 
 def _of_log(choice: Choice, today: Choice | None, moves: bool, as_of: str) -> list[dict]:
+    """Returns the step for the volume of redo and binlog, in a list; empty where it stays or there
+    is none."""
     before = None if today is None else today.log_storage
     if choice.log_storage is None or choice.log_storage == before:
         return []
@@ -272,6 +280,8 @@ def bought(volume: Volume) -> tuple[int | None, int | None]:
 
 
 def _create(storage: Storage) -> dict:
+    """Returns the step that creates volumes, and joins several by mdadm: `what`, `lines` to paste,
+    `undo`."""
     volume, count = storage.members[0], len(storage.members)
     line = f"aws ec2 create-volume --availability-zone ZONE --encrypted {' '.join(_parameters(volume))}"
     what = (
@@ -294,6 +304,7 @@ def _create(storage: Storage) -> dict:
 
 
 def _terraform(volume: Volume, count: int) -> list[str]:
+    """Returns the lines of a Terraform block for `count` equal volumes; GiB, IOPS and MiB/s."""
     iops, mib_s = bought(volume)
     pairs = [
         ("type", f'"{API_TYPES.get(volume.type, volume.type)}"'),

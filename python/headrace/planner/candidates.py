@@ -225,6 +225,8 @@ class Shape:
         return span
 
     def _alike(self, axis: int, value: int) -> tuple[int, int]:
+        """Computes what `alike` remembers: the lowest and the highest figure with the same
+        order."""
         bounds = (self.x, self.y)[axis]
         if self.local is not None or bounds[0] == bounds[1]:
             return value, value
@@ -233,6 +235,8 @@ class Shape:
         return rounded_alike(value, GIB_STEPS if self.family.axis == "size" else IOPS_STEPS, *bounds)
 
     def _text(self, x: int, y: int) -> str:
+        """Writes the volumes of a point in the storage notation, figures rounded up to what is
+        ordered. `x`: IOPS, or GiB where performance follows from size; `y`: MiB/s."""
         family = self.family
         if self.local is not None:
             return self.local
@@ -360,6 +364,7 @@ class Directory:
     """Families by type and layout on one day, and what each notation met so far says."""
 
     def __init__(self, as_of: str) -> None:
+        """Reads the volume types of a day (YYYY-MM-DD)."""
         with core_errors():
             self.eras = {era["volume_type"]: era for era in core.volume_eras(as_of)}
         self.as_of = as_of
@@ -374,6 +379,7 @@ class Directory:
         return self.abouts[key]
 
     def _about(self, text: str, service: str) -> About:
+        """Reads the notation: family, members and usable GiB, infinite for Aurora's storage."""
         behind = volumes_behind(text, service, self.as_of)
         if behind is None:
             return About(None, Family(AURORA, "single", NO_ERA, (1,), service), 1, math.inf)
@@ -411,8 +417,8 @@ NOT_ASKED_FOR = "its data is gone when the instance stops (--allow-instance-stor
 
 
 def check_exclude(exclude: Sequence[str] | str) -> frozenset[str]:
-    """Types and layouts the user does not want, as a sequence or as text with commas. Raises
-    InputError for an unknown name."""
+    """Returns the types and layouts the user does not want, given as a sequence or as text with
+    commas. Raises InputError for an unknown name."""
     names = (
         exclude.split(",")
         if isinstance(exclude, str)
@@ -472,7 +478,10 @@ def _out(kind: str, eras: dict[str, core.Era], prices: PriceList, excluded: dict
 
 
 def _same_limits(era: core.Era, other: core.Era) -> bool:
+    """Says whether two eras of volume types have equal limits of GiB, IOPS and MiB/s."""
+
     def figures(era: core.Era) -> list:
+        """Lists the limits that are compared."""
         bounds = [
             era["size_gib"]["max"]["value"],
             era["iops"].get("max", {}).get("value"),
@@ -632,6 +641,8 @@ def undominated(hosts: Sequence[Host], kept_families: frozenset[str] = frozenset
 
 
 def _worth(host: Host) -> tuple:
+    """Returns the figures in which a dearer host must be better to be looked at: processors,
+    limits, local disks, cache in GiB."""
     instance = host.instance
     assert instance is not None
     figures = tuple(

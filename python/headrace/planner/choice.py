@@ -64,7 +64,7 @@ class Chooser(ABC, Generic[Judge]):
         return [self.choices[candidate] for candidate in candidates]
 
     def forget(self, candidate: Candidate) -> None:
-        """Makes the choice of a candidate anew when it is wanted again."""
+        """Drops the choice of a candidate, so that it is made anew when it is wanted again."""
         self.choices.pop(candidate, None)
 
     @abstractmethod
@@ -112,7 +112,8 @@ class Chooser(ABC, Generic[Judge]):
         """Says what each candidate delivers, for charts; None where that is not known."""
 
     def saving(self, compared: Choice | None, chosen: Choice | None) -> Saving | None:
-        """Says what a choice saves against today's, as planned and at equal usable space."""
+        """Says what a choice saves against today's, USD a month, as planned and at equal usable
+        space; None without either."""
         if compared is None or chosen is None:
             return None
         gib = max(compared.usable_gib + compared.log_gib, chosen.usable_gib + chosen.log_gib)
@@ -146,6 +147,8 @@ class Chooser(ABC, Generic[Judge]):
             return core.storage_limits(behind, self.judge.prices.as_of, self.judge.hosts[candidate[2]].name)
 
     def _room_missed(self, candidate: Candidate, usable_gib: float) -> list[str]:
+        """Lists in words where a candidate holds fewer GiB than data and log need; empty where it
+        holds them."""
         needed, missed = self.need.of(candidate[1]), []
         if usable_gib < needed:
             missed.append(f"holds {usable_gib:,.0f} GiB, {needed:,} GiB needed")
@@ -159,6 +162,8 @@ class Chooser(ABC, Generic[Judge]):
     def _caveats(
         self, family: Family, limits: list[core.VolumeLimits], items: list[dict], host: Host, log: str | None
     ) -> list[str]:
+        """Lists doubts about a candidate: durability, prices and limits that are not confirmed,
+        local disks, snapshots of two volumes; each once."""
         caveats = []
         if limits and not limits[0]["persistent"]:
             caveats.append(
@@ -199,6 +204,8 @@ class DemandChooser(Chooser[DemandJudge]):
     may grow."""
 
     def _make(self, candidates: Sequence[Candidate], regrets: dict[Candidate, Regret]) -> list[Choice]:
+        """Simulates candidates under the demand, finds their head-room, and makes a choice of
+        each."""
         columns = self.judge.run(candidates, prune=False)
         rows = [{name: _plain_cell(column[i]) for name, column in columns.items()} for i in range(len(candidates))]
         rooms = self._headrooms(candidates, rows)
@@ -207,6 +214,8 @@ class DemandChooser(Chooser[DemandJudge]):
         ]
 
     def _choice(self, candidate: Candidate, row: dict, room: float | None) -> Choice:
+        """Makes a choice from a candidate's simulated figures (`row`); `room`: head-room in
+        percent, None where it was not looked for."""
         common, limits = self._common(candidate), self.limits(candidate)[0]
         metrics = {name: self._shown(name, row.get(name)) for name in DEMAND} | {
             "headroom_percent": room,
@@ -236,6 +245,8 @@ class DemandChooser(Chooser[DemandJudge]):
         return min(value, self.judge.demand.totals["seconds"] / seconds_in)
 
     def _missed(self, metrics: dict, asks: dict | None) -> list[str]:
+        """Lists in words the goals that a choice misses. `asks`: how far its storage is from the
+        demand, told instead of the waits that follow from it."""
         # Head-room that was not looked for, because another goal fails already, is not one more
         # miss.
         goals = [
@@ -320,6 +331,8 @@ class DemandChooser(Chooser[DemandJudge]):
         return answer
 
     def _binds(self, candidate: Candidate, limits: core.VolumeLimits) -> dict:
+        """Names the bottleneck: the limit that requests waited for longest (`throttled_s`), else
+        the one nearest to its demand; figures as of `utilisations`, with `words` and `short`."""
         used = self.utilisations(candidate, limits)
         nearest = max(used, key=lambda entry: entry["utilisation"])
         waited = [(seconds, cap) for cap, seconds in self.simulated(candidate)["throttled_by_s"] if seconds > 0]
@@ -396,12 +409,15 @@ class DemandChooser(Chooser[DemandJudge]):
         }
 
     def _has_credits(self, candidate: Candidate) -> bool:
+        """Says whether a volume of a candidate, or its instance, bursts."""
         limits, instance = self.limits(candidate), self.judge.hosts[candidate[2]].instance
         return any(limit["io_burst"] or limit["byte_burst"] for limit in limits) or bool(
             instance and instance["burst_seconds"]
         )
 
     def delivered(self, candidates: Sequence[Candidate]) -> list[dict | None]:
+        """Returns IOPS, p99 in ms, throttled minutes and percent delivered of each candidate, and
+        whether it meets the goals; None where it could not be simulated."""
         columns, fine = self.judge.run(candidates, prune=False), self.judge.performs(candidates)
         figures_of_each: list[dict | None] = []
         for place, good in enumerate(fine):
@@ -434,6 +450,7 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
     """Choices of plans for databases: transactions, and how sure they are."""
 
     def _make(self, candidates: Sequence[Candidate], regrets: dict[Candidate, Regret]) -> list[Choice]:
+        """Finds the head-room of candidates under the database, and makes a choice of each."""
         rooms = greatest_growth(
             len(candidates),
             lambda some, factor: self.judge.holds_at([candidates[i] for i in some], factor),
@@ -456,6 +473,8 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
         ]
 
     def _choice(self, candidate: Candidate, row: dict, doubt: Doubt, regret: Regret | None) -> Choice:
+        """Makes a choice from a candidate's figures under the database (`row`), its doubt and its
+        regret; None: not computed."""
         common, judge, host = self._common(candidate), self.judge, self.judge.hosts[candidate[2]]
         metrics = {name: row.get(name) for name in DATABASE} | {
             "cost_usd_month": common["cost_usd_month"],
@@ -497,6 +516,8 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
         )
 
     def delivered(self, candidates: Sequence[Candidate]) -> list[dict | None]:
+        """Returns the tps of each candidate with its interval and probability, and whether it meets
+        the goals."""
         names = ("tps_low", "tps_high", "probability", "meets_goals")
         # A point of a chart shows no head-room: that which the goals ask for is enough to judge it.
         asked = self.judge.headroom
@@ -505,11 +526,15 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
         return [{"tps": choice.metrics["tps"]} | {name: getattr(choice, name) for name in names} for choice in choices]
 
     def _far(self, host: Host) -> list[str]:
+        """Lists in words where a host's cache, clients and processors lie outside those of the
+        calibration runs; empty within them."""
         workload, threads = self.judge.workload, self.judge.conditions.threads
         vcpus = None if host.instance is None else host.instance["vcpus"]
         return workload.outside(cache_gib=host.cache_gib, threads=threads or workload.threads, vcpus=vcpus)
 
     def _missed(self, metrics: dict, doubt: Doubt) -> list[str]:
+        """Lists in words the goals that a choice misses or meets with less than the required
+        probability."""
         misses, required = [], f"{100 * self.judge.confidence:.0f} % required"
         for goal in self.judge.goals:
             value = metrics[goal.metric]
@@ -541,7 +566,8 @@ def _plain_cell(cell: object) -> object:
 
 
 def _first_day(row: dict, metrics: dict) -> dict | None:
-    """Returns the first day with full credits, where it is better than the settled one."""
+    """Returns p99 in ms, lowest balance in percent and throttled minutes of a first day with full
+    credits; None where they hardly differ from the settled day's."""
     first = {
         "p99_ms": row.get("first_worst_p99_ms"),
         "lowest_balance_percent": row.get("first_lowest_balance_percent"),

@@ -72,7 +72,7 @@ class LogRoom:
         return self.redo_gib + self.binlog_gib
 
     def binlog_gib_at(self, tps: float) -> int:
-        """Returns the GiB of the same days at another rate."""
+        """Returns the GiB of binary logs of the same days at `tps` transactions a second."""
         return math.ceil(self.bytes_per_tx * tps * self.days * DAY_S / GIB)
 
 
@@ -114,6 +114,9 @@ class DatabaseJudge(WeighingJudge):
         draws: int,
         seed: int,
     ) -> None:
+        """Splits the goals by what they need, starts the caches in the core and draws the
+        scenarios. `least_tps`: transactions a second below which a candidate need not be followed;
+        `seed`: of the draws."""
         super().__init__(prices, hosts, readers=conditions.readers)
         self.workload, self.database, self.goals = workload, workload.database, tuple(goals)
         self.conditions, self.least_tps, self.confidence = conditions, least_tps, confidence
@@ -148,8 +151,8 @@ class DatabaseJudge(WeighingJudge):
         return columns
 
     def run_today(self, candidates: Sequence[Candidate]) -> dict[str, np.ndarray]:
-        """Returns the same columns under the load as it is, without the growth that head-room asks
-        for."""
+        """Runs candidates under the load as it is, without the growth that head-room asks for:
+        columns as of `run`."""
         return self.run_in([self.core], [1.0], candidates)[0]
 
     def run_in(
@@ -217,14 +220,16 @@ class DatabaseJudge(WeighingJudge):
         return [self._known[candidate] for candidate in candidates]
 
     def meets_with_confidence(self, candidates: Sequence[Candidate], confidence: float | None = None) -> list[bool]:
-        """Says which candidates meet them with the confidence required, or with another."""
+        """Says which candidates meet the goals with the probability `confidence`, 0 to 1; None: the
+        one required."""
         least = self.confidence if confidence is None else confidence
         fine = self.meets_static(candidates)
         likely = [doubt.probability >= least for doubt in self.scenarios.of(candidates)]
         return (fine & np.array(likely, dtype=bool)).tolist()
 
     def meets_static(self, candidates: Sequence[Candidate]) -> np.ndarray:
-        """Says which candidates meet the goals on these."""
+        """Says which candidates meet the goals on durability, consistency and failover, which
+        follow from type, layout and service alone."""
         fine = np.ones(len(candidates), dtype=bool)
         if self.static_goals:
             figures = self.statics(candidates)
@@ -241,8 +246,8 @@ class DatabaseJudge(WeighingJudge):
         return near_published(host.instance["vcpus"], about.threads, about.data_gib, host.cache_gib)
 
     def without_headroom(self, goal: Goal, value: np.ndarray) -> np.ndarray:
-        """Returns a rate less the head-room that goals ask for: what is held against the limit.
-        Times stay as they are."""
+        """Returns a rate (transactions a second) less the head-room that goals ask for: what is
+        held against the limit. Times stay as they are."""
         return _per_load(goal, value, self.load_by)
 
     def holds_at(self, candidates: Sequence[Candidate], factor: float) -> list[bool]:
@@ -262,7 +267,7 @@ class DatabaseJudge(WeighingJudge):
     # --- cost -------------------------------------------------------------------------------------
 
     def managed_items(self, candidate: Candidate) -> list[dict] | None:
-        """Returns the monthly bill of a service, None where a price is missing."""
+        """Returns the items of a service's monthly bill, in USD; None where a price is missing."""
         data, _, place = candidate
         about, host = self.conditions, self.hosts[place]
         million = 0.0
@@ -273,8 +278,9 @@ class DatabaseJudge(WeighingJudge):
         return managed_items(host, data, self.prices, **used)
 
     def billed(self, candidate: Candidate) -> tuple[float, float, float]:
-        """Reads and writes that Aurora bills of a transaction, and the rate they are billed at:
-        what the goals ask for or what arrives, else what the clients do."""
+        """Returns the reads and writes that Aurora bills of a transaction, and the transactions
+        a second they are billed at: what the goals ask for or what arrives, else what the
+        clients do."""
         place = candidate[2]
         if place not in self._ios:
             [columns] = self.run_in([self.core], [1.0], [candidate], names=("tps_mean", "reads_per_tx"))
@@ -287,7 +293,7 @@ class DatabaseJudge(WeighingJudge):
         return self._ios[place]
 
     def items(self, candidate: Candidate) -> list[dict]:
-        """Lists the monthly bill of a candidate, item by item."""
+        """Lists the items of a candidate's monthly bill, in USD."""
         data, log, place = candidate
         host = self.hosts[place]
         if host.service != "ec2":
@@ -335,6 +341,8 @@ class Scenarios:
     """The databases drawn, each with its followed caches, and what came of candidates in them."""
 
     def __init__(self, judge: DatabaseJudge, workload: TransactionWorkload, draws: int, seed: int) -> None:
+        """Draws databases from the calibration's covariance (the best estimate alone where `draws`
+        gives none), and the factors for what it leaves unexplained."""
         self.judge = judge
         drawn = workload.draws(draws, seed)
         databases = drawn or [workload.database]
@@ -356,6 +364,8 @@ class Scenarios:
         return [self.doubts[candidate] for candidate in candidates]
 
     def _look_at(self, candidates: Sequence[Candidate]) -> None:
+        """Computes the doubts of candidates that have none yet; those with equally wide factors in
+        one run."""
         self.widths.look_at(candidates)
         if self.judge.conditions.arrivals_tps is None:
             return self._follow(candidates, np.zeros(len(self.cores)))
@@ -411,7 +421,7 @@ def _met_or_not(goal: Goal, value: np.ndarray) -> np.ndarray:
 
 
 def normal_middles(count: int) -> np.ndarray:
-    """Middles of `count` equally likely parts of a standard normal distribution."""
+    """Returns the middles of `count` equally likely parts of a standard normal distribution."""
     return np.array([NormalDist().inv_cdf((index + 0.5) / count) for index in range(count)])
 
 
@@ -426,8 +436,8 @@ class Regret:
 
 
 def regrets(costs: np.ndarray, doubts: Sequence[Doubt]) -> tuple[list[Regret], float]:
-    """Returns the regret of each choice over all scenarios, and the share of scenarios in which no
-    choice meets the goals (those teach nothing and are left out)."""
+    """Returns the regret of each choice over all scenarios, USD a month, and the share of
+    scenarios, 0 to 1, in which no choice meets the goals (those teach nothing and are left out)."""
     # One factor for all choices of a state: where a database is slower than thought, it is so
     # everywhere, most where least is known.
     deviations = normal_middles(QUANTILES)

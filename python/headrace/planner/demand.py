@@ -46,13 +46,13 @@ class Counts:
     seen: dict[Candidate, str] = field(default_factory=dict)
 
     def note(self, candidates: Sequence[Candidate], statuses: Sequence[str]) -> None:
-        """Takes note; a candidate that was simulated once stays simulated."""
+        """Keeps the status of each candidate; one that was simulated once stays simulated."""
         for candidate, status in zip(candidates, statuses, strict=True):
             if status != "bounded" or candidate not in self.seen:
                 self.seen[candidate] = status
 
     def of(self, *statuses: str) -> int:
-        """Candidates whose last word was one of `statuses`."""
+        """Counts the candidates whose last status was one of `statuses`."""
         return sum(1 for status in self.seen.values() if status in statuses)
 
 
@@ -60,6 +60,7 @@ class PlannedDemand:
     """Demand of an open workload on volumes, counted by the core's own measure."""
 
     def __init__(self, workload: OpenWorkload) -> None:
+        """Converts the workload for the core. Raises InputError where the core refuses it."""
         self.workload = workload
         self.load = workload.to_core()
         with core_errors():
@@ -96,7 +97,8 @@ class PlannedDemand:
         return self._on_volumes[storage]
 
     def per_member(self, storage: str, members: int) -> pl.DataFrame:
-        """Returns the same for each volume: like members carry like shares."""
+        """Returns the columns of `on_volumes` for one of the volumes: like members carry like
+        shares."""
         return self.on_volumes(storage).with_columns(pl.col("iops", "mib_s", "hdd_mib_s") / members)
 
     def times(self, factor: float) -> core.DemandLoad:
@@ -125,6 +127,8 @@ class DemandJudge(CandidateJudge):
         cycle: str,
         start_balance: float | None,
     ) -> None:
+        """Keeps demand, goals and prices, and finds from which overload on a candidate need not be
+        simulated."""
         super().__init__(prices, hosts, directory)
         self.demand, self.goals = demand, tuple(goals)
         self.cycle, self.start_balance = cycle, start_balance
@@ -190,8 +194,8 @@ class DemandJudge(CandidateJudge):
         return columns | metrics | self.statics(candidates)
 
     def overloads(self, candidates: Sequence[Candidate]) -> list[float | None]:
-        """Returns the demand over what each candidate sustains, where that is above 1: it cannot
-        deliver."""
+        """Returns the ratio of the demand to what each candidate sustains, where that is above 1:
+        it cannot deliver. None elsewhere."""
         return list(self._evaluate(candidates, 1.0, 1.0)["overload"]) if candidates else []
 
     def behind(self, candidate: Candidate) -> str:
@@ -201,6 +205,8 @@ class DemandJudge(CandidateJudge):
         return behind
 
     def _evaluate(self, candidates: Sequence[Candidate], factor: float, prune_above: float) -> dict:
+        """Simulates candidates in the core under `factor` times the demand: columns in their order.
+        Those with an overload above `prune_above` are bounded, not simulated."""
         used = {place: None for *_, place in candidates if self.hosts[place].instance is not None}
         index = {place: i for i, place in enumerate(used)}
         with core_errors():
@@ -218,11 +224,11 @@ class DemandJudge(CandidateJudge):
     # --- cost -------------------------------------------------------------------------------------
 
     def managed_items(self, candidate: Candidate) -> list[dict] | None:
-        """Returns the monthly bill of a service, None where a price is missing."""
+        """Returns the items of a service's monthly bill, in USD; None where a price is missing."""
         return managed_items(self.hosts[candidate[2]], candidate[0], self.prices)
 
     def items(self, candidate: Candidate) -> list[dict]:
-        """Lists the monthly bill of a candidate, item by item."""
+        """Lists the items of a candidate's monthly bill, in USD."""
         host = self.hosts[candidate[2]]
         if host.service != "ec2":
             return self.managed_items(candidate) or []
@@ -234,8 +240,8 @@ class DemandJudge(CandidateJudge):
         return items
 
     def million_ios(self, storage: str) -> float:
-        """Requests the volumes get in a month, in millions: standard volumes are billed by them,
-        mirrors write twice."""
+        """Returns the requests that the volumes get in a month, millions: standard volumes are
+        billed by them, mirrors write twice."""
         totals = self.demand.totals
         requests = totals["reads"] + totals["writes"] * (2 if storage.startswith(MIRRORED) else 1)
         return requests / totals["seconds"] * HOURS_PER_MONTH * HOUR_S / 1e6

@@ -86,6 +86,8 @@ class PlanEngine:
     """Answers one question. Equal questions have equal answers."""
 
     def __init__(self, question: PlanQuestion, progress: Callable[[float], None] | None = None) -> None:
+        """Lists families, makes judge, chooser and search; nothing is searched yet. `progress` is
+        called with the share done, 0 to 1."""
         self.question, self.progress = question, progress or (lambda done: None)
         self.directory = Directory(question.prices.as_of)
         # A copy: today's host is added to it where no candidate stands on it.
@@ -114,6 +116,8 @@ class PlanEngine:
         self.search = FamilySearch(self.judge, self.hosts, question.need, affordable, question.today_family)
 
     def _judge(self) -> DemandJudge | DatabaseJudge:
+        """Makes the judge for the workload: of a demand in I/Os, or of a database in
+        transactions."""
         question, load = self.question, self.question.workload
         if not isinstance(load, TransactionWorkload):
             demand, first = PlannedDemand(load), (question.settings.cycle, question.settings.start_balance)
@@ -133,6 +137,7 @@ class PlanEngine:
         )
 
     def _chooser(self) -> DemandChooser | DatabaseChooser:
+        """Makes the chooser for the judge."""
         judge, question = self.judge, self.question
         if isinstance(judge, DatabaseJudge):
             return DatabaseChooser(judge, self.directory, question.need, question.extra_items, question.settings.nodes)
@@ -166,6 +171,9 @@ class PlanEngine:
         regret: dict[Candidate, Regret],
         undecided: float | None,
     ) -> Selection:
+        """Chooses winners, closest, recommendation, today's storage and the modification of it from
+        what was searched. `undecided`: share of the scenarios, 0 to 1, in which nothing meets the
+        goals; None: not weighed."""
         passing = sorted((result for family_result in searched for result in family_result.passing), key=rank)
         winners = self._rows(passing, regret)
         pool = self._pool(passing, regret)
@@ -240,7 +248,7 @@ class PlanEngine:
         return instance["memory_mib"] / 1024, instance["vcpus"]
 
     def _random_percent(self) -> float:
-        """Returns the share of the requests that are random: all of a database's page reads."""
+        """Returns how many of the requests are random, percent: all of a database's page reads."""
         return self.judge.demand.random_percent if isinstance(self.judge, DemandJudge) else 100.0
 
     def _pool(self, passing: Sequence[SpaceResult], regret: dict) -> list[Choice]:
@@ -281,6 +289,8 @@ class PlanEngine:
         return order[:CLOSEST_SHOWN], nearest
 
     def _distance(self, choice: Choice) -> float:
+        """Returns how far a choice misses the goals on anything but head-room, without unit: 0
+        where all are met; sums `Goal.distance`."""
         # If no candidate works off the backlog, waits are as long as the recording, so the excess
         # of the demand ranks them.
         hopeless = 0.0 if choice.asks is None else math.log1p(choice.asks["ratio"])
@@ -327,6 +337,8 @@ class PlanEngine:
         return self.chooser.choose([candidates[best]])[0]
 
     def _samples(self, result: FamilyResult) -> list[Candidate]:
+        """Lists candidates of some shapes of a family, from the low to the high corner of each,
+        from which the nearest miss is taken."""
         need = self.question.need
         spaces = [guess.space for guess in result.guessed] or spaces_on(
             result.family, self.hosts, [None], need, self.question.prices.as_of
@@ -344,6 +356,8 @@ class PlanEngine:
         return list(dict.fromkeys(candidates))
 
     def _verdict(self, result: FamilyResult, cheapest: Choice | None, nearest: dict[str, Choice]) -> FamilyVerdict:
+        """Gives the verdict on a searched family, by its cheapest candidate that meets the goals,
+        else by its nearest."""
         passing = result.passing
         if passing:
             best: Choice | None = self.chooser.choose([passing[0].candidate])[0]
@@ -495,6 +509,8 @@ class PlanEngine:
         return dict(zip(candidates, values, strict=True)), undecided
 
     def _least_regret(self, regret: dict, lasts: bool) -> Choice | None:
+        """Chooses the candidate of least expected regret, USD a month; None where none has any.
+        `lasts`: candidates on local disks do not count."""
         # Losing everything with the instance is a large regret: local disks count only where the
         # cheapest has them too.
         priced = [
@@ -506,6 +522,8 @@ class PlanEngine:
             return None
 
         def order(candidate: Candidate) -> tuple:
+            """Orders by expected regret, then worst regret (both USD a month), then number of
+            volumes, then name."""
             service = self.hosts[candidate[2]].service
             volumes = 1 if service != "ec2" else self.directory.about(candidate[0]).members + (candidate[1] is not None)
             return (
@@ -523,9 +541,12 @@ class PlanEngine:
     # --- the answer -------------------------------------------------------------------------------
 
     def _plan(self, out: Selection) -> Plan:
+        """Builds the plan from the outcome of the choice, with lines to paste, alarms, caveats and
+        the chart of cost."""
         question, counts = self.question, self.judge.counts
 
         def moved(choice: Choice) -> Choice:
+            """Adds to a choice what it takes to get there from today's storage, and its replay."""
             steps = {"migration": doing.migration(out.compared, choice), "changes": doing.changes(out.compared, choice)}
             return replace(choice, **steps, replayed=self._replayed(choice))
 
@@ -589,6 +610,8 @@ class PlanEngine:
         return [] if same or in_place is None else doing.actions(in_place, compared, self.question.prices.as_of)
 
     def _of_database(self, out: Selection, moved: Callable[[Choice], Choice]) -> dict:
+        """Returns the fields of a plan that a database alone has; {} in a plan for demand. `moved`
+        adds the migration to a choice."""
         question, judge, about = self.question, self.judge, self.question.conditions
         if not isinstance(judge, DatabaseJudge) or about is None:
             return {}
@@ -606,6 +629,8 @@ class PlanEngine:
         }
 
     def _workload(self) -> dict:
+        """Returns the workload as the plan shows it: totals of a demand, or name, engine, cache in
+        GiB and clients of a database."""
         workload = self.question.workload
         if isinstance(workload, OpenWorkload):
             return workload.summary()
@@ -631,6 +656,9 @@ class PlanEngine:
         return latency_checks(workload, recorded, run.rows, self.chooser.moment)
 
     def _caveats(self, out: Selection) -> list[str]:
+        """Lists the doubts about the plan, each once: notes of the question and the workload, of
+        the choices shown, and about binary logs and processors. Without what is a warning
+        already."""
         workload, shown, about = self.question.workload, out.shown(), self.question.conditions
         caveats = [
             *self.question.notes,
@@ -733,6 +761,8 @@ def _above(result: SpaceResult, cap: str | None) -> tuple[int, int] | None:
 
 
 def _verdict_order(verdict: FamilyVerdict) -> tuple:
+    """Orders verdicts for the plan: by outcome, winners first, then by cost in USD a month, then by
+    name."""
     place = ("wins", "costs the same", "costs more", "fails", "no price", "impossible", "excluded").index(
         verdict.outcome
     )

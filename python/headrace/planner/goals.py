@@ -95,6 +95,8 @@ class Goal(Text):
     subject: Subject = "demand"
 
     def __post_init__(self) -> None:
+        """Raises InputError for an unknown metric, the wrong sign, or a limit that is not a number
+        of 0 or more."""
         text = f"{self.metric}{self.sign}{quote_value(self.limit)}"
         metrics = SUBJECTS[self.subject]
         metric = metrics.get(self.metric)
@@ -174,6 +176,7 @@ class Goal(Text):
 
 
 def _sign_rule(metric: Metric, sign: str) -> str:
+    """Says in words why a sign cannot be used with a metric."""
     if sign in ("<=", ">="):
         better = "less" if metric.sign == "<=" else "more"
         return f"{metric.name} is better the {better} it is, so its goal is {metric.sign}"
@@ -225,6 +228,8 @@ def _grows(goals: Iterable[Goal], subject: Subject) -> bool:
 
 
 def _check_database(goals: Iterable[Goal], arrivals: bool) -> None:
+    """Raises InputError for a goal on backlog where clients wait for answers, and for a response
+    time of 0 ms."""
     goals = tuple(goals)
     for goal in goals:
         if goal.metric == "backlog_s" and not arrivals:
@@ -247,17 +252,17 @@ def budget_of(goals: Iterable[Goal]) -> float:
 
 
 def asked_tps(goals: Iterable[Goal]) -> float:
-    """Transactions a second that the goals ask for, head-room included; 0 where they ask for
-    none."""
+    """Returns the transactions a second that the goals ask for, head-room included; 0 where they
+    ask for none."""
     goals = tuple(goals)
     by = 1.0 + headroom_of(goals) / 100.0
     return max((goal.limit * by for goal in goals if goal.metric in ("tps", "tps_p5")), default=0.0)
 
 
 def needed_tps(goals: Iterable[Goal], threads: int | None, least: Mapping[str, float]) -> float:
-    """Transactions a second, with head-room, below which some goal is missed for certain: of
-    `threads` clients that wait for each answer, response time x tps is constant. `least`: what a
-    percentile of response times is of their mean at the least, by metric."""
+    """Returns the transactions a second, with head-room, below which some goal is missed for
+    certain: of `threads` clients that wait for each answer, response time x tps is constant.
+    `least`: what a percentile of response times is of their mean at the least, by metric."""
     goals = tuple(goals)
     needed = asked_tps(goals)
     if threads:

@@ -20,6 +20,7 @@ class CandidateJudge(ABC):
     def __init__(
         self, prices: PriceList, hosts: list[Host], directory: Directory | None = None, readers: int = 0
     ) -> None:
+        """Starts without any bill; `directory`: shared with other judges, None: a new one."""
         self.prices, self.hosts, self.readers = prices, hosts, readers
         self.directory = Directory(prices.as_of) if directory is None else directory
         self._volumes_usd: dict[str, float] = {}
@@ -35,7 +36,7 @@ class CandidateJudge(ABC):
         return 0.0
 
     def managed_items(self, candidate: Candidate) -> list[dict] | None:
-        """Returns the monthly bill of a service, None where a price is missing."""
+        """Returns the items of a service's monthly bill, in USD; None where a price is missing."""
         return None
 
     def cost(self, candidate: Candidate) -> float:
@@ -54,6 +55,8 @@ class CandidateJudge(ABC):
         return np.array([self.cost(candidate) for candidate in candidates], dtype=float)
 
     def _usd(self, storage: str) -> float:
+        """Returns the USD a month of volumes, asked once of the price list; NaN where no price is
+        known."""
         usd = self._volumes_usd.get(storage)
         if usd is None:
             [usd] = self.prices.volume_totals([storage], self.million_ios(storage))
@@ -65,8 +68,9 @@ class CandidateJudge(ABC):
         return volumes_behind(candidate[0], self.hosts[candidate[2]].service, self.prices.as_of)
 
     def statics(self, candidates: Sequence[Candidate]) -> dict[str, np.ndarray]:
-        """Returns the durability, promised consistency, failover and the loss of a zone, which
-        follow from type, layout and service alone."""
+        """Returns the durability (annual failure rate) and promised consistency in percent,
+        failover and the loss of a zone in seconds, by metric: they follow from type, layout and
+        service alone."""
         figures = [figures_of(self.directory, candidate, self.hosts[candidate[2]].service) for candidate in candidates]
         afr, promised = np.array(figures, dtype=float).reshape(-1, 2).T
         survived = [self.survival(candidate) for candidate in candidates]
@@ -74,8 +78,8 @@ class CandidateJudge(ABC):
         return {"durability_afr_percent": afr, "consistency_percent": promised} | more
 
     def survival(self, candidate: Candidate) -> dict[str, float]:
-        """Returns the failover and what is lost with a zone, by metric; NaN: not known, or without
-        a bound."""
+        """Returns the seconds of a failover, and those of commits that are lost with a zone, by
+        metric; NaN: not known, or without a bound."""
         return survival_of(self.hosts[candidate[2]].service, self.prices.as_of, self.readers)
 
 
@@ -84,7 +88,7 @@ class WeighingJudge(CandidateJudge):
 
     @abstractmethod
     def meets_with_confidence(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """Says which candidates meet them with the confidence required."""
+        """Says which candidates meet the goals with the confidence required."""
 
     @abstractmethod
     def list_logs(self, families: Sequence[Family], need: Need) -> list[str | None]:

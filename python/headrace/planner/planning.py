@@ -125,6 +125,8 @@ def restore_plan(document: object, name: str) -> Plan:
 
 
 def _check_version(schema: str, name: str) -> None:
+    """Raises InputError where a plan was written by a newer Headrace or in another form. `schema`:
+    as in the file; `name`: of the file."""
     version = schema.removeprefix(FAMILY)
     if version == str(VERSION):
         return
@@ -139,6 +141,8 @@ def _check_version(schema: str, name: str) -> None:
 
 
 def _restore_field(name: str, key: str, value: object, kind: object, subject: str) -> object:
+    """Converts a field of the document into the type that Plan has. Raises InputError, with the
+    file's `name`, where it does not fit."""
     try:
         if kind is pl.DataFrame:
             return pl.DataFrame(

@@ -90,6 +90,8 @@ class Growth:
 
 
 def _growth(settings: PlanSettings, workload: OpenWorkload | None) -> Growth:
+    """Returns the factors on demand and on data, the workload's growth over the months included.
+    Raises InputError where `growth` is given together with one of the two."""
     by_months = 1.0 if workload is None else workload.growth_over(settings.months)
     factors = []
     for name, given in (("demand_growth", settings.demand_growth), ("data_growth", settings.data_growth)):
@@ -101,6 +103,7 @@ def _growth(settings: PlanSettings, workload: OpenWorkload | None) -> Growth:
 
 
 def _months_note(settings: PlanSettings, workload: OpenWorkload | None) -> list[str]:
+    """Returns the note on what the months add, in a list: empty where no months were given."""
     months = settings.months
     if months <= 0:
         return []
@@ -130,7 +133,7 @@ def data_size(workload: OpenWorkload | TransactionWorkload, settings: PlanSettin
 
 
 def _need(size_gib: float, free_percent: float, logged_gib: int = 0) -> Need:
-    """Returns the GiB to hold, free space included."""
+    """Returns the GiB that data and log volumes must hold, free space included."""
     share = 1.0 - free_percent / 100.0
     return Need(math.ceil(round(size_gib / share, 6)), math.ceil(round(logged_gib / share, 6)))
 
@@ -142,7 +145,8 @@ def price_list(settings: PlanSettings) -> PriceList:
 
 
 def _checked(settings: PlanSettings) -> PlanSettings:
-    """The settings complete, and checked as far as it needs no workload. Raises InputError."""
+    """Returns the settings complete, and checked as far as it needs no workload. Raises
+    InputError."""
     if settings.draws == 0 and not isinstance(settings.draws, bool):
         rule = "a plan weighs probabilities, and without draws there is none"
         hint = (
@@ -162,6 +166,8 @@ def _checked(settings: PlanSettings) -> PlanSettings:
 
 
 def _excluded(settings: PlanSettings) -> dict[str, str]:
+    """Returns the volume types and layouts left out, each with the reason in words. Raises
+    InputError for one that is not known."""
     excluded = {name: "excluded by you" for name in check_exclude(settings.exclude)}
     if not settings.allow_instance_store:
         excluded.setdefault(LOCAL, NOT_ASKED_FOR)
@@ -169,7 +175,7 @@ def _excluded(settings: PlanSettings) -> dict[str, str]:
 
 
 def _on(settings: PlanSettings) -> tuple[str, ...]:
-    """Returns the deployments; refuses what has no meaning at a service."""
+    """Returns the deployments. Raises InputError for settings that have no meaning at a service."""
     on = deployments_of(settings.on)
     if on == ("ec2",):
         return on
@@ -187,7 +193,8 @@ def _on(settings: PlanSettings) -> tuple[str, ...]:
 
 
 def _snapshots(settings: PlanSettings, prices: PriceList, size_gib: float) -> tuple[dict, ...]:
-    """Returns the bill of daily snapshots of the data; those of one node suffice."""
+    """Returns the items of the monthly bill, in USD, of daily snapshots of the data; those of one
+    node suffice. Empty where none are kept."""
     days, change_gib = settings.snapshot_days, size_gib * settings.daily_change_percent / 100.0
     if days == 0:
         return ()
@@ -195,6 +202,8 @@ def _snapshots(settings: PlanSettings, prices: PriceList, size_gib: float) -> tu
 
 
 def _parse_today(settings: PlanSettings) -> tuple[Placement | None, list[str]]:
+    """Returns today's storage and the notes of its notation; None where none is compared with.
+    Raises InputError."""
     if settings.compare is None:
         return None, []
     placement = parse_placement(settings.compare)
@@ -205,6 +214,8 @@ def _parse_today(settings: PlanSettings) -> tuple[Placement | None, list[str]]:
 
 
 def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
+    """Makes the question of a plan for demand in I/Os: the demand grown and, at points of a
+    recording that met a limit, raised. Raises InputError."""
     if isinstance(workload, ClosedWorkload):
         hint = "Describe the demand over time: headrace workload new, or import a recording."
         raise InputError(
@@ -269,7 +280,8 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
 def _demand_hosts(
     settings: PlanSettings, prices: PriceList, today: Placement | None
 ) -> tuple[list[Host], list[tuple[str, str]]]:
-    """Returns the instances that were named, else today's, else none: volumes alone."""
+    """Returns the instances that were named, else today's, else none: volumes alone; and those
+    skipped (name, reason)."""
     if not _means_none(settings.instances) and settings.instances is not None:
         return list_hosts(settings.instances, prices)
     if settings.instances is None and today is not None and today.instance is not None:
@@ -323,6 +335,7 @@ def list_instances(instances: object) -> list:
 
 
 def _means_none(instances: object) -> bool:
+    """Says whether instances were given as "none": volumes are planned alone."""
     listed = list_instances(instances)
     return len(listed) == 1 and isinstance(listed[0], str) and listed[0].strip().lower() == "none"
 
@@ -343,6 +356,8 @@ def _warnings(workload: OpenWorkload, planned: OpenWorkload) -> tuple[str, ...]:
 
 
 def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQuestion:
+    """Makes the question of a plan for a database in transactions: its data grown, its demand left
+    to the goals. Raises InputError."""
     settings = _checked(settings)
     arrivals = settings.arrivals_tps
     goals = parse_goals(settings.goals, "database", defaults=settings.default_goals, arrivals=arrivals is not None)
@@ -399,6 +414,8 @@ def _logged(workload: TransactionWorkload, settings: PlanSettings, goals: Sequen
 
 
 def _conditions(workload: TransactionWorkload, settings: PlanSettings, goals: Sequence[Goal]) -> Conditions:
+    """Returns the conditions of a run (clients or transactions a second, start, hours). Raises
+    InputError for a goal on tps above the transactions that arrive."""
     arrivals = settings.arrivals_tps
     for goal in goals:
         if arrivals is not None and goal.about.unit == "tps" and goal.limit > arrivals:
@@ -423,6 +440,9 @@ def _with_services(
     hosts: list[Host],
     skipped: list[tuple[str, str]],
 ) -> tuple[list[Host], list[tuple[str, str]]]:
+    """Returns the hosts and the skipped instances (name, reason) with the classes of RDS and
+    Aurora added; without EC2's own where `on` does not name it. Raises InputError where no class
+    is left."""
     managed = [service for service in on if service != "ec2"]
     if not managed:
         return hosts, skipped
@@ -453,6 +473,8 @@ def _todays_family(workload: TransactionWorkload, today: Placement | None, setti
 def _hosts(
     workload: TransactionWorkload, settings: PlanSettings, prices: PriceList, today_family: str | None
 ) -> tuple[list[Host], list[tuple[str, str]]]:
+    """Returns the hosts to plan on and the instances skipped (name, reason): those named, none, or
+    today's family and the sensible others of the catalog."""
     named = settings.instances
     listed = list_instances(named)
     if _means_none(named):

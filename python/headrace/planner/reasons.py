@@ -44,8 +44,8 @@ def verdict(
     needed_gib: int,
 ) -> FamilyVerdict:
     """Gives the verdict on a family whose cheapest choice that meets the goals, or nearest, is
-    `best`; `dear`: what its cheapest costs at the least, where it was not looked at because of
-    that."""
+    `best`; `overload`: the demand over what that sustains; `dear`: USD a month that its cheapest
+    costs at the least, where it was not looked at because of that."""
     name = family.name
     if best is None:
         if dear is not None:
@@ -69,6 +69,7 @@ def verdict(
 
 
 def _impossible(family: Family, needed_gib: int) -> str:
+    """Says in words why nothing of a family can hold the data."""
     if family.service != "ec2":
         return f"nothing of {family.name} holds {needed_gib:,} GiB on a class with a known price"
     if family.volume_type == "instance-store":
@@ -80,6 +81,8 @@ def _impossible(family: Family, needed_gib: int) -> str:
 
 
 def _dearer(best: Choice, family: Family, winner: Choice, ratio: float, needed_gib: int) -> str:
+    """Says in words by how much a family costs more than the winner, and which item of the bill
+    that comes from. `ratio`: its cost over the winner's."""
     more = best.cost_usd_month - winner.cost_usd_month
     if ratio < SIGNIFICANTLY_DEARER:
         return f"costs {more:,.2f} USD a month more" + (" with more volumes" if best.members > winner.members else "")
@@ -100,6 +103,8 @@ def _dearer(best: Choice, family: Family, winner: Choice, ratio: float, needed_g
 
 
 def _failing(best: Choice, overload: float | None) -> str:
+    """Says in words which goals the nearest of a family misses. `overload`: the demand over what it
+    sustains; None: it sustains it."""
     parts = []
     asks_too_much = best.asks is not None and best.asks["never"]
     if overload is not None and overload > 1 and not asks_too_much:
@@ -240,6 +245,8 @@ def _fewest_volumes(pool: Sequence[Choice]) -> Choice:
 
 
 def _array_words(best: Choice, cheapest: Choice) -> str:
+    """Says in words why fewer volumes are recommended than the cheapest choice has, with the risk
+    of both to lose everything."""
     cheapest_afr, best_afr = cheapest.durability_afr_percent, best.durability_afr_percent
     risk = ""
     if cheapest_afr and best_afr and cheapest_afr > best_afr:
@@ -252,7 +259,7 @@ def _array_words(best: Choice, cheapest: Choice) -> str:
 
 
 def compare_engines(plans: tuple[Plan, Plan]) -> EngineComparison:
-    """Says which of two databases meets the goals for less."""
+    """Says which of two databases meets the goals for fewer USD a month."""
     costs = [plan.recommended.cost_usd_month if plan.recommended else None for plan in plans]
     sentences = [_engine_in_words(plan) for plan in plans]
     names = [plan.engine if plans[0].engine != plans[1].engine else plan.name for plan in plans]
@@ -273,6 +280,8 @@ def compare_engines(plans: tuple[Plan, Plan]) -> EngineComparison:
 
 
 def _engine_in_words(plan: Plan) -> str:
+    """Says in words what a database costs on its recommended storage, or on the closest where
+    nothing meets the goals."""
     holds = f"{plan.engine} ({plan.size_gib:,.0f} GiB)"
     best = plan.recommended or (plan.closest[0] if plan.closest else None)
     if best is None:
@@ -302,6 +311,8 @@ def explain(chooser: DemandChooser | DatabaseChooser, choices: Sequence[tuple[Ca
 
 
 def _bill_lines(choice: Choice) -> list[str]:
+    """Lists the items of the monthly bill in USD, its sum, durability and consistency, a line
+    each."""
     lines = []
     for item in choice.items:
         price = f"{item['quantity']:,.10g} {item['unit']} x {item['unit_price_usd']:.10g} USD = {item['usd']:,.2f} USD"
@@ -314,6 +325,8 @@ def _bill_lines(choice: Choice) -> list[str]:
 
 
 def _demand_lines(chooser: DemandChooser, candidate: Candidate, choice: Choice) -> list[str]:
+    """Explains a choice for a demand: capacity, peaks against limits, bottleneck, goals, replay and
+    head-room, a line each."""
     limits = chooser.limits(candidate)[0]
     lines = [
         f"{chooser.need.data_gib:,} GiB needed, {choice.usable_gib:,.0f} GiB usable of {choice.members} x {limits['spec']['size_gib']:,} GiB"
@@ -343,6 +356,8 @@ def _demand_lines(chooser: DemandChooser, candidate: Candidate, choice: Choice) 
 
 
 def _replay_lines(choice: Choice) -> list[str]:
+    """Explains the replay of a choice: requests, latencies in ms, the unluckiest run; empty where
+    it was not replayed."""
     if choice.replayed is None:
         return []
     replayed = choice.replayed
@@ -360,6 +375,8 @@ def _replay_lines(choice: Choice) -> list[str]:
 
 
 def _capacity(family: Family, limits: core.VolumeLimits) -> list[str]:
+    """Explains what one volume delivers: IOPS and MiB/s, and credits with the seconds that they
+    last at full burst."""
     size = limits["spec"]["size_gib"]
     mib_s = limits["throughput_bytes_s"] / MIB
     if limits["io_burst"]:
@@ -385,6 +402,8 @@ def _capacity(family: Family, limits: core.VolumeLimits) -> list[str]:
 
 
 def _database_lines(chooser: DatabaseChooser, candidate: Candidate, choice: Choice) -> list[str]:
+    """Explains a choice for a database: room, load, cache, I/Os of a transaction, processors, tps
+    with interval, goals and regret, a line each."""
     judge = chooser.judge
     per, tps, need = choice.per_transaction or {}, choice.metrics["tps"], chooser.need
     limits = chooser.limits(candidate)
@@ -427,6 +446,7 @@ def _database_lines(chooser: DatabaseChooser, candidate: Candidate, choice: Choi
 
 
 def _log_line(about: Conditions, need: Need) -> str:
+    """Explains the room for redo and binary logs, GiB."""
     log = about.logged
     asked = "that arrive" if about.arrivals_tps else "that the goals ask for"
     days = "a day" if log.days == 1 else f"{log.days:g} days"
@@ -478,6 +498,7 @@ def latency_checks(
     apart = ", minutes at a limit left out" if workload.censored else ""
 
     def mean(frame: pl.DataFrame, column: str) -> float:
+        """Returns the mean latency of a column, ms, weighted by the I/Os of each point."""
         weight = float(frame["iops"].sum())
         if weight > 0:
             return float((frame[column] * frame["iops"]).sum()) / weight

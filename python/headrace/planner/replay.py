@@ -61,6 +61,8 @@ class WinnerReplay:
     """Replays candidates of one judge under the demand grown by the head-room asked for."""
 
     def __init__(self, judge: DemandJudge) -> None:
+        """Collects the goals on latency of the worst minutes, and the requests of the grown demand
+        over time."""
         self.judge = judge
         self.factor = 1.0 + judge.headroom / 100.0
         worst = {name for name in CORE_NAMES if not name.startswith("overall_")}
@@ -77,6 +79,8 @@ class WinnerReplay:
         return self.replays[candidate]
 
     def _replayed(self, candidate: Candidate) -> Replayed | None:
+        """Replays the worst minutes of a candidate by requests and holds the latencies against the
+        goals; None where no window gave a latency."""
         rows = self._interval_rows(candidate)
         unlucky = self._unlucky(rows["summary"])
         misses = tuple(
@@ -115,12 +119,14 @@ class WinnerReplay:
         return Replayed(worst, round(requests), self.judge.headroom, misses, cap, unlucky)
 
     def _unlucky(self, summary: core.Summary) -> dict[str, float]:
-        """Metrics that are goals, ms, in the unluckiest run that the interval form follows near a
-        cap; {} where no requests wait in clumps."""
+        """Returns the metrics that are goals, ms, in the unluckiest run that the interval form
+        follows near a cap; {} where no requests wait in clumps."""
         unlucky = summary["unlucky"]
         return {} if unlucky is None else {goal.metric: unlucky[CORE_NAMES[goal.metric]] for goal in self.goals}
 
     def _events(self, candidate: Candidate, load: dict, balance: float | None, seed: int) -> core.Summary:
+        """Simulates a window request by request and returns its summary. `balance`: percent of
+        credits at its begin, None: as AWS gives them."""
         with core_errors():
             return core.simulate(
                 self.judge.behind(candidate),
@@ -134,6 +140,8 @@ class WinnerReplay:
             )["summary"]
 
     def _interval_rows(self, candidate: Candidate) -> core.SimulationAnswer:
+        """Simulates the whole grown demand in the interval form, in rows of five minutes at the
+        most."""
         judge = self.judge
         with core_errors():
             return core.simulate(
@@ -164,6 +172,8 @@ class WinnerReplay:
         return windows
 
     def _first_look(self, start_s: float) -> ReplayedWindow:
+        """Returns the short window that is replayed first where nothing waits: the last two minutes
+        and half a minute before them, or fewer requests."""
         until = min(start_s + WINDOW_S, self.judge.demand.totals["seconds"])
         own = self._requests(max(0.0, until - FIRST_LOOK_S), until)
         length = FIRST_LOOK_S * min(1.0, FIRST_REQUESTS / max(own, 1.0))
@@ -187,6 +197,8 @@ class WinnerReplay:
         return float(np.diff(np.interp([from_s, until_s], *self.so_far))[0])
 
     def _load(self, window: ReplayedWindow) -> dict:
+        """Returns the demand within a window as the core takes it, grown: seconds, requests a
+        second and bytes a request by point."""
         ends = pl.col("t_s") + pl.col("duration_s")
         inside = self.points.filter((pl.col("t_s") < window.until_s) & (ends > window.from_s))
         begins = pl.max_horizontal(pl.col("t_s"), pl.lit(window.from_s))
@@ -201,8 +213,8 @@ class WinnerReplay:
         return {**self.judge.demand.load, **columns}
 
     def _balance(self, answer: core.SimulationAnswer, at_s: float) -> float | None:
-        """Credits of the volumes when a window begins, percent; None: as AWS gives them, or
-        none."""
+        """Returns the credits of the volumes when a window begins, percent; None: as AWS gives
+        them, or none."""
         # A row has the balance at its end; the settled day begins as it ends.
         rows = pl.DataFrame(answer["rows"], strict=False)
         before = rows.filter(pl.col("t_s") + pl.col("duration_s") <= at_s)
@@ -222,13 +234,14 @@ def _last_minutes(on_volumes: pl.DataFrame, of: str) -> float:
 
 
 def _requests_so_far(points: pl.DataFrame, factor: float) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the points, s, and the requests that have come by then, both from 0."""
+    """Returns the ends of the points, s, and the requests that have come by then, both from 0."""
     ends = points["t_s"] + points["duration_s"]
     requests = (points["reads_per_s"] + points["writes_per_s"]) * points["duration_s"] * factor
     return np.array([0.0, *ends]), np.cumsum([0.0, *requests])
 
 
 def _requests(load: dict) -> float:
+    """Returns the requests of a load in all."""
     rates = zip(load["duration_s"], load["reads_per_s"], load["writes_per_s"], strict=True)
     return sum(seconds * (reads + writes) for seconds, reads, writes in rates)
 

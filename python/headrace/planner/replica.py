@@ -266,8 +266,8 @@ class JudgedReplica:
     exact: core.ReplicaSummary | None = None
 
     def chance_of(self, lag_s: float) -> float | None:
-        """Returns the share of the databases and appliers drawn with which it keeps a lag; None: it
-        was not weighed."""
+        """Returns the share, 0 to 1, of the databases and appliers drawn with which it keeps a lag;
+        None: it was not weighed."""
         drawn = None if self.doubt is None else self.doubt["drawn"]
         return None if drawn is None else fmean(lag <= lag_s for lag in drawn["peak_lag_s"])
 
@@ -286,6 +286,8 @@ class ReplicaJudge(WeighingJudge):
         lag_s: float,
         confidence: tuple[float, int],
     ) -> None:
+        """Keeps the source's load in steps and the numbers of workers to try. `lag_s`: the goal,
+        seconds; `confidence`: probability and number of draws."""
         super().__init__(prices, hosts)
         self.load, self.base, self.lag_s = load, base, lag_s
         self.probability, self.draws = confidence
@@ -334,7 +336,7 @@ class ReplicaJudge(WeighingJudge):
             self.judged[candidate] = judged if best is None else max(best, judged, key=merit)
 
     def meets_with_confidence(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """Says which candidates keep it with the probability required, and in every second."""
+        """Says which candidates keep the lag with the probability required, and in every second."""
         on_average = dict(zip(candidates, self.performs(candidates), strict=True))
         self._try_others([candidate for candidate, holds in on_average.items() if holds])
         new = [
@@ -410,6 +412,7 @@ class ReplicaJudge(WeighingJudge):
         )
 
     def _replica(self, candidate: Candidate, workers: int) -> Replica:
+        """Returns the replica that a candidate with this number of workers is."""
         data, relay, place = candidate
         host = self.hosts[place]
         return replace(
@@ -423,6 +426,8 @@ class ReplicaJudge(WeighingJudge):
 
 
 def _source_of(workload: TransactionWorkload, source: str | None) -> str:
+    """Returns where the source runs, as [INSTANCE/]STORAGE: as given, else that of the calibration.
+    Raises InputError where neither is known."""
     if source is not None:
         return source
     if workload.storage is None:

@@ -107,12 +107,16 @@ class Search:
         return answers
 
     def _usd(self, answer: SpaceResult, point: Point) -> float:
+        """Returns the USD a month of a point, asked once of the judge; NaN where no price is
+        known."""
         usd = answer.usd_of.get(point)
         if usd is None:
             usd = answer.usd_of[point] = self.judge.cost(answer.space.candidate(point))
         return usd
 
     def _keep(self, answer: SpaceResult, point: Point) -> None:
+        """Keeps a point that meets the goals where it is cheaper than the best so far, and tells
+        `note`."""
         usd = self._usd(answer, point)
         if usd < answer.usd:
             answer.best, answer.usd = point, usd
@@ -128,6 +132,8 @@ class Search:
         return False
 
     def _hunt(self, answer: SpaceResult) -> Questions:
+        """Searches one space as the drawing above says: yields points to be judged, is sent whether
+        they meet the goals, and fills `answer`."""
         low, high = answer.low, answer.high
         if self._is_dear(answer, low):
             return
@@ -228,6 +234,7 @@ def _middle(answer: SpaceResult, axis: int, low: int, high: int) -> tuple[int, i
 
 
 def _corners(space: Space) -> tuple[Point, Point]:
+    """Returns the low and the high corner of a space, as points (x, y)."""
     (x_low, x_high), (y_low, y_high) = space.shape.x, space.shape.y
     return (x_low, y_low), (x_high, y_high)
 
@@ -296,6 +303,8 @@ class FamilySearch:
         affordable: float,
         today_family: str | None,
     ) -> None:
+        """Keeps what a search is bounded by. `affordable`: USD a month; `need`: GiB the volumes
+        must hold."""
         self.judge, self.hosts, self.need = judge, hosts, need
         self.affordable, self.today_family = affordable, today_family
         self.as_of = judge.prices.as_of
@@ -328,6 +337,9 @@ class FamilySearch:
         return searched
 
     def _family(self, result: FamilyResult, logs: Sequence[str | None], best_of_all: float) -> None:
+        """Searches one family, some hosts at a time, and fills `result`. `logs`: volumes for the
+        log, None: with the data. `best_of_all`: the cheapest found in the service so far, USD a
+        month."""
         alone = self._alone(result.family)
         # Most that is worth looking at by host and number of volumes: more volumes are worth a look
         # only where they cost less.
@@ -343,6 +355,7 @@ class FamilySearch:
             return min(limit_of_host.get((space.host, space.volumes), math.inf), host_limits[space.host])
 
         def note(cheaper: SpaceResult) -> None:
+            """Bounds the same host with as many volumes or more by what was found, USD a month."""
             host, usd = cheaper.space.host, cheaper.usd * by_guess
             for volumes in range(cheaper.space.volumes, most_volumes + 1):
                 limit_of_host[host, volumes] = min(limit_of_host.get((host, volumes), math.inf), usd)
@@ -402,6 +415,8 @@ class FamilySearch:
         return {result.space.shape: result for result in results}
 
     def _start(self, space: Space, alone: dict[Shape, SpaceResult] | None) -> Space | SpaceResult | None:
+        """Returns where the search of a space begins: at its corners, or where that of its shape
+        without an instance ended; None where that failed."""
         if alone is None:
             return space
         result = alone[space.shape]
@@ -419,10 +434,14 @@ class FamilySearch:
         sure: list[SpaceResult] = []
 
         def family_limit(keeps: bool) -> float:
+            """Returns the most, USD a month, that is worth looking at on hosts of today's family
+            (`keeps`), or on others."""
             best = min([own[keeps], *(result.usd for result in sure if self.keeps(result.space.host) == keeps)])
             return worth_looking_at(best) if best < FAR * best_of_all else best
 
         def limit(space: Space) -> float:
+            """Returns the most, USD a month, that is worth looking at in a space, by what is known
+            to be sure."""
             here = min(
                 (
                     result.usd

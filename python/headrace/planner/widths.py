@@ -53,7 +53,8 @@ class Widths:
             self.guesses[candidate] = BestGuess(float(tps), str(cap)) if ran else BestGuess(None, None)
 
     def measure(self, candidate: Candidate) -> float:
-        """Returns the width of a candidate that was looked at."""
+        """Returns the relative standard deviation of the factor on a candidate's tps that no
+        parameter covers; the candidate was looked at before."""
         judge, guess, largest = self.judge, self.guesses[candidate], self.guesses[self._find_largest(candidate)]
         host = judge.hosts[candidate[2]]
         service = unseen(host.service, judge.near(host))
@@ -68,7 +69,8 @@ class Widths:
         return math.hypot(math.sqrt(share) * by_server, math.sqrt(1.0 - share) * by_storage, service)
 
     def _spread(self, candidate: Candidate, tps: float | None, limit: str | None) -> float:
-        """Returns the width of a candidate at that rate if `limit` held it alone."""
+        """Returns the same deviation at `tps` transactions a second if `limit` held the candidate
+        alone."""
         judge, host = self.judge, self.judge.hosts[candidate[2]]
         distances = judge.workload.distances(
             cache_gib=host.cache_gib,

@@ -142,7 +142,7 @@ class StudyResult(Shown):
 
 
 def columns(text: str) -> tuple[str, ...]:
-    """Titles of columns from `a | b | c`."""
+    """Returns the titles of columns, read from `a | b | c`."""
     return tuple(text.split(" | "))
 
 

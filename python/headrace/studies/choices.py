@@ -76,17 +76,19 @@ def _spec(volume_type: str, size_gib: int, iops: int | None, mib_s: int | None, 
 
 
 def _monthly_usd(storage: str, day: str) -> float:
+    """Returns the USD a month of a storage at the prices of a day."""
     with core_errors():
         return sum(item["usd"] for item in core.monthly_cost(storage, REGION, day))
 
 
 def _eras(day: str) -> dict[str, core.Era]:
+    """Returns the limits of EBS volume types on a day, by name."""
     with core_errors():
         return {era["volume_type"]: era for era in core.volume_eras(day) if era["volume_type"] in EBS_TYPES}
 
 
 def _is_disk(era: core.Era) -> bool:
-    """True for st1 and sc1: a random or small request costs a whole 1 MiB unit."""
+    """Says whether a type is st1 or sc1: a random or small request costs a whole 1 MiB unit."""
     return era["random_charges_full_unit"]
 
 
@@ -105,6 +107,8 @@ def max_volume_iops(volume_type: str, day: str) -> int:
 
 
 def _rank_by_cost(specs: dict[str, str | None], day: str) -> TypeAnswer:
+    """Orders volume types by USD a month of the storage that does the job; a type without one
+    (None) is left out."""
     priced = sorted((_monthly_usd(spec, day), name, spec) for name, spec in specs.items() if spec is not None)
     return TypeAnswer(
         tuple(name for _, name, _ in priced), "; ".join(f"{spec} {usd:.2f} USD/month" for usd, _, spec in priced)
@@ -167,7 +171,8 @@ def dense_instance_family(day: str) -> tuple[str, str]:
 
 
 def large_sequential(day: str) -> TypeAnswer:
-    """Returns the same, and the instance family with the cheapest local disks."""
+    """Returns the two cheapest EBS types that hold 4 TiB and scan it, and the instance family with
+    the cheapest local disks."""
     ebs = large_sequential_ebs(day)
     family, why = dense_instance_family(day)
     return TypeAnswer((*ebs.names, family), f"{ebs.because}; {why}")
@@ -322,6 +327,8 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
 def _verdict(
     question: str, published: tuple[str, ...], answers: dict[str, TypeAnswer], source: base.Source
 ) -> base.Verdict:
+    """Judges a question: the article's answer against ours of its day, with what has changed since
+    in the note."""
     then, now = answers[ARTICLE_DAY], answers[TODAY]
     same = set(published) == set(then.names)
     note = f"{ARTICLE_DAY}: {then.because}"
@@ -336,6 +343,7 @@ def _verdict(
 
 
 def _cap_verdict(row: dict[str, str]) -> base.Verdict:
+    """Judges the most EBS IOPS of any instance on CAP_DAY against the figure in `row`."""
     note = (
         f"largest EBS IOPS of any instance in the catalog; {ebs_max_iops(ARTICLE_DAY):,} on {ARTICLE_DAY}, "
         f"{ebs_max_iops(TODAY):,} "
@@ -346,6 +354,7 @@ def _cap_verdict(row: dict[str, str]) -> base.Verdict:
 
 
 def _chart() -> base.ChartData:
+    """Draws the most IOPS of one volume over the years, by type."""
     days = ("2014-07-01", "2016-07-01", CAP_DAY, ARTICLE_DAY, "2022-07-01", "2024-07-01", TODAY)
     series = []
     for name in ("gp2", "gp3", "io1", "io2"):

@@ -58,6 +58,8 @@ def published_run(engine: str, iops: int) -> TpccRun:
 
 
 def _judge_published(engine: str, cold: dict[int, Prediction]) -> list[base.Verdict]:
+    """Judges tps per IOPS of an engine on the published volumes, by the clock and after the same
+    I/Os. `cold`: simulated hours by IOPS."""
     name = ENGINES[engine]
     few, many = published_run(engine, FEW), published_run(engine, MANY)
     hour = {run.storage: statistics.fmean(run.quarters) for run in (few, many)}
@@ -105,6 +107,9 @@ def _judge_curve(engine: str, cold: dict[int, Prediction]) -> tuple[base.Verdict
 def _judge_warm(
     engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]
 ) -> tuple[base.Verdict, list[tuple]]:
+    """Judges whether warm volumes are proportional; returns the verdict and rows of tps and page
+    reads of a transaction by IOPS."""
+
     def means_of(run: Prediction, iops: int) -> tuple[float, ...]:
         tps, reads = run.summary["tps"], run.rows["reads_per_tx"][-1]
         return round(tps), round(1e3 * tps / iops, 1), round(reads, 1)
@@ -121,6 +126,8 @@ def _judge_warm(
 
 
 def _draw_charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]) -> tuple[base.ChartData, ...]:
+    """Draws tps per 1,000 IOPS of an engine: over minutes, over million I/Os done, and by volume
+    for both starts."""
     name, unit = ENGINES[engine], "tps per 1,000 IOPS"
     minutes = tuple(minute + 0.5 for minute in range(SECONDS // 60))
     by_clock = [

@@ -54,8 +54,8 @@ def bucket(size_gib: int, as_of: str = AS_OF) -> core.IoBurst:
 
 
 def computed_burst_s(size_gib: int, as_of: str = AS_OF) -> float | None:
-    """Credits / (burst - baseline), s: what the article and AWS compute. None where the volume does
-    not burst."""
+    """Returns credits / (burst - baseline), s: what the article and AWS compute. None where the
+    volume does not burst."""
     of = limits(size_gib, as_of)
     burst = of["io_burst"]
     return None if burst is None else burst["capacity_ios"] / (burst["iops"] - of["iops"])
@@ -113,6 +113,8 @@ def device_gib() -> float:
 
 
 def _run_fio(steps: base.StepProgress) -> tuple[list[base.Verdict], base.StudyTable]:
+    """Repeats the fio run on each size and rate; returns verdicts and the table of I/Os and balance
+    left in percent."""
     runs = {}
     for size, rate in FIO_RUNS:
         runs[size, rate] = drain_with_fio(size, rate)
@@ -127,6 +129,8 @@ def _run_fio(steps: base.StepProgress) -> tuple[list[base.Verdict], base.StudyTa
 
 
 def _judge_fio(runs: dict[tuple[int, int], Simulation], seconds: float) -> list[base.Verdict]:
+    """Judges I/Os, IOPS, latency and final balance of the fio runs, by GiB and rate per mille.
+    `seconds`: length of the run."""
     fio = base.figures("gp2_burst")
     ios = fio["fio_device_ios"]
     device_ms = base.Figure(fio["fio_read_ticks_ms"].value / ios.value, "ms", ios.source)
@@ -163,6 +167,8 @@ def _judge_fio(runs: dict[tuple[int, int], Simulation], seconds: float) -> list[
 
 
 def _simulate_durations(steps: base.StepProgress) -> tuple[list[base.Verdict], base.StudyTable]:
+    """Drains and refills buckets of all sizes; returns verdicts and the table of seconds, computed
+    and simulated."""
     rows, empty_at_s = [], {}
     for size in SIZES_GIB:
         expected, baseline = computed_burst_s(size), limits(size)["iops"]
@@ -187,6 +193,8 @@ def _simulate_durations(steps: base.StepProgress) -> tuple[list[base.Verdict], b
 
 
 def _judge_durations(empty_at_s: dict[int, float], per_io: Simulation) -> list[base.Verdict]:
+    """Judges credits and seconds of bursts. `empty_at_s`: seconds until the balance is empty, by
+    GiB; `per_io`: 500 GiB in the per-I/O form."""
     published = base.figures("gp2_burst")
     of = bucket(8)
     tolerance = DURATION_TOLERANCE_PERCENT
@@ -219,6 +227,8 @@ def _judge_durations(empty_at_s: dict[int, float], per_io: Simulation) -> list[b
 
 
 def _draw_charts(steps: base.StepProgress) -> tuple[base.ChartData, ...]:
+    """Simulates bursts for two hours and draws their balance in percent, and the minutes of a burst
+    by size."""
     series = []
     for size in CURVE_SIZES_GIB:
         run = burst(size, 2.0 * 3_600.0)

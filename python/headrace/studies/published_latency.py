@@ -104,6 +104,8 @@ def measured_runs() -> tuple[list[LatencyRun], list[dict[str, str]]]:
 
 
 def _measured(row: dict[str, str]) -> LatencyRun:
+    """Converts a row of the table into a run; latencies in us by quantile, `instance` None where it
+    was not published."""
     facts = {
         "instance": row["instance"] or None,
         "rested": row["rested"] == "yes",
@@ -155,6 +157,7 @@ class Compared:
 
 
 def _compare(run: LatencyRun) -> Compared:
+    """Repeats a run and returns our latencies in us and their errors in percent."""
     summary = repeat(run).summary
     simulated_us = {name: 1e3 * summary[f"{name}_ms"] for name in ("mean", *QUANTILES)}
     error = {
@@ -221,6 +224,8 @@ def _groups() -> list[tuple[str | None, str | None]]:
 
 
 def _table_of_shares(compared: list[Compared]) -> base.StudyTable:
+    """Tabulates by volume, regime and quantile how many runs lie within the tolerance, and their
+    errors in percent."""
     rows = []
     for family, regime in _groups():
         for quantile, tolerance in TOLERANCE_PERCENT.items():
@@ -235,6 +240,8 @@ def _table_of_shares(compared: list[Compared]) -> base.StudyTable:
 
 
 def _table_of_runs(compared: list[Compared]) -> base.StudyTable:
+    """Tabulates every run with its latencies in us, published and ours, and their errors in
+    percent."""
     columns = ["volume", "regime", "storage", "instance", "as of", "load", "KiB", "depth", "IOPS", "ours"]
     for name in ("mean", *QUANTILES):
         columns += [f"{name} us", "ours", "error %"]
@@ -262,6 +269,7 @@ def _table_of_runs(compared: list[Compared]) -> base.StudyTable:
 
 
 def _table_of_skipped(skipped: list[dict[str, str]]) -> base.StudyTable:
+    """Tabulates the runs that were left out, each with the reason."""
     columns = ("family", "storage", "rw", "bs_kib", "iops", "skipped_because")
     rows = tuple((*(r[name] for name in columns), f"{r['source']}, {r['date']}") for r in skipped)
     return base.StudyTable("Runs left out", ("volume", "storage", "load", "KiB", "IOPS", "because", "source"), rows)
@@ -283,6 +291,8 @@ def _judge_runs(compared: list[Compared]) -> tuple[base.Verdict, ...]:
 
 
 def _judge_group(family: str | None, regime: str | None, name: str, chosen: list[Compared]) -> base.Verdict:
+    """Judges the share of runs of a group within the tolerance of the quantile `name`; None: of all
+    families or regimes."""
     tolerance = TOLERANCE_PERCENT[name]
     within, total, middle, mean = _shares(chosen, family, regime, name)
     years = sorted({c.run.source.date[:4] for c in chosen})
@@ -300,6 +310,7 @@ def _judge_group(family: str | None, regime: str | None, name: str, chosen: list
 
 
 def _choose_drawn(compared: list[Compared]) -> list[tuple[str, Compared]]:
+    """Chooses the runs of 16 KiB that are drawn, one for each title."""
     by_title = {}
     for c in compared:
         title = DRAWN.get((c.run.storage, c.run.rw, c.run.depth))
@@ -309,6 +320,7 @@ def _choose_drawn(compared: list[Compared]) -> list[tuple[str, Compared]]:
 
 
 def _draw_charts(compared: list[Compared]) -> tuple[base.ChartData, ...]:
+    """Draws quantiles of the chosen runs in ms, and the error of every run in percent."""
     charts = []
     for title, c in _choose_drawn(compared):
         x = tuple(QUANTILES.values())

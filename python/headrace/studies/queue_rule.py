@@ -101,6 +101,8 @@ def depth_needed(storage: str, day: str, rw: str, kib: float) -> int:
 def _measure_queue(
     published: dict[str, base.Figure], steps: base.StepProgress
 ) -> tuple[list[base.Verdict], StudyTable]:
+    """Simulates the depth that each volume needs and the one by the rule; returns verdicts and the
+    table."""
     rule = published["iops_per_queue_length"].value
     rows, own_ms = [], {}
     for storage, day in VOLUMES:
@@ -123,6 +125,8 @@ def _measure_queue(
 
 
 def _judge_queue(published: dict[str, base.Figure], own_ms: float) -> list[base.Verdict]:
+    """Judges the rule of one outstanding request for each 200 IOPS. `own_ms`: latency of io1 reads
+    at depth 1, ms."""
     rule = published["iops_per_queue_length"]
     example = at_depth("io1:500:2000", WHITEPAPER_DAY, int(published["example_queue_length"].value))
     implied = base.Figure(1e3 / rule.value, "ms", rule.source)
@@ -185,6 +189,7 @@ def _judge_mysql(published: dict[str, base.Figure], steps: base.StepProgress) ->
 
 
 def _judge_accounting(published: dict[str, base.Figure], steps: base.StepProgress) -> list[base.Verdict]:
+    """Judges what is charged as one I/O: largest request in KiB, merging, byte caps in MiB/s."""
     # 1,000 IOPS: the byte cap of io1 (256 KiB an I/O) is exactly 16 requests of 16 KiB an I/O away.
     # Deep, so that they wait together.
     deep = {rw: _iops(at_depth("io1:1000:1000", WHITEPAPER_DAY, 256, rw=rw)) for rw in ("read", "randread")}
@@ -225,6 +230,8 @@ def knee_kib(storage: str, day: str) -> float:
 
 
 def _knees(published: dict[str, base.Figure], steps: base.StepProgress) -> tuple[StudyTable, base.ChartData]:
+    """Tabulates the request size, KiB, at which byte caps bind before IOPS, and draws requests a
+    second by size."""
     write_kib = published["write_kib"].value
     rows = []
     for storage, day in KNEES:
@@ -249,6 +256,7 @@ def _knees(published: dict[str, base.Figure], steps: base.StepProgress) -> tuple
 
 
 def _depth_chart(published: dict[str, base.Figure], steps: base.StepProgress) -> base.ChartData:
+    """Draws the IOPS by outstanding requests, by the rule and simulated."""
     rule = published["iops_per_queue_length"]
     depths = (1, 2, 3, 4, 6, 8, 10, 15, 20)
     ruled = tuple(min(rule.value * depth, 2_000.0) for depth in depths)

@@ -109,6 +109,8 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
 
 
 def _rate(name: str, mode: str, points: dict[tuple[str, str, int], Point]) -> float:
+    """Returns the requests a second of `ARRAY@THREADS` in a mode; without threads the most are
+    meant."""
     array, _, threads = name.partition("@")
     return points[array, mode, int(threads or THREADS[-1])].requests_per_s
 
@@ -137,6 +139,8 @@ def _judge_direction(row: dict[str, str], points: dict[tuple[str, str, int], Poi
 
 
 def _draw_charts(points: dict[tuple[str, str, int], Point]) -> tuple[base.ChartData, ...]:
+    """Draws requests a second and p95 in ms by threads, two charts a mode. `points`: by array, mode
+    and threads."""
     charts = []
     for mode in MODES:
         rates = tuple(

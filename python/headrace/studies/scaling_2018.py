@@ -107,11 +107,14 @@ def linearity(runs: dict[int, Prediction]) -> float:
 
 
 def _relative_width(engine: str) -> float:
+    """Returns the published span of one-second tps, 5th to 95th percentile, over their mean."""
     run = next(run for run in measured() if run.engine == engine and run.calibrates)
     return (run.p95 - run.p5) / run.mean
 
 
 def _judge_runs(steps: base.StepProgress) -> tuple[list[base.Verdict], base.StudyTable]:
+    """Predicts the measured runs again; returns verdicts and the table of tps, errors in percent
+    and quantiles."""
     verdicts, rows = [], []
     errors: dict[str, list[float]] = {engine: [] for engine in ENGINES}
     for run in measured():
@@ -147,6 +150,8 @@ def _judge_runs(steps: base.StepProgress) -> tuple[list[base.Verdict], base.Stud
 
 
 def _row(run: TpccRun, prediction: Prediction) -> tuple:
+    """Returns the row of a measured run: tps of mean, quarters and quantiles, published and ours,
+    errors in percent."""
     summary = prediction.summary
     pairs = [(summary["tps"], run.mean), *zip(summary["quarters"], run.quarters, strict=True)]
     errors = (round(base.error_percent(mine, published), 1) for mine, published in pairs)
@@ -156,6 +161,8 @@ def _row(run: TpccRun, prediction: Prediction) -> tuple:
 
 
 def _judge_article(runs: dict) -> list[base.Verdict]:
+    """Judges what the article says of growth, knee and variance. `runs`: by engine and volume type,
+    predictions by GiB (gp2) or IOPS (io1)."""
     published = base.figures("scaling_2018")
     inno, rocks = runs["innodb", "gp2"], runs["myrocks", "gp2"]
     stops = knee(inno)
@@ -191,6 +198,7 @@ def _judge_article(runs: dict) -> list[base.Verdict]:
 
 
 def _tabulate_scaling(runs: dict) -> base.StudyTable:
+    """Tabulates tps, bottleneck and USD a month of every volume of the article."""
     instance = core.instance_price(INSTANCE, REGION, DAY)
     hourly = 0.0 if instance is None else instance["usd"]
     rows = []
@@ -209,6 +217,7 @@ def _tabulate_scaling(runs: dict) -> base.StudyTable:
 
 
 def _draw_sweeps(runs: dict) -> list[base.ChartData]:
+    """Draws tps by size of gp2 (GiB) and by IOPS of io1, published runs among them."""
     published_runs = measured()
     charts = []
     for kind, x_title in (("gp2", "size of the gp2 volume (GiB)"), ("io1", "provisioned IOPS of the io1 volume")):
@@ -248,6 +257,7 @@ def density(values: list[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def _draw_densities(runs: dict) -> list[base.ChartData]:
+    """Draws how one-second tps of the second half hour are spread, by engine and volume type."""
     charts = []
     for (engine, kind), sweep in runs.items():
         series = []
@@ -265,6 +275,7 @@ def _draw_densities(runs: dict) -> list[base.ChartData]:
 
 
 def _draw_seconds(runs: dict) -> list[base.ChartData]:
+    """Draws the tps of the second half hour on the largest volumes, second by second."""
     charts = []
     for kind, spec in LARGEST.items():
         point = 3_400 if kind == "gp2" else 30_000
@@ -280,6 +291,7 @@ def _draw_seconds(runs: dict) -> list[base.ChartData]:
 
 
 def _draw_costs(runs: dict) -> list[base.ChartData]:
+    """Draws tps by USD a month of storage, and USD a month of a transaction a second."""
     by_tps, per_tps = [], []
     for (engine, kind), sweep in runs.items():
         name = f"{ENGINES[engine]} on {kind}"

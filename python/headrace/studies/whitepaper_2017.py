@@ -76,6 +76,7 @@ def data_gib(tables: int) -> float:
 
 
 def _run(storage: str, pool_bytes: float, **load: object) -> dict:
+    """Returns a warm hour as the core takes it; `load` replaces its keys."""
     return {
         "storage": storage,
         "instance": INSTANCE,
@@ -149,6 +150,8 @@ def per_transaction(name: str) -> dict[str, float]:
 
 
 def _judge_servers(steps: base.StepProgress) -> tuple[list[base.Verdict], base.StudyTable, dict]:
+    """Simulates table 4 on each volume and server; returns verdicts, table and the hours by tables
+    used, storage and server."""
     paper = base.figures("whitepaper_2017")
     selects = round(per_transaction("tuned")["selects"])
     hours = {}
@@ -177,6 +180,8 @@ def _judge_servers(steps: base.StepProgress) -> tuple[list[base.Verdict], base.S
 
 
 def _judge_storages(redo_gib: float, steps: base.StepProgress) -> tuple[list[base.Verdict], base.StudyTable, dict]:
+    """Asks 6,000 tps of four storages; returns verdicts, table and what each did. `redo_gib`: the
+    redo log, GiB."""
     published = base.figures("whitepaper_2017")
     tps = published["alike_tps"].value
     selects = round(published["alike_selects"].value / tps)
@@ -237,6 +242,7 @@ def _choose_redo(steps: base.StepProgress) -> tuple[float, base.StudyTable]:
 
 
 def _tabulate_counts() -> base.StudyTable:
+    """Tabulates the statements of a transaction and the clients that the printed totals imply."""
     published = base.figures("whitepaper_2017")
     rows = []
     for name in SERVERS:
@@ -250,6 +256,7 @@ def _tabulate_counts() -> base.StudyTable:
 
 
 def _draw_charts(hours: dict, alike: dict) -> tuple[base.ChartData, ...]:
+    """Draws the published and simulated tps of both servers and of the four storages."""
     published = base.figures("whitepaper_2017")
     names = tuple(SERVERS)
     bars = [base.ChartSeries("published", "published", names, tuple(published[f"{name}_tps"].value for name in names))]

@@ -96,6 +96,8 @@ def advise_host(
 
 
 def _asked(storage: str | None, as_of: Day) -> HostQuestion:
+    """Returns IOPS and MiB/s of all volumes of a storage, for checks that depend on them; empty
+    without one. Raises InputError."""
     if storage is None:
         return HostQuestion()
     with core_errors():
@@ -107,6 +109,8 @@ def _asked(storage: str | None, as_of: Day) -> HostQuestion:
 
 
 def _notes(facts: HostFacts, readings: tuple[HostReading, ...]) -> list[str]:
+    """Lists the doubts about all readings: a container, a missing folder or /sys, arrays, what
+    could not be read."""
     notes = []
     if facts.container:
         notes.append(f"This is a container ({facts.container}): most of these settings are its host's. Ask there.")

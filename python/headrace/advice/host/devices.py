@@ -36,6 +36,8 @@ def device_readings(facts: HostFacts, question: HostQuestion) -> Iterator[HostRe
 
 
 def _queue(name: str, facts: HostFacts, disk: str, question: HostQuestion) -> HostReading:
+    """Checks one attribute of a disk's queue: scheduler, read-ahead and largest request in KiB, or
+    number of requests."""
     attribute = {"readahead": "read_ahead_kb", "max_sectors": "max_sectors_kb"}.get(name, name)
     text = facts.tree.read(f"/sys/block/{disk}/queue/{attribute}")
     if text is None:
@@ -76,6 +78,8 @@ def _advise_queue(name: str, facts: HostFacts, disk: str, value: int, question: 
 
 
 def _scheduler(disk: str, text: str) -> HostReading:
+    """Checks the scheduler in brackets in `text`: none on NVMe, elsewhere mq-deadline or noop
+    too."""
     match = re.search(r"\[([^\]]+)\]", text)
     chosen = match[1] if match else text
     fine = chosen == "none" or (chosen in ("mq-deadline", "noop") and not disk.startswith("nvme"))
@@ -84,11 +88,13 @@ def _scheduler(disk: str, text: str) -> HostReading:
 
 
 def _udev(disk: str, attribute: str, value: object) -> KernelSetting:
+    """Returns a rule of udev for all disks of the same kind: their numbers change."""
     match = next((pattern for start, pattern in MATCHES if disk.startswith(start)), disk)
     return KernelSetting("udev", attribute, str(value), match)
 
 
 def _timeout(facts: HostFacts) -> HostReading:
+    """Checks the seconds after which the NVMe driver gives up a request."""
     if not any(disk.startswith("nvme") for disk in facts.disks):
         return HostReading("io_timeout", "", NOT_HERE, "", "no NVMe disk")
     path = "/sys/module/nvme_core/parameters/io_timeout"
@@ -107,6 +113,7 @@ def _timeout(facts: HostFacts) -> HostReading:
 
 
 def _file_system(facts: HostFacts) -> Iterator[HostReading]:
+    """Yields the checks of the data's file system: kind, barriers, atime, discard."""
     mount = facts.data_mount
     if mount is None:
         for name in ("fs", "barrier", "atime", "discard"):
@@ -127,6 +134,7 @@ def _file_system(facts: HostFacts) -> Iterator[HostReading]:
 
 
 def _atime(mount: Mount, place: str) -> HostReading:
+    """Checks that reads do not write access times."""
     for option in ("noatime", "relatime"):
         if option in mount.options:
             return HostReading("atime", place, FINE, option)
@@ -134,6 +142,8 @@ def _atime(mount: Mount, place: str) -> HostReading:
 
 
 def _alignment(facts: HostFacts) -> Iterator[HostReading]:
+    """Checks that each partition of data starts at a multiple of the table's sectors of 512
+    bytes."""
     unit = int(host_checks()["align"].least or 1)
     seen = False
     for disk in facts.disks:
@@ -160,6 +170,7 @@ BOOT_BYTES = 256 * 1024 * 1024
 
 
 def _arrays(facts: HostFacts) -> Iterator[HostReading]:
+    """Yields the checks of the md arrays: chunk in KiB, and the stripe of the file system on it."""
     check = host_checks()["raid_chunk"]
     if not facts.arrays:
         yield HostReading("raid_chunk", "", NOT_HERE, "", "no md array")
@@ -181,6 +192,8 @@ def _arrays(facts: HostFacts) -> Iterator[HostReading]:
 
 
 def _stripe(facts: HostFacts, chunks: dict[str, int]) -> HostReading:
+    """Checks that xfs knows the chunk and width of the array below the data. `chunks`: bytes by
+    array."""
     mount, device = facts.data_mount, facts.data_device
     if mount is None or device is None or device not in chunks:
         return HostReading("raid_fs", "", NOT_HERE, "", "the data lie on no striped array, as far as the host says")

@@ -51,6 +51,7 @@ def as_tuned(host: str, findings: Sequence[HostReading]) -> str:
 
 
 def _rule(setting: KernelSetting) -> str:
+    """Writes a setting as a rule of udev."""
     system = "net" if setting.key.startswith("queues/") else "block"
     disk = "" if system == "net" else ', ENV{DEVTYPE}=="disk"'
     head = f'ACTION=="add|change", SUBSYSTEM=="{system}"{disk}, KERNEL=="{setting.match}"'
@@ -60,6 +61,7 @@ def _rule(setting: KernelSetting) -> str:
 def _select_settings(
     findings: Sequence[HostReading], kinds: tuple[str, ...]
 ) -> Iterable[tuple[HostReading, tuple[KernelSetting, ...]]]:
+    """Yields the findings that have settings of these kinds, each with those settings."""
     for reading in findings:
         settings = tuple(setting for setting in reading.settings if setting.kind in kinds)
         if settings:
@@ -71,6 +73,7 @@ def _head(host: str, install: str) -> list[str]:
 
 
 def _why(reading: HostReading) -> list[str]:
+    """Returns the reason of a finding as lines of comments."""
     check = host_checks()[reading.check]
     text = f"{check.title}: {reading.value} now. {check.why}. Risk: {check.risk}. {check.citation}"
     return [f"# {line}" for line in textwrap.wrap(text, WIDTH)]

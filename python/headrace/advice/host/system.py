@@ -42,6 +42,8 @@ def _unread(check: str, facts: HostFacts, path: str) -> HostReading:
 
 
 def _number(check: str, facts: HostFacts, path: str, key: str, advised_value: str) -> HostReading:
+    """Checks a whole number in a file against the table's bounds; `key`, `advised_value`: the
+    setting of the kernel that corrects it."""
     value = facts.tree.number(path)
     if value is None:
         return _unread(check, facts, path)
@@ -52,6 +54,8 @@ def _number(check: str, facts: HostFacts, path: str, key: str, advised_value: st
 
 
 def _dirty(facts: HostFacts, question: HostQuestion) -> HostReading:
+    """Checks how much memory may wait to be written: in bytes against the volume's MiB/s, else in
+    percent of the memory."""
     at = "/proc/sys/vm"
     names = ("dirty_bytes", "dirty_background_bytes", "dirty_ratio", "dirty_background_ratio")
     bytes_, _, ratio, background = (facts.tree.number(f"{at}/{name}") for name in names)
@@ -80,6 +84,8 @@ DIRTY_SECONDS = 5.0
 
 
 def _dirty_settings(question: HostQuestion) -> tuple[KernelSetting, ...]:
+    """Returns the settings that bound dirty memory: a second of the volume's MiB/s where known,
+    else percent of the memory."""
     if question.mib_s is None:
         pairs = (("vm.dirty_background_ratio", BACKGROUND_PERCENT), ("vm.dirty_ratio", DIRTY_PERCENT))
     else:
@@ -89,6 +95,7 @@ def _dirty_settings(question: HostQuestion) -> tuple[KernelSetting, ...]:
 
 
 def _huge_pages(facts: HostFacts) -> HostReading:
+    """Checks that transparent huge pages are not forced on every process."""
     path = "/sys/kernel/mm/transparent_hugepage/enabled"
     text = facts.tree.read(path)
     match = re.search(r"\[(\w+)\]", text or "")
@@ -100,6 +107,8 @@ def _huge_pages(facts: HostFacts) -> HostReading:
 
 
 def _nodes(facts: HostFacts) -> Iterator[HostReading]:
+    """Checks the memory nodes and the kernel's balancing among them; neither matters with one
+    node."""
     nodes = facts.nodes
     if nodes is None:
         yield _unread("numa", facts, "/sys/devices/system/node/online")
@@ -115,6 +124,7 @@ def _nodes(facts: HostFacts) -> Iterator[HostReading]:
 
 
 def _aio(facts: HostFacts) -> HostReading:
+    """Checks how many asynchronous I/Os the kernel allows, with those in use as a note."""
     reading = _number("aio", facts, "/proc/sys/fs/aio-max-nr", "fs.aio-max-nr", "1048576")
     used = facts.tree.number("/proc/sys/fs/aio-nr")
     note = "" if used is None else f"{used:,} in use"
@@ -127,6 +137,7 @@ MARIADB = "mariadbd"
 
 
 def _io_uring(facts: HostFacts) -> HostReading:
+    """Checks whether io_uring is allowed, where a MariaDB that uses it runs or no server does."""
     path = "/proc/sys/kernel/io_uring_disabled"
     if facts.tree.number(path) is None and path not in facts.tree.unreadable:
         return HostReading("io_uring", "", NOT_HERE, "", "the kernel has no such switch (before Linux 6.6)")
@@ -137,6 +148,7 @@ def _io_uring(facts: HostFacts) -> HostReading:
 
 
 def _open_files(facts: HostFacts) -> Iterator[HostReading]:
+    """Checks the limit of open files of each server's process."""
     least = host_checks()["nofile"].least or 0
     servers = facts.processes(SERVERS)
     if not servers:
@@ -153,6 +165,8 @@ def _open_files(facts: HostFacts) -> Iterator[HostReading]:
 
 
 def _clock(facts: HostFacts) -> HostReading:
+    """Checks that the kernel's clock source is one that is read without a system call, and names a
+    better one that is offered."""
     place = "/sys/devices/system/clocksource/clocksource0"
     value = facts.tree.read(f"{place}/current_clocksource")
     if not value:
@@ -169,6 +183,7 @@ def _clock(facts: HostFacts) -> HostReading:
 
 
 def _interrupts(facts: HostFacts) -> HostReading:
+    """Checks whether the interrupts of the network's queues are spread over the processors."""
     processors = facts.processors
     if processors == 1:
         return HostReading("irq", "", NOT_HERE, "", "one processor")
@@ -194,6 +209,7 @@ def _interrupts(facts: HostFacts) -> HostReading:
 
 
 def _network(facts: HostFacts) -> Iterator[HostReading]:
+    """Yields the checks of packet steering for each interface, and of the table of flows."""
     if not facts.interfaces:
         for check in ("rps", "rfs"):
             yield HostReading(check, "", UNREAD, "", "no interface with a device is in /sys/class/net")
@@ -204,6 +220,8 @@ def _network(facts: HostFacts) -> Iterator[HostReading]:
 
 
 def _steering(facts: HostFacts, interface: str) -> HostReading:
+    """Checks packet steering of an interface: on where it has fewer receive queues than processors,
+    else off."""
     queues, processors = facts.queues(interface), facts.processors
     masks = [facts.tree.read(f"{queue}/rps_cpus") for queue in queues]
     readable_masks = [mask for mask in masks if mask is not None]
@@ -226,6 +244,7 @@ def _steering(facts: HostFacts, interface: str) -> HostReading:
 
 
 def _flows(facts: HostFacts) -> HostReading:
+    """Checks that the table of flows (entries) and the counts of the queues fit each other."""
     path = "/proc/sys/net/core/rps_sock_flow_entries"
     entries = facts.tree.number(path)
     if entries is None:
@@ -258,6 +277,7 @@ def _several(count: int, what: str) -> str:
 
 
 def _governor(facts: HostFacts) -> HostReading:
+    """Checks that the processors keep their highest frequency, where this machine can set it."""
     path = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
     value = facts.tree.read(path)
     if value is None:
@@ -268,6 +288,8 @@ def _governor(facts: HostFacts) -> HostReading:
 
 
 def _space(facts: HostFacts) -> HostReading:
+    """Checks the free share of space and inodes under the data, percent; unread in a captured
+    tree."""
     if not facts.tree.live:
         return HostReading("space", "", UNREAD, "", "captured files do not say; headrace forecast does")
     shares = facts.free_share()
@@ -280,6 +302,7 @@ def _space(facts: HostFacts) -> HostReading:
 
 
 def _statistics(facts: HostFacts) -> Iterator[HostReading]:
+    """Checks for each NVMe disk whether this user may read its statistics (CAP_SYS_ADMIN)."""
     disks = [disk for disk in facts.disks if disk.startswith("nvme")]
     if not disks:
         yield HostReading("nvme_stats", "", NOT_HERE, "", "no NVMe disk")

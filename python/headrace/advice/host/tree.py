@@ -47,7 +47,7 @@ class HostTree(ABC):
         """Returns the target of a link, as it is written; None for other files."""
 
     def has(self, path: str) -> bool:
-        """True when a folder with something in it is there."""
+        """Says whether a folder with something in it is there."""
         return bool(self.names(path))
 
     def number(self, path: str) -> int | None:
@@ -140,6 +140,8 @@ class _Folder(HostTree):
 
 class _Tarball(HostTree):
     def __init__(self, path: Path) -> None:
+        """Reads the whole tarball into memory. Raises InputError where it cannot be read, is too
+        large or has a link that leads out."""
         super().__init__()
         self.files: dict[str, bytes] = {}
         self.links: dict[str, str] = {}
@@ -161,6 +163,8 @@ class _Tarball(HostTree):
             self._place(name)  # refuses what leads out
 
     def _load(self, archive: tarfile.TarFile) -> None:
+        """Sorts the members into files, links and folders; those too large or special count as
+        unreadable. Raises InputError above MOST_MEMBERS or MOST_TOTAL bytes."""
         total = 0
         for count, member in enumerate(archive):
             if count >= MOST_MEMBERS:
@@ -186,6 +190,8 @@ class _Tarball(HostTree):
 
     @staticmethod
     def _name(name: str) -> str:
+        """Returns a member's name as a path from the root. Raises InputError where it is absolute
+        or has `..` in it."""
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if name.startswith("/") or ".." in parts:
             rule = "is absolute or has .. in it: a tarball may only hold what lies below its root"
@@ -193,6 +199,8 @@ class _Tarball(HostTree):
         return "/" + "/".join(parts)
 
     def _place(self, path: str) -> str:
+        """Returns a path with its links followed inside the tarball. Raises InputError where they
+        lead out or in a circle."""
         at: list[str] = []
         pending = [part for part in path.split("/") if part]
         links = 0
@@ -227,6 +235,7 @@ class _Tarball(HostTree):
 
 
 def _leads_out(path: str) -> None:
+    """Raises InputError for a path with a link that leads out of the tree."""
     rule = "leads out of the captured tree: the answer would be about another machine"
     raise InputError(quote_value(path), rule, SOURCE, "Capture the host again, with links that stay inside.")
 

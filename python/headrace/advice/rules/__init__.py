@@ -13,6 +13,7 @@ from headrace.advice.table import ServerParameter, parameters
 
 
 def _fixed(parameter: ServerParameter) -> Rule:
+    """Returns the rule of a parameter whose value depends on nothing."""
     answer = RuleValue(parameter.value, parameter.why, settable=parameter.settable)
     return lambda situation: answer
 

@@ -23,6 +23,7 @@ DOUBLEWRITE_DEFAULT = 4.0  # innodb_doublewrite_pages up to MySQL 8.3, as many a
 
 
 def log_file_buffering(s: Situation) -> RuleValue:
+    """Advises whether the kernel buffers the redo log: not with full durability."""
     if s.durability == "relaxed":
         setting = "innodb_flush_log_at_trx_commit=2"
         return RuleValue("ON", f"the server turns it on itself with {setting}: the kernel holds what is not synced yet")
@@ -30,12 +31,15 @@ def log_file_buffering(s: Situation) -> RuleValue:
 
 
 def flush_neighbors(s: Situation) -> RuleValue:
+    """Advises whether a page is written with its neighbours: on rotating disks alone."""
     if s.storage.on_disks:
         return RuleValue("1", f"{s.storage.text}: a scattered write costs a rotating disk more than its neighbours do")
     return RuleValue("0", f"{s.storage.text}: on SSD neighbours are extra writes with I/Os of their own")
 
 
 def read_ahead(s: Situation) -> RuleValue:
+    """Advises how many pages of an extent must be read in order before the next extent is fetched:
+    fewer on rotating disks."""
     if s.storage.on_disks:
         why = f"{s.storage.text}: a whole extent in sequence costs its bytes, scattered pages 1 MiB each"
         return RuleValue("32", why)
@@ -43,6 +47,7 @@ def read_ahead(s: Situation) -> RuleValue:
 
 
 def read_threads(s: Situation) -> RuleValue:
+    """Advises the threads that read, by the virtual CPUs."""
     count = READ_THREADS[0] if s.vcpus is None else min(max(s.vcpus // 2, READ_THREADS[0]), READ_THREADS[1])
     depth = max(1.0, s.storage.iops / QUEUE_PER_IOPS)
     why = f"{s.storage.iops:,.0f} IOPS need {depth:,.0f} outstanding requests; each thread has up to 256"
@@ -50,6 +55,7 @@ def read_threads(s: Situation) -> RuleValue:
 
 
 def write_threads(s: Situation) -> RuleValue:
+    """Advises the number of threads that write, by the IOPS of the storage."""
     more = int(max(0.0, s.storage.iops - WRITE_THREADS_CARRY) // IOPS_PER_WRITE_THREAD)
     why = f"4 threads are enough for {WRITE_THREADS_CARRY:,.0f} IOPS; this storage has {s.storage.iops:,.0f}"
     return RuleValue(str(min(WRITE_THREADS[0] + more, WRITE_THREADS[1])), why)
@@ -61,6 +67,7 @@ def doublewrite(s: Situation) -> RuleValue:
 
 
 def doublewrite_pages(s: Situation) -> RuleValue:
+    """Advises the pages of a doublewrite batch, which go in I/Os of 16 pages (256 KiB)."""
     pages = s.storage.iops * MOST_BACKGROUND_SHARE
     many, few = pages / DOUBLEWRITE_DEFAULT, pages / DOUBLEWRITE_RUN
     effect = f"at {pages:,.0f} pages a second {few:,.0f} I/Os instead of {many:,.0f} with 4"
@@ -68,6 +75,8 @@ def doublewrite_pages(s: Situation) -> RuleValue:
 
 
 def io_capacity(s: Situation) -> RuleValue:
+    """Advises the pages a second written in the background: what the workload flushes and a fifth,
+    at most half of the storage's rate; without a workload a quarter of it."""
     rate, what_it_has = s.storage.pages_s, _write_rate(s)
     if s.demand is None or s.demand.flushed_pages_s <= 0.0:
         why = f"a quarter of it (a guess: no workload was given) for background writes; {what_it_has}"
@@ -80,6 +89,8 @@ def io_capacity(s: Situation) -> RuleValue:
 
 
 def io_capacity_max(s: Situation) -> RuleValue:
+    """Advises the pages a second that a server behind with its checkpoint may write: nine tenths of
+    what the storage can."""
     value = max(s.storage.pages_s * BEHIND_SHARE, float(s.chosen["innodb_io_capacity"]))
     return _capacity(value, f"nine tenths of it, for a server behind with its checkpoint; {_write_rate(s)}")
 
@@ -95,11 +106,13 @@ def _rounded(value: float) -> int:
 
 
 def _write_rate(s: Situation) -> str:
+    """Says in words how many pages a second the storage can write."""
     cost = "" if s.storage.write_cost == 1.0 else f", {s.storage.write_cost:g} I/Os a write in {s.storage.layout}"
     return f"{s.storage.words}{cost} can write {s.storage.pages_s:,.0f} pages a second with doublewrite"
 
 
 def page_cleaners(s: Situation) -> RuleValue:
+    """Advises a page cleaner for each instance of the pool."""
     count = s.chosen.get("innodb_buffer_pool_instances", "1")
     return RuleValue(
         count, "the pool is not divided" if count == "1" else f"one for each of the {count} pool instances"
@@ -107,6 +120,8 @@ def page_cleaners(s: Situation) -> RuleValue:
 
 
 def lru_scan_depth(s: Situation) -> RuleValue:
+    """Advises how many pages each pool instance makes free a second: as many as can be read, at
+    most the default."""
     instances = int(s.chosen.get("innodb_buffer_pool_instances", "1"))
     reads = min(s.storage.iops, s.storage.bytes_s / PAGE_BYTES)
     default = int(parameters()["innodb_lru_scan_depth"].default_on(s.server))
@@ -119,6 +134,8 @@ def lru_scan_depth(s: Situation) -> RuleValue:
 
 
 def tmpdir(s: Situation) -> RuleValue | None:
+    """Advises a folder for temporary files: the one given, else local disks of the instance, None
+    without any."""
     if s.tmp_dir is not None:
         return RuleValue(s.tmp_dir, "the folder given with --tmp-dir")
     if s.instance is not None and s.instance["instance_store_gb"]:
@@ -147,12 +164,14 @@ IO: dict[str, Rule] = {
 
 
 def raid_chunk(s: Situation) -> RuleValue | None:
+    """Advises the chunk of an array, never to be set here; None without one that is striped."""
     if s.storage.members < 2 or s.storage.layout == "raid1":
         return None
     return RuleValue("256 KiB", f"{s.storage.text}: one I/O of EBS stays on one member", settable=False)
 
 
 def log_volume(s: Situation) -> RuleValue:
+    """Says which volume the logs have; never to be set."""
     if s.log_storage is not None:
         why = "redo log, binlog and relay log have a volume of their own"
         return RuleValue(s.log_storage.words, why, settable=False)

@@ -47,11 +47,13 @@ def redo_bytes(s: Situation) -> tuple[float, str]:
 
 
 def redo_capacity(s: Situation) -> RuleValue:
+    """Advises the size of the redo log in all; see `redo_bytes`."""
     size, why = redo_bytes(s)
     return RuleValue(size_text(size), why)
 
 
 def log_file_size(s: Situation) -> RuleValue:
+    """Advises the size of one redo file: the redo log in all over the number of files."""
     size, why = redo_bytes(s)
     files = LOG_FILES if parameters()["innodb_log_files_in_group"].name_on(s.server) else 1
     each = math.floor(min(size, MOST_FILES_BYTES - MIB * files) / files / MIB) * MIB
@@ -59,12 +61,15 @@ def log_file_size(s: Situation) -> RuleValue:
 
 
 def log_buffer(s: Situation) -> RuleValue:
+    """Advises the size of the log buffer: a hundredth of the memory within bounds."""
     hundredth = s.memory_gib * GIB / 100.0 // (16 * MIB) * 16 * MIB  # a guess
     size = min(max(hundredth, LEAST_LOG_BUFFER), LOG_BUFFER)
     return RuleValue(size_text(size), "room for large transactions before their commit")
 
 
 def at_commit(s: Situation) -> RuleValue:
+    """Advises whether a commit waits for the log: 1, or 2 where relaxed durability was asked for,
+    with what a crash then loses."""
     if s.engine == "myrocks":
         # Measured: at 2 MyRocks keeps its log in the server's own memory too
         # (docs/reference/durability.md).
@@ -79,6 +84,8 @@ def at_commit(s: Situation) -> RuleValue:
 
 
 def sync_binlog(s: Situation) -> RuleValue:
+    """Advises a sync of the binlog at each commit, or none where relaxed durability was asked
+    for."""
     if s.durability == "relaxed":
         lost = "the binlog that the kernel had not written (30 s by default), and commits InnoDB had only prepared"
         why = f"asked for with --durability relaxed: a crash of the machine loses {lost}"
@@ -90,7 +97,7 @@ def sync_binlog(s: Situation) -> RuleValue:
 
 
 def folder_rule(what: str, name: str = "") -> Rule:
-    """Returns a path below --log-dir, if that is given."""
+    """Returns a rule that advises a path below --log-dir, if that is given."""
 
     def rule(s: Situation) -> RuleValue | None:
         return _folder(s, what, name)
@@ -99,6 +106,8 @@ def folder_rule(what: str, name: str = "") -> Rule:
 
 
 def _folder(s: Situation, what: str, name: str) -> RuleValue | None:
+    """Advises a folder of the log volume for `what`, `name` below --log-dir; not to be set without
+    that, None without a log volume."""
     if s.log_dir is not None:
         path = f"{s.log_dir.rstrip('/')}/{name}" if name else s.log_dir
         why = f"{what} on a volume of their own: commits do not wait for pages. Move the existing files first"
@@ -121,6 +130,8 @@ def binlog_folder(s: Situation) -> RuleValue | None:
 
 
 def relay_folder(s: Situation) -> RuleValue | None:
+    """Advises a folder for relay logs, never to be set: a replica that runs keeps them where they
+    are."""
     answer = _folder(s, "relay logs", "relay")
     if answer is None:
         return None

@@ -23,7 +23,7 @@ COMPRESSED_BLOCK = 7_066.0  # bytes: the mean read of MyRocks in the published r
 
 
 def memtable_bytes(s: Situation) -> float:
-    """Returns a power of two, at most a 32nd of the memory."""
+    """Returns the size of a memtable, bytes: a power of two, at most a 32nd of the memory."""
     size = MEMTABLE
     while size > LEAST_MEMTABLE and size > s.memory_gib * GIB / 32:
         size /= 2
@@ -31,6 +31,8 @@ def memtable_bytes(s: Situation) -> float:
 
 
 def cache_size(s: Situation) -> RuleValue:
+    """Advises the block cache: the memory for caches less memtables and InnoDB's pool, not more
+    than the data uncompressed."""
     tables = MEMTABLES * memtable_bytes(s)
     pool = s.chosen_bytes("innodb_buffer_pool_size")
     room = max(s.cache_limit_gib * GIB - tables - pool, 16 * MIB)
@@ -51,6 +53,8 @@ def cache_size(s: Situation) -> RuleValue:
 
 
 def options(s: Situation) -> RuleValue:
+    """Advises the options of column families: size of memtables in bytes, compression, bloom
+    filters."""
     size = memtable_bytes(s)
     parts = [f"write_buffer_size={size:.0f}", "level0_file_num_compaction_trigger=4"]
     why = f"memtables of {size / MIB:,.0f} MiB: fewer, larger files; bloom filters spare reads of files without the key"
@@ -66,11 +70,13 @@ def options(s: Situation) -> RuleValue:
 
 
 def jobs(s: Situation) -> RuleValue:
+    """Advises how many flushes and compactions run at once, by the virtual CPUs."""
     count = UNKNOWN_JOBS if s.vcpus is None else min(max(s.vcpus, JOBS[0]), JOBS[1])
     return RuleValue(str(count), s.vcpus_known + ("" if s.vcpus is None else "; the published runs had 8"))
 
 
 def read_ahead(s: Situation) -> RuleValue:
+    """Advises the bytes that a compaction reads at a time, more on rotating disks."""
     size = READ_AHEAD["disk" if s.storage.on_disks else "ssd"]
     blocks = MIB / COMPRESSED_BLOCK
     effect = f"a compaction reads 1 MiB in 4 I/Os instead of {blocks:,.0f} blocks of some 7 KB"
@@ -78,6 +84,8 @@ def read_ahead(s: Situation) -> RuleValue:
 
 
 def rate_limit(s: Situation) -> RuleValue:
+    """Advises the bytes a second that flushes and compactions may write: a share of the storage,
+    raised for the workload up to a bound."""
     budget = s.storage.bytes_s / s.storage.write_cost
     rate = budget * RATE_SHARE
     why = f"{in_percent(RATE_SHARE)} of {s.storage.mib_s:,.0f} MiB/s for flushes and compactions; their reads take nearly as much again"
@@ -92,6 +100,7 @@ def rate_limit(s: Situation) -> RuleValue:
 
 
 def wal_size(s: Situation) -> RuleValue:
+    """Advises the bytes of write-ahead logs that a restart has to read at most."""
     size = min(max(s.memory_gib * GIB / 8, LEAST_WAL), WAL) // (64 * MIB) * 64 * MIB
     seconds = size / s.storage.bytes_s
     return RuleValue(

@@ -13,12 +13,14 @@ SYNCS_OF_A_COMMIT = 2.0  # the applier's: redo and binlog
 
 
 def fdatasync_ms(s: Situation) -> float:
-    """Returns the mean fdatasync of the volume that the logs are on."""
+    """Returns the mean time of an fdatasync on the volume that the logs are on, ms."""
     kind = (s.log_storage or s.storage).types[0]
     return FDATASYNC_MS.get(kind, FDATASYNC_MS["gp3"])
 
 
 def workers(s: Situation) -> RuleValue:
+    """Advises the number of threads that apply, by the virtual CPUs; the effect is the commits a
+    second of a single one."""
     count = WORKERS[0] if s.vcpus is None else min(max(s.vcpus, WORKERS[0]), WORKERS[1])
     alone = 1_000.0 / (SYNCS_OF_A_COMMIT * fdatasync_ms(s))
     why = f"{s.vcpus_known}; 4 kept a replica of a heavy load within 10 s, 8 were hardly better"
@@ -27,6 +29,8 @@ def workers(s: Situation) -> RuleValue:
 
 
 def parallel_mode(s: Situation) -> RuleValue:
+    """Advises how MariaDB's replica applies in parallel: conservative with MyRocks, else
+    optimistic."""
     if s.engine == "myrocks":
         return RuleValue("conservative", "MyRocks does not tell the applier of lock waits")
     why = "a conflict is rolled back and tried again, so more is parallel than the source's group commit"
@@ -34,9 +38,10 @@ def parallel_mode(s: Situation) -> RuleValue:
 
 
 def unsynced(what: str) -> Rule:
-    """Leaves sync_*_info and sync_relay_log at the server's default."""
+    """Returns the rule that leaves sync_*_info and sync_relay_log at the server's default."""
 
     def rule(s: Situation) -> RuleValue:
+        """Advises 10000; the effect is the transactions a second that 1 would allow at most."""
         sync = f"a sync of about {fdatasync_ms(s):.2g} ms to every transaction"
         effect = f"1 would add {sync}, so at most {1_000.0 / fdatasync_ms(s):,.0f} a second"
         why = f"{what}; the 1 of servers with battery-backed controllers gains nothing here"
@@ -46,12 +51,14 @@ def unsynced(what: str) -> Rule:
 
 
 def relay_log_info(s: Situation) -> RuleValue | None:
+    """Advises how often the applier's position is flushed: by the server's default."""
     if s.server.flavor == "mariadb":
         return unsynced("replicate with GTID; without it set 1")(s)
     return unsynced("the position is kept in a table, within the transaction")(s)
 
 
 def log_updates(s: Situation) -> RuleValue:
+    """Advises a replica's own binlog; the effect is its MiB/s."""
     effect = None
     if s.demand is not None:
         effect = f"{s.demand.binlog_bytes_s / MIB:,.3g} MiB/s of binlog at {s.demand.tps:,.4g} tps"
@@ -60,6 +67,7 @@ def log_updates(s: Situation) -> RuleValue:
 
 
 def isolation(s: Situation) -> RuleValue:
+    """Advises the isolation level: READ-COMMITTED where it is set, else the default."""
     now = (s.current.get("transaction_isolation") or "").upper()
     if now == "READ-COMMITTED":
         return RuleValue(now, "as it is; MyRocks knows it")

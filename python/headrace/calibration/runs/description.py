@@ -337,6 +337,8 @@ def _check_files(read: FilesTable, folder: Path) -> Files:
 
 
 def _parse_clock_start(value: object) -> Stamp | None:
+    """Reads `clock_start`: a date and time of TOML, or ISO text; None where it is not given. Raises
+    InputError."""
     if value is None:
         return None
     stamp = (

@@ -56,6 +56,8 @@ def load_run(path: str | os.PathLike) -> Run:
 
 
 def _load(described: Description) -> Run:
+    """Reads the files of a described run, aligns and checks them. Raises InputError, and
+    CouldNotRun where a file cannot be read."""
     findings = _note_description(described)
     read = _read_benchmark(described) if "sysbench" in described.files.paths else _read_server(described, findings)
     recording, rows, files = read.recording, read.rows, {read.key: (read.recording.name, read.recording.sha256)}
@@ -143,6 +145,8 @@ def _build_run(
     findings: list[RunFinding],
     log_rates: LogRates | None,
 ) -> Run:
+    """Joins what was described and what was read. `interval_s`: of a row, seconds; `frame`:
+    counters of the server, None without a status file."""
     given = {fact.name: getattr(described, fact.name) for fact in fields(RunFacts)}
     read = {"files": files, "interval_s": interval_s, "series": series, "status": frame, "log_rates": log_rates}
     return Run(**given, **read, findings=tuple(findings))

@@ -89,6 +89,7 @@ def find_stalls(series: pl.DataFrame) -> list[tuple[float, float]]:
 
 
 def _say_stalls(series: pl.DataFrame, findings: list[RunFinding]) -> None:
+    """Adds the finding on stalled rows: how many, their seconds, the longest."""
     runs = find_stalls(series)
     if not runs:
         return
@@ -212,6 +213,8 @@ def describe(run: Run) -> list[str]:
 
 
 def _describe_set_up(run: Run) -> list[str]:
+    """Says what was run on which storage, with cache in GiB and limits in IOPS and MiB/s: two
+    sentences."""
     engine = {"innodb": "InnoDB", "myrocks": "MyRocks"}[run.engine]
     version = f" ({run.flavor or 'version'} {run.engine_version})" if run.engine_version else ""
     where = f" on {run.instance}" if run.instance else ""
@@ -233,6 +236,7 @@ def _describe_set_up(run: Run) -> list[str]:
 
 
 def _describe_speed(run: Run) -> list[str]:
+    """Says how long the run was and how fast: tps in all, by quarter and by quantile, p95 in ms."""
     series = run.series
     rows = "second" if run.interval_s == 1 else f"{run.interval_s:g} s"
     mean = run.transactions / float(series["duration_s"].sum())
@@ -252,6 +256,8 @@ def _describe_speed(run: Run) -> list[str]:
 
 
 def _describe_disk(run: Run) -> list[str]:
+    """Says what the devices did: reads and writes a second, MiB/s; empty where they were not
+    recorded."""
     read, write = _average(run.series, "read_mib_s"), _average(run.series, "write_mib_s")
     if read is None or write is None:
         return []
@@ -272,6 +278,7 @@ def _describe_disk(run: Run) -> list[str]:
 
 
 def _describe_log_disk(run: Run, log: LogRates) -> str:
+    """Says what the log volume did: writes a second and MiB/s."""
     tps = run.transactions / max(float(run.series["duration_s"].sum()), 1e-9)
     per = f", {log.write_iops / tps:,.1f} a transaction" if tps > 0 else ""
     return f"The log volume did {log.write_iops:,.0f} writes a second, {log.write_mib_s:,.1f} MiB/s on average{per}."
@@ -292,6 +299,7 @@ def _describe_processors(run: Run) -> list[str]:
 
 
 def _list_measured(run: Run) -> list[str]:
+    """Says which figures the run has: one sentence."""
     names = ["transactions a second"]
     names += [
         words
@@ -309,6 +317,7 @@ def _list_measured(run: Run) -> list[str]:
 
 
 def _list_doubts(run: Run) -> list[str]:
+    """Lists what was found in the run: stalls with their seconds, suspect rows, other findings."""
     stalls, suspect = find_stalls(run.series), int(run.series["suspect"].sum())
     first = f"{len(stalls)} stalls ({sum(length for _, length in stalls):,.0f} s), {suspect} suspect rows of {run.series.height}."
     return [first, *(finding.text for finding in run.findings if finding.kind not in ("stall", "outlier"))]

@@ -134,6 +134,8 @@ def least_free_mib(allocated_mib: float, rule: dict[str, float]) -> float:
 
 
 def _figure(name: str, as_of: str | None) -> float:
+    """Returns the value of a rule on the storage of RDS on a day, in the unit that the table of
+    rules gives it; None: the newest known."""
     rule = core.managed_rule("rds:single-az", name, as_of)
     assert rule is not None, name
     return float(rule["value"])
@@ -155,6 +157,8 @@ def services_part(
 def _answer(
     engine: PlanEngine, service: str, searched: Sequence[FamilyResult], recommended: Choice | None
 ) -> ServiceAnswer:
+    """Answers for one deployment: its choice (the recommended one, else the cheapest, else the
+    nearest, or None) with limits, failover and growth."""
     own = [result for result in searched if result.family.service == service]
     passing = sorted((passing_result for result in own for passing_result in result.passing), key=rank)
     near = [] if passing else [choice for result in own if (choice := engine.nearest(result)) is not None]
@@ -187,6 +191,8 @@ def _answer(
 
 
 def _growth(engine: PlanEngine, service: str, best: Choice | None) -> str | None:
+    """Says in words when the storage of an RDS choice must grow, by the GiB a day that were given;
+    None without them."""
     question = engine.question
     if not question.settings.gib_per_day or best is None or not service.startswith("rds"):
         return None

@@ -60,7 +60,7 @@ class Copies:
 
 @cache
 def copies_of(service: str) -> Copies | None:
-    """Returns the copies that a deployment keeps; None: a single one."""
+    """Returns the number of copies that a deployment keeps; None: a single one."""
     rows = read_rows("headrace.planner.market", "copies.csv")
     name, _, option = service.partition(":")
     own = {row["key"]: row for row in rows if row["service"] == name and row["option"] in (option, "any")}

@@ -104,6 +104,8 @@ class ManagedShape(Shape):
     by_itself: float = math.inf
 
     def _text(self, x: int, y: int) -> str:
+        """Writes the storage of a point in the notation: IOPS and MiB/s rounded up to what is
+        ordered, GiB raised where the IOPS need it."""
         kind, gib = self.family.volume_type, self.member_gib
         if self.family.axis == "size":
             return f"{kind}:{rounded_up(x, GIB_STEPS, *self.x)}"
@@ -249,8 +251,8 @@ def class_usd(service: str, instance: str, prices: PriceList, readers: int) -> f
 def managed_items(
     host: Host, storage: str, prices: PriceList, *, readers: int = 0, data_gib: float = 0.0, million_ios: float = 0.0
 ) -> list[dict] | None:
-    """Returns the bill of a month, item by item, with `part`; None where a price is missing. A host
-    without an instance: its storage alone."""
+    """Returns the items of a service's monthly bill, in USD, with `part`; None where a price is
+    missing. A host without an instance: its storage alone."""
     with core_errors():
         bill = core.service_bill(
             host.service,
@@ -280,5 +282,6 @@ def _readers(service: str, readers: int) -> int:
 
 
 def _share(prices: PriceList) -> float:
-    """Says what is paid of a list price: a discount on instances is one on classes."""
+    """Returns the share of a list price that is paid, 0 to 1: a discount on instances is one on
+    classes."""
     return 1.0 - prices.instance_discount_percent / 100.0

@@ -122,6 +122,8 @@ def phases(rows: pl.DataFrame, dry: float | None) -> tuple[Phase | None, Phase |
 
 
 def _phase(part: pl.DataFrame) -> Phase | None:
+    """Averages a phase: tps, p95 in ms (median of the seconds), IOPS and queue; None where it has
+    no rows."""
     if not part.height:
         return None
     queue = statistics.fmean(part["queue"].drop_nulls()) if "queue" in part.columns else None
@@ -187,6 +189,8 @@ def _formula(measurement: MeasuredCell) -> float:
 
 
 def _judge_never_dry(series: pl.DataFrame, dry: float | None) -> base.Verdict:
+    """Returns the failed verdict of a run that has no rows before or no rows after its credits end.
+    `dry`: when they end, s; None: never."""
     answer = "no row without credits"
     if dry is not None:
         answer = f"dry at {dry:.0f} s of {series['t_s'][-1]:.0f}: too little on one side"
@@ -260,6 +264,8 @@ def _judge_falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after:
 
 
 def _tabulate_phases(*both: tuple[Phase | None, Phase | None]) -> base.StudyTable:
+    """Tabulates burst and baseline, measured and then simulated; a phase that is None has no
+    row."""
     rows = [
         (
             name,
@@ -279,6 +285,7 @@ def _tabulate_phases(*both: tuple[Phase | None, Phase | None]) -> base.StudyTabl
 
 
 def _draw_chart(measurement: MeasuredCell, series: pl.DataFrame, prediction: SimulatedCell) -> base.ChartData:
+    """Draws tps, p95 in ms, queue and burst balance in percent over the seconds of the run."""
     x, sx = tuple(series["t_s"]), tuple(prediction.rows["t_s"])
     start, formula = measurement.cell.place.balance_percent or 0.0, _formula(measurement)
 

@@ -123,6 +123,7 @@ def _spread(runs: list[MeasuredCell]) -> float:
 
 
 def _draw_charts(measured: dict, simulated: dict) -> list[base.ChartData]:
+    """Draws tps of the plain and the encrypted volume: published, by turn, and second by second."""
     about = base.figures("whitepaper_2017")["alike_tps"].value
     names = ("io1, plain", "io1, encrypted")
     published = base.by_role(names, published=(about, about))

@@ -58,7 +58,7 @@ CENT = 100.0  # percent
 
 
 def scale_of(options: LabOptions) -> float:
-    """Warehouses and cache against the published ones."""
+    """Returns warehouses and cache as a share of the published ones."""
     return options.scale_or(AUTO_SCALE["quick" if options.quick else "usual"])
 
 
@@ -73,7 +73,7 @@ def data_gib(options: LabOptions) -> float:
 
 
 def cache_mib(options: LabOptions) -> int:
-    """Returns the calibrated runs' cache, scaled; the same for both engines, as published."""
+    """Returns the calibrated runs' cache, scaled, MiB; the same for both engines, as published."""
     return max(LEAST_CACHE_MIB, round(calibrated("innodb").cache_gib * 1024 * warehouses(options) / WAREHOUSES))
 
 
@@ -137,6 +137,7 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
 
 
 def _judge_more_iops(measured: dict, simulated: dict, points: tuple[int, ...]) -> list[Verdict]:
+    """Judges for each engine whether more IOPS of io1 bring more tps. `points`: IOPS, rising."""
     all_verdicts = []
     for engine in ENGINES:
         pairs = [
@@ -150,6 +151,7 @@ def _judge_more_iops(measured: dict, simulated: dict, points: tuple[int, ...]) -
 
 
 def _judge_growth(measured: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
+    """Judges how far the tps of MyRocks grow from the fewest IOPS to the most."""
     low, high = points[0], points[-1]
     pair = verdicts.compare_cells("MyRocks", measured, simulated, ("myrocks", high), ("myrocks", low))
     why = "the caps' ratio at most; published: an impressive growth"
@@ -166,6 +168,7 @@ def _published() -> dict[tuple[str, int], TpccRun]:
 
 
 def _judge_winner(measured: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
+    """Judges whether MyRocks does more tps than InnoDB at the same IOPS and cache."""
     published_runs = _published()
     both = sorted({iops for _, iops in published_runs if all((engine, iops) in published_runs for engine in ENGINES)})
     published_ratios = [
@@ -192,6 +195,8 @@ def width(values: pl.Series) -> float:
 
 
 def _judge_spread(measured: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
+    """Judges whether the one-second tps of MyRocks vary more, from the 5th to the 95th percentile,
+    at the most IOPS."""
     top = points[-1]
     widths = {engine: width(measured[engine, top].measured()["tps"]) for engine in ENGINES}
     simulated_widths = {engine: width(simulated[engine, top].rows["tps"]) for engine in ENGINES}
@@ -213,6 +218,7 @@ def _judge_spread(measured: dict, simulated: dict, points: tuple[int, ...]) -> V
 
 
 def _describe_scale(options: LabOptions):
+    """Describes the warehouses, data and cache in MiB of this scale against those published."""
     count = warehouses(options)
     return tables.scale(
         "engines",
@@ -228,6 +234,8 @@ def _describe_scale(options: LabOptions):
 
 
 def _tabulate_densities(measured: dict[tuple, MeasuredCell]) -> StudyTable:
+    """Tabulates mean, quantiles and spread (percent of the mean) of one-second tps by engine and
+    IOPS."""
     rows = []
     for (engine, iops), measurement in measured.items():
         values = measurement.measured()["tps"].to_numpy()
@@ -240,6 +248,8 @@ def _tabulate_densities(measured: dict[tuple, MeasuredCell]) -> StudyTable:
 
 
 def _draw_charts(measured: dict, simulated: dict, points: tuple[int, ...]) -> list[ChartData]:
+    """Draws tps over IOPS, the spread of one-second tps, and tps second by second at the most
+    IOPS."""
     series, charts, published_runs = [], [], _published()
     for engine, name in NAMES.items():
         series += tables.series(points, [(engine, iops) for iops in points], measured, simulated, f"{name}, {{role}}")

@@ -127,6 +127,7 @@ def _join(values: tuple) -> str:
 
 
 def _describe_scale(options: LabOptions):
+    """Describes rows, pool, redo log and threads of this scale against those published."""
     rows, pool, redo = sizes(options.scale_or(AUTO_SCALE))
     return tables.scale(
         "iops_threads",
@@ -143,6 +144,7 @@ def _describe_scale(options: LabOptions):
 
 
 def _draw_charts(measured: dict, simulated: dict, loads: tuple, threads: tuple) -> list[ChartData]:
+    """Draws the rate of each load by threads at both IOPS: published, simulated, measured."""
     charts = []
     for load in loads:
         series = []

@@ -198,6 +198,7 @@ def _judge_direction(
 
 
 def _key(name: str) -> tuple[str, int]:
+    """Splits `ARRAY@THREADS`; without threads the most are meant."""
     array, _, threads = name.partition("@")
     return array, int(threads or MOST_THREADS)
 
@@ -205,6 +206,7 @@ def _key(name: str) -> tuple[str, int]:
 def _draw_charts(
     measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell], modes: tuple[str, ...]
 ) -> list[ChartData]:
+    """Draws the requests a second of each array at the most threads, one chart a mode."""
     arrays = tuple(model.ARRAYS)
     charts = []
     for mode in modes:

@@ -151,6 +151,8 @@ def result(pairs: tuple[LoadRates, ...], todo: list[ReplicaCell], seconds: float
 
 
 def _runs_away(pairs: tuple[LoadRates, ...], source_tps: float, applier_tps: float) -> Verdict:
+    """Judges whether one thread falls behind its source. `source_tps`, `applier_tps`: of the model,
+    for the article's servers."""
     slower = [pair for pair in pairs if pair.applied[0].tps < pair.source_tps]
     shares = ", ".join(
         f"{100 * pair.applied[0].tps / pair.source_tps:.0f} % with {pair.clients} clients" for pair in pairs
@@ -168,6 +170,8 @@ def _runs_away(pairs: tuple[LoadRates, ...], source_tps: float, applier_tps: flo
 
 
 def _judge_workers(pair: LoadRates, applier: dict[int, float]) -> Verdict:
+    """Judges whether several workers apply faster than one thread by CLEAR or more. `applier`: tps
+    of the model by workers."""
     ratio = pair.applied[WORKERS].tps / pair.applied[0].tps
     answer = f"{ratio:.2f} times one thread's rate, lag after 30 min {pair.lag_s(WORKERS):,.0f} s instead of {pair.lag_s(0):,.0f}"
     note = (
@@ -177,6 +181,7 @@ def _judge_workers(pair: LoadRates, applier: dict[int, float]) -> Verdict:
 
 
 def _judge_load(pairs: tuple[LoadRates, ...]) -> Verdict:
+    """Judges whether the replica of the faster source lags more after 30 minutes of load."""
     by_rate = sorted(pairs, key=lambda pair: pair.source_tps)
     same = by_rate[-1].lag_s(0) >= by_rate[0].lag_s(0)
     answer = "; ".join(
@@ -186,6 +191,7 @@ def _judge_load(pairs: tuple[LoadRates, ...]) -> Verdict:
 
 
 def _draw_chart(pairs: tuple[LoadRates, ...]) -> ChartData:
+    """Draws the transactions applied over seconds, by clients and by threads that apply."""
     series = tuple(
         ChartSeries(
             f"{pair.clients} clients, {workers or 1} applying",

@@ -70,7 +70,7 @@ def cells(options: LabOptions) -> list[Cell]:
 
 
 def first_and_last(rows: pl.DataFrame) -> tuple[float, float]:
-    """Returns the mean tps of the first seconds, and of the last third."""
+    """Returns the mean transactions a second of the first seconds, and of the last third."""
     tps = [value or 0.0 for value in rows["tps"].to_list()]
     last = tps[-max(1, round(len(tps) * LAST_SHARE)) :]
     return statistics.fmean(tps[:FIRST_S]), statistics.fmean(last)
@@ -100,6 +100,8 @@ def result(session: Session, runs: dict[tuple, MeasuredCell], simulated: dict[tu
 def _judge_phases(
     measured: dict[str, tuple[float, float]], simulated_ends: dict[str, tuple[float, float]]
 ) -> list[Verdict]:
+    """Judges the restored volume against the initialized one. Both mappings: tps of the first
+    seconds and of the last third, by kind of volume."""
     slower, simulated = (_ratio(of["initialized"][0], of["cold"][0]) for of in (measured, simulated_ends))
     back, back_simulated = (_ratio(of["cold"][1], of["initialized"][1]) for of in (measured, simulated_ends))
     touch = figures("restored_volume")["first_touch_ms"]
@@ -139,6 +141,8 @@ def _ratio(numerator: float, denominator: float) -> float:
 
 
 def _draw_chart(runs: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> ChartData:
+    """Draws tps and p95 in ms of each kind of volume over seconds, measured and simulated."""
+
     def panel(title: str, unit: str, column: str) -> ChartData:
         lines = []
         for kind in KINDS:

@@ -55,6 +55,7 @@ class LabOptions:
     seed: int = 1
 
     def __post_init__(self) -> None:
+        """Raises InputError for a scale, minutes or seed out of range."""
         for what, value, (low, high) in (("--scale", self.scale, SCALES), ("--minutes", self.minutes, MINUTES)):
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if value is not None and not (number and low <= value <= high):

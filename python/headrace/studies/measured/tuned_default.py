@@ -155,6 +155,7 @@ def _judge_ratio(storage: str, pair: verdicts.Pair, measured: dict[tuple, Measur
 
 
 def _describe_scale(options: LabOptions):
+    """Describes how far rows, pools and redo logs are from those published."""
     default, tuned = (settings_of(server, model.VOLUMES[-1], options) for server in ("default", "tuned"))
     return tables.scale(
         "tuned_default",
@@ -173,6 +174,7 @@ def _describe_scale(options: LabOptions):
 
 
 def _tabulate_settings(measured: dict[tuple, MeasuredCell]) -> StudyTable:
+    """Tabulates the settings of each server as they were run."""
     rows = [
         (
             SERVERS[server],
@@ -185,6 +187,8 @@ def _tabulate_settings(measured: dict[tuple, MeasuredCell]) -> StudyTable:
 
 
 def _draw_charts(measured: dict, simulated: dict, storages: tuple) -> list[ChartData]:
+    """Draws the tps of both servers and their ratio on each storage: published, simulated,
+    measured."""
     paper = figures("whitepaper_2017")
     charts = []
     for storage in storages:

@@ -186,11 +186,14 @@ def _judge_mysql(steps: base.StepProgress) -> tuple[list[base.Verdict], list[bas
 
 
 def _grows(run: ReplicaPrediction) -> bool:
+    """Says whether a replica's lag never falls after the first minute, and more than doubles."""
     lag = run.rows["lag_s"].to_list()[60:]  # the first minute fills queues
     return all(later >= earlier for earlier, later in zip(lag, lag[1:], strict=False)) and lag[-1] > 2 * lag[0]
 
 
 def _draw_lag(single: dict[int, ReplicaPrediction], many: dict[int, ReplicaPrediction]) -> base.ChartData:
+    """Draws the lag of replicas in seconds over the minutes of load. `single`: one thread, by
+    clients; `many`: by workers."""
     named = [(f"one thread, {threads:,} clients", run) for threads, run in single.items()]
     named.append((f"4 workers, {BUSIEST:,} clients", many[4]))
     series = []
@@ -209,6 +212,8 @@ def _judge_size(what: str, figure: base.Figure, simulated: float) -> base.Verdic
 
 
 def _judge_aurora(steps: base.StepProgress) -> tuple[list[base.Verdict], list[base.StudyTable], list[base.ChartData]]:
+    """Judges the lag (ms) and processors of Aurora's reader against article and paper; returns
+    verdicts, tables and charts."""
     shop = workload(BUSIEST)
     last = last_second(shop.database, "aurora:standard", INSTANCE, DAY, CACHE_GIB, BUSIEST, "")
     reader = core.aurora_reader(shop.database["log"]["redo_bytes_per_tx"] * last["tps"], 1.0, VCPUS)

@@ -26,11 +26,13 @@ STEPS = 6 + 3 * (len(STORAGES) - 1)
 
 
 def _simulate(database: dict, service: str, clients: int, storage: str) -> dict:
+    """Returns the figures of the last second of a service in the study of 2020."""
     place = (STUDY_2020_INSTANCE, STUDY_2020_DAY, STUDY_2020_CACHE_GIB)
     return last_second(database, DEPLOYMENTS[service], *place, clients, storage if service == "rds" else "")
 
 
 def _published(service: str, metric: str) -> dict[int, core.PublishedRun]:
+    """Returns the published runs of a service by number of clients."""
     rows = rows_of(HELD_OUT, service, metric)
     return {clients: row for row in rows if (clients := row["clients"]) is not None}
 
@@ -77,6 +79,8 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
 
 
 def _judge_order(tps: dict[str, dict[int, tuple[float, float]]], clients: int) -> base.Verdict:
+    """Judges whether the service with more tps is the published one. `tps`: (published, simulated)
+    by service and clients."""
     words = ["Aurora" if tps["aurora"][clients][which] > tps["rds"][clients][which] else "RDS" for which in (0, 1)]
     what = f"does more with {clients} client{'s' if clients > 1 else ''}"
     return base.agree(what, words[0], words[1], PERCONA, words[0] == words[1])

@@ -120,6 +120,8 @@ class TableCache(Generic[Row]):
         return CachedTable(version, rows, sorted(rows)), pages
 
     def _keep(self, table: CachedTable[Row]) -> None:
+        """Keeps a table if it is newer than the one kept; one with too many rows is not kept at
+        all."""
         current = self._table
         if len(table.rows) > MOST_ROWS:
             self._table = None

@@ -73,6 +73,9 @@ def answer_of(answer: str, facts: Mapping[str, object], **given: object) -> Memb
 
 
 def _declare(row: Mapping[str, str]) -> Handler:
+    """Returns the handler of a row: it calls the daemon with the declared arguments, and answers
+    with the declared members."""
+
     def handle(request: ApiRequest) -> Members:
         call = request.change if row["changes"] == "yes" else request.lab.call
         answered = call(row["call"], **arguments(request))

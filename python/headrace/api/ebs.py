@@ -51,6 +51,8 @@ def _check_algorithm(request: ApiRequest) -> None:
 
 
 def _read_page(request: ApiRequest, snapshot: str, since: str | None) -> tuple[Members, str | None]:
+    """Returns a page of a snapshot's blocks as the daemon gives it, and the token of the next page
+    (None: there is none). `since`: only blocks that differ from this snapshot."""
     max_results = request.params.get("MaxResults", MOST_BLOCKS)
     size = min(max(max_results, FEWEST_BLOCKS), MOST_BLOCKS)
     token = request.params.get("NextToken")
@@ -63,6 +65,8 @@ def _read_page(request: ApiRequest, snapshot: str, since: str | None) -> tuple[M
 
 
 def _common(answer: Members, following: str | None) -> Members:
+    """Returns the members that all lists of blocks have: time of expiry, size in GiB, block size in
+    bytes, token of the next page."""
     return {
         "ExpiryTime": datetime.fromtimestamp(answer["tokens_until_s"], UTC),
         "VolumeSize": answer["size_gib"],

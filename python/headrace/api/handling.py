@@ -132,6 +132,8 @@ class Served:
 
 
 def _has(value: object, steps: list[str]) -> bool:
+    """Returns whether a request gives the parameter at these steps below `value` in any element of
+    a list; False counts as not given."""
     if isinstance(value, list):
         return any(_has(item, steps) for item in value)
     if not steps:
@@ -211,6 +213,7 @@ def unnamed(served: Served) -> set[str]:
 
 
 def _is_named(path: str, served: Served) -> bool:
+    """Returns whether the path leads to a member of the operation's input, through lists too."""
     shape: ModelShape = served.operation.input
     for step in path.split("."):
         while shape.kind == "list":

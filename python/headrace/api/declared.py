@@ -51,6 +51,8 @@ FROM_LAB: dict[str, Convert] = {
 
 
 def _convert(entry: DeclaredName, values: Mapping[str, object], forms: Mapping[str, Convert]) -> object:
+    """Returns the value of a declared name: a constant of the table, or what its form makes of the
+    source's value."""
     if entry.form.startswith("="):
         return entry.form[1:]
     return forms[entry.form](values.get(entry.source))

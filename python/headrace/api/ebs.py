@@ -21,6 +21,7 @@ SHA256 = "SHA256"
 
 
 def _named(request: ApiRequest, *names: str) -> Iterator[Permission]:
+    """Yields the permissions that a request needs on the snapshots that these parameters name."""
     for name in names:
         resource = request.arn("snapshot", request.params[name])
         yield Permission(f"ebs:{request.operation}", resource)
@@ -45,6 +46,7 @@ def _call(request: ApiRequest, name: str, changes: bool, **args: Any) -> Members
 
 
 def _check_algorithm(request: ApiRequest) -> None:
+    """Raises AwsError for another checksum than SHA256."""
     algorithm = request.params.get("ChecksumAlgorithm", SHA256)
     if algorithm != SHA256:
         raise AwsError("ValidationException", f"The checksum algorithm {algorithm[:50]} is not supported: use SHA256.")

@@ -53,11 +53,14 @@ class _Scanner:
         self.text, self.at = text, 0
 
     def wrong(self, rule: str, at: int | None = None) -> Misplaced:
+        """Returns a fault with its line and column. `at`: index of a character, None: where the
+        scanner is."""
         where = self.at if at is None else at
         before = self.text[:where]
         return Misplaced(before.count("\n") + 1, where - (before.rfind("\n") + 1) + 1, rule)
 
     def skip(self) -> str:
+        """Goes over space, and returns the character behind it; "" at the end."""
         match = _SPACE.match(self.text, self.at)
         self.at = match.end() if match else self.at
         return self.text[self.at : self.at + 1]

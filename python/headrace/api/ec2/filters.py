@@ -42,6 +42,8 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _matches(texts: Sequence[str]) -> Callable[[str], bool]:
+    """Returns a function that tells whether a text equals or matches one of the filter's values,
+    with `*` and `?`."""
     plain = {text for text in texts if not any(sign in text for sign in "*?\\")}
     patterns = [_pattern(text) for text in texts if text not in plain]
     return lambda value: value in plain or any(pattern.fullmatch(value) for pattern in patterns)

@@ -124,6 +124,7 @@ def answer(operation: Operation, result: Members) -> tuple[list[tuple[str, str]]
 
 
 def _header(member: ShapeMember, value: object) -> str:
+    """Returns a member's value as a header has it."""
     if member.shape.kind == "boolean":
         return "true" if value else "false"
     return str(value)

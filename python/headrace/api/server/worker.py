@@ -213,6 +213,7 @@ def listen_to(channel: socket.socket, broker: Broker, endpoint: Endpoint) -> Non
 
 
 def _keys(descriptor: int) -> Mapping[str, KeyPair]:
+    """Reads the key pairs in a file that the supervisor handed over, by access key id."""
     with open(descriptor, "rb") as file:
         file.seek(0)
         return of_message(file.read(MAX_KEYS_BYTES))

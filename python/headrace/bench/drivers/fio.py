@@ -113,6 +113,8 @@ class FioJob(Benchmark):
         return {key: value for key, value in asdict(self).items() if key != "overwrite"}
 
     def check_target(self, target: Target) -> None:
+        """Raises InputError or CouldNotRun for a target that cannot be used, or a device whose data
+        a writing load would destroy unasked."""
         check_folder(self.name, target)
         if self.writes:
             check_overwrite(target, self.overwrite)

@@ -140,6 +140,8 @@ class Mysqlslap(Benchmark):
         return series.with_columns(done.alias("tps"), done.alias("qps"))
 
     def verify(self, target: Target) -> list[str]:
+        """Returns a sentence if rows that were prepared are gone; rows that the load inserted do
+        not count."""
         with connected(target) as connection:
             count = int(ask_value(connection, f"SELECT COUNT(*) FROM {TABLE} WHERE id <= %s", (self.rows,)) or 0)
         return [] if count == self.rows else [f"table {TABLE} has {count:,} of its first {self.rows:,} rows"]

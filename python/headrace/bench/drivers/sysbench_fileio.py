@@ -92,7 +92,7 @@ class SysbenchFileio(Benchmark):
         return asdict(self) | {"flags": sorted(self.flags)}
 
     def check_target(self, target: Target) -> None:
-        """Raises InputError for a target that is no folder, CouldNotRun for one that may not be
+        """Raises InputError for a target that is not a folder, CouldNotRun for one that may not be
         written."""
         check_folder(self.name, target)
         if not target.files.is_dir():

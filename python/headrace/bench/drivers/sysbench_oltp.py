@@ -208,7 +208,7 @@ class SysbenchOltp(Benchmark):
         return wrong
 
     def cleanup(self, target: Target, folder: Path) -> None:
-        """Drops every table of sysbench's names in the database, whoever made it. Raises
+        """Drops every table in the database that has one of sysbench's names. Raises
         CouldNotRun."""
         account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
         most = max([int(name[6:]) for name in tables_of(target, r"sbtest\d+")], default=0)

@@ -359,6 +359,8 @@ def _print_events(place: LabPlace, follow: bool, cursor: str | None, as_json: bo
 
 
 def _line_of_event(event: Mapping[str, Any]) -> str:
+    """Returns an event of the lab as a line: time, type, what it is about, and the change of
+    state."""
     detail = event["detail"]
     subject = " ".join(resource.rpartition(":")[2] for resource in event["resources"])
     if "event" in detail:

@@ -69,6 +69,7 @@ def _plan_settings(region: str) -> PlanSettings:
 
 
 def _show_plan(plan: Plan, database: TransactionWorkload, settings: PlanSettings, report: Path) -> None:
+    """Prints the plan, writes its page, and says where it is."""
     show("2. The volume that meets the goal, and its cost", "")
     show_plan(plan, "table")
     write_report(report, plan, database, settings)

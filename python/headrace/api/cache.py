@@ -67,7 +67,8 @@ def _by_id(rows: Sequence[Row]) -> dict[str, Row]:
 
 
 def _newer(version: str, than: str) -> bool:
-    """Versions are RUN-NUMBER; those of different runs of the daemon cannot be compared."""
+    """Returns whether a version (RUN-NUMBER) is at least as new; True for one of another run of the
+    daemon, as those cannot be compared."""
     run, _, number = version.partition("-")
     other_run, _, other = than.partition("-")
     return run != other_run or int(number) >= int(other)

@@ -204,9 +204,8 @@ def load() -> dict[tuple[str, str], Served]:
 
 
 def unnamed(served: Served) -> set[str]:
-    """Members of the input that a handler does not name, and names that are not of the model: empty
-    for a handler that is complete.
-    """
+    """Returns members of the input that a handler does not name, and names that are not of the
+    model: empty for a handler that is complete."""
     named = served.handled | set(served.refused) | set(served.without_effect)
     top = set(served.operation.input.members)
     return {name for name in top if name not in named} | {path for path in named if not _is_named(path, served)}

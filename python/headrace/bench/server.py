@@ -22,8 +22,8 @@ ANSWER_S = 600.0
 
 @contextmanager
 def connected(target: Target, database: bool = True) -> Iterator[SqlConnection]:
-    """Opens a connection, to no `database` where that is False; errors of statements become
-    CouldNotRun with the server's own words."""
+    """Opens a connection to the target's database, or to its server alone without `database`;
+    errors of statements become CouldNotRun with the server's own words."""
     import pymysql
 
     address = target.server if database else target.server.with_database(None)

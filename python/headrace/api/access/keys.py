@@ -124,8 +124,8 @@ class KeyEntry(TypedDict):
 
 
 def _pair(entry: object, place: str, policies: Mapping[str, str]) -> KeyPair:
-    """Returns the key pair of an entry of keys.toml, with its policies read; None as policies is
-    root. Raises InputError, which names `place`."""
+    """Returns the key pair of an entry of keys.toml, with its policies read (None for root, which
+    needs none). Raises InputError, which names `place`."""
     fields = {"access_key_id": str, "secret_access_key": str, "user": str, "policies": list}
     hint = "Make it again: headrace lab init, headrace lab user."
     if not isinstance(entry, dict):
@@ -215,7 +215,7 @@ def root_pair(data_dir: Path) -> tuple[KeyPair, bool]:
 
 
 def _prepare(data_dir: Path) -> None:
-    """Makes the folders of keys and policies, for root's eyes alone. Raises CouldNotRun."""
+    """Makes the folders of keys and policies, which root alone may read. Raises CouldNotRun."""
     try:
         _private_folder(folder_of(data_dir))
         _private_folder(folder_of(data_dir) / POLICIES)
@@ -411,9 +411,8 @@ def _seen(rows: list[str], number: int) -> bool:
 
 
 def write_profile(where: Home, parts: Mapping[str, tuple[str, dict[str, str]]], force: bool) -> list[Path]:
-    """Writes the profile; which files changed. Both are checked before either is written. Raises
-    InputError, CouldNotRun.
-    """
+    """Writes the profile, and returns which files changed. Both are checked before either is
+    written. Raises InputError, CouldNotRun."""
     drafts: list[tuple[Path, str, str]] = []
     with _acting_as(where):
         for kind, path in (("config", where.config), ("credentials", where.credentials)):

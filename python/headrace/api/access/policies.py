@@ -219,8 +219,8 @@ def _date(text: str) -> float | None:
 
 
 def _compare_by(read: Callable[[str], float | None], compare: Callable[[float, float], bool]) -> Holds:
-    """Returns a comparison of two texts by what `read` makes of them; it fails where either cannot
-    be read."""
+    """Returns a function that compares two texts by what `read` makes of them; it returns False
+    where either cannot be read."""
 
     def holds(expected: str, given: str) -> bool:
         given_value, expected_value = read(given), read(expected)

@@ -19,7 +19,7 @@ KEYS_S = 5.0
 
 
 def endpoint_file(data_dir: Path) -> Path:
-    """Says where the endpoint of the lab is, while it runs."""
+    """Returns the file that says where the endpoint of the lab is, while it runs."""
     return data_dir / FILE
 
 

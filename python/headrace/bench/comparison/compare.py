@@ -217,7 +217,7 @@ def _depends_on_place(key: str) -> bool:
 
 
 def _format_value(value: object) -> str:
-    """Returns a value for a sentence: "none" for None, numbers to four digits, texts cut to 60
+    """Returns a value for a sentence: "none" for None, numbers with four digits, texts cut to 60
     characters."""
     if value is None:
         return "none"

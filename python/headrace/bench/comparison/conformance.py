@@ -178,7 +178,8 @@ def _remove(lab: Lab, name: str) -> None:
 
 
 def _measure_recovery(lab: Lab, volume: str, case: Case, device: str) -> ConformanceFinding:
-    """Measures the credits that a drained volume has earned after a rest."""
+    """Measures how many I/Os a drained volume does after a rest, against a simulation that begins
+    with the credits it has earned."""
     time.sleep(REST_S)
     members = lab.balance(volume)["members"]
     assert members[0] is not None, volume

@@ -172,7 +172,7 @@ class FioJob(Benchmark):
         return ToolOutcome(histogram(sides), tuple(reports), figures, began_unix=began)
 
     def partial(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
-        """Reads what fio summed up when it was told to end; without that, nothing but a note."""
+        """Reads what fio summed up when it was told to end; a note alone where it did not."""
         try:
             return self.outcome(raw, load, folder)  # fio sums up when it is told to end
         except (InputError, ValueError, KeyError):

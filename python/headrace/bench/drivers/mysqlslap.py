@@ -63,8 +63,8 @@ class Mysqlslap(Benchmark):
         require_database(self.name, target)
 
     def prepared(self, target: Target, threads: int) -> bool:
-        """Returns whether the table is there; False for none. Raises InputError for another engine
-        or too few rows."""
+        """Returns whether the table is there in this engine with `rows` rows; False for none.
+        Raises InputError for another engine or too few rows."""
         engines = tables_of(target, TABLE)
         if not engines:
             return False

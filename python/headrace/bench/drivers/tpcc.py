@@ -99,8 +99,8 @@ class Tpcc(Benchmark):
         return True
 
     def _sizes(self, target: Target) -> list[str]:
-        """Returns what is wrong with the data, one entry a fault: the loading not finished, or
-        other numbers of rows."""
+        """Returns what is wrong with the data, a text for each fault: the loading not finished, or
+        other numbers than those asked for."""
         text = "SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = %s AND index_name = %s"
         with connected(target) as connection:
             if not ask_value(connection, text, (target.database, INDEX)):

@@ -42,8 +42,8 @@ def capture() -> dict:
 
 
 def load_before() -> dict:
-    """Measures how busy the machine is before anything of ours runs: shares of all processors over
-    a second, load averages."""
+    """Measures how busy the machine is before anything of ours runs: shares (0..1) of all
+    processors over a second, load averages, available memory in GiB."""
     first = host.read_host()
     time.sleep(LOOK_S)
     second = host.read_host()

@@ -330,7 +330,7 @@ def _verify(benchmark: Benchmark, target: Target) -> list[str]:
 def prepare(
     benchmark: Benchmark, target: Target, *, threads: int = 8, seed: int = 1, fresh: bool = False, say: Say = silent
 ) -> bool:
-    """Makes the data where they are missing, and the database; whether anything was made.
+    """Makes the data where they are missing, and the database; returns whether anything was made.
 
     `threads`: clients of the run to come. `fresh`: what is there is dropped first. Raises
     InputError when other data are in the way (without `fresh`), CouldNotRun when they cannot be

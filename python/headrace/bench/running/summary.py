@@ -103,8 +103,9 @@ def _per_transaction(part: pl.DataFrame) -> dict[str, float | None]:
 
 
 def start_of(samples: Samples, target: Target, data_gib: float | None) -> str:
-    """Returns cold or warm: whether less than half of the data that fit into the cache were in it
-    at the first sample. MyRocks, and a server that does not report its pool: by its uptime."""
+    """Returns cold or warm: cold where less than half of the data that fit into the cache were in
+    it at the first sample. MyRocks, and a server that does not report its pool, are cold in the
+    first 60 s after their start."""
     status = samples.status
     if (
         status.height

@@ -154,8 +154,8 @@ def _rate(times: np.ndarray, values: np.ndarray, edges: np.ndarray, wraps: bool 
 
 
 def _disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns figures of all devices together: sums, waits weighted by requests, the share of the
-    busiest; and each device where there are several."""
+    """Returns figures of all devices together: sums, waits (ms) weighted by requests, the busy
+    share (0..1) of the busiest; and each device where there are several."""
     names = disk["device"].unique(maintain_order=True).to_list() if disk.height else []
     each = {name: _one_disk(disk.filter(pl.col("device") == name), edges) for name in names}
     if not each:
@@ -238,9 +238,9 @@ def _host(host: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _lab(volumes: Mapping[str, pl.DataFrame], edges: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns figures of the lab's volumes together: the share of the row in which requests waited
-    for each cap (of several volumes: the longest wait), the lowest balance, latencies of the
-    slowest."""
+    """Returns figures of the lab's volumes together: the share (0..1) of the row in which requests
+    waited for each cap (of several volumes: the longest wait), the lowest balance in percent,
+    latencies in ms of the slowest."""
     parts: dict[str, list[np.ndarray]] = {}
     for frame in volumes.values():
         if frame.height < 2:

@@ -116,7 +116,7 @@ def up(
 
 
 def _restart_endpoint(place: LabPlace, api_port: int) -> bool:
-    """Starts an endpoint that had ended in a lab that is up, at its former port; True when it
+    """Starts an endpoint that had ended in a lab that is up, at its former port; returns whether it
     did."""
     with place.open() as running:
         endpoint = startup.find(Path(running.status()["data_dir"]))

@@ -124,7 +124,7 @@ def _try_write(path: Path, write: Callable[[], None]) -> bool:
 
 def _print_diagnosis(diagnosis: Diagnosis, output: str, everything: bool) -> int:
     """Prints a diagnosis in the form asked for, and returns the exit code: Nagios' own, else that
-    of the findings. `everything`: measures that are not needed too."""
+    of the findings. `everything`: lesser findings and all earlier episodes too."""
     if output == "nagios":
         print(plain(doctor_output.nagios_line(diagnosis)))
         return doctor_output.nagios_code(diagnosis)

@@ -410,7 +410,7 @@ def _size(count: int) -> str:
 
 
 def _age(seconds: float) -> str:
-    """Returns a span of time in its largest unit, rounded."""
+    """Returns a span of seconds in the largest unit that it fills, rounded."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= size:
             return f"{seconds / size:,.0f} {unit}"

@@ -356,8 +356,9 @@ def _wish(
 def _change(
     kind: members.ChangeKind, place: LabPlace, change: ChangeOptions, to: str | None, max_wait: float = 10.0
 ) -> None:
-    """Foresees a failover or switchover, asks, runs it and prints the outcome; `max_wait`: s. Ends
-    with exit code 1 where commits may be missing, or a server or the clients were left out."""
+    """Foresees a failover or switchover, asks, runs it and prints the outcome; `max_wait`: longest
+    time without writes, s. Ends with exit code 1 where commits may be missing or something was left
+    out or given up."""
     _check_clients(change.clients)
     with _open_cluster(place, change, change.servers) as failover_cluster, ends_as_interrupts():
         executor = failover_cluster.executor(change.clients, say, change.drain_s)

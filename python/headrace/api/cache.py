@@ -67,7 +67,8 @@ def _by_id(rows: Sequence[Row]) -> dict[str, Row]:
 
 
 def _newer(version: str, than: str) -> bool:
-    """Versions are RUN-NUMBER; those of different runs of the daemon cannot be compared."""
+    """Returns whether a version (RUN-NUMBER) is at least as new; True for one of another run of the
+    daemon, as those cannot be compared."""
     run, _, number = version.partition("-")
     other_run, _, other = than.partition("-")
     return run != other_run or int(number) >= int(other)
@@ -120,6 +121,8 @@ class TableCache(Generic[Row]):
         return CachedTable(version, rows, sorted(rows)), pages
 
     def _keep(self, table: CachedTable[Row]) -> None:
+        """Keeps a table if it is newer than the one kept; one with too many rows is not kept at
+        all."""
         current = self._table
         if len(table.rows) > MOST_ROWS:
             self._table = None

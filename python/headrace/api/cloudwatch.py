@@ -78,7 +78,7 @@ def get_metric_data(request: ApiRequest) -> Members:
 
 
 def _without_metric_alarms(request: ApiRequest) -> bool:
-    """True when a request asks only for types of alarms that the lab does not have."""
+    """Returns whether a request asks only for types of alarms that the lab does not have."""
     types = request.params.get("AlarmTypes")
     return bool(types) and METRIC_ALARM not in types
 

@@ -51,6 +51,8 @@ FROM_LAB: dict[str, Convert] = {
 
 
 def _convert(entry: DeclaredName, values: Mapping[str, object], forms: Mapping[str, Convert]) -> object:
+    """Returns the value of a declared name: a constant of the table, or what its form makes of the
+    source's value."""
     if entry.form.startswith("="):
         return entry.form[1:]
     return forms[entry.form](values.get(entry.source))
@@ -73,6 +75,9 @@ def answer_of(answer: str, facts: Mapping[str, object], **given: object) -> Memb
 
 
 def _declare(row: Mapping[str, str]) -> Handler:
+    """Returns the handler of a row: it calls the daemon with the declared arguments, and answers
+    with the declared members."""
+
     def handle(request: ApiRequest) -> Members:
         call = request.change if row["changes"] == "yes" else request.lab.call
         answered = call(row["call"], **arguments(request))

@@ -21,6 +21,7 @@ SHA256 = "SHA256"
 
 
 def _named(request: ApiRequest, *names: str) -> Iterator[Permission]:
+    """Yields the permissions that a request needs on the snapshots that these parameters name."""
     for name in names:
         resource = request.arn("snapshot", request.params[name])
         yield Permission(f"ebs:{request.operation}", resource)
@@ -45,12 +46,15 @@ def _call(request: ApiRequest, name: str, changes: bool, **args: Any) -> Members
 
 
 def _check_algorithm(request: ApiRequest) -> None:
+    """Raises AwsError for another checksum than SHA256."""
     algorithm = request.params.get("ChecksumAlgorithm", SHA256)
     if algorithm != SHA256:
         raise AwsError("ValidationException", f"The checksum algorithm {algorithm[:50]} is not supported: use SHA256.")
 
 
 def _read_page(request: ApiRequest, snapshot: str, since: str | None) -> tuple[Members, str | None]:
+    """Returns a page of a snapshot's blocks as the daemon gives it, and the token of the next page
+    (None: there is none). `since`: only blocks that differ from this snapshot."""
     max_results = request.params.get("MaxResults", MOST_BLOCKS)
     size = min(max(max_results, FEWEST_BLOCKS), MOST_BLOCKS)
     token = request.params.get("NextToken")
@@ -63,6 +67,8 @@ def _read_page(request: ApiRequest, snapshot: str, since: str | None) -> tuple[M
 
 
 def _common(answer: Members, following: str | None) -> Members:
+    """Returns the members that all lists of blocks have: time of expiry, size in GiB, block size in
+    bytes, token of the next page."""
     return {
         "ExpiryTime": datetime.fromtimestamp(answer["tokens_until_s"], UTC),
         "VolumeSize": answer["size_gib"],

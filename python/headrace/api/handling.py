@@ -132,6 +132,8 @@ class Served:
 
 
 def _has(value: object, steps: list[str]) -> bool:
+    """Returns whether a request gives the parameter at these steps below `value` in any element of
+    a list; False counts as not given."""
     if isinstance(value, list):
         return any(_has(item, steps) for item in value)
     if not steps:
@@ -202,15 +204,15 @@ def load() -> dict[tuple[str, str], Served]:
 
 
 def unnamed(served: Served) -> set[str]:
-    """Members of the input that a handler does not name, and names that are not of the model: empty
-    for a handler that is complete.
-    """
+    """Returns members of the input that a handler does not name, and names that are not of the
+    model: empty for a handler that is complete."""
     named = served.handled | set(served.refused) | set(served.without_effect)
     top = set(served.operation.input.members)
     return {name for name in top if name not in named} | {path for path in named if not _is_named(path, served)}
 
 
 def _is_named(path: str, served: Served) -> bool:
+    """Returns whether the path leads to a member of the operation's input, through lists too."""
     shape: ModelShape = served.operation.input
     for step in path.split("."):
         while shape.kind == "list":

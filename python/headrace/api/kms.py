@@ -27,6 +27,7 @@ NOT_USED = "keys of the lab are symmetric and of one region"
 
 
 def _metadata(request: ApiRequest, key: Key) -> Members:
+    """Returns the facts of a key as KMS describes them."""
     return answer_of(
         "key",
         key,
@@ -39,6 +40,8 @@ def _metadata(request: ApiRequest, key: Key) -> Members:
 
 
 def _page(request: ApiRequest, items: Sequence[Members], key: str, name: str) -> Members:
+    """Returns a page of items ordered by the member `key`, under `name`, with the marker of the
+    next page. Raises AwsError for a limit out of bounds."""
     size = request.params.get("Limit") or PAGE
     if not 1 <= size <= MOST_ON_PAGE:
         raise AwsError("ValidationException", f"Limit must be between 1 and {MOST_ON_PAGE}.")
@@ -50,6 +53,8 @@ def _page(request: ApiRequest, items: Sequence[Members], key: str, name: str) ->
 
 
 def _checked_algorithm(request: ApiRequest, *names: str) -> None:
+    """Raises AwsError where a parameter of these names asks for another algorithm than that of
+    symmetric keys."""
     for name in names:
         given = request.params.get(name) or ALGORITHM
         if given != ALGORITHM:
@@ -121,6 +126,7 @@ def get_key_policy(request: ApiRequest) -> Members:
 
 
 def _default_policy(request: ApiRequest) -> str:
+    """Returns KMS's own policy of a new key as JSON: the account may do everything."""
     statement = {
         "Sid": "Enable IAM User Permissions",
         "Effect": "Allow",
@@ -215,6 +221,8 @@ def re_encrypt(request: ApiRequest) -> Members:
 
 
 def _data_key(request: ApiRequest, plaintext: bool) -> Members:
+    """Makes a data key of the size (bytes) or spec asked for; `plaintext`: returns it in the clear
+    too. Raises AwsError for both or neither."""
     params = request.params
     spec, size = params.get("KeySpec"), params.get("NumberOfBytes")
     if (spec is None) == (size is None):

@@ -22,7 +22,8 @@ ANSWER_S = 600.0
 
 @contextmanager
 def connected(target: Target, database: bool = True) -> Iterator[SqlConnection]:
-    """Opens a connection; errors of statements become CouldNotRun with the server's own words."""
+    """Opens a connection to the target's database, or to its server alone without `database`;
+    errors of statements become CouldNotRun with the server's own words."""
     import pymysql
 
     address = target.server if database else target.server.with_database(None)
@@ -53,7 +54,7 @@ def require_database(name: str, target: Target) -> None:
 
 
 def create_database(target: Target) -> bool:
-    """Makes the database when it is missing; whether it was made."""
+    """Makes the database when it is missing, and returns whether it was made."""
     with connected(target, database=False) as connection:
         text = "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s"
         if ask(connection, text, (target.database,)):

@@ -179,6 +179,7 @@ def cache_gib(config: Mapping[str, str], engine: str) -> float | None:
 
 
 def _flavor(config: Mapping[str, str]) -> str:
+    """Returns mariadb, percona or mysql, by the server's version and version comment."""
     version_text = f"{config.get('version', '')} {config.get('version_comment', '')}".lower()
     return "mariadb" if "mariadb" in version_text else "percona" if "percona" in version_text else "mysql"
 

@@ -289,6 +289,8 @@ def _drop_output() -> None:
 
 
 def _answer(arguments: list[str]) -> int:
+    """Runs a command line and returns its exit code; every error becomes a sentence on stderr,
+    except errors of the operating system and a reader that has gone, which it raises."""
     try:
         return code_of(_command().main(args=arguments, prog_name="headrace", standalone_mode=False))
     except typer.Exit as finished:

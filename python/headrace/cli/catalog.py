@@ -91,6 +91,8 @@ def unconfirmed(frame: pl.DataFrame, name: Callable[[dict], str]) -> list[str]:
 
 
 def _afr(row: dict) -> str:
+    """Returns the annual failure rate in percent, from low to high, for a table; "with host" for
+    disks of an instance."""
     low, high = row["afr_percent_low"], row["afr_percent_high"]
     if low is None:
         return "" if row["persistent"] else "with host"
@@ -147,6 +149,7 @@ def instances(
 
 
 def _from_to(low: float | None, high: float | None) -> str:
+    """Returns a range as `LOW > HIGH`, or one number where both are equal."""
     if high is None:
         return "not known"
     return words.number(high, 4) if low == high else f"{words.number(low, 4)} > {words.number(high, 4)}"

@@ -84,6 +84,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _importing(frame: FrameType | None) -> bool:
+    """Returns whether a frame, or one that called it, is inside an import."""
     while frame is not None:
         if frame.f_code.co_filename == IMPORTING:
             return True

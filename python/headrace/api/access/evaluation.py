@@ -62,6 +62,8 @@ def _variables(context: Context, allowed: bool) -> Callable[[str], str | None]:
 
 
 def _about(statement: Statement, action: str, resource: str, fill: Callable[[str], str | None]) -> bool:
+    """Returns whether a statement covers an action on a resource; a pattern with a variable that
+    has no value covers nothing."""
     named = any(like(pattern, action, ignore_case=True) for pattern in statement.actions)
     if named == statement.not_actions:
         return False

@@ -124,6 +124,8 @@ class KeyEntry(TypedDict):
 
 
 def _pair(entry: object, place: str, policies: Mapping[str, str]) -> KeyPair:
+    """Returns the key pair of an entry of keys.toml, with its policies read (None for root, which
+    needs none). Raises InputError, which names `place`."""
     fields = {"access_key_id": str, "secret_access_key": str, "user": str, "policies": list}
     hint = "Make it again: headrace lab init, headrace lab user."
     if not isinstance(entry, dict):
@@ -184,6 +186,8 @@ def _make_pair(user: str, policies: tuple[Policy, ...] | None) -> KeyPair:
 
 
 def _save_pair(data_dir: Path, pair: KeyPair, names: Sequence[str] | None) -> None:
+    """Adds a key pair to keys.toml; `names`: files of its policies, None for root, which needs
+    none."""
     text, _ = raw_text(data_dir)
     entries: list[KeyEntry] = tomllib.loads(text).get("key", []) if text else []
     entry: KeyEntry = {
@@ -211,6 +215,7 @@ def root_pair(data_dir: Path) -> tuple[KeyPair, bool]:
 
 
 def _prepare(data_dir: Path) -> None:
+    """Makes the folders of keys and policies, which root alone may read. Raises CouldNotRun."""
     try:
         _private_folder(folder_of(data_dir))
         _private_folder(folder_of(data_dir) / POLICIES)
@@ -335,6 +340,8 @@ def profile_lines(section: str, settings: Mapping[str, str]) -> list[str]:
 
 
 def _read(path: Path) -> str:
+    """Reads a file of the AWS CLI; "" where there is none. Raises CouldNotRun for an unreadable
+    one, InputError for one too long or not UTF-8."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -404,9 +411,8 @@ def _seen(rows: list[str], number: int) -> bool:
 
 
 def write_profile(where: Home, parts: Mapping[str, tuple[str, dict[str, str]]], force: bool) -> list[Path]:
-    """Writes the profile; which files changed. Both are checked before either is written. Raises
-    InputError, CouldNotRun.
-    """
+    """Writes the profile, and returns which files changed. Both are checked before either is
+    written. Raises InputError, CouldNotRun."""
     drafts: list[tuple[Path, str, str]] = []
     with _acting_as(where):
         for kind, path in (("config", where.config), ("credentials", where.credentials)):

@@ -53,16 +53,20 @@ class _Scanner:
         self.text, self.at = text, 0
 
     def wrong(self, rule: str, at: int | None = None) -> Misplaced:
+        """Returns a fault with its line and column. `at`: index of a character, None: where the
+        scanner is."""
         where = self.at if at is None else at
         before = self.text[:where]
         return Misplaced(before.count("\n") + 1, where - (before.rfind("\n") + 1) + 1, rule)
 
     def skip(self) -> str:
+        """Goes over space, and returns the character behind it; "" at the end."""
         match = _SPACE.match(self.text, self.at)
         self.at = match.end() if match else self.at
         return self.text[self.at : self.at + 1]
 
     def string(self) -> str:
+        """Reads a text in quotes, and returns it without them. Raises Misplaced."""
         begun = self.at
         try:
             string, self.at = scanstring(self.text, begun + 1, True)
@@ -71,6 +75,8 @@ class _Scanner:
         return string
 
     def node(self, depth: int = 0) -> Node:
+        """Reads the next value with all below it. `depth`: objects and lists around it. Raises
+        Misplaced."""
         first, begun = self.skip(), self.at
         if depth > MAX_DEPTH:
             raise self.wrong(f"a document has at most {MAX_DEPTH} levels")
@@ -86,6 +92,7 @@ class _Scanner:
         return Node(value, place.line, place.column)
 
     def word(self, begun: int) -> str | float | None:
+        """Reads true, false, null or a number at `begun`. Raises Misplaced."""
         for word, value in _WORDS.items():
             if self.text.startswith(word, begun):
                 self.at = begun + len(word)
@@ -98,6 +105,7 @@ class _Scanner:
         return int(text) if text.lstrip("-").isdigit() else float(text)
 
     def items(self, depth: int) -> list[Node]:
+        """Reads the elements of a list up to its bracket. Raises Misplaced."""
         nodes: list[Node] = []
         self.at += 1
         if self.skip() == "]":
@@ -109,6 +117,7 @@ class _Scanner:
                 return nodes
 
     def pairs(self, depth: int) -> list[tuple[Node, Node]]:
+        """Reads the pairs of an object, repeated keys too, up to its brace. Raises Misplaced."""
         members: list[tuple[Node, Node]] = []
         self.at += 1
         if self.skip() == "}":
@@ -126,6 +135,7 @@ class _Scanner:
                 return members
 
     def follows(self, end: str) -> bool:
+        """Reads a comma or the `end` sign, and returns whether it was the end. Raises Misplaced."""
         sign = self.skip()
         if sign not in (",", end) or not sign:
             raise self.wrong(f"a comma or {end} is expected here")
@@ -167,6 +177,8 @@ def literal(text: str) -> str:
 
 @lru_cache(maxsize=PATTERNS)
 def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
+    """Returns a compiled pattern, in which `*` is any text and `?` one character."""
+
     def part(between: str) -> str:
         return ".".join(re.escape(piece.translate(_PLAIN)) for piece in between.split("?"))
 
@@ -174,18 +186,19 @@ def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
 
 
 def like(pattern: str, value: str, ignore_case: bool = False) -> bool:
-    """True when a value matches a pattern with `*` and `?`."""
+    """Returns whether a value matches a pattern with `*` and `?`."""
     return _pattern(pattern, ignore_case).fullmatch(value) is not None
 
 
 def arn_like(pattern: str, value: str) -> bool:
-    """True when an ARN matches: each of its six parts, with wildcards that stay within their
+    """Returns whether an ARN matches: each of its six parts, with wildcards that stay within their
     part."""
     expected, given = pattern.split(":", 5), value.split(":", 5)
     return len(expected) == len(given) == 6 and all(like(*pair) for pair in zip(expected, given, strict=True))
 
 
 def _number(text: str) -> float | None:
+    """Returns the number that a text is; None for any other text, NaN too."""
     try:
         number = float(text)
     except ValueError:
@@ -194,6 +207,8 @@ def _number(text: str) -> float | None:
 
 
 def _date(text: str) -> float | None:
+    """Returns a moment in seconds since 1970, from ISO 8601 (UTC without a zone) or a number; None
+    for any other text."""
     if re.fullmatch(r"-?\d{1,12}(\.\d{1,9})?", text, re.ASCII):
         return float(text)
     try:
@@ -204,6 +219,9 @@ def _date(text: str) -> float | None:
 
 
 def _compare_by(read: Callable[[str], float | None], compare: Callable[[float, float], bool]) -> Holds:
+    """Returns a function that compares two texts by what `read` makes of them; it returns False
+    where either cannot be read."""
+
     def holds(expected: str, given: str) -> bool:
         given_value, expected_value = read(given), read(expected)
         return given_value is not None and expected_value is not None and compare(given_value, expected_value)
@@ -212,6 +230,7 @@ def _compare_by(read: Callable[[str], float | None], compare: Callable[[float, f
 
 
 def _within(network: str, given: str) -> bool:
+    """Returns whether an address is in a network; False where either cannot be read."""
     try:
         return ipaddress.ip_address(given) in ipaddress.ip_network(network, strict=False)
     except ValueError:
@@ -219,6 +238,8 @@ def _within(network: str, given: str) -> bool:
 
 
 def _orders(name: str, read: Callable[[str], float | None]) -> dict[str, Holds]:
+    """Returns the five comparisons of numbers or dates by the operator's name, such as
+    NumericLessThan."""
     return {
         f"{name}Equals": _compare_by(read, lambda a, b: a == b),
         f"{name}LessThan": _compare_by(read, lambda a, b: a < b),
@@ -270,8 +291,8 @@ class Condition:
     if_exists: bool = False
 
     def met(self, context: Context, variables: Callable[[str], str | None]) -> bool:
-        """True when the condition holds. Names of the context are lower case; `variables` replaces
-        the variables of a policy, and returns None if a variable has no value."""
+        """Returns whether the condition holds. Names of the context are lower case; `variables`
+        replaces the variables of a policy, and returns None if a variable has no value."""
         given = context.get(self.key.lower())
         if self.operator == NULL:
             return any((given is None) == (value.lower() == "true") for value in self.values)
@@ -350,6 +371,8 @@ def _wrong(node: Node, rule: str) -> Misplaced:
 
 
 def _object(node: Node, what: str, names: tuple[str, ...]) -> dict[str, Node]:
+    """Returns the members of an object by name. `names`: the allowed ones, () for any. Raises
+    Misplaced for another value, an unknown or a repeated name."""
     if not node.is_object:
         raise _wrong(node, f"{what} is an object")
     members: dict[str, Node] = {}
@@ -363,6 +386,7 @@ def _object(node: Node, what: str, names: tuple[str, ...]) -> dict[str, Node]:
 
 
 def _policy(node: Node, name: str) -> Policy:
+    """Returns the policy in a document's root. Raises Misplaced."""
     parts = _object(node, "a policy", ("Version", "Id", "Statement"))
     version = parts.get("Version")
     if version is not None and version.value not in VERSIONS:
@@ -383,6 +407,7 @@ _STATEMENT = ("Sid", "Effect", "Action", "NotAction", "Resource", "NotResource",
 
 
 def _statement(node: Node) -> Statement:
+    """Returns one statement of a policy. Raises Misplaced."""
     parts = _object(node, "a statement", _STATEMENT)
     sid = parts.get("Sid")
     if sid is not None and not (isinstance(sid.value, str) and re.fullmatch(r"[A-Za-z0-9]*", sid.value, re.ASCII)):
@@ -400,6 +425,8 @@ def _statement(node: Node) -> Statement:
 def _one_of(
     node: Node, parts: dict[str, Node], name: str, form: re.Pattern[str], rule: str
 ) -> tuple[tuple[str, ...], bool]:
+    """Returns the values of `name` or `NotName`, and whether it was the second. Raises Misplaced
+    unless the statement has exactly one of them."""
     given = [key for key in (name, f"Not{name}") if key in parts]
     if len(given) != 1:
         at = parts[given[1]] if given else node
@@ -408,6 +435,8 @@ def _one_of(
 
 
 def _texts(node: Node, name: str, form: re.Pattern[str], rule: str) -> Iterator[str]:
+    """Yields the values of a text or a list of texts; `form`: what each must match, `rule`: that in
+    words. Raises Misplaced."""
     nodes = node.value if isinstance(node.value, list) else [node]
     if not nodes:
         raise _wrong(node, f"{name} has at least one value")
@@ -418,6 +447,8 @@ def _texts(node: Node, name: str, form: re.Pattern[str], rule: str) -> Iterator[
 
 
 def _conditions(block: Node) -> Iterator[Condition]:
+    """Yields the conditions of a Condition block, one for each operator and key. Raises
+    Misplaced."""
     for operator_node, keys in _pairs(block, "Condition"):
         text = operator_node.value
         over, colon, rest = text.partition(":")
@@ -435,6 +466,7 @@ def _conditions(block: Node) -> Iterator[Condition]:
 
 
 def _pairs(node: Node, what: str) -> list[tuple[Node, Node]]:
+    """Returns the pairs of an object that is not empty. Raises Misplaced."""
     _object(node, what[:60], ())
     if not node.value:
         raise _wrong(node, f"{what[:60]} is empty")
@@ -442,6 +474,8 @@ def _pairs(node: Node, what: str) -> list[tuple[Node, Node]]:
 
 
 def _listed(node: Node) -> list[Node]:
+    """Returns the elements of a list, or a single value as a list of one. Raises Misplaced for an
+    empty one."""
     nodes = node.value if isinstance(node.value, list) else [node]
     if not nodes:
         raise _wrong(node, "a condition has at least one value")
@@ -449,6 +483,8 @@ def _listed(node: Node) -> list[Node]:
 
 
 def _value(node: Node, operator: str) -> str:
+    """Returns a value of a condition as text. Raises Misplaced for one that its operator cannot
+    read; variables are not read yet."""
     value = node.value
     if isinstance(value, bool):
         value = "true" if value else "false"

@@ -109,6 +109,8 @@ def claim_of(incoming: Incoming) -> Claim:
 
 
 def _read_presigned(query: str) -> Claim:
+    """Reads the claim in the parameters of a presigned address. Raises BadSignature, for a lifetime
+    out of bounds too."""
     parameters: dict[str, str] = {}
     for pair in query.split("&"):
         name, _, value = pair.partition("=")
@@ -135,6 +137,8 @@ def _read_presigned(query: str) -> Claim:
 
 
 def _claim(credential: str, names: str, signature: str, date: str, expires_s: int | None) -> Claim:
+    """Returns the claim of a credential KEY/DATE/REGION/SERVICE/aws4_request. `expires_s`: lifetime
+    of a presigned request, None for a header. Raises BadSignature."""
     match = _SCOPE.fullmatch(credential) if len(credential) <= MAX_CREDENTIAL else None
     if match is None:
         raise BadSignature(MALFORMED, "The Credential is KEY/DATE/REGION/SERVICE/aws4_request.")
@@ -175,6 +179,8 @@ def verify(
 
 
 def _check_time(claim: Claim, now: datetime) -> None:
+    """Raises BadSignature for a request from the future, or one older than its lifetime (15 minutes
+    without one), or whose scope is of another day."""
     try:
         # Not strptime: it is slow, and imports a module when it is first used.
         text = claim.date
@@ -204,6 +210,8 @@ def _stamp(now: datetime) -> str:
 
 
 def _body_hash(incoming: Incoming, unsigned_body: bool) -> str:
+    """Returns the SHA-256 of the body in hexadecimal, or that it is unsigned where the operation
+    allows that. Raises BadSignature for another hash declared."""
     declared = incoming.headers.get("x-amz-content-sha256")
     if declared == UNSIGNED and unsigned_body:
         return UNSIGNED
@@ -227,6 +235,7 @@ def canonical(claim: Claim, incoming: Incoming, body_hash: str) -> str:
 
 
 def _normalise_path(path: str) -> str:
+    """Returns the path without empty parts, `.` and `..`; a slash at its end stays."""
     if "//" not in path and "/." not in path:
         return path
     segments: list[str] = []
@@ -245,6 +254,8 @@ def _sha256(data: bytes) -> str:
 
 @lru_cache(maxsize=DERIVED_KEYS)
 def _derive_key(secret: str, day: str, region: str, service: str) -> bytes:
+    """Returns the key that signs requests of a day to a service in a region, derived from the
+    secret."""
     key = f"AWS4{secret}".encode()
     for part in (day, region, service, "aws4_request"):
         key = hmac.new(key, part.encode(), hashlib.sha256).digest()

@@ -42,6 +42,8 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _matches(texts: Sequence[str]) -> Callable[[str], bool]:
+    """Returns a function that tells whether a text equals or matches one of the filter's values,
+    with `*` and `?`."""
     plain = {text for text in texts if not any(sign in text for sign in "*?\\")}
     patterns = [_pattern(text) for text in texts if text not in plain]
     return lambda value: value in plain or any(pattern.fullmatch(value) for pattern in patterns)
@@ -55,6 +57,7 @@ def text_of(value: object) -> str:
 
 
 def _texts(value: object) -> Iterable[str]:
+    """Returns the texts of a value, of each element of a list or set; none for None."""
     if value is None:
         return ()
     if isinstance(value, list | tuple | set):
@@ -115,6 +118,8 @@ def _values_of(
     looks_at: Mapping[str, Values],
     tags: Callable[[Item], Mapping[str, str]] | None,
 ) -> Callable[[Item], Iterable[str]]:
+    """Returns a function that gives the values of an item that a filter compares. `tags`: reads an
+    item's tags, None: it has none. Raises AwsError for an unknown filter."""
     name = given.get("Name")
     if not name:
         raise AwsError("MissingParameter", "The request must contain the parameter Filter.Name")

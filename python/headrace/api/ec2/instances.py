@@ -88,6 +88,7 @@ def _read_boot_time() -> datetime:
 
 
 def _list_mappings(request: ApiRequest) -> list[Members]:
+    """Lists the attached volumes as block device mappings, by device name."""
     mappings = []
     for volume in request.cache.volumes.now(request.lab).rows.values():
         attachment = volume["attachment"]
@@ -146,6 +147,8 @@ def find_instances(request: ApiRequest, ids: list[str] | None) -> list[Members]:
 
 
 def _refuse_paged_ids(request: ApiRequest) -> int | None:
+    """Returns the size of a page, None where none was asked for. Raises AwsError for instance ids
+    and pages together."""
     size = paging.size(request.params, *PAGE)
     if request.params.get("InstanceIds") and size is not None:
         raise AwsError(
@@ -290,6 +293,7 @@ def _ebs(facts: core.Instance) -> Members:
 
 
 def _shown(facts: core.Instance) -> Members:
+    """Returns an instance type as EC2 describes it: memory in MiB, instance store in GB."""
     stored = facts["instance_store_gb"] or 0
     return {
         "InstanceType": facts["instance_type"],

@@ -112,7 +112,7 @@ def _narrow_filters(request: ApiRequest) -> Members:
 
 
 def _includes_own(request: ApiRequest) -> bool:
-    """True when the owners and users that a request names include the lab's account. Raises
+    """Returns whether the owners and users that a request names include the lab's account. Raises
     AwsError for a value that is neither an account nor the name of accounts."""
     own = ("self", request.account)
     owners = request.params.get("OwnerIds")
@@ -160,6 +160,8 @@ def _is_outside_bin(snapshot: Snapshot) -> bool:
 
 
 def _read_named(request: ApiRequest, ids: list[str]) -> Sequence[Snapshot]:
+    """Returns the snapshots of these ids, from the cache where it knows them all, else from the
+    daemon."""
     rows = request.cache.snapshots.named(request.lab, ids)
     if rows is not None and all(map(_is_outside_bin, rows)):
         return rows
@@ -310,6 +312,8 @@ def copy_snapshot(request: ApiRequest) -> Members:
 
 
 def _encryption(request: ApiRequest) -> Members:
+    """Returns the daemon's arguments about encryption, without those not given. Raises AwsError for
+    a key without encryption."""
     encrypted, key = request.params.get("Encrypted"), request.params.get("KmsKeyId")
     if key and encrypted is False:
         raise AwsError(
@@ -327,6 +331,8 @@ PERMISSION = "createVolumePermission"
 
 
 def _attribute(request: ApiRequest) -> str:
+    """Returns the attribute that a request names, by default the permission to make volumes. Raises
+    AwsError for an unknown one."""
     attribute = request.params.get("Attribute", PERMISSION)
     if attribute not in (PERMISSION, "productCodes"):
         raise AwsError("InvalidParameterValue", f"Value ({attribute}) for parameter attribute is invalid.")
@@ -478,6 +484,7 @@ def restore_snapshot_from_recycle_bin(request: ApiRequest) -> Members:
 
 
 def _show_restore(request: ApiRequest, restore: FastRestore) -> Members:
+    """Returns a fast snapshot restore as EC2 describes it, with the reason of its last change."""
     # EC2's words for the two reasons that a lab has.
     by_user = restore["state"] in ("enabling", "disabling", "disabled")
     return answer_of(
@@ -510,6 +517,8 @@ def _zones(request: ApiRequest) -> list[str]:
 
 
 def _switch_restores(request: ApiRequest, enable: bool) -> Members:
+    """Switches fast snapshot restore on or off, for each snapshot and zone; returns what was
+    switched and what failed, by snapshot."""
     snapshots = [snapshot_id(text) for text in request.params["SourceSnapshotIds"]]
     answer = request.change("snapshot.set_fast_restore", snapshots=snapshots, zones=_zones(request), enable=enable)
     failed: dict[str, list[Members]] = {}

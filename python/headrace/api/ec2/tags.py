@@ -34,6 +34,8 @@ def tags_of(specifications: Sequence[Members] | None, kind: str) -> dict[str, st
 
 
 def _pairs(tags: Sequence[Mapping[str, str]] | None, before: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Returns tags by key. `before`: tags given elsewhere in the request. Raises AwsError for an
+    empty key or one that is there twice."""
     pairs: dict[str, str] = {}
     for tag in tags or ():
         key = tag.get("Key")
@@ -46,6 +48,8 @@ def _pairs(tags: Sequence[Mapping[str, str]] | None, before: Mapping[str, str] |
 
 
 def _resources(request: ApiRequest) -> list[str]:
+    """Returns the ids of a request, each once. Raises AwsError for none, too many, or an id of no
+    kind that has tags."""
     ids = request.params["Resources"]
     if not ids:
         raise AwsError("MissingParameter", "The request must contain the parameter resourceIdSet")
@@ -69,6 +73,8 @@ def everything(request: ApiRequest) -> Iterator[tuple[str, str, Mapping[str, str
 
 
 def _permissions(request: ApiRequest) -> Iterator[Permission]:
+    """Yields the permission that changing tags needs for each resource; its tags are unknown where
+    the lab does not answer."""
     given = request.params.get("Tags") or ()
     set_tags = request_tags({tag["Key"]: tag.get("Value", "") for tag in given if tag.get("Key")})
     try:

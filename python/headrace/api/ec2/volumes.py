@@ -65,6 +65,8 @@ def _attached(volume: Volume, look: Callable[[Attachment | AttachmentFacts], obj
 
 
 def _named(request: ApiRequest, ids: Sequence[str] | None) -> Sequence[Volume]:
+    """Returns the volumes of these ids, None: all; from the cache where it knows them, else from
+    the daemon."""
     if ids is None:
         return list(request.cache.volumes.now(request.lab).rows.values())
     rows = request.cache.volumes.named(request.lab, ids)
@@ -95,6 +97,8 @@ def describe_volumes(request: ApiRequest) -> Members:
 
 
 def _creating(request: ApiRequest) -> Iterator[Permission]:
+    """Yields the permissions that CreateVolume needs: on the new volume, on its snapshot if any,
+    and for its tags."""
     params = request.params
     tags = tags_of(params.get("TagSpecifications"), "volume")
     resource, parent = request.arn("volume", "*"), _parent(request)
@@ -131,7 +135,7 @@ def _parent(request: ApiRequest) -> Members:
 
 
 def _encrypts(request: ApiRequest) -> bool:
-    """True when the lab encrypts new volumes that do not ask for it."""
+    """Returns whether the lab encrypts new volumes that do not ask for it."""
     return request.lab.call("encryption.defaults")["by_default"]
 
 
@@ -151,6 +155,8 @@ def create_volume(request: ApiRequest) -> Members:
 
 
 def _copying(request: ApiRequest) -> Iterator[Permission]:
+    """Yields the permissions that CopyVolumes needs: on the source, on the new volume, and for its
+    tags."""
     params = request.params
     tags = tags_of(params.get("TagSpecifications"), "volume")
     resource, source = request.arn("volume", "*"), of_volume(request, params["SourceVolumeId"], "ec2:CopyVolumes")

@@ -51,6 +51,8 @@ def _decoded(body: bytes) -> object:
 
 
 def _object(body: bytes, decode: Callable[[bytes], object]) -> Members:
+    """Returns the object that `decode` reads from a body; nothing is an empty one. Raises AwsError
+    for anything else."""
     if not body:
         return {}
     try:
@@ -64,7 +66,8 @@ def _object(body: bytes, decode: Callable[[bytes], object]) -> Members:
 
 @cache
 def reader(shape: ModelShape, service: str, binary: bool) -> Read:
-    """Reads a value of this shape out of JSON, or out of CBOR (`binary`)."""
+    """Returns a function that reads a value of this shape out of JSON, or out of CBOR (`binary`);
+    it raises AwsError."""
     if shape.kind == "structure":
         return structure_reader(shape, service, binary)
     if shape.kind == "list":
@@ -76,7 +79,8 @@ def reader(shape: ModelShape, service: str, binary: bool) -> Read:
 
 @cache
 def structure_reader(shape: ModelShape, service: str, binary: bool) -> Callable[[object, Where], Members]:
-    """Reads a structure of this shape out of JSON, or out of CBOR (`binary`)."""
+    """Returns a function that reads a structure of this shape out of JSON, or out of CBOR
+    (`binary`); it raises AwsError."""
     union = bool(shape.facts.get("union"))
     by_name = {member.wire_name: member for member in shape.members.values()}
 
@@ -101,6 +105,7 @@ def structure_reader(shape: ModelShape, service: str, binary: bool) -> Callable[
 
 
 def _list(shape: ModelShape, service: str, binary: bool) -> Read:
+    """Returns the reader of a list of this shape."""
     check = check_of(shape, service)
 
     def read(node: object, place: Where) -> list[object]:
@@ -116,6 +121,7 @@ def _list(shape: ModelShape, service: str, binary: bool) -> Read:
 
 
 def _map(shape: ModelShape, service: str, binary: bool) -> Read:
+    """Returns the reader of a map of this shape; keys become texts."""
     check = check_of(shape, service)
 
     def read(node: object, place: Where) -> Members:
@@ -143,6 +149,7 @@ def _truth(node: object, place: Where) -> bool:
 
 
 def _number(node: object, place: Where) -> float:
+    """Returns a finite number. Raises AwsError for anything else, true and false too."""
     if isinstance(node, bool) or not isinstance(node, int | float):
         raise place.malformed(node, "a number")
     try:
@@ -155,6 +162,7 @@ def _number(node: object, place: Where) -> float:
 
 
 def _blob_of_json(node: object, place: Where) -> bytes:
+    """Returns the bytes of a text in base64. Raises AwsError."""
     if not isinstance(node, str):
         raise place.malformed(node, "base64")
     try:
@@ -170,6 +178,8 @@ def _blob_of_cbor(node: object, place: Where) -> bytes:
 
 
 def _scalar(shape: ModelShape, service: str, binary: bool) -> Read:
+    """Returns the reader of a value that has no parts, which also checks the bounds of the
+    shape."""
     kind, check = shape.kind, check_of(shape, service)
     convert: Read = {
         "string": _text,

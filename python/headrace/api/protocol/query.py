@@ -66,7 +66,8 @@ def request_name(member: ShapeMember, ec2: bool) -> str:
 
 @cache
 def reader(shape: ModelShape, service: str) -> Read:
-    """Reads a value of this shape. Shapes may contain themselves, so parts are made when met."""
+    """Returns a function that reads a value of this shape; it raises AwsError. Shapes may contain
+    themselves, so parts are made when met."""
     if shape.kind == "structure":
         return structure_reader(shape, service)
     if shape.kind == "list":
@@ -78,7 +79,7 @@ def reader(shape: ModelShape, service: str) -> Read:
 
 @cache
 def structure_reader(shape: ModelShape, service: str) -> Callable[[object, Where], Members]:
-    """Reads a structure of this shape."""
+    """Returns a function that reads a structure of this shape; it raises AwsError."""
     ec2 = service == "ec2"
     by_name = {request_name(member, ec2): member for member in shape.members.values()}
     union = bool(shape.facts.get("union"))
@@ -120,6 +121,7 @@ def _indexed(node: object, place: Where) -> list[tuple[str, object]]:
 
 
 def _list(shape: ModelShape, service: str) -> Read:
+    """Returns the reader of a list of this shape, whose elements have numbers for names."""
     item = shape.item
     inner = "" if service == "ec2" or shape.facts.get("flattened") else item.facts.get("locationName", "member")
     check = check_of(shape, service)
@@ -140,6 +142,8 @@ def _list(shape: ModelShape, service: str) -> Read:
 
 
 def _map(shape: ModelShape, service: str) -> Read:
+    """Returns the reader of a map of this shape, whose entries are numbered pairs of key and
+    value."""
     inner = "" if shape.facts.get("flattened") else "entry"
     key_name, value_name = shape.key.facts.get("locationName", "key"), shape.value.facts.get("locationName", "value")
 
@@ -162,6 +166,7 @@ def _map(shape: ModelShape, service: str) -> Read:
 
 
 def _blob(value: str, place: Where) -> bytes:
+    """Returns the bytes of a text in base64. Raises AwsError."""
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
@@ -169,6 +174,8 @@ def _blob(value: str, place: Where) -> bytes:
 
 
 def _scalar(shape: ModelShape, service: str) -> Read:
+    """Returns the reader of a value that has no parts, which also checks the bounds of the
+    shape."""
     kind, check = shape.kind, check_of(shape, service)
     convert: Callable[[str, Where], object] = {
         "string": reading.text,

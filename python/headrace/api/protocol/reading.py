@@ -45,6 +45,7 @@ class Where:
         return Where(self.service, self, str(step))
 
     def __str__(self) -> str:
+        """Returns the place as a path with dots, such as Filter.1.Name."""
         steps = []
         place: Where | None = self
         while place is not None and place._step:
@@ -81,7 +82,8 @@ Check = Callable[[Any, Where], None]
 
 @cache
 def check_of(shape: ModelShape, service: str) -> Check | None:
-    """Checks a value against what the model bounds of its shape; None: nothing."""
+    """Returns a function that checks a value against what the model bounds of its shape, and raises
+    AwsError; None where nothing is bound."""
     facts = shape.facts
     low, high, pattern = facts.get("min"), facts.get("max"), facts.get("pattern")
     allowed = facts.get("enum")
@@ -172,6 +174,8 @@ def moment(value: object, place: Where) -> datetime:
 
 
 def _moment_of_text(value: str) -> datetime:
+    """Returns a time of ISO 8601 (UTC without a zone) or of HTTP's date, in UTC. Raises ValueError,
+    TypeError."""
     if value[:1].isdigit():
         parsed = datetime.fromisoformat(value)
         return parsed.astimezone(UTC) if parsed.tzinfo else parsed.replace(tzinfo=UTC)

@@ -90,6 +90,8 @@ def _body_part(shape: ModelShape) -> ModelShape:
 
 
 def _arguments(text: str) -> dict[str, str]:
+    """Returns the parameters of a query string, without the signature's. Raises AwsError for a
+    malformed one or a repeated name."""
     try:
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
     except (UnicodeDecodeError, ValueError):
@@ -102,7 +104,7 @@ def _arguments(text: str) -> dict[str, str]:
 
 
 def answer(operation: Operation, result: Members) -> tuple[list[tuple[str, str]], bytes]:
-    """Headers and body of a success."""
+    """Returns headers and body of a success."""
     shape = operation.output
     headers, rest = [], {}
     payload = shape.facts.get("payload")
@@ -122,6 +124,7 @@ def answer(operation: Operation, result: Members) -> tuple[list[tuple[str, str]]
 
 
 def _header(member: ShapeMember, value: object) -> str:
+    """Returns a member's value as a header has it."""
     if member.shape.kind == "boolean":
         return "true" if value else "false"
     return str(value)

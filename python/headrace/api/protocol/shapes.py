@@ -206,6 +206,8 @@ class ServiceModel:
         return self._shapes[name]
 
     def _operation(self, name: str, facts: OperationFacts) -> Operation:
+        """Returns an operation by the model's facts; one without input or output has an empty
+        structure."""
         http = facts["http"]
 
         def structure(which: Literal["input", "output"]) -> ModelShape:

@@ -23,7 +23,7 @@ ALSO_CALLED = {"monitoring": "monitoring (CloudWatch)", "ebs": "ebs (EBS direct)
 
 
 def is_served(signing_name: str) -> bool:
-    """True when a lab has the service that a signature names."""
+    """Returns whether a lab has the service that a signature names."""
     return any(service(name).signing_name == signing_name for name in SERVICES)
 
 

@@ -266,6 +266,8 @@ def identify(incoming: Incoming, signing_name: str) -> Format:
 
 
 def _form(incoming: Incoming, named: str | None, content_type: str) -> Format:
+    """Returns the format of a request in parameters, of query string and form together. `named`:
+    the service in the signature, None: by its version."""
     text = incoming.query.encode("ascii", "replace")
     if incoming.method == "POST" and content_type == FORM:
         text = b"&".join(part for part in (text, incoming.body) if part)

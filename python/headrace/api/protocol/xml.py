@@ -79,6 +79,8 @@ class _Structure:
         self._table: dict[str, tuple[str, str, Scalar | None, Write | None]] = {}
 
     def _learn(self, name: str) -> tuple[str, str, Scalar | None, Write | None]:
+        """Determines how a member is written, and remembers it: start tag, end tag, and the writer
+        of a value (of one without parts, or of any other)."""
         member = self._shape.members[name]
         tag, shape = member.wire_name, member.shape
         scalar = SCALARS.get(shape.kind)
@@ -93,6 +95,7 @@ class _Structure:
         return entry
 
     def __call__(self, value: Members, put: Put) -> None:
+        """Writes each member that has a value, through `put`."""
         table = self._table
         for name, below in value.items():
             if below is None:
@@ -107,6 +110,7 @@ class _Structure:
 
 
 def _list(shape: ModelShape, ec2: bool, tag: str) -> Write:
+    """Returns the writer of a list whose elements stand in `tag`."""
     item = shape.item.shape
     start, end = f"<{tag}>", f"</{tag}>"
     scalar = SCALARS.get(item.kind)
@@ -138,6 +142,7 @@ def _list(shape: ModelShape, ec2: bool, tag: str) -> Write:
 
 
 def _map(shape: ModelShape, ec2: bool, tag: str) -> Write:
+    """Returns the writer of a map whose entries stand in `tag`."""
     key_tag, value_tag = shape.key.facts.get("locationName", "key"), shape.value.facts.get("locationName", "value")
 
     def write(values: Members, put: Put) -> None:
@@ -155,7 +160,7 @@ def _flattened(shape: ModelShape, tag: str, ec2: bool) -> Write:
 
 @cache
 def writer(shape: ModelShape, ec2: bool) -> Write:
-    """Writes a value of this shape."""
+    """Returns a function that writes a value of this shape."""
     if shape.kind == "structure":
         return _Structure(shape, ec2)
     if shape.kind == "list":

@@ -68,6 +68,7 @@ class _Reader:
         self._clear()
 
     def _clear(self) -> None:
+        """Forgets the parts of the last request."""
         self._url = b""
         self._fields = self._field_bytes = 0
         self._headers: dict[str, str] = {}
@@ -102,12 +103,15 @@ class _Reader:
         self._clear()
 
     def on_url(self, url: bytes) -> None:
+        """Takes a part of the address, for the parser. Raises Refused for too long a head."""
         self._url += url
         if len(self._url) > MAX_HEAD_BYTES:
             self.refused = self._too_long()
             raise self.refused
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """Takes a header field, for the parser; repeated ones are joined by commas. Raises Refused
+        for too many or too long ones, or a repeated one that may be there once."""
         self._fields += 1
         self._field_bytes += len(name) + len(value)
         if self._field_bytes > MAX_HEAD_BYTES:
@@ -125,6 +129,8 @@ class _Reader:
         self._headers[key] = text
 
     def on_headers_complete(self) -> None:
+        """Notes the end of the head, for the parser, and whether the client waits to be asked for
+        the body. Raises Refused for too long a body."""
         self.in_body, self._head_bytes = True, 0
         length = self._headers.get("content-length", "0")
         if not length.isdigit() or len(length) > 18 or int(length) > MAX_BODY_BYTES:
@@ -135,12 +141,15 @@ class _Reader:
         return self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has at most {MAX_BODY_BYTES:,} bytes")
 
     def on_body(self, body: bytes) -> None:
+        """Takes a part of the body, for the parser. Raises Refused for too long a one."""
         self._size += len(body)
         if self._size > MAX_BODY_BYTES:
             raise self._body_too_long()
         self._body.append(body)
 
     def on_message_complete(self) -> None:
+        """Puts the whole request among those that are ready, for the parser. Raises Refused for an
+        address that is not ASCII."""
         self.in_body = self.begun = self.expects = False
         method = self.parser.get_method().decode("latin-1")
         try:
@@ -194,7 +203,8 @@ class Connection:
                 return
 
     def _request(self) -> bool:
-        """Reads until a request is whole, and answers it; True when the connection goes on."""
+        """Reads until a request is whole, and answers it; returns whether the connection goes
+        on."""
         reader, after = self._reader, None
         deadline = 0.0
         while not reader.ready:
@@ -234,7 +244,7 @@ class Connection:
         return True
 
     def _waited(self) -> bool:
-        """True when the client sends something before it was silent for too long."""
+        """Returns whether the client sends something before it was silent for too long."""
         begun = time.monotonic()
         while True:
             idle = time.monotonic() - begun
@@ -255,6 +265,8 @@ class Connection:
         self._client.sendall(head.encode("latin-1", "replace") + (answer.body if with_body else b""))
 
     def _drain(self) -> None:
+        """Reads on after a refusal, within bounds of time and bytes, so that the client gets to
+        read the answer."""
         self._client.shutdown(socket.SHUT_WR)
         deadline, drained = time.monotonic() + DRAIN_S, 0
         while drained < MAX_DRAINED_BYTES and (remaining_s := deadline - time.monotonic()) > 0:
@@ -279,7 +291,7 @@ class HttpServer:
         return self._open >= MAX_CONNECTIONS
 
     def serve_forever(self) -> None:
-        """Returns when the listening socket is closed."""
+        """Serves until the listening socket is closed."""
         while True:
             self._places.acquire()
             try:
@@ -296,6 +308,7 @@ class HttpServer:
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
+        """Serves one connection to its end, then gives its place to another."""
         try:
             Connection(client, self._answer, self._crowded).serve()
         finally:

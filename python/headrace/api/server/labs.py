@@ -33,6 +33,8 @@ class HandedWire(Wire):
         self._open = connect
 
     def _connect(self, deadline: float) -> socket.socket:
+        """Returns the connection to the daemon, opened by the supervisor when there is none.
+        `deadline`: of the monotonic clock, s."""
         if self._socket is None:
             self._socket, self._unread = self._open(max(0.0, deadline - time.monotonic())), b""
         return self._socket

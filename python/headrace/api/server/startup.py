@@ -19,7 +19,7 @@ KEYS_S = 5.0
 
 
 def endpoint_file(data_dir: Path) -> Path:
-    """Says where the endpoint of the lab is, while it runs."""
+    """Returns the file that says where the endpoint of the lab is, while it runs."""
     return data_dir / FILE
 
 
@@ -45,6 +45,7 @@ def find(data_dir: Path) -> EndpointAddress | None:
 
 
 def _alive(pid: int) -> bool:
+    """Returns whether a process of this number runs, of any user."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -55,6 +56,7 @@ def _alive(pid: int) -> bool:
 
 
 def _listens(port: int) -> bool:
+    """Returns whether something accepts connections at this port of the loopback."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=ANSWERS_S):
             return True

@@ -75,13 +75,15 @@ class Supervisor:
             endpoint_file(self._folder).unlink(missing_ok=True)
 
     def _announce(self) -> None:
+        """Writes the file that says where the endpoint is and which keys it has."""
         path = endpoint_file(self._folder)
         port = self._listener.getsockname()[1]
         document = {"pid": os.getpid(), "url": f"http://127.0.0.1:{port}", "region": self._region, "keys": self._seen}
         replace_file(path, f"{json.dumps(document)}\n".encode(), 0o644)
 
     def _with_worker(self) -> bool:
-        """Serves with a worker until it or the daemon ends; whether the daemon is still there."""
+        """Serves with a worker until it or the daemon ends; returns whether the daemon is still
+        there."""
         own_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         sys.stderr.flush()
         child = os.fork()
@@ -107,6 +109,8 @@ class Supervisor:
             own_end.close()
 
     def _watch(self, channel: socket.socket, watched: int) -> bool:
+        """Serves the worker's wishes until something ends; returns True when it was the worker,
+        False when the daemon. `watched`: descriptor of the worker's process."""
         while True:
             ready = select.select([self._daemon, watched, channel], [], [], LOOK_S)[0]
             if self._daemon in ready:
@@ -120,6 +124,7 @@ class Supervisor:
             self._hand_keys(channel)
 
     def _hand_connection(self, channel: socket.socket) -> None:
+        """Hands the worker a new connection to the daemon, or the reason why there is none."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with connection:
             try:
@@ -132,6 +137,8 @@ class Supervisor:
             socket.send_fds(channel, [worker.CONNECTION], [connection.fileno()])
 
     def _hand_keys(self, channel: socket.socket) -> None:
+        """Hands the worker the keys once their files have changed; damaged ones are reported, and
+        the old keys stay."""
         stamp = keys.stamp(self._folder)
         if stamp == self._seen:
             return

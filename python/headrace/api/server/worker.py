@@ -111,6 +111,8 @@ class Endpoint:
         return answer
 
     def _verify(self, claim: Claim, incoming: Incoming, spoken: Format, keys: Mapping[str, KeyPair]) -> None:
+        """Checks signature, service and region of a claim. Raises AwsError with the service's own
+        code."""
         name = spoken.service.name
         try:
             operation = spoken.service.operations.get(spoken.action)
@@ -127,6 +129,8 @@ class Endpoint:
             raise refused.as_aws(name) from None
 
     def _handled(self, spoken: Format, operation: Operation, pair: KeyPair, request_id: str) -> Answer:
+        """Reads the parameters, checks permissions, calls the handler, and returns its answer.
+        Raises AwsError, also in place of the answer of a dry run."""
         service = spoken.service.name
         params = spoken.read(operation)
         served = self._served.get((service, operation.name))
@@ -147,6 +151,7 @@ class Endpoint:
 
 
 def _claimed(incoming: Incoming) -> tuple[Claim | None, BadSignature]:
+    """Returns the claim of a request; where it cannot be read, None with the reason."""
     try:
         return claim_of(incoming), BadSignature(WRONG)
     except BadSignature as refused:
@@ -208,6 +213,7 @@ def listen_to(channel: socket.socket, broker: Broker, endpoint: Endpoint) -> Non
 
 
 def _keys(descriptor: int) -> Mapping[str, KeyPair]:
+    """Reads the key pairs in a file that the supervisor handed over, by access key id."""
     with open(descriptor, "rb") as file:
         file.seek(0)
         return of_message(file.read(MAX_KEYS_BYTES))

@@ -211,18 +211,22 @@ def differing(a: RunRecord, b: RunRecord) -> list[tuple[str, str, str]]:
 
 
 def _depends_on_place(key: str) -> bool:
-    """True for variables that only describe the place where the server lives: paths, names, and
+    """Returns whether a variable only describes the place where the server lives: paths, names, and
     sizes that follow performance_schema=ON."""
     return key in NOT_SETTINGS or key.startswith("performance_schema_") or key.endswith(("_home_dir", "_file_path"))
 
 
 def _format_value(value: object) -> str:
+    """Returns a value for a sentence: "none" for None, numbers with four digits, texts cut to 60
+    characters."""
     if value is None:
         return "none"
     return f"{value:.4g}" if isinstance(value, float) else str(value)[:60] or "empty"
 
 
 def _notes(first_group: Sequence[RunRecord], second_group: Sequence[RunRecord]) -> list[str]:
+    """Returns sentences: how far the intervals reach with one run a side, then the findings of
+    every run after its id."""
     notes = []
     if len(first_group) == 1:
         notes.append(
@@ -238,6 +242,8 @@ def _notes(first_group: Sequence[RunRecord], second_group: Sequence[RunRecord]) 
 
 
 def _compare_runs(a: RunRecord, b: RunRecord) -> list[Difference]:
+    """Returns the differences of two runs from their measured rows, with a bootstrap's interval
+    where there are rows enough; latencies of whole runs (ms) have none."""
     parts = [record.series().filter(pl.col("phase") == "measure") for record in (a, b)]
     seed = int.from_bytes(hashlib.sha256(f"{a.id} {b.id}".encode()).digest()[:8], "big")
     unit = a.document["benchmark"].get("unit", "transactions")
@@ -265,6 +271,8 @@ def _summary_figures(records: Sequence[RunRecord], name: str) -> list[float]:
 
 
 def _difference(name: str, words: str, unit: str, more: bool | None, rows: list[Rows], seed: int) -> Difference:
+    """Returns the difference of a mean, or of a ratio of sums, with its bootstrap interval; `more`:
+    whether more is better, None where neither is."""
     interval = change_of_runs(*rows, seed=seed)
     how = "too few rows for an interval" if interval is None else interval[2]
     return _judge_difference(
@@ -281,6 +289,8 @@ def _judge_difference(
     interval: tuple[float, float] | None,
     how: str,
 ) -> Difference:
+    """Returns a difference with its change in percent and a verdict: higher, lower, same, ""
+    without an interval. `interval`: of the change, percent; `how`: how it was computed."""
     low, high = interval or (None, None)
     verdict = "" if low is None or high is None else "higher" if low > 0 else "lower" if high < 0 else "same"
     better = None if more is None or verdict in ("", "same") else (verdict == "higher") == more
@@ -293,6 +303,8 @@ def _judge_difference(
 
 
 def _compare_groups(first_group: Sequence[RunRecord], second_group: Sequence[RunRecord]) -> list[Difference]:
+    """Returns the differences of two groups, for figures that every run has: means with the
+    interval of Welch's t where all values are positive."""
     unit = first_group[0].document["benchmark"].get("unit", "transactions")
     metrics = {
         name: (words.format(unit=unit), kind, more) for name, (words, kind, more) in METRICS.items() if name != "p95_ms"

@@ -139,6 +139,8 @@ def verify(lab: Lab, quick: bool, progress: Callable[[float, str], None] | None 
 
 
 def _run_case(lab: Lab, case: Case) -> Iterator[ConformanceFinding]:
+    """Yields the findings of a case, measured by fio on a new volume that is deleted at the end; a
+    drained volume is measured once more after a rest."""
     with _make_volume(lab, case.spec) as volume:
         attached = lab.attach(volume)["attachment"]
         assert attached is not None and attached["device"] is not None, volume
@@ -167,6 +169,7 @@ def _make_volume(lab: Lab, spec: str) -> Iterator[str]:
 
 
 def _remove(lab: Lab, name: str) -> None:
+    """Detaches and deletes the volume of this name, if the lab has it."""
     for volume in lab.volumes():
         if volume["name"] == name:
             if volume["attachment"] is not None:
@@ -175,7 +178,8 @@ def _remove(lab: Lab, name: str) -> None:
 
 
 def _measure_recovery(lab: Lab, volume: str, case: Case, device: str) -> ConformanceFinding:
-    """Measures the credits that a drained volume has earned after a rest."""
+    """Measures how many I/Os a drained volume does after a rest, against a simulation that begins
+    with the credits it has earned."""
     time.sleep(REST_S)
     members = lab.balance(volume)["members"]
     assert members[0] is not None, volume
@@ -203,6 +207,7 @@ def _measure_recovery(lab: Lab, volume: str, case: Case, device: str) -> Conform
 
 
 def _workload(load: fio.FioLoad) -> ClosedWorkload:
+    """Returns the load of fio as a closed workload for the simulator."""
     return ClosedWorkload(
         name="verify",
         rw=load.rw,
@@ -227,6 +232,9 @@ def _late_ms(rows: Mapping) -> tuple[float, float]:
 def _findings(
     case: Case, measured: fio.FioResult, late_ms: tuple[float, float], beyond: list[str]
 ) -> Iterator[ConformanceFinding]:
+    """Yields IOPS and latency percentiles (ms), measured and simulated; of a drained volume the
+    number of I/Os alone. `late_ms`: how late answers left, median and 99th percentile; `beyond`:
+    limits of this machine."""
     load = case.load
     drained = case.balance_percent is not None
     settle = load.ramp_s
@@ -288,6 +296,8 @@ def _finding(
     allowed: float | None,
     note: str,
 ) -> ConformanceFinding:
+    """Returns a finding, its error in percent of the model's figure. `allowed`: percent, None where
+    nothing is promised; a `note` about this machine leaves it without a verdict."""
     error = 100.0 * (measured / model - 1.0)
     # A limit of this machine does not count against the device; attach has said so.
     within = None if allowed is None or note else abs(error) <= allowed
@@ -309,6 +319,8 @@ def _finding(
 
 @cache
 def _table() -> dict[tuple[str, str, int, int, str], float]:
+    """Returns the published figures by volume type, fio's pattern, KiB a request, queue depth and
+    name of the figure."""
     return {
         (row["type"], row["rw"], int(row["bs_kib"]), int(row["iodepth"]), row["what"]): float(row["value"])
         for row in read_rows("headrace.bench.comparison", "conformance_published.csv")

@@ -47,7 +47,7 @@ def standard_error(values: Sequence[float]) -> float:
 
 
 def statistic(rows: Rows) -> float:
-    """Returns the mean, or the ratio of sums."""
+    """Returns the mean of the rows, or the ratio of their sums where there is a denominator."""
     top, bottom = rows
     return float(top.mean()) if bottom is None else float(top.sum() / bottom.sum())
 
@@ -119,7 +119,8 @@ def block_length(series: np.ndarray) -> int:
 
 
 def change_of_groups(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
-    """Returns the interval of a change of geometric means from `a` to `b`, percent (Welch's t)."""
+    """Returns the 95 % interval of the change of geometric means from `a` to `b`, percent (Welch's
+    t)."""
     from scipy import stats
 
     first_logs, second_logs = np.log(a), np.log(b)

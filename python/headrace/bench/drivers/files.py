@@ -26,7 +26,8 @@ def check_folder(name: str, target: Target) -> None:
 
 
 def check_overwrite(target: Target, allowed: bool) -> None:
-    """Writes to a block device destroy what is on it. Raises InputError."""
+    """Raises InputError for a block device that is mounted, or that the user has not `allowed` to
+    be overwritten. Folders pass."""
     if not target.files.is_block_device():
         return
     real = os.path.realpath(target.files)
@@ -40,6 +41,8 @@ def check_overwrite(target: Target, allowed: bool) -> None:
 
 
 def _mounts() -> list[str]:
+    """Returns the lines of /proc/mounts that have a device, a place and a type; none where it
+    cannot be read."""
     try:
         return [line for line in Path("/proc/mounts").read_text(errors="replace").splitlines() if len(line.split()) > 2]
     except OSError:
@@ -47,7 +50,8 @@ def _mounts() -> list[str]:
 
 
 def file_whole(path: Path, size: int) -> bool:
-    """Returns whether the file has this size and no holes. Raises InputError for another size."""
+    """Returns whether the file has this size (bytes) and no holes; False for no file. Raises
+    InputError for another size."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -59,7 +63,8 @@ def file_whole(path: Path, size: int) -> bool:
 
 
 def free_for(folder: Path, size: int, existing: Path | None = None) -> None:
-    """Raises CouldNotRun when so much does not fit."""
+    """Raises CouldNotRun when the folder has no room for `size` bytes; what the `existing` file
+    takes is counted as free."""
     free = shutil.disk_usage(folder).free + (
         existing.stat().st_blocks * 512 if existing is not None and existing.exists() else 0
     )

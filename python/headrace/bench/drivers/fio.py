@@ -89,6 +89,8 @@ class FioJob(Benchmark):
     overwrite: bool = False
 
     def __post_init__(self) -> None:
+        """Raises InputError for an option out of its bounds, or for several requests in flight with
+        an engine that has one."""
         check_one_of(f"{DOC}, fio", rw=(self.rw, MODES), ioengine=(self.ioengine, ENGINES))
         check_numbers(
             f"{DOC}, fio",
@@ -111,6 +113,8 @@ class FioJob(Benchmark):
         return {key: value for key, value in asdict(self).items() if key != "overwrite"}
 
     def check_target(self, target: Target) -> None:
+        """Raises InputError or CouldNotRun for a target that cannot be used, or a device whose data
+        a writing load would destroy unasked."""
         check_folder(self.name, target)
         if self.writes:
             check_overwrite(target, self.overwrite)
@@ -119,6 +123,8 @@ class FioJob(Benchmark):
         return target.files.is_block_device() or file_whole(target.files / FILE, self._bytes)
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
+        """Writes the file of `size_gib` without holes; a block device needs nothing. Raises
+        CouldNotRun, for a full disk too."""
         if target.files.is_block_device():
             return
         free_for(target.files, self._bytes, target.files / FILE)
@@ -133,6 +139,8 @@ class FioJob(Benchmark):
             raise CouldNotRun(f"fio in {target.files}", rule, SOURCE, "Is the disk full?")
 
     def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
+        """Returns fio's command: warm-up as ramp time, and logs of latencies, IOPS and bytes a
+        second in `folder`."""
         path = target.files if target.files.is_block_device() else target.files / FILE
         words = _words(self.tool().path, path, self.rw, self.bs_kib, self.iodepth, load.threads)
         words += [f"--ioengine={self.ioengine}", f"--direct={int(self.direct)}", "--thread", f"--randseed={load.seed}"]
@@ -145,6 +153,8 @@ class FioJob(Benchmark):
         return Command(tuple(words), folder)
 
     def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
+        """Reads fio's JSON and its logs in `folder`: a histogram, seconds, totals (ms, IOPS,
+        MiB/s), and the wall clock of its start. Raises InputError."""
         try:
             text = (folder / JSON).read_text(errors="replace")
         except OSError:
@@ -162,6 +172,7 @@ class FioJob(Benchmark):
         return ToolOutcome(histogram(sides), tuple(reports), figures, began_unix=began)
 
     def partial(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
+        """Reads what fio summed up when it was told to end; a note alone where it did not."""
         try:
             return self.outcome(raw, load, folder)  # fio sums up when it is told to end
         except (InputError, ValueError, KeyError):

@@ -63,6 +63,8 @@ class Mysqlslap(Benchmark):
         require_database(self.name, target)
 
     def prepared(self, target: Target, threads: int) -> bool:
+        """Returns whether the table is there in this engine with `rows` rows; False for none.
+        Raises InputError for another engine or too few rows."""
         engines = tables_of(target, TABLE)
         if not engines:
             return False
@@ -76,6 +78,8 @@ class Mysqlslap(Benchmark):
         return True
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
+        """Creates the table and fills it with `rows` rows of random text, in batches; `threads`
+        does not matter."""
         import random
 
         say(f"preparing {self.rows:,} rows")
@@ -94,6 +98,8 @@ class Mysqlslap(Benchmark):
                 send(connection, f"INSERT INTO {TABLE} (id, k, c) VALUES (%s, %s, %s)", batch)
 
     def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
+        """Writes account and statements into `folder`, and returns a command that runs until it is
+        ended."""
         account = write_client_file(target.server.with_database(None), folder / ACCOUNT_FILE)
         statements = folder / "statements.sql"
         statements.write_text(";\n".join(self._statements(load.seed)) + ";\n", encoding="utf-8")
@@ -112,6 +118,7 @@ class Mysqlslap(Benchmark):
         return Command(tuple(words), folder)
 
     def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
+        """Returns a note alone: mysqlslap reports neither latencies nor seconds."""
         return ToolOutcome(
             notes=(
                 (
@@ -133,6 +140,8 @@ class Mysqlslap(Benchmark):
         return series.with_columns(done.alias("tps"), done.alias("qps"))
 
     def verify(self, target: Target) -> list[str]:
+        """Returns a sentence if rows that were prepared are gone; rows that the load inserted do
+        not count."""
         with connected(target) as connection:
             count = int(ask_value(connection, f"SELECT COUNT(*) FROM {TABLE} WHERE id <= %s", (self.rows,)) or 0)
         return [] if count == self.rows else [f"table {TABLE} has {count:,} of its first {self.rows:,} rows"]
@@ -142,6 +151,7 @@ class Mysqlslap(Benchmark):
             ask(connection, f"DROP TABLE IF EXISTS {TABLE}")
 
     def _statements(self, seed: int) -> list[str]:
+        """Returns the statements that every client runs in turn, the same for the same seed."""
         import random
 
         chance = random.Random(seed)

@@ -65,6 +65,8 @@ class SysbenchFileio(Benchmark):
     rw_ratio: float = 1.5
 
     def __post_init__(self) -> None:
+        """Raises InputError for an option out of its bounds, or for files smaller than one
+        request."""
         source = f"{DOC}, sysbench-fileio"
         check_one_of(
             source, mode=(self.mode, MODES), io_mode=(self.io_mode, IO_MODES), fsync_mode=(self.fsync_mode, SYNCS)
@@ -90,12 +92,16 @@ class SysbenchFileio(Benchmark):
         return asdict(self) | {"flags": sorted(self.flags)}
 
     def check_target(self, target: Target) -> None:
+        """Raises InputError for a target that is not a folder, CouldNotRun for one that may not be
+        written."""
         check_folder(self.name, target)
         if not target.files.is_dir():
             rule = "sysbench fileio works in a folder"
             raise InputError(str(target.files), rule, DOC, "Mount the device, or use fio.")
 
     def prepared(self, target: Target, threads: int) -> bool:
+        """Returns whether all files are whole; False without their folder. Raises InputError for
+        another number or size of files."""
         folder = target.files / FOLDER
         if not folder.exists():
             return False
@@ -106,6 +112,8 @@ class SysbenchFileio(Benchmark):
         return all(file_whole(folder / f"test_file.{number}", self._file_bytes) for number in range(self.files))
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
+        """Writes the files into a folder of their own in the target. Raises CouldNotRun where they
+        do not fit, or take longer than at 1 MiB/s."""
         place = target.files / FOLDER
         free_for(target.files, self.files * self._file_bytes)
         place.mkdir(exist_ok=True)
@@ -126,6 +134,8 @@ class SysbenchFileio(Benchmark):
         return Command(tuple(words), target.files / FOLDER)
 
     def line(self, text: str) -> IntervalReport | None:
+        """Reads a line of the run: `tps` is requests a second, from its MiB/s, `qps` has the fsyncs
+        too; None for any other line."""
         match = REPORT.match(text.strip()) if "fsyncs:" in text else None
         if match is None:
             return None
@@ -144,6 +154,8 @@ class SysbenchFileio(Benchmark):
         )
 
     def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
+        """Reads totals and histogram, and adds reads, writes and fsyncs a second of the whole run.
+        Raises InputError."""
         base = sysbench.outcome(raw, load)
         last = raw[raw.rfind("File operations:") :]
         totals = {
@@ -158,6 +170,7 @@ class SysbenchFileio(Benchmark):
         return sysbench.why(raw, ended)
 
     def cleanup(self, target: Target, folder: Path) -> None:
+        """Removes the folder of the files; a symbolic link in its place is left alone."""
         place = target.files / FOLDER
         if place.is_symlink() or not place.is_dir():
             return
@@ -170,6 +183,7 @@ class SysbenchFileio(Benchmark):
         return each // MIB * MIB if each >= MIB else each // (self.block_kib * 1024) * self.block_kib * 1024
 
     def _words(self) -> list[str]:
+        """Returns the options of sysbench that describe files and requests; sizes are bytes."""
         words = {
             "num": self.files,
             "total-size": self.files * self._file_bytes,

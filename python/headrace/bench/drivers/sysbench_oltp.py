@@ -93,6 +93,8 @@ class SysbenchOltp(Benchmark):
     shape: Mapping[str, int | bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        """Raises InputError for an option out of its bounds, or one that the script or the
+        distribution does not have."""
         source = f"{DOC}, sysbench-oltp"
         check_one_of(source, script=(self.script, SCRIPTS), distribution=(self.distribution, tuple(DISTRIBUTIONS)))
         check_numbers(source, whole=True, tables=(self.tables, 1, MAX_TABLES), rows=(self.rows, 1, MAX_ROWS))
@@ -106,6 +108,8 @@ class SysbenchOltp(Benchmark):
             _check_shape(self.script, key, value)
 
     def options(self) -> dict:
+        """Returns the options as JSON, with the usual value of each parameter of the distribution
+        that was not given."""
         every = {key: usual for key, (usual, _, _) in DISTRIBUTIONS[self.distribution].items()} | dict(self.parameters)
         return asdict(self) | {
             "parameters": {key: float(value) for key, value in every.items()},
@@ -116,6 +120,8 @@ class SysbenchOltp(Benchmark):
         require_database(self.name, target)
 
     def prepared(self, target: Target, threads: int) -> bool:
+        """Returns whether all tables are there with at least `rows` rows (none for bulk inserts);
+        False without any. Raises InputError for others."""
         engines = tables_of(target, r"sbtest\d+")
         expected = [f"sbtest{number}" for number in range(1, (threads if self.script == BULK else self.tables) + 1)]
         if not engines:
@@ -141,6 +147,8 @@ class SysbenchOltp(Benchmark):
         raise InputError(f"database {target.database}", rule, f"{DOC}, Preparing", hint)
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
+        """Fills the tables by sysbench's own command (for bulk inserts one a client), with a limit
+        of time that grows with the rows. Raises CouldNotRun."""
         tool = self.tool()
         account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
         workers = threads if self.script == BULK else min(self.tables, PREPARE_THREADS, max(1, threads))
@@ -157,6 +165,8 @@ class SysbenchOltp(Benchmark):
         sysbench.once(tool, words, folder, "prepare", limit_s)
 
     def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
+        """Returns sysbench's command; for the Zipfian distribution with a script of Headrace around
+        sysbench's, put into `folder`."""
         account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
         words = [*sysbench.server_words(self.tool(), account, load), *self._words(target)]
         if self.distribution != "zipfian":
@@ -181,6 +191,8 @@ class SysbenchOltp(Benchmark):
         return sysbench.why(raw, ended)
 
     def verify(self, target: Target) -> list[str]:
+        """Returns sentences about tables that are gone or have lost rows, after scripts that keep
+        their rows; rows of large data are not counted."""
         if self.script not in KEEPING:
             return []
         engines = tables_of(target, r"sbtest\d+")
@@ -196,6 +208,8 @@ class SysbenchOltp(Benchmark):
         return wrong
 
     def cleanup(self, target: Target, folder: Path) -> None:
+        """Drops every table in the database that has one of sysbench's names. Raises
+        CouldNotRun."""
         account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
         most = max([int(name[6:]) for name in tables_of(target, r"sbtest\d+")], default=0)
         if most:
@@ -204,6 +218,7 @@ class SysbenchOltp(Benchmark):
             sysbench.once(self.tool(), [*words, script, "cleanup"], folder, "cleanup", CLEANUP_S)
 
     def described(self) -> dict | None:
+        """Returns the [benchmark] table of RUN.toml; `scale` is rows a table."""
         options = self.options()
         return {
             "name": self.name,
@@ -215,6 +230,8 @@ class SysbenchOltp(Benchmark):
         }
 
     def _words(self, target: Target) -> list[str]:
+        """Returns the options of sysbench's script: tables, rows, engine, distribution; none for
+        bulk inserts."""
         if self.script == BULK:
             return []  # it has no options of its own, and refuses those of others
         words = [
@@ -235,6 +252,8 @@ class SysbenchOltp(Benchmark):
 
 
 def _check_shape(script: str, key: str, value: int | bool) -> None:
+    """Raises InputError for an option that sysbench's script does not have, or for a value that the
+    option does not take."""
     source = f"{DOC}, sysbench-oltp"
     if key not in SHAPES:
         rule = "is not an option of sysbench's OLTP scripts known here"

@@ -61,6 +61,7 @@ class Tpcc(Benchmark):
     customers: int = STANDARD_CUSTOMERS
 
     def __post_init__(self) -> None:
+        """Raises InputError for a number out of its bounds."""
         check_numbers(
             f"{DOC}, tpcc",
             whole=True,
@@ -81,6 +82,8 @@ class Tpcc(Benchmark):
         require_database(self.name, target)
 
     def prepared(self, target: Target, threads: int) -> bool:
+        """Returns whether the tables are there, whole, in these sizes; False without any. Raises
+        InputError for others."""
         engines = tables_of(target, "tpcc_(" + "|".join(TABLES) + ")")
         if not engines:
             return False
@@ -96,6 +99,8 @@ class Tpcc(Benchmark):
         return True
 
     def _sizes(self, target: Target) -> list[str]:
+        """Returns what is wrong with the data, a text for each fault: the loading not finished, or
+        other numbers than those asked for."""
         text = "SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = %s AND index_name = %s"
         with connected(target) as connection:
             if not ask_value(connection, text, (target.database, INDEX)):
@@ -114,6 +119,8 @@ class Tpcc(Benchmark):
         ]
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
+        """Creates the tables, loads the warehouses with at most eight clients, then makes the
+        indexes. Raises CouldNotRun."""
         tool = self.tool()
         account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
         script = _script(folder)
@@ -140,6 +147,8 @@ class Tpcc(Benchmark):
         return sysbench.report(text)
 
     def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
+        """Reads sysbench's totals, and adds count and percentiles (ms) of each kind of transaction
+        and new orders a minute. Raises InputError."""
         base = sysbench.outcome(raw, load)
         by_kind = by_transaction(raw)
         figures = dict(base.figures)
@@ -165,6 +174,7 @@ class Tpcc(Benchmark):
             return check_consistency(connection, self.warehouses)
 
     def cleanup(self, target: Target, folder: Path) -> None:
+        """Drops the tables by the script's own command. Raises CouldNotRun."""
         account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
         sysbench.once(
             self.tool(),
@@ -185,6 +195,7 @@ class Tpcc(Benchmark):
 
 
 def _script(folder: Path) -> str:
+    """Copies the Lua script into a folder, and returns its path."""
     path = folder / SCRIPT
     path.write_text(
         files("headrace.bench.drivers").joinpath("lua", SCRIPT).read_text(encoding="utf-8"), encoding="utf-8"
@@ -193,7 +204,8 @@ def _script(folder: Path) -> str:
 
 
 def by_transaction(raw: str) -> dict[str, Histogram]:
-    """Returns latencies by kind of transaction: the counts printed by each client, added up."""
+    """Returns latencies (ms) by kind of transaction: the counts printed by each client, added
+    up."""
     histograms: dict[str, list[Histogram]] = {}
     for kind, text in COUNTED.findall(raw):
         pairs = sorted(

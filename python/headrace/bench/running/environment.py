@@ -42,8 +42,8 @@ def capture() -> dict:
 
 
 def load_before() -> dict:
-    """Measures how busy the machine is before anything of ours runs: shares of all processors over
-    a second, load averages."""
+    """Measures how busy the machine is before anything of ours runs: shares (0..1) of all
+    processors over a second, load averages, available memory in GiB."""
     first = host.read_host()
     time.sleep(LOOK_S)
     second = host.read_host()
@@ -63,7 +63,8 @@ def load_before() -> dict:
 
 
 def device_facts(devices: tuple[str, ...]) -> dict[str, dict]:
-    """Returns scheduler, read-ahead, size and file system of each device."""
+    """Returns by device its size (GiB), scheduler, read-ahead (KiB), file system, mount and its
+    options; None where unknown."""
     facts = {}
     mounts = {
         line.split()[0]: line.split()[1:4]
@@ -87,6 +88,8 @@ def device_facts(devices: tuple[str, ...]) -> dict[str, dict]:
 
 
 def _text(path: str) -> str | None:
+    """Returns the text of a file of the kernel without space around it; None if empty or
+    unreadable."""
     try:
         return Path(path).read_text(errors="replace").strip() or None
     except OSError:
@@ -94,7 +97,8 @@ def _text(path: str) -> str | None:
 
 
 def _key_values(path: str, mark: str) -> dict[str, str]:
-    """Returns the first value of each key."""
+    """Returns the first value of each key in a file of `KEY mark VALUE` lines; empty if
+    unreadable."""
     values: dict[str, str] = {}
     for line in (_text(path) or "").splitlines():
         key, sign, value = line.partition(mark)

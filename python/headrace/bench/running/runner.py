@@ -179,7 +179,8 @@ class _Run:
     samples: Samples = field(init=False)
 
     def measure(self, tell: Callable, on_second: Callable[[Second], None] | None, signals: Interrupts) -> None:
-        """Runs the tool, with samples of server, devices, machine and lab."""
+        """Runs the tool, with samples of server, devices, machine and lab; an interrupt ends it and
+        is noted. `tell` gets share done and step."""
         benchmark, target, all_s = self.benchmark, self.target, self.load.all_s
         command = benchmark.command(target, self.load, self.private)
 
@@ -222,7 +223,8 @@ class _Run:
             self.began_unix = min(self.began)
 
     def keep(self, store: Store, run_id: str) -> RunRecord:
-        """Puts what was measured into the store, and raises what ended it early."""
+        """Puts what was measured into the store and returns its record; raises what ended it
+        early."""
         benchmark, document, target = self.benchmark, self.document, self.target
         for name in benchmark.kept_files:
             if (self.private / name).exists():
@@ -278,13 +280,16 @@ class _Run:
             return benchmark.partial(raw, load, private), failure
 
     def _rows(self, outcome: ToolOutcome) -> pl.DataFrame:
-        """Returns the intervals that the tool reported, else empty rows."""
+        """Returns the intervals that the tool reported as rows, or empty rows a second long where
+        it reports none."""
         reports = list(outcome.reports) or self.reports
         if self.benchmark.unit_from_status or (self.benchmark.reports_in_files and not reports):
             return timeline.grid(min(self.seconds, self.load.all_s), self.began_unix, self.load.warmup_s)
         return timeline.rows(reports, outcome.began_unix or self.began_unix, self.load.warmup_s)
 
     def _write_frames(self, series: pl.DataFrame, outcome: ToolOutcome) -> None:
+        """Writes the time line, the histogram if any, and every sampled series with rows, as
+        Parquet into the run's folder."""
         write_parquet(series, self.folder / SERIES_FILE)
         if outcome.histogram is not None:
             schema = {"value_ms": pl.Float64, "count": pl.Int64, "share": pl.Float64}
@@ -314,6 +319,8 @@ def _subtract_latencies(before: Latencies | None, after: Latencies | None) -> di
 
 
 def _verify(benchmark: Benchmark, target: Target) -> list[str]:
+    """Checks the data after the run, and returns what is wrong as sentences; a check that failed is
+    one of them."""
     try:
         return [f"After the run {wrong}." for wrong in benchmark.verify(target)]
     except HeadraceError as error:
@@ -323,7 +330,7 @@ def _verify(benchmark: Benchmark, target: Target) -> list[str]:
 def prepare(
     benchmark: Benchmark, target: Target, *, threads: int = 8, seed: int = 1, fresh: bool = False, say: Say = silent
 ) -> bool:
-    """Makes the data where they are missing, and the database; whether anything was made.
+    """Makes the data where they are missing, and the database; returns whether anything was made.
 
     `threads`: clients of the run to come. `fresh`: what is there is dropped first. Raises
     InputError when other data are in the way (without `fresh`), CouldNotRun when they cannot be

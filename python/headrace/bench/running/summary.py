@@ -71,7 +71,8 @@ def figures(series: pl.DataFrame, outcome: ToolOutcome) -> dict[str, float | Non
 
 
 def mean(part: pl.DataFrame, name: str) -> float | None:
-    """Returns the mean over time of the rows that have the figure."""
+    """Returns the mean over time of the rows that have the figure, in its own unit; None without
+    any."""
     if name not in part.columns:
         return None
     rows = part.select(name, "duration_s").drop_nulls()
@@ -102,8 +103,9 @@ def _per_transaction(part: pl.DataFrame) -> dict[str, float | None]:
 
 
 def start_of(samples: Samples, target: Target, data_gib: float | None) -> str:
-    """Returns cold or warm: whether less than half of the data that fit into the cache were in it
-    at the first sample. MyRocks, and a server that does not report its pool: by its uptime."""
+    """Returns cold or warm: cold where less than half of the data that fit into the cache were in
+    it at the first sample. MyRocks, and a server that does not report its pool, are cold in the
+    first 60 s after their start."""
     status = samples.status
     if (
         status.height
@@ -123,7 +125,8 @@ def start_of(samples: Samples, target: Target, data_gib: float | None) -> str:
 def findings(
     document: dict, series: pl.DataFrame, samples: Samples, failure: HeadraceError | None, interrupted: bool
 ) -> list[str]:
-    """Returns sentences, the gravest first."""
+    """Returns sentences about what a reader must know of the run, the gravest first. `failure`:
+    what ended it early, None: nothing did."""
     part = series.filter(pl.col("phase") == "measure")
     load = document["load"]
     sentences = []
@@ -148,6 +151,8 @@ def findings(
 
 
 def _machine(document: dict, part: pl.DataFrame) -> list[str]:
+    """Returns sentences about a machine that was busy before the run, had no idle processor in it,
+    or lost time to the hypervisor."""
     sentences = []
     before, cpus = document["environment"]["before"], document["environment"]["cpus"] or 1
     if before["busy_share"] > BUSY_SHARE:
@@ -167,6 +172,8 @@ def _machine(document: dict, part: pl.DataFrame) -> list[str]:
 
 
 def _lateness(part: pl.DataFrame) -> list[str]:
+    """Returns a sentence where the lab's answers left late by a notable share of the volume's waits
+    (ms); else none."""
     late = mean(part, "lab_late_p99_ms")
     waits = [value for value in (mean(part, "read_wait_ms"), mean(part, "write_wait_ms")) if value]
     if late and waits and late > LATE_SHARE * max(waits):

@@ -77,7 +77,8 @@ def rows(
 
 
 def grid(seconds: float, began_unix: float, warmup_s: float) -> pl.DataFrame:
-    """Returns empty rows a second long, for a tool that reports nothing on its way."""
+    """Returns empty rows a second long, for a tool that reports nothing on its way. `began_unix`:
+    seconds since 1970."""
     return rows([IntervalReport(float(end)) for end in range(1, int(seconds) + 1)], began_unix, warmup_s)
 
 
@@ -95,13 +96,13 @@ def joined(frame: pl.DataFrame, samples: Samples) -> pl.DataFrame:
 
 
 def _edges(frame: pl.DataFrame) -> np.ndarray:
-    """Returns (rows, 2): beginning and end of each on the wall clock."""
+    """Returns an array (rows, 2): beginning and end of each row, seconds since 1970."""
     begin = frame["t_unix"].to_numpy()
     return np.stack([begin, begin + frame["duration_s"].to_numpy()], axis=1)
 
 
 def _at(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Returns the values at the edges; NaN beyond the samples."""
+    """Returns the values at the edges, interpolated; NaN beyond the samples and in long gaps."""
     valid = np.isfinite(values)
     if valid.sum() < 2:
         return np.full(edges.shape, np.nan)
@@ -138,7 +139,8 @@ def _anchor(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> tuple[n
 
 
 def _rate(times: np.ndarray, values: np.ndarray, edges: np.ndarray, wraps: bool = False) -> np.ndarray:
-    """Returns a cumulative counter as a rate; NaN where it started over."""
+    """Returns a cumulative counter as a rate a second; NaN where it started over. `wraps`: it is of
+    32 bits and overflows."""
     values = values.astype(float)
     steps = np.diff(values)
     if wraps:
@@ -152,8 +154,8 @@ def _rate(times: np.ndarray, values: np.ndarray, edges: np.ndarray, wraps: bool 
 
 
 def _disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns figures of all devices together: sums, waits weighted by requests, the share of the
-    busiest; and each device where there are several."""
+    """Returns figures of all devices together: sums, waits (ms) weighted by requests, the busy
+    share (0..1) of the busiest; and each device where there are several."""
     names = disk["device"].unique(maintain_order=True).to_list() if disk.height else []
     each = {name: _one_disk(disk.filter(pl.col("device") == name), edges) for name in names}
     if not each:
@@ -174,6 +176,8 @@ def _disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _one_disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns figures of a device a row: IOPS, MiB/s, requests in the queue, busy (share 0..1),
+    waits in ms; NaN where unknown."""
     times = disk["t_unix"].to_numpy()
     rate = {
         name: _rate(times, disk[name].cast(pl.Float64).to_numpy(), edges, name in WRAPPING)
@@ -199,6 +203,8 @@ def _one_disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _status(status: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns figures of the server a row: counters as rates a second, levels at the row's end;
+    none with fewer than two samples."""
     if status.height < 2:
         return {}
     times = status["t_unix"].to_numpy()
@@ -211,6 +217,8 @@ def _status(status: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _host(host: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns figures of the machine a row: processor time in processors, load, free memory in
+    bytes; none with fewer than two samples."""
     if host.height < 2:
         return {}
     times = host["t_unix"].to_numpy()
@@ -230,9 +238,9 @@ def _host(host: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _lab(volumes: Mapping[str, pl.DataFrame], edges: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns figures of the lab's volumes together: the share of the row in which requests waited
-    for each cap (of several volumes: the longest wait), the lowest balance, latencies of the
-    slowest."""
+    """Returns figures of the lab's volumes together: the share (0..1) of the row in which requests
+    waited for each cap (of several volumes: the longest wait), the lowest balance in percent,
+    latencies in ms of the slowest."""
     parts: dict[str, list[np.ndarray]] = {}
     for frame in volumes.values():
         if frame.height < 2:

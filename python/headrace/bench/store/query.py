@@ -62,6 +62,8 @@ def lock(connection: DuckDBPyConnection) -> None:
 
 
 def _runs_view(records: Sequence[RunRecord]) -> str:
+    """Returns the statement that makes the view `runs`: a row a run, with a column for each figure
+    of any summary."""
     figures = sorted({name for record in records for name in record.summary} - {name for name, _, _ in COLUMNS})
     columns = [f"CAST(json_extract_string(document, '{path}') AS {kind}) AS {name}" for name, path, kind in COLUMNS]
     columns += [
@@ -76,6 +78,8 @@ def _runs_view(records: Sequence[RunRecord]) -> str:
 
 
 def _parquet(records: Sequence[RunRecord], file: str) -> str:
+    """Returns a query over one file of every run that has it, with the run's id as a column; of no
+    rows without any."""
     paths = [record.folder / file for record in records if _whole(record.folder / file)]
     if not paths:
         return "SELECT NULL::VARCHAR AS run WHERE false"

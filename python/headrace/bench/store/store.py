@@ -176,7 +176,7 @@ class Store:
         return sorted(set(self.ids()) - {record.id for record in self.runs()})
 
     def delete(self, text: str) -> str:
-        """Removes a run; its id."""
+        """Removes a run, and returns its id. Raises InputError, CouldNotRun."""
         name = self.resolve(text)
         try:
             # Renamed first: a listing never sees half of it.
@@ -196,6 +196,8 @@ def json_bytes(document: dict) -> bytes:
 
 
 def _finite(value: object) -> object:
+    """Returns a value in which every number that is not finite is None, keys are texts and tuples
+    lists."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

@@ -170,6 +170,8 @@ class RunOptions(StorePlace):
             self._carry_out(benchmark, target)
 
     def _carry_out(self, benchmark: Benchmark, target: Target) -> None:
+        """Prepares the data and runs the benchmark, prints the run, also one that ended early, and
+        removes the data if asked to. Raises as `bench.run`."""
         is_new = bench.prepare(benchmark, target, threads=self.threads, seed=self.seed, fresh=self.fresh, say=say)
         if self.prepare_only:
             say("prepared" if is_new else "was prepared before")
@@ -253,6 +255,8 @@ class ServerRun(LabPlace, PasswordOptions, RunOptions, MeasuredOptions, ServerOp
         self.carry_out(benchmark, self._at_address() if self.address else self._in_lab())
 
     def _at_address(self) -> Target:
+        """Returns the server at the address as a target; a database is named where the address has
+        none."""
         lab = lab_client.Lab(self.data_dir, self.socket).place if self.volume else None
         address = self.read_address(str(self.address))
         on = {
@@ -265,6 +269,8 @@ class ServerRun(LabPlace, PasswordOptions, RunOptions, MeasuredOptions, ServerOp
         return bench.server_target(address, lab=lab, instance=self.instance, engine=self.engine, **on)
 
     def _in_lab(self) -> Target:
+        """Returns a server of the lab as a target, with its storage, volumes and instance unless
+        options say otherwise. Raises CouldNotRun where it does not run."""
         with self.open() as lab:
             server = servers.find(lab, str(self.server))
             status, place = lab.status(), lab.place
@@ -322,6 +328,7 @@ def _parse_typed(texts: list[str] | None) -> dict[str, int | bool]:
 
 
 def _parse_numbers(texts: list[str] | None) -> dict[str, float]:
+    """Reads KEY=VALUE each, values as numbers. Raises InputError."""
     numbers: dict[str, float] = {}
     for key, value in _parse_pairs(texts).items():
         try:

@@ -34,14 +34,15 @@ def tag_words(pairs: Mapping[str, str] | None) -> str:
 
 
 def number(value: float | None, digits: int = 1) -> str:
-    """Returns a number for a table; `-` for none."""
+    """Returns a number for a table, with `digits` behind the point unless it is whole; `-` for
+    None."""
     if value is None:
         return "-"
     return f"{value:,.{digits}f}" if isinstance(value, float) and not float(value).is_integer() else f"{int(value):,}"
 
 
 def percent_cell(value: float | None) -> str:
-    """Returns a share for a table."""
+    """Returns a value in percent for a table; `-` for None."""
     return "-" if value is None else f"{value:.1f} %"
 
 

@@ -168,6 +168,7 @@ def _row(key: calls.Key) -> dict[str, object]:
 
 
 def _facts(key: calls.Key) -> list[tuple[str, object]]:
+    """Returns names and values of a key for a person."""
     return [
         ("key", key["id"]),
         ("ARN", key["arn"]),

@@ -116,7 +116,7 @@ def up(
 
 
 def _restart_endpoint(place: LabPlace, api_port: int) -> bool:
-    """Starts an endpoint that had ended in a lab that is up, at its former port; True when it
+    """Starts an endpoint that had ended in a lab that is up, at its former port; returns whether it
     did."""
     with place.open() as running:
         endpoint = startup.find(Path(running.status()["data_dir"]))
@@ -359,6 +359,8 @@ def _print_events(place: LabPlace, follow: bool, cursor: str | None, as_json: bo
 
 
 def _line_of_event(event: Mapping[str, Any]) -> str:
+    """Returns an event of the lab as a line: time, type, what it is about, and the change of
+    state."""
     detail = event["detail"]
     subject = " ".join(resource.rpartition(":")[2] for resource in event["resources"])
     if "event" in detail:

@@ -131,6 +131,8 @@ class TimerOptions:
         self._put(retention.units(server_name, program, [*take_words, *where], prune_words, every_s))
 
     def _put(self, units: dict[str, str]) -> None:
+        """Prints the units, or writes them into the folder that was named. Raises InputError for
+        one that is not there."""
         if self.into is None:
             for file, text in units.items():
                 data(f"# {file}\n{text}\n")
@@ -239,6 +241,7 @@ def _request(
 
 
 def _set_facts(taken: TakenSet) -> list[tuple[str, object]]:
+    """Returns names and values of a snapshot set that was just taken; times of its locks in ms."""
     snapshot_set = taken.snapshot_set
     return [
         ("set", snapshot_set.id),
@@ -271,6 +274,7 @@ def stored_set(service: VolumeService, name: str, tick: Callable[[float], None])
 
 
 def _print_plan(prepared: Prepared, output: str) -> None:
+    """Prints which volumes a snapshot set would have, and that nothing was done."""
     rows = [
         {"volume": member.id, "spec": member.spec, "filesystem": use["place"], "kind": use["kind"]}
         for member, use in prepared.members
@@ -309,6 +313,7 @@ def list_sets(
 
 
 def _state(snapshot_set: SnapshotSet) -> str:
+    """Returns the state of a set in words: whole, being stored, or what is wrong with it."""
     if snapshot_set.problems:
         return f"not whole: {'; '.join(snapshot_set.problems)}"
     return "whole" if snapshot_set.stored else "being stored"
@@ -369,6 +374,7 @@ def restore(
 
 
 def _print_volumes(restored: list[RestoredVolume], output: str) -> None:
+    """Prints the volumes that were made from a set, and on stderr how to go on."""
     rows = [
         {"volume": volume.volume, "snapshot": volume.snapshot, "place": volume.place, "spec": volume.spec}
         for volume in restored
@@ -441,6 +447,7 @@ def _mib(count: int) -> str:
 
 
 def _table(rows: Sequence[calls.Snapshot]) -> Table:
+    """Returns snapshots as a table; stored and full sizes in MiB."""
     cells = [
         (
             row["id"],
@@ -521,6 +528,7 @@ def _print_bin(lab: Lab, output: str) -> None:
 
 
 def _facts(snapshot: calls.Snapshot) -> list[tuple[str, object]]:
+    """Returns names and values of a snapshot for a person."""
     lock = snapshot["lock"]
     return [
         ("snapshot", snapshot["id"]),
@@ -686,6 +694,7 @@ def _check_setting(name: str | None, is_set: bool, remove: bool, rule: str) -> N
 
 
 def _print_rules(lab: Lab, output: str) -> None:
+    """Prints the retention rules of the recycle bin, with their days."""
     retention_rules = lab.retention_rules()
     cells = [(rule["name"], rule["days"], tag_words(rule["tags"])) for rule in retention_rules]
     rows = [dict(rule) for rule in retention_rules]
@@ -727,6 +736,7 @@ def schedule(
 
 
 def _print_schedules(lab: Lab, output: str) -> None:
+    """Prints the schedules; intervals in seconds."""
     rows = [dict(row) for row in lab.schedules()]
     columns = ("name", "interval_s", "keep", "keep_days", "enabled", "next_at", "last_at")
     print_rows(rows, output, columns)

@@ -161,6 +161,7 @@ FAULT_CSV = ("id", "kind", "starts_at", "ends_at", "seed")
 
 
 def _table(rows: Sequence[Fault]) -> Table:
+    """Returns the faults of a volume as a table."""
     cells = [
         (row["id"], row["kind"], row.get("starts_at"), row.get("ends_at") or "until attached anew", row.get("seed"))
         for row in rows
@@ -205,6 +206,8 @@ def balance(
 
 
 def _balance_parts(answer: Mapping[str, Any]) -> list[object]:
+    """Returns the credit balances of the members as a table (I/Os or bytes), and those of the
+    instance in percent."""
     rows = [
         (index, "-", "-", "no credits")
         if credits is None
@@ -550,6 +553,8 @@ def _print_modifications(entries: Sequence[Mapping[str, object]], output: Output
 
 
 def _tag(lab: Lab, volume: str, new_tags: dict[str, str], remove: list[str]) -> None:
+    """Sets and removes tags of a volume, and says so. Raises InputError for a tag to remove that is
+    not there."""
     there = lab.describe(volume).get("tags") or {}
     unknown = [key for key in remove if key not in there]
     if unknown:
@@ -591,6 +596,8 @@ def _print(volume: LabVolume, output: Output) -> None:
 
 
 def _parts(volume: LabVolume) -> list[object]:
+    """Returns what is shown of a volume: its facts, its modification and, of an array, its
+    members."""
     parts: list[object] = [pairs(_facts(volume) + _device_facts(volume.get("attachment")))]
     if modification := volume.get("modification"):
         parts += ["", _modifications([{"volume": volume.get("name") or volume["id"], **modification}])]
@@ -603,6 +610,8 @@ def _parts(volume: LabVolume) -> list[object]:
 
 
 def _facts(volume: LabVolume) -> list[tuple[str, object]]:
+    """Returns names and values of a volume for a person: size in GiB, limits in IOPS and MiB/s,
+    balance in percent."""
     balance = volume.get("balance_percent")
     return [
         ("volume", volume["id"]),
@@ -625,6 +634,8 @@ def _facts(volume: LabVolume) -> list[tuple[str, object]]:
 
 
 def _device_facts(attachment: Attachment | None) -> list[tuple[str, object]]:
+    """Returns names and values of an attachment: device, own path in microseconds, limits of this
+    machine; none without an attachment."""
     if attachment is None:
         return []
     path_us, ceiling = attachment.get("path_us"), attachment.get("ceiling")
@@ -642,6 +653,8 @@ def _device_facts(attachment: Attachment | None) -> list[tuple[str, object]]:
 
 
 def _member_facts(member: Member) -> str:
+    """Returns a member of an array in words: limits in IOPS and MiB/s, balance in percent, delay of
+    a slow one in ms, progress of a rebuild."""
     facts = (
         [f"{number(member['iops'])} IOPS, {number(member['throughput_mib_s'])} MiB/s"]
         if member.get("iops") is not None
@@ -663,6 +676,7 @@ MODIFICATION_CSV = (
 
 
 def _modifications(rows: Sequence[Mapping[str, object]]) -> Table:
+    """Returns modifications as a table; done in percent."""
     ends = ("from", "to", "start", "end")
     cells = [
         [

@@ -69,6 +69,7 @@ def _plan_settings(region: str) -> PlanSettings:
 
 
 def _show_plan(plan: Plan, database: TransactionWorkload, settings: PlanSettings, report: Path) -> None:
+    """Prints the plan, writes its page, and says where it is."""
     show("2. The volume that meets the goal, and its cost", "")
     show_plan(plan, "table")
     write_report(report, plan, database, settings)
@@ -76,7 +77,7 @@ def _show_plan(plan: Plan, database: TransactionWorkload, settings: PlanSettings
 
 
 def _prove(plan: Plan, database: TransactionWorkload) -> None:
-    """Run the plan's recommendation, its runner-up and today's volume on the lab; say what the
+    """Runs the plan's recommendation, its runner-up and today's volume on the lab; says what the
     machine lacks where it cannot."""
     show("", "4. The proof of this plan: predicted, then measured on a real server", "")
     lacks = experiment.missing()

@@ -70,6 +70,8 @@ class ModelOptions:
         return options | self._events()
 
     def _events(self) -> dict[str, object]:
+        """Returns the `options` about modification, snapshot (bytes, bytes a second), degradations
+        and failed members. Raises InputError."""
         options: dict[str, object] = {}
         if self.modify is not None:
             options["modify"] = notation.modification(self.modify)

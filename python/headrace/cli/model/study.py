@@ -28,7 +28,7 @@ EPILOG = read_epilog("study")
 
 
 def complete_study(incomplete: str) -> list[str]:
-    """Names of studies for the shell."""
+    """Returns names of studies for the shell."""
     return [study.name for study in published_studies.every_study() if study.name.startswith(incomplete)]
 
 
@@ -99,6 +99,7 @@ def study(
 
 
 def _print_studies(output: str) -> None:
+    """Prints the studies with the places where each runs and their sources."""
     studies = published_studies.every_study()
     if output == "json":
         return print_json(studies)
@@ -120,6 +121,8 @@ def _telling(tick: Ticker):
 
 
 def _print(result: StudyResult) -> None:
+    """Prints the verdicts, tables and notes of a study."""
+
     def cell(value: object) -> object:
         return words.number(value, 4) if isinstance(value, float) else value
 

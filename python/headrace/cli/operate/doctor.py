@@ -123,6 +123,8 @@ def _try_write(path: Path, write: Callable[[], None]) -> bool:
 
 
 def _print_diagnosis(diagnosis: Diagnosis, output: str, everything: bool) -> int:
+    """Prints a diagnosis in the form asked for, and returns the exit code: Nagios' own, else that
+    of the findings. `everything`: lesser findings and all earlier episodes too."""
     if output == "nagios":
         print(plain(doctor_output.nagios_line(diagnosis)))
         return doctor_output.nagios_code(diagnosis)
@@ -134,6 +136,8 @@ def _print_diagnosis(diagnosis: Diagnosis, output: str, everything: bool) -> int
 
 
 def _advisor_rules(output: str) -> int:
+    """Prints the rules of AWS Trusted Advisor's checks, and returns exit code 0. Raises InputError
+    for Nagios' form."""
     rows = [
         (
             advisor_rule.check_id,
@@ -153,6 +157,8 @@ def _advisor_rules(output: str) -> int:
 
 
 def _print_advisor_results(evidence: Evidence, output: str) -> int:
+    """Prints what AWS Trusted Advisor's checks say of each volume with rows; returns exit code 1
+    where one is yellow or red, else 0."""
     results = [
         result
         for volume in evidence.volumes
@@ -169,6 +175,8 @@ def _print_advisor_results(evidence: Evidence, output: str) -> int:
 
 
 def _table(documents: list[dict], columns: tuple[str, ...], rows: list[tuple], output: str) -> int:
+    """Prints documents as JSON or rows as a table, and returns exit code 0. Raises InputError for
+    Nagios' form."""
     if output == "json":
         print(as_json(documents))
     elif output == "nagios":

@@ -207,6 +207,8 @@ def _write_changes(
 
 
 def _write(folder: Path, files: dict[str, str], force: bool, inputs: Sequence[Path]) -> None:
+    """Writes the files of a change into a folder, which is made if needed; scripts may be run.
+    Raises InputError before anything is overwritten unasked."""
     if not folder.is_dir():
         if folder.exists():
             rule = "is a file, and a folder is needed"
@@ -222,6 +224,7 @@ def _write(folder: Path, files: dict[str, str], force: bool, inputs: Sequence[Pa
 
 
 def _tell(advised: AdvisedChanges, folder: Path, files: dict[str, str]) -> None:
+    """Says on stderr which files were written, and which changes are in them."""
     for name in files:
         say(f"written: {folder / name}")
     for line in advised.describe():
@@ -342,6 +345,7 @@ def plan(
 
 
 def _print_lines(answers: pl.DataFrame) -> None:
+    """Prints answers as JSON, one object a line."""
     import msgspec
 
     data("".join(f"{msgspec.json.encode(row).decode()}\n" for row in answers.to_dicts()))

@@ -148,6 +148,8 @@ def read_recording(
 def _score(
     load: OpenWorkload, storage: str, instance: str | None, as_of: str | None, used: SpaceHistory | None, output: str
 ) -> None:
+    """Prints how often the intervals of earlier forecasts held, for those that are due in this
+    recording. `used`: space over time, None: not known."""
     path = ledger.default_ledger()
     history = forecast_history.history_of(load)
     try:

@@ -111,6 +111,7 @@ def watch(
 
 
 def _check(once: bool, output: str, alarms: AlarmOptions) -> None:
+    """Raises InputError for options that exclude each other."""
     if output == "nagios" and not once:
         hint = "A monitoring system calls it again and again: add --once."
         raise InputError("--output nagios", "is one line", "headrace watch --help", hint)
@@ -119,6 +120,7 @@ def _check(once: bool, output: str, alarms: AlarmOptions) -> None:
 
 
 def _until(watched: Watched, seconds: float | None) -> Iterator[Moment]:
+    """Yields the moments of a target for some seconds; None: to its end."""
     began = time.monotonic()
     for moment in watched.moments:
         yield moment
@@ -137,6 +139,8 @@ def _newest(watched: Watched) -> Moment:
 
 
 def _once(moment: Moment, output: str) -> None:
+    """Prints one moment in the form asked for. Raises typer.Exit with Nagios' exit code for Nagios'
+    form."""
     if output == "jsonl":
         _line(moment.to_document())
     elif output == "nagios":
@@ -151,6 +155,8 @@ def _once(moment: Moment, output: str) -> None:
 
 
 def _figures(moment: Moment) -> dict[str, float | None]:
+    """Returns the figures of a moment for Nagios: IOPS, MiB/s, shares of time 0 to 1, seconds until
+    credits are empty; None where not known."""
     figures: dict[str, float | None] = {}
     for volume in moment.volumes:
         figures |= {f"{volume.label} iops": volume.iops, f"{volume.label} mib_s": volume.mib_s}
@@ -168,6 +174,8 @@ def _line(document: object) -> None:
 
 
 def _alarm(watched: Watched, actions: Iterable[Action], seconds: float | None) -> None:
+    """Watches for some seconds (None: to the end) and runs the actions when a finding fires or
+    clears."""
     actions = list(actions)
     episodes = alarms_episodes.Episodes(watched.target)
     try:
@@ -178,6 +186,8 @@ def _alarm(watched: Watched, actions: Iterable[Action], seconds: float | None) -
 
 
 def _tell(events: Iterable, actions: Iterable[Action]) -> None:
+    """Prints each event and hands it to every action; an action that fails is reported on
+    stderr."""
     for event in events:
         _line(event.to_document())
         for action in actions:

@@ -126,6 +126,8 @@ def advise(
 
 
 def _refuse_with_host(foreign: dict[str, object], output: Form) -> None:
+    """Raises InputError for an option or a form of output that is about a server, where the machine
+    is asked about."""
     for name, given in foreign.items():
         if given is not None:
             rule = "is about a server, and --host looks at the machine"
@@ -136,6 +138,8 @@ def _refuse_with_host(foreign: dict[str, object], output: Form) -> None:
 
 
 def _refuse_without_host(root: Path | None, datadir: str | None, output: Form) -> None:
+    """Raises InputError for an option or a form of output that is about the machine, where --host
+    is missing."""
     given = {"--root": root, "--datadir": datadir, f"--output {output}": output if output in OF_HOSTS else None}
     for name, value in given.items():
         if value is not None:

@@ -129,6 +129,8 @@ def _list_whole(target: BackupTarget) -> set[str]:
 
 
 def _words_after_run(target: BackupTarget, before: set[str], notes: list[str]) -> str:
+    """Returns what an interrupted backup has left, in words. `before`: ids of whole backups before
+    it; `notes`: what the run said."""
     new_ids = sorted(_list_whole(target) - before)
     if new_ids:
         return f"The backup {new_ids[-1]} is whole."
@@ -138,6 +140,8 @@ def _words_after_run(target: BackupTarget, before: set[str], notes: list[str]) -
 
 
 def _words_after_restore(lab: Lab, name: str, what: str) -> str:
+    """Returns what an interrupted restore has left, in words. `what`: what the same command does if
+    it is given again."""
     with contextlib.suppress(HeadraceError):
         servers.find(lab, name)
         return f"The backup is as it was; the new server {name} is still there: headrace mysql destroy {name}."
@@ -348,6 +352,7 @@ CSV = (
 
 
 def _print_backups(entries: list[Backup], output: Output) -> None:
+    """Prints the backups in the form asked for, with their age and their last proof."""
     now = time.time()
     rows = [_csv(backup, now) for backup in entries]
     shown = [_row(backup, now) for backup in entries]
@@ -361,6 +366,7 @@ def _print_backups(entries: list[Backup], output: Output) -> None:
 
 
 def _csv(backup: Backup, now: float) -> dict[str, object]:
+    """Returns a backup as a row of CSV. `now`: seconds since 1970."""
     manifest = backup.manifest
     plain = {name: getattr(part, name) for part in (manifest, manifest.packing) for name in CSV if hasattr(part, name)}
     proof = backup.proof if backup.proved else None
@@ -377,6 +383,7 @@ def _csv(backup: Backup, now: float) -> dict[str, object]:
 
 
 def _row(backup: Backup, now: float) -> list[object]:
+    """Returns a backup as cells for a person. `now`: seconds since 1970."""
     manifest, proof = backup.manifest, backup.proof
     proved = f"unproved, {_age(backup.age_s(now))} old"
     if proof is not None:
@@ -403,6 +410,7 @@ def _size(count: int) -> str:
 
 
 def _age(seconds: float) -> str:
+    """Returns a span of seconds in the largest unit that it fills, rounded."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= size:
             return f"{seconds / size:,.0f} {unit}"
@@ -487,6 +495,8 @@ def restore(
 def _request(
     target: BackupTarget, backup: str, name: str, options: RestoreOptions, key: bytes | None
 ) -> RestoreRequest:
+    """Returns the request of a restore, after warnings about the backup. Raises InputError without
+    storage, or where the backup is not there."""
     if options.storage is None:
         raise InputError(
             "--storage", "is needed for the new server", "headrace backup restore --help", "For example gp3:100."
@@ -513,6 +523,7 @@ def _request(
 
 
 def _warn_failed(target: BackupTarget, backup: str, key: bytes | None) -> None:
+    """Warns on stderr if the backup's last proof failed or cannot be read."""
     try:
         proof = backup_manifest.read_proof(target, backup, key)
     except InputError as error:
@@ -523,6 +534,8 @@ def _warn_failed(target: BackupTarget, backup: str, key: bytes | None) -> None:
 
 
 def _print_restored(done: Restored, output: Output) -> None:
+    """Prints the restored server with its times in seconds, and says what is not as in the source
+    or may be missing."""
     replay = done.replay
     answer = {
         "backup": done.manifest.id,
@@ -716,6 +729,7 @@ def prune(
 
 
 def _words_after_prune(target: BackupTarget, retention_plan: RetentionPlan) -> str:
+    """Returns what an interrupted deletion of old backups has done, in words."""
     there = _list_whole(target)
     remaining = [backup.id for backup, _ in retention_plan.remove if backup.id in there]
     gone = len(retention_plan.remove) - len(remaining)

@@ -187,6 +187,8 @@ def status(
 
 
 def _acknowledge(failover_cluster: FailoverCluster) -> None:
+    """Writes into the journal that the last failover by watch was seen, so that watch may fail over
+    again; says if there is none."""
     with contextlib.closing(failover_cluster.journal()) as journal:
         last = journal.read().failed_over_at
         if last is None:
@@ -305,6 +307,8 @@ def rejoin(
 
 @contextlib.contextmanager
 def _open_cluster(place: LabPlace, options: ClusterOptions, servers: list[str] | None) -> Iterator[FailoverCluster]:
+    """Opens the servers that are named: addresses alone, or names of the lab, None: all servers of
+    the lab. Raises NoLab."""
     if servers and all("://" in name for name in servers):
         folder = options.journal or cluster_module.journal_folder(place.data_dir, place.socket)
         yield cluster_module.cluster_of(servers, None, folder, options.ec2 or (), options.rescue_on)
@@ -343,6 +347,8 @@ def _is_address_file(path: Path) -> bool:
 def _wish(
     kind: members.ChangeKind, seen: Members, options: WatchOptions, source: str | None, to: str | None
 ) -> members.FailoverWish:
+    """Returns the change that the options ask for. `source`, `to`: None where they are to be
+    found."""
     choices = {field.name: getattr(options, field.name) for field in fields(ChoiceOptions)}
     return members.FailoverWish(source=cluster_module.source_in(seen, source), kind=kind, target=to, **choices)
 
@@ -350,6 +356,9 @@ def _wish(
 def _change(
     kind: members.ChangeKind, place: LabPlace, change: ChangeOptions, to: str | None, max_wait: float = 10.0
 ) -> None:
+    """Foresees a failover or switchover, asks, runs it and prints the outcome; `max_wait`: longest
+    time without writes, s. Ends with exit code 1 where commits may be missing or something was left
+    out or given up."""
     _check_clients(change.clients)
     with _open_cluster(place, change, change.servers) as failover_cluster, ends_as_interrupts():
         executor = failover_cluster.executor(change.clients, say, change.drain_s)
@@ -393,6 +402,7 @@ def _interruption(words: str) -> CouldNotRun:
 
 
 def _show_plan(foreseen: DryRun, output: Output) -> None:
+    """Prints the steps of a plan, and says which commits and servers would be left out."""
     plan, end = foreseen.plan, [] if foreseen.plan.refusal else foreseen.end_state()
     rows = [step.to_dict() for step in plan.steps]
     _show_steps(rows, PLAN_COLUMNS, plan.to_dict(), end, output)
@@ -413,6 +423,8 @@ def _show_steps(
     end: list[str],
     output: Output,
 ) -> None:
+    """Prints steps in the form asked for. `answer`: what JSON has besides; `end`: sentences about
+    how it ends, said on stderr."""
     shown = [column for column in columns if column not in ("gtid", "count")]
     cells = [
         [str(row[column] or (row.get("gtid") if column == "to" else "") or "-") for column in shown] for row in rows
@@ -429,6 +441,8 @@ COLUMNS = ("name", "role", "follows", "receive", "apply", "executed", "read_only
 
 
 def _row(seen: Members, name: str, source: str) -> dict[str, object]:
+    """Returns a server as a row: role, semi-sync, GTIDs, channel; of one that did not answer, its
+    error."""
     member = seen[name]
     row: dict[str, object] = {"name": name, "role": "source" if name == source else "replica", "error": member.error}
     if member.state is None:

@@ -131,6 +131,8 @@ def _group_up(
     settings: dict[str, str | None] | None,
     output: Output,
 ) -> None:
+    """Starts the servers of a group and prints them. Raises InputError for options that a group
+    does not have. `size`: servers."""
     shared = ("storage", "log_storage", "memory_gib", "own_address", "unpaced")
     others = [key for key, value in vars(new).items() if value not in (None, False) and key not in (*shared, "flavor")]
     if others:
@@ -188,6 +190,8 @@ def down(
 
 
 def _end_channel(server: Server, channel: str, yes: bool) -> None:
+    """Ends a channel for good, after a question unless `yes`. Raises InputError where that is not
+    possible."""
     topology_ending.check_channel(server, channel)  # before anybody is asked
     quoted = channel or "''"
     confirm(yes, f"End channel {quoted} of {server.name} for good?", server.name, "would end a channel for good")
@@ -196,6 +200,8 @@ def _end_channel(server: Server, channel: str, yes: bool) -> None:
 
 
 def _mount(server: Server, output: Output) -> None:
+    """Mounts the volumes of a server that is down, and prints where they are, their size and free
+    space."""
     mounts = servers.mount(server)
     rows = [{**vars(mount), "place": str(mount.place)} for mount in mounts]
     cells = [
@@ -313,6 +319,7 @@ CSV = (
 
 
 def _row(server: Server) -> list[object]:
+    """Returns a server as cells of the table."""
     memory = None if server.memory_gib is None else f"{server.memory_gib:g} GiB"
     shown = (
         _version(server),
@@ -337,6 +344,7 @@ def _csv(server: Server) -> dict[str, object]:
 
 
 def _pairs(server: Server) -> list[tuple[str, object]]:
+    """Returns names and values of a server for a person."""
     settings = ", ".join(name if value is None else f"{name}={value}" for name, value in server.settings.items())
     return [
         ("server", f"{server.name}: {_version(server)}, {server.engine}, {server.state}"),
@@ -361,6 +369,7 @@ def _print(server: Server, output: Output) -> None:
 
 
 def _notes(server: Server) -> None:
+    """Says the problems and notes of a server on stderr."""
     for problem in server.problems:
         say(f"problem: {server.name}: {problem}")
     for note in server.notes:

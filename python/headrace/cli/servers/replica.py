@@ -199,6 +199,7 @@ def status(
 
 
 def _explain(members: list[TopologyMember], output: str) -> None:
+    """Prints the settings of each server that answers, with their costs and what they can lose."""
     columns = ("name", "setting", "value", "costs", "can_lose")
     rows = [
         {"name": member.server.name} | asdict(each)
@@ -290,6 +291,9 @@ LAG_COLUMNS = (
 
 
 def _lag_cells(reading: LagReading) -> list[object]:
+    """Returns a reading of the lag as cells: lag and clocks in seconds, transactions waiting and
+    applied a second, state."""
+
     def seconds(value: float | None, sign: str = "") -> str:
         return "-" if value is None else f"{sign}{value:.2f}"
 
@@ -307,7 +311,8 @@ def _lag_cells(reading: LagReading) -> list[object]:
 
 
 def _lines(name: str | None) -> Callable[[list[LagReading]], None]:
-    """Prints a line for each channel once a second."""
+    """Returns a function that prints a line for each channel, once a second at most. `name`: of one
+    replica, None: all."""
     printed = [0.0]
 
     def each(readings: list[LagReading]) -> None:
@@ -326,6 +331,7 @@ def _lines(name: str | None) -> Callable[[list[LagReading]], None]:
 
 
 def _print(members: list[TopologyMember], output: str) -> None:
+    """Prints the servers of a topology in the form asked for."""
     rows = [row for member in members for row in member_words.rows_of(member)]
     print_answer(
         [member.as_dict() for member in members],
@@ -337,6 +343,7 @@ def _print(members: list[TopologyMember], output: str) -> None:
 
 
 def _notes(members: list[TopologyMember]) -> None:
+    """Says the problems, warnings and notes of all servers on stderr."""
     for member in members:
         for problem in member.problems:
             say(f"problem: {member.server.name}: {problem}")

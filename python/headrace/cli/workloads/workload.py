@@ -277,6 +277,8 @@ def _show_database(
 
 
 def _show(load: Workload, output: Output) -> None:
+    """Prints a workload in words, as JSON, or the points of a demand as CSV. Raises InputError for
+    a closed load as CSV."""
     closed = isinstance(load, workloads.ClosedWorkload)
     if output == "json":
         more = {} if closed else simulation.open_parts(load)

@@ -15,6 +15,7 @@ import typer
 
 from headrace.base.lazy import lazily
 from headrace.base.signals import set_handler, undisturbed
+from headrace.base.units import span_in_words
 from headrace.cli import INTERRUPTED
 from headrace.cli.options import (
     CommandGroup,
@@ -407,11 +408,9 @@ def _size(count: int) -> str:
 
 
 def _age(seconds: float) -> str:
-    """Returns a span of seconds in the largest unit that it fills, rounded."""
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds / size:,.0f} {unit}"
-    return f"{seconds:,.0f} s"
+    """Returns an age in words, to the second; older than 2 min to the minute, than 2 days to the
+    hour."""
+    return span_in_words(round(seconds))
 
 
 @dataclass(frozen=True, kw_only=True)

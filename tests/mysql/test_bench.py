@@ -183,9 +183,10 @@ def test_every_script_runs(target, tmp_path, script):
 
 def test_bulk_insert_has_tables_of_its_own(server, tmp_path):
     target = target_of(server, database="bulk")
-    load = SysbenchOltp("bulk_insert")
-    prepare(load, target, threads=2)
+    load, messages = SysbenchOltp("bulk_insert"), []
+    prepare(load, target, threads=2, say=messages.append)
     try:
+        assert messages == ["preparing 2 empty tables"]
         assert short(load, target, tmp_path).figures["events"] > 0
         with pytest.raises(InputError, match="other rows than 0"):  # its rows are numbered from 1 each time
             load.prepared(target, 2)

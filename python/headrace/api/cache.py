@@ -66,12 +66,12 @@ def _by_id(rows: Sequence[Row]) -> dict[str, Row]:
     return {row["id"]: cast("Row", Facts(row)) for row in rows}
 
 
-def _newer(version: str, than: str) -> bool:
-    """Returns whether a version (RUN-NUMBER) is at least as new; True for one of another run of the
-    daemon, as those cannot be compared."""
+def _is_at_least_as_new(version: str, other: str) -> bool:
+    """Returns whether a version (RUN-NUMBER) is as new as another or newer; True for one of another
+    run of the daemon, as those cannot be compared."""
     run, _, number = version.partition("-")
-    other_run, _, other = than.partition("-")
-    return run != other_run or int(number) >= int(other)
+    other_run, _, other_number = other.partition("-")
+    return run != other_run or int(number) >= int(other_number)
 
 
 class TableCache(Generic[Row]):
@@ -121,12 +121,11 @@ class TableCache(Generic[Row]):
         return CachedTable(version, rows, sorted(rows)), pages
 
     def _keep(self, table: CachedTable[Row]) -> None:
-        """Keeps a table if it is newer than the one kept; one with too many rows is not kept at
-        all."""
+        """Keeps a table unless the one kept is newer; one with too many rows is not kept at all."""
         current = self._table
         if len(table.rows) > MOST_ROWS:
             self._table = None
-        elif current is None or _newer(table.version, current.version):
+        elif current is None or _is_at_least_as_new(table.version, current.version):
             self._table = table
 
 

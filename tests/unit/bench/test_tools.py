@@ -172,6 +172,14 @@ def test_options_beyond_their_bounds_are_refused(wrong):
         SysbenchOltp(**wrong)
 
 
+def test_bulk_inserts_begin_with_empty_tables():
+    """sysbench makes a table for each client, whatever tables and rows are."""
+    assert SysbenchOltp("bulk_insert")._data_and_limit(4) == ("4 empty tables", 600.0)
+    assert SysbenchOltp("bulk_insert", rows=2_000_000_000)._data_and_limit(1) == ("1 empty table", 600.0)
+    # 1 ms for each of 800,000 rows, and 600 s.
+    assert SysbenchOltp()._data_and_limit(4) == ("8 tables of 100,000 rows", 1_400.0)
+
+
 def test_the_same_load_has_the_same_options():
     """Runs with equal options are alike: defaults that are spelled out do not make another load."""
     assert SysbenchOltp().options() == SysbenchOltp(parameters={"rand_spec_pct": 1}).options()

@@ -84,6 +84,8 @@ def test_without_a_lab_every_command_says_how_to_start_one(line):
         ("lab key state k disabled --days 7", "belongs to pending-deletion"),
         ("lab key create --from k.key --tag a=b", "is a whole key"),
         ("mysql down db --channel x --mount", "leaves the server up"),
+        ("mysql up g --group 3 --flavor mysql --port 0", "--port: is not for a group"),
+        ("mysql up g --group 3 --flavor mysql --from snap-1", "--from: is not for a group"),
         ("volume balance db --set 5 --save x", "only one"),
         ("volume balance db --member 1", "belongs to --set"),
         ("volume balance db --load nothing.json", "cannot be read"),

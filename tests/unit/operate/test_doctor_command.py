@@ -80,6 +80,21 @@ def test_trusted_advisor(call, recording):
 
 
 @pytest.mark.parametrize(
+    ("words", "message"),
+    [(("--output", "nagios"), "is for verdicts"), (("--report", "page.html"), "the checks are printed only")],
+)
+def test_a_form_that_the_checks_do_not_have_is_refused_before_anything_is_read(
+    call, tmp_path, monkeypatch, words, message
+):
+    """A target was watched for seconds, and its evidence written, before this was said."""
+    monkeypatch.chdir(tmp_path)
+    for target in ((), ("nowhere.jsonl", "--record", "kept.jsonl")):
+        code, out, err = call("doctor", *target, "--trusted-advisor", *words)
+        assert code == 2 and not out and message in err, err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
     "words", [("doctor",), ("doctor", "nowhere"), ("doctor", "lab:"), ("doctor", "x", "--seconds", "0")]
 )
 def test_usage(call, words):

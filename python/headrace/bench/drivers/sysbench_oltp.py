@@ -147,13 +147,13 @@ class SysbenchOltp(Benchmark):
         raise InputError(f"database {target.database}", rule, f"{DOC}, Preparing", hint)
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
-        """Fills the tables by sysbench's own command (for bulk inserts one a client), with a limit
-        of time that grows with the rows. Raises CouldNotRun."""
+        """Fills the tables by sysbench's own command, with a limit of time that grows with the
+        rows; for bulk inserts it makes an empty table for each client. Raises CouldNotRun."""
         tool = self.tool()
         account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
         workers = threads if self.script == BULK else min(self.tables, PREPARE_THREADS, max(1, threads))
-        say(f"preparing {self.tables} tables of {self.rows:,} rows")
-        limit_s = PREPARE_MORE_S + PREPARE_S_PER_ROW * self.tables * self.rows
+        what, limit_s = self._data_and_limit(threads)
+        say(f"preparing {what}")
         words = [
             f"--config-file={account}",
             f"--threads={workers}",
@@ -228,6 +228,13 @@ class SysbenchOltp(Benchmark):
             "distribution": self.distribution,
             **options["parameters"],
         }
+
+    def _data_and_limit(self, threads: int) -> tuple[str, float]:
+        """Returns in words what is prepared, and the limit of the time for it, s."""
+        if self.script == BULK:
+            return "1 empty table" if threads == 1 else f"{threads} empty tables", PREPARE_MORE_S
+        limit_s = PREPARE_MORE_S + PREPARE_S_PER_ROW * self.tables * self.rows
+        return f"{self.tables} tables of {self.rows:,} rows", limit_s
 
     def _words(self, target: Target) -> list[str]:
         """Returns the options of sysbench's script: tables, rows, engine, distribution; none for

@@ -75,6 +75,8 @@ def doctor(
     region: Region = "us-east-1",
 ) -> None:
     """Find what limits a server now, whether clients feel it, and what to do about it."""
+    if trusted_advisor:
+        _check_form_of_checks(output, report)
     if target is None:
         if not trusted_advisor:
             raise InputError(
@@ -82,11 +84,6 @@ def doctor(
             )
         raise typer.Exit(_advisor_rules(output))
     check_chart_path(report, PAGE_FORMATS)
-    if trusted_advisor and report is not None:
-        hint = "Leave one of them out."
-        raise InputError(
-            "--trusted-advisor and --report", "the checks are printed only", "headrace doctor --help", hint
-        )
     evidence_file.check_name(record)
     facts.check_region(region)
     options = replace(recorded.apply_to(today.source(place, password)), members=True)
@@ -109,6 +106,16 @@ def doctor(
         else:
             is_written = False
     raise typer.Exit(code if is_written else CouldNotRun.default_exit_code)
+
+
+def _check_form_of_checks(output: str, report: Path | None) -> None:
+    """Raises InputError for a form in which AWS Trusted Advisor's checks are not given."""
+    source = "headrace doctor --help"
+    if report is not None:
+        rule = "the checks are printed only"
+        raise InputError("--trusted-advisor and --report", rule, source, "Leave one of them out.")
+    if output == "nagios":
+        raise InputError("--output nagios", "is for verdicts, not for these checks", source, "Leave it out.")
 
 
 def _try_write(path: Path, write: Callable[[], None]) -> bool:
@@ -136,8 +143,7 @@ def _print_diagnosis(diagnosis: Diagnosis, output: str, everything: bool) -> int
 
 
 def _advisor_rules(output: str) -> int:
-    """Prints the rules of AWS Trusted Advisor's checks, and returns exit code 0. Raises InputError
-    for Nagios' form."""
+    """Prints the rules of AWS Trusted Advisor's checks, and returns exit code 0."""
     rows = [
         (
             advisor_rule.check_id,
@@ -175,14 +181,9 @@ def _print_advisor_results(evidence: Evidence, output: str) -> int:
 
 
 def _table(documents: list[dict], columns: tuple[str, ...], rows: list[tuple], output: str) -> int:
-    """Prints documents as JSON or rows as a table, and returns exit code 0. Raises InputError for
-    Nagios' form."""
+    """Prints documents as JSON or rows as a table, and returns exit code 0."""
     if output == "json":
         print(as_json(documents))
-    elif output == "nagios":
-        raise InputError(
-            "--output nagios", "is for verdicts, not for these checks", "headrace doctor --help", "Leave it out."
-        )
     else:
         show(table(columns, rows))
     return 0

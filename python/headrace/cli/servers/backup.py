@@ -15,6 +15,7 @@ import typer
 
 from headrace.base.lazy import lazily
 from headrace.base.signals import set_handler, undisturbed
+from headrace.base.units import span_in_words
 from headrace.cli import INTERRUPTED
 from headrace.cli.options import (
     CommandGroup,
@@ -128,13 +129,13 @@ def _list_whole(target: BackupTarget) -> set[str]:
     return set()
 
 
-def _words_after_run(target: BackupTarget, before: set[str], notes: list[str]) -> str:
+def _words_after_run(target: BackupTarget, before: set[str], spooled: list[str]) -> str:
     """Returns what an interrupted backup has left, in words. `before`: ids of whole backups before
-    it; `notes`: what the run said."""
+    it; `spooled`: ids of copies that it left whole in the spool."""
     new_ids = sorted(_list_whole(target) - before)
     if new_ids:
         return f"The backup {new_ids[-1]} is whole."
-    if any(" is whole in " in text for text in notes):
+    if spooled:
         return "The copy is whole in the spool: give the same command again to send the rest."
     return "No backup was made, and what was copied is removed. Give the same command again to begin anew."
 
@@ -251,17 +252,13 @@ def run(
         _say_forecast(server, target, method, pack, pace, only, output if dry_run else None)
     if dry_run:
         return
-    before, notes = _list_whole(target), []
+    before = _list_whole(target)
+    spooled: list[str] = []
     with (
-        _explain_interrupt(lambda: _words_after_run(target, before, notes)),
+        _explain_interrupt(lambda: _words_after_run(target, before, spooled)),
         progress("copying") as tick,
         _pacer(server, target, pace, method) as pacer,
     ):
-
-        def note(text: str) -> None:
-            notes.append(text)
-            tick.say(f"note: {text}")
-
         request = copying.BackupRequest(
             method=method,
             pack=pack,
@@ -271,7 +268,8 @@ def run(
             anew=anew,
             progress=tick,
             only=tuple(dict.fromkeys(only or ())),
-            note=note,
+            note=lambda text: tick.say(f"note: {text}"),
+            report_spooled=spooled.append,
             pace=pacer or pacing.Pace(),
         )
         manifest = copying.run(server, target, request)
@@ -410,11 +408,9 @@ def _size(count: int) -> str:
 
 
 def _age(seconds: float) -> str:
-    """Returns a span of seconds in the largest unit that it fills, rounded."""
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds / size:,.0f} {unit}"
-    return f"{seconds:,.0f} s"
+    """Returns an age in words, to the second; older than 2 min to the minute, than 2 days to the
+    hour."""
+    return span_in_words(round(seconds))
 
 
 @dataclass(frozen=True, kw_only=True)

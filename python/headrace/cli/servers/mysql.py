@@ -134,9 +134,10 @@ def _group_up(
     """Starts the servers of a group and prints them. Raises InputError for options that a group
     does not have. `size`: servers."""
     shared = ("storage", "log_storage", "memory_gib", "own_address", "unpaced")
-    others = [key for key, value in vars(new).items() if value not in (None, False) and key not in (*shared, "flavor")]
+    given = [key for key, value in vars(new).items() if value is not None and value is not False]  # 0 is given, too
+    others = [key for key in given if key not in (*shared, "flavor")]
     if others:
-        option_name = f"--{others[0].replace('_', '-')}"
+        option_name = "--from" if others[0] == "seed_from" else f"--{others[0].replace('_', '-')}"
         raise InputError(option_name, "is not for a group", "headrace mysql up --help", "Leave it out, or use --set.")
     if new.flavor != "mysql":
         hint = "Add --flavor mysql. MariaDB: headrace replica up."

@@ -49,7 +49,8 @@ class BackupRequest:
     """Choices of the user for a backup. `pack`: zstd, none, or None for the best available.
     `staging`: the folder that CLONE copies to. `spool`: a folder where the copy is finished before
     it is sent. `anew`: does not resume an interrupted run. `only`: the databases of a logical copy
-    of a part of its server."""
+    of a part of its server. `report_spooled` gets the id of a copy that a run which failed has left
+    whole in `spool`."""
 
     method: str = "physical"
     pack: str | None = None
@@ -61,6 +62,7 @@ class BackupRequest:
     only: tuple[str, ...] = ()
     progress: Progress = quiet
     note: Callable[[str], None] = lambda text: None
+    report_spooled: Callable[[str], None] = lambda backup: None
 
 
 def run(source: CopySource, target: BackupTarget, request: BackupRequest) -> Manifest:
@@ -89,6 +91,7 @@ def run(source: CopySource, target: BackupTarget, request: BackupRequest) -> Man
     except BaseException as error:
         damaged = isinstance(error, InputError) and error.kind == DAMAGED
         if spool is not None and not damaged and spool.exists(f"{folder_of(backup)}/{documents.MANIFEST}"):
+            request.report_spooled(backup)
             request.note(f"the copy {backup} is whole in {spool.folder}: run it again to go on with sending it")
             with contextlib.suppress(HeadraceError, OSError):
                 for place in reversed(places):

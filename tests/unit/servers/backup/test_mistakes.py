@@ -9,7 +9,7 @@ import pytest
 from made_histories import base_of
 
 from headrace.cli.main import main
-from headrace.cli.servers.backup import _resolve_id
+from headrace.cli.servers.backup import _resolve_id, _row
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup.manifest import RestoreProof, folder_of
 from headrace.servers.backup.targets.folder import FolderTarget
@@ -55,6 +55,17 @@ def test_list_shows_parts_and_failed_restores(target, capsys):
     output = capsys.readouterr()
     assert json.loads(output.out)[0]["failed"] == failed.failure and not json.loads(output.out)[0]["proved"]
     assert f"problem: {whole.id}: its last restore failed: {failed.failure}" in output.err
+
+
+@pytest.mark.parametrize(
+    ("seconds", "age"),
+    [(0.4, "0 s"), (3_599, "60 min"), (3_600, "60 min"), (5_400, "90 min"), (86_399, "24 h"), (216_000, "2 days 12 h")],
+)
+def test_an_age_does_not_change_its_unit_by_rounding(target, seconds, age):
+    """A second less than an hour was `60 min`, an hour `1 h`, and one and a half hours were `2 h`."""
+    backup = documents.Backup(target[1], None)
+    cells = _row(backup, backup.manifest.ended_unix + seconds)
+    assert age in cells and f"unproved, {age} old" in cells
 
 
 def test_an_option_and_an_id_that_cannot_be(target, capsys):

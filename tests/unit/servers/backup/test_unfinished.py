@@ -10,10 +10,12 @@ import contextlib
 import hashlib
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from headrace.cli.servers.backup import _words_after_run
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql import Address
 from headrace.servers.backup import checking, copying, manifest, unfinished
@@ -123,7 +125,7 @@ def test_killed_at_any_step(tmp_path, spooled):
 def test_what_was_sent_is_not_sent_again(tmp_path, monkeypatch):
     """A target that takes three files and then is away: the next run sends the other three."""
     target, spool, message = FolderTarget(tmp_path / "t"), tmp_path / "spool", []
-    sent, real = [], FolderTarget.create
+    sent, spooled, real = [], [], FolderTarget.create
 
     def create(self, name, expected_bytes=0):
         if self.folder == target.folder and "/data." in name:
@@ -134,8 +136,12 @@ def test_what_was_sent_is_not_sent_again(tmp_path, monkeypatch):
 
     monkeypatch.setattr(FolderTarget, "create", create)
     with pytest.raises(CouldNotRun, match="is away"):
-        copying.run(SOURCE, target, make_request(spool, message))
-    assert "is whole in" in message[0]
+        copying.run(SOURCE, target, replace(make_request(spool, message), report_spooled=spooled.append))
+    assert "is whole in" in message[0] and spooled == [
+        entry.id for entry in unfinished.spooled(FolderTarget(spool), SOURCE, None)
+    ]
+    assert "whole in the spool" in _words_after_run(target, set(), spooled)
+    assert "removed" in _words_after_run(target, set(), [])
     assert check_whole(target) == 0
     # A file that was altered meanwhile is sent again.
     (altered,) = (tmp_path / "t").rglob("data.00002")

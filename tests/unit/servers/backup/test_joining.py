@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -45,6 +46,36 @@ def join_all(target, path, pieces, ended) -> list[str]:
     joiner.begin(path, pieces, ended)
     joiner.close()
     return messages
+
+
+def test_a_list_while_pieces_are_joined_has_every_byte(log, monkeypatch):
+    """All pieces are joined, and another file's folder is removed, between the names and the sizes
+    of a list; and a file that goes at every look takes no other file with it."""
+    target, file, path = log
+    (before,) = archive.timelines(target)
+    target.put_new("binlogs/other/only", b"")
+    assert not FolderTarget(path.parent / "missing").list()
+    real, joined = os.stat, []
+
+    def stat(place, **more):
+        if "live-" in str(place) and not joined:
+            joined.append(place)
+            target.remove("binlogs/other/only")
+            assert not join_all(target, path, FilePieces(before.files[0].pieces), ended=True)
+        return real(place, **more)
+
+    monkeypatch.setattr(os, "stat", stat)
+    (after,) = archive.timelines(target)
+    assert joined and not after.problems and content(target, after) == bytes(file.raw)
+
+    def stat_others(place, **more):
+        if "joined-" in str(place):
+            raise FileNotFoundError(place)
+        return real(place, **more)
+
+    whole = [entry.name for entry in target.list()]
+    monkeypatch.setattr(os, "stat", stat_others)
+    assert [entry.name for entry in target.list()] == [name for name in whole if "joined-" not in name] != []
 
 
 def test_a_joined_file_has_the_same_bytes_transactions_and_times(log):

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from made_histories import BEGAN, LogFile, keep
+from waiting import wait_until
 
-from headrace.errors import InputError
+from headrace.errors import CouldNotRun, InputError
 from headrace.servers.backup.history import archive, joining
 from headrace.servers.backup.history.joining import FilePieces, Joiner, groups
 from headrace.servers.backup.targets.folder import FolderTarget
@@ -105,6 +106,43 @@ def test_pieces_of_a_file_that_is_not_the_one_stored_stay(log):
     assert content(target, archive.timelines(target)[0]) == bytes(file.raw)
 
 
+def test_a_target_that_refused_is_tried_again_after_more_pieces_and_noted_once(log, monkeypatch):
+    target, file, path = log
+    (before,) = archive.timelines(target)
+    all_pieces, messages, tries = before.files[0].pieces, [], []
+    pieces = FilePieces()
+
+    def try_to_join() -> None:
+        """One try, as of a stream that is never stopped, until it has ended."""
+        joiner.begin(path, pieces, ended=False)
+        wait_until(lambda: not joiner.busy, "the end of a try")
+
+    def refuse(*_):
+        tries.append(pieces.live)
+        raise CouldNotRun("the target", "is full")
+
+    joiner = Joiner(target, None, "none", messages.append)
+    monkeypatch.setattr(archive, "write_piece", refuse)
+    for piece in all_pieces[: 2 * joining.JOIN_AFTER]:
+        pieces.add(piece)
+        if pieces.due:
+            try_to_join()
+    first, second = tries
+    assert second - first == joining.JOIN_AFTER, "a try for every JOIN_AFTER pieces, not for each"
+    [text] = messages
+    assert "is full" in text and "tried again" in text
+    monkeypatch.undo()
+    try_to_join()  # there is room again
+    assert pieces.live == 0 and not pieces.due and len(messages) == 1
+    assert content(target, archive.timelines(target)[0]) == bytes(file.raw)
+    monkeypatch.setattr(archive, "write_piece", refuse)
+    for piece in all_pieces[2 * joining.JOIN_AFTER :]:
+        pieces.add(piece)
+    try_to_join()
+    joiner.close()
+    assert len(messages) == 2, "another failure, since a join"
+
+
 @pytest.mark.parametrize("at", [0, 1, 2, LIVE // 2])
 def test_a_stream_that_is_killed_while_it_joins_leaves_a_whole_archive(log, at, monkeypatch):
     """Before the joined piece is stored, or behind so many removals; the next one ends it."""
@@ -160,7 +198,7 @@ def test_the_number_of_pieces_is_bounded(monkeypatch):
             archive.Piece("live", "t-1", "b.000001", at, size, "mysql", gtids, False, "", "", "none", False, "", ())
         )
         at += size
-        if pieces.live >= joining.JOIN_AFTER:
+        if pieces.due:
             for group in groups(pieces.all, ended=False):
                 first, last = group[0], group[-1]
                 length = last.ends - first.offset

@@ -75,7 +75,7 @@ class FilePieces:
 
     @property
     def due(self) -> bool:
-        """Whether JOIN_AFTER live pieces have come since the last join, or the last try of one."""
+        """True when JOIN_AFTER live pieces have come since the last join or try of one."""
         return self.live - self._live_at_failure >= JOIN_AFTER
 
 

@@ -137,8 +137,8 @@ class S3Target(BackupTarget):
             self._client.delete_object(Bucket=self.bucket, Key=self.prefix + checked_name(name))
 
     def sweep(self, prefix: str, older_s: float) -> int:
-        """Ends abandoned uploads of all pages, as their parts would be billed otherwise. Some servers (s3rver)
-        cannot list them: there a rule of the bucket's life cycle has to end them."""
+        """Ends abandoned uploads of all pages: their parts would be billed otherwise. Some servers
+        (s3rver) cannot list them: there a rule of the bucket's life cycle has to end them."""
         ended = 0
         with self._translate_errors(prefix):
             pages = self._client.get_paginator("list_multipart_uploads")

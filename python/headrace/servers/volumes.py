@@ -233,13 +233,19 @@ def make_filesystem(device: str) -> None:
     _run([required("mkfs.xfs", "xfsprogs"), "-q", "-f", "-K", device], f"mkfs.xfs on {device}")
 
 
-def mount(device: str, place: Path) -> None:
-    """Mounts a device without access times, which would be writes. xfs first replays the log.
+def mount_options(kind: str, *more: str) -> str:
+    """Returns the options to mount a volume that may be from a snapshot, with `more` of them.
 
-    nouuid: a volume from a snapshot has the UUID of its origin, which may be mounted.
+    noatime: access times would be writes. nouuid: such a volume has the UUID of its origin, which
+    may be mounted; xfs alone refuses that, and alone knows the option (xfs(5)).
     """
+    return ",".join([*more, "noatime", *(["nouuid"] if kind == KIND else [])])
+
+
+def mount(device: str, place: Path) -> None:
+    """Mounts a device by `mount_options`. xfs first replays the log."""
     place.mkdir(parents=True, exist_ok=True)
-    options = ["-t", KIND, "-o", "noatime,nouuid"]
+    options = ["-t", KIND, "-o", mount_options(KIND)]
     _run([required("mount", "mount"), *options, device, str(place)], f"mounting {device} on {place}")
 
 
@@ -252,7 +258,7 @@ def mount_to_read(device: str, place: Path) -> None:
         rule = f"holds {kind or 'no filesystem'}, and only xfs and ext4 are read"
         hint = "Assemble an array or a volume group, mount it, and read its binary log by hand."
         raise CouldNotRun(device, rule, "", hint)
-    options = "ro,noatime,nodev,nosuid,noexec" + (",nouuid" if kind == KIND else "")
+    options = mount_options(kind, "ro", "nodev", "nosuid", "noexec")
     _run([required("mount", "mount"), "-o", options, device, str(place)], f"mounting {device} on {place}")
 
 

@@ -10,12 +10,14 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from headrace.operate.snapshots import restore, warming
+from headrace.operate.snapshots import restore, sets, warming
 from headrace.operate.snapshots.freezing import watchdog
-from headrace.operate.snapshots.restore import RestoredVolume
+from headrace.operate.snapshots.sets import StoredSnapshot
 
 PATIENCE_S = 30.0
 
@@ -126,12 +128,19 @@ def test_a_file_that_is_gone_is_left_out(tmp_path):
     assert warming.warm([warming.FilePart(tmp_path / "gone", 0, 10)], 10) == 0
 
 
-def test_next_steps_of_an_array_and_a_group():
+@pytest.mark.parametrize(("kind", "options"), [("xfs", "noatime,nouuid"), ("ext4", "noatime"), ("", "noatime")])
+def test_next_steps_of_an_array_and_a_group(kind, options):
     layout = ({"md": "md0", "level": "raid0", "uuid": "a:b"}, {"dm": "vg-lv"})
-    volumes = [RestoredVolume(f"vol-{number}", "snap-1", "/data's", "gp3:1", layout) for number in range(2)]
-    lines = restore.next_steps(volumes)
+    tags = {sets.SET: "set-a", sets.VOLUMES: "vol-0,vol-1", sets.FINISHED: "x"}
+    tags |= sets.long_tags(sets.MEMBER, sets.as_json({"place": "/data's", "kind": kind, "layout": layout}))
+    [chosen] = sets.sets_of(
+        StoredSnapshot(f"snap-{number}", f"vol-{number}", 1, "completed", "2026-11-22T12:00:00+00:00", tags)
+        for number in range(2)
+    )
+    service: Any = SimpleNamespace(create_volume=lambda snapshot, spec, name, tags: name)
+    lines = restore.next_steps(restore.restore_volumes(service, chosen, "back"))
     assert lines == [
         "mdadm --assemble --uuid=a:b /dev/md0",
         "vgchange --activate y",
-        "mount -o noatime,nouuid DEVICE '/data'\"'\"'s'",
+        f"mount -o {options} DEVICE '/data'\"'\"'s'",
     ]

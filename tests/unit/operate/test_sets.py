@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from headrace.cli.lab import snapshot as snapshot_commands
 from headrace.errors import CouldNotRun, InputError
+from headrace.mysql import Address
 from headrace.operate.snapshots import retention, sets
+from headrace.operate.snapshots.services import MemberVolume
 from headrace.operate.snapshots.sets import StoredSnapshot
+from headrace.operate.snapshots.take import Prepared, SnapshotRequest, _run_steps
+from headrace.servers.copies.locks import ServerFacts
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
@@ -38,6 +46,49 @@ def test_no_tag_is_too_long():
     with pytest.raises(InputError, match="10,000 characters"):
         sets.long_tags("k", "x" * 10_000)
     assert sets.as_json("a\n'\"é") == '"a\\n\'\\"\\u00e9"'
+
+
+class SlowList:
+    """Snapshots of an EC2 that lists them and their tags only at the third look."""
+
+    def __init__(self, volumes: list[str]) -> None:
+        self.snapshots = [StoredSnapshot(f"snap-{volume}", volume, 1, "pending", NOW.isoformat()) for volume in volumes]
+        self.tags: dict[str, dict[str, str]] = {snapshot.id: {} for snapshot in self.snapshots}
+        self.looks = 0
+
+    def create(self, volumes, tags, description, token):
+        for own in self.tags.values():
+            own |= tags
+        return self.snapshots
+
+    def tag(self, snapshots, tags):
+        for name in snapshots:
+            self.tags[name] |= tags
+
+    def stored(self):
+        self.looks += 1
+        seen = self.snapshots if self.looks > 2 else self.snapshots[: self.looks - 1]
+        return [replace(snapshot, state="completed", tags=self.tags[snapshot.id]) for snapshot in seen]
+
+
+def test_a_set_that_is_not_listed_yet_was_taken_and_is_waited_for(monkeypatch):
+    volumes = ["vol-0", "vol-1"]
+    service: Any = SlowList(volumes)
+    request = SnapshotRequest("db", Address("u", "db.example"), service, lock=False, freeze=False)
+    facts = ServerFacts("mysql", "9.7.0", (9, 7, 0), "db.example", "a-b", 1, "", "/data", ("/data",), ())
+    members = tuple((MemberVolume(name, "gp3:1"), {"place": "/data", "kind": "xfs"}) for name in volumes)
+    lock: Any = SimpleNamespace(held_ms=0.0, waited_ms=0.0)
+    taken = _run_steps(request, Prepared(facts, (), members), lock, "set-a", lambda step: None).snapshot_set
+    assert taken.whole and taken.id == "set-a" and not taken.stored
+    assert [snapshot.member["place"] for snapshot in taken.snapshots] == ["/data", "/data"]
+    monkeypatch.setattr(snapshot_commands, "LOOK_EVERY_S", 0.0)
+    snapshot_commands.stored_set(service, taken, lambda share: None)
+    [listed] = sets.sets_of(service.stored())
+    assert listed.stored and replace(listed, snapshots=()) == replace(taken, snapshots=())
+    service.snapshots.pop()
+    monkeypatch.setattr(snapshot_commands, "LISTED_S", 0.0)
+    with pytest.raises(CouldNotRun, match="could not be stored"):
+        snapshot_commands.stored_set(service, taken, lambda share: None)
 
 
 DAMAGE = ("none", "missing", "later", "foreign", "twice", "unfinished", "error", "contradiction", "no list")

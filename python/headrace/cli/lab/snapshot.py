@@ -16,6 +16,7 @@ import typer
 from headrace.base.files import check_output, write_whole
 from headrace.base.lazy import lazily
 from headrace.base.units import read_span
+from headrace.base.waiting import wait_until
 from headrace.cli.lab.common import number, tag_words, tags
 from headrace.cli.options import (
     CommandGroup,
@@ -209,7 +210,7 @@ def take(
         taken = snapshots_take.take(request)
         if wait:
             with progress(f"storing {taken.snapshot_set.id}") as tick:
-                stored_set(request.service, taken.snapshot_set.id, tick)
+                stored_set(request.service, taken.snapshot_set, tick)
     say_each("note", taken.notes)
     rows = taken.snapshot_set.as_dict() | {
         "locked_ms": round(taken.locked_ms, 1),
@@ -256,20 +257,26 @@ def _set_facts(taken: TakenSet) -> list[tuple[str, object]]:
 
 # Between two looks at snapshots that are being stored, s: EC2 counts requests.
 LOOK_EVERY_S = 1.0
+# Until EC2 lists snapshots that it has begun, s, at most: it promises no time. A guess.
+LISTED_S = 60.0
 
 
-def stored_set(service: VolumeService, name: str, tick: Callable[[float], None]) -> None:
-    """Waits until all snapshots of a set are stored. Raises CouldNotRun."""
+def stored_set(service: VolumeService, taken: SnapshotSet, tick: Callable[[float], None]) -> None:
+    """Waits until all snapshots of a set that was just taken are stored. Raises CouldNotRun."""
+    ids = {snapshot.id for snapshot in taken.snapshots}
+
+    def read_states() -> list[str]:
+        return [snapshot.state for snapshot in service.stored() if snapshot.id in ids]
+
+    wait_until(lambda: len(read_states()) == len(ids), LISTED_S, LOOK_EVERY_S)
     while True:
-        snapshot_set = next(
-            (snapshot_set for snapshot_set in sets.sets_of(service.stored()) if snapshot_set.id == name), None
-        )
-        if snapshot_set is None or any(snapshot.state == "error" for snapshot in snapshot_set.snapshots):
-            raise CouldNotRun(name, "could not be stored", "", "See headrace snapshot sets.")
-        done = sum(snapshot.state == "completed" for snapshot in snapshot_set.snapshots)
-        if done == len(snapshot_set.snapshots):
+        states = read_states()
+        if len(states) < len(ids) or "error" in states:
+            raise CouldNotRun(taken.id, "could not be stored", "", "See headrace snapshot sets.")
+        done = states.count("completed")
+        if done == len(ids):
             return
-        tick(done / len(snapshot_set.snapshots))
+        tick(done / len(ids))
         time.sleep(LOOK_EVERY_S)
 
 

@@ -16,6 +16,7 @@ from headrace.mysql.state import parse_version
 from headrace.operate.snapshots.services import VolumeService
 from headrace.operate.snapshots.sets import DOC, SnapshotSet, StoredSnapshot, check_whole
 from headrace.servers import Server
+from headrace.servers.volumes import mount_options
 
 # Server ids have 32 bits (both manuals, server_id); small ones are those that people choose.
 SMALL_ID, MOST_ID = 1 << 16, (1 << 32) - 1
@@ -27,13 +28,15 @@ Progress = Callable[[float, str], None]
 
 @dataclass(frozen=True)
 class RestoredVolume:
-    """A volume that was made. `place`: where its filesystem was mounted."""
+    """A volume that was made. `place`: where its filesystem was mounted; `kind`: xfs, ext4 or the
+    like, "" if the snapshot does not tell."""
 
     volume: str
     snapshot: str
     place: str
     spec: str
     layout: tuple[Mapping[str, str], ...]
+    kind: str = ""
 
 
 def restore_server(
@@ -134,9 +137,8 @@ def restore_volumes(
                 layout = tuple(layer for layer in use.get("layout") or () if isinstance(layer, dict))
                 tags = {"headrace:restored-from": chosen.id}
                 volume = service.create_volume(snapshot, spec or _spec(snapshot), f"{prefix}-{number}", tags)
-                volumes.append(
-                    RestoredVolume(volume, snapshot.id, str(use.get("place", "")), spec or _spec(snapshot), layout)
-                )
+                place, kind = str(use.get("place", "")), str(use.get("kind", ""))
+                volumes.append(RestoredVolume(volume, snapshot.id, place, spec or _spec(snapshot), layout, kind))
         except BaseException as error:
             remaining = []
             with undisturbed():
@@ -161,8 +163,8 @@ def next_steps(volumes: list[RestoredVolume]) -> list[str]:
         lines.append(f"mdadm --assemble {by}/dev/{layer['md']}".replace("--scan /dev/" + layer["md"], "--scan"))
     if any("dm" in layer for layer in layouts):
         lines.append("vgchange --activate y")
-    for place in dict.fromkeys(volume.place for volume in volumes if volume.place):
-        lines.append(f"mount -o noatime,nouuid DEVICE {_quoted(place)}")
+    for place, kind in {volume.place: volume.kind for volume in volumes if volume.place}.items():
+        lines.append(f"mount -o {mount_options(kind)} DEVICE {_quoted(place)}")
     return lines
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -196,7 +196,8 @@ def _run_steps(request: SnapshotRequest, prepared: Prepared, lock: ServerLock, n
                     done.append("freeze")
                     on_step("frozen")
                 tags = _first_tags(request, prepared, name, position)
-                snapshots.extend(request.service.create(prepared.volumes, tags, request.description, name))
+                created = request.service.create(prepared.volumes, tags, request.description, name)
+                snapshots.extend(replace(snapshot, tags=tags) for snapshot in created)
                 on_step("snapshot")
                 return freezer.thaw()
 
@@ -209,7 +210,7 @@ def _run_steps(request: SnapshotRequest, prepared: Prepared, lock: ServerLock, n
         if request.lock:
             lock.release()
             on_step("unlocked")
-        _finish(request, prepared, snapshots, done, frozen)
+        finished = _finish(request, prepared, snapshots, done, frozen)
         on_step("tagged")
     except BaseException as error:
         with undisturbed():
@@ -219,7 +220,8 @@ def _run_steps(request: SnapshotRequest, prepared: Prepared, lock: ServerLock, n
         if remaining and isinstance(error, (InputError, CouldNotRun)):
             raise error.but(hint=f"{error.hint} Not deleted: {'; '.join(remaining)}.".strip()) from error
         raise
-    snapshot_set = next(candidate for candidate in sets.sets_of(request.service.stored()) if candidate.id == name)
+    # By the answers of the calls: EC2 may list the snapshots and their tags only a moment later.
+    [snapshot_set] = sets.sets_of(finished)
     frozen_ms = frozen.milliseconds if request.freeze else 0.0
     return TakenSet(snapshot_set, lock.held_ms, frozen_ms, lock.waited_ms, _notes(request, prepared, position))
 
@@ -251,8 +253,11 @@ def _first_tags(request: SnapshotRequest, prepared: Prepared, name: str, positio
     return tags
 
 
-def _finish(request: SnapshotRequest, prepared: Prepared, snapshots: list, done: list[str], frozen: Frozen) -> None:
-    """Adds the tags that are known at the end; the tag that says so comes last."""
+def _finish(
+    request: SnapshotRequest, prepared: Prepared, snapshots: list[StoredSnapshot], done: list[str], frozen: Frozen
+) -> list[StoredSnapshot]:
+    """Adds the tags that are known at the end, and returns the snapshots with all their tags; the
+    tag that says so comes last."""
     about = {"server_id": prepared.facts.server_id, "uuid": prepared.facts.uuid} | dict(request.about)
     common = sets.long_tags(sets.ABOUT, sets.as_json(about)) | {sets.STEPS: " ".join(done) or "none"}
     if request.freeze:
@@ -260,13 +265,16 @@ def _finish(request: SnapshotRequest, prepared: Prepared, snapshots: list, done:
     uses: dict[str, list[sets.TagDocument]] = {}
     for member, use in prepared.members:
         uses.setdefault(member.id, []).append(use)
+    finish = {sets.FINISHED: datetime.now(UTC).isoformat(timespec="seconds")}
+    finished: list[StoredSnapshot] = []
     for snapshot in snapshots:
         use = uses[snapshot.volume]
         more = {"more": use[1:]} if len(use) > 1 else {}
-        request.service.tag([snapshot.id], common | sets.long_tags(sets.MEMBER, sets.as_json(use[0] | more)))
-    request.service.tag(
-        [snapshot.id for snapshot in snapshots], {sets.FINISHED: datetime.now(UTC).isoformat(timespec="seconds")}
-    )
+        tags = common | sets.long_tags(sets.MEMBER, sets.as_json(use[0] | more))
+        request.service.tag([snapshot.id], tags)
+        finished.append(replace(snapshot, tags={**snapshot.tags, **tags, **finish}))
+    request.service.tag([snapshot.id for snapshot in snapshots], finish)
+    return finished
 
 
 def _notes(request: SnapshotRequest, prepared: Prepared, position: ServerPosition) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import math
 import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from headrace.base.units import MIB
@@ -264,12 +264,15 @@ class LabSignals:
         return statistics.median(values) / 1000 if values else None
 
     def _lag(self) -> float | None:
-        """Returns the largest lag of the server's channels, s: infinite if no channel tells it,
-        None for a server without channels."""
+        """Returns the largest lag of the server's channels, s (`largest_lag_s`)."""
         with self.source.connect(10.0) as connection:
-            behind = [channel.seconds_behind for channel in observe(connection).channels]
-        lags_s = [float(lag_s) for lag_s in behind if lag_s is not None]
-        return max(lags_s) if lags_s else (math.inf if behind else None)
+            return largest_lag_s([channel.seconds_behind for channel in observe(connection).channels])
+
+
+def largest_lag_s(behind_s: Sequence[int | None]) -> float | None:
+    """Returns the largest lag of channels, s: infinite if one of them does not tell it (None), as
+    it is stopped or broken and falls behind unseen; None without channels."""
+    return max((math.inf if lag_s is None else float(lag_s) for lag_s in behind_s), default=None)
 
 
 def lab_pacer(source: CopySource, limits: PaceLimits, target_volume: str | None = None) -> Pacer:

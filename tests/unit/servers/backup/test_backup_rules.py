@@ -20,7 +20,7 @@ from headrace.servers.backup.forecast import volume_seconds
 from headrace.servers.backup.history import archive, moments
 from headrace.servers.backup.history import events as binlog
 from headrace.servers.backup.manifest import Backup, Manifest, Packing, RestoreProof, opened, sealed
-from headrace.servers.backup.pacing import PaceLimits, Pacer, PaceSignals, next_rate
+from headrace.servers.backup.pacing import PaceLimits, Pacer, PaceSignals, largest_lag_s, next_rate
 from headrace.servers.backup.retention import guarded, plan
 from headrace.servers.backup.targets.folder import FolderTarget
 from headrace.servers.backup.targets.opening import open_target
@@ -186,6 +186,9 @@ def test_lag_and_latency_slow_a_copy_down_and_it_recovers():
     assert (rate, why) == (70.0, "lag")
     assert next_rate(100.0, 125.0, limits, PaceSignals(latency_ratio=1.3)) == (70.0, "latency")
     assert next_rate(1.0, 125.0, limits, PaceSignals(latency_ratio=9.9)) == (1.0, "latency")
+    # A channel that is stopped tells no lag, whatever the others tell.
+    for behind_s, why in (([0, None], "lag"), ([None], "lag"), ([0, 6], "lag"), ([0, 5], "rising"), ([], "rising")):
+        assert next_rate(1.0, 125.0, limits, PaceSignals(lag_s=largest_lag_s(behind_s)))[1] == why
     rate = 1.0
     for _ in range(20):  # 5 % of the cap a step
         rate, _ = next_rate(rate, 125.0, limits, PaceSignals(lag_s=0.0, latency_ratio=1.0))

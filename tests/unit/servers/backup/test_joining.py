@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import random
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from made_histories import BEGAN, LogFile, keep
+from waiting import wait_until
 
-from headrace.errors import InputError
+from headrace.errors import CouldNotRun, InputError
 from headrace.servers.backup.history import archive, joining
 from headrace.servers.backup.history.joining import FilePieces, Joiner, groups
 from headrace.servers.backup.targets.folder import FolderTarget
@@ -47,6 +49,36 @@ def join_all(target, path, pieces, ended) -> list[str]:
     return messages
 
 
+def test_a_list_while_pieces_are_joined_has_every_byte(log, monkeypatch):
+    """All pieces are joined, and another file's folder is removed, between the names and the sizes
+    of a list; and a file that goes at every look takes no other file with it."""
+    target, file, path = log
+    (before,) = archive.timelines(target)
+    target.put_new("binlogs/other/only", b"")
+    assert not FolderTarget(path.parent / "missing").list()
+    real, joined = os.stat, []
+
+    def stat(place, **more):
+        if "live-" in str(place) and not joined:
+            joined.append(place)
+            target.remove("binlogs/other/only")
+            assert not join_all(target, path, FilePieces(before.files[0].pieces), ended=True)
+        return real(place, **more)
+
+    monkeypatch.setattr(os, "stat", stat)
+    (after,) = archive.timelines(target)
+    assert joined and not after.problems and content(target, after) == bytes(file.raw)
+
+    def stat_others(place, **more):
+        if "joined-" in str(place):
+            raise FileNotFoundError(place)
+        return real(place, **more)
+
+    whole = [entry.name for entry in target.list()]
+    monkeypatch.setattr(os, "stat", stat_others)
+    assert [entry.name for entry in target.list()] == [name for name in whole if "joined-" not in name] != []
+
+
 def test_a_joined_file_has_the_same_bytes_transactions_and_times(log):
     target, file, path = log
     (before,) = archive.timelines(target)
@@ -72,6 +104,43 @@ def test_pieces_of_a_file_that_is_not_the_one_stored_stay(log):
     [text] = join_all(target, path, FilePieces(before.files[0].pieces), ended=False)
     assert "not the file of this server" in text
     assert content(target, archive.timelines(target)[0]) == bytes(file.raw)
+
+
+def test_a_target_that_refused_is_tried_again_after_more_pieces_and_noted_once(log, monkeypatch):
+    target, file, path = log
+    (before,) = archive.timelines(target)
+    all_pieces, messages, tries = before.files[0].pieces, [], []
+    pieces = FilePieces()
+
+    def try_to_join() -> None:
+        """One try, as of a stream that is never stopped, until it has ended."""
+        joiner.begin(path, pieces, ended=False)
+        wait_until(lambda: not joiner.busy, "the end of a try")
+
+    def refuse(*_):
+        tries.append(pieces.live)
+        raise CouldNotRun("the target", "is full")
+
+    joiner = Joiner(target, None, "none", messages.append)
+    monkeypatch.setattr(archive, "write_piece", refuse)
+    for piece in all_pieces[: 2 * joining.JOIN_AFTER]:
+        pieces.add(piece)
+        if pieces.due:
+            try_to_join()
+    first, second = tries
+    assert second - first == joining.JOIN_AFTER, "a try for every JOIN_AFTER pieces, not for each"
+    [text] = messages
+    assert "is full" in text and "tried again" in text
+    monkeypatch.undo()
+    try_to_join()  # there is room again
+    assert pieces.live == 0 and not pieces.due and len(messages) == 1
+    assert content(target, archive.timelines(target)[0]) == bytes(file.raw)
+    monkeypatch.setattr(archive, "write_piece", refuse)
+    for piece in all_pieces[2 * joining.JOIN_AFTER :]:
+        pieces.add(piece)
+    try_to_join()
+    joiner.close()
+    assert len(messages) == 2, "another failure, since a join"
 
 
 @pytest.mark.parametrize("at", [0, 1, 2, LIVE // 2])
@@ -129,7 +198,7 @@ def test_the_number_of_pieces_is_bounded(monkeypatch):
             archive.Piece("live", "t-1", "b.000001", at, size, "mysql", gtids, False, "", "", "none", False, "", ())
         )
         at += size
-        if pieces.live >= joining.JOIN_AFTER:
+        if pieces.due:
             for group in groups(pieces.all, ended=False):
                 first, last = group[0], group[-1]
                 length = last.ends - first.offset

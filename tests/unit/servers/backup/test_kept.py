@@ -7,11 +7,13 @@ import os
 import random
 import time
 from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.stub import Stubber
 from made_histories import LogFile, base_of, keep
 from waiting import wait_until
 
@@ -25,7 +27,7 @@ from headrace.servers.backup.proving import TableSums, prove, unreadable
 from headrace.servers.backup.retention import RetentionPlan, carry_out, plan, remove, unneeded
 from headrace.servers.backup.targets import folder as folders
 from headrace.servers.backup.targets.folder import FolderTarget
-from headrace.servers.backup.targets.s3 import _S3Writer
+from headrace.servers.backup.targets.s3 import S3Target, _S3Writer
 from headrace.servers.backup.targets.target import BROKEN, DAMAGED
 
 OLD, NEW = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "5e11fa47-71ca-11e1-9e33-c80aa9429563"
@@ -297,6 +299,31 @@ def test_what_another_machine_has_begun_stays(tmp_path, monkeypatch):
     reference.write(b"whole")
     reference.close()
     assert b"".join(target.read("backups/one")) == b"whole"
+
+
+def test_abandoned_uploads_of_every_page_are_ended():
+    """S3 lists at most 1,000 uploads a page: here a page has two, and one upload is too young."""
+    target = S3Target("bucket/p?region=eu-west-1&endpoint=http://127.0.0.1:9")
+    begun = datetime(2020, 1, 1, tzinfo=UTC)
+    uploads = [{"Key": f"p/{number}", "UploadId": str(number), "Initiated": begun} for number in range(5)]
+    uploads[3]["Initiated"] = datetime.now(UTC) + timedelta(days=1)
+    with Stubber(target._client) as server:
+        marker = {}
+        for first in (0, 2, 4):
+            page = uploads[first : first + 2]
+            last = {"KeyMarker": page[-1]["Key"], "UploadIdMarker": page[-1]["UploadId"]}
+            following = {f"Next{name}": value for name, value in last.items()} if first < 4 else {}
+            answer = {"Uploads": page, "IsTruncated": first < 4, **following}
+            server.add_response("list_multipart_uploads", answer, {"Bucket": "bucket", "Prefix": "p/", **marker})
+            marker = last
+        for number in ("0", "1", "2", "4"):
+            server.add_response(
+                "abort_multipart_upload", {}, {"Bucket": "bucket", "Key": f"p/{number}", "UploadId": number}
+            )
+        assert target.sweep("", 3_600.0) == 4
+        server.assert_no_pending_responses()
+        server.add_client_error("list_multipart_uploads", "NotImplemented")
+        assert target.sweep("", 3_600.0) == 0
 
 
 class Store:

@@ -40,6 +40,7 @@ class FilePieces:
 
     def __init__(self, pieces: Sequence[Piece] = ()) -> None:
         self._lock, self._pieces = threading.Lock(), list(pieces)
+        self._live_at_failure = 0
 
     def add(self, piece: Piece) -> None:
         """Adds the next piece."""
@@ -52,6 +53,11 @@ class FilePieces:
             begin, end = joined.offset, joined.ends
             others = [each for each in self._pieces if not each.length or each.offset < begin or end < each.ends]
             self._pieces = sorted([*others, joined], key=lambda piece: (piece.offset, piece.ends))
+            self._live_at_failure = 0
+
+    def postpone(self) -> None:
+        """Makes the pieces due again once JOIN_AFTER more have come: they could not be joined."""
+        self._live_at_failure = self.live
 
     @property
     def all(self) -> list[Piece]:
@@ -67,10 +73,16 @@ class FilePieces:
         """The number of pieces that were not joined yet."""
         return sum(piece.kind == "live" for piece in self.all)
 
+    @property
+    def due(self) -> bool:
+        """True when JOIN_AFTER live pieces have come since the last join or try of one."""
+        return self.live - self._live_at_failure >= JOIN_AFTER
+
 
 class Joiner:
-    """Joins pieces of a target, one file after another, in a thread of its own. `note`: called with
-    the first error alone; pieces that could not be joined stay as they are."""
+    """Joins pieces of a target, one file after another, in a thread of its own. Pieces that could
+    not be joined stay as they are until the next try: a target that was full or away for an hour
+    must not leave small pieces for months. `note`: called with the first error since a join."""
 
     def __init__(
         self, target: BackupTarget, key: bytes | None, pack: str, note: Callable[[str], None] = lambda text: None
@@ -105,12 +117,14 @@ class Joiner:
         try:
             for group in groups(pieces.all, ended):
                 self._join(handle, pieces, group)
+                self._failed = False
             if ended:
                 self._clean(pieces.all)
         except (HeadraceError, OSError) as error:
             if not self._failed:
-                self._note(f"pieces of the binary log stay as small as they came: {error}")
+                self._note(f"small pieces of the binary log are not joined yet, and are tried again: {error}")
             self._failed = True
+            pieces.postpone()
         finally:
             os.close(handle)
 

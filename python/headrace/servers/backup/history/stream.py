@@ -32,7 +32,7 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
-from headrace.servers.backup.history.joining import JOIN_AFTER, FilePieces, Joiner
+from headrace.servers.backup.history.joining import FilePieces, Joiner
 from headrace.servers.backup.targets.target import DAMAGED, DOC, BackupTarget
 from headrace.servers.backup.unfinished import RunMark, mark_of, own_mark, write_mark
 from headrace.servers.copies.folders import new_id, owned
@@ -334,7 +334,7 @@ class Stream:
                 self._store()
                 stored = time.monotonic()
             self._index()
-            if self._pieces.live >= JOIN_AFTER and not self._stored and not self._joiner.busy:
+            if self._pieces.due and not self._stored and not self._joiner.busy:
                 self._joiner.begin(self.spool / self.state.file, self._pieces, ended=False)
             if not came and (self._read >= following.whole_to if done else followed):
                 self._finish()

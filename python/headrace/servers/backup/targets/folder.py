@@ -29,6 +29,9 @@ from headrace.servers.volumes import free_bytes
 # Written data are flushed this often, so that the kernel holds few unwritten pages (and a pace that
 # was asked for is that of the device, not of the page cache) and a full disk shows early: a guess.
 FLUSH_BYTES = 32 * MIB
+# Most times that the folder is listed because files were removed meanwhile. A guess: a stream joins
+# pieces a few times a minute, and a list is read in less.
+MOST_LISTS = 5
 # Name of a file or folder that was begun, until it is whole.
 BEGUN = re.compile(
     r"\.(?P<name>.+)\.(?P<pid>[0-9]{1,10})(?:\.h(?P<here>[0-9a-f]{8}))?\.(?P<random>[0-9a-f]{8})\.begun", re.ASCII
@@ -60,18 +63,15 @@ class FolderTarget(BackupTarget):
 
     def list(self, prefix: str = "") -> list[Stored]:
         """Lists its files whose name begins with `prefix`, by name, without hidden ones, which are
-        unfinished. Raises CouldNotRun."""
+        unfinished. A file that is removed meanwhile is left out, and the folder is listed again, up
+        to MOST_LISTS times in all: a joined piece may have taken its place. Raises CouldNotRun."""
         self._check_place()
-        stored = []
+        stored: list[Stored] = []
         try:
-            for top, folders, files in os.walk(self.folder, onerror=_raise):
-                folders.sort()
-                for file in files:
-                    name = os.path.relpath(os.path.join(top, file), self.folder)
-                    if not file.startswith(".") and name.startswith(prefix):
-                        stored.append(Stored(name, os.stat(os.path.join(top, file)).st_size))
-        except FileNotFoundError:
-            return []
+            for _ in range(MOST_LISTS):
+                stored, changed = _list_files(self.folder, prefix)
+                if not changed:
+                    break
         except OSError as error:
             raise self._translate_error("", error, "read") from None
         return sorted(stored, key=lambda file: file.name)
@@ -181,8 +181,28 @@ class FolderTarget(BackupTarget):
         return CouldNotRun(short_name(place), f"cannot be {what}: {reason}", "operating system", hint)
 
 
-def _raise(error: OSError) -> None:
-    raise error
+def _list_files(folder: Path, prefix: str) -> tuple[list[Stored], bool]:
+    """Returns the files under a folder whose name begins with `prefix`, and whether others were
+    removed while it looked; none for a folder that is missing. Raises OSError."""
+    stored: list[Stored] = []
+    removed: list[OSError] = []
+
+    def note_removed(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+        removed.append(error)
+
+    for top, _, files in os.walk(folder, onerror=note_removed):
+        for file in files:
+            path = os.path.join(top, file)
+            name = os.path.relpath(path, folder)
+            if file.startswith(".") or not name.startswith(prefix):
+                continue
+            try:
+                stored.append(Stored(name, os.stat(path).st_size))
+            except FileNotFoundError as error:
+                removed.append(error)
+    return stored, bool(removed)
 
 
 class _FolderWriter(TargetWriter):

@@ -137,17 +137,19 @@ class S3Target(BackupTarget):
             self._client.delete_object(Bucket=self.bucket, Key=self.prefix + checked_name(name))
 
     def sweep(self, prefix: str, older_s: float) -> int:
-        """Ends abandoned uploads, whose parts would be billed otherwise. Some servers (s3rver)
-        cannot list them: there a rule of the bucket's life cycle has to end them."""
+        """Ends abandoned uploads of all pages: their parts would be billed otherwise. Some servers
+        (s3rver) cannot list them: there a rule of the bucket's life cycle has to end them."""
         ended = 0
         with self._translate_errors(prefix):
+            pages = self._client.get_paginator("list_multipart_uploads")
             try:
-                answer = self._client.list_multipart_uploads(Bucket=self.bucket, Prefix=self.prefix + prefix)
+                answers = pages.paginate(Bucket=self.bucket, Prefix=self.prefix + prefix)
+                uploads = [upload for answer in answers for upload in answer.get("Uploads") or ()]
             except self._client.exceptions.ClientError as error:
                 if error.response.get("Error", {}).get("Code") != "NotImplemented":
                     raise
                 return 0
-            for upload in answer.get("Uploads") or ():
+            for upload in uploads:
                 begun = upload.get("Initiated")
                 if begun is None or time.time() - begun.timestamp() >= older_s:
                     where = {"Bucket": self.bucket, "Key": upload["Key"]}

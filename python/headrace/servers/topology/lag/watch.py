@@ -104,7 +104,6 @@ class _Watched:
     heartbeat_s: float = 0.0
     commit: dict[str, tuple[float | None, tuple[WorkerLag, ...]]] = field(default_factory=dict)
     error: str = ""
-    applied: int = 0
 
 
 class LagWatch:

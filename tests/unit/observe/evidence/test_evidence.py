@@ -126,7 +126,7 @@ def test_flushes_are_no_ios_of_a_volume():
 class Server:
     """A server that answers from tables."""
 
-    def __init__(self, variables=None, status=(), denied=(), clock=0.0):
+    def __init__(self, variables=None, status=(), denied=(), clock=0.0, channels=()):
         self.variables = {
             "version": "10.11.6-MariaDB",
             "hostname": "elsewhere",
@@ -134,14 +134,11 @@ class Server:
             "innodb_buffer_pool_size": "1",
         } | (variables or {})
         self.status, self.denied, self.clock = list(status), denied, clock
-        self.statements, self.rows, self.description = [], (), ()
+        self.statements, self.rows, self.description, self.channels = [], (), (), channels
 
     @contextmanager
     def cursor(self):
         yield self
-
-    def get_server_info(self):
-        return self.variables["version"]
 
     def execute(self, statement, _parameters):
         import pymysql
@@ -165,6 +162,14 @@ class Server:
             self.rows = ((0,),)
         elif "CURRENT_USER()" in statement:
             self.rows = (("monitor@%",),)
+        elif statement.startswith("SHOW") and statement.endswith(("SLAVE STATUS", "SLAVES STATUS", "REPLICA STATUS")):
+            named = "MariaDB" if "ALL" in statement else "MySQL" if "REPLICA" in statement else "old MySQL"
+            version = self.variables["version"]
+            old = version.startswith(("5.", "8.0.21"))
+            if named != ("MariaDB" if "Maria" in version else "old MySQL" if old else "MySQL"):
+                raise pymysql.err.ProgrammingError(1064, "You have an error in your SQL syntax")
+            self.description = tuple((name,) for name in next(iter(self.channels), ()))
+            self.rows = tuple(tuple(channel.values()) for channel in self.channels)
         else:
             self.rows = ()
 
@@ -208,6 +213,45 @@ def test_performance_schema_off_and_no_privilege_are_named(server):
     assert any("performance_schema is off" in text for text in read.missing)
     _, read = server(variables={"performance_schema": "ON"}, denied=("events_waits",))
     assert any("GRANT SELECT ON performance_schema" in text for text in read.missing)
+
+
+def channel(name, lag, delay=0, sql="Yes", io="Yes", who="Slave", source="Master"):
+    return {
+        "Channel_Name": name,
+        f"Seconds_Behind_{source}": lag,
+        "SQL_Delay": delay,
+        "Relay_Log_Space": 100,
+        f"{who}_SQL_Running": sql,
+        f"{who}_IO_Running": io,
+    }
+
+
+@pytest.mark.parametrize("version", ["10.11.6-MariaDB", "5.7.44-log", "8.0.21", "8.0.22", "9.7.0"])
+def test_the_worst_of_all_channels_is_the_replica(server, version):
+    """The first keeps up; the second is furthest behind; the third is late as it was told to be;
+    the last is stopped, so its lag is not known."""
+    words = {"who": "Replica", "source": "Source"} if version in ("8.0.22", "9.7.0") else {}
+    channels = [
+        channel("a", 0, **words),
+        channel("b", 40, **words),
+        channel("late", 3_600, 3_600, **words),
+        channel("stopped", None, sql="No", **words),
+        channel("group_replication_recovery", None, sql="No", io="No", **words),
+    ]
+    _, read = server(variables={"version": version}, channels=channels)
+    assert read.facts.replica and not any("replica" in text for text in read.missing)
+    assert read._ask_replica() == {
+        "lag_s": 40.0,
+        "delay_s": 0.0,
+        "relay_log_bytes": 400.0,
+        "sql_running": 0.0,
+        "io_running": 1.0,
+    }
+
+
+def test_a_replica_status_that_is_refused_is_named(server):
+    _, read = server(denied=("SLAVES STATUS",))
+    assert not read.facts.replica and any("whether the server is a replica" in text for text in read.missing)
 
 
 def test_a_server_that_restarts_is_no_rate(server):

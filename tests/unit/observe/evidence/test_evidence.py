@@ -488,6 +488,26 @@ def test_a_recording_that_is_none(tmp_path, content, words):
     assert words in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("stamp", "given", "hour"),
+    [
+        ("2025-11-21T10:00:{:02}+0100", None, 9),
+        ("2025-11-21T10:00:{:02}Z", None, 10),
+        ("11/21/25 10:00:{:02}", None, 10),  # no zone is stated: as printed
+        ("11/21/25 10:00:{:02}", "2025-11-21T10:00:00-05:00", 15),
+    ],
+)
+def test_a_recording_begins_by_the_zone_of_its_clock(tmp_path, stamp, given, hour):
+    head = "Device r/s rkB/s w/s wkB/s\n"
+    reports = [f"{stamp.format(at)}\n{head}nvme1n1 {100 + at}.00 1600.00 5.00 80.00\n\n" for at in range(5)]
+    path = tmp_path / "iostat.txt"
+    path.write_text("Linux 6.1.0 (db1) \t11/21/25 \t_x86_64_\t(8 CPU)\n\n" + "".join(reports))
+    rows = evidence_of(str(path), SourceOptions(clock_start=given)).volumes[0].rows
+    printed = datetime(2025, 11, 21, hour, tzinfo=UTC).timestamp()
+    # A report is stamped at the end of its second, and the first may be of the time since the boot.
+    assert rows["t_unix"][0] == pytest.approx(printed, abs=1.0)
+
+
 @pytest.mark.parametrize("target", ["nowhere.txt", "lab:", "lab:a,a", "aws:", "ftp://x"])
 def test_a_target_that_is_none(target):
     with pytest.raises(InputError):

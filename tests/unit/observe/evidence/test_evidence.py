@@ -7,6 +7,7 @@ import gzip
 import json
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 from doctored import START, evidence
@@ -16,6 +17,7 @@ from headrace.lab.metrics import volume_row
 from headrace.mysql import parse_address
 from headrace.observe.evidence import aws, evidence_file, model
 from headrace.observe.evidence import server as reader
+from headrace.observe.evidence import volumes as volumes_module
 from headrace.observe.evidence.counters import another_server, status_row
 from headrace.observe.evidence.limits import holding
 from headrace.observe.evidence.live import HostReader, LiveSource
@@ -215,7 +217,8 @@ def test_performance_schema_off_and_no_privilege_are_named(server):
     assert any("GRANT SELECT ON performance_schema" in text for text in read.missing)
 
 
-def channel(name, lag, delay=0, sql="Yes", io="Yes", who="Slave", source="Master"):
+def channel(name, lag, delay=0, sql="Yes", io="Yes", names=("Slave", "Master")):
+    who, source = names
     return {
         "Channel_Name": name,
         f"Seconds_Behind_{source}": lag,
@@ -230,13 +233,13 @@ def channel(name, lag, delay=0, sql="Yes", io="Yes", who="Slave", source="Master
 def test_the_worst_of_all_channels_is_the_replica(server, version):
     """The first keeps up; the second is furthest behind; the third is late as it was told to be;
     the last is stopped, so its lag is not known."""
-    words = {"who": "Replica", "source": "Source"} if version in ("8.0.22", "9.7.0") else {}
+    names = ("Replica", "Source") if version in ("8.0.22", "9.7.0") else ("Slave", "Master")
     channels = [
-        channel("a", 0, **words),
-        channel("b", 40, **words),
-        channel("late", 3_600, 3_600, **words),
-        channel("stopped", None, sql="No", **words),
-        channel("group_replication_recovery", None, sql="No", io="No", **words),
+        channel("a", 0, names=names),
+        channel("b", 40, names=names),
+        channel("late", 3_600, 3_600, names=names),
+        channel("stopped", None, sql="No", names=names),
+        channel("group_replication_recovery", None, sql="No", io="No", names=names),
     ]
     _, read = server(variables={"version": version}, channels=channels)
     assert read.facts.replica and not any("replica" in text for text in read.missing)
@@ -303,6 +306,21 @@ def test_a_volume_that_is_detached_while_it_is_watched(monkeypatch):
     del disks["nvme1n1"]
     assert volumes.read() == {} and any("detached" in text for text in volumes.notes)
     assert not volumes.exact and any("inferred" in text for text in volumes.missing)
+
+
+def test_a_row_begins_with_its_interval_however_long_that_is(monkeypatch):
+    """The first reading comes at any moment, the others a quarter of a second past a whole one; a
+    server that does not answer holds them up."""
+    clock = SimpleNamespace(now_s=0.0)
+    fake = SimpleNamespace(monotonic=lambda: clock.now_s, time=lambda: START + clock.now_s)
+    monkeypatch.setattr(volumes_module, "time", fake)
+    monkeypatch.setattr(host, "read_disks", lambda names=None: {"nvme1n1": dict.fromkeys(host.FIELDS, clock.now_s)})
+    volumes = DeviceVolumes(["/dev/nvme1n1"], page=_no_page)
+    source = LiveSource("/dev/nvme1n1", volumes, None, with_host=False)
+    ticks = []
+    for clock.now_s in (0.1, 0.25, 1.25, 2.25, 23.85, 24.25, 25.25):
+        ticks += [(tick.t_unix - START, tick.duration_s) for tick in source._read()]
+    assert ticks == [(-1.0, 1.0), (0.0, 1.0), (1.0, 1.0), (2.0, 21.0), (23.0, 1.0), (24.0, 1.0)]
 
 
 def _no_page(device):

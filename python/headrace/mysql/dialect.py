@@ -4,6 +4,8 @@
     MySQL 8.0.22 and later    CHANGE REPLICATION SOURCE, SHOW REPLICA STATUS; SHOW MASTER STATUS and
                               RESET MASTER got other names in 8.2 and 8.4
 
+Older servers are only watched, for which `replica_status` has their statement.
+
 Everything here is pure: text in, text out. Statements with a password must not be logged; servers
 replace the password in their own logs.
 """
@@ -249,7 +251,9 @@ class Dialect:
 
     def replica_status(self) -> str:
         """Returns a query with a row for each channel."""
-        return "SHOW ALL SLAVES STATUS" if self.is_mariadb else "SHOW REPLICA STATUS"
+        if self.is_mariadb:
+            return "SHOW ALL SLAVES STATUS"
+        return "SHOW REPLICA STATUS" if self.version >= (8, 0, 22) else "SHOW SLAVE STATUS"
 
     def replica_hosts(self) -> str:
         """Returns a query with a row for each connected replica."""

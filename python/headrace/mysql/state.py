@@ -221,13 +221,7 @@ def _query_state(connection: SqlConnection, name: str) -> ServerState:
     status |= ask_pairs(connection, "SHOW GLOBAL STATUS LIKE 'uptime'")
     dialect = dialect_of_version(variables.get("version", ""))
     mariadb = dialect.is_mariadb
-    # A group's own channels follow no server: group replication manages them.
-    rows = ask_named(connection, dialect.replica_status())
-    channels = tuple(
-        _channel(row, variables, dialect)
-        for row in ({name.lower(): value for name, value in row.items()} for row in rows)
-        if not str(row.get("channel_name") or "").startswith("group_replication_")
-    )
+    channels = tuple(_channel(row, variables, dialect) for row in channel_rows(connection, dialect))
     # Read last, so that it includes everything that was received or applied before.
     executed, applied = executed_of(connection, dialect)
     return ServerState(
@@ -264,6 +258,15 @@ def _query_state(connection: SqlConnection, name: str) -> ServerState:
         max_packet=int(variables.get("max_allowed_packet", 0)),
         apply_packet=int(variables.get("replica_max_allowed_packet", variables.get("slave_max_allowed_packet", 0))),
     )
+
+
+def channel_rows(connection: SqlConnection, dialect: Dialect) -> list[NamedRow]:
+    """Reads the replica status, a row for each channel, whose names are in lower case. A group's
+    own channels are left out: they follow no server, and group replication manages them."""
+    rows = [
+        {name.lower(): value for name, value in row.items()} for row in ask_named(connection, dialect.replica_status())
+    ]
+    return [row for row in rows if not str(row.get("channel_name") or "").startswith("group_replication_")]
 
 
 def executed_of(connection: SqlConnection, dialect: Dialect) -> tuple[GtidSet, GtidSet]:

@@ -307,14 +307,32 @@ def _scales(value):
             yield from _scales(item)
 
 
-def test_what_cannot_be_drawn_is_said(monkeypatch):
+@pytest.mark.parametrize(
+    ("end", "how", "blames_memory"),
+    [
+        ("os.abort()", "was ended by signal 6", False),
+        ("os.kill(os.getpid(), 9)", "was ended by signal 9; it lacked memory, it seems", True),
+        ("os._exit(137)", "ended with code 137; it lacked memory, it seems", True),
+        ("os._exit(3)", "ended with code 3", False),
+        ("sys.exit('first\\nno font\\n')", "ended with code 1: no font", False),
+        # V8 ends so without addresses (ulimit -v 3000000; vl-convert 1.9).
+        (
+            "sys.stderr.write('#\\n# Fatal process out of memory: Oilpan\\n#\\n==== C stack trace ====\\n\\n /a.so(+0x3a) [0x7f]\\n');"
+            " sys.stderr.flush(); os.kill(os.getpid(), 5)",
+            "was ended by signal 5: Fatal process out of memory: Oilpan",
+            True,
+        ),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(monkeypatch, end, how, blames_memory):
     from headrace.errors import CouldNotRun
 
-    # The renderer aborts, as it does without memory.
-    monkeypatch.setattr(drawing, "WORKER", "import os, sys; sys.stdin.readline(); os.abort()")
+    monkeypatch.setattr(drawing, "WORKER", f"import os, sys; sys.stdin.readline(); {end}")
     monkeypatch.setattr(drawing, "_renderer", drawing._Renderer())
-    with pytest.raises(CouldNotRun, match="was ended by signal 6"):
+    with pytest.raises(CouldNotRun) as caught:
         drawing._renderer.draw("{}", "svg")
+    assert caught.value.rule == f"could not be drawn: the renderer {how}"
+    assert ("memory" in caught.value.hint) == blames_memory
 
 
 def test_tables_of_pages_have_titles_for_narrow_screens(tmp_path):

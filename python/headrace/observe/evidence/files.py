@@ -12,7 +12,7 @@ from headrace.base.files import read_bytes
 from headrace.base.storage import Storage
 from headrace.base.units import GIB
 from headrace.errors import InputError
-from headrace.observe.clock import EPOCH, parse_iso
+from headrace.observe.clock import parse_iso
 from headrace.observe.evidence.counters import another_server, status_row
 from headrace.observe.evidence.limits import HoldingLimits, holding
 from headrace.observe.evidence.model import Evidence, Row, SeenServer, SeenVolume, SourceFacts, Tick, gathered
@@ -23,6 +23,7 @@ from headrace.observe.live import host
 from headrace.observe.live.record import DESCRIPTION
 from headrace.observe.series import RunFinding, csv_rows, open_text
 from headrace.workload import OpenWorkload
+from headrace.workload.points import LOCAL_ZONE
 
 MAX_TOML_BYTES = 1 << 20  # as a run description takes
 KIB_IN_MIB = 1024.0
@@ -46,7 +47,7 @@ def of_recording(
     workload, beside = (workload, []) if options.device is not None else _slowest(loaded, options, workload)
     limits = None if storage is None else holding(storage, instance, as_of)
     source = workload.source
-    begin = _begin(source.get("clock_start"))
+    begin = _begin(workload)
     name = str(source.get("device") or workload.name)
     beside_it = beside_of(loaded, options, workload, (storage, instance, as_of), _of_point)
     notes: list[str] = []
@@ -84,7 +85,7 @@ def _recorded_server(loaded: LoadedRecording, workload: OpenWorkload, notes: lis
     recording has no counters of it."""
     samples, first = loaded.readings.server, loaded.readings.reports[0].stamp
     interval_s = float(workload.source.get("period_s") or 0.0)
-    begin = _begin(workload.source.get("clock_start"))
+    begin = _begin(workload)
     if len(samples) < 2 or first is None or interval_s <= 0:
         return {}
     begin += first.epoch_s % 1.0  # clock_start has whole seconds
@@ -151,11 +152,14 @@ def _of_rds(tool: str, storage: str | None, loaded: LoadedRecording) -> list[str
     ]
 
 
-def _begin(clock_start: str | None) -> float:
-    """Returns the begin in seconds since 1970, by the clock as it was printed, without its zone; 0
-    where only a time of day is known, or nothing."""
-    stamp = parse_iso(clock_start) if clock_start and len(clock_start) > 8 else None
-    return 0.0 if stamp is None else (stamp.local - EPOCH).total_seconds()
+def _begin(workload: OpenWorkload) -> float:
+    """Returns the begin in seconds since 1970, in the zone of its clock; by the clock as it was
+    printed where no zone is stated, and 0 where only a time of day is known, or nothing."""
+    start = workload.source.get("clock_start")
+    # "UTC" or "UTC+01:00": what follows is the offset as ISO 8601 has it.
+    offset = "" if workload.clock_zone == LOCAL_ZONE else workload.clock_zone.removeprefix("UTC")
+    stamp = parse_iso(start + offset) if start and len(start) > 8 else None
+    return 0.0 if stamp is None else stamp.epoch_s
 
 
 def _of_point(row: Mapping[str, Any], limits: HoldingLimits | None) -> Row:

@@ -128,7 +128,8 @@ class LiveSource(TickSource):
         return self._volumes.pages() if self._volumes else {}
 
     def ticks(self, seconds: float | None = None) -> Iterator[Tick]:
-        """Yields a tick for each second, until `seconds` have passed (None: for ever). The first
+        """Yields a tick for each second, or for several where a reading of the kernel's counters
+        came late, until `seconds` have passed (None: for ever). The first
         reading only begins the counters."""
         began = time.monotonic()
         self._read()
@@ -157,7 +158,8 @@ class LiveSource(TickSource):
         if not by_second and not server and not machine:
             return []
         by_second.setdefault(last, {})
-        ticks = [Tick(at, 1.0, rows) for at, rows in sorted(by_second.items())]
+        row_s = self._volumes.row_s if self._volumes and by_second[last] else 1.0
+        ticks = [Tick(at, row_s, rows) for at, rows in sorted(by_second.items())]
         ticks[-1] = replace(
             ticks[-1], server={**server, "reading_s": took} if took else {}, host=machine, replica=replica
         )

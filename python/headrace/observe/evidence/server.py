@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from headrace.base.processes import cpu_seconds
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.mysql import Address, connect, statements
-from headrace.mysql.statements import ask_named, numbers_of
+from headrace.mysql.dialect import Dialect
+from headrace.mysql.state import channel_rows, parse_version
+from headrace.mysql.statements import NamedRow, numbers_of
 from headrace.observe.evidence.counters import (
     OWN_SELECT,
     OWN_SHOW,
@@ -62,6 +64,10 @@ STATEMENTS = (
 )
 # A replica's own state, asked for in place of the status this often, s.
 REPLICA_EVERY_S = 5.0
+UNSEEN_REPLICA = (
+    "whether the server is a replica: it refuses its replica status; REPLICATION CLIENT shows it "
+    "(REPLICA MONITOR in MariaDB from 10.5 on)"
+)
 
 
 @dataclass
@@ -94,6 +100,7 @@ class ServerReader:
         self.local = server.hostname == socket.gethostname()
         self._statement, timed = self._choose(server.variables)
         self._pid = _pid_of(server.variables) if self.local else None
+        self._dialect = Dialect(*parse_version(server.version, server.variables.get("version_comment", "")))
         replica = bool(self._ask_replica())
         variables = {
             name: value
@@ -169,34 +176,26 @@ class ServerReader:
         return row, dict(self._replica), took
 
     def _ask_replica(self) -> Row:
-        """Returns the first replication channel of the server: lag and delay in seconds, the relay
-        log in bytes, 1 or 0 for each running thread. Empty without a channel, or where the server
-        refuses the statement."""
-        statement = (
-            "SHOW ALL SLAVES STATUS" if "maria" in str(self._server_version()).lower() else "SHOW REPLICA STATUS"
-        )
+        """Returns the worst of all replication channels: lag and delay, in seconds, of the channel
+        that is furthest behind; the relay logs together, in bytes; 1 for a kind of thread that runs
+        in every channel, else 0. Empty without a channel, or where the server refuses the
+        statement, which `missing` then names."""
         try:
-            rows = ask_named(self._connection, statement)
-        except Exception:  # no REPLICATION CLIENT: it is not known whether there is a source
+            rows = channel_rows(self._connection, self._dialect)
+        except Exception:  # mostly no REPLICATION CLIENT; a connection that is lost says so in `read`
+            if UNSEEN_REPLICA not in self.missing:
+                self.missing.append(UNSEEN_REPLICA)
             return {}
-        if not rows:
+        channels = [_channel_row(row) for row in rows]
+        if not channels:
             return {}
-        columns = {name.lower(): value for name, value in rows[0].items()}
-
-        def first(*keys: str) -> object:
-            return next((columns[key] for key in keys if key in columns), None)
-
-        lag = first("seconds_behind_source", "seconds_behind_master")
-        return {
-            "lag_s": None if lag is None else float(str(lag)),
-            "delay_s": float(str(first("sql_delay") or 0)),
-            "relay_log_bytes": float(str(first("relay_log_space") or 0)),
-            "sql_running": 1.0 if str(first("replica_sql_running", "slave_sql_running")) == "Yes" else 0.0,
-            "io_running": 1.0 if str(first("replica_io_running", "slave_io_running")) == "Yes" else 0.0,
+        timed = [channel for channel in channels if channel["lag_s"] is not None] or channels
+        furthest = max(timed, key=lambda channel: (channel["lag_s"] or 0.0) - (channel["delay_s"] or 0.0))
+        return furthest | {
+            "relay_log_bytes": sum(channel["relay_log_bytes"] or 0.0 for channel in channels),
+            "sql_running": min(channel["sql_running"] or 0.0 for channel in channels),
+            "io_running": min(channel["io_running"] or 0.0 for channel in channels),
         }
-
-    def _server_version(self) -> object:
-        return self._connection.get_server_info()
 
     def _ask(self, statement: str) -> list[statements.Row]:
         """Returns the rows that the server answers to a statement. Raises CouldNotRun if it
@@ -217,6 +216,22 @@ class ServerReader:
         """Ends the connection."""
         with contextlib.suppress(Exception):
             self._connection.close()
+
+
+def _channel_row(columns: NamedRow) -> Row:
+    """Returns the row of a channel from its replica status, whose names are in lower case."""
+
+    def first(*keys: str) -> object:
+        return next((columns[key] for key in keys if key in columns), None)
+
+    lag = first("seconds_behind_source", "seconds_behind_master")
+    return {
+        "lag_s": None if lag is None else float(str(lag)),
+        "delay_s": float(str(first("sql_delay") or 0)),
+        "relay_log_bytes": float(str(first("relay_log_space") or 0)),
+        "sql_running": 1.0 if str(first("replica_sql_running", "slave_sql_running")) == "Yes" else 0.0,
+        "io_running": 1.0 if str(first("replica_io_running", "slave_io_running")) == "Yes" else 0.0,
+    }
 
 
 def _log_folder(variables: Mapping[str, str]) -> str:

@@ -24,9 +24,11 @@ LAST_ROWS = 20  # rows asked for at once: what a stall of some seconds left out 
 
 
 class VolumeReader(Protocol):
-    """One way to read volumes: `read()` gives rows by the second they began, and by volume."""
+    """One way to read volumes: `read()` gives rows by the second they began, and by volume.
+    `row_s`: how long each row of the last reading is, whole seconds."""
 
     exact: bool
+    row_s: float
     notes: list[str]
     missing: list[str]
 
@@ -53,6 +55,7 @@ class LabVolumes:
     """Volumes of the lab, by name or id: its own rows, a second each."""
 
     exact = True
+    row_s = 1.0
 
     def __init__(self, lab: Lab, names: Sequence[str], members: bool = False) -> None:
         """Raises InputError for a volume that is not there or not attached."""
@@ -159,6 +162,7 @@ class DeviceVolumes:
     ) -> None:
         """Looks for the statistics page of each device, read with `page`; a device without one is
         noted in `missing`. Raises InputError for a device that is not there."""
+        self.row_s = 1.0
         self._names = host.device_names(devices)
         self._log, self._page = log, page
         self._limits = {name: log_limits if name == log else limits for name in self._names}
@@ -202,22 +206,26 @@ class DeviceVolumes:
 
     def read(self) -> dict[float, dict[str, Row]]:
         """Returns a row a device, of the time since the last reading, under the second (since 1970)
-        in which it began."""
-        at_s, second = time.monotonic(), float(int(time.time()) - 1)
+        in which it began; `row_s` is then the number of seconds that have ended since. A second
+        reading within the same second goes under the one before, as if it had lasted that long."""
+        at_s, now_s, took = time.monotonic(), time.time(), 0.0
         rows = {}
         for name, counters in host.read_disks(list(self._names)).items():
             before = self._before.get(name)
             self._before[name] = (at_s, counters)
             if before is None:
                 continue
-            row = self._difference(name, before[1], counters, at_s - before[0])
+            took = at_s - before[0]  # the same for all: who misses a reading begins anew
+            row = self._difference(name, before[1], counters, took)
             if row is not None:
-                rows[name] = row | self._from_page(name, at_s - before[0])
+                rows[name] = row | self._from_page(name, took)
         gone = [name for name in self._names if name not in self._before or self._before[name][0] != at_s]
         for name in gone:
             if self._before.pop(name, None) is not None:
                 self.notes.append(f"{name} was detached while it was watched")
-        return {second: rows} if rows else {}
+        second = min(int(now_s - took), int(now_s) - 1)
+        self.row_s = float(int(now_s) - second)
+        return {float(second): rows} if rows else {}
 
     def past(self, seconds: int, resolution: str) -> dict[float, dict[str, Row]]:
         """Returns nothing: the kernel keeps no rows."""

@@ -2,7 +2,7 @@
 phone.
 
 They are drawn in a process of their own: the renderer is a JavaScript engine, and where it lacks
-memory it ends its process without a word to Python.
+memory it ends its process, with a word on standard error alone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,15 @@ for line in sys.stdin.buffer:
         sys.stdout.buffer.write(b"-1\\n" + " ".join(str(error).split())[:300].encode() + b"\\n")
     sys.stdout.buffer.flush()
 """
-HINT = "Raise the limit on memory (ulimit -v: the renderer reserves far more addresses than it uses memory), or leave the chart out."
+MEMORY_HINT = "Raise the limit on memory (ulimit -v: the renderer reserves far more addresses than it uses memory), or leave the chart out."
+HINT = "Leave the chart out."
+# Codes of a program that was killed by signal 9, as the kernel does where memory runs out:
+# subprocess counts the first, a shell in between the second.
+KILLED = (-9, 137)
+# Bytes at the end of the renderer's standard error that are searched for its reason: more than the
+# engine's reason and stack take (10,000).
+TAIL_BYTES = 65_536
+FRAME = re.compile(r"\[0x[0-9a-f]+\]$|^=+ C stack trace =+$")  # lines that follow the engine's reason
 
 
 class _Renderer:
@@ -51,6 +59,7 @@ class _Renderer:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen | None = None
+        self._errors: IO[bytes] | None = None
         self._owner = 0
         self._lock = threading.Lock()
 
@@ -73,50 +82,62 @@ class _Renderer:
                 self._end()
                 raise
             if length < 0 or len(drawn) < length:
-                raise CouldNotRun(
-                    "the chart", f"could not be drawn: the renderer {_describe_end(self._end())}", "vl-convert", HINT
-                )
+                ended, hint = _describe_end(*self._end())
+                raise CouldNotRun("the chart", f"could not be drawn: the renderer {ended}", "vl-convert", hint)
             return drawn
 
     def _started(self) -> tuple[IO[bytes], IO[bytes]]:
         """Returns the pipes to and from the renderer, which is started if it does not run in this
         process. Raises CouldNotRun if vl-convert is not installed."""
         if self._process is None or self._process.poll() is not None or self._owner != os.getpid():
-            # The worker cannot say it: its standard error goes nowhere.
+            # The worker would say it in a traceback.
             if find_spec("vl_convert") is None:
                 with import_optional():
                     raise ModuleNotFoundError(name="vl_convert")
             # In a session of its own: Ctrl-C is for the command, and the renderer ends with its
             # standard input.
             words = [sys.executable, "-c", WORKER]
-            self._process = spawn(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, folder=None)
+            # In memory: a pipe that nobody reads would fill, and a file needs a folder.
+            self._errors = open(os.memfd_create("renderer"), "w+b")  # noqa: SIM115
+            self._process = spawn(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, folder=None
+            )
             self._owner = os.getpid()
         assert self._process.stdin is not None and self._process.stdout is not None
         return self._process.stdin, self._process.stdout
 
-    def _end(self) -> int:
-        """Ends the process; returns how it ended, as subprocess counts."""
+    def _end(self) -> tuple[int, str]:
+        """Ends the process; returns how it ended, as subprocess counts, and the end of its standard
+        error."""
         process, self._process = self._process, None
-        if process is None:
-            return 0
+        errors, self._errors = self._errors, None
+        if process is None or errors is None:
+            return 0, ""
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
-        try:
-            return process.wait(5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return process.wait()
+        with errors:
+            try:
+                code = process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                code = process.wait()
+            errors.seek(max(0, errors.seek(0, os.SEEK_END) - TAIL_BYTES))
+            return code, errors.read().decode(errors="replace")
 
 
-def _describe_end(code: int) -> str:
-    """Says how the renderer ended; a negative code is the signal that ended it."""
-    return (
-        f"was ended by signal {-code}; it lacked memory, it seems"
-        if code < 0
-        else f"ended with code {code}; it lacked memory, it seems"
-    )
+def _describe_end(code: int, errors: str) -> tuple[str, str]:
+    """Says how the renderer ended, with the last line of its standard error, and what to do. A
+    negative code is the signal that ended it. Memory is blamed only for a kill by signal 9, and
+    where the renderer itself says that it lacked some."""
+    lines = [line.strip("# \t\r") for line in errors.splitlines() if not FRAME.search(line.strip())]
+    last = next((" ".join(line.split())[:300] for line in reversed(lines) if line), "")
+    how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+    if code in KILLED:
+        how += "; it lacked memory, it seems"
+    hint = MEMORY_HINT if code in KILLED or "out of memory" in last else HINT
+    return f"{how}: {last}" if last else how, hint
 
 
 _renderer = _Renderer()

@@ -7,6 +7,7 @@ import gzip
 import json
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 from doctored import START, evidence
@@ -16,6 +17,7 @@ from headrace.lab.metrics import volume_row
 from headrace.mysql import parse_address
 from headrace.observe.evidence import aws, evidence_file, model
 from headrace.observe.evidence import server as reader
+from headrace.observe.evidence import volumes as volumes_module
 from headrace.observe.evidence.counters import another_server, status_row
 from headrace.observe.evidence.limits import holding
 from headrace.observe.evidence.live import HostReader, LiveSource
@@ -126,7 +128,7 @@ def test_flushes_are_no_ios_of_a_volume():
 class Server:
     """A server that answers from tables."""
 
-    def __init__(self, variables=None, status=(), denied=(), clock=0.0):
+    def __init__(self, variables=None, status=(), denied=(), clock=0.0, channels=()):
         self.variables = {
             "version": "10.11.6-MariaDB",
             "hostname": "elsewhere",
@@ -134,14 +136,11 @@ class Server:
             "innodb_buffer_pool_size": "1",
         } | (variables or {})
         self.status, self.denied, self.clock = list(status), denied, clock
-        self.statements, self.rows, self.description = [], (), ()
+        self.statements, self.rows, self.description, self.channels = [], (), (), channels
 
     @contextmanager
     def cursor(self):
         yield self
-
-    def get_server_info(self):
-        return self.variables["version"]
 
     def execute(self, statement, _parameters):
         import pymysql
@@ -165,6 +164,14 @@ class Server:
             self.rows = ((0,),)
         elif "CURRENT_USER()" in statement:
             self.rows = (("monitor@%",),)
+        elif statement.startswith("SHOW") and statement.endswith(("SLAVE STATUS", "SLAVES STATUS", "REPLICA STATUS")):
+            named = "MariaDB" if "ALL" in statement else "MySQL" if "REPLICA" in statement else "old MySQL"
+            version = self.variables["version"]
+            old = version.startswith(("5.", "8.0.21"))
+            if named != ("MariaDB" if "Maria" in version else "old MySQL" if old else "MySQL"):
+                raise pymysql.err.ProgrammingError(1064, "You have an error in your SQL syntax")
+            self.description = tuple((name,) for name in next(iter(self.channels), ()))
+            self.rows = tuple(tuple(channel.values()) for channel in self.channels)
         else:
             self.rows = ()
 
@@ -208,6 +215,46 @@ def test_performance_schema_off_and_no_privilege_are_named(server):
     assert any("performance_schema is off" in text for text in read.missing)
     _, read = server(variables={"performance_schema": "ON"}, denied=("events_waits",))
     assert any("GRANT SELECT ON performance_schema" in text for text in read.missing)
+
+
+def channel(name, lag, delay=0, sql="Yes", io="Yes", names=("Slave", "Master")):
+    who, source = names
+    return {
+        "Channel_Name": name,
+        f"Seconds_Behind_{source}": lag,
+        "SQL_Delay": delay,
+        "Relay_Log_Space": 100,
+        f"{who}_SQL_Running": sql,
+        f"{who}_IO_Running": io,
+    }
+
+
+@pytest.mark.parametrize("version", ["10.11.6-MariaDB", "5.7.44-log", "8.0.21", "8.0.22", "9.7.0"])
+def test_the_worst_of_all_channels_is_the_replica(server, version):
+    """The first keeps up; the second is furthest behind; the third is late as it was told to be;
+    the last is stopped, so its lag is not known."""
+    names = ("Replica", "Source") if version in ("8.0.22", "9.7.0") else ("Slave", "Master")
+    channels = [
+        channel("a", 0, names=names),
+        channel("b", 40, names=names),
+        channel("late", 3_600, 3_600, names=names),
+        channel("stopped", None, sql="No", names=names),
+        channel("group_replication_recovery", None, sql="No", io="No", names=names),
+    ]
+    _, read = server(variables={"version": version}, channels=channels)
+    assert read.facts.replica and not any("replica" in text for text in read.missing)
+    assert read._ask_replica() == {
+        "lag_s": 40.0,
+        "delay_s": 0.0,
+        "relay_log_bytes": 400.0,
+        "sql_running": 0.0,
+        "io_running": 1.0,
+    }
+
+
+def test_a_replica_status_that_is_refused_is_named(server):
+    _, read = server(denied=("SLAVES STATUS",))
+    assert not read.facts.replica and any("whether the server is a replica" in text for text in read.missing)
 
 
 def test_a_server_that_restarts_is_no_rate(server):
@@ -259,6 +306,21 @@ def test_a_volume_that_is_detached_while_it_is_watched(monkeypatch):
     del disks["nvme1n1"]
     assert volumes.read() == {} and any("detached" in text for text in volumes.notes)
     assert not volumes.exact and any("inferred" in text for text in volumes.missing)
+
+
+def test_a_row_begins_with_its_interval_however_long_that_is(monkeypatch):
+    """The first reading comes at any moment, the others a quarter of a second past a whole one; a
+    server that does not answer holds them up."""
+    clock = SimpleNamespace(now_s=0.0)
+    fake = SimpleNamespace(monotonic=lambda: clock.now_s, time=lambda: START + clock.now_s)
+    monkeypatch.setattr(volumes_module, "time", fake)
+    monkeypatch.setattr(host, "read_disks", lambda names=None: {"nvme1n1": dict.fromkeys(host.FIELDS, clock.now_s)})
+    volumes = DeviceVolumes(["/dev/nvme1n1"], page=_no_page)
+    source = LiveSource("/dev/nvme1n1", volumes, None, with_host=False)
+    ticks = []
+    for clock.now_s in (0.1, 0.25, 1.25, 2.25, 23.85, 24.25, 25.25):
+        ticks += [(tick.t_unix - START, tick.duration_s) for tick in source._read()]
+    assert ticks == [(-1.0, 1.0), (0.0, 1.0), (1.0, 1.0), (2.0, 21.0), (23.0, 1.0), (24.0, 1.0)]
 
 
 def _no_page(device):
@@ -442,6 +504,26 @@ def test_a_recording_that_is_none(tmp_path, content, words):
     with pytest.raises(InputError) as error:
         evidence_of(str(path))
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("stamp", "given", "hour"),
+    [
+        ("2025-11-21T10:00:{:02}+0100", None, 9),
+        ("2025-11-21T10:00:{:02}Z", None, 10),
+        ("11/21/25 10:00:{:02}", None, 10),  # no zone is stated: as printed
+        ("11/21/25 10:00:{:02}", "2025-11-21T10:00:00-05:00", 15),
+    ],
+)
+def test_a_recording_begins_by_the_zone_of_its_clock(tmp_path, stamp, given, hour):
+    head = "Device r/s rkB/s w/s wkB/s\n"
+    reports = [f"{stamp.format(at)}\n{head}nvme1n1 {100 + at}.00 1600.00 5.00 80.00\n\n" for at in range(5)]
+    path = tmp_path / "iostat.txt"
+    path.write_text("Linux 6.1.0 (db1) \t11/21/25 \t_x86_64_\t(8 CPU)\n\n" + "".join(reports))
+    rows = evidence_of(str(path), SourceOptions(clock_start=given)).volumes[0].rows
+    printed = datetime(2025, 11, 21, hour, tzinfo=UTC).timestamp()
+    # A report is stamped at the end of its second, and the first may be of the time since the boot.
+    assert rows["t_unix"][0] == pytest.approx(printed, abs=1.0)
 
 
 @pytest.mark.parametrize("target", ["nowhere.txt", "lab:", "lab:a,a", "aws:", "ftp://x"])

@@ -341,8 +341,8 @@ class _Asked:
             "arrivals": None if self.arrivals_tps is None else [self.arrivals_tps],
             "start": self.start,
             "seconds": self.seconds,
-            # Where nothing is drawn, means of a sixtieth of the run, and of a second at least, are
-            # enough.
+            # Means of a sixtieth of the run, or of a second if that is longer, are enough where
+            # nothing is drawn.
             "step_s": 1.0 if seed is not None else max(1.0, self.seconds / 60.0),
             "seed": seed,
             "aurora": None,

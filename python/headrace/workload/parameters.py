@@ -78,7 +78,7 @@ TPCC_CACHED_SHARE = 0.27
 TPCC_PAGES_BEYOND = 0.19
 
 
-def count_data_bytes(database: Mapping[str, Any]) -> float:
+def count_data_bytes(database: Mapping) -> float:
     """Returns the bytes on disk of all pages that the transactions touch."""
     return sum(item["pages"] for item in database["popularity"]) * database["read_bytes"]
 

@@ -20,7 +20,7 @@ from headrace.calibration.prior import find_own_spreads
 from headrace.calibration.processor_time import ProcessorTime
 from headrace.calibration.starts import find_lowest
 from headrace.calibration.stops import compare_stopped_share, measure_stopped_share
-from headrace.workload.parameters import applied, of_engine
+from headrace.workload.parameters import applied, count_data_bytes, of_engine
 
 # Relative standard deviation of a bin's mean for reasons outside the model: the same volume an hour
 # later; the published pairs of runs scatter so.
@@ -194,8 +194,8 @@ def _is_steady_without_bytes(observation: Observation, full_at_tx: float | None)
 def _interpolate_usual_kib(observation: Observation, database: dict) -> float:
     """Returns KiB of an I/O of InnoDB under sysbench-tpcc, by how much of the data the cache
     holds."""
-    data_bytes = sum(item["pages"] for item in database["popularity"]) * database["read_bytes"]
-    return float(np.interp(observation.core_run["cache_bytes"] / data_bytes, *np.array(TPCC_KIB_PER_IO).T))
+    cached_share = observation.core_run["cache_bytes"] / count_data_bytes(database)
+    return float(np.interp(cached_share, *np.array(TPCC_KIB_PER_IO).T))
 
 
 def _bin_measurements(observation: Observation) -> dict[str, np.ndarray]:

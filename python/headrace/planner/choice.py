@@ -567,7 +567,8 @@ def _plain_cell(cell: object) -> object:
 
 def _first_day(row: dict, metrics: dict) -> dict | None:
     """Returns p99 in ms, lowest balance in percent and throttled minutes of a first day with full
-    credits; None where they hardly differ from the settled day's."""
+    credits; None where they hardly differ, in either direction, from the settled day's. A report
+    shows both days' figures and calls neither a gain."""
     first = {
         "p99_ms": row.get("first_worst_p99_ms"),
         "lowest_balance_percent": row.get("first_lowest_balance_percent"),

@@ -24,6 +24,7 @@ from headrace.base.units import GIB, Day, day_of
 from headrace.errors import InputError
 from headrace.simulation.database import DRAWS, MAX_SECONDS, transactions_at_end, usual_cap
 from headrace.simulation.replica import Replica, predict_replica
+from headrace.workload.parameters import count_data_bytes
 from headrace.workload.transactions import RESPONSES, TransactionWorkload
 from headrace.workload.unexplained import compute_interval
 
@@ -301,9 +302,7 @@ class _Asked:
         """Returns the GiB of data that Aurora bills: as the workload says, else its pages."""
         if self.workload.size_gib is not None:
             return self.workload.size_gib
-        database = self.workload.database
-        pages = sum(page_class["pages"] for page_class in database["popularity"]["classes"])
-        return pages * database["cached_bytes"] / GIB
+        return count_data_bytes(self.workload.database) / GIB
 
     def break_even(self, outcomes: Sequence[ServiceOutcome]) -> BreakEven | None:
         """Finds where both configurations of Aurora cost the same. None where one has no price."""
@@ -342,7 +341,8 @@ class _Asked:
             "arrivals": None if self.arrivals_tps is None else [self.arrivals_tps],
             "start": self.start,
             "seconds": self.seconds,
-            # Means of a minute are enough where nothing is drawn.
+            # Means of a sixtieth of the run, or of a second if that is longer, are enough where
+            # nothing is drawn.
             "step_s": 1.0 if seed is not None else max(1.0, self.seconds / 60.0),
             "seed": seed,
             "aurora": None,

@@ -78,13 +78,18 @@ TPCC_CACHED_SHARE = 0.27
 TPCC_PAGES_BEYOND = 0.19
 
 
+def count_data_bytes(database: Mapping) -> float:
+    """Returns the bytes on disk of all pages that the transactions touch."""
+    return sum(item["pages"] for item in database["popularity"]) * database["read_bytes"]
+
+
 def estimate_pages_spread(engine: str, database: Mapping[str, Any], benchmark: str, cache_bytes: float) -> float | None:
     """Estimates how far the pages touched are known before a run behind such a cache, as a relative
     standard deviation; None where that does not depend on it."""
     if engine != "innodb" or benchmark != "sysbench-tpcc":
         return None
-    data_bytes = sum(item["pages"] for item in database["popularity"]) * database["read_bytes"]
-    beyond = math.log(max(1.0, min(1.0, cache_bytes / data_bytes) / TPCC_CACHED_SHARE))
+    cached_share = min(1.0, cache_bytes / count_data_bytes(database))
+    beyond = math.log(max(1.0, cached_share / TPCC_CACHED_SHARE))
     usual = next(each.spread for each in INNODB if each.name == "pages_touched")
     return math.hypot(usual, TPCC_PAGES_BEYOND * beyond)
 

@@ -96,6 +96,15 @@ def test_never_more_than_the_instance_gives():
 def test_the_instance_is_changed_where_it_binds():
     change = change_of_instance(volume("gp3:500:6000", 3_600, 20, "m4.large"), "instance-iops", 1.5, "us-east-1", None)
     assert change is not None and change.instance == "m4.xlarge" and "larger volume does not help" in change.remedy.what
+    assert "too small" not in change.remedy.what
+    # The largest m4 carries 65,000 I/Os and 1,192 MiB a second (data/instances.csv), the next larger one 6,000 and 89.
+    for subject, words in (
+        ("instance-iops", "72,000 I/Os a second are needed, no m4 carries them for good, and m4.xlarge carries 6,000"),
+        ("instance-throughput", "2,000 MiB/s are needed, no m4 carries them for good, and m4.xlarge carries 89"),
+    ):
+        small = change_of_instance(volume("gp3:500:6000", 3_600, 100, "m4.large"), subject, 20.0, "us-east-1", None)
+        assert small is not None and small.instance == "m4.xlarge"
+        assert small.remedy.what.endswith(f". It is too small: {words}")
 
 
 def test_every_advice_can_be_taken():

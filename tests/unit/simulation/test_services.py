@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -80,6 +81,15 @@ def test_a_bill_is_its_items_and_counts_the_month():
     assert entry.bill.items[0]["quantity"] == 3 * 730
     assert entry.bill.million_ios == pytest.approx(sum(entry.ios_per_tx) * entry.tps * 0.5 * SECONDS_A_MONTH / 1e6)
     assert of(comparison, "aurora:io-optimized").bill.items[-1]["usd"] == 0.0
+
+
+def test_data_of_unknown_size_are_billed_by_their_pages_on_disk():
+    """MyRocks' blocks are compressed: those on disk count, not those in the cache."""
+    for engine in ("innodb", "myrocks"):
+        load = headrace.sysbench_tpcc(warehouses=500, engine=engine, cache_gib=24, threads=64)
+        comparison = compare(replace(load, size_gib=None), "gp3:500", on=["aurora:standard"], seed=None, **SHORT)
+        pages = sum(item["pages"] for item in load.database["popularity"])
+        assert comparison.data_gib == pytest.approx(pages * load.database["read_bytes"] / 2**30)
 
 
 def test_break_even_is_where_both_cost_the_same():

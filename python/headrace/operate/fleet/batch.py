@@ -193,7 +193,7 @@ class _Batch:
         with core_errors():
             followed = self.given.follow(every, storages, self.instances, starts, as_of=self.settings.as_of)
         for case, rows in zip(self.devices, followed, strict=True):
-            case.checked = check(case.history, case.today, rows, case.clients)
+            case.checked = check(case.history, case.today, rows, case.clients, as_of=self.settings.as_of)
 
     def _evaluate(self, indexes: Sequence[int], storages: Sequence[str], factor: float = 1.0) -> dict[str, list]:
         """Evaluates storages under these devices' demands in the settled cycle, and returns columns

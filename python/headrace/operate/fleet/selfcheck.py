@@ -56,10 +56,15 @@ class SelfCheck:
 
 
 def check(
-    history: DeviceHistory, today: Storage, rows: core.Followed | str, clients: WaitingClients | None = None
+    history: DeviceHistory,
+    today: Storage,
+    rows: core.Followed | str,
+    clients: WaitingClients | None = None,
+    *,
+    as_of: str | None,
 ) -> SelfCheck:
     """Compares simulation and recording. `rows`: of `FleetDemands.follow`; `clients`: those that
-    waited at a limit."""
+    waited at a limit; `as_of`: the day of the storage's limits, None: the newest."""
     if isinstance(rows, str):
         return SelfCheck(rows)
     simulated = {name: np.frombuffer(rows[name]) for name in ("balance_percent", "throttled_s", "queue")}
@@ -71,7 +76,7 @@ def check(
     ratio = _queue_ratio(history, simulated["queue"], waited)
     figures = {"balance_error": balance_error, "throttled_f1": f1, "queue_ratio": ratio}
     why = (
-        _over_limits(history, today)
+        _over_limits(history, today, as_of)
         or _balance_apart(balance_error)
         or _throttling_apart(history, waited, f1)
         or _clients_apart(clients)
@@ -130,9 +135,9 @@ def _times(ratio: float) -> str:
     return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"
 
 
-def _over_limits(history: DeviceHistory, today: Storage) -> str:
+def _over_limits(history: DeviceHistory, today: Storage, as_of: str | None) -> str:
     """Returns where it delivered more than the storage can give at its best."""
-    limits = holding(today.text)
+    limits = holding(today.text, as_of=as_of)
     iops, bytes_s = history.given_iops, history.given_bytes_s
     over = [float(np.max(iops / limits.burst_iops)), float(np.max(bytes_s / limits.burst_bytes_s))]
     with np.errstate(invalid="ignore"):

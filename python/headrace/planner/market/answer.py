@@ -38,6 +38,9 @@ MOST_DAYS = 3_650
 # GiB from which storage of RDS lies on four volumes (data/managed/features.csv, "change storage").
 STRIPED_FROM_GIB = 400
 MIB_A_GIB = GIB // MIB
+# GiB of the units of `largest_storage` (data/managed/rules.csv). The whitepaper of 2017 writes TB
+# for TiB: RDS took 6,144 GiB then (PyPI botocore 1.5.50, CreateDBInstance, AllocatedStorage).
+GIB_OF_UNIT = {"TB": 1_024, "TiB": 1_024}
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ def storage_growth(
     check_number("gib_per_day", gib_per_day, 0.0, 1e6, "GiB a day")
     check_number("days", days, 0.01, MOST_DAYS)
     rule = {name: _figure(name, as_of) for name in FIGURES}
-    most = most_gib or rule["largest_storage"] * 1024
+    most = most_gib or _largest_gib(as_of)
     size, low_for, cooled_at, hour = allocated_gib, 0, 0.0, 0.0
     steps: list[tuple[float, float]] = []
     for minute in range(1, int(days * 24 * HOUR_MIN) + 1):
@@ -120,7 +123,6 @@ FIGURES = (
     "storage_full_small",
     "storage_full_share",
     "storage_full_large",
-    "largest_storage",
 )
 
 
@@ -131,6 +133,13 @@ def least_free_mib(allocated_mib: float, rule: dict[str, float]) -> float:
     if allocated_mib > LARGE_MIB:
         return rule["storage_full_large"]
     return allocated_mib * rule["storage_full_share"] / 100
+
+
+def _largest_gib(as_of: str | None) -> float:
+    """Returns the most GiB that RDS allocates on a day; None: the newest known."""
+    rule = core.managed_rule("rds:single-az", "largest_storage", as_of)
+    assert rule is not None
+    return float(rule["value"]) * GIB_OF_UNIT[rule["unit"]]
 
 
 def _figure(name: str, as_of: str | None) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 
+import msgspec
 import numpy as np
 import polars as pl
 import pytest
@@ -43,9 +44,9 @@ def points(iops: np.ndarray | float, days: int = 8, **columns) -> pl.DataFrame:
     return pl.DataFrame({name: own[name] for name in SCHEMA} | columns)
 
 
-def answered(rows: pl.DataFrame | None, reservations=(), **more):
+def answered(rows: pl.DataFrame | None, reservations=(), settings=QUICK, **more):
     (device,) = inventory_json([described(**more)], reservations).devices()
-    (answer,) = answer_batch([device], {} if rows is None else {VOL: rows}, QUICK)
+    (answer,) = answer_batch([device], {} if rows is None else {VOL: rows}, settings)
     return answer
 
 
@@ -121,6 +122,16 @@ def test_clients_that_would_get_more_than_they_got_mean_that_it_was_another_limi
     assert entry.verdict == "withheld" and "48 I/Os outstanding it gave 1,500 IOPS" in entry.why
     # The rested second's worth that a bucket has saved makes it a little more than 3,000.
     assert "simulated as many get 3,0" in entry.why
+
+
+@pytest.mark.parametrize(("day", "over"), [("2018-08-15", "1.25 times"), (None, "")])
+def test_a_volume_is_held_to_the_limits_of_the_day_of_the_answer(day, over):
+    """A gp2 of 1,000 GiB gave 160 MiB/s in 2018, and gives 250 now: 800 I/Os of 256 KiB are 200."""
+    size = np.full(8 * 288, 800.0 / 2 * 300 * 256 * 1024)
+    rows = points(800.0, read_bytes=size, write_bytes=size)
+    volume = {"VolumeType": "gp2", "Size": 1_000, "Iops": 3_000, "Throughput": None}
+    entry = answered(rows, settings=msgspec.structs.replace(QUICK, as_of=day), **volume)
+    assert ("times what gp2:1000 can give" in entry.why) == bool(over) and over in entry.why, entry.why
 
 
 # --- pages at once and point by point -------------------------------------------------------------

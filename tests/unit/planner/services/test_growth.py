@@ -71,6 +71,15 @@ def test_more_than_a_tenth_in_six_hours_fills_it():
     assert storage_growth(100, 88, 24 * 60 * 5).stopped_h is not None
 
 
+@pytest.mark.parametrize(("day", "most_gib"), [("2017-11-01", 6_144), (None, 65_536)])
+def test_autoscaling_ends_at_the_largest_storage_of_the_day(day, most_gib):
+    """The 6 TB of 2017 are 6,144 GiB and not 6e12 bytes: botocore 1.5.50 has "from 5 to 6144".
+    A step is a tenth at least, so that the first one from 95 % of it would pass it."""
+    size = 0.95 * most_gib
+    growth = storage_growth(size, 0.95 * size, 1.0, days=0.1, as_of=day)
+    assert [gib for _, gib in growth.steps] == [most_gib]
+
+
 def test_bad_input_is_refused():
     for wrong in ((4, 1, 1), (100, 200, 1), (100, 50, -1), (100, 50, float("nan"))):
         with pytest.raises(InputError):

@@ -197,8 +197,9 @@ def change_of_instance(
     volume: VolumeSignals, subject: str, factor: float, region: str, as_of: str | None
 ) -> Change | None:
     """Returns the change to the larger type of the same family with the fewest vCPUs whose baseline
-    carries `factor` times today's rate; if none does, to the one with the fewest vCPUs. None
-    without an instance, or where no type of the family has a higher baseline."""
+    carries `factor` times today's rate; if none does, to the one with the fewest vCPUs and a higher
+    baseline than today's, and the words say that it is too small. None without an instance, or
+    where no type of the family has a higher baseline."""
     limits = volume.limits
     if limits is None or limits.instance is None:
         return None
@@ -222,15 +223,20 @@ def change_of_instance(
         with core_errors():
             price = core.instance_price(instance["instance_type"], region, as_of)
         usd = None if price is None else price["usd"] * HOURS_PER_MONTH
-        options.append((base < need, instance["vcpus"], instance["instance_type"], usd))
+        options.append((base < need, instance["vcpus"], instance["instance_type"], usd, base))
     if not options:
         return None
-    _, _, name, usd = min(options, key=lambda option: (option[0], option[1], option[2]))
+    too_small, _, name, usd, base = min(options, key=lambda option: option[:3])
+    what = f"Change the instance from {limits.instance} to {name}; a larger volume does not help"
+    if too_small:
+        unit, divisor = ("MiB/s", MIB) if in_bytes else ("I/Os a second", 1)
+        needed, given = (f"{rate / divisor:,.0f}" for rate in (need, base))
+        what += f". It is too small: {needed} {unit} are needed, no {family} carries them for good, and {name} carries {given}"
     before = None if now is None else now["usd"] * HOURS_PER_MONTH
     more = None if usd is None or before is None else usd - before
     cost = "no price is known" if more is None else f"{more:+,.2f} USD a month (list prices of {region})"
     remedy = Remedy(
-        f"Change the instance from {limits.instance} to {name}; a larger volume does not help",
+        what,
         (
             "aws ec2 stop-instances ...",
             f"aws ec2 modify-instance-attribute --instance-id INSTANCE --instance-type {name}",

@@ -14,7 +14,7 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from lab_folders import Command, CommandHere, Labs
+from lab_folders import Command, Labs
 from waiting import wait_until
 
 from headrace.lab import Lab
@@ -58,9 +58,7 @@ class AwsLab:
         self.headrace = Command(self.folder)
         self.headrace.environment = self.environment
         self.lab: Lab = self.up()
-        here = CommandHere(self.folder)
-        here.environment = self.environment
-        here("lab", "init", "--api-port", str(self.settings["api_port"]))
+        self.headrace("lab", "init", "--api-port", str(self.settings["api_port"]))
 
     def up(self) -> Lab:
         """Starts it, again or for the first time."""

@@ -75,14 +75,20 @@ def test_a_change_of_the_page_does_what_its_command_does(lab, headrace):
         headrace(*words, *(["--yes"] if action == "fault" else []))
         if action == "modify":
             for name in ("page", "twin"):
-                wait_until(lambda name=name: lab.describe(name)["size_gib"] == 10, f"the new size of {name}")
+                wait_until(lambda name=name: is_modified(lab, name), f"the end of the modification of {name}")
         assert settled(lab, "page") == settled(lab, "twin"), action
+
+
+def is_modified(lab: Lab, volume: str) -> bool:
+    """The new size is there and the optimization has ended."""
+    described = lab.describe(volume)
+    return described["size_gib"] == 10 and (described["modification"] or {}).get("state") != "optimizing"
 
 
 def settled(lab: Lab, volume: str) -> str:
     """The state of a volume as text, without ids and times."""
     return re.sub(
-        r"(vol|volmod|snap|fault)-[0-9a-f]+|\d{4}-\d\d-\d\dT[0-9:.Z+]+",
+        r"(vol|volmod|mod|snap|fault)-[0-9a-f]+|\d{4}-\d\d-\d\dT[0-9:.Z+]+",
         "*",
         json.dumps(state_of(lab, volume), sort_keys=True),
     )

@@ -150,7 +150,7 @@ def _count_since_change(steps: Sequence[tuple[float, float]], noise: float) -> t
 
 
 def never(estimate: CreditsLeft | None) -> bool:
-    """Says whether the balance does not fall; of None it is not known, so False."""
+    """Returns whether the balance does not fall; False without an estimate."""
     return estimate is not None and math.isinf(estimate.seconds)
 
 

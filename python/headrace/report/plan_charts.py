@@ -95,8 +95,8 @@ def draw_bills(plan: Plan) -> Iterator[Block]:
     """Yields the monthly bills of the best choices and of today's storage, item by item."""
     services = [] if plan.services is None else [answer.best for answer in plan.services.answers]
     few = 4 if len(services) < 2 else 1
-    shown = [plan.recommended, *plan.winners[:few], *plan.closest[:few], *services, plan.in_place, plan.compared]
-    bills = list({choice.key: choice for choice in shown if choice is not None}.values())
+    choices = [plan.recommended, *plan.winners[:few], *plan.closest[:few], *services, plan.in_place, plan.compared]
+    bills = list({choice.key: choice for choice in choices if choice is not None}.values())
     roles = {"today": plan.compared, "in place": plan.in_place, "recommended": plan.recommended}
     keys = {choice.key: f" ({role})" for role, choice in roles.items() if choice is not None}
     if any(item["usd"] for choice in bills for item in choice.items):

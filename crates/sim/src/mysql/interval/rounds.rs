@@ -43,8 +43,8 @@ pub(super) struct Round {
 }
 
 impl Round {
-    /// Mean wait of a transaction behind the round of a second of `tps`, if all of it is behind
-    /// one, s.
+    /// Returns the mean wait, s, of a transaction that is behind the round of a second of `tps`
+    /// all the time.
     fn wait_s(&self, tps: f64) -> f64 {
         let round_s = self.due_s * tps + self.others_s;
         let each_s = if round_s <= self.outstanding_s { 0.5 * round_s } else { self.outstanding_s * (1.0 - 0.5 * self.outstanding_s / round_s) };
@@ -59,6 +59,8 @@ impl Round {
         (0..TIMES).fold(near, |tps, _| self.mean(free, behind(self.wait_s(tps))))
     }
 
+    /// Returns the mean rate of clients, transactions a second, that do `free` while no round is
+    /// under way and `behind` behind one: the x of the module's equations.
     fn mean(&self, free: f64, behind: f64) -> f64 {
         let room = 1.0 - behind * self.own_s;
         if room <= 0.0 {
@@ -69,7 +71,7 @@ impl Round {
         ((free - self.others_s * lost) / (1.0 + self.due_s * lost)).max(behind)
     }
 
-    /// Mean wait of a transaction of an open load of `tps` behind rounds, s.
+    /// Returns the mean wait of a transaction of an open load of `tps` behind rounds, s.
     pub fn open_wait_s(&self, tps: f64) -> f64 {
         let room = 1.0 - tps * self.own_s;
         let share = if room > 0.0 { ((self.due_s * tps + self.others_s) / room).min(1.0) } else { 1.0 };

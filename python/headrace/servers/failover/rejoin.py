@@ -81,13 +81,14 @@ def rejoin(
             say(f"{name} follows {above} already: nothing was done")
             return answer
         old = seen[name]
+        may_truncate = isinstance(host, LabHost) and _waited_for_replicas(host, old)
         if old.state is not None and not old.state.read_only and isinstance(host, LabHost):
             # Commits that wait for an acknowledgement would be confirmed when its role ends.
             say(f"ending {name}, which runs as a source still")
             host.fence()
             old = replace(old, state=None)
         if old.state is None:
-            host = _start_without_threads(cluster, host, say)
+            host = _start_without_threads(cluster, host, may_truncate, say)
         _close(host)
         seen = observer.look()
         old, new = seen[name], seen[above]
@@ -228,8 +229,18 @@ def _semi_sync(new: Seen) -> bool:
     return required(new).semi_sync.source_enabled
 
 
-def _start_without_threads(cluster: FailoverCluster, host: AddressHost, say: Say) -> LabHost:
-    """Starts a stopped server of the lab, this time without its threads."""
+def _waited_for_replicas(host: LabHost, old: Seen) -> bool:
+    """Returns whether every commit waited for a replica: a running server's semi-sync works and was
+    never without a replica since its start; a stopped server's record has the role of a source."""
+    if old.state is None:
+        return records.required(host.server.paths).settings.get(ROLE) == "ON"
+    semi_sync = old.state.semi_sync
+    return semi_sync.source_enabled and semi_sync.source_status and not semi_sync.no_tx
+
+
+def _start_without_threads(cluster: FailoverCluster, host: AddressHost, may_truncate: bool, say: Say) -> LabHost:
+    """Starts a stopped server of the lab, this time without its threads. `may_truncate`: every
+    commit waited for a replica, so MariaDB's recovery may cut off those that no replica has."""
     if not isinstance(host, LabHost):
         raise CouldNotRun(host.name, "does not answer", GUIDE, "Start it with read_only and skip_replica_start.")
     say(f"starting {host.name} read-only")
@@ -237,9 +248,9 @@ def _start_without_threads(cluster: FailoverCluster, host: AddressHost, say: Say
     # An event of MariaDB writes as its definer, whom read_only may not keep out.
     closed: dict[str, str | None] = {"read-only": "ON", "event-scheduler": "OFF"}
     once: dict[str, str | None] = dict(ONCE[flavor])
-    if records.required(host.server.paths).settings.get(ROLE) != "ON":
+    if not may_truncate and flavor == "mariadb":
         # It acknowledged alone: its log may not be truncated before it is listed.
-        once = {"skip-slave-start": "ON"} if flavor == "mariadb" else once
+        once = {"skip-slave-start": "ON"}
     host.started(closed | ({} if flavor == "mariadb" else {"super-read-only": "ON"}), once)
     again = lab_host(server_module.find(host.server.lab, host.name))
     cluster.hosts[host.name] = again

@@ -40,8 +40,8 @@ pub struct FirstTouch {
     fetches: Bucket,
     // A bought rate also loads the volume from its start on, touched or not.
     background: Option<(u64, u64)>,
-    // For a map of chunks only: the number of chunks, and the chunk from which the background goes
-    // on.
+    // For a map of chunks only: the number of chunks that are cold at the start, and the chunk from
+    // which the background goes on.
     mapped: Option<(u64, u64)>,
     // Moment at which the background began.
     since: Nanos,
@@ -131,11 +131,12 @@ impl FirstTouch {
         }
     }
 
-    /// Returns the share of the snapshot that is still cold.
+    /// Returns the share of the chunks ([`CHUNK_BYTES`] each) that lay in the snapshot at the start
+    /// and still do, 0-1; 0 if there were none.
     pub fn cold_share(&self) -> f64 {
-        match self.mapped.map_or(self.chunks, |(all, _)| all) {
+        match self.mapped.map_or(self.chunks, |(start_chunks, _)| start_chunks) {
             0 => 0.0,
-            all => self.cold_chunks as f64 / all as f64,
+            start_chunks => self.cold_chunks as f64 / start_chunks as f64,
         }
     }
 

@@ -65,7 +65,8 @@ class Calls(ABC):
         """
 "#;
 
-/// Breaks text into lines of at most `columns`, each after `indent`.
+/// Breaks prose of the Python client into lines of at most `columns` bytes, each after `indent`,
+/// which counts; a longer word has a line of its own.
 fn wrapped(text: &str, indent: &str, columns: usize) -> String {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

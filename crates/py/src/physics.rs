@@ -304,6 +304,8 @@ fn credit_buckets<'py>(py: Python<'py>, storage: &str, as_of: Option<&str>, inst
     Ok(answer)
 }
 
+/// Adds the functions of this file to `headrace._core`, and the share of the memory that a cache
+/// has by default.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CACHE_SHARE", settings::CACHE_SHARE)?;
     module.add_function(wrap_pyfunction!(modification_rules, module)?)?;

@@ -65,9 +65,9 @@ def find(database: dict, observations: list[Observation], expected_tx: float) ->
 
 
 def _compute_wave(database: dict, observation: Observation, period: float) -> tuple[np.ndarray, np.ndarray]:
-    """Returns two arrays with a value per window, from the second period on: transactions, and the
-    logarithm of measured over modelled I/Os per transaction with its trend over one period taken
-    out."""
+    """Returns two arrays with a value per window of a run, from the second period of compaction
+    on to half a period before the end: transactions since the start, and the logarithm of
+    measured over modelled I/Os per transaction, less its mean over the period around it."""
     columns = core.mysql_runs(database, [observation.core_run])[0]
     value, _ = compare_ios_per_tx(columns, observation)
     tx = observation.tx

@@ -79,7 +79,7 @@ def derive_response_curve(database: dict, observations: list[Observation]) -> di
     if by_part:
         return {"response": points, "statements_p95": STATEMENTS_P95}
     if tpcc:
-        return {"response": _extend(points), "burst_pages": burst_pages}
+        return {"response": _extend_below_runs(points), "burst_pages": burst_pages}
     flat = all(abs(ratio / points[0][1] - 1.0) <= FLAT for _, ratio in points)
     return {} if flat else {"response": points}
 
@@ -176,9 +176,10 @@ def _count_burst_pages(database: dict, observations: list[Observation]) -> float
     return SCANNED_PAGES * float(np.mean(shares))
 
 
-def _extend(points: list[list[float]]) -> list[list[float]]:
-    """Adds the points of the STANDARD below the first, in proportion to it. A cold start shows what
-    lies above its end, but never what lies below."""
+def _extend_below_runs(points: list[list[float]]) -> list[list[float]]:
+    """Adds the points of the STANDARD below the first, in proportion to it. A point is the pages
+    that a transaction reads, and the 95th percentile of response times over their mean. A run
+    from a cold start reaches more pages than it ends with, but never fewer."""
     reads, ratio = points[0]
     by = ratio / float(np.interp(reads, *np.array(STANDARD).T))
     return [*([less, max(1.0, usual * by)] for less, usual in STANDARD if less < reads), *points]

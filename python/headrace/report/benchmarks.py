@@ -289,7 +289,7 @@ def comparison_view(comparison: BenchComparison) -> View:
     for which, record in (("The first", first), ("The second", second)):
         blocks.append(Fold(which, [Table(SETUP, setup_rows(record))]))
     where = f"{load_words(first.document)}: {group_name(comparison.b)} against {group_name(comparison.a)}"
-    return View(_headline(comparison), f"{where}, measured", list(_changes(comparison)), blocks)
+    return View(_headline(comparison), f"{where}, measured", list(_change_cards(comparison)), blocks)
 
 
 def _headline(comparison: BenchComparison) -> str:
@@ -303,12 +303,13 @@ def _headline(comparison: BenchComparison) -> str:
     return f"The second has {percent_more} {'more' if (change.change_percent or 0.0) > 0 else 'less'} {change.words}"
 
 
-def _changes(comparison: BenchComparison) -> Iterator[Card]:
-    """Yields the first three changes that have an interval, with both figures."""
-    ranged = [
+def _change_cards(comparison: BenchComparison) -> Iterator[Card]:
+    """Yields a card for each of the first three changes that have a 95 % interval: the change in
+    %, the figures of both runs in their unit, and the verdict."""
+    with_interval = [
         each for each in comparison.differences if each.low_percent is not None and each.change_percent is not None
     ]
-    for change in ranged[:3]:
+    for change in with_interval[:3]:
         meaning = (
             f"{number(change.a)} and {number(change.b)} {change.unit}; {VERDICTS[change.verdict] or 'not judged'}."
         )

@@ -200,7 +200,8 @@ def check_size(size_gib: object) -> float | None:
 
 
 def with_totals(points: pl.DataFrame) -> pl.DataFrame:
-    """Returns the points with `ops_per_s` (I/Os a second) and `mib_s`, both ways together."""
+    """Returns the points of a demand with the sums of reads and writes: `ops_per_s` (I/Os a
+    second) and `mib_s` (MiB/s)."""
     kib_s = pl.col("reads_per_s") * pl.col("read_kib") + pl.col("writes_per_s") * pl.col("write_kib")
     return points.with_columns(
         (pl.col("reads_per_s") + pl.col("writes_per_s")).alias("ops_per_s"), (kib_s / 1024.0).alias("mib_s")

@@ -83,7 +83,7 @@ def home(tmp_path, monkeypatch):
     monkeypatch.delenv("SUDO_UID", raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "aws/config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "aws/credentials"))
-    return keys.aws_home()
+    return keys.profile_files()
 
 
 PARTS = keys.profile_sections("LABKX", "secret+/=", "eu-west-1", "http://127.0.0.1:9465")

@@ -19,7 +19,7 @@ from headrace.calibration.response import (
     STATEMENTS_P95,
     STEP,
     _average_at,
-    _extend,
+    _extend_below_runs,
     derive_response_curve,
 )
 from headrace.simulation.database import predict
@@ -104,7 +104,7 @@ def test_runs_are_averaged_where_they_overlap():
 @pytest.mark.parametrize("lowest", [1.0, 19.0, 23.0])
 def test_below_the_runs_the_standard_goes_on(lowest):
     points = [[lowest, 3.0], [lowest * STEP, 5.0]]
-    extended = _extend(points)
+    extended = _extend_below_runs(points)
     below = [(reads, ratio) for reads, ratio in STANDARD if reads < lowest]
     assert extended[len(below) :] == points
     assert [reads for reads, _ in extended[: len(below)]] == [reads for reads, _ in below]

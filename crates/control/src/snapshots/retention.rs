@@ -16,7 +16,8 @@ const MOST_RULES: usize = 250;
 /// Milliseconds in a day.
 const DAY_MS: u64 = 86_400_000;
 
-/// Checks the name of a rule or of a schedule.
+/// Checks the name of a retention rule, of a schedule of snapshots, or of another region: 1 to 64
+/// ASCII letters, digits, dots, - and _.
 pub(crate) fn check_name(name: &str) -> Result<(), ControlError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if (1..=64).contains(&name.len()) && name.chars().all(allowed) {

@@ -31,7 +31,8 @@ const MOST_LIMITS: usize = 4_096;
 type Opened = (usize, Arc<PowerCut>, Option<Arc<AttachedVolume>>);
 
 impl Volumes {
-    /// Returns the number of a volume's device in the model; opens a volume that rests.
+    /// Returns the number of a volume's device in the model, and notes the use. A volume that rests
+    /// has none: its files are closed, and are opened first.
     pub(crate) fn device_number(&self, record: &VolumeRecord) -> Outcome<usize> {
         let find_open = || {
             let mut volumes = lock(&self.files);

@@ -129,31 +129,33 @@ pub(crate) fn cut(load: &OpenLoad, interval_s: f64) -> Result<OpenLoad, SimError
 /// Blocks still in a snapshot, for random requests: the share of them that must be fetched, and how
 /// fast they can be.
 struct Cold {
-    bytes: f64,
-    written: f64,
-    span: f64,
+    cold_bytes: f64,
+    written_bytes: f64,
+    span_bytes: f64,
     background_bytes_s: f64,
     fetch_bytes_s: f64,
 }
 
 impl Cold {
+    /// Returns the state in which no block is loaded yet, with the rates of all members together;
+    /// None for a storage that is not made from a snapshot.
     fn new(setup: &Setup) -> Option<Cold> {
         let origin = setup.snapshot.as_ref()?;
         let members = setup.data_members() as f64;
-        let written = origin.written_bytes as f64;
+        let written_bytes = origin.written_bytes as f64;
         let bought = origin.initialization_bytes_s.map(|rate| rate as f64 * members);
         let fetch_bytes_s = bought.unwrap_or(DEFAULT_FETCH_BYTES_S as f64 * members);
-        Some(Cold { bytes: written, written, span: written.max(1.0), background_bytes_s: bought.unwrap_or(0.0), fetch_bytes_s })
+        Some(Cold { cold_bytes: written_bytes, written_bytes, span_bytes: written_bytes.max(1.0), background_bytes_s: bought.unwrap_or(0.0), fetch_bytes_s })
     }
 
     /// Requests that met a cold block, and how long those waited for it, ms.
     fn touch(&mut self, requests: f64, seconds: f64) -> (f64, f64) {
-        let share = (self.bytes / self.span).clamp(0.0, 1.0);
+        let share = (self.cold_bytes / self.span_bytes).clamp(0.0, 1.0);
         let needed = requests * share * CHUNK_BYTES as f64;
-        let fetched = needed.min(self.fetch_bytes_s * seconds).min(self.bytes);
-        self.bytes = (self.bytes - fetched - self.background_bytes_s * seconds).max(0.0);
+        let fetched = needed.min(self.fetch_bytes_s * seconds).min(self.cold_bytes);
+        self.cold_bytes = (self.cold_bytes - fetched - self.background_bytes_s * seconds).max(0.0);
         let overload = if fetched > 0.0 { (needed / fetched).max(1.0) } else { 1.0 };
-        if self.written <= 0.0 {
+        if self.written_bytes <= 0.0 {
             return (0.0, 0.0);
         }
         (fetched / CHUNK_BYTES as f64, FETCH_MEAN_NS / 1e6 * overload)

@@ -51,9 +51,9 @@ impl Octaves {
 /// its waits: a wait is at most a sixteenth off, usually far less.
 const WAIT_CELLS: usize = 320;
 const WAITS: Octaves = Octaves { from: 1.0 / 1_024.0, bits: 3, cells: WAIT_CELLS };
-/// The own-latency distribution is tabulated at 32 places per octave from 8 us to 137 s and
+/// The own-latency distribution is tabulated at 32 places per octave from 8 us to 131 s and
 /// interpolated.
-const OWN: Octaves = Octaves { from: 1.0 / 128.0, bits: 5, cells: 24 * 32 };
+const LATENCY_SCALE: Octaves = Octaves { from: 1.0 / 128.0, bits: 5, cells: 24 * 32 };
 
 /// Waits for limits, weighted by requests.
 #[derive(Clone, Debug)]
@@ -198,10 +198,10 @@ impl OwnLatency {
             (0..copies).for_each(|_| none_exceeds *= 1.0 - copy_exceeds);
             key.read_share * reads + (1.0 - key.read_share) * (1.0 - none_exceeds)
         };
-        let exceeds: Vec<f64> = (0..=OWN.cells).map(|cell| at(OWN.start(cell))).collect();
+        let exceeds: Vec<f64> = (0..=LATENCY_SCALE.cells).map(|cell| at(LATENCY_SCALE.start(cell))).collect();
         // Mean as the integral of P(L > x).
-        let stretch = |cell: usize| 0.5 * (exceeds[cell] + exceeds[cell + 1]) * (OWN.start(cell + 1) - OWN.start(cell));
-        let mean_ms = OWN.from + (0..OWN.cells).map(stretch).sum::<f64>();
+        let stretch = |cell: usize| 0.5 * (exceeds[cell] + exceeds[cell + 1]) * (LATENCY_SCALE.start(cell + 1) - LATENCY_SCALE.start(cell));
+        let mean_ms = LATENCY_SCALE.from + (0..LATENCY_SCALE.cells).map(stretch).sum::<f64>();
         OwnLatency { exceeds, mean_ms }
     }
 
@@ -210,10 +210,11 @@ impl OwnLatency {
         self.mean_ms
     }
 
-    /// Returns the share of requests whose own latency is above `x_ms`, 0-1.
+    /// Returns the share of requests, 0-1, whose own latency, without waits for limits, is above
+    /// `x_ms`; beyond the end of the table it is the share there.
     #[inline]
     pub fn exceeds(&self, x_ms: f64) -> f64 {
-        match OWN.place(x_ms) {
+        match LATENCY_SCALE.place(x_ms) {
             None => 1.0,
             Some((cell, fraction)) => self.exceeds[cell] + (self.exceeds[cell + 1] - self.exceeds[cell]) * fraction,
         }
@@ -223,7 +224,7 @@ impl OwnLatency {
     /// `quantiles` must rise. Without any requests no waits are added.
     pub fn percentiles_ms<const N: usize>(&self, waits: &Waits, quantiles: [f64; N]) -> [f64; N] {
         let mix = WaitMix::new(self, waits);
-        let mut least = OWN.from;
+        let mut least = LATENCY_SCALE.from;
         quantiles.map(|q| {
             // The last step of the search leaves a small interval open; a higher percentile must
             // not fall below a lower one inside it.

@@ -36,7 +36,7 @@ struct Cohort {
     pages: Vec<f64>,
     /// The part of them that has been in the cache since before its first eviction.
     first: Vec<f64>,
-    /// The part of them that is clean, class after class for one window after the other; empty
+    /// Clean pages of them, class after class for one window after the other; empty
     /// where that is not followed.
     clean: Vec<f64>,
     total: f64,
@@ -288,10 +288,12 @@ impl Cache {
         self.changing.as_ref().map_or(0, |changing| changing.cleaned.len())
     }
 
-    /// The share of the pages in it that is dirty with a window; none where that is not followed.
-    pub fn dirty_share(&self, window: usize) -> Option<f64> {
+    /// Returns the share of the pages in the cache that are dirty, 0-1, with a window of those of
+    /// [`Cache::dirtied`], by its index: the transactions within which a changed page is written.
+    /// None if changes are not followed.
+    pub fn dirty_share(&self, window_index: usize) -> Option<f64> {
         self.changing.as_ref()?;
-        let (from, to) = (window * self.touches.len(), (window + 1) * self.touches.len());
+        let (from, to) = (window_index * self.touches.len(), (window_index + 1) * self.touches.len());
         let clean: f64 = self.young.iter().chain(&self.old).map(|cohort| cohort.clean[from..to].iter().sum::<f64>()).sum();
         Some((1.0 - clean / self.page_count().max(1e-300)).clamp(0.0, 1.0))
     }

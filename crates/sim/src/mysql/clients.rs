@@ -92,12 +92,12 @@ fn refuse_long(scenario: &Scenario<'_>) -> Result<(), SimError> {
         at.shape * (at.reads + (at.evicted_dirty + at.flushed) * database.page_write().0) + database.log.syncs_per_commit
     };
     let start = scenario.start_tx();
-    let asked = match &scenario.load {
+    let demanded_tps = match &scenario.load {
         TransactionLoad::Clients(clients) => f64::from(*clients) / (database.clients.base_ms / 1e3).max(MIN_OWN_TIME.as_secs_f64()),
         TransactionLoad::Arrivals(rates) => rates.iter().copied().fold(0.0, f64::max),
     };
     let background = database.writes.background_per_s + database.compaction.as_ref().map_or(0.0, |compaction| compaction.rate_bytes_s / RUN_BYTES);
-    let events_s = (asked * of(start) + background).min(cap) + asked.min(cap / of(scenario.warm_up.settled_tx()).max(1e-9));
+    let events_s = (demanded_tps * of(start) + background).min(cap) + demanded_tps.min(cap / of(scenario.warm_up.settled_tx()).max(1e-9));
     let events = events_s * f64::from(scenario.seconds);
     if events <= MOST_EVENTS {
         return Ok(());

@@ -49,16 +49,17 @@ impl HotRows {
     }
 }
 
-/// Transactions that wait for rows while `running` run, and the derivative; `others`: the share of
-/// the clients that who comes finds.
+/// Returns how many transactions wait for rows of these kinds while `running` run, and the
+/// derivative of that by `running`. `others`: the share of all clients that can be in the way of a
+/// transaction: all but its own, 0-1.
 fn waiting(kinds: &[HotRows], commit_share: f64, running: f64, others: f64) -> (f64, f64) {
     kinds.iter().fold((0.0, 0.0), |(sum, slope), kind| {
-        let locked = kind.locked(commit_share);
-        let used = others * locked * running / kind.rows;
+        let locked_rows = kind.locked(commit_share);
+        let used = others * locked_rows * running / kind.rows;
         if used >= 1.0 {
             return (f64::INFINITY, 1.0);
         }
-        let queue = locked * used / (1.0 - used);
+        let queue = locked_rows * used / (1.0 - used);
         (sum + queue * running, slope + queue * (1.0 + 1.0 / (1.0 - used)))
     })
 }

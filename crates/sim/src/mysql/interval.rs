@@ -686,13 +686,13 @@ impl<B: Backend> ScenarioState<B> {
                 (tps, asking / tps.max(0.25 * mean).max(1e-6), tightest)
             }
             TransactionLoad::Arrivals(rates) => {
-                let asked = rates[step.min(rates.len() - 1)] + self.backlog / seconds;
+                let demanded_tps = rates[step.min(rates.len() - 1)] + self.backlog / seconds;
                 let most_running = hot_rows::most_running(&database.hot_rows, commit_share);
                 let by_rows = most_running / unloaded_s;
                 let (server, of_server) = if by_rows < server { (by_rows, Binding::Contention) } else { (server, of_server) };
                 let possible = weakest_limit(&[storage, server], sharpness);
-                let mean = asked.min(possible);
-                self.backlog = (asked - mean) * seconds;
+                let mean = demanded_tps.min(possible);
+                self.backlog = (demanded_tps - mean) * seconds;
                 let busy = (mean / storage).min(0.999);
                 let alone_s = unloaded_s + contention.open_wait_s(mean);
                 self.own_s = alone_s - self.io_s(database, &transaction, &contention);
@@ -700,7 +700,7 @@ impl<B: Backend> ScenarioState<B> {
                 let running = (mean * running_s).min(MOST_BUSY_ROWS * most_running);
                 let waiting_s = running_s + hot_rows::count_waiting(&database.hot_rows, commit_share, running) / mean.max(1e-6);
                 let response_s = waiting_s / libm::pow(1.0 - libm::pow(busy, sharpness), 1.0 / sharpness) + self.backlog / mean.max(1e-6);
-                let binding = if asked < possible {
+                let binding = if demanded_tps < possible {
                     Binding::Demand
                 } else if storage <= server {
                     bound

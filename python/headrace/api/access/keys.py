@@ -305,7 +305,7 @@ MAX_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
-class Home:
+class ProfileFiles:
     """The place of a user's profile, and the owner of its files."""
 
     config: Path
@@ -314,8 +314,9 @@ class Home:
     gid: int
 
 
-def aws_home() -> Home:
-    """Returns the place of the profile of the user who called, also through sudo."""
+def profile_files() -> ProfileFiles:
+    """Returns the files of the AWS tools into which the profile `headrace` of the lab is
+    written: those of the user who called, also through sudo, with the ids of their owner."""
     uid, gid, folder = os.geteuid(), os.getegid(), Path(os.path.expanduser("~"))
     caller = os.environ.get("SUDO_UID", "")
     if uid == 0 and re.fullmatch(r"[1-9]\d{0,8}", caller, re.ASCII):
@@ -323,7 +324,7 @@ def aws_home() -> Home:
         uid, gid, folder = entry.pw_uid, entry.pw_gid, Path(entry.pw_dir)
     config = os.environ.get("AWS_CONFIG_FILE") or folder / ".aws/config"
     credentials = os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or folder / ".aws/credentials"
-    return Home(Path(config).expanduser(), Path(credentials).expanduser(), uid, gid)
+    return ProfileFiles(Path(config).expanduser(), Path(credentials).expanduser(), uid, gid)
 
 
 def profile_sections(access_key: str, secret: str, region: str, url: str) -> dict[str, tuple[str, dict[str, str]]]:
@@ -410,7 +411,7 @@ def _seen(rows: list[str], number: int) -> bool:
     return any(_SECTION.fullmatch(row) for row in rows[:number])
 
 
-def write_profile(where: Home, parts: Mapping[str, tuple[str, dict[str, str]]], force: bool) -> list[Path]:
+def write_profile(where: ProfileFiles, parts: Mapping[str, tuple[str, dict[str, str]]], force: bool) -> list[Path]:
     """Writes the profile, and returns which files changed. Both are checked before either is
     written. Raises InputError, CouldNotRun."""
     drafts: list[tuple[Path, str, str]] = []
@@ -426,7 +427,7 @@ def write_profile(where: Home, parts: Mapping[str, tuple[str, dict[str, str]]], 
 
 
 @contextlib.contextmanager
-def _acting_as(where: Home) -> Iterator[None]:
+def _acting_as(where: ProfileFiles) -> Iterator[None]:
     """Acts as the owner of the files within the block: links in a user's folder must not lead root
     elsewhere."""
     uid, gid = os.geteuid(), os.getegid()

@@ -102,7 +102,7 @@ def _creating(request: ApiRequest) -> Iterator[Permission]:
     params = request.params
     tags = tags_of(params.get("TagSpecifications"), "volume")
     resource, parent = request.arn("volume", "*"), _parent(request)
-    encrypted = params.get("Encrypted") or parent.get("encrypted") or _encrypts(request)
+    encrypted = params.get("Encrypted") or parent.get("encrypted") or _encrypts_by_default(request)
     context = {
         **present(
             VolumeType=params.get("VolumeType", "gp2"),
@@ -134,7 +134,7 @@ def _parent(request: ApiRequest) -> Members:
         return {}
 
 
-def _encrypts(request: ApiRequest) -> bool:
+def _encrypts_by_default(request: ApiRequest) -> bool:
     """Returns whether the lab encrypts new volumes that do not ask for it."""
     return request.lab.call("encryption.defaults")["by_default"]
 
@@ -160,7 +160,9 @@ def _copying(request: ApiRequest) -> Iterator[Permission]:
     params = request.params
     tags = tags_of(params.get("TagSpecifications"), "volume")
     resource, source = request.arn("volume", "*"), of_volume(request, params["SourceVolumeId"], "ec2:CopyVolumes")
-    encrypted = params.get("Encrypted") or source.context.get("ec2:Encrypted") == "true" or _encrypts(request)
+    encrypted = (
+        params.get("Encrypted") or source.context.get("ec2:Encrypted") == "true" or _encrypts_by_default(request)
+    )
     context = {
         **present(
             VolumeType=params.get("VolumeType", "gp2"),

@@ -260,12 +260,12 @@ def init(
     url, region = (endpoint.url, endpoint.region) if endpoint else (f"http://127.0.0.1:{api_port}", REGION)
     parts = keys.profile_sections(pair.access_key, pair.secret, region, url)
     if no_profile:
-        where = keys.aws_home()
+        where = keys.profile_files()
         for kind, path in (("config", where.config), ("credentials", where.credentials)):
             say(f"for {path}:")
             print("\n".join([*keys.profile_lines(*parts[kind]), ""]))
         return
-    for path in keys.write_profile(keys.aws_home(), parts, force) or [None]:
+    for path in keys.write_profile(keys.profile_files(), parts, force) or [None]:
         say(f"wrote the profile {keys.PROFILE} to {path}" if path else f"the profile {keys.PROFILE} is as it has to be")
     if endpoint is None:
         say("the lab has no endpoint yet: sudo $(command -v headrace) lab up")

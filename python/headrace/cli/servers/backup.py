@@ -98,9 +98,9 @@ def _source(place: LabPlace, password: PasswordOptions, text: str) -> CopySource
     return backup_source.source_of(server.address(), server.name, server)
 
 
-def _target_in(text: str) -> BackupTarget:
-    """Returns a target that is read. Raises InputError for a folder that is not there: it was
-    mistyped, or its volume is not mounted."""
+def _open_existing_target(text: str) -> BackupTarget:
+    """Opens the target of the option `--in`, from which backups are read. Raises InputError for
+    a folder that is not there: it was mistyped, or its volume is not mounted."""
     target = opening.open_target(text)
     if isinstance(target, folder.FolderTarget) and not target.folder.exists():
         raise InputError(target.label, "there is no such folder", "", "Is its name right, and its volume mounted?")
@@ -305,10 +305,10 @@ def list_(
     if backup is not None and not verify:
         raise InputError(backup, "names a backup for --verify, which is not given", LIST_HELP, "Add --verify.")
     if verify:
-        return _verify(_target_in(to), backup, backup_manifest.read_key(key_file), output)
+        return _verify(_open_existing_target(to), backup, backup_manifest.read_key(key_file), output)
     if binlogs:
         return _list_binlogs(to, key_file, output)
-    entries, problems = backup_manifest.backups(_target_in(to), backup_manifest.read_key(key_file))
+    entries, problems = backup_manifest.backups(_open_existing_target(to), backup_manifest.read_key(key_file))
     _print_backups(entries, output)
     problems += [
         f"{backup.id}: its last restore failed: {backup.proof.failure}"
@@ -324,7 +324,7 @@ def _list_binlogs(to: str, key_file: Path | None, output: Output) -> None:
     gap."""
     names = ("timeline", "files", "bytes", "begins", "ends", "first_time", "last_time", "problems")
     rows: list[dict[str, object]] = []
-    for timeline in archive.timelines(_target_in(to), backup_manifest.read_key(key_file)):
+    for timeline in archive.timelines(_open_existing_target(to), backup_manifest.read_key(key_file)):
         entries = [entry for file in timeline.files for entry in file.entries if entry.transactions]
         cells = (
             timeline.id,
@@ -480,7 +480,7 @@ def restore(
     output: OutputOption = "table",
 ) -> None:
     """Restore a backup onto a new server of the lab, as it is or up to a GTID or a moment."""
-    target, key = _target_in(to), backup_manifest.read_key(key_file)
+    target, key = _open_existing_target(to), backup_manifest.read_key(key_file)
     with place.open() as lab, progress("restoring") as tick:
         request = _request(target, backup, name, options, key)
         with _explain_interrupt(lambda: _words_after_restore(lab, name, "restore it")):
@@ -656,7 +656,7 @@ def prove(
     output: OutputOption = "table",
 ) -> None:
     """Restore a backup onto a volume of the lab, replay, compare, and remove it again."""
-    target, key = _target_in(to), backup_manifest.read_key(key_file)
+    target, key = _open_existing_target(to), backup_manifest.read_key(key_file)
     source = None if against is None else _source(place, password, against)
     with place.open() as lab, progress("restoring") as tick:
         named = _resolve_id(target, backup, key)
@@ -690,7 +690,7 @@ def prune(
     output: OutputOption = "table",
 ) -> None:
     """Delete old backups and the binary logs before them; never the last provable chain."""
-    target, key = _target_in(to), backup_manifest.read_key(key_file)
+    target, key = _open_existing_target(to), backup_manifest.read_key(key_file)
     entries, problems = backup_manifest.backups(target, key)
     say_each("problem", problems)
     strange = backup_manifest.unread(target, entries)

@@ -58,9 +58,10 @@ class HoldingLimits:
         }.get(name)
 
     def levels(self) -> list[tuple[str, float, bool]]:
-        """Returns what a rate can be held at: name of base.caps, I/Os or bytes a second, and
-        whether they are bytes. The rates of credits are those of the baseline, for the instance
-        only where it bursts."""
+        """Returns the limits of the volume and of its instance that a rate can stop at: name of
+        base.caps, I/Os or bytes a second, and whether it is in bytes. Those of credits are the
+        baselines, which remain when the credits are spent, for the instance only where it
+        bursts."""
         rates: list[tuple[str, float | None, bool]] = [
             ("volume-iops", self.burst_iops, False),
             ("volume-throughput", self.burst_bytes_s, True),

@@ -268,7 +268,9 @@ class DeviceVolumes:
 
 
 def device_row(device: str, change: Mapping[str, float], took: float, limits: HoldingLimits | None) -> Row:
-    """Returns differences of /proc/diskstats over `took` s as figures of a volume."""
+    """Returns a row of evidence of a volume, from the change of the kernel's counters over
+    `took` s: I/Os, flushes and MiB a second, requests outstanding, and ms of a request of the
+    kernel."""
     reads, writes = host.volume_requests(device, change)
     flushes = min(change["writes"], change.get("flushes", 0.0))
     read_mib_s, write_mib_s = (change[f"{way}_bytes"] / MIB / took for way in ("read", "write"))

@@ -184,13 +184,13 @@ def make_sample(
 def _believed(recording: Recording, observed: Observed, reads: float, writes: float) -> Observed:
     """Returns the figures besides the rates, without those that are not a measurement: latencies of
     no I/O (printed as 0) and absurd ones."""
-    read_await, write_await, both, queue, util, balance = observed
+    read_await, write_await, both_await, queue, util, balance = observed
     if util is not None and 100.0 < util <= MOST_UTIL_PERCENT:
         util = 100.0
     plausible = Observed(
         read_await if reads > 0 else None,
         write_await if writes > 0 else None,
-        both if reads + writes > 0 else None,
+        both_await if reads + writes > 0 else None,
         queue,
         util,
         balance,

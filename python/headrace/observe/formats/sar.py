@@ -88,7 +88,7 @@ class _TextReader:
         self.times: list[tuple[int, int]] = []  # of each report: (which banner, second of the day)
         self.day_texts: list[tuple[int, str]] = []
         self.columns: list[str] = []  # none: no table is open
-        self.fresh = True  # the next line may be a header
+        self.header_may_follow = True
         self.restarted = False
 
     def line(self, number: int, line: str) -> None:
@@ -96,7 +96,7 @@ class _TextReader:
         for a line that is not sar's."""
         words = line.split()
         if not words:
-            self.columns, self.fresh = [], True
+            self.columns, self.header_may_follow = [], True
             return
         if line.startswith("Linux "):
             banner = BANNER.match(line)
@@ -104,27 +104,27 @@ class _TextReader:
                 hint = "The line is damaged: copy the file again."
                 raise self.recording.bad(number, line, "is not the first line of sar", hint)
             self.day_texts.append((number, banner["day"]))
-            self.columns, self.fresh = [], True
+            self.columns, self.header_may_follow = [], True
             return
         if words[0].endswith(":") or (len(words) > 1 and words[1] == ":"):  # Average:, Moyenne :
-            self.columns, self.fresh = [], False
+            self.columns, self.header_may_follow = [], False
             return
-        second, rest = _time_and_rest(words)
-        if second is None:
-            if self.columns or self.fresh:
+        second_of_day, rest = _time_and_rest(words)
+        if second_of_day is None:
+            if self.columns or self.header_may_follow:
                 hint = "The line is damaged, or is not of sar -d: take its report out."
                 raise self.recording.bad(number, line.strip(), "every line of sar begins with a time", hint)
         elif rest[:2] == ["LINUX", "RESTART"] or rest[:1] == ["LINUX-RESTART"]:
-            self.restarted, self.columns, self.fresh = True, [], True
+            self.restarted, self.columns, self.header_may_follow = True, [], True
             self.recording.note(RESTART_NOTE)
         elif "DEV" in rest and "tps" in rest:
             check_columns(self.recording, number, rest)
-            self.columns, self.fresh = rest, False
+            self.columns, self.header_may_follow = rest, False
         elif self.columns:
-            self._row(number, second, rest)
+            self._row(number, second_of_day, rest)
         else:
             # a table of another kind (sar -A): left alone up to the next empty line
-            self.fresh = False
+            self.header_may_follow = False
 
     def _row(self, number: int, second: int, words: list[str]) -> None:
         """Adds a device's line to the report of its time, `second` of the day; a new time begins a
@@ -145,6 +145,8 @@ class _TextReader:
 
 
 def _time_and_rest(words: list[str]) -> tuple[int | None, list[str]]:
+    """Returns the second of the day that a line begins with, None where it begins with no time,
+    and the words behind it."""
     if len(words) > 1 and words[1].upper() in ("AM", "PM"):
         return seconds_of_day(f"{words[0]} {words[1]}"), words[2:]
     return seconds_of_day(words[0]), words[1:]

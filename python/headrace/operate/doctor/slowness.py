@@ -146,7 +146,7 @@ def cause_of(
     array have the same load, and no burst."""
     apart = has_separate_latencies(part)
     reads_only = apart and _reads_only(part, model, t)
-    busy, explained = _busy(part), _explained(part, calm, limits, model)
+    busy, explained = _busy_share(part), _explained(part, calm, limits, model)
     use = float(_use(part, limits).median() or 0.0)  # type: ignore[arg-type]
     falls = _falls(part, t)
     below_limits = use < t.degraded_use
@@ -212,6 +212,7 @@ def _both_slow(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> bool:
 
 
 def _slowest_ms(rows: pl.DataFrame) -> pl.Series:
+    """Returns the latency of the slower way, reads or writes, of each point that has any, ms."""
     ways = [pl.col(f"{way}_ms") for way in WAYS if f"{way}_ms" in rows.columns]
     return rows.select(pl.max_horizontal(ways or [pl.lit(None, pl.Float64)]).alias("ms"))["ms"].drop_nulls()
 
@@ -239,8 +240,9 @@ def worst_ms(rows: pl.DataFrame) -> float:
 
 
 def _falls(rows: pl.DataFrame, t: Thresholds) -> bool:
-    """Returns whether the latency falls along the stretch, its ends aside: they may be half
-    slow."""
+    """Returns whether the latency falls along the slow points: the median of their last third is
+    below `steady_latency_share` of that of the first. The last point is not counted: it may be
+    slow for a part of its time only."""
     ms = _slowest_ms(rows)
     if ms.len() < SHORT_STRETCH:
         return False
@@ -279,8 +281,9 @@ def _use(rows: pl.DataFrame, limits: HoldingLimits | None) -> pl.Series:
     return rows.select(pl.max_horizontal(shares or [pl.lit(0.0)]).alias("use"))["use"]
 
 
-def _busy(rows: pl.DataFrame) -> float | None:
-    """Returns the share of the time with a request under way; None where mostly not counted."""
+def _busy_share(rows: pl.DataFrame) -> float | None:
+    """Returns the share of the time, 0 to 1, with a request under way: the median of the
+    volume's points. None where fewer than half of the points have that figure."""
     if "idle_share" not in rows.columns or rows["idle_share"].drop_nulls().len() < rows.height / 2:
         return None
     return 1.0 - (_median(rows, "idle_share") or 0.0)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headrace.base.storage import Storage
-from headrace.base.units import DAY_S
+from headrace.base.units import DAY_S, span_in_words
 from headrace.errors import InputError
 from headrace.observe.evidence.model import Evidence
 from headrace.operate.forecast.history import DOC
@@ -69,13 +69,13 @@ def from_evidence(evidence: Evidence) -> tuple[OpenWorkload, str | None, str | N
     if not rows.height or not {"read_iops", "write_iops"} <= set(rows.columns):
         raise InputError(evidence.facts.target[:80], "tells no I/Os of the volume", DOC)
     points: list[tuple[float, float, float, float, float, float, float | None]] = []
-    begin, gaps = float(rows["t_unix"][0]), 0.0
+    begin, gaps_s = float(rows["t_unix"][0]), 0.0
     at = begin
     for row in rows.iter_rows(named=True):
         while row["t_unix"] - at >= MIN_POINT_S:
             length = min(row["t_unix"] - at, MAX_RECORDED_POINT_S)
             points.append((at - begin, length, 0.0, 0.0, 0.0, 0.0, None))
-            at, gaps = at + length, gaps + length
+            at, gaps_s = at + length, gaps_s + length
         reads, writes = row["read_iops"] or 0.0, row["write_iops"] or 0.0
         sizes = [
             max(MIN_IO_KIB, (row.get(f"{name}_mib_s") or 0.0) * KIB_PER_MIB / rate) if rate else 0.0
@@ -89,7 +89,7 @@ def from_evidence(evidence: Evidence) -> tuple[OpenWorkload, str | None, str | N
     if not np.isnan(balance).all():
         frame = frame.with_columns(balance_percent=balance)
     dated = begin > DAY_S  # seconds since 1970; a source without a clock counts from its beginning
-    caveats = (f"{gaps / 3_600:.1f} h without points count as no I/O.",) if gaps >= 1.0 else ()
+    caveats = (f"Times without points ({span_in_words(gaps_s)} in all) count as no I/O.",) if gaps_s >= 1.0 else ()
     load = OpenWorkload(
         name=volume.facts.name,
         kind="recorded",

@@ -117,7 +117,7 @@ def _growth(forecast: Forecast, growth: GrowthForecast) -> str:
     text = f"Growth: {now}; {middle} in 30 days (80 %: {low} to {high}), from {growth.trend.days} days{_describe_bend(growth.trend)}"
     if growth.trend.per_day <= 0 or growth.at_limit:
         return f"{text}."
-    return f"{text}; 90 % of the limit is met {_on(forecast.made_at, growth.days)}."
+    return f"{text}; 90 % of the limit is met {_date_in_words(forecast.made_at, growth.days)}."
 
 
 def _space(full: SpaceForecast) -> str:
@@ -133,7 +133,7 @@ def _space(full: SpaceForecast) -> str:
     month = f"{number(30 * full.trend.per_day)} GiB in 30 days, from {full.trend.days} days{_describe_bend(full.trend)}"
     cut = "" if full.trend.cut is None else " (what was before a sudden change is left out)"
     text = f"{now}; {month}{cut}"
-    return f"{text}." if full.full else f"{text}: full {_on(full.last, full.days)}."
+    return f"{text}." if full.full else f"{text}: full {_date_in_words(full.last, full.days)}."
 
 
 def _describe_bend(trend: Trend) -> str:
@@ -157,13 +157,15 @@ def _no_trend(trend: Trend, last: datetime | None) -> str:
     return f"no trend: it changed suddenly {at}, and {trend.days} days behind that are too few (14 are needed)"
 
 
-def _on(today: datetime, days: Sequence[float]) -> str:
-    """Says on which date an event comes, with its 80 % interval. `days`: 10th, 50th and 90th
-    percentile of the days from `today`, infinite for never."""
+def _date_in_words(today: datetime, days: Sequence[float]) -> str:
+    """Says in the sentences of a report on which date a volume is full or a limit is met, with
+    the 80 % interval. `days`: 10th, 50th and 90th percentile of the days from `today`, infinite
+    for never."""
     early, middle, late = (
         (today + timedelta(days=day)).strftime("%Y-%m-%d") if math.isfinite(day) else NEVER for day in days
     )
-    return middle if middle == NEVER else f"on {middle} (80 %: {early} to {late})"
+    when = middle if middle == NEVER else f"on {middle}"
+    return NEVER if early == NEVER else f"{when} (80 %: {early} to {late})"
 
 
 def write_forecast(path: Path, forecast: Forecast) -> None:

@@ -73,6 +73,7 @@ class Follower:
         datadir.make(program, where.config, service_user())
 
     def finish(self, lab: Lab, where: ServerPaths, record: Record) -> Record:
+        """Lets the new replica follow its source, and returns its record."""
         with _socket(where) as connection:
             self.follow(where, record, connection)
         return self.made_read_only(where, record)
@@ -251,7 +252,8 @@ class SnapshotSeed(CopiedFollower):
         datadir.folders(where, service_user(), record.log_storage is not None)
 
     def finish(self, lab: Lab, where: ServerPaths, record: Record) -> Record:
-        """Lets the server follow its source, deletes the snapshots, and returns the record."""
+        """Lets the new replica follow its source, deletes the snapshots that its volumes were made
+        from, and returns its record."""
         record = super().finish(lab, where, record)
         for snapshot in self.taken.values():
             with contextlib.suppress(HeadraceError):

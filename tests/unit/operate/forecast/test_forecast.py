@@ -450,7 +450,10 @@ def test_minutes_of_cloudwatch_become_demand_and_holes_are_idle():
         gathered(SourceFacts("aws:vol-1", "cloudwatch", 60.0, "UTC", (facts,), instance="m5.large"), ticks)
     )
     assert (storage, instance, workload.span_s) == ("gp2:400", "m5.large", 420 * 60.0)
-    assert workload.source["clock_start"] == MONDAY.isoformat() and "3.0 h without points" in workload.caveats[0]
+    assert (
+        workload.source["clock_start"] == MONDAY.isoformat()
+        and "Times without points (3 h in all)" in workload.caveats[0]
+    )
     history = history_of(workload)
     # 600 reads of 16 KiB are 9.375 MiB a second; the three hours between are idle.
     np.testing.assert_allclose(history.rates[0], [600, 400, 9_600, 8_800])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
@@ -123,6 +125,14 @@ def test_space_and_growth_are_drawn_too(forecast_of_days):
     assert '"title": "days from the end of the recording"' in growth
     trend = forecast_of_days.space.trend
     assert trend.claimed and forecast_of_days.space.days[1] == pytest.approx(60, abs=1)
+
+
+def test_a_date_is_in_the_sentence_if_the_interval_has_one(forecast_of_days):
+    """The median never comes, but in a tenth of the futures the volume is full after ten days."""
+    space = replace(forecast_of_days.space, days=(10.0, math.inf, math.inf))
+    text = " ".join(in_words(replace(forecast_of_days, space=space)))
+    day = f"{space.last + timedelta(days=10):%Y-%m-%d}"
+    assert f"full not in sight (80 %: {day} to not in sight)." in text
 
 
 def test_what_is_drawn_where_there_are_no_credits(call, tmp_path):

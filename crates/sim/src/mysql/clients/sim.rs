@@ -256,7 +256,7 @@ pub struct ClientsSim<'a> {
     log_device: usize,
     pub queue: BinaryHeap<Reverse<(Nanos, u32)>>,
     /// Device and bytes of the request a slot waits for.
-    asked: Vec<(usize, u32)>,
+    requests: Vec<(usize, u32)>,
     clients: Vec<Client>,
     count: u32,
     idle: Vec<u32>,
@@ -327,7 +327,7 @@ impl<'a> ClientsSim<'a> {
             host,
             log_device,
             queue: BinaryHeap::with_capacity((count + OTHER_SLOTS) as usize),
-            asked: vec![(0, 0); (count + OTHER_SLOTS) as usize],
+            requests: vec![(0, 0); (count + OTHER_SLOTS) as usize],
             clients: vec![IDLE; count as usize],
             count,
             idle: if arrivals.is_some() { (0..count).rev().collect() } else { Vec::new() },
@@ -387,7 +387,7 @@ impl<'a> ClientsSim<'a> {
         if !matches!(slot, EventSlot::Client(_)) {
             self.work_in_background(now, self.background.io_ms);
         }
-        self.asked[slot.number(self.count) as usize] = (device, io.bytes);
+        self.requests[slot.number(self.count) as usize] = (device, io.bytes);
         self.push(decision.complete, slot);
     }
 
@@ -402,7 +402,7 @@ impl<'a> ClientsSim<'a> {
 
     #[inline]
     fn answered(&mut self, number: u32) {
-        let (device, bytes) = self.asked[number as usize];
+        let (device, bytes) = self.requests[number as usize];
         self.recorder.answered_io(device, bytes);
     }
 

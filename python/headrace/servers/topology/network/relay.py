@@ -15,8 +15,8 @@ import time
 
 from headrace.errors import CouldNotRun
 
-CHUNK = 65_536  # bytes read at once: the usual size of a pipe
-# Chunks that one direction holds at most, 64 MiB: 1 Gbit/s for half a second of delay. A full one
+READ_BYTES = 65_536  # bytes read at once: the usual size of a pipe
+# Reads that one direction holds at most, 64 MiB: 1 Gbit/s for half a second of delay. A full one
 # stops reading, as a line of limited length does.
 HELD = 1_024
 START_S = 10.0  # a guess: it takes milliseconds
@@ -60,12 +60,12 @@ class Relay:
             self._thread.join()
 
     def _run(self) -> None:
-        """Listens and forwards until `stop`, in the relay's thread; an error of listening is kept
-        for the thread that waits."""
+        """Listens at the port that stands for a server behind a slow link, and forwards until
+        `stop`, in the relay's thread; an error of listening is raised in the thread that waits."""
         asyncio.set_event_loop(self._loop)
         try:
             server = self._loop.run_until_complete(
-                asyncio.start_server(self._accept, self.host, self.port, limit=CHUNK)
+                asyncio.start_server(self._accept, self.host, self.port, limit=READ_BYTES)
             )
         except OSError as error:
             self._error = error
@@ -88,7 +88,7 @@ class Relay:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Forwards one connection in both directions, until a side ends it or the relay stops."""
         try:
-            onward_reader, onward = await asyncio.open_connection(*self.target, limit=CHUNK)
+            onward_reader, onward = await asyncio.open_connection(*self.target, limit=READ_BYTES)
         except OSError:
             writer.transport.abort()
             return
@@ -126,7 +126,7 @@ class Relay:
         async with asyncio.TaskGroup() as group:
             group.create_task(hand_on())
             while True:
-                part = await reader.read(CHUNK)
+                part = await reader.read(READ_BYTES)
                 await queue.put((time.monotonic() + self.delay_s, part))
                 if not part:
                     return

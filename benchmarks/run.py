@@ -147,7 +147,7 @@ def whole_plan() -> dict:
     return {
         "seconds": seconds,
         "on_instances": on_instances,
-        "considered": result.considered,
+        "considered": result.search.considered,
         "winner": result.winner.storage,
     }
 
@@ -164,8 +164,8 @@ def database_plan() -> dict:
     seconds, result = timed(lambda: headrace.plan(database, goals=["tps>=400", "p95_ms<=300"]), 3)
     return {
         "seconds": seconds,
-        "considered": result.considered,
-        "simulated": result.simulated,
+        "considered": result.search.considered,
+        "simulated": result.search.simulated,
         "winner": result.winner.place,
     }
 

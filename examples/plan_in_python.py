@@ -14,7 +14,7 @@ print(day.describe())
 
 plan = headrace.plan(day, goals=["p99_ms<=20", "throttled_min<=0", "headroom_percent>=30"], compare="gp2:500")
 winner = plan.recommended
-print(f"\nRecommended: {winner.place}. {plan.why_recommended}")
+print(f"\nRecommended: {winner.place}. {plan.choices.why_recommended}")
 print(f"\n{winner.storage}: {winner.cost_usd_month:.2f} USD a month, head-room {winner.headroom_percent:.0f} %")
 for item in winner.items:
     print(

@@ -44,7 +44,7 @@ class Text:
 
 class Document:
     """A value that JSON can hold: its fields by name, behind the name of its schema if it has one:
-    `class Plan(Document, schema="headrace-plan/2")`."""
+    `class Replay(Document, schema="headrace-replay/1")`."""
 
     _schema: ClassVar[str] = ""
 

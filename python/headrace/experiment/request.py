@@ -96,11 +96,12 @@ class Request:
 def from_plan(plan: Plan, text: str, workload: TransactionWorkload | None = None) -> Request:
     """Returns winner, runner-up and today's of a plan (what comes closest where nothing wins).
     `text`: name of its file, for errors. Raises InputError."""
-    engine, size, growth = plan.engine, plan.size_gib, plan.data_growth
+    engine, size, growth = plan.engine, plan.load.size_gib, plan.load.data_growth
     if plan.subject != "database":
         hint = "Plan a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:..."
         raise InputError(f"{text}: a plan for a {plan.subject}", "a proof needs a plan for a database", DOC, hint)
-    if not plan.threads:
+    threads = plan.load.threads
+    if not threads:
         rule = "plans for arrivals, and a proof drives a closed load of clients"
         raise InputError(text, rule, DOC, "Plan it with --threads.")
     if engine not in ("innodb", "myrocks") or not size > 0:
@@ -109,7 +110,7 @@ def from_plan(plan: Plan, text: str, workload: TransactionWorkload | None = None
     if workload is not None and workload.engine != engine:
         raise InputError(f"--workload of {workload.engine}", f"the plan is for {engine}", DOC)
     configurations = tuple(
-        (role, Configuration(role, choice.storage, choice.cache_gib or 0.0, plan.threads, choice.log_storage))
+        (role, Configuration(role, choice.storage, choice.cache_gib or 0.0, threads, choice.log_storage))
         for role, choice in _choices(plan, text)
     )
     database = (
@@ -120,7 +121,7 @@ def from_plan(plan: Plan, text: str, workload: TransactionWorkload | None = None
         f"{plan.name} (plan {Path(text).name})",
         engine,
         size,
-        plan.as_of,
+        plan.search.as_of,
         configurations,
         miss,
         () if workload else (ASSUMED,),
@@ -141,17 +142,18 @@ def placed(text: str) -> Placement:
 
 def _choices(plan: Plan, text: str) -> list[tuple[str, Choice]]:
     """Lists the choices to prove with their roles. Raises InputError for a plan without any."""
-    ranked = [*([plan.recommended] if plan.recommended else []), *(plan.winners or plan.closest)]
+    best, today = plan.recommended, plan.choices.compared
+    ranked = [*([best] if best else []), *(plan.choices.winners or plan.choices.closest)]
     if not ranked:
         raise InputError(text, "has no choice: nothing meets its goals, or comes close", DOC, "Plan with other goals.")
     # The recommended storage is proved first, then the cheapest.
     choices = [(WINNER, ranked[0])]
     # The runner-up: the next choice that is another; else the best of the families that cost more.
-    losers = [family.best for family in plan.families if family.best and family.outcome != "impossible"]
+    losers = [family.best for family in plan.choices.families if family.best and family.outcome != "impossible"]
     losers.sort(key=lambda choice: (not choice.meets_goals, choice.cost_usd_month))
     others = [choice for choice in [*ranked[1:], *losers] if _place(choice) != _place(ranked[0])]
     choices += [(RUNNER_UP, others[0])] if others else []
-    choices += [(CURRENT, plan.compared)] if plan.compared else []
+    choices += [(CURRENT, today)] if today else []
     return choices
 
 

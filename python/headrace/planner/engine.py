@@ -41,7 +41,16 @@ from headrace.planner.market.services import managed_families, spaces_on
 from headrace.planner.question import PlanQuestion
 from headrace.planner.reasons import binlog_note, explain, latency_checks, recommend, stay, verdict
 from headrace.planner.replay import WinnerReplay
-from headrace.planner.result import Choice, FamilyVerdict, Plan, Replayed
+from headrace.planner.result import (
+    Choice,
+    Choices,
+    FamilyVerdict,
+    MarketSearch,
+    NextSteps,
+    Plan,
+    PlanDoubts,
+    Replayed,
+)
 from headrace.planner.search import FamilyResult, FamilySearch, Search, SpaceResult, rank
 from headrace.workload import OpenWorkload, TransactionWorkload
 
@@ -261,32 +270,20 @@ class PlanEngine:
             size = None
             if host.instance is not None and least is not None:
                 size = host.instance["memory_mib"] / 1024 >= least[0] and host.instance["vcpus"] >= least[1]
-            keeps = (self.search.keeps(result.space.host), size)
-            firsts.setdefault(
-                (
-                    result.space.volumes,
-                    family.service,
-                    family.volume_type == LOCAL,
-                    family.volume_type if family.volume_type in ("st1", "sc1", "standard") else "",
-                    keeps,
-                ),
-                result,
-            )
+            keeps, kind = (self.search.keeps(result.space.host), size), family.volume_type
+            slow = kind if kind in ("st1", "sc1", "standard") else ""
+            firsts.setdefault((result.space.volumes, family.service, kind == LOCAL, slow, keeps), result)
         return self.chooser.choose([result.candidate for result in firsts.values()], regret)
 
     def _closest(self, searched: Sequence[FamilyResult]) -> tuple[list[Choice], dict[str, Choice]]:
         """Returns what comes nearest where nothing meets the goals, one choice of each family."""
         nearest = {result.family.name: choice for result in searched if (choice := self.nearest(result)) is not None}
-        order = sorted(
-            nearest.values(),
-            key=lambda choice: (
-                -round(choice.probability or 0.0, 3),
-                round(self._distance(choice), 4),
-                choice.cost_usd_month,
-                choice.place,
-            ),
-        )
-        return order[:CLOSEST_SHOWN], nearest
+
+        def order(choice: Choice) -> tuple:
+            away = (-round(choice.probability or 0.0, 3), round(self._distance(choice), 4))
+            return (*away, choice.cost_usd_month, choice.place)
+
+        return sorted(nearest.values(), key=order)[:CLOSEST_SHOWN], nearest
 
     def _distance(self, choice: Choice) -> float:
         """Returns how far a choice misses the goals on anything but head-room, without unit: 0
@@ -324,17 +321,12 @@ class PlanEngine:
         possible = [i for i in range(len(candidates)) if not math.isnan(usd[i]) and columns["status"][i] != "invalid"]
         if not possible:
             return None
-        best = min(
-            possible,
-            key=lambda i: (
-                round(float(away[i]), 2),
-                usd[i],
-                candidates[i][0],
-                candidates[i][1] or "",
-                candidates[i][2],
-            ),
-        )
-        return self.chooser.choose([candidates[best]])[0]
+
+        def order(i: int) -> tuple:
+            storage, log, place = candidates[i]
+            return (round(float(away[i]), 2), usd[i], storage, log or "", place)
+
+        return self.chooser.choose([candidates[min(possible, key=order)]])[0]
 
     def _samples(self, result: FamilyResult) -> list[Candidate]:
         """Lists candidates of some shapes of a family, from the low to the high corner of each,
@@ -394,13 +386,8 @@ class PlanEngine:
         if today.instance is not None:
             place = self._today_host(today.instance)
         else:
-            own = (
-                result
-                for family_result in searched
-                for result in family_result.passing
-                if family_result.family.service == "ec2"
-            )
-            best = min(own, key=rank, default=None)
+            own = [each.passing for each in searched if each.family.service == "ec2"]
+            best = min((result for passing in own for result in passing), key=rank, default=None)
             first = next((i for i, host in enumerate(self.hosts) if host.service == "ec2"), None)
             if first is None:
                 hint = "Name its instance too: r6i.xlarge/gp3:500."
@@ -408,12 +395,8 @@ class PlanEngine:
             place = first if best is None else best.space.host
         prices, host = self.question.prices, self.hosts[place]
         if LOCAL in str(today.data) and today.instance is None:
-            raise InputError(
-                f"compare = {today}",
-                "local disks come with an instance",
-                PLAN_HELP,
-                "Name it: i3.large/instance-store:442.",
-            )
+            hint = "Name it: i3.large/instance-store:442."
+            raise InputError(f"compare = {today}", "local disks come with an instance", PLAN_HELP, hint)
         volumes = [str(storage) for storage in (today.data, today.log) if storage is not None]
         with core_errors():
             for storage in volumes:
@@ -524,109 +507,97 @@ class PlanEngine:
         def order(candidate: Candidate) -> tuple:
             """Orders by expected regret, then worst regret (both USD a month), then number of
             volumes, then name."""
-            service = self.hosts[candidate[2]].service
-            volumes = 1 if service != "ec2" else self.directory.about(candidate[0]).members + (candidate[1] is not None)
-            return (
-                round(regret[candidate].expected, 4),
-                round(regret[candidate].worst, 4),
-                volumes,
-                candidate[0],
-                candidate[1] or "",
-                candidate[2],
-            )
+            (storage, log, place), value = candidate, regret[candidate]
+            own = self.hosts[place].service == "ec2"
+            volumes = self.directory.about(storage).members + (log is not None) if own else 1
+            return (round(value.expected, 4), round(value.worst, 4), volumes, storage, log or "", place)
 
-        least = min(priced, key=order)
-        return self.chooser.choose([least], regret)[0]
+        return self.chooser.choose([min(priced, key=order)], regret)[0]
 
     # --- the answer -------------------------------------------------------------------------------
 
     def _plan(self, out: Selection) -> Plan:
-        """Builds the plan from the outcome of the choice, with lines to paste, alarms, caveats and
-        the chart of cost."""
-        question, counts = self.question, self.judge.counts
+        """Builds the plan, part by part, from the outcome of the choice."""
+        question, on = self.question, self.question.settings.on
+        # Counted first: candidates of the chart of cost are not among those of the search.
+        search = self._market_search()
 
         def moved(choice: Choice) -> Choice:
             """Adds to a choice what it takes to get there from today's storage, and its replay."""
             steps = {"migration": doing.migration(out.compared, choice), "changes": doing.changes(out.compared, choice)}
-            return replace(choice, **steps, replayed=self._replayed(choice))
+            replayed = None if self.replay is None else self.replay.replays.get(self.candidate_of(choice))
+            return replace(choice, **steps, replayed=replayed)
 
-        recommended = None if out.recommended is None else moved(out.recommended)
-        in_place = None if out.in_place is None else moved(out.in_place)
-        candidates = [(self.candidate_of(choice), moved(choice)) for choice in out.shown()]
-        day = question.prices.as_of
+        choices, recommended = self._choices(out, moved), None if out.recommended is None else moved(out.recommended)
         return Plan(
             subject=self.judge.subject,
-            service=", ".join(question.settings.on),
             workload=self._workload(),
             goals=question.goals,
             recommended=recommended,
-            why_recommended=out.why,
-            winners=[moved(choice) for choice in out.winners],
-            closest=[moved(choice) for choice in out.closest],
-            in_place=in_place,
-            families=sorted(self.verdicts, key=_verdict_order),
-            compared=out.compared,
-            saving=self.chooser.saving(out.compared, out.recommended),
-            size_gib=question.size_gib,
-            needed_gib=float(question.need.data_gib),
-            free_percent=question.settings.free_percent,
-            demand_growth=question.demand_growth,
-            data_growth=question.data_growth,
-            months=question.settings.months,
-            cycle=question.settings.cycle,
-            region=question.prices.region,
-            as_of=day,
-            prices=question.prices.headed(any(host.instance for host in self.hosts)),
+            choices=choices,
+            load=question.load,
+            search=search,
+            doubts=self._doubts(out),
+            steps=self._next_steps(recommended, choices),
+            services=services_part(self, out.searched, out.recommended) if on != ("ec2",) else None,
+        )
+
+    def _market_search(self) -> MarketSearch:
+        """Says what was searched, and counts candidates by how they were judged."""
+        question, prices, counts = self.question, self.question.prices, self.judge.counts
+        return MarketSearch(
+            service=", ".join(question.settings.on),
+            region=prices.region,
+            as_of=prices.as_of,
+            prices=prices.headed(any(host.instance for host in self.hosts)),
             considered=len(counts.seen),
             simulated=counts.of("simulated", "ran"),
             bounded=counts.of("bounded"),
             invalid=counts.of("invalid"),
-            frontier=self._frontier(out.searched, out.recommended),
-            skipped_instances=list(question.skipped),
-            actions=doing.actions(recommended, out.compared, day),
-            in_place_actions=self._in_place_actions(recommended, in_place, out.compared),
-            alarms=doing.alarms(recommended, day),
-            checks=self._checks(out.compared),
-            warnings=list(question.warnings),
-            caveats=self._caveats(out),
-            explain=explain(self.chooser, candidates),
+            stepped_up=[data for data, *_ in self.judge.refuted] if isinstance(self.judge, DemandJudge) else [],
             instances=len({host.name for host in question.hosts if host.instance is not None}),
-            stepped_up=self._stepped_up(),
-            services=services_part(self, out.searched, out.recommended) if question.settings.on != ("ec2",) else None,
-            **self._of_database(out, moved),
+            skipped_instances=list(question.skipped),
         )
 
-    def _replayed(self, choice: Choice) -> Replayed | None:
-        return None if self.replay is None else self.replay.replays.get(self.candidate_of(choice))
+    def _choices(self, out: Selection, moved: Callable[[Choice], Choice]) -> Choices:
+        """Returns the choices with the verdicts on families, the chart of cost and the arithmetic.
+        `moved` adds the migration to a choice."""
+        return Choices(
+            why_recommended=out.why,
+            winners=[moved(choice) for choice in out.winners],
+            closest=[moved(choice) for choice in out.closest],
+            in_place=None if out.in_place is None else moved(out.in_place),
+            compared=out.compared,
+            saving=self.chooser.saving(out.compared, out.recommended),
+            least_regret=None if out.least is None else moved(out.least),
+            families=sorted(self.verdicts, key=_verdict_order),
+            frontier=self._frontier(out.searched, out.recommended),
+            explain=explain(self.chooser, [(self.candidate_of(choice), moved(choice)) for choice in out.shown()]),
+        )
 
-    def _stepped_up(self) -> list[str]:
-        return [data for data, *_ in self.judge.refuted] if isinstance(self.judge, DemandJudge) else []
+    def _doubts(self, out: Selection) -> PlanDoubts:
+        """Returns warnings, notes and checks, and how sure the judge of a database is."""
+        judge = self.judge
+        weighs = isinstance(judge, DatabaseJudge)
+        return PlanDoubts(
+            warnings=list(self.question.warnings),
+            caveats=self._caveats(out),
+            checks=self._checks(out.compared),
+            confidence=self.question.settings.confidence if weighs else None,
+            draws=judge.scenarios.drawn if weighs else None,
+            undecided=out.undecided,
+        )
 
-    def _in_place_actions(
-        self, recommended: Choice | None, in_place: Choice | None, compared: Choice | None
-    ) -> list[dict]:
-        """Says what to do for the alternative in place, where it is not the recommendation."""
+    def _next_steps(self, recommended: Choice | None, choices: Choices) -> NextSteps:
+        """Says what to do for the recommendation, for the alternative in place where that is
+        another, and what to watch."""
+        day, today, in_place = self.question.prices.as_of, choices.compared, choices.in_place
         same = recommended is not None and in_place is not None and recommended.key == in_place.key
-        return [] if same or in_place is None else doing.actions(in_place, compared, self.question.prices.as_of)
-
-    def _of_database(self, out: Selection, moved: Callable[[Choice], Choice]) -> dict:
-        """Returns the fields of a plan that a database alone has; {} in a plan for demand. `moved`
-        adds the migration to a choice."""
-        question, judge, about = self.question, self.judge, self.question.conditions
-        if not isinstance(judge, DatabaseJudge) or about is None:
-            return {}
-        return {
-            "engine": judge.workload.engine,
-            "least_regret": None if out.least is None else moved(out.least),
-            "confidence": question.settings.confidence,
-            "draws": judge.scenarios.drawn,
-            "undecided": out.undecided,
-            "threads": about.threads,
-            "arrivals_tps": about.arrivals_tps,
-            "start": about.start,
-            "hours": about.hours,
-            "log_gib": question.need.log_gib,
-        }
+        return NextSteps(
+            actions=doing.actions(recommended, today, day),
+            in_place_actions=[] if same or in_place is None else doing.actions(in_place, today, day),
+            alarms=doing.alarms(recommended, day),
+        )
 
     def _workload(self) -> dict:
         """Returns the workload as the plan shows it: totals of a demand, or name, engine, cache in
@@ -763,7 +734,5 @@ def _above(result: SpaceResult, cap: str | None) -> tuple[int, int] | None:
 def _verdict_order(verdict: FamilyVerdict) -> tuple:
     """Orders verdicts for the plan: by outcome, winners first, then by cost in USD a month, then by
     name."""
-    place = ("wins", "costs the same", "costs more", "fails", "no price", "impossible", "excluded").index(
-        verdict.outcome
-    )
-    return (place, verdict.best.cost_usd_month if verdict.best else math.inf, verdict.family)
+    outcomes = ("wins", "costs the same", "costs more", "fails", "no price", "impossible", "excluded")
+    return (outcomes.index(verdict.outcome), verdict.best.cost_usd_month if verdict.best else math.inf, verdict.family)

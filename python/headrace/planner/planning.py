@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, get_type_hints
+from typing import TYPE_CHECKING
 
 import msgspec
 import polars as pl
@@ -19,7 +19,7 @@ from headrace.planner.engine import PlanEngine
 from headrace.planner.goals import SUBJECTS, Goal
 from headrace.planner.question import make_question
 from headrace.planner.reasons import compare_engines
-from headrace.planner.result import EngineComparison, Plan
+from headrace.planner.result import PLAN_SCHEMA, VERSION, EngineComparison, Plan
 from headrace.planner.settings import PlanSettings
 from headrace.workload import OpenWorkload, TransactionWorkload
 
@@ -75,13 +75,15 @@ def simulations_of(
     credits, and today's."""
     from headrace.simulation.demand import simulate
 
-    choices = [choice for choice in (answer.recommended, *answer.winners, *answer.closest) if choice is not None]
+    every, today = (answer.recommended, *answer.choices.winners, *answer.choices.closest), answer.choices.compared
+    choices = [choice for choice in every if choice is not None]
     bursting = [choice for choice in choices if choice.volume_type in ("gp2", "st1", "sc1")][:1]
-    shown = [*choices[:DRAWN], *bursting, *([answer.compared] if answer.compared else [])]
+    shown = [*choices[:DRAWN], *bursting, *([today] if today else [])]
     chosen = {
         f"{choice.storage} on {choice.instance}" if choice.instance else choice.storage: choice for choice in shown
     }
-    settings = {"as_of": answer.as_of, "form": "interval", "start_balance": start_balance, "cycle": answer.cycle}
+    day, cycle = answer.search.as_of, answer.load.cycle
+    settings = {"as_of": day, "form": "interval", "start_balance": start_balance, "cycle": cycle}
     return [
         (name, simulate(demand, choice.storage, instance=choice.instance, **settings))
         for name, choice in chosen.items()
@@ -89,7 +91,6 @@ def simulations_of(
 
 
 DOC = "docs/guide/planning.md"
-FAMILY, VERSION = "headrace-plan/", 2  # of the schema that Plan writes
 MOST_BYTES = 64 << 20  # longest file that is read; a guess: a plan has some 100 KiB
 AGAIN = "Write it again with: headrace plan WORKLOAD --output json > plan.json"
 
@@ -109,48 +110,43 @@ def read_plan(path: str) -> Plan | None:
 def restore_plan(document: object, name: str) -> Plan:
     """Returns the plan in parsed JSON. `name`: of its file, for errors. Raises InputError, also for
     a damaged plan and for one of another version."""
-    if not isinstance(document, dict) or not str(document.get("schema", "")).startswith(FAMILY):
+    if not isinstance(document, dict) or not str(document.get("schema", "")).startswith(PLAN_SCHEMA):
         raise InputError(name, "is not a plan", DOC, AGAIN)
     _check_version(str(document["schema"]), name)
     subject = document.get("subject")
     if subject not in SUBJECTS:
         raise InputError(name, f"is damaged: subject = {quote_value(subject)}", DOC, AGAIN)
-    hints = get_type_hints(Plan)
-    fields: dict[str, object] = {}
-    for key in Plan.__dataclass_fields__:
-        if key not in document:
-            raise InputError(name, f"is damaged: {key} is missing", DOC, AGAIN)
-        fields[key] = _restore_field(name, key, document[key], hints[key], subject)
-    return Plan(**fields)  # pyright: ignore[reportArgumentType]
+    try:
+        goals = [vars(Goal.parse(text, subject)) for text in msgspec.convert(document, _GoalTexts).goals]
+        return msgspec.convert(document | {"goals": goals}, Plan, dec_hook=_restore_frame)
+    except (msgspec.ValidationError, pl.exceptions.PolarsError) as error:
+        raise InputError(name, f"is damaged: {' '.join(str(error).split())[:200]}", DOC, AGAIN) from None
+
+
+class _GoalTexts(msgspec.Struct):
+    """The goals of a plan as its document has them."""
+
+    goals: list[str]
+
+
+def _restore_frame(_kind: type, rows: object) -> pl.DataFrame:
+    """Converts rows of the document into a frame, all of a plan that msgspec does not know. Raises
+    ValueError, to which msgspec adds the place, and PolarsError."""
+    try:
+        plain = msgspec.convert(rows, list[dict[str, str | float | bool | None]])
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
+    return pl.DataFrame(plain, infer_schema_length=None)
 
 
 def _check_version(schema: str, name: str) -> None:
     """Raises InputError where a plan was written by a newer Headrace or in another form. `schema`:
     as in the file; `name`: of the file."""
-    version = schema.removeprefix(FAMILY)
+    version = schema.removeprefix(PLAN_SCHEMA)
     if version == str(VERSION):
         return
+    rule, hint = f"is a plan of another form ({quote_value(schema)}, this Headrace reads {VERSION})", AGAIN
     if version.isdecimal() and int(version) > VERSION:
+        rule = f"was written by a newer Headrace ({quote_value(schema)}, this one reads {VERSION})"
         hint = "Update Headrace, or write the plan with this one."
-        raise InputError(
-            name, f"was written by a newer Headrace ({quote_value(schema)}, this one reads {VERSION})", DOC, hint
-        )
-    raise InputError(
-        name, f"is a plan of another form ({quote_value(schema)}, this Headrace reads {VERSION})", DOC, AGAIN
-    )
-
-
-def _restore_field(name: str, key: str, value: object, kind: object, subject: str) -> object:
-    """Converts a field of the document into the type that Plan has. Raises InputError, with the
-    file's `name`, where it does not fit."""
-    try:
-        if kind is pl.DataFrame:
-            return pl.DataFrame(
-                msgspec.convert(value, list[dict[str, str | float | bool | None]]), infer_schema_length=None
-            )
-        if key == "goals":
-            texts = msgspec.convert(value, list[str])
-            return tuple(Goal.parse(text, subject) for text in texts)  # pyright: ignore[reportArgumentType]
-        return msgspec.convert(value, kind)
-    except (msgspec.ValidationError, pl.exceptions.PolarsError) as error:
-        raise InputError(name, f"is damaged: {key}: {' '.join(str(error).split())[:200]}", DOC, AGAIN) from None
+    raise InputError(name, rule, DOC, hint)

@@ -31,6 +31,7 @@ from headrace.planner.choice import Need
 from headrace.planner.database import Conditions, LogRoom, log_room
 from headrace.planner.goals import Goal, asked_tps, headroom_of, needed_tps, parse_goals
 from headrace.planner.market.services import deployments_of, managed_hosts
+from headrace.planner.result import PlannedLoad
 from headrace.planner.settings import FOR_DATABASES, PlanSettings
 from headrace.workload import ClosedWorkload, OpenWorkload, TransactionWorkload
 from headrace.workload.observed import note_length
@@ -43,16 +44,14 @@ SOURCE = "headrace plan --help"
 class PlanQuestion:
     """Checked question of a plan. `settings`: complete, with `on` as deployments. `workload`: grown
     and, where a limit cut off the recording, raised to the demand that was there at least.
-    `size_gib`: data, grown; `need`: GiB the volumes must hold, free space included."""
+    `load`: as the plan names it; `need`: GiB the volumes must hold, free space included."""
 
     settings: PlanSettings
     workload: OpenWorkload | TransactionWorkload
     goals: tuple[Goal, ...]
     prices: PriceList
-    size_gib: float
+    load: PlannedLoad
     need: Need
-    demand_growth: float
-    data_growth: float
     excluded: dict[str, str]
     hosts: list[Host]
     skipped: list[tuple[str, str]]
@@ -136,6 +135,23 @@ def _need(size_gib: float, free_percent: float, logged_gib: int = 0) -> Need:
     """Returns the GiB that data and log volumes must hold, free space included."""
     share = 1.0 - free_percent / 100.0
     return Need(math.ceil(round(size_gib / share, 6)), math.ceil(round(logged_gib / share, 6)))
+
+
+def _planned_load(
+    settings: PlanSettings, size_gib: float, need: Need, growth: Growth, about: Conditions | None = None
+) -> PlannedLoad:
+    """Returns the load as the plan names it; `about`: of a database."""
+    return PlannedLoad(
+        size_gib=size_gib,
+        free_percent=settings.free_percent,
+        needed_gib=float(need.data_gib),
+        data_growth=growth.data,
+        demand_growth=growth.demand,
+        months=settings.months,
+        cycle=settings.cycle,
+        log_gib=None if about is None else need.log_gib,
+        **{name: getattr(about, name, None) for name in ("threads", "arrivals_tps", "start", "hours")},
+    )
 
 
 def price_list(settings: PlanSettings) -> PriceList:
@@ -252,6 +268,7 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
             "Check the recording's device.",
         )
     prices = price_list(settings)
+    need = _need(size, settings.free_percent)
     hosts, skipped = _demand_hosts(settings, prices, today)
     on, hosts, skipped, more = _demand_services(tuple(settings.on), hosts, skipped, prices)
     notes += more
@@ -261,10 +278,8 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
         workload=grown,
         goals=goals,
         prices=prices,
-        size_gib=size,
-        need=_need(size, settings.free_percent),
-        demand_growth=growth.demand,
-        data_growth=growth.data,
+        load=_planned_load(settings, size, need, growth),
+        need=need,
         hosts=hosts,
         skipped=skipped,
         today=today,
@@ -375,6 +390,7 @@ def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQ
     hosts, skipped = _with_services(tuple(settings.on), settings, prices, hosts, skipped)
     logged = _logged(grown, settings, goals, conditions)
     conditions = replace(conditions, data_gib=size, logged=logged)
+    need = _need(size, settings.free_percent, logged.gib)
     if today is not None and today.instance is not None:
         notes += _describe_assumed_cache(workload, today.instance, settings.cache_share, prices.as_of)
     if settings.growth != 1.0:
@@ -389,10 +405,8 @@ def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQ
         workload=grown,
         goals=goals,
         prices=prices,
-        size_gib=size,
-        need=_need(size, settings.free_percent, logged.gib),
-        demand_growth=1.0,
-        data_growth=growth.data,
+        load=_planned_load(settings, size, need, replace(growth, demand=1.0), conditions),
+        need=need,
         hosts=hosts,
         skipped=skipped,
         today=today,

@@ -282,8 +282,8 @@ def compare_engines(plans: tuple[Plan, Plan]) -> EngineComparison:
 def _engine_in_words(plan: Plan) -> str:
     """Says in words what a database costs on its recommended storage, or on the closest where
     nothing meets the goals."""
-    holds = f"{plan.engine} ({plan.size_gib:,.0f} GiB)"
-    best = plan.recommended or (plan.closest[0] if plan.closest else None)
+    holds = f"{plan.engine} ({plan.load.size_gib:,.0f} GiB)"
+    best = plan.nearest
     if best is None:
         return f"{holds}: nothing comes close."
     cost = f"{best.place}, cache {best.cache_gib:.3g} GiB, {best.cost_usd_month:,.2f} USD a month, {best.metrics['tps']:,.0f} tps"

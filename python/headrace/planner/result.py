@@ -217,56 +217,68 @@ class ServicesPart(Document):
     comparison: tuple[dict, ...]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Plan(Shown, Document, schema="headrace-plan/2"):
-    """The answer of `plan`.
+# The schema of a plan in JSON, and its version.
+PLAN_SCHEMA, VERSION = "headrace-plan/", 3
 
-    `subject`: "demand" or "database". `recommended`: what a DBA would sign (see
-    docs/guide/planning.md), `why_recommended`: and why it is not the cheapest. `winners`: the
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """The choices of a plan besides the recommended one.
+
+    `why_recommended`: why the recommendation is not the cheapest; "" where it is. `winners`: the
     cheapest choice of each family and instance that meets every goal, cheapest first; empty when
     nothing does. `closest`: filled then, nearest first. `in_place`: the cheapest that today's
-    volumes can be modified into without moving data. `families`: why each won or lost. `compared`,
-    `saving`: today's, and what the recommendation saves against it. `considered` = `simulated` +
-    `bounded` (cannot meet the goals, known without simulating) + `invalid` (not possible on that
-    day). `frontier`: frame of cost and performance along the best of each family, for charts.
-    `skipped_instances`: those left out, with the reason. `workload`: figures of the demand, growth
-    included, or of the database. `actions`: what to do next, `in_place_actions`: what to do for
-    `in_place` instead, `alarms`: what to watch; lists of dicts. `explain`: the arithmetic, line by
-    line. `prices`: what was paid for, in words. `checks`:
-    recorded latency and the model's, on today's storage. `warnings`: what must be known before
-    the answer is believed: limits the recording met.
-
-    `stepped_up`: candidates that the interval form passed and the replay did not, so that the
-    search went on above them.
-
-    `services`: what each deployment of `--on` comes to, with the comparison; None for EC2 alone.
-
-    Two plans are equal when they are one object.
-
-    For a database also: `least_regret`: the choice whose expected regret over the scenarios is
-    least; `confidence`, `draws`, `undecided` (share of the scenarios in which no candidate meets
-    the goals), `threads`, `arrivals_tps`, `start`, `hours`.
+    volumes can be modified into without moving data. `compared`, `saving`: today's, and what the
+    recommendation saves against it. `least_regret`: of a database, the choice whose expected regret
+    over the scenarios is least. `families`: why each won or lost. `frontier`: frame of cost and
+    performance along the best of each family, for charts. `explain`: the arithmetic, line by line.
     """
 
-    subject: str
-    service: str
-    workload: dict
-    goals: tuple[Goal, ...]
-    recommended: Choice | None
     why_recommended: str
     winners: list[Choice]
     closest: list[Choice]
     in_place: Choice | None
-    families: list[FamilyVerdict]
     compared: Choice | None
     saving: Saving | None
+    least_regret: Choice | None
+    families: list[FamilyVerdict]
+    frontier: pl.DataFrame
+    explain: list[str]
+
+
+@dataclass(frozen=True)
+class PlannedLoad:
+    """The load that a plan is for. `size_gib`: of its data; `needed_gib`: that volumes must hold
+    for them, `free_percent` of it free. `data_growth`, `demand_growth`: factors that are in it,
+    growth over `months` among them. `cycle`: credits are judged in the "settled" or the "first"
+    day. Fields of a database, else None: `log_gib` that volumes must hold for redo and binary logs;
+    `threads` (clients) or `arrivals_tps`; `start`: the cache is "cold" or "warm"; `hours` that are
+    looked at."""
+
     size_gib: float
-    needed_gib: float
     free_percent: float
-    demand_growth: float
+    needed_gib: float
     data_growth: float
+    demand_growth: float
     months: float
     cycle: str
+    log_gib: int | None
+    threads: int | None
+    arrivals_tps: float | None
+    start: str | None
+    hours: float | None
+
+
+@dataclass(frozen=True)
+class MarketSearch:
+    """The search for a plan. `service`: one, or several with commas; `as_of`: the day of limits and
+    prices; `prices`: what was paid for, in words. Candidates `considered` = `simulated` + `bounded`
+    (cannot meet the goals, known without simulating) + `invalid` (not possible on that day).
+    `stepped_up`: candidates that the interval form passed and the replay did not, so that the
+    search went on above them. `instances`: number of types; `skipped_instances`: those left out,
+    with the reason."""
+
+    service: str
     region: str
     as_of: str
     prices: str
@@ -274,28 +286,57 @@ class Plan(Shown, Document, schema="headrace-plan/2"):
     simulated: int
     bounded: int
     invalid: int
-    frontier: pl.DataFrame
+    stepped_up: list[str]
+    instances: int
     skipped_instances: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class PlanDoubts:
+    """The doubts about a plan. `warnings`: what must be known before the answer is believed: limits
+    the recording met. `checks`: recorded latency and the model's, on today's storage. Fields of a
+    database, else None: `confidence` (0..1) from which a goal counts as met; `draws` from the
+    calibration; `undecided`: share (0..1) of these in which no candidate meets the goals."""
+
+    warnings: list[str]
+    caveats: list[str]
+    checks: list[dict]
+    confidence: float | None
+    draws: int | None
+    undecided: float | None
+
+
+@dataclass(frozen=True)
+class NextSteps:
+    """The steps after a plan. `actions`: what to do next; `in_place_actions`: what to do for the
+    choice in place instead; `alarms`: what to watch."""
+
     actions: list[dict]
     in_place_actions: list[dict]
     alarms: list[dict]
-    checks: list[dict]
-    warnings: list[str]
-    caveats: list[str]
-    explain: list[str]
-    stepped_up: list[str] = field(default_factory=list)
-    services: ServicesPart | None = None
-    engine: str | None = None
-    least_regret: Choice | None = None
-    confidence: float | None = None
-    draws: int | None = None
-    undecided: float | None = None
-    threads: int | None = None
-    arrivals_tps: float | None = None
-    start: str | None = None
-    hours: float | None = None
-    log_gib: int | None = None
-    instances: int = 0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan(Shown, Document, schema=f"{PLAN_SCHEMA}{VERSION}"):
+    """The answer of `plan`, in parts.
+
+    `subject`: "demand" or "database". `workload`: figures of the demand, growth included, or of the
+    database. `recommended`: what a DBA would sign (see docs/guide/planning.md), or None.
+    `services`: what each deployment of `--on` comes to; None for EC2 alone.
+
+    Two plans are equal when they are one object.
+    """
+
+    subject: str
+    workload: dict
+    goals: tuple[Goal, ...]
+    recommended: Choice | None
+    choices: Choices
+    load: PlannedLoad
+    search: MarketSearch
+    doubts: PlanDoubts
+    steps: NextSteps
+    services: ServicesPart | None
 
     def in_short(self) -> str:
         """Returns the name, and what is recommended; see `Shown`."""
@@ -306,12 +347,22 @@ class Plan(Shown, Document, schema="headrace-plan/2"):
     @property
     def winner(self) -> Choice | None:
         """The cheapest that meets every goal, or None."""
-        return self.winners[0] if self.winners else None
+        return next(iter(self.choices.winners), None)
+
+    @property
+    def nearest(self) -> Choice | None:
+        """The recommended choice, else the closest to the goals, if any."""
+        return self.recommended or next(iter(self.choices.closest), None)
 
     @property
     def name(self) -> str:
         """The workload's name."""
         return str(self.workload.get("name", ""))
+
+    @property
+    def engine(self) -> str | None:
+        """The engine of a database."""
+        return self.workload.get("engine")
 
 
 @dataclass(frozen=True, repr=False)

@@ -103,15 +103,15 @@ TODAY, IN_PLACE = "Today", "Without moving data"
 def ranked(plan: Plan) -> list[tuple[str, Choice]]:
     """Returns rank and choice: winners or the closest choices, then the recommended, that of least
     regret, the one in place and today's."""
-    shown: list[tuple[str, Choice]] = [
-        (str(rank), choice) for rank, choice in enumerate(plan.winners or plan.closest, 1)
-    ]
+    choices = plan.choices
+    first = choices.winners or choices.closest
+    shown: list[tuple[str, Choice]] = [(str(rank), choice) for rank, choice in enumerate(first, 1)]
     keys = {choice.key for _, choice in shown}
     more = {
         "recommended": plan.recommended,
-        "least regret": plan.least_regret,
-        "in place": plan.in_place,
-        "today": plan.compared,
+        "least regret": choices.least_regret,
+        "in place": choices.in_place,
+        "today": choices.compared,
     }
     for rank, choice in more.items():
         if choice is not None and (rank == "today" or choice.key not in keys):
@@ -129,13 +129,9 @@ def choice_table(plan: Plan) -> tuple[list[str], list[list[str]]]:
         own = _database_cells(choice) if plan.subject == "database" else _demand_cells(choice)
         service = {"service": "-" if plan.services is None else choice.service}
         rows.append({"rank": rank + mark} | service | own | _common_cells(choice))
-    columns = list(rows[0]) if rows else []
-    shown_columns = [
-        name
-        for name in columns
-        if any(row[name] not in ("-", "", "0 s", "none") for row in rows) or name == "head-room"
-    ]
-    return shown_columns, [[row[name] for name in shown_columns] for row in rows]
+    empty, every = ("-", "", "0 s", "none"), list(rows[0]) if rows else []
+    titles = [name for name in every if name == "head-room" or any(row[name] not in empty for row in rows)]
+    return titles, [[row[name] for name in titles] for row in rows]
 
 
 def _demand_cells(choice: Choice) -> dict[str, str]:
@@ -191,7 +187,7 @@ def verdict_rows(plan: Plan, with_far: bool = True) -> tuple[list[tuple[str, ...
     """Returns a row for each family that lost: its name, outcome, best place, USD a month, reason.
     Also returns the names of those that are far off and, without `with_far`, have no row."""
     rows, far = [], []
-    for family in plan.families:
+    for family in plan.choices.families:
         if family.outcome == "wins":
             continue
         if not with_far and _is_far(family):
@@ -218,31 +214,22 @@ def bill_rows(choice: Choice) -> list[tuple[str, ...]]:
 
 
 def _left_out(plan: Plan) -> list[str]:
-    return [f"{name} was left out: {why}" for name, why in plan.skipped_instances]
+    return [f"{name} was left out: {why}" for name, why in plan.search.skipped_instances]
 
 
 def frame_of(plan: Plan) -> pl.DataFrame:
     """Returns the ranked choices as a frame for CSV (today's rank 0, recommended -1, least regret
     -2, in place -3): one row each, numbers in the units of their names."""
     ranks = {"today": 0, "recommended": -1, "least regret": -2, "in place": -3}
-    plain = (
-        "service",
-        "storage",
-        "log_storage",
-        "instance",
-        "family",
-        "members",
-        "usable_gib",
-        "cost_usd_month",
-        "meets_goals",
-    )
+    place = ("service", "storage", "log_storage", "instance", "family", "members", "usable_gib")
+    plain = (*place, "cost_usd_month", "meets_goals", "headroom_percent")
     after = ("persistent", "durability_afr_percent", "migration")
     database = ("vcpus", "cache_gib", "tps_low", "tps_high", "probability")
     rows = []
     for rank, choice in ranked(plan):
         best = plan.recommended is not None and choice.key == plan.recommended.key
         row = {"rank": ranks[rank] if rank in ranks else int(rank), "recommended": best}
-        row |= {name: getattr(choice, name) for name in (*plain, "headroom_percent")}
+        row |= {name: getattr(choice, name) for name in plain}
         row |= {"binds": choice.binds.get("cap")} | {name: getattr(choice, name) for name in after}
         row |= {name: value for name, value in choice.metrics.items() if name not in STATED}
         if plan.subject == "database":
@@ -283,13 +270,12 @@ def view_of_engines(
     if rest := comparison.words.partition(". ")[2]:
         blocks.append(Sentence(rest, mark, "page"))
     for plan in comparison.plans:
-        blocks += [Heading("", "terminal"), Heading(f"{plan.name} ({plan.engine}, {plan.size_gib:,.0f} GiB)", "page")]
+        data = f"{plan.load.size_gib:,.0f} GiB"
+        blocks += [Heading("", "terminal"), Heading(f"{plan.name} ({plan.engine}, {data})", "page")]
         blocks += _blocks(plan, None, (), explain=explain, families=families, charts=charts)
     names = " or ".join(dict.fromkeys(plan.name for plan in comparison.plans))
     figures = [
-        _card(f"{plan.name} ({plan.engine})", best)
-        for plan in comparison.plans
-        if (best := plan.recommended or next(iter(plan.closest), None)) is not None
+        _card(f"{plan.name} ({plan.engine})", best) for plan in comparison.plans if (best := plan.nearest) is not None
     ]
     head = comparison.in_short().rstrip(".") or f"Storage for {names}"
     return View(head, conditions(comparison.plans[0]), figures, blocks)
@@ -298,12 +284,10 @@ def view_of_engines(
 def cards(plan: Plan) -> list[Card]:
     """Returns the figures of the headline: what is recommended (or closest), today, and what can be
     done without moving data."""
-    best, now, place = plan.recommended, plan.compared, plan.in_place
+    best, now, place = plan.nearest, plan.choices.compared, plan.choices.in_place
     labelled: list[tuple[str, Choice]] = []
     if best is not None:
-        labelled.append(("Recommended", best))
-    elif plan.closest:
-        labelled.append(("Closest", plan.closest[0]))
+        labelled.append(("Recommended" if plan.recommended else "Closest", best))
     if now is not None:
         labelled.append((TODAY, now))
     if place is not None and all(place.key != choice.key for _, choice in labelled):
@@ -314,8 +298,8 @@ def cards(plan: Plan) -> list[Card]:
 def _at_equal_space(plan: Plan, choice: Choice) -> str:
     """Says what the recommendation saves with as much room as today's storage, where that is less
     or more than its price says; and what today's volumes save once they are modified."""
-    saving, best, now = plan.saving, plan.recommended, plan.compared
-    if now is not None and plan.in_place is not None and choice.key == plan.in_place.key:
+    saving, best, now, place = plan.choices.saving, plan.recommended, plan.choices.compared, plan.choices.in_place
+    if now is not None and place is not None and choice.key == place.key:
         less = now.cost_usd_month - choice.cost_usd_month
         return f" Saves {usd(less)} USD a month." if less > CENT else ""
     if saving is None or saving.equal_space is None or best is None or now is None:
@@ -362,13 +346,11 @@ def _blocks(
         yield from draw_day(plan, workload, runs)
     if charts and plan.subject == "database":
         yield from draw_cost(plan)
-    yield Heading("Choices, the cheapest first" if plan.winners else "Closest to the goals", "page")
+    yield Heading("Choices, the cheapest first" if plan.choices.winners else "Closest to the goals", "page")
     yield choices(plan, place="page")
     yield choices(plan)
-    if any(
-        rank.isdigit() and plan.recommended is not None and choice.key == plan.recommended.key
-        for rank, choice in ranked(plan)
-    ):
+    best = plan.recommended
+    if best is not None and any(rank.isdigit() and choice.key == best.key for rank, choice in ranked(plan)):
         yield Sentence("* recommended", place="terminal")
     yield from _losers_on_terminal(plan, families)
     if plan.services is not None:
@@ -380,19 +362,20 @@ def _blocks(
     if charts:
         yield from (*draw_balances(workload, runs), *draw_bills(plan))
     if explain:
-        yield from (Heading("The arithmetic", "terminal"), Code(plan.explain, "terminal"))
+        yield from (Heading("The arithmetic", "terminal"), Code(plan.choices.explain, "terminal"))
     yield from (
         Heading("", "terminal"),
-        Items([f"note: {note}" for note in [*_left_out(plan), *plan.caveats]], "terminal"),
+        Items([f"note: {note}" for note in [*_left_out(plan), *plan.doubts.caveats]], "terminal"),
     )
     yield from _small_print(plan, workload, [words for words, mark in lines if mark != "warn"])
 
 
 def _in_cards(plan: Plan, words: str) -> bool:
     """Returns whether a card says it already: that today's storage fails, or what comes closest."""
-    if plan.compared is not None and words.startswith(f"Today {plan.compared.place} costs "):
+    now = plan.choices.compared
+    if now is not None and words.startswith(f"Today {now.place} costs "):
         return True
-    return bool(plan.closest) and words.startswith("Nothing meets every goal. Closest: ")
+    return bool(plan.choices.closest) and words.startswith("Nothing meets every goal. Closest: ")
 
 
 def _losers_on_terminal(plan: Plan, families: bool) -> Iterator[Block]:
@@ -415,22 +398,19 @@ def _small_print(plan: Plan, workload: OpenWorkload | None, reasons: Sequence[st
         figures = fold_of("", with_totals(workload.points), DEMAND, clock_start(workload)).blocks
         yield Fold("The demand", [Items(workload.describe().splitlines()[:5]), drawn, *figures])
     yield Fold("Why not the others", [Table(VERDICTS, verdict_rows(plan)[0])])
-    if choice := plan.recommended or (plan.closest[0] if plan.closest else None):
+    if choice := plan.nearest:
         yield Fold(f"The bill of {choice.place}", [Table(BILL, bill_rows(choice))])
-    yield Fold("The arithmetic", [Code(plan.explain)])
-    yield Fold("Caveats before buying", [Items([*plan.caveats, *_left_out(plan)])])
+    yield Fold("The arithmetic", [Code(plan.choices.explain)])
+    yield Fold("Caveats before buying", [Items([*plan.doubts.caveats, *_left_out(plan)])])
 
 
 def choices(plan: Plan, most: int | None = None, place: Place = "terminal") -> Table:
     """Returns the ranked choices as a table, or the first `most`; that which is recommended is
     marked, with a star on a terminal."""
     titles, rows = choice_table(plan)
-    rows = rows[:most]
-    best = plan.recommended
-    marked = next(
-        (index for index, (_, choice) in enumerate(ranked(plan)[:most]) if best is not None and choice.key == best.key),
-        None,
-    )
+    rows, best = rows[:most], plan.recommended
+    keys = [choice.key for _, choice in ranked(plan)[:most]]
+    marked = keys.index(best.key) if best is not None and best.key in keys else None
     if place == "terminal":
         return Table([COLUMNS[name] for name in titles], rows, title(plan), marked, place)
     # A page begins a row with the choice in words and says there what it is; its rank stands among
@@ -462,5 +442,5 @@ def choices(plan: Plan, most: int | None = None, place: Place = "terminal") -> T
 def in_short(plan: Plan, most: int) -> View:
     """Returns the view for a notebook: the answer, the first `most` choices, cost against what is
     delivered."""
-    line, mark = answer_lines(plan)[len(plan.warnings)]
+    line, mark = answer_lines(plan)[len(plan.doubts.warnings)]
     return View(headline(plan), blocks=[Sentence(line, mark), choices(plan, most, "page"), *draw_cost(plan)])

@@ -28,16 +28,16 @@ def draw_day(plan: Plan, workload: OpenWorkload | None, runs: Runs) -> Iterator[
     recommended."""
     if workload is None:
         return
-    choices = (("recommended", plan.recommended, style.GOOD), ("today", plan.compared, style.WARN))
+    choices = (("recommended", plan.recommended, style.GOOD), ("today", plan.choices.compared, style.WARN))
     limits = [
         (label, iops, colour)
         for label, choice, colour in choices
         if choice is not None
         and choice.service == "ec2"
-        and (iops := core.sustained_iops(choice.storage, plan.as_of)) is not None
+        and (iops := core.sustained_iops(choice.storage, plan.search.as_of)) is not None
     ]
-    now = None if plan.compared is None else plan.compared.storage
-    waits = next((run.rows for _, run in runs if run.storage == now), None)
+    now = plan.choices.compared
+    waits = next((run.rows for _, run in runs if now is not None and run.storage == now.storage), None)
     described = ", ".join(
         [f"IOPS of {workload.name} over time", *(f"{label} {iops:,.0f} IOPS" for label, iops, _ in limits)]
     )
@@ -64,8 +64,8 @@ def draw_cost(plan: Plan) -> Iterator[Block]:
 def list_points(plan: Plan) -> list[dict]:
     """Returns the points of a demand's chart. The recommended, today's and the one in place are
     among them, also where they lie on no family's cheapest line; the latter two have a `role`."""
-    points = plan.frontier.to_dicts()
-    named = (("", plan.recommended), ("today", plan.compared), ("in place", plan.in_place))
+    points = plan.choices.frontier.to_dicts()
+    named = (("", plan.recommended), ("today", plan.choices.compared), ("in place", plan.choices.in_place))
     for role, choice in named:
         if choice is None or (role and plan.recommended is not None and choice.key == plan.recommended.key):
             continue
@@ -95,9 +95,10 @@ def draw_bills(plan: Plan) -> Iterator[Block]:
     """Yields the monthly bills of the best choices and of today's storage, item by item."""
     services = [] if plan.services is None else [answer.best for answer in plan.services.answers]
     few = 4 if len(services) < 2 else 1
-    choices = [plan.recommended, *plan.winners[:few], *plan.closest[:few], *services, plan.in_place, plan.compared]
+    best, place, now = plan.recommended, plan.choices.in_place, plan.choices.compared
+    choices = [best, *plan.choices.winners[:few], *plan.choices.closest[:few], *services, place, now]
     bills = list({choice.key: choice for choice in choices if choice is not None}.values())
-    roles = {"today": plan.compared, "in place": plan.in_place, "recommended": plan.recommended}
+    roles = {"today": now, "in place": place, "recommended": best}
     keys = {choice.key: f" ({role})" for role, choice in roles.items() if choice is not None}
     if any(item["usd"] for choice in bills for item in choice.items):
         described = ", ".join(f"{choice.place} {usd(choice.cost_usd_month)} USD" for choice in bills)

@@ -22,55 +22,46 @@ Line: TypeAlias = tuple[str, Mark]
 
 def answer_lines(plan: Plan) -> list[Line]:
     """Returns the answer in a few sentences, each with a mark: "good", "warn" or ""."""
-    lines: list[Line] = [(words, "warn") for words in plan.warnings]
+    lines: list[Line] = [(words, "warn") for words in plan.doubts.warnings]
     if plan.recommended is not None:
         lines += _recommended(plan, plan.recommended)
-    elif plan.closest:
-        near = plan.closest[0]
+    elif plan.choices.closest:
+        near = plan.choices.closest[0]
         cost = f"{near.place}, {usd(near.cost_usd_month)} USD a month"
         lines.append((f"Nothing meets every goal. Closest: {cost}: {'; '.join(near.misses)}.", "warn"))
     else:
         why = "no storage of that day holds these data or sustains this load"
         lines.append((f"Nothing meets every goal, and nothing comes close: {why}.", "warn"))
     lines += _regret(plan)
-    if plan.compared is not None:
-        lines += _today(plan, plan.compared)
-    for check in plan.checks:
+    if plan.choices.compared is not None:
+        lines += _today(plan, plan.choices.compared)
+    for check in plan.doubts.checks:
         means = f"recorded {latency(check['recorded_ms'])}, model {latency(check['model_ms'])} (means)"
         lines.append((f"Recorded I/O latency and the model's on today's storage, {check['what']}: {means}.", ""))
-    return [*lines, (_considered(plan), ""), (f"{plan.prices}.", "")]
+    return [*lines, (_considered(plan), ""), (f"{plan.search.prices}.", "")]
 
 
 def _recommended(plan: Plan, best: Choice) -> list[Line]:
     """Says what is recommended, why it is not the cheapest if so, and what to beware of."""
-    cheapest = plan.winner
+    cheapest, why = plan.winner, plan.choices.why_recommended
     same = cheapest is not None and cheapest.key == best.key
     named = "Recommended, and the cheapest that meets every goal" if same else "Recommended"
-    lines: list[Line] = [
-        (f"{named}: {best.place}, {usd(best.cost_usd_month)} USD a month; {_facts(plan, best)}.", "good")
-    ]
-    if cheapest is not None and not same and plan.why_recommended:
+    first = f"{named}: {best.place}, {usd(best.cost_usd_month)} USD a month; {_facts(plan, best)}."
+    lines: list[Line] = [(first, "good")]
+    if cheapest is not None and not same and why:
         # The cheapest of all, or what would be recommended if it needed no migration.
-        named = "Cheapest that meets every goal" if plan.why_recommended.startswith(f"{cheapest.place} ") else "Cheaper"
-        lines.append((f"{named}: {plan.why_recommended}{_counts_on(cheapest)}", ""))
+        named = "Cheapest that meets every goal" if why.startswith(f"{cheapest.place} ") else "Cheaper"
+        lines.append((f"{named}: {why}{_counts_on(cheapest)}", ""))
     if not best.persistent:
-        lines.append(
-            ("The data are on local disks: all gone when the instance stops, hibernates or terminates.", "warn")
-        )
+        words = "The data are on local disks: all gone when the instance stops, hibernates or terminates."
+        lines.append((words, "warn"))
     if best.headroom_percent == 0:
         lines.append(("It has no head-room: any growth of the demand breaks a goal.", "warn"))
-    if plan.stepped_up:
-        below = ", ".join(plan.stepped_up)
-        many = len(plan.stepped_up) > 1
-        verb = "miss" if many else "misses"
-        lines.append(
-            (
-                f"One step above {below}, which {verb} a goal when simulated request by request, or in an unlucky run.",
-                "",
-            )
-        )
-    for words in best.far_from_runs:
-        lines.append((words, "warn"))
+    if below := plan.search.stepped_up:
+        verb = "miss a goal" if len(below) > 1 else "misses a goal"
+        how = "when simulated request by request, or in an unlucky run"
+        lines.append((f"One step above {', '.join(below)}, which {verb} {how}.", ""))
+    lines.extend((words, "warn") for words in best.far_from_runs)
     if best.runs_dry:
         lines.append((f"Credits: {best.runs_dry['words']}.", "warn"))
     if best.first_day:
@@ -131,31 +122,25 @@ def _first_day(choice: Choice, first: dict) -> str:
 def _today(plan: Plan, now: Choice) -> list[Line]:
     """Says what today's storage costs in USD a month, whether it meets the goals, and what a change
     would bring, also without moving data."""
-    best, saving, place = plan.recommended, plan.saving, plan.in_place
+    best, saving, place = plan.recommended, plan.choices.saving, plan.choices.in_place
     meets = "meets every goal" if now.meets_goals else f"fails: {'; '.join(now.misses)}"
     cost = f"Today {now.place} costs {usd(now.cost_usd_month)} USD a month"
     lines: list[Line] = [(f"{cost} and {meets}.", "" if now.meets_goals else "warn")]
     if now.runs_dry:
         lines.append((f"Today's credits: {now.runs_dry['words']}.", "warn"))
-    if (
-        best is not None
-        and saving is not None
-        and best.key != now.key
-        and (abs(saving.as_planned) >= CENT or saving.equal_space)
-    ):
+    differs = saving is not None and (abs(saving.as_planned) >= CENT or saving.equal_space)
+    if best is not None and saving is not None and best.key != now.key and differs:
         lines.append((_saving(saving, best, now), ""))
     if best is not None and best.migration:
         lines.append((f"From today to the recommendation: {best.migration}.", ""))
     if place is not None and (best is None or place.key != best.key) and place.key != now.key:
         less = now.cost_usd_month - place.cost_usd_month
-        cost = (
-            f"{usd(place.cost_usd_month)} USD a month ({usd(abs(less))} {'less' if less >= 0 else 'more'} than today)"
-        )
+        against = f"{usd(abs(less))} {'less' if less >= 0 else 'more'} than today"
+        cost = f"{usd(place.cost_usd_month)} USD a month ({against})"
         settings = "".join(f", and {words}" for words in place.changes)
-        same = place.storage == now.storage and place.log_storage == now.log_storage
-        volumes = (
-            "keep today's volumes" if same else f"modify today's volumes into {place.storage}{_log_too(place, now)}"
-        )
+        volumes = f"modify today's volumes into {place.storage}{_log_too(place, now)}"
+        if (place.storage, place.log_storage) == (now.storage, now.log_storage):
+            volumes = "keep today's volumes"
         lines.append((f"Without moving data: {volumes}{settings}, for {cost}; {_facts(plan, place)}.", ""))
     return lines
 
@@ -192,7 +177,7 @@ def _saving(saving: Saving, best: Choice, now: Choice) -> str:
 def _regret(plan: Plan) -> list[Line]:
     """Says which choice has the least expected regret, in USD a month; empty where it was not
     computed."""
-    best = plan.least_regret
+    best = plan.choices.least_regret
     if best is None:
         return []
     figures = f"{usd(best.regret_expected_usd)} USD a month expected, {usd(best.regret_worst_usd)} USD at worst"
@@ -203,57 +188,66 @@ def _regret(plan: Plan) -> list[Line]:
         place = f"{best.place}, {usd(best.cost_usd_month)} USD a month, probability {percent(best.probability)}{less}"
         named = f"Least expected regret, given the uncertainty of the calibration: {place}; regret {figures}."
         lines = [(f"{named}{_counts_on(best)} {REGRET}", "")]
-    if plan.undecided:
-        share = f"In {percent(plan.undecided)} of the cases within the uncertainty of the calibration"
+    if plan.doubts.undecided:
+        share = f"In {percent(plan.doubts.undecided)} of the cases within the uncertainty of the calibration"
         lines.append((f"{share}, no candidate meets the goals; the regret does not count these cases.", "warn"))
     return lines
 
 
 def _considered(plan: Plan) -> str:
     """Says how many candidates were evaluated and how, and what the probabilities are based on."""
-    on = f" on {plan.instances:,} instance type{'s' * (plan.instances != 1)}" if plan.instances else ""
+    search, draws = plan.search, plan.doubts.draws
+    on = f" on {search.instances:,} instance type{'s' * (search.instances != 1)}" if search.instances else ""
     database = plan.subject == "database"
     cannot = "unable to reach the goals" if database else "unable to deliver the demand"
-    counts = ((plan.simulated, "simulated"), (plan.bounded, cannot), (plan.invalid, "not possible"))
+    counts = ((search.simulated, "simulated"), (search.bounded, cannot), (search.invalid, "not possible"))
     counts_text = ", ".join(f"{count:,} {what}" for count, what in counts if count)
-    if not plan.considered:
+    if not search.considered:
         # No family can hold the data, or has a price: there are no probabilities either.
         return f"There was no candidate to evaluate{on}."
-    words = f"{plan.considered:,} candidates{on} evaluated: {counts_text}"
+    words = f"{search.considered:,} candidates{on} evaluated: {counts_text}"
     if not database:
         return f"{words}. Every other candidate is proven to cost more or to miss a goal."
-    if not plan.draws:
+    if not draws:
         return (
             f"{words}. Probabilities reflect only how runs vary: the parameters of this workload come without an "
             "uncertainty, because no calibration fitted them."
         )
-    drawn = "1 database" if plan.draws == 1 else f"{plan.draws:,} databases"
+    drawn = "1 database" if draws == 1 else f"{draws:,} databases"
     return f"{words}. Probabilities are based on {drawn} drawn from the calibration."
 
 
 def title(plan: Plan) -> str:
     """Names workload, goals and conditions in a line."""
-    parts = [f"{plan.name}: {' and '.join(map(str, plan.goals))}"]
+    load = plan.load
+    parts = [f"{plan.name}: {' and '.join(map(str, plan.goals))}", _load_words(plan)]
     if plan.subject == "database":
-        load = f"{plan.threads} clients" if plan.threads else f"{plan.arrivals_tps:g} transactions a second arrive"
-        parts += [load, f"{plan.start} start", f"{plan.hours:g} h"]
+        parts += [f"{load.start} start", f"{load.hours:g} h"]
     else:
-        parts.append(f"demand x {plan.demand_growth:.4g}")
-        parts.append("credits of the settled day" if plan.cycle == "settled" else "credits of the first day")
-    data = f"{plan.size_gib:,.5g} GiB of data with {plan.free_percent:g} % free: {plan.needed_gib:,.6g} GiB"
-    return ", ".join([*parts, data, plan.region, plan.as_of])
+        parts.append("credits of the settled day" if load.cycle == "settled" else "credits of the first day")
+    data = f"{load.size_gib:,.5g} GiB of data with {load.free_percent:g} % free: {load.needed_gib:,.6g} GiB"
+    return ", ".join([*parts, data, plan.search.region, plan.search.as_of])
+
+
+def _load_words(plan: Plan) -> str:
+    """Names clients or arrivals of a database, the factor on a demand."""
+    load = plan.load
+    if plan.subject != "database":
+        return f"demand x {load.demand_growth:.4g}"
+    return f"{load.threads} clients" if load.threads else f"{load.arrivals_tps:g} transactions a second arrive"
 
 
 def next_lines(plan: Plan) -> list[str]:
     """Returns the next steps, with the lines to paste and how to undo them; then the same for the
     alternative in place."""
-    lines = _action_lines(plan.actions)
-    if plan.in_place is not None and plan.in_place_actions:
-        lines.append(f"Instead, without moving data, {plan.in_place.place}:")
-        lines += _action_lines(plan.in_place_actions)
-    if plan.alarms:
+    steps, place = plan.steps, plan.choices.in_place
+    lines = _action_lines(steps.actions)
+    if place is not None and steps.in_place_actions:
+        lines.append(f"Instead, without moving data, {place.place}:")
+        lines += _action_lines(steps.in_place_actions)
+    if steps.alarms:
         lines.append("CloudWatch alarms worth having:")
-        lines += [f"    {alarm_words(alarm)}" for alarm in plan.alarms]
+        lines += [f"    {alarm_words(alarm)}" for alarm in steps.alarms]
     return lines
 
 
@@ -277,30 +271,24 @@ def alarm_words(alarm: dict) -> str:
 
 def headline(plan: Plan) -> str:
     """Says in a sentence what to buy and what it saves."""
-    best = plan.recommended
+    best, saving, now = plan.recommended, plan.choices.saving, plan.choices.compared
     if best is None:
         return f"No storage meets every goal of {plan.name}"
     words = (
         f"{place_words(best, brief=True)} meets every goal of {plan.name} for {usd(best.cost_usd_month)} USD a month"
     )
-    if plan.saving is None or plan.compared is None or plan.compared.key == best.key:
+    if saving is None or now is None or now.key == best.key or abs(saving.as_planned) < CENT:
         return words
-    saved = plan.saving.as_planned
-    if abs(saved) < CENT:
-        return words
-    return f"{words}, {usd(abs(saved))} {'less' if saved > 0 else 'more'} than today"
+    return f"{words}, {usd(abs(saving.as_planned))} {'less' if saving.as_planned > 0 else 'more'} than today"
 
 
 def conditions(plan: Plan) -> str:
     """Returns what the answer holds for, in a reader's words: goals, data, load, region, day."""
     goals = ", ".join(goal_words(goal) for goal in plan.goals)
-    data = f"{number(plan.size_gib, 5)} GiB of data with {plan.free_percent:g} % free"
-    if plan.subject == "database":
-        load = f"{plan.threads} clients" if plan.threads else f"{plan.arrivals_tps:g} transactions a second arrive"
-    else:
-        load = f"demand x {plan.demand_growth:.4g}" if plan.demand_growth != 1 else ""
-    parts = [f"Goals: {goals}", data, *([load] if load else []), f"{plan.region}, limits and prices of {plan.as_of}"]
-    return f"{'; '.join(parts)}; simulated"
+    data = f"{number(plan.load.size_gib, 5)} GiB of data with {plan.load.free_percent:g} % free"
+    load = [] if plan.subject == "demand" and plan.load.demand_growth == 1 else [_load_words(plan)]
+    market = f"{plan.search.region}, limits and prices of {plan.search.as_of}"
+    return f"{'; '.join([f'Goals: {goals}', data, *load, market])}; simulated"
 
 
 def place_words(choice: Choice, brief: bool = False) -> str:

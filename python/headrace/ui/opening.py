@@ -19,7 +19,7 @@ from headrace.operate.fleet.advised import read_answers
 from headrace.operate.fleet.answer import VolumeAnswer, ranked
 from headrace.operate.fleet.inventory import read_inventory
 from headrace.planner.planning import restore_plan
-from headrace.planner.result import Plan
+from headrace.planner.result import PLAN_SCHEMA, Plan
 from headrace.report import plan as plan_report
 from headrace.ui.answers import plain_view
 from headrace.ui.remembered import RememberedFiles
@@ -36,7 +36,7 @@ WORDS: dict[FileKind, str] = {
 PARQUET = b"PAR1"  # the first bytes of a Parquet file (its format's specification)
 # Keys of the AWS CLI's documents that make an inventory.
 INVENTORY_KEYS = ("Volumes", "Reservations", "VolumesModifications")
-PROOF_SCHEMA, PLAN_SCHEMA = "headrace-proof/", "headrace-plan/"
+PROOF_SCHEMA = "headrace-proof/"
 KNOWN = (
     "Known are answers of `headrace fleet plan` (Parquet, or JSON of --output json), the JSON of aws ec2 describe-volumes, "
     "a proof.json, and the JSON of `headrace plan --output json`."

@@ -296,12 +296,12 @@ def test_plan_ranks_and_says_why(call, day):
     )
     assert code == 0 and err == ""
     document = json.loads(out)
-    costs = [choice["cost_usd_month"] for choice in document["winners"]]
-    assert costs == sorted(costs) and all(choice["meets_goals"] for choice in document["winners"])
+    costs = [choice["cost_usd_month"] for choice in document["choices"]["winners"]]
+    assert costs == sorted(costs) and all(choice["meets_goals"] for choice in document["choices"]["winners"])
     code, out, _ = call("plan", day, "--compare", "gp2:400", "--explain")
     assert code == 0 and "Why not the others" in out and "The arithmetic" in out and "gp2:400" in out
     _, out, _ = call("plan", day, "--output", "csv")
-    assert next(csv.DictReader(io.StringIO(out)))["storage"] == document["winners"][0]["storage"]
+    assert next(csv.DictReader(io.StringIO(out)))["storage"] == document["choices"]["winners"][0]["storage"]
 
 
 def test_a_goal_nothing_meets_exits_1_with_the_closest(call, day):

@@ -40,18 +40,20 @@ from headrace.experiment import request as requests
 from headrace.experiment import scale as scaling
 from headrace.experiment.proving import CALIBRATION, calibrated_on, plan_proof
 from headrace.experiment.scale import AROUND_S, timing
-from headrace.planner.result import Choice, FamilyVerdict, Plan
+from headrace.planner.result import Choice, Choices, FamilyVerdict, MarketSearch, Plan, PlannedLoad
 from headrace.servers import scratch
 
 SHOP = headrace.sysbench_tpcc(warehouses=1000, cache_gib=22.0, threads=32)
 
 
+def filled(kind: Any, read: dict[str, Any]) -> Any:
+    """A value with what is read of it, and None in its other fields."""
+    return kind(**{name: read.get(name) for name in kind.__dataclass_fields__})
+
+
 def choice(storage: str, cost: float, **more: Any) -> Choice:
     """A choice of a plan, of which a proof reads its place, cache and price."""
-    unread = dict.fromkeys(Choice.__dataclass_fields__)
-    return Choice(
-        **unread | {"storage": storage, "cache_gib": 22.0, "cost_usd_month": cost, "meets_goals": True} | more
-    )
+    return filled(Choice, {"storage": storage, "cache_gib": 22.0, "cost_usd_month": cost, "meets_goals": True} | more)
 
 
 def plan(**more: Any) -> Plan:
@@ -62,10 +64,10 @@ def plan(**more: Any) -> Plan:
         FamilyVerdict("io1", "costs more", "", second),
         FamilyVerdict("st1", "impossible", ""),
     ]
-    read = {"subject": "database", "workload": {"name": "shop"}, "engine": "innodb", "size_gib": 88.0, "as_of": "2026-11-01", "data_growth": 1.0, "threads": 32}  # fmt: skip
-    choices = {"recommended": winner, "winners": [winner], "closest": [], "families": families}
-    unread: dict[str, Any] = dict.fromkeys(Plan.__dataclass_fields__)
-    return Plan(**unread | read | choices | more)
+    read = {"subject": "database", "workload": {"name": "shop", "engine": "innodb"}, "size_gib": 88.0, "as_of": "2026-11-01", "data_growth": 1.0, "threads": 32}  # fmt: skip
+    read |= {"recommended": winner, "winners": [winner], "closest": [], "families": families} | more
+    parts = {"choices": Choices, "load": PlannedLoad, "search": MarketSearch}
+    return filled(Plan, read | {name: filled(kind, read) for name, kind in parts.items()})
 
 
 def test_a_plan_gives_winner_runner_up_and_todays():
@@ -79,7 +81,7 @@ def test_a_plan_gives_winner_runner_up_and_todays():
 
 def test_the_runner_up_is_another_choice():
     twice = plan()
-    twice.winners.append(choice("gp3:500:6000", 100.0))
+    twice.choices.winners.append(choice("gp3:500:6000", 100.0))
     request = from_plan(twice, "plan.json", SHOP)
     assert request.configurations[1][1].storage == "io1:500:5000"
 
@@ -109,7 +111,7 @@ def test_without_its_workload_the_skew_is_said_to_be_assumed():
         ({"recommended": None, "winners": [], "closest": []}, "choice"),
         ({"threads": None}, "arrivals"),
         ({"subject": "demand"}, "a plan for a database"),
-        ({"engine": "aria"}, "aria"),
+        ({"workload": {"engine": "aria"}}, "aria"),
         ({"recommended": choice("gp9:1", 1.0)}, "gp9"),
     ],
 )

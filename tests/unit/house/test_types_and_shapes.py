@@ -29,7 +29,6 @@ WIDE = {
     "Choice": "a result that users read by the names of its fields",
     "LabStatus": "an answer of the lab's protocol, generated",
     "LabVolume": "an answer of the lab's protocol, generated",
-    "Plan": "a result that users read by the names of its fields",
     "PlanSettings": "the options of `headrace plan`, a field each",
     "VolumeAnswer": "columns of the Parquet file of a fleet's answers",
 }

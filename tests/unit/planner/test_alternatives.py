@@ -20,7 +20,7 @@ USUAL = {"as_of": DAY, "exclude": only("gp3"), "draws": 2, "free_percent": 0, "i
 def compared(storage: str, *goals: str, **settings):
     """Today's choice in a plan for a database without doubt."""
     answer = plan(certain(), goals=goals, compare=f"r6i.2xlarge/{storage}", **USUAL | settings)
-    return answer.compared
+    return answer.choices.compared
 
 
 # --- head-room ------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def test_head_room_of_arrivals_is_found_too():
         **USUAL,
     )
     # Far more than asked for: it was the goal's own 10 % whatever the storage gave.
-    assert answer.recommended.headroom_percent >= 10 and answer.compared.headroom_percent > 20
+    assert answer.recommended.headroom_percent >= 10 and answer.choices.compared.headroom_percent > 20
     assert answer.recommended.metrics["tps"] == pytest.approx(200, rel=1e-3)
 
 
@@ -83,8 +83,8 @@ def doubled():
 
 def test_without_moving_data_says_the_cache_it_counts_on(doubled):
     # A2: "modify today's volumes into gp3:432:6987:162" counted on twice the buffer pool, unsaid.
-    place = doubled.in_place if doubled.in_place is not None else doubled.recommended
-    assert place.cache_gib == 48 and doubled.compared.cache_gib == 8
+    place = doubled.choices.in_place if doubled.choices.in_place is not None else doubled.recommended
+    assert place.cache_gib == 48 and doubled.choices.compared.cache_gib == 8
     words = "set the cache (innodb_buffer_pool_size) to 48 GiB, from 8 (r6i.2xlarge has 64 GiB of memory)"
     assert place.changes == (words,) and words in place.migration
     lines = "\n".join(line for line, _ in answer_lines(doubled))
@@ -96,9 +96,9 @@ def test_without_moving_data_says_the_cache_it_counts_on(doubled):
 
 
 def test_every_alternative_says_what_it_counts_on(doubled):
-    for choice in [*doubled.winners, doubled.recommended, doubled.least_regret]:
+    for choice in [*doubled.choices.winners, doubled.recommended, doubled.choices.least_regret]:
         assert bool(choice.changes) == (abs(choice.cache_gib - 8) >= 0.5), choice.place
-    assert doubled.compared.changes == ()
+    assert doubled.choices.compared.changes == ()
 
 
 def test_the_alternative_in_place_has_its_commands():
@@ -109,7 +109,7 @@ def test_the_alternative_in_place_has_its_commands():
         compare="r6i.8xlarge/io1:200:9000",
         **USUAL | {"instances": ["r6i.2xlarge", "r6i.8xlarge"]},
     )
-    assert answer.in_place is not None and answer.in_place.key != answer.recommended.key
+    assert answer.choices.in_place is not None and answer.choices.in_place.key != answer.recommended.key
     lines = next_lines(answer)
     start = next(i for i, line in enumerate(lines) if line.startswith("Instead, without moving data, r6i.8xlarge"))
     assert any("aws ec2 modify-volume" in line for line in lines[start:])
@@ -129,7 +129,7 @@ def test_a_cache_of_myrocks_is_its_block_cache():
 def test_binary_logs_at_what_the_clients_can_do_are_a_note():
     answer = plan(certain(), goals=["tps>=100"], **USUAL)
     tps = answer.recommended.metrics["tps"]
-    [note] = [caveat for caveat in answer.caveats if caveat.startswith("Room for binary logs")]
+    [note] = [caveat for caveat in answer.doubts.caveats if caveat.startswith("Room for binary logs")]
     assert "at 120 tps, which the goals ask for" in note and "binlog_expire_logs_seconds" in note
     # A day at 120 tps lasts so many hours at what it does.
     assert f"keep them for {24 * 120 / tps:.0f} h" in note

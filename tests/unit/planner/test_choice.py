@@ -20,8 +20,8 @@ ALL = ("standard", "gp2", "gp3", "io1", "io2", "io2-block-express", "st1", "sc1"
 
 def today_and(storage: str, target: str, **settings):
     """Choices of two storages of one day, as a plan makes them."""
-    entry = bare(steady(), exclude=NO_ARRAYS, compare=storage, **settings).compared
-    other = bare(steady(), exclude=NO_ARRAYS, compare=target, **settings).compared
+    entry = bare(steady(), exclude=NO_ARRAYS, compare=storage, **settings).choices.compared
+    other = bare(steady(), exclude=NO_ARRAYS, compare=target, **settings).choices.compared
     return entry, other
 
 
@@ -39,28 +39,27 @@ def test_free_space_given_up_is_no_saving():
     # saved.
     assert (
         answer.recommended.storage == "gp3:2048"
-        and "11.84 USD a month less, but needs a migration" in answer.why_recommended
+        and "11.84 USD a month less, but needs a migration" in answer.choices.why_recommended
     )
-    assert answer.saving.as_planned == answer.saving.equal_space == 0.0
+    assert answer.choices.saving.as_planned == answer.choices.saving.equal_space == 0.0
 
 
 def test_equal_space_enlarges_whichever_is_smaller():
     # Today holds too little: 300 GiB of gp3 enlarged to 670 cost 29.60 more.
     answer = plan(steady(), compare="gp3:300", exclude=only("gp3"))
-    assert answer.saving.as_planned == pytest.approx(300 * 0.08 - 670 * 0.08)
-    assert answer.saving.equal_space == pytest.approx(0.0) and answer.saving.gib == 670
+    assert answer.choices.saving.as_planned == pytest.approx(300 * 0.08 - 670 * 0.08)
+    assert answer.choices.saving.equal_space == pytest.approx(0.0) and answer.choices.saving.gib == 670
     # Mirrors hold half: two pairs of 335 for 670, of 1,024 for 2,048.
     mirrored = plan(steady(), compare="raid10:4xgp3:500", exclude=only("gp3"))
-    assert mirrored.saving.gib == 1_000
-    assert mirrored.saving.equal_space == pytest.approx(4 * 500 * 0.08 - 1_000 * 0.08)
+    assert mirrored.choices.saving.gib == 1_000
+    assert mirrored.choices.saving.equal_space == pytest.approx(4 * 500 * 0.08 - 1_000 * 0.08)
 
 
 def test_what_cannot_be_enlarged_has_no_equal_space():
     # 20,000 GiB on two gp2 volumes; one gp2 holds 16,384.
     answer = plan(steady(size_gib=10_000), compare="2xgp2:10000", exclude=only("gp2"))
-    assert (
-        answer.recommended.storage == "gp2:13400" and answer.saving.gib == 20_000 and answer.saving.equal_space is None
-    )
+    assert answer.recommended.storage == "gp2:13400"
+    assert answer.choices.saving.gib == 20_000 and answer.choices.saving.equal_space is None
 
 
 # --- from today's ---------------------------------------------------------------------------------
@@ -91,7 +90,7 @@ def test_the_way_from_today_is_said(today, target, words):
 
 def test_another_instance_is_a_stop_and_a_start_another_architecture_a_migration():
     def on(instance: str):
-        return bare(steady(), exclude=only("gp3"), compare=f"{instance}/gp3:500").compared
+        return bare(steady(), exclude=only("gp3"), compare=f"{instance}/gp3:500").choices.compared
 
     assert "stop the instance, change its type to m5.xlarge, start it" in migration(on("m5.large"), on("m5.xlarge"))
     assert "another processor architecture" in migration(on("m5.large"), on("m6g.large"))
@@ -100,7 +99,7 @@ def test_another_instance_is_a_stop_and_a_start_another_architecture_a_migration
 def test_the_winner_says_how_to_get_there_only_where_today_is_known():
     assert bare(steady()).winner.migration is None
     result = bare(steady(), compare="gp2:1000", exclude=NO_ARRAYS)
-    assert result.recommended.migration.startswith("needs a migration") and result.compared.migration is None
+    assert result.recommended.migration.startswith("needs a migration") and result.choices.compared.migration is None
 
 
 @pytest.mark.parametrize(
@@ -115,22 +114,23 @@ def test_the_winner_says_how_to_get_there_only_where_today_is_known():
 )
 def test_in_place_keeps_the_volumes_and_never_shrinks_them(today, size_gib):
     answer = plan(steady(size_gib=size_gib), compare=today)
-    before, after = Storage.parse(today), Storage.parse(answer.in_place.storage)
+    place, now = answer.choices.in_place, answer.choices.compared
+    before, after = Storage.parse(today), Storage.parse(place.storage)
     assert (after.level, len(after.members)) == (before.level, len(before.members))
     assert all(new.size_gib >= old.size_gib for old, new in zip(before.members, after.members, strict=True))
-    assert answer.in_place.meets_goals and answer.in_place.usable_gib >= answer.needed_gib
-    assert answer.in_place.migration in ("nothing changes",) or answer.in_place.migration.startswith("in place")
+    assert place.meets_goals and place.usable_gib >= answer.load.needed_gib
+    assert place.migration == "nothing changes" or place.migration.startswith("in place")
     # It is the cheapest such: no dearer than today's where today's meets the goals, never cheaper
     # than the cheapest of all.
-    if answer.compared.meets_goals:
-        assert answer.in_place.cost_usd_month <= answer.compared.cost_usd_month + 1e-9
-    assert answer.in_place.cost_usd_month >= answer.winner.cost_usd_month - 1e-9
+    if now.meets_goals:
+        assert place.cost_usd_month <= now.cost_usd_month + 1e-9
+    assert place.cost_usd_month >= answer.winner.cost_usd_month - 1e-9
 
 
 def test_in_place_is_not_for_unlike_members_or_what_cannot_be_modified():
-    assert plan(steady(), compare="gp3:500+gp3:200", exclude=only("gp3")).in_place is None
-    assert plan(steady(), compare="standard:1000", exclude=only("gp3")).in_place is None
-    assert plan(steady(), exclude=only("gp3")).in_place is None
+    assert plan(steady(), compare="gp3:500+gp3:200", exclude=only("gp3")).choices.in_place is None
+    assert plan(steady(), compare="standard:1000", exclude=only("gp3")).choices.in_place is None
+    assert plan(steady(), exclude=only("gp3")).choices.in_place is None
 
 
 # --- lines to paste -------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_modifications_had_a_wait_of_six_hours_before():
 
 
 def test_what_is_new_is_created_and_an_array_put_together():
-    entry = bare(steady(), exclude=NO_ARRAYS, compare="2xgp3:250:4000").compared
+    entry = bare(steady(), exclude=NO_ARRAYS, compare="2xgp3:250:4000").choices.compared
     result = actions(entry, None, core.newest_date())
     create = result[0]["lines"]
     assert shlex.split(create[0])[:3] == ["aws", "ec2", "create-volume"]
@@ -225,7 +225,7 @@ def test_what_is_new_is_created_and_an_array_put_together():
         and f"--chunk={Storage.parse(entry.storage).chunk_kib}" in create[1]
     )
     assert shlex.split(result[0]["undo"], comments=True)[:3] == ["aws", "ec2", "delete-volume"]
-    mirrored = bare(steady(), exclude=NO_ARRAYS, compare="raid10:4xgp3:250").compared
+    mirrored = bare(steady(), exclude=NO_ARRAYS, compare="raid10:4xgp3:250").choices.compared
     assert "--level=10" in actions(mirrored, None, core.newest_date())[0]["lines"][1]
 
 
@@ -233,8 +233,8 @@ def test_the_log_volume_is_bought_too():
     # The lines to paste were those of the data alone: a reader who followed them had nowhere to put
     # redo and binlog.
     def placed(today: str):
-        goals = ["tps>=300", "headroom_percent>=0"]
-        return plan(shop(), goals=goals, instances=["r6i.large"], exclude=only("gp3"), draws=1, compare=today).compared
+        settings = {"goals": ["tps>=300", "headroom_percent>=0"], "instances": ["r6i.large"], "exclude": only("gp3")}
+        return plan(shop(), draws=1, compare=today, **settings).choices.compared
 
     apart, smaller, larger = (
         placed("r6i.large/gp3:100,log=gp3:80"),
@@ -260,7 +260,7 @@ def test_the_log_volume_is_bought_too():
 def test_nothing_to_do_needs_no_modification():
     result = bare(steady(), exclude=NO_ARRAYS, compare="gp3:500")
     assert result.recommended.storage == "gp3:500" and result.recommended.migration == "nothing changes"
-    assert not [line for action in result.actions for line in action["lines"] if line.startswith("aws ")]
+    assert not [line for action in result.steps.actions for line in action["lines"] if line.startswith("aws ")]
 
 
 def test_advise_understands_the_line_it_is_given(tmp_path, monkeypatch, capsys):
@@ -269,7 +269,7 @@ def test_advise_understands_the_line_it_is_given(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.cnf").write_text("[mysqld]\ninnodb_buffer_pool_size=8G\n")
     result = bare(steady(), exclude=NO_ARRAYS, compare="m5.2xlarge/gp2:500")
-    line = result.actions[-1]["lines"][0].replace("MEMORY_GIB", "32")
+    line = result.steps.actions[-1]["lines"][0].replace("MEMORY_GIB", "32")
     words = shlex.split(line)
     assert words[0] == "headrace"
     code = cli.main(words[1:])
@@ -283,7 +283,7 @@ def test_advise_understands_the_line_it_is_given(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("kind", ["gp2:1000", "gp3:500", "io1:500:3000", "st1:500", "standard:500"])
 @pytest.mark.parametrize("day", ["2024-06-01", "2026-11-21"])
 def test_alarms_name_what_the_volume_can_run_out_of(kind, day):
-    entry = bare(steady(), exclude=NO_ARRAYS, compare=kind, as_of=day).compared
+    entry = bare(steady(), exclude=NO_ARRAYS, compare=kind, as_of=day).choices.compared
     result = {alarm["metric"]: alarm for alarm in alarms(entry, day)}
     # Only types with credits have a BurstBalance; the checks of exceeded limits came with 2024-10.
     assert ("BurstBalance" in result) == (kind[:3] in ("gp2", "st1"))
@@ -300,9 +300,9 @@ def test_alarms_name_what_the_volume_can_run_out_of(kind, day):
 
 
 def test_instances_that_burst_have_their_balances_watched():
-    small = bare(steady(), exclude=NO_ARRAYS, compare="m5.large/gp3:500").compared
+    small = bare(steady(), exclude=NO_ARRAYS, compare="m5.large/gp3:500").choices.compared
     assert {"EBSIOBalance%", "EBSByteBalance%"} <= {alarm["metric"] for alarm in alarms(small, core.newest_date())}
-    large = bare(steady(), exclude=NO_ARRAYS, compare="m5.24xlarge/gp3:500").compared
+    large = bare(steady(), exclude=NO_ARRAYS, compare="m5.24xlarge/gp3:500").choices.compared
     assert not {"EBSIOBalance%"} & {alarm["metric"] for alarm in alarms(large, core.newest_date())}
 
 
@@ -315,7 +315,7 @@ def test_two_nodes_cost_twice_and_are_as_good():
     assert two.winner.storage == entry.winner.storage and two.winner.cost_usd_month == pytest.approx(
         2 * entry.winner.cost_usd_month
     )
-    assert two.compared.cost_usd_month - two.winner.cost_usd_month == pytest.approx(2 * 100 * 0.08)
+    assert two.choices.compared.cost_usd_month - two.winner.cost_usd_month == pytest.approx(2 * 100 * 0.08)
     # A budget is for all of them.
     assert (
         bare(steady(), nodes=2, goals=["headroom_percent>=0", "cost_usd_month<=79.99"], exclude=only("gp3")).winner
@@ -333,13 +333,15 @@ def test_snapshots_are_on_the_bill_once_and_change_no_rank():
     # 500 GiB once and seven days of 25 GiB, at 0.05 USD; of one node.
     assert retained.winner.usd("snapshots") == pytest.approx((500 + 7 * 25) * 0.05)
     assert retained.winner.cost_usd_month == pytest.approx(2 * plain.winner.cost_usd_month + 33.75)
-    assert [choice.storage for choice in retained.winners] == [choice.storage for choice in plain.winners]
+    many, few = ([choice.storage for choice in answer.choices.winners] for answer in (retained, plain))
+    assert many == few
 
 
 def test_a_discount_lowers_every_item():
     plain = bare(steady(), instances=["m5.large"], exclude=only("gp3"), snapshot_days=1)
     less = bare(steady(), instances=["m5.large"], exclude=only("gp3"), snapshot_days=1, discount_percent=12.5)
-    assert less.winner.cost_usd_month == pytest.approx(0.875 * plain.winner.cost_usd_month) and "12.5 %" in less.prices
+    assert less.winner.cost_usd_month == pytest.approx(0.875 * plain.winner.cost_usd_month)
+    assert "12.5 %" in less.search.prices
     reserved = bare(steady(), instances=["m5.large"], exclude=only("gp3"), commitment="reserved-3y")
     assert reserved.winner.usd("instance") < 0.75 * plain.winner.usd("instance") and reserved.winner.usd(
         "data"
@@ -350,9 +352,9 @@ def test_prices_say_when_they_were_seen():
     # B5: "Prices of us-east-1, limits of 2026-11-21" stood over prices of 2022.
     result = bare(steady())
     assert (
-        "List prices for us-east-1" in result.prices
-        and "instance" not in result.prices
-        and re.search(r"last verified between \d{4}-\d\d-\d\d and", result.prices)
+        "List prices for us-east-1" in result.search.prices
+        and "instance" not in result.search.prices
+        and re.search(r"last verified between \d{4}-\d\d-\d\d and", result.search.prices)
     )
 
 
@@ -361,10 +363,10 @@ def test_prices_say_when_they_were_seen():
 
 def test_the_chance_to_lose_the_data_is_said_of_every_choice():
     answer = plan(steady(), top=30)
-    for choice in answer.winners:
+    for choice in answer.choices.winners:
         assert choice.durability_afr_percent is not None and "annual failure rate" in choice.durability
         if choice.layout == "raid0":
-            alone = [other for other in answer.winners if other.family == choice.volume_type]
+            alone = [other for other in answer.choices.winners if other.family == choice.volume_type]
             assert all(choice.durability_afr_percent > other.durability_afr_percent for other in alone)
             assert any("one lost volume loses the array" in caveat for caveat in choice.caveats)
 
@@ -378,12 +380,12 @@ def test_a_log_volume_can_lose_the_data_too():
         draws=1,
         compare="r6i.large/gp3:100,log=gp3:100",
     )
-    assert answer.compared.durability_afr_percent == pytest.approx(100 * (1 - 0.998**2))
+    assert answer.choices.compared.durability_afr_percent == pytest.approx(100 * (1 - 0.998**2))
 
 
 def test_credits_that_fall_from_full_are_shown_beside_the_settled_day():
     answer = plan(burst_day(), as_of="2020-06-01", exclude=NO_ARRAYS, compare="gp2:120", **BARE)
-    first, settled = answer.compared.first_day, answer.compared.metrics
+    first, settled = answer.choices.compared.first_day, answer.choices.compared.metrics
     # 12 h at 200 of 360 IOPS fill the bucket; what differs between days is what the first began
     # with.
     assert first is None or first["lowest_balance_percent"] >= settled["lowest_balance_percent"] - 1e-9

@@ -68,9 +68,11 @@ def new(name: str, **options: object) -> str:
 
 
 def answer(*arguments: str) -> dict:
+    """The plan in JSON, with its choices beside the recommended one."""
     code, out, err = run("plan", *arguments, "--output", "json")
     assert code in (0, 1), err
-    return json.loads(out)
+    document = json.loads(out)
+    return document | document["choices"]
 
 
 # --- outputs --------------------------------------------------------------------------------------
@@ -140,7 +142,7 @@ def test_no_storage_or_instance_is_broken_on_a_narrow_terminal(monkeypatch, tmp_
         result = library()
     table = out[out.index("rank") :].split("\n\n")[0].splitlines()
     assert all(len(line) <= columns for line in table)
-    for choice in result.winners:
+    for choice in result.choices.winners:
         for name in (choice.storage, choice.instance):
             assert name is None or any(name in line for line in table), name
         assert any(f"{choice.cost_usd_month:,.2f}" in line for line in table)
@@ -149,7 +151,7 @@ def test_no_storage_or_instance_is_broken_on_a_narrow_terminal(monkeypatch, tmp_
 def test_json_is_the_library_s_answer():
     code, out, _ = database("--goal", "tps>=300", "--output", "json")
     document = json.loads(out, parse_constant=lambda name: pytest.fail(name))
-    assert code == 0 and document["schema"] == "headrace-plan/2" and document["subject"] == "database"
+    assert code == 0 and document["schema"] == "headrace-plan/3" and document["subject"] == "database"
     assert document == json.loads(json.dumps(library().to_dict()))
 
 
@@ -157,8 +159,8 @@ def test_csv_has_a_row_for_each_choice():
     code, out, _ = database("--goal", "tps>=300", "--output", "csv", "--compare", "m5.xlarge/gp2:500")
     rows = list(csv.DictReader(io.StringIO(out)))
     result = library(compare="m5.xlarge/gp2:500")
-    assert code == 0 and [row["rank"] for row in rows][: len(result.winners)] == [
-        str(i + 1) for i in range(len(result.winners))
+    assert code == 0 and [row["rank"] for row in rows][: len(result.choices.winners)] == [
+        str(i + 1) for i in range(len(result.choices.winners))
     ]
     assert (rows[0]["storage"], rows[0]["instance"]) == (result.winner.storage, result.winner.instance)
     for row in rows:
@@ -168,7 +170,9 @@ def test_csv_has_a_row_for_each_choice():
     assert len(now) == 1 and (now[0]["instance"], now[0]["storage"]) == ("m5.xlarge", "gp2:500")
     assert sum(row["recommended"] == "true" for row in rows) == 1
     in_place = [
-        row for row in rows if row["storage"] == result.in_place.storage and row["instance"] == result.in_place.instance
+        row
+        for row in rows
+        if row["storage"] == result.choices.in_place.storage and row["instance"] == result.choices.in_place.instance
     ]
     assert len(in_place) == 1 and in_place[0]["migration"].startswith("in place")
 
@@ -198,12 +202,9 @@ def test_exit_code_1_and_the_closest_when_nothing_fits(tmp_path):
     assert code == 1 and out.startswith("Nothing meets every goal. Closest: ") and "against 5,000" in out
     assert "Closest to the goals" in (tmp_path / "none.html").read_text() and "report written" in err
     code, out, _ = database("--goal", "tps>=5000", "--output", "json")
-    assert (
-        code == 1
-        and json.loads(out)["winners"] == []
-        and json.loads(out)["closest"]
-        and json.loads(out)["recommended"] is None
-    )
+    document = json.loads(out)
+    assert code == 1 and document["recommended"] is None
+    assert document["choices"]["winners"] == [] and document["choices"]["closest"]
     code, out, _ = database("--goal", "tps>=300", "--goal", "usd_month<=20")
     # Less than any instance costs: what the cheapest would cost is said.
     assert code == 1 and "monthly cost" in out.splitlines()[0] and "against 20" in out.splitlines()[0]
@@ -303,7 +304,7 @@ def test_a2_credits_must_come_back():
     day = new("d1", reads_per_s=800, writes_per_s=800, shape="evening", size_gib=30)
     reply = answer(day, "--as-of", "2020-06-01", "--compare", "5xgp2:6")
     assert not reply["compared"]["meets_goals"] and reply["compared"]["runs_dry"]["words"]
-    assert reply["winners"][0]["storage"] != "5xgp2:6" and reply["cycle"] == "settled"
+    assert reply["winners"][0]["storage"] != "5xgp2:6" and reply["load"]["cycle"] == "settled"
 
 
 @pytest.mark.parametrize("goal", ["headroom_percent>=30", "durability_afr_percent<=0.001", "consistency_percent>=99.9"])
@@ -402,7 +403,8 @@ def test_b2_b3_what_is_recommended_is_one_volume_with_room():
 def test_b13_months_are_of_the_growth_a_year():
     day = new("growing", reads_per_s=1_500, writes_per_s=1_000, size_gib=400, growth_per_year=0.5)
     now, later = answer(day), answer(day, "--months", "12")
-    assert later["demand_growth"] == pytest.approx(1.5) and later["needed_gib"] == 800 and now["needed_gib"] == 534
+    assert later["load"]["demand_growth"] == pytest.approx(1.5)
+    assert (later["load"]["needed_gib"], now["load"]["needed_gib"]) == (800, 534)
     assert later["winners"][0]["cost_usd_month"] > now["winners"][0]["cost_usd_month"]
 
 

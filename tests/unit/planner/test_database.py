@@ -127,7 +127,9 @@ def test_nothing_cheaper_meets_the_goals(kind, goals, draws, confidence):
     )
     judge = judge_of(workload, instances)
     candidates = [
-        (data, log, host) for data, log in space(kind, int(answer.size_gib), answer.log_gib) for host in range(2)
+        (data, log, host)
+        for data, log in space(kind, int(answer.load.size_gib), answer.load.log_gib)
+        for host in range(2)
     ]
     fine = chances(workload, judge, candidates, goals, draws) >= confidence
     usd = np.where(fine, judge.costs(candidates), np.inf)
@@ -157,7 +159,7 @@ def test_nothing_cheaper_meets_the_goals(kind, goals, draws, confidence):
 def test_a_goal_on_durability_is_kept_by_all_that_are_said_to_meet_it(goal, limit):
     """gp3 alone loses 0.2 % a year, with a log apart 0.4; io2 0.001 %. 1e-9 % nobody promises."""
     answer = planned(goals=["tps>=300", f"{goal}<={limit}"], exclude=only("gp3", "io2", arrays=True))
-    choices = [*answer.winners, *([answer.recommended] if answer.recommended else [])]
+    choices = [*answer.choices.winners, *([answer.recommended] if answer.recommended else [])]
     assert all(choice.metrics[goal] <= limit and choice.meets_goals for choice in choices)
     if limit == 0.25:
         assert answer.winner.volume_type == "gp3" and answer.winner.log_storage is None
@@ -166,7 +168,7 @@ def test_a_goal_on_durability_is_kept_by_all_that_are_said_to_meet_it(goal, limi
             answer.winner.volume_type == "gp3" and answer.winner.layout == "single"
         )
     else:
-        assert answer.winner is None and any("annual failure rate" in miss for miss in answer.closest[0].misses)
+        assert answer.winner is None and any("annual failure rate" in miss for miss in answer.choices.closest[0].misses)
 
 
 @pytest.mark.parametrize(
@@ -175,8 +177,9 @@ def test_a_goal_on_durability_is_kept_by_all_that_are_said_to_meet_it(goal, limi
 def test_a_rate_lies_in_its_interval(settings):
     """An open load was judged with its head-room, 240 tps of 200, and its interval ended at 200."""
     answer = planned(**({"goals": ["backlog_s<=1"]} if settings else {}) | settings)
-    points = [(choice.tps_low, choice.metrics["tps"], choice.tps_high) for choice in [*answer.winners, *answer.closest]]
-    points += [(row["tps_low"], row["tps"], row["tps_high"]) for row in answer.frontier.to_dicts()]
+    choices = [*answer.choices.winners, *answer.choices.closest]
+    points = [(choice.tps_low, choice.metrics["tps"], choice.tps_high) for choice in choices]
+    points += [(row["tps_low"], row["tps"], row["tps_high"]) for row in answer.choices.frontier.to_dicts()]
     assert points and all(low <= tps <= high for low, tps, high in points if tps)
 
 
@@ -184,8 +187,8 @@ def test_of_equals_the_one_with_fewer_volumes_wins():
     # 9 GiB of data and the log on one gp3 volume or on two cost the same; both give 3,000 IOPS
     # without further charge.
     answer = planned(certain(), goals=["tps>=300"], instances=["none"])
-    assert (answer.winner.storage, answer.winner.log_storage) == (f"gp3:{answer.log_gib + 9}", None)
-    assert answer.winner.cost_usd_month == pytest.approx(0.08 * (answer.log_gib + 9))
+    assert (answer.winner.storage, answer.winner.log_storage) == (f"gp3:{answer.load.log_gib + 9}", None)
+    assert answer.winner.cost_usd_month == pytest.approx(0.08 * (answer.load.log_gib + 9))
 
 
 @pytest.mark.parametrize("engine", ["innodb", "myrocks"])
@@ -279,7 +282,7 @@ def test_the_same_answer_every_time_and_in_any_order():
     first = planned().to_dict()
     assert planned().to_dict() == first
     assert planned(instances=["r6i.xlarge", "r6i.large"]).to_dict() == first
-    assert planned(seed=2).winner.probability != first["winners"][0]["probability"]
+    assert planned(seed=2).winner.probability != first["choices"]["winners"][0]["probability"]
 
 
 # --- the answer -----------------------------------------------------------------------------------
@@ -309,7 +312,7 @@ def test_a_log_volume_of_its_own_is_bought_where_it_pays():
     assert best.log_storage is not None and {item["part"] for item in best.items} == {"instance", "data", "log"}
     assert_bill(best)
     judge = judge_of(shop(), ["r6i.xlarge"])
-    candidates = [(data, None, 0) for data, log in space("gp3", 9, answer.log_gib) if log is None]
+    candidates = [(data, None, 0) for data, log in space("gp3", 9, answer.load.log_gib) if log is None]
     fine = chances(shop(), judge, candidates, [("tps", ">=", 580.0)], 0) >= 0.8
     assert judge.costs(candidates)[fine].min() > best.cost_usd_month
     # The log stays with the data if the included IOPS are enough: 9 GiB, 8 of redo, 24.1 of
@@ -322,22 +325,23 @@ def test_a_log_volume_of_its_own_is_bought_where_it_pays():
 def test_log_volumes_hold_redo_and_a_day_of_binlogs():
     answer = planned(goals=["tps>=300"])
     # 3,000 bytes x 300 tps x 86,400 s = 72.4 GiB, and 8 GiB of redo.
-    assert answer.log_gib == 8 + math.ceil(3_000 * 300 * 86_400 / GIB)
+    assert answer.load.log_gib == 8 + math.ceil(3_000 * 300 * 86_400 / GIB)
     # A4: it follows the transactions that are asked for and the days they are kept, not the clients.
     for settings in ({}, {"threads": 32}, {"threads": 96}):
-        assert planned(goals=["tps>=300", "p95_ms<=600"], **settings).log_gib == answer.log_gib
+        assert planned(goals=["tps>=300", "p95_ms<=600"], **settings).load.log_gib == answer.load.log_gib
     longer = planned(goals=["tps>=300"], binlog_days=3)
-    assert longer.log_gib == 8 + math.ceil(3_000 * 300 * 3 * 86_400 / GIB)
-    assert "redo 8 GiB; binary logs of 3 days at the 300 tps that the goals ask for" in "\n".join(longer.explain)
+    assert longer.load.log_gib == 8 + math.ceil(3_000 * 300 * 3 * 86_400 / GIB)
+    arithmetic = "\n".join(longer.choices.explain)
+    assert "redo 8 GiB; binary logs of 3 days at the 300 tps that the goals ask for" in arithmetic
     # Goals on response times alone imply transactions: 16 clients x 3 (95th percentile over mean) /
     # 60 ms = 800 tps.
     alone = planned(goals=["p95_ms<=60"], instances=["r6i.4xlarge"])
-    assert alone.log_gib == 8 + math.ceil(3_000 * 800 * 86_400 / GIB)
-    for choice in answer.winners:
+    assert alone.load.log_gib == 8 + math.ceil(3_000 * 800 * 86_400 / GIB)
+    for choice in answer.choices.winners:
         room = core.parse_storage(choice.storage)["usable_gib"] + (
             core.parse_storage(choice.log_storage)["usable_gib"] if choice.log_storage else 0
         )
-        assert room >= answer.size_gib + answer.log_gib
+        assert room >= answer.load.size_gib + answer.load.log_gib
 
 
 def test_local_disks_are_asked_for_and_say_what_is_lost():
@@ -351,14 +355,14 @@ def test_local_disks_are_asked_for_and_say_what_is_lost():
     )
     assert any("gone when the instance stops" in caveat for caveat in answer.winner.caveats)
     assert answer.recommended.persistent and answer.recommended.volume_type == "gp3"
-    assert "its data is gone when the instance stops" in answer.why_recommended
+    assert "its data is gone when the instance stops" in answer.choices.why_recommended
     assert verdict(answer, "instance-store").why.endswith("the data is gone with the instance")
     unasked = planned(**disks)
     assert unasked.winner.persistent and "--allow-instance-store" in verdict(unasked, "instance-store").why
     # The other way round: what survives wins, and no local disk is recommended as least regretted.
     lasting = planned(**disks | {"instances": ["i3.8xlarge", "r6i.large"]}, allow_instance_store=True)
     assert lasting.winner.persistent and lasting.recommended.key == lasting.winner.key
-    assert lasting.least_regret is None or lasting.least_regret.persistent
+    assert lasting.choices.least_regret is None or lasting.choices.least_regret.persistent
     # Without a second disk there is no stripe of local disks: said so.
     arrays = planned(instances=["i3.large"], exclude=("standard", *SSD_TYPES, "st1", "sc1"), allow_instance_store=True)
     assert "local disks" in verdict(arrays, "instance-store RAID 0").why
@@ -367,24 +371,21 @@ def test_local_disks_are_asked_for_and_say_what_is_lost():
 def test_local_disks_too_small_are_not_offered():
     answer = planned(size_gib=430, instances=["i3.large"], exclude=only("instance-store"), allow_instance_store=True)
     # 475 GB are 442 GiB: the data fits, but not with redo and binlogs beside it.
-    assert all(choice.log_storage for choice in answer.winners)
-    assert (
-        planned(size_gib=443, instances=["i3.large"], exclude=only("instance-store"), allow_instance_store=True).winners
-        == []
-    )
+    assert all(choice.log_storage for choice in answer.choices.winners)
+    large = planned(size_gib=443, instances=["i3.large"], exclude=only("instance-store"), allow_instance_store=True)
+    assert large.choices.winners == []
 
 
 def test_when_nothing_fits_the_closest_say_what_they_miss():
     answer = planned(goals=["tps>=5000", "p95_ms<=5"], exclude=only("gp3", "gp2", "io1"))
-    assert (
-        answer.winner is None and answer.least_regret is None and answer.recommended is None and answer.saving is None
-    )
-    assert 1 <= len(answer.closest) <= 5
-    for choice in answer.closest:
+    choices = answer.choices
+    assert answer.winner is answer.recommended is choices.least_regret is choices.saving is None
+    assert 1 <= len(choices.closest) <= 5
+    for choice in choices.closest:
         assert not choice.meets_goals and choice.probability < 0.01
         assert any(miss.startswith("tps ") and "against 5,000" in miss for miss in choice.misses)
         assert any(miss.startswith("response time p95 ") and "against 5 " in miss for miss in choice.misses)
-    assert {family.outcome for family in answer.families} <= {"fails", "impossible", "excluded"}
+    assert {family.outcome for family in choices.families} <= {"fails", "impossible", "excluded"}
     json.dumps(answer.to_dict(), allow_nan=False)
 
 
@@ -392,36 +393,35 @@ def test_a_budget_is_a_goal():
     free = planned()
     enough = planned(goals=["tps>=300", f"cost_usd_month<={free.winner.cost_usd_month + 0.01}"])
     assert enough.winner.place == free.winner.place
-    assert all(
-        choice.cost_usd_month <= free.winner.cost_usd_month + 0.01 for choice in [*enough.winners, enough.least_regret]
-    )
+    choices = [*enough.choices.winners, enough.choices.least_regret]
+    assert all(choice.cost_usd_month <= free.winner.cost_usd_month + 0.01 for choice in choices)
     short = planned(goals=["tps>=300", f"cost_usd_month<={free.winner.cost_usd_month - 10:.2f}"])
-    assert short.winner is None and short.closest
+    assert short.winner is None and short.choices.closest
 
 
 def test_todays_is_judged_like_a_candidate():
     answer = planned(compare="m5.2xlarge/gp2:1200")
-    now = answer.compared
+    now = answer.choices.compared
     assert (now.instance, now.storage, now.log_storage) == ("m5.2xlarge", "gp2:1200", None)
     assert_bill(now)
-    assert answer.saving.as_planned == pytest.approx(now.cost_usd_month - answer.recommended.cost_usd_month)
+    assert answer.choices.saving.as_planned == pytest.approx(now.cost_usd_month - answer.recommended.cost_usd_month)
     judge = judge_of(shop(), ["m5.2xlarge"])
     assert now.metrics["tps"] == pytest.approx(judge.run([("gp2:1200", None, 0)])["tps"][0], rel=1e-12)
-    with_log = planned(compare="r6i.large/gp3:100,log=gp3:81").compared
+    with_log = planned(compare="r6i.large/gp3:100,log=gp3:81").choices.compared
     assert (with_log.instance, with_log.storage, with_log.log_storage) == ("r6i.large", "gp3:100", "gp3:81")
     # Without an instance: on the winner's.
-    assert planned(compare="gp2:200").compared.instance == answer.winner.instance
-    small = planned(compare="r6i.large/gp2:40").compared
+    assert planned(compare="gp2:200").choices.compared.instance == answer.winner.instance
+    small = planned(compare="r6i.large/gp2:40").choices.compared
     assert not small.meets_goals and small.misses[0].startswith("holds 40 GiB")
 
 
 def test_arrivals_are_served_or_wait():
     answer = planned(goals=["headroom_percent>=0"], arrivals_tps=250, exclude=only("gp3", "gp2"))
     assert [str(goal) for goal in answer.goals] == ["headroom_percent>=0", "backlog_s<=1"] and (
-        answer.threads,
-        answer.arrivals_tps,
+        answer.load.threads,
+        answer.load.arrivals_tps,
     ) == (None, 250)
-    for choice in answer.winners:
+    for choice in answer.choices.winners:
         assert (
             choice.metrics["tps"] == pytest.approx(250) and choice.metrics["backlog_s"] <= 1 and choice.tps_high <= 250
         )
@@ -441,7 +441,7 @@ def test_arrivals_are_served_or_wait():
         assert float(run.rows["backlog"].max()) <= 250
     # More than two processors can do: nothing on that instance serves it.
     flood = planned(goals=[], arrivals_tps=2_000, instances=["r6i.large"])
-    assert flood.winner is None and any(miss.startswith("backlog ") for miss in flood.closest[0].misses)
+    assert flood.winner is None and any(miss.startswith("backlog ") for miss in flood.choices.closest[0].misses)
 
 
 def test_two_databases_under_the_same_goals():
@@ -480,9 +480,9 @@ def test_two_databases_under_the_same_goals():
 
 def test_growth_is_more_data_over_which_the_same_is_touched():
     grown = planned(growth=2.0)
-    assert grown.size_gib == pytest.approx(2 * shop().size_gib)
+    assert grown.load.size_gib == pytest.approx(2 * shop().size_gib)
     assert grown.winner.cost_usd_month >= planned().winner.cost_usd_month
-    assert planned(growth=2.0, size_gib=50).size_gib == 50
+    assert planned(growth=2.0, size_gib=50).load.size_gib == 50
 
 
 def test_a_larger_share_of_memory_is_a_larger_cache():
@@ -494,29 +494,28 @@ def test_a_larger_share_of_memory_is_a_larger_cache():
 
 def test_counts_add_up_and_winners_are_ordered():
     answer = planned(exclude=only("gp3", "gp2", arrays=True), max_volumes=3, top=4)
-    assert answer.considered == answer.simulated + answer.bounded + answer.invalid and answer.instances == 2
-    costs = [choice.cost_usd_month for choice in answer.winners]
+    search, families = answer.search, answer.choices.families
+    assert search.considered == search.simulated + search.bounded + search.invalid and search.instances == 2
+    costs = [choice.cost_usd_month for choice in answer.choices.winners]
     assert len(costs) == 4 and costs == sorted(costs)
-    assert len({(choice.family, choice.instance) for choice in answer.winners}) == 4
-    for choice in answer.winners:
+    assert len({(choice.family, choice.instance) for choice in answer.choices.winners}) == 4
+    for choice in answer.choices.winners:
         assert (
             choice.meets_goals
             and choice.probability >= 0.8
             and choice.tps_low < choice.metrics["tps"] < choice.tps_high
         )
         assert_bill(choice)
-    assert [family.outcome for family in answer.families][0] == "wins"
-    ratios = [
-        family.cost_ratio for family in answer.families if family.outcome in ("wins", "costs more") and family.best
-    ]
+    assert families[0].outcome == "wins"
+    ratios = [family.cost_ratio for family in families if family.outcome in ("wins", "costs more") and family.best]
     assert ratios == sorted(ratios) and ratios[0] == 1.0
-    for point in answer.frontier.to_dicts():
+    for point in answer.choices.frontier.to_dicts():
         assert point["tps_low"] <= point["tps"] <= point["tps_high"] and 0 <= point["probability"] <= 1
 
 
 def test_explain_s_arithmetic_adds_up():
     answer = planned(exclude=only("gp2", "gp3"))
-    text = "\n".join(answer.explain)
+    text = "\n".join(answer.choices.explain)
     best = answer.winner
     per, tps = best.per_transaction, best.metrics["tps"]
     assert f"{tps:,.0f} tps x {per['ios']:.3g} = {tps * per['ios']:,.0f} IOPS" in text
@@ -538,10 +537,10 @@ def test_explain_s_arithmetic_adds_up():
 def test_a_workload_that_names_no_processor_time_says_so():
     quiet = shop()
     quiet.database["clients"]["cpu_ms"] = 0.0
-    assert any("virtual CPUs are the bottleneck nowhere" in caveat for caveat in planned(quiet).caveats)
-    assert any("clock times the work per clock" in caveat for caveat in planned().caveats)
+    assert any("virtual CPUs are the bottleneck nowhere" in caveat for caveat in planned(quiet).doubts.caveats)
+    assert any("clock times the work per clock" in caveat for caveat in planned().doubts.caveats)
     unsized = dataclasses.replace(shop(), size_gib=None)
-    assert planned(unsized, size_gib=9).size_gib == 9
+    assert planned(unsized, size_gib=9).load.size_gib == 9
 
 
 def test_a_database_is_judged_without_its_bursts():

@@ -19,7 +19,7 @@ def test_defaults_leave_a_quarter_free_and_a_fifth_of_head_room():
     answer = plan(steady(), exclude=NO_ARRAYS)
     # A8, B3: 500 GiB in 75 % of the volume are 667 GiB, ordered as 670; 3,000 IOPS carry 2,500 with exactly 20 % to
     # spare.
-    assert (answer.winner.storage, answer.winner.headroom_percent, answer.needed_gib) == ("gp3:670", 20.0, 667)
+    assert (answer.winner.storage, answer.winner.headroom_percent, answer.load.needed_gib) == ("gp3:670", 20.0, 667)
     assert plan(steady(), exclude=NO_ARRAYS, free_percent=50).winner.storage == "gp3:1000"
     assert [str(goal) for goal in answer.goals] == ["p99_ms<=20", "throttled_min<=0", "headroom_percent>=20"]
 
@@ -41,9 +41,9 @@ def test_gp3_carries_a_steady_2500_iops_with_what_it_includes():
     # simulating.
     assert verdict(result, "st1").outcome == "fails" and verdict(result, "st1").overload > 1
     assert "never catches up: asks 5 x what it sustains (2,500 of 500 MiB/s charged" in verdict(result, "st1").why
-    assert result.compared.cost_usd_month == pytest.approx(100.0)
-    assert result.saving.as_planned == pytest.approx(60.0)
-    assert result.considered == result.simulated + result.bounded + result.invalid
+    assert result.choices.compared.cost_usd_month == pytest.approx(100.0)
+    assert result.choices.saving.as_planned == pytest.approx(60.0)
+    assert result.search.considered == result.search.simulated + result.search.bounded + result.search.invalid
 
 
 def test_the_first_day_s_credits_are_used_where_only_the_first_day_is_asked_for():
@@ -97,7 +97,7 @@ def test_a_burst_every_day_is_not_paid_by_yesterday_s_credits():
     flat = steady(reads_per_s=400, writes_per_s=290, size_gib=30)
     assert bare(flat, exclude=only("gp2"), cycle="first").winner.storage == "gp2:210"
     assert bare(flat, exclude=only("gp2")).winner.storage == "gp2:230"
-    losing = bare(flat, exclude=only("gp2"), compare="gp2:220").compared
+    losing = bare(flat, exclude=only("gp2"), compare="gp2:220").choices.compared
     # (690 - 660) x 86,400 = 2.592 million of 5.4 million credits a day: dry after two days and 2 h.
     assert not losing.meets_goals
     assert losing.runs_dry["lost_percent_per_cycle"] == pytest.approx(100 * 2.592 / 5.4, abs=0.1)
@@ -115,12 +115,12 @@ def test_the_winner_of_a_burst_plan_lives_on():
         assert best.storage != "5xgp2:6"
         run = headrace.simulate(repeated(day, 3), best.storage, as_of="2020-06-01", form="interval").summary
         assert run["throttled_s"] <= 1e-6 and run["queue_at_end"] == 0
-    dry = plan(day, as_of="2020-06-01", compare="5xgp2:6").compared
+    dry = plan(day, as_of="2020-06-01", compare="5xgp2:6").choices.compared
     assert not dry.meets_goals and dry.runs_dry is not None
 
 
 def test_what_runs_dry_is_told_with_time():
-    today = bare(burst_day(), as_of="2018-08-15", exclude=NO_ARRAYS, compare="gp2:300").compared
+    today = bare(burst_day(), as_of="2018-08-15", exclude=NO_ARRAYS, compare="gp2:300").choices.compared
     # 5.4e6 credits / (2,500 - 900) = 3,375 s into the hour that begins at 43,200 s.
     assert today.runs_dry["at_s"] == pytest.approx(43_200 + 3_375, abs=1.0)
     assert "credits empty 12 h 56 min after the start" in today.runs_dry["words"]
@@ -152,25 +152,25 @@ def test_durability_as_a_goal_chooses_io2_and_mirrors():
 def test_when_nothing_fits_the_closest_are_named_with_what_they_miss():
     answer = plan(steady(), goals=["p99_ms<=0.01"])
     assert (
-        answer.winners == []
+        answer.choices.winners == []
         and answer.winner is None
         and answer.recommended is None
-        and answer.saving is None
-        and answer.why_recommended == ""
+        and answer.choices.saving is None
+        and answer.choices.why_recommended == ""
     )
-    assert 1 <= len(answer.closest) <= 5
-    for choice in answer.closest:
+    assert 1 <= len(answer.choices.closest) <= 5
+    for choice in answer.choices.closest:
         assert not choice.meets_goals and any(
             miss.startswith("I/O p99 of the worst 5 min ") and "against 0.01" in miss for miss in choice.misses
         )
-    assert all(family.outcome in ("fails", "impossible", "excluded") for family in answer.families)
-    assert answer.actions == [] and answer.alarms == []
+    assert all(family.outcome in ("fails", "impossible", "excluded") for family in answer.choices.families)
+    assert answer.steps.actions == [] and answer.steps.alarms == []
     json.dumps(answer.to_dict(), allow_nan=False)
 
 
 def test_too_dear_is_a_miss_like_any_other():
     result = bare(steady(), exclude=NO_ARRAYS, goals=["headroom_percent>=0", "cost_usd_month<=39"])
-    assert result.winners == []
+    assert result.choices.winners == []
     assert "monthly cost 40 USD against 39 USD" in verdict(result, "gp3").best.misses
     # At exactly what it costs it is bought.
     assert (
@@ -181,10 +181,10 @@ def test_too_dear_is_a_miss_like_any_other():
 
 def test_a_bill_adds_up_and_names_its_sources():
     answer = plan(steady(), compare="io1:700:3000", top=20)
-    for choice in [*answer.winners, answer.compared, answer.recommended]:
+    for choice in [*answer.choices.winners, answer.choices.compared, answer.recommended]:
         assert choice.cost_usd_month == pytest.approx(sum(item["usd"] for item in choice.items))
         assert all(item["source"] and item["as_of"] for item in choice.items)
-    costs = [choice.cost_usd_month for choice in answer.winners]
+    costs = [choice.cost_usd_month for choice in answer.choices.winners]
     assert costs == sorted(costs)
 
 
@@ -196,18 +196,18 @@ def test_an_instance_adds_its_price_and_its_limits():
     assert result.winner.cost_usd_month == pytest.approx(alone.cost_usd_month + 730 * price)
     # m5.large holds 3,600 IOPS; above it lives on a burst bucket: 8,000 IOPS all day run it dry.
     busy = bare(steady(reads_per_s=8_000, writes_per_s=0), exclude=only("gp3", "io1"), instances=["m5.large"])
-    assert busy.winners == [] and len(busy.closest) == 2
-    assert all("dry on day 1" in choice.runs_dry["words"] for choice in busy.closest)
+    assert busy.choices.winners == [] and len(busy.choices.closest) == 2
+    assert all("dry on day 1" in choice.runs_dry["words"] for choice in busy.choices.closest)
 
 
 def test_local_disks_are_offered_where_they_are_allowed_and_say_what_is_lost():
     # B1: ranks 1 and 2 were local disks without being asked for.
     settings = {"instances": ["i3.large"], "exclude": ["standard", "gp2", "gp3", "io1", "io2", "st1", "sc1"]}
     refused = bare(steady(size_gib=300), **settings)
-    assert refused.winners == [] and "--allow-instance-store" in verdict(refused, "instance-store").why
+    assert refused.choices.winners == [] and "--allow-instance-store" in verdict(refused, "instance-store").why
     result = bare(steady(size_gib=300), allow_instance_store=True, **settings)
     assert result.winner.volume_type == "instance-store" and not result.winner.persistent
-    assert any("gone" in caveat for caveat in result.winner.caveats) and result.actions == []
+    assert any("gone" in caveat for caveat in result.winner.caveats) and result.steps.actions == []
     # 475 GB are 442 GiB: 500 GiB do not fit, and EBS is what is left; with a quarter free 300 still
     # fit, 340 do not.
     assert bare(steady(), instances=["i3.large"], allow_instance_store=True).winner.persistent
@@ -225,7 +225,7 @@ def test_what_lasts_is_recommended_beside_cheaper_local_disks():
     assert result.winner.volume_type == "instance-store" or result.winner.persistent
     assert result.recommended.persistent
     if not result.winner.persistent:
-        assert "its data is gone when the instance stops" in result.why_recommended
+        assert "its data is gone when the instance stops" in result.choices.why_recommended
 
 
 def test_magnetic_volumes_are_billed_by_request():
@@ -242,7 +242,7 @@ def test_a_price_from_after_the_day_is_a_caveat():
     # The oldest gp3 price in data/prices_volumes.csv was seen on 2022-02-10.
     result = bare(steady(), as_of="2021-01-01", exclude=NO_ARRAYS)
     assert result.winner.storage == "gp3:500"
-    assert any("gp3 storage" in caveat and "later than 2021-01-01" in caveat for caveat in result.caveats)
+    assert any("gp3 storage" in caveat and "later than 2021-01-01" in caveat for caveat in result.doubts.caveats)
     assert verdict(bare(steady(), as_of="2012-06-01"), "io1").why == "does not exist on 2012-06-01"
 
 
@@ -257,7 +257,7 @@ def test_demand_and_data_grow_apart():
     assert bare(steady(), exclude=NO_ARRAYS, demand_growth=2.0).winner.storage == "gp3:500:5000"
     assert bare(steady(), exclude=NO_ARRAYS, data_growth=2.0).winner.storage == "gp3:1000"
     result = bare(steady(), exclude=NO_ARRAYS, demand_growth=1.5, data_growth=3.0)
-    assert (result.winner.storage, result.demand_growth, result.data_growth) == ("gp3:1500:3800", 1.5, 3.0)
+    assert (result.winner.storage, result.load.demand_growth, result.load.data_growth) == ("gp3:1500:3800", 1.5, 3.0)
 
 
 def test_months_use_the_growth_of_a_year():
@@ -265,8 +265,8 @@ def test_months_use_the_growth_of_a_year():
     # 600 GiB, 3,000 IOPS.
     growing = steady(growth_per_year=0.44)
     result = bare(growing, exclude=NO_ARRAYS, months=6)
-    assert (result.winner.storage, result.months) == ("gp3:600", 6)
-    assert result.demand_growth == result.data_growth == pytest.approx(1.2)
+    assert (result.winner.storage, result.load.months) == ("gp3:600", 6)
+    assert result.load.demand_growth == result.load.data_growth == pytest.approx(1.2)
     # 1.44^2 = 2.0736: 1,037 GiB and 5,184 IOPS.
     assert bare(growing, exclude=NO_ARRAYS, months=24).winner.storage == "gp3:1050:5200"
     # Months and a factor multiply.
@@ -275,7 +275,7 @@ def test_months_use_the_growth_of_a_year():
     )
     silent = bare(steady(), exclude=NO_ARRAYS, months=6)
     assert silent.winner.storage == "gp3:500" and any(
-        "does not say how much it grows a year" in note for note in silent.caveats
+        "does not say how much it grows a year" in note for note in silent.doubts.caveats
     )
 
 
@@ -292,8 +292,8 @@ def test_winners_meet_the_goals_when_simulated_again(instances):
     day = new_daily(1_800, 1_400, shape="two-peaks", size_gib=350)
     goals = ["p99_ms<=25", "throttled_min<=2", "unserved_percent<=0"]
     answer = plan(day, goals=goals, instances=instances)
-    assert answer.winners
-    for choice in answer.winners:
+    assert answer.choices.winners
+    for choice in answer.choices.winners:
         run = headrace.simulate(day, choice.storage, instance=choice.instance, form="interval", cycle="settled").summary
         assert run["p99_ms"] <= 25 and run["queue_at_end"] == 0
         # A row of the simulation is a minute, a point of the day an hour; cutting it may move the
@@ -310,7 +310,7 @@ def test_the_p99_of_a_goal_is_that_of_the_worst_five_minutes():
     minutes[0][600:603], minutes[1][600:603] = [3_500.0] * 3, [1_200.0] * 3
     spike = recorded(*minutes, interval_s=60.0, size_gib=500, write_kib=22.0, source={"clock_start": "00:00:00"})
     answer = plan(spike, goals=["p99_ms<=20"], max_volumes=1, compare="gp3:667")
-    today = answer.compared
+    today = answer.choices.compared
     # (4,700 - 3,000) x 180 s of backlog are served at 3,000 - 1,500 a second: waits of up to 102 s.
     assert not today.meets_goals and today.metrics["p99_ms"] > 60_000 and today.headroom_percent is None
     assert today.metrics["overall_p99_ms"] < 20, "what the goal went by"
@@ -333,31 +333,31 @@ def test_head_room_is_never_positive_while_anything_waits(factor):
         compare="gp3:667",
         free_percent=0,
     )
-    for choice in [*answer.winners, *answer.closest, answer.compared]:
+    for choice in [*answer.choices.winners, *answer.choices.closest, answer.choices.compared]:
         if choice.metrics["throttled_min"] > 1e-6 / 60:
             assert not choice.headroom_percent, choice.storage
-    assert (answer.compared.metrics["throttled_min"] > 0) == (factor > 1.0)
+    assert (answer.choices.compared.metrics["throttled_min"] > 0) == (factor > 1.0)
 
 
 def test_the_arithmetic_and_the_frontier_are_there():
     result = bare(burst_day(), as_of="2018-08-15", exclude=NO_ARRAYS)
-    text = "\n".join(result.explain)
+    text = "\n".join(result.choices.explain)
     assert "3 IOPS/GiB x 340 GiB = 1,020" in text
     assert "5,400,000 credits / (3,000 - 1,020) = 2,727 s" in text
-    gp2 = [point for point in result.frontier.to_dicts() if point["family"] == "gp2"]
+    gp2 = [point for point in result.choices.frontier.to_dicts() if point["family"] == "gp2"]
     assert [point["cost_usd_month"] for point in gp2] == sorted(point["cost_usd_month"] for point in gp2)
     assert any(point["meets_goals"] and point["storage"] == "gp2:340" for point in gp2)
-    assert any(not point["meets_goals"] for point in result.frontier.to_dicts())
+    assert any(not point["meets_goals"] for point in result.choices.frontier.to_dicts())
 
 
 def test_more_data_than_volumes_can_hold_is_a_verdict_not_an_error():
     result = bare(steady(), size_gib=1_000_000, max_volumes=1)
-    assert result.winners == [] and result.closest == []
+    assert result.choices.winners == [] and result.choices.closest == []
     assert "holds 65,536 GiB at most, 1,000,000 GiB needed" in verdict(result, "gp3").why
 
 
 def test_one_volume_at_most_leaves_no_lines_about_arrays():
     # B16: `--max-volumes 1` still printed twelve rows "needs 2 volumes, at most 1 allowed".
     answer = plan(steady(), max_volumes=1)
-    assert not [family.family for family in answer.families if "RAID" in family.family]
-    assert all(choice.members == 1 for choice in [*answer.winners, answer.recommended])
+    assert not [family.family for family in answer.choices.families if "RAID" in family.family]
+    assert all(choice.members == 1 for choice in [*answer.choices.winners, answer.recommended])

@@ -210,19 +210,20 @@ def planned(**settings):
 
 def test_the_least_regretted_is_least_regretted():
     answer = planned()
-    least = answer.least_regret
-    assert all(least.regret_expected_usd <= choice.regret_expected_usd + 1e-9 for choice in answer.winners)
-    for choice in [least, *answer.winners]:
+    least = answer.choices.least_regret
+    assert all(least.regret_expected_usd <= choice.regret_expected_usd + 1e-9 for choice in answer.choices.winners)
+    for choice in [least, *answer.choices.winners]:
         assert 0.0 <= choice.regret_expected_usd <= choice.regret_worst_usd
         assert 0.0 <= choice.probability <= min(choice.goal_probabilities.values()) + 1e-12
-    assert 0.0 <= answer.undecided < 1.0
+    assert 0.0 <= answer.doubts.undecided < 1.0
 
 
 def test_confidence_buys_what_it_asks():
     for confidence in (0.5, 0.7, 0.9):
         answer = planned(confidence=confidence)
-        assert answer.confidence == confidence and all(choice.probability >= confidence for choice in answer.winners)
+        assert answer.doubts.confidence == confidence
+        assert all(choice.probability >= confidence for choice in answer.choices.winners)
     # A miss for want of confidence alone is told as one.
     answer = planned(confidence=0.99, instances=["r6i.large"], goals=["tps>=330", "headroom_percent>=0"])
     assert answer.winner is None
-    assert any("tps>=330 holds with" in miss and "99 % required" in miss for miss in answer.closest[0].misses)
+    assert any("tps>=330 holds with" in miss and "99 % required" in miss for miss in answer.choices.closest[0].misses)

@@ -4,7 +4,7 @@ and the gaps of a day or a region."""
 from __future__ import annotations
 
 import pytest
-from planner_cases import only, shop, steady
+from planner_cases import only, shop, steady, verdict
 
 from headrace.base import core
 from headrace.catalog.price_list import PriceList
@@ -185,8 +185,8 @@ def test_log_volumes_are_single_ssds_that_hold_the_log():
 
 def test_a_region_without_a_price_is_a_verdict():
     answer = plan(steady(), as_of="2012-06-01", exclude=("raid0", "raid10"))
-    assert next(family for family in answer.families if family.family == "gp2").why == "does not exist on 2012-06-01"
-    assert NOT_ASKED_FOR in next(family for family in answer.families if family.family == "instance-store").why
+    assert verdict(answer, "gp2").why == "does not exist on 2012-06-01"
+    assert NOT_ASKED_FOR in verdict(answer, "instance-store").why
 
 
 def test_the_chance_to_lose_an_array():

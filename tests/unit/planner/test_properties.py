@@ -148,7 +148,7 @@ def test_the_answer_on_today_s_storage_never_contradicts_the_headline(seed):
             answer = plan(day, **settings, compare=today)
         except headrace.HeadraceError:
             continue  # not sold on that day
-        if answer.compared.meets_goals:
+        if answer.choices.compared.meets_goals:
             assert answer.winner is not None, (seed, today)
             [usd] = core.monthly_totals([as_ordered(today)], "us-east-1", settings["as_of"])
             assert usd >= answer.winner.cost_usd_month * (1 - CLOSE_ENOUGH) - CENT, (
@@ -223,8 +223,8 @@ def test_winners_go_on_day_after_day(seed):
     answer = plan(day, **settings)
     p99, factor = asked_of(settings)
     for choice in [
-        *answer.winners[:2],
-        *(winner for winner in answer.winners if winner.volume_type in ("gp2", "st1", "sc1")),
+        *answer.choices.winners[:2],
+        *(winner for winner in answer.choices.winners if winner.volume_type in ("gp2", "st1", "sc1")),
     ][:4]:
         for demand in (1.0, factor):
             settled = headrace.simulate(
@@ -254,7 +254,7 @@ def test_a_bill_is_that_of_the_price_list(seed):
     discount = dice.uniform(0, 40)
     answer = plan(day, **settings, discount_percent=discount)
     prices = PriceList("us-east-1", settings["as_of"], discount_percent=discount)
-    for choice in answer.winners:
+    for choice in answer.choices.winners:
         if choice.volume_type != "standard":  # billed by the request
             assert choice.cost_usd_month == pytest.approx(prices.volume_totals([choice.storage])[0], abs=1e-6), (
                 seed,

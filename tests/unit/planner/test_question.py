@@ -207,7 +207,7 @@ def test_a_stripe_meant_as_data_and_log_is_said():
     assert any("RAID 0 of unlike members" in note and "gp3:500,log=gp3:20" in note for note in question.notes)
     answer = plan(steady(), compare="gp3:500+gp3:20", exclude=only("gp3"))
     # md fills a RAID 0 of unlike members to the end of each: 520 GiB, not twice the smallest.
-    assert answer.compared.usable_gib == 520
+    assert answer.choices.compared.usable_gib == 520
 
 
 def test_need_is_the_data_over_what_is_not_free():
@@ -227,9 +227,9 @@ def test_no_draws_are_refused_and_no_drawn_database_is_claimed():
         make_question(database, PlanSettings(goals=["tps>=300"], draws=-1))
     quick = {"goals": ["tps>=300"], "instances": ["r6i.large"], "exclude": only("gp3")}
     answer = plan(database, draws=1, **quick)
-    assert answer.draws == 1 and "Probabilities are based on 1 database drawn" in sentences(answer)
+    assert answer.doubts.draws == 1 and "Probabilities are based on 1 database drawn" in sentences(answer)
     bare = plan(certain(), draws=8, **quick)
-    assert bare.draws == 0 and "because no calibration fitted them" in sentences(bare)
+    assert bare.doubts.draws == 0 and "because no calibration fitted them" in sentences(bare)
 
 
 def sentences(result) -> str:

@@ -45,31 +45,36 @@ def test_a_plan_for_a_database_on_services_is_read_as_it_was():
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        ({"schema": "headrace-plan/3"}, "newer Headrace"),
+        ({"schema": "headrace-plan/4"}, "newer Headrace"),
         ({"schema": "headrace-plan/999999999999"}, "newer Headrace"),
-        ({"schema": "headrace-plan/1"}, "another form"),
+        ({"schema": "headrace-plan/2"}, "another form"),
         ({"schema": "headrace-plan/<img>"}, "another form"),
         ({"schema": "headrace-proof/1"}, "is not a plan"),
         ({"subject": "weather"}, "is damaged: subject"),
         ({"goals": ["p99_ms<=x"]}, "goal"),
-        ({"goals": None}, "is damaged: goals"),
-        ({"winners": [{"storage": 3}]}, "is damaged: winners"),
-        ({"frontier": [[1]]}, "is damaged: frontier"),
-        ({"frontier": [{"a": {}}]}, "is damaged: frontier"),
-        ({"size_gib": "much"}, "is damaged: size_gib"),
+        ({"goals": None}, "is damaged: .*goals"),
+        ({"choices": {"winners": [{"storage": 3}]}}, r"is damaged: .*\$\.choices\.winners"),
+        ({"choices": {"frontier": [[1]]}}, r"is damaged: .*\$\.choices\.frontier"),
+        ({"choices": {"frontier": [{"a": {}}]}}, r"is damaged: .*\$\.choices\.frontier"),
+        ({"load": {"size_gib": "much"}}, r"is damaged: .*\$\.load\.size_gib"),
     ],
 )
 def test_what_is_no_plan_of_this_version_is_refused(demand, change, rule):
+    document = written(demand)
+    parts = {key: document[key] | part if isinstance(part, dict) else part for key, part in change.items()}
     with pytest.raises(InputError, match=rule):
-        restore_plan(written(demand) | change, "plan.json")
+        restore_plan(document | parts, "plan.json")
 
 
 def test_each_part_that_is_missing_is_named(demand):
     document = written(demand)
-    for name in list(document):
-        if name != "schema":
-            with pytest.raises(InputError, match=f"is damaged: {name}|subject"):
-                restore_plan({key: value for key, value in document.items() if key != name}, "plan.json")
+    parts = [document, *(document[name] for name in ("choices", "load", "search", "doubts", "steps"))]
+    for part in parts:
+        for name in [name for name in part if name != "schema"]:
+            value = part.pop(name)
+            with pytest.raises(InputError, match=rf"is damaged: .*\b{name}\b"):
+                restore_plan(document, "plan.json")
+            part[name] = value
 
 
 @pytest.mark.parametrize("document", [None, [], 3, "plan", {}, {"schema": 2}])

@@ -71,7 +71,7 @@ def test_a_saved_second_that_ends_in_few_runs_is_stepped_above(seed, below, abov
     day, settings = drawn(seed)
     answer = plan(day, **settings)
     assert answer.recommended is not None
-    assert (answer.recommended.storage, answer.stepped_up) == (above, [below])
+    assert (answer.recommended.storage, answer.search.stepped_up) == (above, [below])
     summary = headrace.simulate(day, below, form="interval").summary
     limit_ms = float(settings["goals"][0].partition("=")[2])
     assert summary["worst_p99_ms"] <= limit_ms < summary["unlucky"]["worst_p99_ms"]
@@ -92,11 +92,12 @@ def test_the_unluckiest_run_near_a_cap_judges_and_is_explained():
     mean_ms, unlucky_ms = choice.metrics["p99_ms"], choice.replayed.unlucky["p99_ms"]
     assert choice.storage == "gp3:500" and mean_ms < unlucky_ms <= 100
     assert any(
-        "ms in the unluckiest of 64, by which the goal is judged; in the mean" in line for line in answer.explain
+        "ms in the unluckiest of 64, by which the goal is judged; in the mean" in line
+        for line in answer.choices.explain
     )
     # A goal between the two is one that the mean alone would meet.
     answer, choice = planned(round((mean_ms + unlucky_ms) / 2))
-    assert answer.stepped_up[:1] == ["gp3:500"] and choice.storage != "gp3:500"
+    assert answer.search.stepped_up[:1] == ["gp3:500"] and choice.storage != "gp3:500"
 
 
 def test_what_the_replay_refutes_is_not_recommended_and_the_next_step_is():
@@ -122,9 +123,9 @@ def test_what_the_replay_refutes_is_not_recommended_and_the_next_step_is():
     engine.replay = Stern()
     reply = engine.answer()
     assert candidates[:1] == ["gp3:500"] and reply.recommended.storage == reply.winner.storage == "gp3:500:3300"
-    assert reply.stepped_up == ["gp3:500", "gp3:500:3100", "gp3:500:3200"]
+    assert reply.search.stepped_up == ["gp3:500", "gp3:500:3100", "gp3:500:3200"]
     assert reply.recommended.replayed.misses == () and reply.recommended.meets_goals
-    assert all(choice.storage not in reply.stepped_up for choice in reply.winners)
+    assert all(choice.storage not in reply.search.stepped_up for choice in reply.choices.winners)
 
 
 def test_the_replay_takes_the_worst_minutes_and_not_the_day():
@@ -134,4 +135,4 @@ def test_the_replay_takes_the_worst_minutes_and_not_the_day():
     # The end of six minutes of 2,400 I/Os a second, with a fifth more: nothing waits, so 150 s are enough.
     assert replayed.requests == pytest.approx(2_400 * 1.2 * 150, abs=1)
     assert replayed.metrics["p99_ms"] <= 20 and replayed.headroom_percent == 20
-    assert any("replayed request by request, with 20 % more demand" in line for line in answer.explain)
+    assert any("replayed request by request, with 20 % more demand" in line for line in answer.choices.explain)

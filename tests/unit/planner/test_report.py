@@ -148,6 +148,6 @@ def test_tables_of_plans_fit_a_terminal_and_break_no_storage_or_instance(width):
             assert all(len(line) <= width for line in lines), lines
         table = tables[0]
         words = [str(line).split() for line in table.lines(table.layout(width), width)]
-        for choice in result.winners:
+        for choice in result.choices.winners:
             whole = [name for name in (choice.storage, choice.instance, choice.log_storage) if name]
             assert any(set(whole) <= set(line) for line in words), whole

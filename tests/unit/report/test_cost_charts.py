@@ -30,7 +30,8 @@ def plan_of(families, recommended=(100.0, 10.0)):
     usd, tps = recommended
     chosen = SimpleNamespace(cost_usd_month=usd, metrics={"tps": tps})
     goal = SimpleNamespace(metric="tps", limit=60.0)
-    return SimpleNamespace(frontier=pl.DataFrame(rows), goals=[goal], recommended=chosen)
+    choices = SimpleNamespace(frontier=pl.DataFrame(rows))
+    return SimpleNamespace(choices=choices, goals=[goal], recommended=chosen)
 
 
 def layers_of(chart) -> list[dict]:
@@ -131,8 +132,9 @@ def test_a_recommended_choice_beside_the_lines_is_a_point_too():
         metrics={"p99_ms": 1.5},
     )
     row = {"storage": "gp3:400", "instance": "m6i.xlarge", "family": "gp3", "cost_usd_month": 190.0, "p99_ms": 2.0}
-    chosen = {"recommended": best, "compared": None, "in_place": None}
-    plan = SimpleNamespace(frontier=pl.DataFrame([row | {"meets_goals": True}]), **chosen)
+    frontier = pl.DataFrame([row | {"meets_goals": True}])
+    choices = SimpleNamespace(frontier=frontier, compared=None, in_place=None)
+    plan = SimpleNamespace(recommended=best, choices=choices)
     points = plan_charts.list_points(plan)
     assert len(points) == 2 and points[1]["p99_ms"] == 1.5
     assert "gp3:600:7270 on m6i.xlarge" in drawing.svg(cost.frontier(points, "gp3:600:7270 on m6i.xlarge", 20.0))

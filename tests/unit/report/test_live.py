@@ -89,9 +89,9 @@ def test_the_page_asks_what_the_plan_was_judged_by(demand) -> None:
     plan, load = demand
     model = live.what_if(plan, load, PlanSettings())
     storages = [choice.storage for choice in model.choices]
-    question = dict(model.question) | {"factor": plan.demand_growth, "storages": storages, "day_of": None}
+    question = dict(model.question) | {"factor": plan.load.demand_growth, "storages": storages, "day_of": None}
     answer = read_answer(core.WhatIf().answer(json.dumps(question)))["demand"]["choices"]
-    planned = {choice.storage: choice for choice in (plan.recommended, plan.compared)}
+    planned = {choice.storage: choice for choice in (plan.recommended, plan.choices.compared)}
     seen = 0
     for choice, now in zip(model.choices, answer, strict=True):
         if choice.storage in planned:

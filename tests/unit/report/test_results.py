@@ -104,8 +104,10 @@ def test_results_can_be_compared_and_pickled(results):
 
 def test_the_frontier_is_a_frame(results):
     plan = results["Plan"]
-    assert plan.frontier.height > 5 and {"storage", "family", "cost_usd_month", "p99_ms"} <= set(plan.frontier.columns)
-    assert plan.to_dict()["frontier"] == plan.frontier.to_dicts()
+    assert plan.choices.frontier.height > 5 and {"storage", "family", "cost_usd_month", "p99_ms"} <= set(
+        plan.choices.frontier.columns
+    )
+    assert plan.to_dict()["choices"]["frontier"] == plan.choices.frontier.to_dicts()
 
 
 def test_days_are_taken_as_dates_everywhere(demand, database):
@@ -117,7 +119,7 @@ def test_days_are_taken_as_dates_everywhere(demand, database):
         assert headrace.PriceList("us-east-1", day).as_of == "2018-08-15"
         assert headrace.simulate(demand, "gp2:300", as_of=day).as_of == "2018-08-15"
         assert headrace.predict(database, "gp2:300", as_of=day, seconds=10, draws=0).as_of == "2018-08-15"
-    assert headrace.plan(demand, as_of=DAY, max_volumes=1).as_of == "2018-08-15"
+    assert headrace.plan(demand, as_of=DAY, max_volumes=1).search.as_of == "2018-08-15"
 
 
 BAD = [

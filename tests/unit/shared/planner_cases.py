@@ -82,7 +82,7 @@ def as_ordered(text: str) -> str:
 
 
 def verdict(plan: Plan, name: str):
-    return next(family for family in plan.families if family.family == name)
+    return next(family for family in plan.choices.families if family.family == name)
 
 
 def bare(workload, **settings) -> Plan:

@@ -174,8 +174,8 @@ def test_whatever_is_answered_can_be_shown(visit, rows):
                 "marked": None,
             }
         ]
-        body["result"]["frontier"] = [
-            point | {"p99_ms": None, "storage": MARKUP} for point in body["result"]["frontier"]
+        body["result"]["choices"]["frontier"] = [
+            point | {"p99_ms": None, "storage": MARKUP} for point in body["result"]["choices"]["frontier"]
         ][:rows]
         route.fulfill(response=reply, body=json.dumps(body))
 

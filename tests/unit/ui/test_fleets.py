@@ -111,7 +111,7 @@ def test_a_risky_change_is_left_out_and_said(parquet):
         ("a.json", b"\xff\xfe", "is not JSON"),
         ("a.json", b'{"a": NaN}', "is not JSON"),
         ("a.json", b"7", "is not a result"),
-        ("a.json", b'{"schema": "headrace-plan/2"}', "is damaged: subject"),
+        ("a.json", b'{"schema": "headrace-plan/3"}', "is damaged: subject"),
         ("a.json", b'[{"key": 1}]', "has no answers"),
         ("a.json", b'{"answers": [1]}', "has no answers"),
         ("a.json", b'{"schema": "headrace-proof/1"}', "is not a proof"),

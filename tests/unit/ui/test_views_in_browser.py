@@ -137,7 +137,7 @@ def test_a_written_plan_is_opened(visit, tmp_path, call):
     assert "file=" not in page.url
     page.get_by_role("link", name="Fleet", exact=True).click()
     for content, rule in (
-        (out.replace("headrace-plan/2", "headrace-plan/3"), "newer Headrace"),
+        (out.replace("headrace-plan/3", "headrace-plan/4"), "newer Headrace"),
         (out.replace('"winners"', '"losers"'), "is damaged"),
         (out[: len(out) // 2], "is not JSON"),
     ):

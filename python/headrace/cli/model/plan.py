@@ -141,7 +141,7 @@ def write_report(
     elif answer.subject == "database":
         view = plan_report.view_of(answer)
     else:
-        demand = load.uncensored().scaled(answer.demand_growth)
+        demand = load.uncensored().scaled(answer.load.demand_growth)
         view = plan_report.view_of(answer, demand, planner.simulations_of(answer, demand, settings.start_balance))
     if live and isinstance(answer, planner.Plan):
         question = report_live.what_if(answer, load, settings)

@@ -205,7 +205,7 @@ def _growth(engine: PlanEngine, service: str, best: Choice | None) -> str | None
     question = engine.question
     if not question.settings.gib_per_day or best is None or not service.startswith("rds"):
         return None
-    stored_gib = float(question.size_gib + question.need.log_gib)
+    stored_gib = float(question.load.size_gib + question.need.log_gib)
     used = min(stored_gib, best.usable_gib)
     grows = service != NO_AUTOSCALING
     growth = storage_growth(

@@ -213,7 +213,7 @@ def against_tps(plan: Plan) -> Drawing | None:
     """Draws sustained tps with the 80 % interval against monthly cost: a line for each family,
     points in the shape of its service, the goal dashed, the recommended choice ringed. None where
     there are fewer than two points."""
-    frame = plan.frontier
+    frame = plan.choices.frontier
     if frame.height < 2:
         return None
     on = pl.when(pl.col("instance").is_null()).then(pl.lit("")).otherwise(pl.lit(" on ") + pl.col("instance"))

@@ -94,43 +94,44 @@ def what_if(plan: Plan, workload: OpenWorkload | TransactionWorkload, settings: 
     if not choices:
         hint = "Leave --live out: RDS and Aurora cannot be recomputed in a page, nor a plan without a choice."
         raise InputError("--live", "needs a choice on EC2", SOURCE, hint)
-    shared: dict[str, object] = {"as_of": plan.as_of, "region": plan.region}
+    shared: dict[str, object] = {"as_of": plan.search.as_of, "region": plan.search.region}
+    grown = plan.load.data_growth
     if isinstance(workload, OpenWorkload):
         load = {name: value for name, value in workload.uncensored().to_core().items() if name != "kind"}
         started = settings.start_balance
         question = shared | {"ask": "demand", "load": load, "instance": None, "start_balance_percent": started}
-        controls = [_slider("demand_growth", plan.demand_growth), _slider("data_growth", plan.data_growth)]
+        controls = [_slider("demand_growth", plan.load.demand_growth), _slider("data_growth", grown)]
         clock = workload.source.get("clock_start") is not None
     else:
         question = shared | {
             "ask": "database",
             "database": workload.database,
             "settings": None,
-            "clients": plan.threads,
-            "arrivals_tps": plan.arrivals_tps,
-            "start": plan.start,
+            "clients": plan.load.threads,
+            "arrivals_tps": plan.load.arrivals_tps,
+            "start": plan.load.start,
             "settled": True,
         }
-        controls = [_slider("data_growth", plan.data_growth), _cache_slider()]
-        if plan.threads is not None:
-            controls.insert(0, _slider("threads", plan.threads, "clients"))
+        controls = [_slider("data_growth", grown), _cache_slider()]
+        if plan.load.threads is not None:
+            controls.insert(0, _slider("threads", plan.load.threads, "clients"))
         clock = False
     goals = [
         {"metric": goal.metric, "sign": goal.sign, "limit": goal.limit, "words": goal_words(goal)}
         for goal in plan.goals
     ]
-    return WhatIf(plan.subject, question, choices, goals, controls, plan.data_growth, clock)
+    return WhatIf(plan.subject, question, choices, goals, controls, grown, clock)
 
 
 def _choices(plan: Plan) -> list[ChoiceAsked]:
     """Lists the choices on EC2 that the report names, each once, what is recommended first."""
     named: list[tuple[str, Choice | None]] = [
         ("recommended", plan.recommended),
-        ("today", plan.compared),
-        ("in place", plan.in_place),
+        ("today", plan.choices.compared),
+        ("in place", plan.choices.in_place),
     ]
-    named += [("alternative", choice) for choice in (*plan.winners, *plan.closest)]
-    named += [("alternative", verdict.best) for verdict in plan.families]
+    named += [("alternative", choice) for choice in (*plan.choices.winners, *plan.choices.closest)]
+    named += [("alternative", verdict.best) for verdict in plan.choices.families]
     choices: dict[object, ChoiceAsked] = {}
     for role, choice in named:
         if choice is not None and choice.service == "ec2" and choice.persistent:

@@ -178,7 +178,7 @@ function followLab() {
 /** The day needs no plan to follow a slider: it is drawn for what was recommended last. */
 function askForDay() {
   const { workload, settings, storage } = page.state, result = page.plan.answer?.result;
-  const best = result?.recommended ?? result?.closest[0], today = result?.compared;
+  const best = result?.recommended ?? result?.choices.closest[0], today = result?.choices.compared;
   const drawn = [best && { role: result.recommended ? "recommended" : "closest", storage: best.storage }, today && { role: "today", storage: today.storage }, storage && { role: "tried", storage }].filter(Boolean);
   const choices = drawn.filter((choice, index) => drawn.findIndex(other => other.storage === choice.storage) === index);
   if (!choices.length) return;

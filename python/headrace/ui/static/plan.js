@@ -36,7 +36,7 @@ export function PlanView(page) {
     </details>
     <div class="body">
       ${kind === "demand" && !opened && html`<${Day} day=${page.day} storage=${state.storage} move=${move} rest=${rest} />`}
-      ${answer && html`<${Frontier} points=${answer.result.frontier} subject=${answer.result.subject} best=${answer.result.recommended ?? answer.result.closest[0] ?? null} today=${answer.result.compared} goal=${goalOf(answer.result)} onPick=${opened ? null : page.pick} />
+      ${answer && html`<${Frontier} points=${answer.result.choices.frontier} subject=${answer.result.subject} best=${answer.result.recommended ?? answer.result.choices.closest[0] ?? null} today=${answer.result.choices.compared} goal=${goalOf(answer.result)} onPick=${opened ? null : page.pick} />
         ${answer.commands.length > 0 && html`<h2>${opened ? "Prove it on the command line" : "The same on the command line"}</h2><${Code} lines=${answer.commands} />`}
         <${Blocks} blocks=${partsOf(answer.view).rest} />`}
     </div></main>`;

@@ -66,9 +66,9 @@ def test_advice_is_the_planners_own_in_place_row():
         bound = max(QUICK.p99_ms, member.today_p99_ms or 0.0)
         goals = [f"p99_ms<={bound!r}", "throttled_min<=0", f"headroom_percent>={QUICK.headroom_percent}"]
         plan = headrace.plan(load, goals=goals, compare=member.today, free_percent=0, exclude="standard")
-        assert plan.in_place is not None
-        assert member.proposed == plan.in_place.storage
-        assert member.usd_proposed == pytest.approx(plan.in_place.cost_usd_month)
+        assert plan.choices.in_place is not None
+        assert member.proposed == plan.choices.in_place.storage
+        assert member.usd_proposed == pytest.approx(plan.choices.in_place.cost_usd_month)
 
 
 def test_what_is_advised_carries_the_demand_per_io():

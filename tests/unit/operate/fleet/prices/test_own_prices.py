@@ -267,10 +267,9 @@ def test_advice_at_own_prices_is_the_planners_and_the_cheapest_of_a_naive_list(t
     best = _naive(answer, points[device.key], size, rates)
     saves = naive_usd(answer.today, rates) - best
     if answer.proposed:
-        assert (
-            answer.usd_proposed is not None and plan.in_place is not None and answer.proposed == plan.in_place.storage
-        )
-        assert answer.usd_proposed == pytest.approx(plan.in_place.cost_usd_month)
+        place = plan.choices.in_place
+        assert answer.usd_proposed is not None and place is not None and answer.proposed == place.storage
+        assert answer.usd_proposed == pytest.approx(place.cost_usd_month)
         assert answer.usd_proposed == pytest.approx(naive_usd(answer.proposed, rates))
         # The search stops within a thousandth of the cheapest (planner.search); the naive list has steps of 10 IOPS.
         assert answer.usd_proposed <= best * 1.001 + 0.01

@@ -77,7 +77,7 @@ def test_nothing_is_cut_in_a_pipe():
     for _ in range(50):
         entry = moment(draw)
         text = as_text(whole(entry))
-        assert entry.verdict.text in text and all(note.strip() in text for note in entry.notes) and "~" not in text
+        assert entry.verdict.text in text and all(note.strip() in text for note in entry.notes) and "…" not in text
         rows = text.splitlines()
         titles, row = (
             next(line for line in rows if line.startswith(word)) for word in ("volume  ", entry.volumes[0].id)
@@ -94,7 +94,7 @@ def test_sentences_of_a_screen_are_broken_between_words():
         width, height = draw.randrange(80, 200), draw.randrange(24, 60)
         entry = moment(draw)
         result = lines(entry, width, height, ScreenState(message="written to /" + "folder/" * 20 + "moment.json"))
-        text = ["".join(part for part, _ in line) for line in result]
+        text = [line.plain for line in result]
         assert len(text) == height and all(cell_len(line) <= width for line in text)
         assert "moment.json" in "".join(text[-3:]).replace(" ", "")
         assert " ".join(" ".join(text).split()).startswith(f"cannot tell: {entry.verdict.text}"[: 2 * width - 30])

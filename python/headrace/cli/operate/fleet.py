@@ -259,7 +259,12 @@ def import_metrics(
     to: Annotated[Path, option("FILE", "Parquet file to write.", "--to", "-o"), WRITES_FILE],
     recorded: RecordingOptions,
     period: Annotated[
-        float | None, option("S", "Sums and means over this many seconds, 60 to 86,400. Default: as they are.")
+        float | None,
+        option(
+            "S",
+            "Period of the points that are written, s, 60 to 86,400, and of points that state none, unless --interval "
+            "says that. Default: as they are.",
+        ),
     ] = None,
     device: Annotated[
         list[str] | None,

@@ -51,6 +51,7 @@ RDS = Service(
     "database",
 )
 SERVICES = (EBS, RDS)
+NEEDED = EBS.needed + RDS.needed
 # Taken where they are there, with their statistic: mean outstanding, seconds spent by all I/Os of
 # the period, seconds without any, seconds of one I/O, per cent of credits.
 BESIDE = {
@@ -310,15 +311,16 @@ def _read_csv(recording: Recording, series: Metrics, periods: list[float]) -> No
     for number, cells in numbered:
         low = [cell.lower() for cell in cells]
         if "metric" in low and any(word in low for word in ("timestamp", "time")):
-            _long_form(recording, series, low, [row for row in numbered if row[0] > number])
+            _long_form(recording, series, periods, low, [row for row in numbered if row[0] > number])
             return
         if parse_iso(cells[0]):
             break
     _wide_form(recording, series, periods, numbered)
 
 
-def _long_form(recording: Recording, series: Metrics, header: list[str], rows: list) -> None:
-    """Reads a CSV of one figure a line: metric, timestamp, value, any volume, statistic, unit."""
+def _long_form(recording: Recording, series: Metrics, periods: list[float], header: list[str], rows: list) -> None:
+    """Reads a CSV of one figure a line: metric, timestamp, value, any volume, statistic, unit,
+    period."""
     columns = {name: at for at, name in enumerate(header)}
     value_at = next((columns[name] for name in ("value", "sum") if name in columns), None)
     if value_at is None:
@@ -339,6 +341,8 @@ def _long_form(recording: Recording, series: Metrics, header: list[str], rows: l
             raise recording.bad(number, f"unit {cells[columns['unit']]}", rule, "Export without a unit.", SOURCE)
         if "statistic" in columns:
             _check_statistic(recording, number, metric, cells[columns["statistic"]])
+        if "period" in columns and metric in NEEDED:
+            _state(recording, periods, number, cells[columns["period"]])
         volume = cells[columns["volume"]] if cells and "volume" in columns else volume_in(cells[columns["metric"]])
         _put(
             recording,
@@ -363,6 +367,7 @@ def _wide_form(recording: Recording, series: Metrics, periods: list[float], rows
     width = len(rows[first][1])
     about: list[list[str]] = [[] for _ in range(width)]
     statistics_at: dict[int, tuple[int, str]] = {}
+    periods_at: dict[int, tuple[int, str]] = {}
     for number, cells in rows[:first]:
         kind = cells[0].lower()
         for at in range(1, min(width, len(cells))):
@@ -370,7 +375,7 @@ def _wide_form(recording: Recording, series: Metrics, periods: list[float], rows
             if kind == "statistic" and cells[at]:
                 statistics_at[at] = (number, cells[at])
             if kind == "period" and cells[at]:
-                periods.append(recording.number(number, "period", cells[at].lower().replace("seconds", "").strip()))
+                periods_at[at] = (number, cells[at])
     named = []
     for at in range(1, width):
         metrics = {metric_in(text) for text in about[at]} - {None}
@@ -378,6 +383,8 @@ def _wide_form(recording: Recording, series: Metrics, periods: list[float], rows
             named.append((at, metrics.pop(), volume_in(*about[at])))
             if at in statistics_at:
                 _check_statistic(recording, statistics_at[at][0], named[-1][1], statistics_at[at][1])
+            if at in periods_at and named[-1][1] in NEEDED:
+                _state(recording, periods, *periods_at[at])
 
     def line(number: int, cells: list[str]) -> None:
         if len(cells) != width:
@@ -389,6 +396,13 @@ def _wide_form(recording: Recording, series: Metrics, periods: list[float], rows
                 _put(recording, series, number, volume, metric, stamp=stamp, text=cells[0], value=cells[at])
 
     read_lines(recording, rows[first:], line, lambda: series)
+
+
+def _state(recording: Recording, periods: list[float], where: int, text: str) -> None:
+    """Adds a period that a file states, seconds, to `periods`, each once."""
+    period_s = recording.number(where, "period", text.lower().replace("seconds", "").strip())
+    if period_s not in periods:
+        periods.append(period_s)
 
 
 # --- the four metrics together --------------------------------------------------------------------
@@ -493,13 +507,20 @@ def _observed(others: dict[str, float], rates: list[float], period_s: float) -> 
     )
 
 
-def _period(recording: Recording, series: Metrics, periods: list[float]) -> float:
-    """Returns the seconds between the figures, the same for all metrics; `periods` are those that
-    the file names. Raises InputError where they differ or cannot be told."""
+def stated_period(recording: Recording, periods: list[float]) -> float | None:
+    """Returns the period that a file states for its metrics, seconds; None where it states none.
+    Raises InputError for several."""
     if len(set(periods)) > 1:
         rule = "all metrics need the same one"
         hint = "Export them with one period."
         raise recording.bad("", f"periods {', '.join(f'{p:g}' for p in sorted(set(periods)))} s", rule, hint)
+    return periods[0] if periods else None
+
+
+def _period(recording: Recording, series: Metrics, periods: list[float]) -> float:
+    """Returns the seconds between the figures, the same for all metrics; `periods` are those that
+    the file names. Raises InputError where they differ or cannot be told."""
+    stated_s = stated_period(recording, periods)
     times = {key: sorted(points) for key, points in series.items()}
     steps = {key: statistics.median_low([b - a for a, b in pairwise(at)]) for key, at in times.items() if len(at) > 1}
     if len(set(steps.values())) > 1:
@@ -508,11 +529,11 @@ def _period(recording: Recording, series: Metrics, periods: list[float]) -> floa
         hint = "Export them with one period."
         raise recording.bad("", value, rule, hint)
     between = next(iter(steps.values()), None)
-    if periods:
-        if periods[0] < 1 or (between is not None and abs(between - periods[0]) > PERIOD_SLACK_S):
+    if stated_s is not None:
+        if stated_s < 1 or (between is not None and abs(between - stated_s) > PERIOD_SLACK_S):
             hint = "Export again with one period."
-            raise recording.bad("", f"period {periods[0]:g} s", f"the figures are {between or 0:g} s apart", hint)
-        return periods[0]
+            raise recording.bad("", f"period {stated_s:g} s", f"the figures are {between or 0:g} s apart", hint)
+        return stated_s
     if between is None:
         raise recording.bad("", "one time only", "the period cannot be seen from it", "Export at least two periods.")
     return between

@@ -5,8 +5,8 @@ streams (JSON, a line a point, or OpenTelemetry; plain or gzip) point by point; 
 or of an earlier import by its columns. Points are spilled into parts by volume, so that memory
 holds one part, not the fleet. Points that come twice count once; the last one read counts.
 
-A format may tell the period of a point (an earlier import, OpenTelemetry, CSV), and so may a page;
-`periods.py` finds the others."""
+Some forms state the period of a point: an earlier import, OpenTelemetry, the console's CSV, and
+recordings of hosts. Points of the other forms have the period that is given."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from headrace.base.checks import check_number
 from headrace.base.files import detect, refuse_folder
 from headrace.errors import InputError
 from headrace.observe.formats import cloudwatch, is_service, parse_recording
+from headrace.observe.formats.devices import MAX_RECORDED_POINT_S, MIN_POINT_S
 from headrace.observe.formats.metric_pages import MetricSeries, read_pages
 from headrace.observe.formats.metric_stream import StreamPoint, open_telemetry_points
 from headrace.observe.recording import MAX_BYTES, STDIN, clip, recording_of
-from headrace.operate.fleet.points import COLUMNS, DOC, METRICS, SUMMED, find_periods, make_rows, write_points
+from headrace.operate.fleet.points import COLUMNS, DOC, METRICS, SUMMED, make_rows, state_periods, write_points
 from headrace.operate.fleet.recordings import RecordingHints, points_of_recording, points_of_service
 
 NAMESPACE = "AWS/EBS"
@@ -62,6 +64,7 @@ SPILLED = {
     "account": pl.String(),
     "period_s": pl.Float64(),
 }
+SPILLED_OF_FILE = SPILLED | {"file": pl.UInt32()}
 
 
 def import_points(
@@ -74,15 +77,19 @@ def import_points(
 ) -> tuple[int, int, list[str]]:
     """Writes the points of `files` to `to` and returns volumes, rows, and notes. A file may be `-`
     (standard input) or a service that keeps recordings (`prometheus:...`, `aws:...`). `period_s`:
-    means and sums over so long a period; None: as they are. `hints`: what recordings of hosts do
-    not say. Raises InputError (file, place, value, rule) or CouldNotRun; then nothing is
+    means and sums over so long a period; None: as they are. `hints`: what recordings do not say;
+    points of CloudWatch that do not say their period are of its `interval_s`, or else of
+    `period_s`. Raises InputError (file, place, value, rule) or CouldNotRun; then nothing is
     written."""
+    if hints.interval_s is not None:
+        check_number("interval_s", hints.interval_s, MIN_POINT_S, MAX_RECORDED_POINT_S, "s")
     notes: list[str] = []
     with tempfile.TemporaryDirectory(
         prefix=".headrace-import.", dir=to.parent if to.parent.is_dir() else None
     ) as folder:
-        spill = _Spill(Path(folder))
+        spill = _Spill(Path(folder), hints.interval_s or period_s)
         for done, file in enumerate(files):
+            spill.files.append(clip(_name_of(file), 80))
             _read_any(str(file), spill, notes, hints)
             progress(0.6 * (done + 1) / len(files))
         spill.flush()
@@ -90,14 +97,14 @@ def import_points(
 
         def parts() -> Iterator[pl.DataFrame]:
             for done, part in spill.parts():
-                wide = make_rows(part, period_s, spill.sparse, lacking)
+                wide = make_rows(part, period_s, lacking)
                 volumes[0] += wide["volume"].n_unique()
                 if wide.height:
                     yield wide
                 progress(0.6 + 0.4 * done / PARTS)
 
         more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
-        rows = write_points(to, parts(), f"{clip(_name_of(files[0]), 80)}{more}")
+        rows = write_points(to, parts(), f"{spill.files[0]}{more}")
     if lacking:
         volume = min(lacking)
         others = f", nor have {len(lacking) - 1:,} others all of the four that are needed" if len(lacking) > 1 else ""
@@ -109,8 +116,8 @@ def import_points(
         volume = min(spill.sparse)
         others = f", and {len(spill.sparse) - 1:,} other volumes are like it" if len(spill.sparse) > 1 else ""
         notes.append(
-            f"{volume} has points {spill.sparse[volume]}{others}: taken as holes. "
-            "Points of two periods in one file would look the same: give each period files of its own."
+            f"{volume} has points {spill.sparse[volume]}{others}: most periods were taken as holes. "
+            "If the points are of a longer period, give that: --interval."
         )
     return volumes[0], rows, list(dict.fromkeys(notes))
 
@@ -118,14 +125,16 @@ def import_points(
 class _Spill:
     """Points on their way into parts by volume."""
 
-    def __init__(self, folder: Path) -> None:
-        """Takes the folder of the parts, which must be there and empty."""
-        self.folder, self.written = folder, 0
-        self.rows: dict[str, int] = {}  # of each file
-        self.columns: dict[str, list] = {name: [] for name in SPILLED}
+    def __init__(self, folder: Path, stated_s: float | None) -> None:
+        """Takes the folder of the parts, which must be there and empty, and the period (seconds)
+        of points that do not say theirs."""
+        self.folder, self.stated_s, self.written = folder, stated_s, 0
+        self.files: list[str] = []  # that are read, the last one now
+        self.rows: dict[str, int] = {}  # of each part
+        self.columns: dict[str, list] = {name: [] for name in SPILLED_OF_FILE}
         self.part_numbers: dict[str, int] = {}
         self.origins: dict[str, str] = {}  # the file that a device of a host's recording came from
-        # Volumes whose points lie further apart for a while: holes, or another period in one file.
+        # Volumes of which less than half of the periods have a point.
         self.sparse: dict[str, str] = {}
 
     def add(
@@ -133,18 +142,24 @@ class _Spill:
     ) -> None:
         """Adds a point, in CloudWatch's unit of its metric; `period_s` None: not told. Writes the
         points to the parts when there are POINTS_AT_ONCE."""
-        for name, figure in zip(SPILLED, (volume, metric, t_unix, value, account, period_s), strict=True):
-            self.columns[name].append(figure)
+        figures = (volume, metric, t_unix, value, account, period_s, self.file)
+        for column, figure in zip(self.columns.values(), figures, strict=True):
+            column.append(figure)
         if len(self.columns["volume"]) >= POINTS_AT_ONCE:
             self.flush()
+
+    @property
+    def file(self) -> int:
+        """The number of the file that is read now."""
+        return len(self.files) - 1
 
     def add_frame(self, frame: pl.DataFrame) -> None:
         """Adds rows of SPILLED, behind all that were added before."""
         self.flush()
-        self._write(frame)
+        self._write(frame.with_columns(file=pl.lit(self.file, pl.UInt32)))
 
     def _write(self, frame: pl.DataFrame) -> None:
-        """Writes rows of SPILLED to the parts of their volumes."""
+        """Writes rows of SPILLED_OF_FILE to the parts of their volumes."""
         numbers = {volume: self.part_of(volume) for volume in frame["volume"].unique()}
         for (number,), part in (
             frame.with_columns(pl.col("volume").replace_strict(numbers, return_dtype=pl.Int64).alias("part"))
@@ -154,9 +169,11 @@ class _Spill:
             self.write(int(number), part)
 
     def write(self, number: int, rows: pl.DataFrame) -> None:
-        """Writes rows of SPILLED, all of volumes of that part; `flush` comes before them."""
+        """Writes rows of SPILLED_OF_FILE, all of volumes of that part; `flush` comes before them.
+        Raises InputError for points whose period nothing says, or not as it is."""
         name = f"{number:03d}-{self.written:06d}.parquet"
-        rows.select(list(SPILLED)).write_parquet(self.folder / name, compression="lz4")
+        rows = state_periods(rows, self.stated_s, self.files, self.sparse).select(list(SPILLED))
+        rows.write_parquet(self.folder / name, compression="lz4")
         self.rows[name] = rows.height
         self.written += 1
 
@@ -169,8 +186,8 @@ class _Spill:
     def flush(self) -> None:
         """Writes the points that are still in memory to their parts."""
         if self.columns["volume"]:
-            frame = pl.DataFrame(self.columns, schema=SPILLED)
-            self.columns = {name: [] for name in SPILLED}
+            frame = pl.DataFrame(self.columns, schema=SPILLED_OF_FILE)
+            self.columns = {name: [] for name in SPILLED_OF_FILE}
             self._write(frame)
 
     def parts(self) -> Iterator[tuple[int, pl.DataFrame]]:
@@ -266,7 +283,7 @@ def _read_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str],
         rule = f"is larger than {MAX_BYTES / 2**20:,.0f} MiB, unpacked"
         raise InputError(file.name, rule, DOC, "Ask for the metrics in several files, of some volumes each.")
     pages = read_pages(content)
-    if pages is not None and _take_pages(file, pages[0], spill):
+    if pages is not None and _take_pages(pages[0], spill):
         notes += pages[1]
         return
     recording = recording_of(clip(file.name, 80), content)
@@ -276,9 +293,8 @@ def _read_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str],
             _check_origin(recording.name, str(rows["volume"][0]), str(file), spill)
             spill.add_frame(rows.select(list(SPILLED)))
         return
-    series, stated = cloudwatch.read_metrics(recording)
-    same = stated[0] if len(set(stated)) == 1 else None
-    periods = {} if stated else _periods_of_page(file, series, spill)
+    series, periods = cloudwatch.read_metrics(recording)
+    period_s = cloudwatch.stated_period(recording, periods)
     for (volume, metric), points in series.items():
         if metric not in METRICS:
             continue
@@ -289,7 +305,7 @@ def _read_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str],
             if not EARLIEST_S <= at <= LATEST_S:
                 place = f"line {where}" if isinstance(where, int) else where
                 raise _of_no_time(f"{recording.name}, {place}: {metric}", at)
-            spill.add(volume, metric, at, value, period_s=periods.get(volume, same))
+            spill.add(volume, metric, at, value, period_s=period_s)
     notes += recording.notes
 
 
@@ -301,7 +317,7 @@ def _check_origin(name: str, volume: str, file: str, spill: _Spill) -> None:
         raise InputError(f"{name}: {volume}", rule, DOC, hint)
 
 
-def _take_pages(file: Path, series: Sequence[MetricSeries], spill: _Spill) -> bool:
+def _take_pages(series: Sequence[MetricSeries], spill: _Spill) -> bool:
     """Takes the series of pages in; False where one is of no volume or of no time, which the slow
     reader says better."""
     known_series = [metric_series for metric_series in series if metric_series.metric in METRICS]
@@ -310,69 +326,22 @@ def _take_pages(file: Path, series: Sequence[MetricSeries], spill: _Spill) -> bo
         for metric_series in known_series
     ):
         return False
-    if not known_series:
-        return True
-    periods = _periods_of_series(
-        file, [metric_series for metric_series in known_series if metric_series.metric in SUMMED], spill
-    )
     spill.flush()
-    columns: dict[str, Callable[[MetricSeries], object]] = {
-        "volume": lambda metric_series: metric_series.volume,
-        "metric": lambda metric_series: metric_series.metric,
-        "account": lambda metric_series: "",
-        "period_s": lambda metric_series: periods.get(metric_series.volume),
-    }
     of_part: dict[int, list[MetricSeries]] = {}
     for metric_series in known_series:
         of_part.setdefault(spill.part_of(metric_series.volume), []).append(metric_series)
     for number, own in of_part.items():
-        values = np.concatenate([metric_series.values for metric_series in own])
-        spill.write(number, _repeated(own, columns).with_columns(value=values))
+        names = pl.DataFrame({"volume": [each.volume for each in own], "metric": [each.metric for each in own]})
+        points = names[np.repeat(np.arange(len(own), dtype=np.uint32), [len(each.t_unix) for each in own])]
+        points = points.with_columns(
+            t_unix=np.concatenate([each.t_unix for each in own]),
+            value=np.concatenate([each.values for each in own]),
+            account=pl.lit(""),
+            period_s=pl.lit(None, pl.Float64),
+            file=pl.lit(spill.file, pl.UInt32),
+        )
+        spill.write(number, points)
     return True
-
-
-def _periods_of_series(file: Path, series: Sequence[MetricSeries], spill: _Spill) -> dict[str, float]:
-    """Returns the period of each volume, seconds, where its points tell it. Series share their
-    times as a rule, and so the array of them: what is alike is looked at once."""
-    of_volume: dict[str, dict[int, MetricSeries]] = {}
-    for metric_series in series:
-        of_volume.setdefault(metric_series.volume, {})[id(metric_series.t_unix)] = metric_series
-    alike: dict[frozenset[int], list[str]] = {}
-    for volume, own in of_volume.items():
-        alike.setdefault(frozenset(own), []).append(volume)
-    if not alike:
-        return {}
-    first = [metric_series for volumes in alike.values() for metric_series in of_volume[volumes[0]].values()]
-    sparse: dict[str, str] = {}
-    periods = find_periods(
-        clip(file.name, 80), _repeated(first, {"volume": lambda metric_series: metric_series.volume}), sparse
-    )
-    for volumes in alike.values():
-        if (period := periods.get(volumes[0])) is not None:
-            periods |= dict.fromkeys(volumes, period)
-        if (holes := sparse.get(volumes[0])) is not None:
-            sparse |= dict.fromkeys(volumes, holes)
-    spill.sparse |= sparse
-    return periods
-
-
-def _repeated(series: Iterable[MetricSeries], columns: dict[str, Callable[[MetricSeries], object]]) -> pl.DataFrame:
-    """Returns a row a point: its time, and what `columns` say of its series."""
-    series = list(series)
-    places = np.repeat(np.arange(len(series), dtype=np.uint32), [len(metric_series.t_unix) for metric_series in series])
-    of_series = pl.DataFrame(
-        {name: [value(metric_series) for metric_series in series] for name, value in columns.items()},
-        schema={name: SPILLED[name] for name in columns},
-    )
-    return of_series[places].with_columns(t_unix=np.concatenate([metric_series.t_unix for metric_series in series]))
-
-
-def _periods_of_page(file: Path, series: cloudwatch.Metrics, spill: _Spill) -> dict[str, float]:
-    """Returns the period of each volume in a page, seconds, where its points tell it."""
-    rows = [(volume, at) for (volume, metric), points in series.items() if metric in SUMMED for at in points]
-    schema = {name: SPILLED[name] for name in ("volume", "t_unix")}
-    times = pl.DataFrame(rows, schema=schema, orient="row")
-    return find_periods(clip(file.name, 80), times, spill.sparse) if rows else {}
 
 
 def _damaged(place: str, error: Exception) -> InputError:

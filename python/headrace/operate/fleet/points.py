@@ -146,38 +146,82 @@ def scan_table(path: Path, columns: Sequence[str], command: str) -> pl.LazyFrame
 # --- periods --------------------------------------------------------------------------------------
 # Points of volumes as rows of one period, a column for each metric.
 #
-# Each point has its period: as its format tells it, as the points of its volume in its page lie
-# apart, or else as all of its volume without a period do. Points of a volume that are of different
-# periods are made to one (`--period`) or refused.
+# Each point has its period: as its form states it, or as it was given for points that state none.
+# Points of a volume that are of different periods are made to one (`--period`) or refused.
 
 
 SUMMED = [metric for metric, (column, _) in METRICS.items() if column in SUMS]
-# Steps between points that must be seen before they tell a period (chosen): one hole misleads two.
-LEAST_STEPS = 3
-# So many shorter steps in a row than most are points of another period: nothing else makes steps
-# shorter; a guess.
-SHORTER_IN_A_ROW = 3
-# So many longer ones of one length may be so too, and are told; or nothing was asked of the volume
-# in between, which CloudWatch leaves out on Xen (EBS user guide, metrics for Amazon EBS); a guess.
-LONGER_IN_A_ROW = 12
-# The sum of the points within a longer one, against its figure: counts are whole (chosen).
-SUM_SLACK = 0.01
 MOST_KEYS = 1 << 62  # of volumes, times and periods: what a signed number of 64 bits holds
 STEP_SLACK_S = 1.0  # times are printed in whole seconds
 # The share of a longer period that its points must cover; a guess. Their rate is taken for all
-# of it.
+# of it. A volume whose points in a file cover less of their time is noted.
 LEAST_COVERED = 0.5
 
 
-def make_rows(
-    part: pl.DataFrame, period_s: float | None, sparse: dict[str, str], lacking: dict[str, list[str]]
+def state_periods(
+    rows: pl.DataFrame, stated_s: float | None, files: Sequence[str], sparse: dict[str, str]
 ) -> pl.DataFrame:
+    """Returns points that all have a period, seconds: those whose file says none (null) have
+    `stated_s`. `files`: names by the numbers in the column `file`; `sparse` gets volumes whose
+    points cover little of their time. Raises InputError where `stated_s` is None and needed, and
+    where the points of a volume in a file lie no multiples of it apart."""
+    rows = rows.with_columns(pl.when(pl.col("period_s") > 0).then("period_s"))
+    open_points = rows.filter(pl.col("period_s").is_null(), pl.col("metric").is_in(SUMMED))
+    if not open_points.height:
+        return rows
+    if stated_s is None:
+        rule = "state no period: this form of file has none"
+        place, step = _shortest_step(_steps(open_points), open_points, files)
+        raise InputError(place, rule, DOC, f"Say which period CloudWatch was asked for: --period {step or 300:g}.")
+    since = pl.col("t_unix") - pl.col("t_unix").min().over("file", "volume")
+    if open_points.filter(_is_no_multiple(since, stated_s)).height:
+        steps = _steps(open_points)
+        uneven = steps.filter(_is_no_multiple(pl.col("step"), stated_s))
+        place, step = _shortest_step(uneven if uneven.height else steps, open_points, files)
+        hint = (
+            f"If that is their period, add --interval {step:g}. If the file has points of two periods, "
+            "import those of each period alone, then join the imports with --period."
+        )
+        raise InputError(place, f"must lie multiples of the period apart, which is given as {stated_s:g} s", DOC, hint)
+    at = pl.col("t_unix")
+    spans = open_points.group_by("file", "volume").agg(
+        at.n_unique().alias("points"), ((at.max() - at.min()) / stated_s).alias("periods")
+    )
+    thin = spans.filter(pl.col("points") - 1 < LEAST_COVERED * pl.col("periods")).sort("file", "volume")
+    for volume, points, periods in thin.select("volume", "points", "periods").rows():
+        sparse[volume] = f"in {points:,} of {periods + 1:,.0f} periods of {stated_s:g} s"
+    return rows.with_columns(pl.col("period_s").fill_null(stated_s))
+
+
+def _is_no_multiple(time_s: pl.Expr, period_s: float) -> pl.Expr:
+    """Returns whether times lie off every multiple of a period, as far as they are printed;
+    seconds."""
+    return (time_s + STEP_SLACK_S) % period_s > 2 * STEP_SLACK_S
+
+
+def _steps(points: pl.DataFrame) -> pl.DataFrame:
+    """Returns the steps between the points of each volume in a file, seconds, the shortest
+    first."""
+    series = ["file", "volume"]
+    times = points.select(*series, "t_unix").unique().sort(*series, "t_unix")
+    step = pl.col("t_unix").diff().over(series).alias("step")
+    return times.select(*series, step).drop_nulls("step").sort("step", *series)
+
+
+def _shortest_step(steps: pl.DataFrame, points: pl.DataFrame, files: Sequence[str]) -> tuple[str, float | None]:
+    """Returns the shortest step, seconds, with its place in words; None where no volume has two
+    points."""
+    first = (steps if steps.height else points).row(0, named=True)
+    step = first.get("step")
+    apart = "points" if step is None else f"points {step:g} s apart"
+    return f"{files[first['file']]}, {first['volume']}: {apart}", step
+
+
+def make_rows(part: pl.DataFrame, period_s: float | None, lacking: dict[str, list[str]]) -> pl.DataFrame:
     """Returns the rows of the file, volume by volume in the order of time. `lacking` gets the
     volumes of which one of the four metrics is not there at all."""
-    part = _of_one_account(_numbered(part)).with_columns(pl.when(pl.col("period_s") > 0).then("period_s"))
+    part = _of_one_account(_numbered(part))
     sums = part.filter(pl.col("metric").is_in(SUMMED))
-    _check_one_period_at_a_time(sums.filter(pl.col("period_s").is_null()))
-    sums = _with_periods(sums, sparse)
     _check_periods(sums, period_s)
     wide = _pivoted(sums, ["volume", "t_unix", "period_s", "account"])
     # All others are joined by their time alone: CloudWatch has some of it every five minutes only.
@@ -189,21 +233,11 @@ def make_rows(
     whole = pl.all_horizontal(pl.col(SUMS).is_not_null())
     if wide.filter(~whole).height:
         wide = wide.filter(_in_order(wide, lacking))
-    if period_s is not None:
+    if period_s is not None and not _are_periods_of(wide, period_s):
         wide = _coarser(wide, period_s)
     return wide.with_columns(pl.col(pl.Float64).fill_null(float("nan")), pl.col("volume").cast(pl.String)).select(
         COLUMNS
     )
-
-
-def find_periods(file: str, times: pl.DataFrame, sparse: dict[str, str]) -> dict[str, float]:
-    """Returns the period of each volume, seconds, by the times of its points in a file; volumes
-    that lack some go to `sparse`."""
-    spacing = _find_spacing(times, f"{file}, ")
-    _note_sparse(spacing, sparse)
-    # Holes alone can make most steps longer; then all points of the volume decide.
-    sure = spacing.filter(pl.col("steps") >= LEAST_STEPS, pl.col("shortest") >= pl.col("period_s") - STEP_SLACK_S)
-    return dict(sure.select("volume", "period_s").rows())
 
 
 def _numbered(part: pl.DataFrame) -> pl.DataFrame:
@@ -291,83 +325,6 @@ def _keys(rows: pl.DataFrame, index: list[str]) -> np.ndarray | None:
     return (volumes * span + (at.astype(np.int64) - first)) * count + periods
 
 
-def _find_spacing(times: pl.DataFrame, where: str = "") -> pl.DataFrame:
-    """Returns the most frequent step between the points of each volume (`period_s`; the shorter of
-    two), the `shortest`, how many there are, and a `longer` one that comes many times in a row.
-    Raises InputError where they are of two periods."""
-    steps = times.select("volume", "t_unix").unique().sort("volume", "t_unix")
-    steps = steps.with_columns(pl.col("t_unix").diff().over("volume").alias("step")).drop_nulls("step")
-    step = pl.col("step")
-    spacing = steps.group_by("volume").agg(
-        step.mode().min().alias("period_s"), step.min().alias("shortest"), pl.len().alias("steps")
-    )
-    run = pl.struct("volume", "step").rle_id().alias("run")
-    runs = steps.group_by("volume", run, maintain_order=True).agg(step.first(), pl.len().alias("long"))
-    runs = runs.join(spacing, on="volume", maintain_order="left")
-    other = runs.filter(step < pl.col("period_s") - STEP_SLACK_S, pl.col("long") >= SHORTER_IN_A_ROW)
-    if other.height:
-        first = other.row(0, named=True)
-        value = f"{where}{first['volume']}: points {first['step']:g} s and {first['period_s']:g} s apart"
-        rule = "are of two periods, and do not say which is of which"
-        longest = _common([first["step"], first["period_s"]])
-        hint = f"Import the files of each period alone, then join both imports with --period {longest:g}."
-        raise InputError(value, rule, DOC, hint)
-    longer = runs.filter(step > pl.col("period_s") + STEP_SLACK_S, pl.col("long") >= LONGER_IN_A_ROW)
-    return spacing.join(longer.group_by("volume").agg(step.first().alias("longer")), on="volume", how="left")
-
-
-def _check_one_period_at_a_time(points: pl.DataFrame) -> None:
-    """Raises InputError where a volume has points of two periods at the same times. Points that
-    come twice with other figures are corrections, and the last counts, unless they recur at a fixed
-    interval and equal the sum of the following points: then they are points of a longer period."""
-    figures = points.group_by("volume", "metric", "t_unix").agg(
-        pl.col("value").min().alias("least"), pl.col("value").max().alias("most")
-    )
-    twice = figures.filter(pl.col("most") > pl.col("least"))
-    for (volume,), corrected in sorted(twice.group_by("volume")):
-        of_volume = figures.filter(pl.col("volume") == volume).sort("t_unix")
-        times = of_volume["t_unix"].unique().sort()
-        apart = float(times.diff().drop_nulls().mode().min() or 0.0)  # pyright: ignore[reportArgumentType]
-        steps = corrected["t_unix"].unique().sort().diff().drop_nulls()
-        longer = float(steps.mode().min() or 0.0) if len(steps) else 0.0  # pyright: ignore[reportArgumentType]
-        if apart <= 0.0 or longer < 2 * apart - STEP_SLACK_S:
-            continue
-        sums, alike = 0, 0
-        for (metric,), own in corrected.group_by("metric"):
-            series = of_volume.filter(pl.col("metric") == metric)
-            at, least = series["t_unix"].to_numpy(), np.cumsum(np.append(0.0, series["least"].to_numpy()))
-            begins = own["t_unix"].to_numpy()
-            added = least[np.searchsorted(at, begins + longer)] - least[np.searchsorted(at, begins)]
-            sums += own.height
-            alike += int((np.abs(own["most"].to_numpy() - added) <= SUM_SLACK * added).sum())
-        if sums >= LEAST_STEPS and alike >= sums / 2:
-            value = f"{volume}: points of {apart:g} s and of {longer:g} s at the same times"
-            rule = "are of two periods, and do not say which is of which"
-            hint = f"Import the files of each period alone, or leave those of {longer:g} s out: the others have it all."
-            raise InputError(value, rule, DOC, hint)
-
-
-def _with_periods(sums: pl.DataFrame, sparse: dict[str, str]) -> pl.DataFrame:
-    """Returns points that all have a period; those whose period nothing tells are left out."""
-    open_ones = sums.filter(pl.col("period_s").is_null())
-    if not open_ones.height:
-        return sums
-    spacing = _find_spacing(open_ones)
-    _note_sparse(spacing, sparse)
-    stated = sums.group_by("volume").agg(pl.col("period_s").drop_nulls().unique().alias("known"))
-    only = stated.filter(pl.col("known").list.len() == 1).select("volume", pl.col("known").list.first())
-    sums = sums.join(
-        spacing.select("volume", pl.col("period_s").alias("told")), on="volume", how="left", maintain_order="left"
-    )
-    sums = sums.join(only, on="volume", how="left", maintain_order="left")
-    return sums.with_columns(pl.coalesce("period_s", "told", "known")).drop_nulls("period_s")
-
-
-def _note_sparse(spacing: pl.DataFrame, sparse: dict[str, str]) -> None:
-    for volume, period, longer in spacing.drop_nulls("longer").select("volume", "period_s", "longer").rows():
-        sparse[volume] = f"{longer:g} s apart for a while, and {period:g} s as a rule"
-
-
 def _check_periods(sums: pl.DataFrame, period_s: float | None) -> None:
     """Raises InputError where a volume has points of periods that cannot become one."""
     periods = sums.select("volume", "period_s").unique().sort("volume", "period_s")
@@ -393,6 +350,12 @@ def _check_periods(sums: pl.DataFrame, period_s: float | None) -> None:
 def _common(periods: Sequence[float]) -> float:
     """Returns the shortest period, seconds, that all of them divide."""
     return math.lcm(*(math.ceil(period) for period in periods))
+
+
+def _are_periods_of(wide: pl.DataFrame, period_s: float) -> bool:
+    """Returns whether all rows are periods of that length, seconds, and begin at multiples of
+    it."""
+    return not wide.filter((pl.col("period_s") != period_s) | (pl.col("t_unix") % period_s != 0)).height
 
 
 def _coarser(wide: pl.DataFrame, period_s: float) -> pl.DataFrame:

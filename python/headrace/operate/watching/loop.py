@@ -11,6 +11,8 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from rich.text import Text
+
 from headrace.base.files import write_whole
 from headrace.base.units import HOUR_S, span_in_words
 from headrace.errors import HeadraceError
@@ -142,14 +144,11 @@ class Watching:
             return f"not written: {error.rule}"
         return f"written: {path}"
 
-    def lines(self, width: int, height: int) -> list:
+    def lines(self, width: int, height: int) -> list[Text]:
         """Returns the screen now."""
         if self._shown is None:
-            return [
-                [("Waiting for the first second ...", "dim")],
-                *([] for _ in range(height - 2)),
-                [("q quit", "reverse")],
-            ]
+            blank = [Text() for _ in range(height - 2)]
+            return [Text("Waiting for the first second ...", "dim"), *blank, Text("q quit", "reverse")]
         return lines(self._shown, width, height, self.state)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
+from rich.text import Text
 
 from headrace.base import caps
 from headrace.base.credits import CreditsLeft, empty_words, left_words
@@ -16,11 +17,12 @@ from headrace.base.units import DAY_S, in_percent, span_in_words
 from headrace.operate.watching.moment import Moment, VolumeNow
 
 LEAST_COLUMNS, LEAST_LINES = 80, 24
-# A part of a line and its style, by rich's names.
-Part = tuple[str, str]
-Line = list[Part]
 # Width and title of each column of a table.
 Columns = Sequence[tuple[int, str]]
+# A text and its style, by rich's names.
+Part = tuple[str, str]
+# The sign that rich puts where a text is cut.
+CUT = "…"
 
 STYLE_OF = {
     "binds": "bold red",
@@ -42,6 +44,13 @@ LEAST_SHARE = 0.005
 MOST_FOOTER, UNBOUNDED = 3, 100_000
 # Columns of a bar, with its brackets.
 BAR = 12
+# Width and title of the two lines of a volume.
+RATES = ((12, "volume"), (7, "IOPS"), (7, "read"), (7, "write"), (7, "MiB/s"), (6, "KiB"), (6, "queue"), (7, "rd p50"),
+         (7, "p99 ms"), (7, "wr p50"), (7, "p99 ms"))  # fmt: skip
+LIMITS = ((18, "  time over:"), (6, "IOPS"), (7, "MiB/s"), (8, "ec2IOPS"), (7, "MiB/s"), (19, "balance      "),
+          (9, "empty in"), (6, "room"))  # fmt: skip
+# Decimals of the figures of the first line.
+DIGITS = (0, 0, 0, 1, 0, 1, 2, 2, 2, 2)
 
 
 @dataclass(frozen=True)
@@ -56,31 +65,39 @@ class ScreenState:
     ascii: bool = False
 
 
-def lines(moment: Moment, width: int, height: int, state: ScreenState | None = None) -> list[Line]:
+def lines(moment: Moment, width: int, height: int, state: ScreenState | None = None) -> list[Text]:
     """Returns the screen, at most `height` lines of `width` columns."""
     state = state or ScreenState()
     if width < LEAST_COLUMNS or height < LEAST_LINES:
         message = f"{width} x {height} is too small: watch takes {LEAST_COLUMNS} x {LEAST_LINES} and up"
-        return [[(_fit(message, max(1, width)), "bold")]][:height]
+        return [_cell((message, "bold"), max(1, width))][:height]
     head = _head(moment, width, state)
-    footer = _folded(state.message or KEYS, width)[:MOST_FOOTER]
+    footer = [_cell((line, "reverse"), width) for line in _folded(state.message or KEYS, width)[:MOST_FOOTER]]
     rows = [*head, *_server(moment, state)]
-    room = height - len(rows) - len(footer)
-    rows[len(head) : len(head)] = _volumes(moment, room, state)
-    notes = [piece for note in moment.notes for piece in _folded(note, width)]
-    rows += [[(note, "dim")] for note in notes[: max(0, height - len(rows) - len(footer))]]
-    rows = rows[: height - len(footer)]
-    rows += [[] for _ in range(height - len(footer) - len(rows))]
-    rows += [[(_fit(line, width), "reverse")] for line in footer]
-    return [_cut(line, width) for line in rows]
+    rows[len(head) : len(head)] = _volumes(moment, height - len(rows) - len(footer), state)
+    rows = [*rows, *_notes(moment, width)][: height - len(footer)]
+    rows += [Text() for _ in range(height - len(footer) - len(rows))]
+    for row in rows:
+        row.plain = _printable(row.plain)
+        row.truncate(width, overflow="ellipsis")
+    return rows + footer
 
 
-def whole(moment: Moment, width: int | None = None) -> list[Line]:
+def whole(moment: Moment, width: int | None = None) -> list[Text]:
     """Returns everything there is to show, as many lines as it takes, and nothing cut: for
     `--once`. `width`: where sentences are broken between words; None: nowhere."""
     state, room = ScreenState(), max(LEAST_COLUMNS, width or UNBOUNDED)
-    rows = [*_head(moment, room, state), *_volumes(moment, UNBOUNDED, state, uncut=True), *_server(moment, state)]
-    return rows + [[(piece, "dim")] for note in moment.notes for piece in _folded(note, room)]
+    table = _volumes(moment, UNBOUNDED, state, uncut=True)
+    return [*_head(moment, room, state), *table, *_server(moment, state), *_notes(moment, room)]
+
+
+def as_text(rows: Sequence[Text]) -> str:
+    """Returns lines as text without styles, for `--once` and tests."""
+    return "\n".join(_printable(line.plain).rstrip() for line in rows).rstrip() + "\n"
+
+
+def _notes(moment: Moment, width: int) -> list[Text]:
+    return [Text(piece, "dim") for note in moment.notes for piece in _folded(note, width)]
 
 
 def _folded(text: str, width: int) -> list[str]:
@@ -88,23 +105,18 @@ def _folded(text: str, width: int) -> list[str]:
     return textwrap.wrap(_printable(text), width, break_on_hyphens=False) or [""]
 
 
-def as_text(rows: Sequence[Line]) -> str:
-    """Returns lines as text without styles, for `--once` and tests."""
-    return "\n".join("".join(text for text, _ in line).rstrip() for line in rows).rstrip() + "\n"
-
-
-def _head(moment: Moment, width: int, state: ScreenState) -> list[Line]:
+def _head(moment: Moment, width: int, state: ScreenState) -> list[Text]:
     """Returns the verdict with the credits that are empty first, and a line with target, time and
     state."""
     first = moment.empty_first
-    empty = "" if first is None else f"{first[0]} {empty_words(first[1], brief=True)}"
+    empty = "" if first is None else f"  {first[0]} {empty_words(first[1], brief=True)}"
     verdict = moment.verdict
-    room = width - cell_len(empty) - (2 if empty else 0)
-    first_line, *rest = _folded(verdict.headline(room), room)[:MOST_FOOTER]
     style = STYLE_OF.get(verdict.word, "")
-    top: Line = [(_fit(first_line, room) if width < UNBOUNDED else first_line, style)]
-    top += [("  ", ""), (empty, _empty_style(first and first[1]))] if empty else []
-    below: list[Line] = [[(line, style)] for line in rest]
+    room = width - cell_len(empty)
+    top, *below = (Text(line, style) for line in _folded(verdict.headline(room), room)[:MOST_FOOTER])
+    if first is not None:
+        top.align("left", room if width < UNBOUNDED else cell_len(top.plain))
+        top = Text.assemble(top, (empty, _empty_style(first[1])))
     if moment.t_unix < DAY_S:  # a recording without times counts from its beginning
         at = f"{span_in_words(round(moment.t_unix))} after the start"
     else:
@@ -113,17 +125,10 @@ def _head(moment: Moment, width: int, state: ScreenState) -> list[Line]:
     words += [f"{span_in_words(round(state.back_s))} back"] if state.back_s else []
     words += ["frozen"] if state.frozen else []
     words += ["less an hour ago"] if state.before is not None else []
-    return [top, *below, [("  ".join(words), "bold" if state.frozen or state.back_s else "dim")]]
+    return [top, *below, Text("  ".join(words), "bold" if state.frozen or state.back_s else "dim")]
 
 
-# Width and title of the two lines of a volume.
-RATES = ((12, "volume"), (7, "IOPS"), (7, "read"), (7, "write"), (7, "MiB/s"), (6, "KiB"), (6, "queue"), (7, "rd p50"),
-         (7, "p99 ms"), (7, "wr p50"), (7, "p99 ms"))  # fmt: skip
-LIMITS = ((18, "  time over:"), (6, "IOPS"), (7, "MiB/s"), (8, "ec2IOPS"), (7, "MiB/s"), (13, "balance"), (6, ""),
-          (9, "empty in"), (6, "room"))  # fmt: skip
-
-
-def _volumes(moment: Moment, room: int, state: ScreenState, uncut: bool = False) -> list[Line]:
+def _volumes(moment: Moment, room: int, state: ScreenState, uncut: bool = False) -> list[Text]:
     """Returns the table of volumes in `room` lines, or with rates only where both lines of each do
     not fit. `uncut`: columns as wide as names and storages need."""
     if not moment.volumes:
@@ -135,11 +140,11 @@ def _volumes(moment: Moment, room: int, state: ScreenState, uncut: bool = False)
         rates = ((max(RATES[0][0], names), RATES[0][1]), *RATES[1:])
         limits = ((max(LIMITS[0][0], specs + 2), LIMITS[0][1]), *LIMITS[1:])
     before = {volume.id: volume for volume in state.before.volumes} if state.before else {}
-    rows: list[Line] = [[(_row(rates, [title for _, title in rates]), "bold")]]
+    rows = [_row(rates, [(title, "bold") for _, title in rates])]
     # With both lines of each if they fit, else what does not fit has its rates only.
     whole = 2 + 2 * len(moment.volumes) <= room
     if whole:
-        rows.append([(_row(limits, [title for _, title in limits]), "bold")])
+        rows.append(_row(limits, [(title, "bold") for _, title in limits]))
     for volume in moment.volumes[: max(1, room - 2)]:
         rows.append(_rates_line(volume, before.get(volume.id), rates))
         if whole:
@@ -147,129 +152,110 @@ def _volumes(moment: Moment, room: int, state: ScreenState, uncut: bool = False)
     if not whole:
         hidden = len(moment.volumes) - (len(rows) - 1)
         more = f"and {hidden} more; " if hidden > 0 else ""
-        rows.append([(f"{more}a taller terminal shows limits and balances", "dim")])
+        rows.append(Text(f"{more}a taller terminal shows limits and balances", "dim"))
     return rows
 
 
-def _row(columns: Sequence[tuple[int, str]], cells: Sequence[str]) -> str:
-    first, *rest = zip(columns, cells, strict=True)
-    return _fit(first[1], first[0][0]) + "".join(_right(cell, width) for (width, _), cell in rest)
+def _row(columns: Columns, cells: Sequence[Part]) -> Text:
+    """Returns a line of a table: the first cell on the left, the others on the right of theirs."""
+    line = Text()
+    for number, ((width, _), cell) in enumerate(zip(columns, cells, strict=True)):
+        line.append_text(_cell(cell, width, right=number > 0))
+    return line
 
 
-def _rates_line(volume: VolumeNow, before: VolumeNow | None, columns: Columns) -> Line:
+def _cell(part: Part, width: int, right: bool = False) -> Text:
+    """Returns a text of that many columns, on the `right` with a space before it."""
+    cell = Text(_printable(part[0]), part[1], overflow="ellipsis")
+    cell.align("right" if right else "left", width - right)
+    cell.pad_left(int(right))
+    return cell
+
+
+def _figures(volume: VolumeNow) -> tuple[float | None, ...]:
+    """Returns the figures of the first line of a volume, in the order of its columns."""
+    reads, writes = volume.reads, volume.writes
+    rates = (volume.iops, reads.iops, writes.iops, volume.mib_s, volume.io_kib, volume.queue)
+    return (*rates, reads.p50_ms, reads.p99_ms, writes.p50_ms, writes.p99_ms)
+
+
+def _rates_line(volume: VolumeNow, before: VolumeNow | None, columns: Columns) -> Text:
     """Returns the first line of a volume: rates, queue and latencies in ms, less those of `before`,
     if given."""
     if volume.gone:
-        return [(_fit(volume.label, columns[0][0]), ""), (f" {volume.gone}", "bold red")]
-    cells = [volume.label]
-    cells += [
-        _number(_less(read(volume), before and read(before)), digits, before is not None) for read, digits in RATE_CELLS
-    ]
-    return [(_row(columns, cells), "")]
+        return Text.assemble(_cell((volume.label, ""), columns[0][0]), (f" {volume.gone}", "bold red"))
+    past = _figures(before) if before else (None,) * len(DIGITS)
+    figures = zip(_figures(volume), past, DIGITS, strict=True)
+    cells = [_number(value, was, digits, before is not None) for value, was, digits in figures]
+    return _row(columns, [(volume.label, ""), *((cell, "") for cell in cells)])
 
 
-RATE_CELLS: tuple[tuple[Callable[[VolumeNow], float | None], int], ...] = (
-    (lambda volume: volume.iops, 0),
-    (lambda volume: volume.reads.iops, 0),
-    (lambda volume: volume.writes.iops, 0),
-    (lambda volume: volume.mib_s, 1),
-    (lambda volume: volume.io_kib, 0),
-    (lambda volume: volume.queue, 1),
-    (lambda volume: volume.reads.p50_ms, 2),
-    (lambda volume: volume.reads.p99_ms, 2),
-    (lambda volume: volume.writes.p50_ms, 2),
-    (lambda volume: volume.writes.p99_ms, 2),
-)
-
-
-def _limits_line(volume: VolumeNow, ascii: bool, columns: Columns) -> Line:
+def _limits_line(volume: VolumeNow, ascii: bool, columns: Columns) -> Text:
     """Returns the second line of a volume: the share of the time over each limit, balance, when
     credits are empty, and head-room."""
-    cells: Line = [(_fit(f"  {volume.spec or volume.device or ''}", columns[0][0]), "dim")]
-    for (width, _), limit in zip(LIMITS[1:5], caps.COUNTED, strict=True):
-        share = volume.exceeded.get(limit)
-        style = "" if share is None or share < OVER_SHARE else "bold red"
-        cells.append((_right("-" if share is None else in_percent(share), width), style))
+    cells: list[Part] = [(f"  {volume.spec or volume.device or ''}", "dim")]
+    for share in (volume.exceeded.get(limit) for limit in caps.COUNTED):
+        over = share is not None and share >= OVER_SHARE
+        cells.append(("-" if share is None else in_percent(share), "bold red" if over else ""))
     if volume.balance is None:
-        cells += [
-            (_right("no credits" if volume.spec and not volume.bursts else "-", LIMITS[5][0] + LIMITS[6][0]), "dim")
-        ]
+        cells.append(("no credits" if volume.spec and not volume.bursts else "-", "dim"))
     else:
-        style = "red" if volume.balance < LOW_SHARE else "green"
-        cells += [
-            (" ", ""),
-            (bar(volume.balance, BAR, ascii), style),
-            (_right(in_percent(volume.balance), LIMITS[6][0]), ""),
-        ]
-    cells.append(
-        (
-            _right("" if volume.time_to_empty is None else left_words(volume.time_to_empty), LIMITS[7][0]),
-            _empty_style(volume.time_to_empty),
-        )
-    )
-    room = volume.headroom
-    cells.append(
-        (
-            _right("" if room is None else in_percent(room), LIMITS[8][0]),
-            "bold yellow" if room is not None and room < LOW_SHARE else "",
-        )
-    )
-    return cells
+        text = f"{bar(volume.balance, BAR, ascii)}{in_percent(volume.balance):>6}"
+        cells.append((text, "red" if volume.balance < LOW_SHARE else "green"))
+    rest, room = volume.time_to_empty, volume.headroom
+    cells.append(("" if rest is None else left_words(rest), _empty_style(rest)))
+    low = room is not None and room < LOW_SHARE
+    cells.append(("" if room is None else in_percent(room), "bold yellow" if low else ""))
+    return _row(columns, cells)
 
 
-def _server(moment: Moment, state: ScreenState) -> list[Line]:
+def _server(moment: Moment, state: ScreenState) -> list[Text]:
     """Returns the lines on instance, server and replicas, with what changed since
     `state.before`."""
-    rows: list[Line] = []
-    if moment.instance is not None and moment.instance.balances:
+    rows: list[Text] = []
+    instance, server, before = moment.instance, moment.server, state.before.server if state.before else None
+    if instance is not None and instance.balances:
         parts = []
-        for unit, share in moment.instance.balances.items():
-            time_to_empty = moment.instance.time_to_empty.get(unit)
-            parts.append(
-                f"{unit} {bar(share, BAR, state.ascii)} {in_percent(share)}"
-                + (f" {empty_words(time_to_empty)}" if time_to_empty else "")
-            )
-        rows.append([(f"instance {moment.instance.type or ''}: " + ", ".join(parts), "")])
-    server, before = moment.server, state.before.server if state.before else None
+        for unit, share in instance.balances.items():
+            rest = instance.time_to_empty.get(unit)
+            text = f"{unit} {bar(share, BAR, state.ascii)} {in_percent(share)}"
+            parts.append(text + (f" {empty_words(rest)}" if rest else ""))
+        rows.append(Text(f"instance {instance.type or ''}: " + ", ".join(parts)))
     if server is None:
         return rows
     if not server.up:
-        rows.append([(f"{server.label} does not answer", "bold red")])
-        return rows
+        return [*rows, Text(f"{server.label} does not answer", "bold red")]
     differs = before is not None
     rates = [
-        (name, _number(_less(value, was), digits, differs))
-        for name, value, was, digits in (
-            ("tps", server.tps, before and before.tps, 0),
-            ("reads", server.reads_s, before and before.reads_s, 0),
-            ("flushed", server.flushed_s, before and before.flushed_s, 0),
-            ("log waits", server.log_waits_s, before and before.log_waits_s, 0),
-            ("free waits", server.free_waits_s, before and before.free_waits_s, 0),
+        f"{name} {_number(value, was, 0, differs)}"
+        for name, value, was in (
+            ("tps", server.tps, before and before.tps),
+            ("reads", server.reads_s, before and before.reads_s),
+            ("flushed", server.flushed_s, before and before.flushed_s),
+            ("log waits", server.log_waits_s, before and before.log_waits_s),
+            ("free waits", server.free_waits_s, before and before.free_waits_s),
         )
         if value is not None
     ]
-    rows.append(
-        [(server.version or server.label, "bold"), ("  " + " ".join(f"{name} {text}" for name, text in rates), "")]
-    )
-    levels: Line = []
+    rows.append(Text.assemble((server.version or server.label, "bold"), "  " + " ".join(rates)))
+    levels = Text()
     for name, share in (("checkpoint age", server.checkpoint_age), ("dirty", server.dirty)):
         if share is not None:
             style = "yellow" if name == "checkpoint age" and share > FULL_SHARE else "green"
-            levels += [(f"{name} ", ""), (bar(share, BAR - 2, state.ascii), style), (f" {in_percent(share)}  ", "")]
+            levels.append(f"{name} ").append(bar(share, BAR - 2, state.ascii), style).append(f" {in_percent(share)}  ")
     if server.io_wait is not None:
-        levels.append((f"clients in I/O {in_percent(server.io_wait)}", "bold" if server.io_wait >= 0.1 else ""))
+        levels.append(f"clients in I/O {in_percent(server.io_wait)}", "bold" if server.io_wait >= 0.1 else "")
     if server.running is not None:
-        levels.append((f"  run {_number(_less(server.running, before and before.running), 0, differs)}", ""))
+        levels.append(f"  run {_number(server.running, before and before.running, 0, differs)}")
     rows.append(levels)
     if any(share >= LEAST_SHARE for share in server.waits.values()):
-        shown = sorted(server.waits.items(), key=lambda entry: -entry[1])
-        rows.append([("waits: " + ", ".join(f"{name} {in_percent(share)}" for name, share in shown), "")])
+        largest_first = sorted(server.waits.items(), key=lambda entry: -entry[1])
+        rows.append(Text("waits: " + ", ".join(f"{name} {in_percent(share)}" for name, share in largest_first)))
     for replica in moment.replicas:
         lag = "lag not known" if replica.lag_s is None else f"lag {replica.lag_s:,.0f} s"
         works = "applies" if replica.applies and replica.receives else replica.error or "stopped"
-        rows.append(
-            [(f"replica {replica.channel or '(default)'}: {lag}, {works}", "" if replica.applies else "bold red")]
-        )
+        text = f"replica {replica.channel or '(default)'}: {lag}, {works}"
+        rows.append(Text(text, "" if replica.applies else "bold red"))
     return rows
 
 
@@ -281,20 +267,17 @@ def bar(share: float, width: int, ascii: bool = False) -> str:
     return f"[{'#' * full}{'-' * (inside - full)}]" if ascii else f"[{'█' * full}{'░' * (inside - full)}]"
 
 
-def _empty_style(time_to_empty: CreditsLeft | None) -> str:
-    if time_to_empty is None or math.isinf(time_to_empty.seconds):
+def _empty_style(rest: CreditsLeft | None) -> str:
+    if rest is None or math.isinf(rest.seconds):
         return ""
-    return "bold red" if time_to_empty.seconds < 600 else "bold yellow" if time_to_empty.seconds < 3_600 else ""
+    return "bold red" if rest.seconds < 600 else "bold yellow" if rest.seconds < 3_600 else ""
 
 
-def _less(value: float | None, before: float | None) -> float | None:
-    return value if value is None or before is None else value - before
-
-
-def _number(value: float | None, digits: int, signed: bool) -> str:
-    """Writes a number with `digits` decimals and, if `signed`, its sign; in thousands from 100,000
-    on; `-` for None and what is not finite."""
-    if value is None or not math.isfinite(value):
+def _number(value: float | None, before: float | None, digits: int, signed: bool) -> str:
+    """Writes a number, less what it was `before` (None: 0), with `digits` decimals and, if
+    `signed`, its sign; in thousands from 100,000 on; `-` for None and what is not finite."""
+    value = math.nan if value is None else value - (before or 0.0)
+    if not math.isfinite(value):
         return "-"
     if abs(value) >= 99_999.5:
         return f"{value / 1000:{'+' if signed else ''},.0f}k"
@@ -305,27 +288,3 @@ def _number(value: float | None, digits: int, signed: bool) -> str:
 
 def _printable(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in text)
-
-
-def _fit(text: str, width: int) -> str:
-    text = _printable(text)
-    return set_cell_size(text, width) if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)) + "~"
-
-
-def _right(text: str, width: int) -> str:
-    text = _printable(text)
-    return " " * (width - cell_len(text)) + text if cell_len(text) < width else " " + _fit(text, width - 1)
-
-
-def _cut(line: Line, width: int) -> Line:
-    """Returns the line cut off after `width` columns, its last part with a `~`."""
-    parts, room = [], width
-    for text, style in line:
-        if room <= 0:
-            break
-        text = _printable(text)
-        if cell_len(text) > room:
-            text = _fit(text, room)
-        parts.append((text, style))
-        room -= cell_len(text)
-    return parts

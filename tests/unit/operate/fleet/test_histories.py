@@ -3,10 +3,7 @@ volume does to the others of its fleet."""
 
 from __future__ import annotations
 
-import gzip
 import json
-from datetime import UTC, datetime
-from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
@@ -18,7 +15,6 @@ from headrace.errors import InputError
 from headrace.operate.fleet.answer import FleetSettings
 from headrace.operate.fleet.batch import answer_batch
 from headrace.operate.fleet.history import history_of
-from headrace.operate.fleet.importing import import_points
 from headrace.operate.fleet.inventory import FleetDevice, inventory_json, read_inventory
 from headrace.operate.fleet.points import SCHEMA
 
@@ -123,89 +119,3 @@ def test_what_is_not_searched_says_so():
     recorded = {f"vol-{number}": points(f"vol-{number}", 10.0, 5.0) for number in range(3)}
     for advice in answer_batch(devices, recorded, SETTINGS):
         assert advice.verdict == "keep" and "nothing is looked for" in advice.why
-
-
-# --- points of several files ----------------------------------------------------------------------
-
-VOL = "vol-0123456789abcdef0"
-FOUR = ("VolumeReadOps", "VolumeWriteOps", "VolumeReadBytes", "VolumeWriteBytes")
-
-
-def page(begin: float, period: float, count: int, value: float) -> dict:
-    times = [datetime.fromtimestamp(begin + period * number, UTC).isoformat() for number in range(count)]
-    return {
-        "MetricDataResults": [
-            {"Id": f"m{number}", "Label": f"{VOL} {name}", "Timestamps": times, "Values": [value] * count}
-            for number, name in enumerate(FOUR)
-        ]
-    }
-
-
-@pytest.mark.parametrize("indent", [None, 2])
-def test_a_page_of_the_cli_may_be_gzipped(tmp_path, indent):
-    """A page is one line, as boto3 users write it, or indented, as the CLI does."""
-    content = json.dumps(page(BEGIN, 300.0, 3, 600.0), indent=indent)
-    (tmp_path / "metrics-1.json.gz").write_bytes(gzip.compress(content.encode()))
-    assert import_points([tmp_path / "metrics-1.json.gz"], tmp_path / "p.parquet") == (1, 3, [])
-    (tmp_path / "cut.json.gz").write_bytes(gzip.compress(b'{"metric_stream_name": "s", "metric_name": "Volu'))
-    with pytest.raises(InputError, match="not a point of a metric stream"):
-        import_points([tmp_path / "cut.json.gz"], tmp_path / "q.parquet")
-
-
-def imported(folder: Path, name: str, *pages: dict, **more: Any) -> Path:
-    files = []
-    for number, document in enumerate(pages):
-        files.append(folder / f"{name}-{number}.json")
-        files[-1].write_text(json.dumps(document))
-    import_points(files, folder / f"{name}.parquet", **more)
-    return folder / f"{name}.parquet"
-
-
-def test_points_of_two_periods_are_not_taken_for_one(tmp_path):
-    """Older points of 300 s before newer ones of 60 s: five times the rate, if all count as 60 s."""
-    older, newer = page(BEGIN, 300.0, 100, 3_000.0), page(BEGIN + 30_000, 60.0, 1_000, 600.0)
-    with pytest.raises(InputError, match="points of 60 s and of 300 s"):
-        imported(tmp_path, "both", older, newer)
-    joined = pl.read_parquet(imported(tmp_path, "joined", older, newer, period_s=300.0))
-    assert joined["read_ops"].unique().to_list() == [3_000.0], "the same rate in sums of 300 s"
-    assert set(joined["period_s"]) == {300.0}
-    with pytest.raises(InputError, match="cannot become points of 90 s"):
-        imported(tmp_path, "uneven", newer, period_s=90.0)
-    first = imported(tmp_path, "first", newer)
-    second = imported(tmp_path, "second", page(BEGIN + 30_000, 300.0, 200, 3_000.0))
-    import_points([first, second], tmp_path / "over.parquet", period_s=300.0)
-    over = pl.read_parquet(tmp_path / "over.parquet")
-    assert over["read_ops"].unique().to_list() == [3_000.0] and over["t_unix"].is_unique().all()
-
-
-def test_holes_are_no_other_period(tmp_path):
-    whole = page(BEGIN, 300.0, 400, 600.0)
-    for metric_data_result in whole["MetricDataResults"]:
-        places = [place for place in range(400) if place % 7 and not 100 < place < 160]
-        metric_data_result["Timestamps"] = [metric_data_result["Timestamps"][place] for place in places]
-        metric_data_result["Values"] = [metric_data_result["Values"][place] for place in places]
-    rows = pl.read_parquet(imported(tmp_path, "holes", whole))
-    assert set(rows["period_s"]) == {300.0}
-
-
-def test_an_account_that_is_not_said_agrees_with_any(tmp_path):
-    lines = [
-        json.dumps(
-            {
-                "metric_stream_name": "s",
-                "account_id": "123456789012",
-                "region": "us-east-1",
-                "namespace": "AWS/EBS",
-                "metric_name": name,
-                "dimensions": {"VolumeId": VOL},
-                "timestamp": int(1e3 * (BEGIN + 900)),
-                "value": {"max": 1.0, "min": 0.0, "sum": 600.0, "count": 60.0},
-                "unit": "Count" if "Ops" in name else "Bytes",
-            }
-        )
-        for name in FOUR
-    ]
-    (tmp_path / "s.json").write_text("\n".join(lines) + "\n")
-    (tmp_path / "page.json").write_text(json.dumps(page(BEGIN, 300.0, 3, 600.0)))
-    import_points([tmp_path / "page.json", tmp_path / "s.json"], tmp_path / "p.parquet")
-    assert pl.read_parquet(tmp_path / "p.parquet")["account"].to_list() == ["123456789012"] * 4

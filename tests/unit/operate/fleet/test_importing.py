@@ -16,6 +16,7 @@ import pytest
 from headrace.errors import InputError
 from headrace.operate.fleet import importing
 from headrace.operate.fleet.importing import import_points
+from headrace.operate.fleet.recordings import RecordingHints
 
 BEGIN = 1_772_409_600  # 2026-03-02T00:00:00Z
 VOL, OTHER = "vol-0123456789abcdef0", "vol-0123456789abcdef1"
@@ -56,8 +57,11 @@ def written(folder: Path, **files: str) -> list[Path]:
     return paths
 
 
-def imported(folder: Path, files: list[Path], period_s: float | None = None) -> pl.DataFrame:
-    import_points(files, folder / "points.parquet", period_s=period_s)
+def imported(
+    folder: Path, files: list[Path], period_s: float | None = None, interval_s: float | None = 300.0
+) -> pl.DataFrame:
+    """The rows of an import; `interval_s`: of points that do not say their period."""
+    import_points(files, folder / "points.parquet", period_s=period_s, hints=RecordingHints(interval_s))
     return pl.read_parquet(folder / "points.parquet")
 
 
@@ -75,10 +79,15 @@ def test_a_packed_page_is_a_page(tmp_path, indent):
     assert sorted(both["volume"].unique()) == [VOL, OTHER]
 
 
+def table(begin: int, count: int, step_s: int) -> str:
+    """The console's CSV, with its line of periods: ten a second in each of the four."""
+    heads = [["Label", *(f"{VOL} {metric}" for metric in SUMS)], ["Period", *[step_s] * 4]]
+    rows = [[datetime.fromtimestamp(begin + step_s * at, UTC).isoformat(), *[10 * step_s] * 4] for at in range(count)]
+    return "".join(",".join(map(str, row)) + "\n" for row in heads + rows)
+
+
 def test_packed_csv_is_read_and_a_packed_stream_still(tmp_path):
-    heading = ",".join(["Timestamp", *(f"{VOL} {metric}" for metric in SUMS)])
-    rows = [f"2026-03-02T00:{5 * at:02d}:00Z,1,2,3,4" for at in range(4)]
-    assert imported(tmp_path, written(tmp_path, csv_gz="\n".join([heading, *rows, ""]))).height == 4
+    assert imported(tmp_path, written(tmp_path, csv_gz=table(BEGIN, 4, 300)), interval_s=None).height == 4
     assert imported(tmp_path, written(tmp_path, stream_gz=lines(BEGIN, 4, 300))).height == 4
 
 
@@ -100,23 +109,24 @@ def rates(rows: pl.DataFrame) -> list[float]:
     return [round(rate, 6) for rate in four[0].to_list()]
 
 
-def forms(folder: Path, begin: int, count: int, step_s: int) -> dict[str, list[Path]]:
-    """Writes some points as a page, as a stream, and as an import of their own."""
-    text = page(begin, count, step_s)
-    given = {"page": text, "stream": lines(begin, count, step_s)}
-    files = {name: written(folder, **{f"{name}-{step_s}": given}) for name, given in given.items()}
-    import_points(files["page"], folder / f"import-{step_s}.parquet")
-    return files | {"import": [folder / f"import-{step_s}.parquet"]}
+def stated(folder: Path, form: str, begin: int, count: int, step_s: int) -> list[Path]:
+    """Points in a form that states their period: a CSV, or an import of what states none."""
+    if form == "csv":
+        return written(folder, **{f"csv-{begin}-{step_s}": table(begin, count, step_s)})
+    text = (page if form == "page" else lines)(begin, count, step_s)
+    to = folder / f"{form}-{begin}-{step_s}.parquet"
+    import_points(written(folder, given=text), to, hints=RecordingHints(step_s))
+    return [to]
 
 
-PAIRS = [(a, b) for a in ("page", "stream", "import") for b in ("page", "stream", "import")]
+PAIRS = [("csv", "csv"), ("csv", "page"), ("page", "stream"), ("stream", "csv"), ("page", "page")]
 
 
-@pytest.mark.parametrize(("coarse", "fine"), [pair for pair in PAIRS if pair != ("stream", "stream")])
+@pytest.mark.parametrize(("coarse", "fine"), PAIRS)
 @pytest.mark.parametrize("begin", [BEGIN + 20 * 300, BEGIN + 300])  # behind the coarse ones, and over them
 def test_points_of_two_periods_become_one_or_are_refused(tmp_path, coarse, fine, begin):
-    """Ten a second throughout: of 300 s, taken as of 60 s, they were fifty. A stream has one period."""
-    files = forms(tmp_path, BEGIN, 20, 300)[coarse] + forms(tmp_path, begin, 100, 60)[fine]
+    """Ten a second throughout: of 300 s, taken as of 60 s, they were fifty."""
+    files = stated(tmp_path, coarse, BEGIN, 20, 300) + stated(tmp_path, fine, begin, 100, 60)
     for order in (files, files[::-1]):
         with pytest.raises(InputError, match="the points of one volume must be of one period") as refused:
             import_points(order, tmp_path / "no.parquet")
@@ -126,47 +136,43 @@ def test_points_of_two_periods_become_one_or_are_refused(tmp_path, coarse, fine,
         assert set(rates(imported(tmp_path, order, period_s=600))) == {10.0}
 
 
+@pytest.mark.parametrize("step_s", [60, 300])
+@pytest.mark.parametrize("form", ["page", "stream", "parquet", "csv"])
+def test_a_file_that_states_no_period_is_refused_and_works_with_one(tmp_path, form, step_s):
+    """The refusal proposes the shortest step, and one point has none; with `--period` the file is imported."""
+    if form == "parquet":
+        stream_frame([(BEGIN + step_s * at) * 1000 for at in range(4)]).write_parquet(tmp_path / "given")
+        files = [tmp_path / "given"]
+    else:
+        text = {"page": page, "stream": lines, "csv": table}[form](BEGIN, 4, step_s)
+        files = written(tmp_path, given="".join(line for line in text.splitlines(True) if "Period" not in line))
+    with pytest.raises(InputError, match="state no period") as refused:
+        import_points(files, tmp_path / "no.parquet")
+    assert (
+        refused.value.value == f"given, {VOL}: points {step_s} s apart" and f"--period {step_s}" in refused.value.hint
+    )
+    rows = imported(tmp_path, files, period_s=step_s, interval_s=None)
+    assert rows.height == 4 and set(rows["period_s"]) == {step_s}
+    with pytest.raises(InputError, match="state no period") as refused:
+        import_points(written(tmp_path, alone=page(BEGIN, 1, 300)), tmp_path / "no.parquet")
+    assert refused.value.value == f"alone, {VOL}: points"
+
+
 def test_periods_in_one_file_that_nothing_tells_apart(tmp_path):
-    """Refused where shorter steps come in a row; longer ones may be holes, and are told."""
-    mixed = page(BEGIN, 100, 300) + "\n" + page(BEGIN + 100 * 300, 20, 60)
-    with pytest.raises(InputError, match="are of two periods") as refused:
-        import_points(written(tmp_path, mixed=mixed), tmp_path / "no.parquet")
-    assert refused.value.value == f"mixed, {VOL}: points 60 s and 300 s apart"
-    mixed = page(BEGIN, 20, 300) + "\n" + page(BEGIN + 20 * 300, 100, 60)
-    _, _, notes = import_points(written(tmp_path, mixed=mixed), tmp_path / "p.parquet")
-    assert f"{VOL} has points 300 s apart for a while, and 60 s as a rule: taken as holes." in notes[0]
+    """Refused where the points lie no multiples of the period apart; as points of the shorter one the others leave holes,
+    which is noted."""
+    mixed = written(tmp_path, mixed=page(BEGIN, 100, 300) + "\n" + page(BEGIN + 100 * 300, 20, 60))
+    with pytest.raises(InputError, match="must lie multiples of the period apart, which is given as 300 s") as refused:
+        import_points(mixed, tmp_path / "no.parquet", period_s=300)
+    assert refused.value.value == f"mixed, {VOL}: points 60 s apart" and "--interval 60" in refused.value.hint
+    _, _, notes = import_points(mixed, tmp_path / "p.parquet", hints=RecordingHints(60.0))
+    assert f"{VOL} has points in 120 of 520 periods of 60 s: most periods were taken as holes." in notes[0]
 
 
 def demand_lines(figures: Mapping[int, float]) -> str:
     """A stream in which the four sums have these figures at these times."""
     points = [point(VOL, metric, at, figure) for at, figure in figures.items() for metric in SUMS]
     return "".join(json.dumps(point) + "\n" for point in points)
-
-
-@pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("period_s", [None, 300.0])
-def test_two_periods_of_a_stream_at_the_same_times_are_refused(tmp_path, seed, period_s):
-    """JSON streams tell no period. Minutes of a random demand, some of them missing, and the same demand in five minutes (or
-    ten) over all or a part of it: whichever comes first, the sums of the longer ones were taken for a minute's."""
-    chance = random.Random(seed)
-    longer = chance.choice([300, 600])
-    minutes = {BEGIN + 60 * at: float(chance.choice([0, chance.randrange(9_000)])) for at in range(240)}
-    sums: dict[int, float] = {}
-    for at, figure in minutes.items():
-        sums[at // longer * longer] = sums.get(at // longer * longer, 0.0) + figure
-    begin = BEGIN + longer * chance.randrange(8)
-    sums = {at: figure for at, figure in sums.items() if at >= begin}
-    minutes = {at: figure for at, figure in minutes.items() if chance.random() > 0.02}
-    texts = [demand_lines(minutes), demand_lines(sums)]
-    whole = written(tmp_path, first="".join(texts), other="".join(reversed(texts)))
-    for files in ([whole[0]], [whole[1]], written(tmp_path, minutes=texts[0], longer=texts[1])):
-        with pytest.raises(InputError, match="are of two periods") as refused:
-            import_points(files, tmp_path / "no.parquet", period_s=period_s)
-        assert (
-            f"points of 60 s and of {longer} s at the same times" in refused.value.value and VOL in refused.value.value
-        )
-    # Each alone is what it is.
-    assert set(imported(tmp_path, written(tmp_path, longer=texts[1]))["period_s"]) == {float(longer)}
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -177,7 +183,7 @@ def test_corrections_are_no_other_period(tmp_path, seed):
     minutes = {BEGIN + 60 * at: float(chance.randrange(1, 9_000)) for at in range(240)}
     every = chance.choice([1, 5, 10])
     late = {at: round(figure * chance.uniform(0.9, 1.6)) for at, figure in list(minutes.items())[::every]}
-    rows = imported(tmp_path, written(tmp_path, stream=demand_lines(minutes) + demand_lines(late)))
+    rows = imported(tmp_path, written(tmp_path, stream=demand_lines(minutes) + demand_lines(late)), interval_s=60)
     assert dict(zip(rows["t_unix"].to_list(), rows["read_ops"].to_list(), strict=True)) == minutes | late
 
 
@@ -185,7 +191,7 @@ def test_corrections_are_no_other_period(tmp_path, seed):
 def test_a_period_that_is_not_a_multiple_is_refused(tmp_path, step_s, period_s):
     """Points of 60 s made 90 s were sums of two and of one in turn."""
     with pytest.raises(InputError, match="not a multiple") as refused:
-        import_points(written(tmp_path, page=page(BEGIN, 20, step_s)), tmp_path / "no.parquet", period_s=period_s)
+        imported(tmp_path, written(tmp_path, page=page(BEGIN, 20, step_s)), period_s, step_s)
     assert f"points of {step_s} s" in refused.value.value and "--period" in refused.value.hint
 
 
@@ -196,9 +202,9 @@ def test_holes_make_no_other_period(tmp_path):
     gone = {BEGIN + 60 * at for at in range(2000) if chance.random() < 0.1}
     text = "".join(json.dumps(row) + "\n" for row in whole if row["timestamp"] / 1000 not in gone)
     files = written(tmp_path, stream=text)
-    rows = imported(tmp_path, files)
+    rows = imported(tmp_path, files, interval_s=60)
     assert set(rows["period_s"]) == {60.0} and rows.height == 2000 - len(gone)
-    rows = imported(tmp_path, files, period_s=300)
+    rows = imported(tmp_path, files, period_s=300, interval_s=60)
     assert set(rates(rows)) == {10.0} and rows.height >= 390
 
 
@@ -220,7 +226,7 @@ def test_a_page_tells_no_account_and_agrees_with_any(tmp_path):
         assert rows.height == 8 and rows["account"].unique().to_list() == ["111111111111"]
     files += written(tmp_path, other=lines(BEGIN, 4, 300, account="222222222222"))
     with pytest.raises(InputError, match="belongs to one account") as refused:
-        import_points(files, tmp_path / "no.parquet")
+        imported(tmp_path, files)
     assert refused.value.value == f"{VOL} in accounts 111111111111, 222222222222"
 
 
@@ -290,7 +296,7 @@ def test_damaged_parquet_is_refused(tmp_path):
 
 def test_the_last_file_counts_whatever_its_form(tmp_path):
     """JSON waits in memory and Parquet does not; what is read later counts all the same."""
-    import_points(written(tmp_path, page=page(BEGIN, 4, 300, rate=10)), tmp_path / "ten.parquet")
+    imported(tmp_path, written(tmp_path, page=page(BEGIN, 4, 300, rate=10))).write_parquet(tmp_path / "ten.parquet")
     twenty = written(tmp_path, page=page(BEGIN, 4, 300, rate=20))
     ten = [tmp_path / "ten.parquet"]
     assert set(rates(imported(tmp_path, twenty + ten))) == {10.0}

@@ -96,7 +96,7 @@ def test_both_versions_give_the_points_of_the_json(tmp_path, version, pack):
     (tmp_path / "otel").write_bytes(pack(encoded(shuffled, version)))
     (tmp_path / "json").write_bytes(as_json(lines))
     assert import_points([tmp_path / "otel"], tmp_path / "a.parquet") == (2, 24, [])
-    import_points([tmp_path / "json"], tmp_path / "b.parquet")
+    import_points([tmp_path / "json"], tmp_path / "b.parquet", period_s=60.0)
     table, expected = pl.read_parquet(tmp_path / "a.parquet"), pl.read_parquet(tmp_path / "b.parquet")
     assert table.equals(expected) and table["t_unix"][0] == BEGIN and table["account"][0] == "111111111111"
 
@@ -107,7 +107,7 @@ def test_versions_may_come_in_one_file(tmp_path):
     (tmp_path / "otel").write_bytes(encoded(lines[:70], "0.7") + encoded(lines[70:], "1.0"))
     (tmp_path / "json").write_bytes(as_json(lines))
     for name in ("otel", "json"):
-        import_points([tmp_path / name], tmp_path / f"{name}.parquet")
+        import_points([tmp_path / name], tmp_path / f"{name}.parquet", period_s=60.0)
     assert pl.read_parquet(tmp_path / "otel.parquet").equals(pl.read_parquet(tmp_path / "json.parquet"))
 
 

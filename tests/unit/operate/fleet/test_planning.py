@@ -26,6 +26,7 @@ from headrace.operate.fleet.importing import import_points
 from headrace.operate.fleet.inventory import inventory_json
 from headrace.operate.fleet.planning import plan_fleet
 from headrace.operate.fleet.points import METRICS, SCHEMA, read_points, volumes_of, write_points
+from headrace.operate.fleet.recordings import RecordingHints
 from headrace.workload import OpenWorkload
 from headrace.workload.points import make_points
 from seeded_fleet import BEGIN, SeededFleet, seeded_fleet
@@ -363,7 +364,8 @@ def test_a_stream_in_any_order_with_repeated_lines_gives_the_points(tmp_path):
     random.Random(1).shuffle(lines)
     with gzip.open(tmp_path / "stream.json.gz", "wt") as file:
         file.write("\n".join([*lines, '{"metric_stream_name": "cut o']))
-    volumes, rows, notes = import_points([tmp_path / "stream.json.gz"], tmp_path / "p.parquet")
+    files = [tmp_path / "stream.json.gz"]
+    volumes, rows, notes = import_points(files, tmp_path / "p.parquet", hints=RecordingHints(300.0))
     assert (volumes, rows) == (3, 120) and "cut off" in notes[0]
     tables = read_points(tmp_path / "p.parquet", volumes_of(tmp_path / "p.parquet"), list(heads))
     for name, given in heads.items():
@@ -383,7 +385,7 @@ def test_pages_of_get_metric_data_newest_first(tmp_path):
         ]
     }
     (tmp_path / "page.json").write_text(json.dumps(page))
-    assert import_points([tmp_path / "page.json"], tmp_path / "p.parquet")[:2] == (1, 3)
+    assert import_points([tmp_path / "page.json"], tmp_path / "p.parquet", period_s=300.0)[:2] == (1, 3)
     rows = pl.read_parquet(tmp_path / "p.parquet")
     assert rows["t_unix"].to_list() == [BEGIN, BEGIN + 300, BEGIN + 600] and rows["period_s"].unique().to_list() == [
         300
@@ -429,7 +431,7 @@ def test_cut_gzip_binary_and_two_accounts_are_refused(tmp_path):
         ("two.json", "one account"),
     ):
         with pytest.raises(InputError, match=message):
-            import_points([tmp_path / name], tmp_path / "p.parquet")
+            import_points([tmp_path / name], tmp_path / "p.parquet", period_s=300.0)
     assert not (tmp_path / "p.parquet").exists()
 
 
@@ -438,7 +440,7 @@ def test_parquet_of_a_stream_in_any_unit_of_time(tmp_path, unit):
     rows = [json.loads(line) for line in stream(fleet().points[fleet().devices[0].key].head(20))]
     frame = pl.DataFrame(rows).with_columns(pl.from_epoch("timestamp", "ms").dt.cast_time_unit(unit))
     frame.write_parquet(tmp_path / "s.parquet")
-    import_points([tmp_path / "s.parquet"], tmp_path / "p.parquet")
+    import_points([tmp_path / "s.parquet"], tmp_path / "p.parquet", period_s=300.0)
     assert pl.read_parquet(tmp_path / "p.parquet")["t_unix"].to_list() == [BEGIN + 300 * index for index in range(20)]
 
 
@@ -446,7 +448,7 @@ def test_minutes_become_five_minutes(tmp_path):
     metrics = ("VolumeReadOps", "VolumeWriteOps", "VolumeReadBytes", "VolumeWriteBytes", "VolumeQueueLength")
     lines = [stream_line(VOL, metric, BEGIN + 60 * minute, 60.0) for minute in range(10) for metric in metrics]
     (tmp_path / "s.json").write_text("\n".join(lines) + "\n")
-    import_points([tmp_path / "s.json"], tmp_path / "p.parquet", period_s=300)
+    import_points([tmp_path / "s.json"], tmp_path / "p.parquet", period_s=300, hints=RecordingHints(60.0))
     rows = pl.read_parquet(tmp_path / "p.parquet")
     assert rows["read_ops"].to_list() == [300, 300] and rows["queue"].to_list() == [60, 60]
     with pytest.raises(InputError, match="finer"):

@@ -111,7 +111,7 @@ def test_the_same_points_as_cloudwatch_had(tmp_path):
         labelled = labelled.replace(f'"Label": "{metric}"', f'"Label": "{VOL} {metric}"')
     (tmp_path / "page.json").write_text(labelled)
     columns = ["volume", "t_unix", "period_s", "read_ops", "write_ops", "read_bytes", "write_bytes"]
-    of_cloudwatch, _ = imported(tmp_path, tmp_path / "page.json")
+    of_cloudwatch, _ = imported(tmp_path, tmp_path / "page.json", interval_s=60.0)
     of_host, _ = imported(tmp_path, DATA / "iostat_12.txt", volumes={"nvme1n1": VOL})
     assert of_host.select(columns).equals(of_cloudwatch.select(columns))
 

@@ -37,7 +37,7 @@ def judged(tmp_path_factory) -> Judged:
     folder: Path = tmp_path_factory.mktemp("truth")
     fleet = write_fleet(folder, SEED, SHARE, DAYS)
     points = folder / "points.parquet"
-    *_, notes = import_points(sorted(folder.glob("metrics-*.gz")), points)
+    *_, notes = import_points(sorted(folder.glob("metrics-*.gz")), points, period_s=300.0)
     inventory = read_inventory([folder / "volumes.json", folder / "instances.json"])
     answers = ranked(plan_fleet(inventory, points, FleetSettings(fortnights=3), folder / "answers.parquet"))
     return Judged(answers, {volume: answer for answer in answers for volume in answer.volumes}, fleet, notes)

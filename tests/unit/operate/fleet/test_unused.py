@@ -168,9 +168,9 @@ def test_pages_are_read_at_once_as_point_by_point(tmp_path, monkeypatch, seed):
     text = "\n".join(json.dumps({"MetricDataResults": part}) for part in parts if part)
     (tmp_path / "page.json").write_text(text)
     assert read_pages(text.encode()) is not None
-    fast = import_points([tmp_path / "page.json"], tmp_path / "fast.parquet")
+    fast = import_points([tmp_path / "page.json"], tmp_path / "fast.parquet", period_s=300.0)
     monkeypatch.setattr(importing, "read_pages", lambda content: None)
-    slow = import_points([tmp_path / "page.json"], tmp_path / "slow.parquet")
+    slow = import_points([tmp_path / "page.json"], tmp_path / "slow.parquet", period_s=300.0)
     assert fast == slow, seed
     assert pl.read_parquet(tmp_path / "fast.parquet").equals(pl.read_parquet(tmp_path / "slow.parquet")), seed
 

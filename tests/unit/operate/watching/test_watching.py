@@ -86,9 +86,7 @@ def test_random_moments_fit_every_terminal():
         moment = random_moment(draw)
         result = lines(moment, width, height, state)
         assert len(result) == height
-        for line in result:
-            text = "".join(part for part, _ in line)
-            assert cell_len(text) <= width and text.isprintable()
+        assert all(cell_len(line.plain) <= width and line.plain.isprintable() for line in result)
         # Strict JSON, whatever is infinite or missing.
         json.dumps(moment.to_document(), allow_nan=False)
 
@@ -96,7 +94,7 @@ def test_random_moments_fit_every_terminal():
 @pytest.mark.parametrize(("width", "height"), [(79, 24), (80, 23), (20, 5), (1, 1)])
 def test_a_small_terminal_is_told_so(width, height):
     result = lines(random_moment(random.Random(1)), width, height)
-    assert len(result) == 1 and cell_len("".join(text for text, _ in result[0])) <= width
+    assert len(result) == 1 and cell_len(result[0].plain) <= width
 
 
 def test_eight_volumes_and_a_server_fit_80_by_24():

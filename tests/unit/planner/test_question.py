@@ -186,19 +186,6 @@ def test_any_setting_is_taken_or_refused(names, values, database):
         assert error.exit_code in (2, 3) and str(error)
 
 
-def test_the_old_notation_is_read_with_a_note():
-    # B6: `+` meant three things; INSTANCE+STORAGE+LOG is INSTANCE/STORAGE,log=LOG now.
-    question = make_question(
-        shop(), PlanSettings(goals="tps>=300", instances=["r6i.large"], compare="m5.2xlarge+gp2:1200+gp3:40")
-    )
-    assert str(question.today) == "m5.2xlarge/gp2:1200,log=gp3:40"
-    assert any("is the old form: write m5.2xlarge/gp2:1200,log=gp3:40" in note for note in question.notes)
-    new = make_question(
-        shop(), PlanSettings(goals="tps>=300", instances=["r6i.large"], compare="m5.2xlarge/gp2:1200,log=gp3:40")
-    )
-    assert new.today == question.today and not any("old form" in note for note in new.notes)
-
-
 def test_a_stripe_meant_as_data_and_log_is_said():
     # B6: `plan W --compare 2xgp3:500+gp3:20` (data and log meant) said "holds 60 GiB, saves 73.60
     # USD".

@@ -298,7 +298,7 @@ def _closed_document(workload: ClosedWorkload) -> dict:
 
 def _write_open(workload: OpenWorkload, path: Path) -> str:
     """Returns the text of an open workload's file, with the answers that it was made from where
-    they make the same again. Many points are written into a file of their own beside `path`."""
+    they make the same again. Many points are written into a file of their own next to `path`."""
     document = _open_head(workload)
     answers = workload.source.get("answers")
     if isinstance(answers, dict) and workload.kind in ("daily", "constant") and _made_again(workload, answers):

@@ -182,17 +182,17 @@ class Ec2Service:
         """Makes one call. Raises InputError with the error's code as `kind`, CouldNotRun."""
         operation: Callable[..., AwsAnswer] = getattr(self._client, name)
 
-        def refuse(code: str, message: str, _answer: AwsAnswer) -> InputError:
+        def refusal(code: str, message: str, _answer: AwsAnswer) -> InputError:
             source, hint = "EC2 API, error codes", ""
             if code in REFUSED:
                 source, hint = DOC, "The guide has the policy that it takes."
             return InputError(f"EC2 {name}", f"{code}: {message[:300]}", source, hint, kind=code)
 
-        def fail(error: Exception) -> CouldNotRun:
+        def failure(error: Exception) -> CouldNotRun:
             rule = f"could not be called: {str(error)[:300]}"
             return CouldNotRun(f"EC2 {name}", rule, DOC, "Is there a network, a region, a profile?")
 
-        with translate_errors(refuse, fail):
+        with translate_errors(refusal, failure):
             return operation(**arguments)
 
     def _pages(self, name: str, member: str, **arguments: object) -> list[AwsAnswer]:

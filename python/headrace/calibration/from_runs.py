@@ -103,8 +103,7 @@ def check_distinct(runs: Sequence[Run]) -> None:
         for other in runs[:index]:
             if identify_measurement(run) == identify_measurement(other):
                 rule = "are the same benchmark file: a run counts once"
-                hint = "Name it once."
-                raise InputError(f"{run.name} and {other.name}", rule, "headrace calibrate --help", hint)
+                raise InputError(f"{run.name} and {other.name}", rule, "headrace calibrate --help", "Name it once.")
 
 
 def identify_measurement(run: Run) -> str:

@@ -14,7 +14,7 @@ import polars as pl
 from headrace.base.checks import quote_value
 from headrace.base.files import read_bytes
 from headrace.base.options import takes
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 from headrace.planner.engine import PlanEngine
 from headrace.planner.goals import SUBJECTS, Goal
 from headrace.planner.question import make_question
@@ -88,7 +88,7 @@ def simulations_of(
     ]
 
 
-DOC = "docs/guide/planning.md"
+refuse = Refusals("docs/guide/planning.md")
 FAMILY, VERSION = "headrace-plan/", 2  # of the schema that Plan writes
 MOST_BYTES = 64 << 20  # longest file that is read; a guess: a plan has some 100 KiB
 AGAIN = "Write it again with: headrace plan WORKLOAD --output json > plan.json"
@@ -102,7 +102,7 @@ def read_plan(path: str) -> Plan | None:
     try:
         document = json.loads(read_bytes(Path(path), MOST_BYTES))
     except (ValueError, RecursionError):
-        raise InputError(path, "is not JSON", DOC, AGAIN) from None
+        raise refuse.input(path, "is not JSON", AGAIN) from None
     return restore_plan(document, path)
 
 
@@ -110,16 +110,16 @@ def restore_plan(document: object, name: str) -> Plan:
     """Returns the plan in parsed JSON. `name`: of its file, for errors. Raises InputError, also for
     a damaged plan and for one of another version."""
     if not isinstance(document, dict) or not str(document.get("schema", "")).startswith(FAMILY):
-        raise InputError(name, "is not a plan", DOC, AGAIN)
+        raise refuse.input(name, "is not a plan", AGAIN)
     _check_version(str(document["schema"]), name)
     subject = document.get("subject")
     if subject not in SUBJECTS:
-        raise InputError(name, f"is damaged: subject = {quote_value(subject)}", DOC, AGAIN)
+        raise refuse.input(name, f"is damaged: subject = {quote_value(subject)}", AGAIN)
     hints = get_type_hints(Plan)
     fields: dict[str, object] = {}
     for key in Plan.__dataclass_fields__:
         if key not in document:
-            raise InputError(name, f"is damaged: {key} is missing", DOC, AGAIN)
+            raise refuse.input(name, f"is damaged: {key} is missing", AGAIN)
         fields[key] = _restore_field(name, key, document[key], hints[key], subject)
     return Plan(**fields)  # pyright: ignore[reportArgumentType]
 
@@ -132,12 +132,10 @@ def _check_version(schema: str, name: str) -> None:
         return
     if version.isdecimal() and int(version) > VERSION:
         hint = "Update Headrace, or write the plan with this one."
-        raise InputError(
-            name, f"was written by a newer Headrace ({quote_value(schema)}, this one reads {VERSION})", DOC, hint
+        raise refuse.input(
+            name, f"was written by a newer Headrace ({quote_value(schema)}, this one reads {VERSION})", hint
         )
-    raise InputError(
-        name, f"is a plan of another form ({quote_value(schema)}, this Headrace reads {VERSION})", DOC, AGAIN
-    )
+    raise refuse.input(name, f"is a plan of another form ({quote_value(schema)}, this Headrace reads {VERSION})", AGAIN)
 
 
 def _restore_field(name: str, key: str, value: object, kind: object, subject: str) -> object:
@@ -153,4 +151,4 @@ def _restore_field(name: str, key: str, value: object, kind: object, subject: st
             return tuple(Goal.parse(text, subject) for text in texts)  # pyright: ignore[reportArgumentType]
         return msgspec.convert(value, kind)
     except (msgspec.ValidationError, pl.exceptions.PolarsError) as error:
-        raise InputError(name, f"is damaged: {key}: {' '.join(str(error).split())[:200]}", DOC, AGAIN) from None
+        raise refuse.input(name, f"is damaged: {key}: {' '.join(str(error).split())[:200]}", AGAIN) from None

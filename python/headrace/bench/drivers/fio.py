@@ -27,9 +27,9 @@ from headrace.bench.drivers.benchmark import (
 )
 from headrace.bench.drivers.files import check_folder, check_overwrite, file_whole, free_for
 from headrace.bench.target import DOC, Target
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import InputError, Refusals
 
-SOURCE = "fio(1)"
+refuse = Refusals("fio(1)")
 MODES = ("read", "write", "randread", "randwrite", "rw", "randrw")
 ENGINES = ("libaio", "io_uring", "psync", "sync")
 FILE = "headrace-fio.data"
@@ -135,8 +135,7 @@ class FioJob(Benchmark):
         ended = run_lines(Command(tuple(words), folder), folder / "prepare.txt", limit_s)
         if ended.late or ended.code:
             reason = "no time left" if ended.late else ended.message
-            rule = f"could not write the file: {reason}"
-            raise CouldNotRun(f"fio in {target.files}", rule, SOURCE, "Is the disk full?")
+            raise refuse.run(f"fio in {target.files}", f"could not write the file: {reason}", "Is the disk full?")
 
     def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
         """Returns fio's command: warm-up as ramp time, and logs of latencies, IOPS and bytes a
@@ -365,4 +364,4 @@ def read_result(text: str) -> FioResult:
         )
     except (KeyError, IndexError, ValueError, TypeError) as error:
         hint = "Give one job group with --output-format=json."
-        raise InputError("fio's report", f"cannot be read: {error!r}", SOURCE, hint) from error
+        raise refuse.input("fio's report", f"cannot be read: {error!r}", hint) from error

@@ -22,7 +22,7 @@ from headrace.bench.drivers.benchmark import (
     silent,
 )
 from headrace.bench.drivers.files import check_folder, file_whole, free_for
-from headrace.bench.target import DOC, Target
+from headrace.bench.target import DOC, Target, refuse
 from headrace.errors import InputError
 
 MODES = ("seqwr", "seqrewr", "seqrd", "rndrd", "rndwr", "rndrw")
@@ -96,8 +96,7 @@ class SysbenchFileio(Benchmark):
         written."""
         check_folder(self.name, target)
         if not target.files.is_dir():
-            rule = "sysbench fileio works in a folder"
-            raise InputError(str(target.files), rule, DOC, "Mount the device, or use fio.")
+            raise refuse.input(str(target.files), "sysbench fileio works in a folder", "Mount the device, or use fio.")
 
     def prepared(self, target: Target, threads: int) -> bool:
         """Returns whether all files are whole; False without their folder. Raises InputError for

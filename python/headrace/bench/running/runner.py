@@ -20,7 +20,7 @@ from headrace.bench.drivers.benchmark import Benchmark, IntervalReport, RunLoad,
 from headrace.bench.running import environment, run_files, summary, timeline
 from headrace.bench.server import create_database, data_gib
 from headrace.bench.store.store import PERCENTILES_FILE, SERIES_FILE, RunRecord, Store, now_text, write_parquet
-from headrace.bench.target import DOC, Target
+from headrace.bench.target import DOC, Target, refuse
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.mysql import connect
@@ -100,7 +100,7 @@ def run(
     """
     load = checked(seconds, warmup_s, threads, seed)
     if start not in (None, "cold", "warm"):
-        raise InputError(f"start = {start}", "must be cold or warm", DOC)
+        raise refuse.input(f"start = {start}", "must be cold or warm")
     benchmark.check_target(target)
     _check_connections(target, threads)
     tool = benchmark.tool()
@@ -236,7 +236,7 @@ class _Run:
             store.drop(self.folder)
             if self.interrupted:
                 raise KeyboardInterrupt
-            too_short = CouldNotRun(benchmark.name, "ended before a second was measured", DOC, "Run it for longer.")
+            too_short = refuse.run(benchmark.name, "ended before a second was measured", "Run it for longer.")
             raise failure or too_short
         series = benchmark.completed(timeline.joined(frame, self.samples))
         self._write_frames(series, outcome)

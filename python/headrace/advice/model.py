@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from headrace.base.checks import did_you_mean, quote_value
+from headrace.base.checks import check_choice, quote_value
 from headrace.errors import Refusals
 
 refuse = Refusals("docs/reference/advice.md")
@@ -59,10 +59,7 @@ def server_of(flavor: object, version: object) -> ServerVersion:
 
     Raises InputError for flavors and versions that the tables do not have.
     """
-    if flavor not in FLAVORS:
-        hint = did_you_mean(flavor, FLAVORS) or "Say --flavor mysql."
-        raise refuse.input(f"flavor = {quote_value(flavor)}", f"must be one of {', '.join(FLAVORS)}", hint)
-    assert isinstance(flavor, str)
+    flavor = check_choice("flavor", flavor, FLAVORS, refuse, "Say --flavor mysql.")
     text = version if isinstance(version, str) else ""
     if isinstance(version, tuple | list) and len(version) >= 2:
         text = ".".join(str(part) for part in version[:3])

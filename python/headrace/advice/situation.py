@@ -10,7 +10,7 @@ from headrace.advice.buffers import MostMemory
 from headrace.advice.model import DURABILITIES, ENGINES, ServerVersion, refuse
 from headrace.advice.values import as_bytes
 from headrace.base import core
-from headrace.base.checks import check_choice, check_number, check_whole
+from headrace.base.checks import check_choice, check_number, check_text, check_whole
 from headrace.base.core import core_errors
 from headrace.base.units import MIB
 from headrace.errors import InputError
@@ -64,8 +64,7 @@ class StorageRates:
 def storage_rates(text: object, as_of: str | None = None, instance: str | None = None) -> StorageRates:
     """Returns the rates that a storage sustains, IOPS and bytes a second, on an instance. Raises
     InputError."""
-    if not isinstance(text, str):
-        raise refuse.input(f"storage = {text!r}", "must be text such as gp3:500:6000:250")
+    text = check_text("storage", text, "For example gp3:500:6000:250.", refuse)
     with core_errors():
         parsed = core.parse_storage(text)
         limits = core.storage_limits(text, as_of, instance)

@@ -28,8 +28,8 @@ def check_name(name: object) -> str:
 def check_choice(
     what: str, value: object, choices: Collection[str], refusals: Refusals = refuse_key, hint: str = ""
 ) -> str:
-    """Returns a value of `choices`, or raises an InputError of `refusals` that suggests the nearest,
-    else gives `hint`."""
+    """Returns a value of `choices`, or raises an InputError of `refusals` that suggests the
+    nearest, else gives `hint`."""
     if isinstance(value, str) and value in choices:
         return value
     rule = f"must be one of {', '.join(choices)}"

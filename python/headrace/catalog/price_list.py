@@ -19,7 +19,7 @@ from typing import Annotated
 import msgspec
 
 from headrace.base import core
-from headrace.base.checks import check_number, check_text, check_whole, did_you_mean, quote_value
+from headrace.base.checks import check_choice, check_number, check_whole, did_you_mean, quote_value
 from headrace.base.core import core_errors
 from headrace.base.documents import DocumentTable, convert, known_keys, said_as
 from headrace.base.files import read_bytes
@@ -241,12 +241,7 @@ class PriceList:
         commitment: str = "on-demand",
     ) -> None:
         """Reads the region's prices of the day and applies discount and own rates to them."""
-        if check_text("commitment", commitment) not in COMMITMENTS:
-            hint = did_you_mean(commitment, COMMITMENTS)
-            raise refuse.input(
-                f"commitment = {quote_value(commitment)}", f"must be one of {', '.join(COMMITMENTS)}", hint
-            )
-        self.commitment: str = commitment
+        self.commitment: str = check_choice("commitment", commitment, COMMITMENTS, refuse)
         self.region = check_region(region)
         with core_errors():
             listed = core.volume_prices(self.region, day_of(as_of))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.base.checks import check_whole
 from headrace.base.storage import Placement, Storage, parse_placement
 from headrace.base.units import GIB
 from headrace.calibration.from_runs import sysbench_tpcc
@@ -55,8 +56,7 @@ class Configuration:
         if not self.cache_gib >= LEAST_CACHE_GIB:
             value = f"{self.name}: a cache of {self.cache_gib:g} GiB"
             raise refuse.input(value, f"must be at least {LEAST_CACHE_GIB:g} GiB")
-        if not 1 <= self.threads <= MOST_THREADS:
-            raise refuse.input(f"{self.name}: {self.threads} clients", f"must be 1 to {MOST_THREADS:,}")
+        check_whole(f"{self.name}: clients", self.threads, 1, MOST_THREADS, refuse)
 
     @property
     def place(self) -> str:

@@ -14,6 +14,7 @@ import math
 import statistics
 from dataclasses import dataclass, replace
 
+from headrace.base.checks import check_number
 from headrace.base.storage import Storage, Volume
 from headrace.base.units import GIB, MIB
 from headrace.bench import SysbenchOltp
@@ -243,8 +244,7 @@ class Timing:
 def timing(minutes: float, configurations: int) -> Timing:
     """Divides the time among loading, calibration and the configurations; `configurations` without
     the one calibrated on. Raises InputError if that leaves too few seconds for each."""
-    if not LEAST_MINUTES <= minutes <= MOST_MINUTES:
-        raise refuse.input(f"--minutes {minutes:g}", f"must be {LEAST_MINUTES:g} to {MOST_MINUTES:,.0f}")
+    check_number("--minutes", minutes, LEAST_MINUTES, MOST_MINUTES, refusals=refuse)
     loading = LOADING_SHARE * minutes * 60.0
     settle = int(min(MOST_SETTLE_S, SETTLE_SHARE * max(0.0, minutes - SETTLE_BEYOND_MIN) * 60.0))
     data_gib = LOAD_MIB_S * max(0.0, loading - LOAD_MORE_S) / 1024.0

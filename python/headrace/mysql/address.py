@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from headrace.base import settings
+from headrace.base.checks import check_choice
 from headrace.base.files import explain_unwritable, replace_file
 from headrace.errors import InputError, Refusals
 from headrace.mysql.option_files import quoted, read_client
@@ -240,8 +241,7 @@ def _ssl(text: str, mode: str | None, authority: str | None) -> tuple[str, str |
     """Returns the TLS mode, and the CA's file in full or None. Raises InputError if the mode is
     unknown, or mode and CA do not fit together."""
     mode = (mode or ("VERIFY_CA" if authority else "PREFERRED")).upper().replace("-", "_")
-    if mode not in SSL_MODES:
-        raise refuse_ssl.input(f"ssl-mode = {mode[:40]}", f"must be one of {', '.join(SSL_MODES)}")
+    check_choice("ssl-mode", mode, SSL_MODES, refuse_ssl)
     if authority is None:
         if mode == "VERIFY_CA":
             rule = "ssl-mode=VERIFY_CA needs the CA that signed the server's certificate"

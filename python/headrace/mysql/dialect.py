@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from headrace.base.checks import check_choice
 from headrace.errors import Refusals
 from headrace.mysql.address import Secret
 from headrace.mysql.gtid import GtidSet
@@ -86,8 +87,7 @@ def checked_channel(channel: str) -> str:
 def checked_filters(filters: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """Returns the filters if they are valid, by the names of FILTERS. Raises InputError."""
     for kind, values in filters.items():
-        if kind not in FILTERS:
-            raise refuse.input(kind[:60], f"a filter is one of {', '.join(FILTERS)}")
+        check_choice("filter", kind, FILTERS, refuse)
         for value in values:
             if not FILTER_VALUE.fullmatch(value) or ("." in value) == FILTERS[kind]:
                 rule = "names a database" if FILTERS[kind] else "names a table as DATABASE.TABLE"

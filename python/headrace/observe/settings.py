@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from headrace.base.checks import did_you_mean, quote_value
+from headrace.base.checks import check_choice, check_text, did_you_mean, quote_value
 from headrace.base.documents import convert
 from headrace.base.packaged import read_rows
 from headrace.errors import InputError, Refusals
@@ -114,17 +114,14 @@ def check_version(version: object, flavor: object, engine: str) -> tuple[str | N
 
     Raises InputError.
     """
-    if flavor is not None and flavor not in FLAVORS:
-        hint = did_you_mean(flavor, FLAVORS)
-        raise refuse_versions.input(f"flavor = {quote_value(flavor)}", f"must be one of {', '.join(FLAVORS)}", hint)
+    flavor = None if flavor is None else check_choice("flavor", flavor, FLAVORS, refuse_versions)
     if flavor == "mysql" and engine == "myrocks":
         hint = "It is in percona and mariadb; leave flavor out for another build."
         raise refuse_versions.input('flavor = "mysql" with engine = "myrocks"', "Oracle's MySQL has no MyRocks", hint)
     if version is None:
         return None, flavor
+    version = check_text("engine_version", version, 'Put it in quotes: "5.7.22".', refuse_versions)
     what = f"engine_version = {quote_value(version)}"
-    if not isinstance(version, str):
-        raise refuse_versions.input(what, "must be text", 'Put it in quotes: "5.7.22".')
     if "aurora" in version.lower():
         hint = "It cannot be calibrated here."
         raise refuse_versions.input(what, "Aurora keeps its data in storage of its own, not on EBS volumes", hint)

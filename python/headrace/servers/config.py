@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.base import core
+from headrace.base.checks import check_number
 from headrace.base.machine import memory_bytes
 from headrace.base.packaged import read_text
 from headrace.base.processes import Command, run_to_end, telling_lines
@@ -93,9 +94,7 @@ def checked_memory(memory_gib: float | None) -> float | None:
     than this machine has."""
     if memory_gib is None:
         return None
-    if not SMALLEST_MEMORY_GIB <= memory_gib <= LARGEST_MEMORY_GIB:
-        rule = f"memory is {SMALLEST_MEMORY_GIB:g} to {LARGEST_MEMORY_GIB:,.0f} GiB"
-        raise refuse.input(f"--memory-gib {memory_gib:g}", rule, "For example --memory-gib 2.")
+    check_number("--memory-gib", memory_gib, SMALLEST_MEMORY_GIB, LARGEST_MEMORY_GIB, "GiB", refuse)
     here = memory_bytes("MemTotal") / 2**30
     if (cache := core.cache_gib_for(memory_gib)) > here:
         rule = f"{cache:,.4g} GiB of it for the cache is more than the {here:.1f} GiB of this machine"

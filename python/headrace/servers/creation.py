@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from headrace.base import processes
+from headrace.base.checks import check_choice
 from headrace.base.machine import required
 from headrace.base.signals import undisturbed
 from headrace.errors import CouldNotRun, HeadraceError, InputError
@@ -66,8 +67,7 @@ def checked_request(
     lacks.
     """
     engine, port = record.engine, record.port
-    if engine not in ENGINES:
-        raise refuse.input(engine[:60], f"an engine is {' or '.join(ENGINES)}")
+    check_choice("engine", engine, ENGINES, refuse)
     if engine not in program.engines:
         hint = f"{NAMES['mariadb']} has it: --flavor mariadb."
         if program.flavor == "mariadb":

@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from headrace.base import settings
+from headrace.base.checks import check_choice
 from headrace.base.machine import which
 from headrace.base.processes import PRIVATE_ENVIRONMENT, Command, failure, run_to_end
 from headrace.errors import CouldNotRun, InputError
@@ -103,8 +104,7 @@ def find_program(flavor: str = "mariadb", server_path: str | os.PathLike | None 
 
     Raises InputError, CouldNotRun with how to install it.
     """
-    if flavor not in FLAVORS:
-        raise refuse.input(flavor[:60], f"a flavor is one of {', '.join(FLAVORS)}", "Any other server: --server-path.")
+    check_choice("flavor", flavor, FLAVORS, refuse, "Any other server: --server-path.")
     if server_path is not None:
         return _find_given(os.fspath(server_path))
     programs = installed(flavor)

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.base import settings
+from headrace.base.checks import check_choice
 from headrace.base.files import move_over
 from headrace.base.machine import which
 from headrace.base.packaged import read_text
@@ -55,8 +56,7 @@ def install(flavor: str, progress: Progress = lambda share, what: None, upgrade:
 
     Raises InputError, CouldNotRun; then nothing was changed.
     """
-    if flavor not in FLAVORS:
-        raise refuse.input(flavor[:60], f"a flavor is one of {', '.join(FLAVORS)}")
+    check_choice("flavor", flavor, FLAVORS, refuse)
     there = installed(flavor)
     if flavor == "mysql":
         return there[0] if there and not upgrade else install_mysql(progress)

@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from headrace.base import core
-from headrace.base.checks import Shown, check_number, check_whole, quote_value
+from headrace.base.checks import Shown, check_number, check_text, check_whole, quote_value
 from headrace.base.core import core_errors
 from headrace.base.options import takes
 from headrace.base.units import GIB, day_of, span_in_words
@@ -440,7 +440,7 @@ def _check(
 def _check_texts(**texts: str | None) -> None:
     """Raises InputError for a value that is not text, and for a storage of None."""
     for name, text in texts.items():
-        if text is not None and not isinstance(text, str):
-            raise refuse.input(f"{name} = {text!r}", "must be text")
+        if text is not None:
+            check_text(name, text, refusals=refuse)
     if texts["storage"] is None:
         raise refuse.input("storage = None", "must be named, such as gp3:500")

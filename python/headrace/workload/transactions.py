@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from headrace.base import core
-from headrace.base.checks import Shown, check_number, check_whole
+from headrace.base.checks import Shown, check_choice, check_number, check_whole
 from headrace.errors import InputError, Refusals
 from headrace.workload.life import measure_life, measure_size
 from headrace.workload.misfit import misfit_of
@@ -100,8 +100,7 @@ class TransactionWorkload(Shown):
 
     def __post_init__(self) -> None:
         """Checks engine, cache, clients and the parameters of the database. Raises InputError."""
-        if self.engine not in ENGINES:
-            raise refuse.input(f"engine = {self.engine!r}", "must be innodb or myrocks")
+        check_choice("engine", self.engine, ENGINES, refuse)
         check_number("cache_gib", self.cache_gib, LEAST_CACHE_GIB, MOST_CACHE_GIB, "GiB")
         check_whole("threads", self.threads, 1, MOST_COUNT)
         try:

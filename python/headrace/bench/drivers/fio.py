@@ -21,8 +21,8 @@ from headrace.bench.drivers.benchmark import (
     RunLoad,
     Say,
     ToolOutcome,
+    check_choices,
     check_numbers,
-    check_one_of,
     silent,
 )
 from headrace.bench.drivers.files import check_folder, check_overwrite, file_whole, free_for
@@ -30,6 +30,7 @@ from headrace.bench.target import DOC, Target
 from headrace.errors import InputError, Refusals
 
 refuse = Refusals("fio(1)")
+refuse_option = Refusals(f"{DOC}, fio")
 MODES = ("read", "write", "randread", "randwrite", "rw", "randrw")
 ENGINES = ("libaio", "io_uring", "psync", "sync")
 FILE = "headrace-fio.data"
@@ -91,9 +92,9 @@ class FioJob(Benchmark):
     def __post_init__(self) -> None:
         """Raises InputError for an option out of its bounds, or for several requests in flight with
         an engine that has one."""
-        check_one_of(f"{DOC}, fio", rw=(self.rw, MODES), ioengine=(self.ioengine, ENGINES))
+        check_choices(refuse_option, rw=(self.rw, MODES), ioengine=(self.ioengine, ENGINES))
         check_numbers(
-            f"{DOC}, fio",
+            refuse_option,
             bs_kib=(self.bs_kib, 1, 16_384),
             iodepth=(self.iodepth, 1, 4_096),
             size_gib=(self.size_gib, 2**-6, 65_536),
@@ -102,7 +103,7 @@ class FioJob(Benchmark):
         )
         if self.iodepth > 1 and self.ioengine in ("psync", "sync"):
             rule = f"{self.ioengine} has one request in flight a client"
-            raise InputError(f"iodepth = {self.iodepth}", rule, "fio(1)", "Use libaio, or more clients.")
+            raise refuse.input(f"iodepth = {self.iodepth}", rule, "Use libaio, or more clients.")
 
     @property
     def writes(self) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from headrace.base.checks import check_choice
 from headrace.base.extras import import_optional
 from headrace.base.files import drafted
 from headrace.base.packaged import read_rows
@@ -142,8 +143,7 @@ def export(
     form = FORMATS.get(path.suffix.lower())
     if form is None:
         raise refuse.input(str(path), f"runs are exported as {', '.join(FORMATS)}", "The ending of the name decides.")
-    if what not in TABLES:
-        raise refuse.input(what[:40], f"must be one of {', '.join(TABLES)}")
+    check_choice("what", what, TABLES, refuse)
     if not path.parent.is_dir():
         raise InputError(str(path), "the folder does not exist", "", "Make it, or name another.")
     if path.exists() and not path.is_file():

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from headrace.base.checks import check_choice
 from headrace.base.storage import Storage
 from headrace.bench import Benchmark
 from headrace.errors import Refusals
@@ -78,9 +79,7 @@ class ReplicaCell:
         Storage.parse(self.storage)
         if self.log_storage is not None:
             Storage.parse(self.log_storage)
-        modes = MODES[self.load.flavor]
-        if self.mode not in modes:
-            raise refuse.input(f"mode {self.mode[:40]}", f"must be one of {', '.join(modes)}")
+        check_choice("mode", self.mode, MODES[self.load.flavor], refuse)
         if not 0 <= self.workers <= MOST_WORKERS or (self.workers == 0) != (self.mode == "serial"):
             rule = f"are 0 with the mode serial, and 1 to {MOST_WORKERS:,} with every other"
             raise refuse.input(f"{self.workers} workers, {self.mode}", rule)

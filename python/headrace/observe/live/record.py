@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from headrace.base.checks import check_choice, check_name
+from headrace.base.checks import check_choice, check_name, check_whole
 from headrace.base.encoding import Document
 from headrace.base.files import explain_unwritable
 from headrace.errors import CouldNotRun, HeadraceError, InputError, Refusals
@@ -137,8 +137,8 @@ def _check(request: CaptureRequest, folder: Path, force: bool) -> None:
         raise refuse.input(f"{request.seconds:g} s", rule, "An hour of usual load is good.")
     if request.engine is not None:
         check_choice("engine", request.engine, ENGINES)
-    if request.threads is not None and not 1 <= request.threads <= 100_000:
-        raise refuse.input(f"threads = {request.threads}", "must be 1 to 100,000")
+    if request.threads is not None:
+        check_whole("threads", request.threads, 1, 100_000, refuse)
     day = request.as_of or datetime.now(UTC).date()
     check_storage("storage", request.storage, day, request.instance)
     if request.log_storage is not None:

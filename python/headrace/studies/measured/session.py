@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
+from headrace.base.checks import check_number, check_whole
 from headrace.base.units import in_percent
 from headrace.bench import Store
 from headrace.bench.drivers.benchmark import Say, silent
@@ -56,12 +57,10 @@ class LabOptions:
 
     def __post_init__(self) -> None:
         """Raises InputError for a scale, minutes or seed out of range."""
-        for what, value, (low, high) in (("--scale", self.scale, SCALES), ("--minutes", self.minutes, MINUTES)):
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if value is not None and not (number and low <= value <= high):
-                raise refuse.input(f"{what} {value}", f"must be {low:g} to {high:g}")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 1 <= self.seed < 2**31:
-            raise refuse.input(f"--seed {self.seed}", "must be a whole number from 1 to 2^31 - 1")
+        for what, value, span in (("--scale", self.scale, SCALES), ("--minutes", self.minutes, MINUTES)):
+            if value is not None:
+                check_number(what, value, *span, refusals=refuse)
+        check_whole("--seed", self.seed, 1, 2**31 - 1, refuse)
 
     def scale_or(self, usual: float) -> float:
         """Returns the scale asked for, else the study's own."""

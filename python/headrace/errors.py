@@ -7,6 +7,8 @@ can lay them out as they like.
     HeadraceError           exit code 2 unless it says otherwise
     ├── InputError     2    what was typed or read breaks a rule
     └── CouldNotRun    3    the input is fine, this machine or the moment is not
+
+A module whose rules stand in one place makes its refusals by its own `Refusals`, and `raise`s them.
 """
 
 from __future__ import annotations
@@ -62,6 +64,27 @@ class CouldNotRun(HeadraceError):
     """The input is fine, but the work could not be done here and now. Exit code 3."""
 
     default_exit_code = 3
+
+
+class Refusals:
+    """Makes the refusals of a module, whose rules all come from `source`: a page of the
+    documentation or a section of it, a manual, a command's help.
+
+    >>> refuse = Refusals("docs/guide/backups.md")
+    >>> str(refuse.input("--keep 0", "keeps no backup", "Give 1 or more."))
+    '--keep 0: keeps no backup (docs/guide/backups.md). Give 1 or more.'
+    """
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def input(self, value: str, rule: str, hint: str = "", exit_code: int | None = None, kind: str = "") -> InputError:
+        """Returns the refusal of what was typed or read; the caller raises it."""
+        return InputError(value, rule, self.source, hint, exit_code, kind)
+
+    def run(self, value: str, rule: str, hint: str = "", exit_code: int | None = None, kind: str = "") -> CouldNotRun:
+        """Returns the refusal of work that could not be done here and now; the caller raises it."""
+        return CouldNotRun(value, rule, self.source, hint, exit_code, kind)
 
 
 def refuse_text(error: UnicodeEncodeError) -> InputError:

@@ -9,12 +9,12 @@ from headrace.advice.buffers import memory_finding, most_memory
 from headrace.advice.current import OLD_REDO, CurrentSettings, doomed, findings, gone, since, todays
 from headrace.advice.effects import demand_of, effect_of
 from headrace.advice.model import (
-    DOC,
     NOT_ESTIMATED,
     SAFE,
     AdvisedSetting,
     ConfigFinding,
     ServerVersion,
+    refuse,
     server_of,
 )
 from headrace.advice.result import Advice
@@ -24,7 +24,6 @@ from headrace.advice.table import ParameterName, ServerParameter, ids_by_name, p
 from headrace.advice.values import as_bytes, as_number, same, size_text
 from headrace.base import core
 from headrace.base.core import core_errors
-from headrace.errors import InputError
 from headrace.mysql import Address, parse_address
 from headrace.workload import TransactionWorkload
 
@@ -208,7 +207,7 @@ def situation_of(
         memory_gib = memory_gib if memory_gib is not None else (host["memory_mib"] or 0) / 1024.0 or None
     if memory_gib is None:
         rule = "must be given: it decides the sizes of the caches"
-        raise InputError("memory", rule, DOC, "Say --memory-gib GIB, or --instance TYPE.")
+        raise refuse.input("memory", rule, "Say --memory-gib GIB, or --instance TYPE.")
     situation = Situation(
         server=server,
         engine=engine,

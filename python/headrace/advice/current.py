@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from headrace.advice.model import DOC, NEWEST_PATCH, ConfigFinding, ServerVersion, server_of
+from headrace.advice.model import NEWEST_PATCH, ConfigFinding, ServerVersion, refuse, server_of
 from headrace.advice.table import ids_by_name, sources
 from headrace.advice.values import as_bytes, as_number, is_on
 from headrace.base.checks import did_you_mean
 from headrace.base.packaged import read_rows, read_text
 from headrace.base.releases import flavor_of_version, split_release
 from headrace.base.units import MIB
-from headrace.errors import CouldNotRun, InputError
 from headrace.mysql import Address, connect
-from headrace.mysql.option_files import SOURCE, OptionFile, Setting, read_option_file, server_groups
+from headrace.mysql.option_files import OptionFile, Setting, read_option_file, server_groups
+from headrace.mysql.option_files import refuse as refuse_option_files
 from headrace.mysql.statements import ask_pairs, ask_row
 
 ANSWER_S = 10.0  # a guess: a server that is alive answers within milliseconds
@@ -65,7 +65,7 @@ def todays(
     if address is not None:
         if flavor is not None or version is not None:
             what, rule = "--flavor, --server-version", "are what the server says itself"
-            raise InputError(what, rule, DOC, "Leave them out, or the address.")
+            raise refuse.input(what, rule, "Leave them out, or the address.")
         live = read_server(address)
         return (live if config is None else replace(live, file=read_file(config, live.server).file)), [], True
     notes = []
@@ -73,7 +73,7 @@ def todays(
         written, version = split_release(version)
         if written is not None and flavor not in (None, written):
             rule = f"names another server than --flavor {flavor}"
-            raise InputError(f"--server-version {written}-{version}", rule, DOC, "Leave one of them out.")
+            raise refuse.input(f"--server-version {written}-{version}", rule, "Leave one of them out.")
         flavor = written or flavor
     if flavor is None:
         flavor = "mariadb" if _looks_like_mariadb(config, version) else "mysql"
@@ -113,13 +113,13 @@ def read_server(address: Address) -> CurrentSettings:
         values = ask_pairs(connection, "SHOW GLOBAL VARIABLES")
     except (pymysql.err.MySQLError, OSError) as error:
         rule = f"the server did not answer: {str(error.args[-1] if error.args else error)[:200]}"
-        raise CouldNotRun(address.label, rule, DOC, "Does it still run? See its error log.") from None
+        raise refuse.run(address.label, rule, "Does it still run? See its error log.") from None
     finally:
         connection.close()
     version_text = f"{version} {comment}".lower()
     if "aurora" in version_text:
         rule = "Aurora keeps its data in storage of its own, not on EBS volumes"
-        raise InputError(version, rule, DOC, "Settings of this version are not covered here.")
+        raise refuse.input(version, rule, "Settings of this version are not covered here.")
     flavor = "mariadb" if "mariadb" in version_text else "percona" if "percona" in version_text else "mysql"
     return CurrentSettings(server_of(flavor, version), values, f"{address.label}, {version}")
 
@@ -225,7 +225,7 @@ def _judge_line(setting: Setting, current: CurrentSettings) -> ConfigFinding | N
         text = (
             f"is not an option of MySQL or MariaDB known here: {rule} {place}. {did_you_mean(setting.name, _options())}"
         )
-        return ConfigFinding(setting.name, text.removesuffix(". "), SOURCE)
+        return ConfigFinding(setting.name, text.removesuffix(". "), refuse_option_files.source)
     if setting.loose and row["then"] == "refused":
         return None  # passed over, as its writer wanted
     instead = f"; its successor is {row['instead']}" if row["instead"] else ""

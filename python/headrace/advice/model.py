@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from headrace.base.checks import did_you_mean, quote_value
-from headrace.errors import InputError
+from headrace.base.checks import check_choice, quote_value
+from headrace.errors import Refusals
 
-DOC = "docs/reference/advice.md"
+refuse = Refusals("docs/reference/advice.md")
 FLAVORS = ("mysql", "mariadb", "percona")
 ENGINES = ("innodb", "myrocks")
 DURABILITIES = ("full", "relaxed")
@@ -59,17 +59,14 @@ def server_of(flavor: object, version: object) -> ServerVersion:
 
     Raises InputError for flavors and versions that the tables do not have.
     """
-    if flavor not in FLAVORS:
-        hint = did_you_mean(flavor, FLAVORS) or "Say --flavor mysql."
-        raise InputError(f"flavor = {quote_value(flavor)}", f"must be one of {', '.join(FLAVORS)}", DOC, hint)
-    assert isinstance(flavor, str)
+    flavor = check_choice("flavor", flavor, FLAVORS, refuse, "Say --flavor mysql.")
     text = version if isinstance(version, str) else ""
     if isinstance(version, tuple | list) and len(version) >= 2:
         text = ".".join(str(part) for part in version[:3])
     match = VERSION.match(text.strip())
     if match is None:
         hint = "Write it as SELECT VERSION() does, for example 8.0.36."
-        raise InputError(f"version = {quote_value(version)}", "is not a version number", DOC, hint)
+        raise refuse.input(f"version = {quote_value(version)}", "is not a version number", hint)
     major, minor, patch = int(match[1]), int(match[2]), match[3]
     is_supported = {
         "mysql": (major, minor) == (5, 7) or (major == 8 and minor <= 4) or major == 9,
@@ -81,7 +78,7 @@ def server_of(flavor: object, version: object) -> ServerVersion:
         hint = "Ask for the nearest known version, and check the names against `mysqld --verbose --help`."
         if (flavor == "mariadb") == (major < 10):  # that number belongs to the other flavor
             hint = "Settings have other names in other versions: give the flavor and the version of your server."
-        raise InputError(f"{LABELS[flavor]} {major}.{minor}", rule, DOC, hint)
+        raise refuse.input(f"{LABELS[flavor]} {major}.{minor}", rule, hint)
     return ServerVersion(flavor, (major, minor, int(patch) if patch else NEWEST_PATCH), patch is not None)
 
 

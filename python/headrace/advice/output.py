@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.advice.current import CurrentSettings, gone, standing, unknown
-from headrace.advice.model import DOC, SAFE, AdvisedSetting, ServerVersion
+from headrace.advice.model import SAFE, AdvisedSetting, ServerVersion, refuse
 from headrace.advice.table import ids_by_name
-from headrace.errors import InputError
 from headrace.mysql.option_files import OptionFile, Setting, written
 
 WIDTH = 110  # of comments
@@ -41,7 +40,12 @@ def as_cnf(advice: Sequence[AdvisedSetting], server: ServerVersion, situation: s
 
     `situation`: for the head of the file. `loads_myrocks`: the server has the plugin already.
     """
-    lines = [f"# {server.label}: {situation}", f"# Made by headrace advise; every parameter: {DOC}", "", f"[{SECTION}]"]
+    lines = [
+        f"# {server.label}: {situation}",
+        f"# Made by headrace advise; every parameter: {refuse.source}",
+        "",
+        f"[{SECTION}]",
+    ]
     rocks = any(item.parameter.startswith("rocksdb_") for item in advice)
     if rocks and server.flavor == "mariadb" and not loads_myrocks:
         lines += ["", MYROCKS_PLUGIN]
@@ -90,7 +94,7 @@ def as_diff(advice: Sequence[AdvisedSetting], current: CurrentSettings) -> str:
     """
     file = current.file
     if file is None:
-        raise InputError("--output diff", "needs an option file to change", DOC, "Name it with --config.")
+        raise refuse.input("--output diff", "needs an option file to change", "Name it with --config.")
     edits = {path: _Edit(text.split("\n"), {}, []) for path, text in file.texts.items()}
     ids = ids_by_name()
     # The last line of a parameter decides.

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headrace.advice.buffers import MostMemory
-from headrace.advice.model import DOC, DURABILITIES, ENGINES, ServerVersion
+from headrace.advice.model import DURABILITIES, ENGINES, ServerVersion, refuse
 from headrace.advice.values import as_bytes
 from headrace.base import core
-from headrace.base.checks import check_choice, check_number, check_whole
+from headrace.base.checks import check_choice, check_number, check_text, check_whole
 from headrace.base.core import core_errors
 from headrace.base.units import MIB
 from headrace.errors import InputError
@@ -64,8 +64,7 @@ class StorageRates:
 def storage_rates(text: object, as_of: str | None = None, instance: str | None = None) -> StorageRates:
     """Returns the rates that a storage sustains, IOPS and bytes a second, on an instance. Raises
     InputError."""
-    if not isinstance(text, str):
-        raise InputError(f"storage = {text!r}", "must be text such as gp3:500:6000:250", DOC)
+    text = check_text("storage", text, "For example gp3:500:6000:250.", refuse)
     with core_errors():
         parsed = core.parse_storage(text)
         limits = core.storage_limits(text, as_of, instance)
@@ -164,7 +163,7 @@ class Situation:
         if self.vcpus is not None:
             check_whole("vcpus", self.vcpus, 1, 4_096)
         if not isinstance(self.replica, bool):
-            raise InputError(f"replica = {self.replica!r}", "must be True or False", DOC)
+            raise refuse.input(f"replica = {self.replica!r}", "must be True or False")
         self._check_workload()
         if self.engine == "myrocks":
             self._check_myrocks()
@@ -177,11 +176,11 @@ class Situation:
             return
         if not isinstance(self.workload, TransactionWorkload):
             hint = "`headrace calibrate` or `headrace workload capture` makes one."
-            raise InputError("workload", "must be a database in transactions", DOC, hint)
+            raise refuse.input("workload", "must be a database in transactions", hint)
         if self.workload.engine != self.engine:
             rule = f"was measured with {self.workload.engine}, and the advice is for {self.engine}"
             hint = f"Say --engine {self.workload.engine}, or leave the workload out."
-            raise InputError(f"workload {self.workload.name}", rule, DOC, hint)
+            raise refuse.input(f"workload {self.workload.name}", rule, hint)
 
     def _check_myrocks(self) -> None:
         """Raises InputError for a server that has no stable MyRocks."""
@@ -201,7 +200,7 @@ def _check_folder(what: str, folder: object) -> None:
     plain = text.startswith("/") and text.isprintable() and len(text) <= 400
     if not plain or any(character in text for character in "\"'\\#;"):
         rule = "must be an absolute path without quotes, backslashes, # and ;"
-        raise InputError(f"{what} {folder!r:.80}", rule, DOC, "For example /var/lib/mysql-log.")
+        raise refuse.input(f"{what} {folder!r:.80}", rule, "For example /var/lib/mysql-log.")
 
 
 @dataclass(frozen=True)

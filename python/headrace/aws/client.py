@@ -66,10 +66,10 @@ def make_client(
 
 @contextmanager
 def translate_errors(
-    refuse: Callable[[str, str, AwsAnswer], HeadraceError], fail: Callable[[Exception], HeadraceError]
+    refusal: Callable[[str, str, AwsAnswer], HeadraceError], failure: Callable[[Exception], HeadraceError]
 ) -> Iterator[None]:
-    """Turns what boto3 raises in the block into our errors. `refuse` makes that of a refusal by its
-    code, its message and the whole answer, `fail` that of a call without an answer."""
+    """Turns what boto3 raises in the block into our errors. `refusal` makes that of a refusal by
+    its code, its message and the whole answer, `failure` that of a call without an answer."""
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import BotoCoreError, ClientError
     from urllib3.exceptions import HTTPError
@@ -77,10 +77,10 @@ def translate_errors(
     try:
         yield
     except ClientError as error:
-        refusal = error.response.get("Error", {})
-        raise refuse(str(refusal.get("Code", "")), str(refusal.get("Message", "")), dict(error.response)) from None
+        words = error.response.get("Error", {})
+        raise refusal(str(words.get("Code", "")), str(words.get("Message", "")), dict(error.response)) from None
     except (BotoCoreError, Boto3Error, HTTPError, OSError) as error:
-        raise fail(error) from None
+        raise failure(error) from None
 
 
 def call(what: str, action: str, method: Callable[..., AwsAnswer], **arguments: object) -> AwsAnswer:
@@ -88,15 +88,15 @@ def call(what: str, action: str, method: Callable[..., AwsAnswer], **arguments: 
     IAM writes it. Raises InputError for a refusal, whose `kind` is its code, and CouldNotRun where
     nobody answers."""
 
-    def refuse(code: str, message: str, _answer: AwsAnswer) -> InputError:
+    def refusal(code: str, message: str, _answer: AwsAnswer) -> InputError:
         hint = "Is it of this account and region?"
         if code in DENIED:
             hint = f"Allow {action} in the IAM policy of these credentials."
         return InputError(what, f"AWS refuses: {message[:200]}", f"AWS, {code}", hint, kind=code)
 
-    def fail(error: Exception) -> CouldNotRun:
+    def failure(error: Exception) -> CouldNotRun:
         hint = "Check AWS_ENDPOINT_URL and the network."
         return CouldNotRun(what, f"AWS cannot be reached: {str(error)[:200]}", "AWS SDKs", hint)
 
-    with translate_errors(refuse, fail):
+    with translate_errors(refusal, failure):
         return method(**arguments)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from headrace.aws.client import AwsClient, call
 from headrace.base.waiting import wait_until
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.errors import HeadraceError, Refusals
 
-GUIDE = "docs/guide/failover.md"
+refuse = Refusals("docs/guide/failover.md")
 # Pace of a waiter: s between two tries, and the most tries. AWS detaches a volume by force within a
 # minute or two.
 EC2_PACE = {"Delay": 1, "MaxAttempts": 120}
@@ -52,7 +52,7 @@ class AwsInstance:
             failed.append(f"stop-instances {self.id}: {describe_error(error)}")
         detached = sum(action.startswith("detached") for action in done) == len(self.volumes) > 0
         if not detached and not any(action.startswith("stopped") for action in done):
-            raise CouldNotRun(self.name, f"could not be fenced: {'; '.join(failed)}", GUIDE, "See to it by hand.")
+            raise refuse.run(self.name, f"could not be fenced: {'; '.join(failed)}", "See to it by hand.")
         self._wait_cut_off(detached)
         return ", ".join(done)
 
@@ -71,7 +71,7 @@ class AwsInstance:
 
         if not wait_until(is_cut_off, longest_s, LOOK_S):
             rule = f"its instance is not stopped and its volumes are not detached after {longest_s:g} s{last_error}"
-            raise CouldNotRun(self.name, rule, GUIDE, "Look at it in EC2; when it is down, begin again.")
+            raise refuse.run(self.name, rule, "Look at it in EC2; when it is down, begin again.")
 
     def _is_cut_off(self, detached: bool) -> bool:
         """Returns whether the instance is down, or has none of the volumes any more. The latter
@@ -103,7 +103,7 @@ class AwsInstance:
         except Exception as error:
             rule = f"{volume} cannot be attached to {here}: {describe_error(error)}"
             hint = f"Attach it there by hand, mount it, and give its binary log to {self.name}'s successor."
-            raise CouldNotRun(self.name, rule, GUIDE, hint) from None
+            raise refuse.run(self.name, rule, hint) from None
 
     def device_of(self, volume: str, links: tuple[Path, ...] = (BY_ID,)) -> str:
         """Returns a volume's block device, by its serial number in udev's links on Nitro
@@ -113,7 +113,7 @@ class AwsInstance:
         if device := wait_until(lambda: next(filter(Path.exists, places), None), DEVICE_S, DEVICE_S / 100):
             return str(device.resolve())
         rule = f"{volume} is attached, and {name} appears in none of {', '.join(map(str, links))}"
-        raise CouldNotRun(self.name, rule, GUIDE, "Is this program running on the instance of --rescue-on?")
+        raise refuse.run(self.name, rule, "Is this program running on the instance of --rescue-on?")
 
     def detach(self, volume: str, here: str) -> None:
         """Detaches a volume from the instance `here`, if it is there."""
@@ -149,6 +149,5 @@ def read_own_instance() -> str:
         tag = ""
     if not tag.startswith("i-"):
         rule = "is needed to read the dead source's volume: this machine does not say which instance it is"
-        hint = "Run this on an instance of the volume's zone, and name it."
-        raise InputError("--rescue-on INSTANCE", rule, GUIDE, hint)
+        raise refuse.input("--rescue-on INSTANCE", rule, "Run this on an instance of the volume's zone, and name it.")
     return tag

@@ -7,29 +7,33 @@ from abc import ABC, abstractmethod
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
-LIMITS_SOURCE = "docs/reference/workload-file.md, Limits"
+refuse = Refusals("docs/reference/workload-file.md, Limits")
+refuse_key = Refusals("docs/reference/workload-file.md")
+refuse_argument = Refusals("docs/reference/python.md")
+refuse_option = Refusals("the command's --help")
 
 
 def check_name(name: object) -> str:
     """Returns a name that a file and a table can carry, or raises InputError."""
     if not isinstance(name, str) or not name.strip() or len(name) > 200 or not name.isprintable():
-        raise InputError(f"name = {quote_value(name)}", "must be 1 to 200 printable characters", LIMITS_SOURCE)
+        raise refuse.input(f"name = {quote_value(name)}", "must be 1 to 200 printable characters")
     return name
 
 
-def check_choice(what: str, value: object, choices: tuple[str, ...]) -> str:
-    """Returns a value of `choices`, or raises an InputError that suggests the nearest."""
+def check_choice(
+    what: str, value: object, choices: Collection[str], refusals: Refusals = refuse_key, hint: str = ""
+) -> str:
+    """Returns a value of `choices`, or raises an InputError of `refusals` that suggests the
+    nearest, else gives `hint`."""
     if isinstance(value, str) and value in choices:
         return value
     rule = f"must be one of {', '.join(choices)}"
-    raise InputError(
-        f"{what} = {quote_value(value)}", rule, "docs/reference/workload-file.md", did_you_mean(value, choices)
-    )
+    raise refusals.input(f"{what} = {quote_value(value)}", rule, did_you_mean(value, choices) or hint)
 
 
 def quote_value(value: object, limit: int = 60) -> str:
@@ -53,27 +57,32 @@ def did_you_mean(word: object, choices: Iterable[str]) -> str:
     return f"Did you mean {near[0]}?" if near else ""
 
 
-def check_text(what: str, value: object, hint: str = "") -> str:
-    """Returns a value that is text, or raises InputError."""
+def check_text(what: str, value: object, hint: str = "", refusals: Refusals = refuse_argument) -> str:
+    """Returns a value that is text, or raises an InputError of `refusals`."""
     if isinstance(value, str):
         return value
-    raise InputError(f"{what} = {quote_value(value)}", "must be text", "docs/reference/python.md", hint)
+    raise refusals.input(f"{what} = {quote_value(value)}", "must be text", hint)
 
 
-def check_number(what: str, value: object, low: float, high: float, unit: str = "") -> float:
-    """Returns a finite number from `low` to `high` as a float, or raises InputError."""
+def check_number(
+    what: str, value: object, low: float, high: float, unit: str = "", refusals: Refusals | None = None
+) -> float:
+    """Returns a finite number from `low` to `high` as a float, or raises an InputError of
+    `refusals`; None: that of an option or of the workload file."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _out_of_range(what, quote_value(value), "must be a number")
+        raise _out_of_range(what, quote_value(value), "must be a number", refusals)
     unit = f" {unit}" if unit else ""
     if not low <= value <= high:  # NaN compares false, so it is refused here too
-        raise _out_of_range(what, f"{quote_value(value, 40)}{unit}", f"must be {low:,.10g} to {high:,.10g}{unit}")
+        rule = f"must be {low:,.10g} to {high:,.10g}{unit}"
+        raise _out_of_range(what, f"{quote_value(value, 40)}{unit}", rule, refusals)
     return float(value)
 
 
-def check_whole(what: str, value: object, low: int, high: int) -> int:
-    """Returns a whole number from `low` to `high`, or raises InputError."""
+def check_whole(what: str, value: object, low: int, high: int, refusals: Refusals | None = None) -> int:
+    """Returns a whole number from `low` to `high`, or raises an InputError of `refusals`; None:
+    that of an option or of the workload file."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise _out_of_range(what, quote_value(value, 40), f"must be a whole number {low} to {high}")
+        raise _out_of_range(what, quote_value(value, 40), f"must be a whole number {low:,} to {high:,}", refusals)
     return value
 
 
@@ -87,11 +96,11 @@ def read_percent(text: str | None, what: str) -> float | None:
     return float(match[1])
 
 
-def _out_of_range(what: str, value: str, rule: str) -> InputError:
+def _out_of_range(what: str, value: str, rule: str, refusals: Refusals | None) -> InputError:
     """Returns the refusal, sourced by the command's help for an option, else the workload file."""
-    if what.startswith("--"):
-        return InputError(f"{what} = {value}", rule, "the command's --help", "Give a number in that range.")
-    return InputError(f"{what} = {value}", rule, LIMITS_SOURCE)
+    is_option = what.startswith("--")
+    refusals = refusals or (refuse_option if is_option else refuse)
+    return refusals.input(f"{what} = {value}", rule, "Give a number in that range." if is_option else "")
 
 
 class Shown(ABC):

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headrace.errors import CouldNotRun
+from headrace.errors import CouldNotRun, Refusals
 
-DOC = "README.md, Install"
+refuse = Refusals("README.md, Install")
 # Top-level module -> the extra that brings it, and the work it does.
 EXTRAS = {
     "scipy": ("calibrate", "fits of databases, trends and comparisons"),
@@ -42,7 +42,7 @@ def explain_missing(error: ImportError) -> CouldNotRun | None:
     if not isinstance(error, ModuleNotFoundError) or module not in EXTRAS:
         return None
     extra, work = EXTRAS[module]
-    return CouldNotRun(module, f"is not installed; {work} need it", DOC, f"pip install 'headrace[{extra}]'")
+    return refuse.run(module, f"is not installed; {work} need it", f"pip install 'headrace[{extra}]'")
 
 
 @contextmanager

@@ -15,16 +15,16 @@ from functools import cache
 from pathlib import Path
 
 from headrace.base.packaged import read_text
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun, InputError, Refusals
 
-DOC = "docs/reference/workload-file.md"
+refuse = Refusals("docs/reference/workload-file.md")
 
 
 def path_of(name: object) -> Path:
     """Returns a file's name as a path. Raises InputError for a value that is not a name."""
     if isinstance(name, (str, os.PathLike)) and not isinstance(name, bytes):
         return Path(name)
-    raise InputError(repr(name)[:60], "is not a file name", DOC, "Name a file.")
+    raise refuse.input(repr(name)[:60], "is not a file name", "Name a file.")
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
@@ -35,8 +35,7 @@ def read_bytes(path: Path, limit: int) -> bytes:
         size = path.stat().st_size
         if size > limit:
             hint = "Cut it into parts or take means over a longer interval."
-            rule = f"at most {limit / 2**20:,.0f} MiB are read"
-            raise InputError(f"{path} ({size / 2**20:,.0f} MiB)", rule, DOC, hint)
+            raise refuse.input(f"{path} ({size / 2**20:,.0f} MiB)", f"at most {limit / 2**20:,.0f} MiB are read", hint)
         with path.open("rb") as file:
             # A pipe or /dev/zero has size 0 and no end: never read past the limit.
             content = file.read(limit + 1)
@@ -50,7 +49,7 @@ def read_bytes(path: Path, limit: int) -> bytes:
             hint_of(error, "Check the owner and the permissions."),
         ) from None
     if len(content) > limit:
-        raise InputError(str(path), f"at most {limit / 2**20:,.0f} MiB are read", DOC, "Cut it into parts.")
+        raise refuse.input(str(path), f"at most {limit / 2**20:,.0f} MiB are read", "Cut it into parts.")
     return content
 
 

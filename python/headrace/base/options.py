@@ -38,13 +38,13 @@ from typing import (
 
 from headrace.base.checks import check_number, check_whole, did_you_mean, quote_value
 from headrace.base.units import Day
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-SOURCE = "docs/reference/cli.md"
+refuse = Refusals("docs/reference/cli.md")
 Kind = Literal["switch", "choice", "whole", "number", "file", "text"]
 Completed = Literal["", "instance", "region", "storage", "type", "volume"]
 # The default of a field whose option names the value that holds where none is given (`otherwise`):
@@ -164,9 +164,9 @@ class OptionField:
             return value
         if self.kind == "choice" and value not in self.choices:
             rule = f"must be {' or '.join(self.choices)}"
-            raise InputError(f"{self.name} = {quote_value(value)}", rule, SOURCE, did_you_mean(value, self.choices))
+            raise refuse.input(f"{self.name} = {quote_value(value)}", rule, did_you_mean(value, self.choices))
         if self.kind == "switch" and not isinstance(value, bool):
-            raise InputError(f"{self.name} = {quote_value(value)}", "must be True or False", SOURCE)
+            raise refuse.input(f"{self.name} = {quote_value(value)}", "must be True or False")
         if low is None or high is None:
             return value
         if self.kind == "whole":

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 
 from headrace.base import core
 from headrace.base.core import core_errors
-from headrace.errors import InputError
+from headrace.errors import Refusals
 
-NOTATION = "storage notation [INSTANCE/]DATA[,log=LOG]"
+refuse = Refusals("storage notation [INSTANCE/]DATA[,log=LOG]")
 EXAMPLE = "Write it like gp3:500:6000, m5.4xlarge/io1:400:9000 or m5.4xlarge/io1:400:9000,log=gp3:20."
 # Instance type by AWS's naming: family, a dot, size.
 INSTANCE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
@@ -63,7 +63,7 @@ class Storage:
     def parse(cls, text: str) -> Storage:
         """Reads the notation. Raises InputError."""
         if not isinstance(text, str):
-            raise InputError(_shown(text), "must be storage in text", NOTATION, EXAMPLE)
+            raise refuse.input(_shown(text), "must be storage in text", EXAMPLE)
         with core_errors():
             parts = core.parse_storage(text)
         members = tuple(
@@ -142,7 +142,7 @@ def parse_placement(text: str) -> Placement:
     The catalog of a day knows whether the instance exists.
     """
     if not isinstance(text, str):
-        raise InputError(_shown(text), "must be storage in text", NOTATION, EXAMPLE)
+        raise refuse.input(_shown(text), "must be storage in text", EXAMPLE)
     head, *options = [part.strip() for part in text.split(",")]
     log = _parse_log(text, options)
     instance, slash, data = head.rpartition("/")
@@ -151,7 +151,7 @@ def parse_placement(text: str) -> Placement:
     first, plus, rest = head.partition("+")
     if INSTANCE.fullmatch(first.strip().lower()):
         rule = "an instance and its storage have a / between them" if rest.strip() else "a storage is missing"
-        raise InputError(_shown(text), rule, NOTATION, f"Write {first.strip()}/{rest.strip() or 'gp3:500'}.")
+        raise refuse.input(_shown(text), rule, f"Write {first.strip()}/{rest.strip() or 'gp3:500'}.")
     placement = Placement(None, _parse_part(text, head), log)
     if log is None and plus and placement.data.level == "raid0" and not head.lower().startswith("raid"):
         note = f"{_shown(text)} is read as {placement.data}, a RAID 0 of unlike members; a log volume is written {first.strip()},log={rest.strip()}."
@@ -165,10 +165,9 @@ def _parse_log(text: str, options: list[str]) -> Storage | None:
         return None
     key, equals, value = options[0].partition("=")
     if len(options) > 1:
-        raise InputError(_shown(text), "names one log volume at most, after one comma", NOTATION, EXAMPLE)
+        raise refuse.input(_shown(text), "names one log volume at most, after one comma", EXAMPLE)
     if key.strip().lower() != "log" or not equals:
-        rule = f"after the comma comes log=STORAGE, not {_shown(options[0])}"
-        raise InputError(_shown(text), rule, NOTATION, EXAMPLE)
+        raise refuse.input(_shown(text), f"after the comma comes log=STORAGE, not {_shown(options[0])}", EXAMPLE)
     return _parse_part(text, value)
 
 
@@ -177,14 +176,14 @@ def _check_instance(text: str, name: str) -> str:
     does not look like one."""
     name = name.strip().lower()
     if not INSTANCE.fullmatch(name):
-        raise InputError(_shown(text), f"names no instance type before its storage: {_shown(name)}", NOTATION, EXAMPLE)
+        raise refuse.input(_shown(text), f"names no instance type before its storage: {_shown(name)}", EXAMPLE)
     return name
 
 
 def _parse_part(text: str, part: str) -> Storage:
     """Parses one storage of `text`. Raises InputError where it is missing."""
     if not part.strip():
-        raise InputError(_shown(text), "a storage is missing", NOTATION, EXAMPLE)
+        raise refuse.input(_shown(text), "a storage is missing", EXAMPLE)
     return Storage.parse(part)
 
 

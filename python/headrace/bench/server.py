@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from headrace.base.units import GIB
-from headrace.bench.target import DOC, Target
-from headrace.errors import CouldNotRun, InputError
+from headrace.bench.target import Target, refuse
+from headrace.errors import CouldNotRun
 from headrace.mysql import connect
 from headrace.mysql.privileges import SYSTEM
 from headrace.mysql.statements import SqlConnection, ask, ask_value
@@ -43,14 +43,14 @@ def connected(target: Target, database: bool = True) -> Iterator[SqlConnection]:
 def require_database(name: str, target: Target) -> None:
     """Raises InputError for a target without a server, or without a database for test tables."""
     if target.address is None:
-        raise InputError(target.label, f"{name} needs a server", DOC, "Give an address: mysql://USER@HOST/DATABASE.")
+        raise refuse.input(target.label, f"{name} needs a server", "Give an address: mysql://USER@HOST/DATABASE.")
     database = target.address.database
     if not database:
         hint = "Name it in the address: mysql://USER@HOST/DATABASE."
-        raise InputError(target.label, f"{name} needs a database for its tables", DOC, hint)
+        raise refuse.input(target.label, f"{name} needs a database for its tables", hint)
     if not NAME.match(database) or database.lower() in SYSTEM:
         hint = "Letters, digits, _ and -; not one of the server's own."
-        raise InputError(f"database {database[:70]}", "is not one for test tables", DOC, hint)
+        raise refuse.input(f"database {database[:70]}", "is not one for test tables", hint)
 
 
 def create_database(target: Target) -> bool:

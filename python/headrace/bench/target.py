@@ -11,12 +11,13 @@ from pathlib import Path
 
 from headrace.base.encoding import Document
 from headrace.base.units import GIB
-from headrace.errors import InputError
+from headrace.errors import Refusals
 from headrace.lab.place import Place
 from headrace.mysql import Address, connect
 from headrace.mysql.statements import ask_pairs
 
 DOC = "docs/reference/bench.md"
+refuse = Refusals(DOC)
 SYS_BLOCK = Path("/sys/dev/block")
 # Variables that hold, or held in some version, a password in clear (report_password,
 # wsrep_sst_auth, the LDAP plugins').
@@ -101,7 +102,7 @@ def server_target(
     config = {name: "***" if SECRET.search(name) else value for name, value in variables.items()}
     engine = engine or ("myrocks" if config.get("default_storage_engine", "").lower() == "rocksdb" else "innodb")
     if engine not in ("innodb", "myrocks"):
-        raise InputError(f"engine {engine[:40]}", "must be innodb or myrocks", DOC)
+        raise refuse.input(f"engine {engine[:40]}", "must be innodb or myrocks")
     return Target(
         address=address,
         storage=storage,
@@ -134,7 +135,7 @@ def file_target(
     path = Path(folder).absolute()
     if not path.is_dir() and not path.is_block_device():
         hint = "Mount a volume and name a folder on it."
-        raise InputError(str(folder), "is neither a folder nor a block device", DOC, hint)
+        raise refuse.input(str(folder), "is neither a folder nor a block device", hint)
     own_devices = (os.path.realpath(path),) if path.is_block_device() else device_below(path)
     return Target(
         folder=path,

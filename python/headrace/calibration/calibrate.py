@@ -23,13 +23,13 @@ from headrace.calibration.runs import Run
 from headrace.calibration.runs.model import LEAST_SECONDS
 from headrace.calibration.starts import find_lowest, list_directions
 from headrace.calibration.stops import list_stopping_begins
-from headrace.errors import InputError
+from headrace.errors import Refusals
 from headrace.workload.misfit import Misfit
 from headrace.workload.parameters import OF_CLIENTS, of_engine, value
 from headrace.workload.server import FULL_SHARE
 from headrace.workload.unexplained import is_volume, kind_of_limit
 
-DOC = "docs/reference/run-description.md"
+refuse = Refusals("docs/reference/run-description.md")
 LEAST_TRANSACTIONS = 2_000.0  # a guess
 # Keys in which all runs of one workload must agree.
 SAME = ("engine", "benchmark", "data", "script", "distribution")
@@ -273,7 +273,7 @@ def _describe_workload(run: Run) -> tuple:
 def _check_runs(runs: list[Run], least_seconds: float) -> None:
     """Refuses runs of several workloads, and runs that are too short. Raises InputError."""
     if not runs:
-        raise InputError("no run", "a calibration needs at least one", DOC, "Name a RUN.toml.")
+        raise refuse.input("no run", "a calibration needs at least one", "Name a RUN.toml.")
     first = runs[0]
     # A shorter run that was asked for may hold as many fewer.
     least_tx = LEAST_TRANSACTIONS * min(1.0, least_seconds / LEAST_SECONDS)
@@ -281,8 +281,7 @@ def _check_runs(runs: list[Run], least_seconds: float) -> None:
         for what, here, there in zip(SAME, _describe_workload(run), _describe_workload(first), strict=True):
             if here != there:
                 rule = f"must be {there}, as in {first.name}: one workload has one"
-                hint = "Calibrate them apart."
-                raise InputError(f"{run.name}: {what} = {here}", rule, DOC, hint)
+                raise refuse.input(f"{run.name}: {what} = {here}", rule, "Calibrate them apart.")
         if run.span_s < least_seconds or run.transactions < least_tx:
             missing = max(least_seconds - run.span_s, (least_tx / max(run.transactions, 1e-9) - 1.0) * run.span_s)
             rule = f"too short to identify anything: at least {least_seconds:.0f} s and {least_tx:,.0f} transactions"
@@ -291,7 +290,7 @@ def _check_runs(runs: list[Run], least_seconds: float) -> None:
                 if math.isfinite(missing) and missing < 1e7
                 else "The run holds no transactions: check the file."
             )
-            raise InputError(f"{run.name}: {run.span_s:,.0f} s, {run.transactions:,.0f} transactions", rule, DOC, hint)
+            raise refuse.input(f"{run.name}: {run.span_s:,.0f} s, {run.transactions:,.0f} transactions", rule, hint)
 
 
 def _expect_cycle(database: dict, run: Run) -> None:

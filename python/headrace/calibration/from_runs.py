@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from headrace.base.checks import check_name
+from headrace.base.checks import check_choice, check_name
 from headrace.base.core import core_errors
 from headrace.base.encoding import pick_fields
 from headrace.base.units import GIB
 from headrace.calibration.runs import Run, load_run
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 from headrace.workload.parameters import estimate_pages_spread, of_engine, value
 from headrace.workload.points import check_size
 from headrace.workload.replica import ReplicaParameters
@@ -104,8 +104,7 @@ def check_distinct(runs: Sequence[Run]) -> None:
         for other in runs[:index]:
             if identify_measurement(run) == identify_measurement(other):
                 rule = "are the same benchmark file: a run counts once"
-                hint = "Name it once."
-                raise InputError(f"{run.name} and {other.name}", rule, "headrace calibrate --help", hint)
+                raise InputError(f"{run.name} and {other.name}", rule, "headrace calibrate --help", "Name it once.")
 
 
 def identify_measurement(run: Run) -> str:
@@ -121,9 +120,7 @@ def sysbench_tpcc(
     in InnoDB, 20 MB in MyRocks (LZ4), where `size_gib` is not given."""
     from headrace.calibration.prior import TPCC_BYTES, build_tpcc
 
-    if engine not in TPCC_BYTES:
-        hint = "Choose one of them."
-        raise InputError(f"engine = {engine!r}", "must be innodb or myrocks", "headrace.sysbench_tpcc", hint)
+    check_choice("engine", engine, TPCC_BYTES, Refusals("headrace.sysbench_tpcc"))
     size = check_size(size_gib) or warehouses * TPCC_BYTES[engine] / GIB
     return _build_standard(
         f"sysbench-tpcc, {warehouses:g} warehouses",

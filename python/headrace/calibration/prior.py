@@ -19,10 +19,10 @@ from headrace.base.core import core_errors
 from headrace.base.units import GIB
 from headrace.calibration.observations import page_kib_of
 from headrace.calibration.runs import Run
-from headrace.errors import InputError
+from headrace.errors import Refusals
 from headrace.workload.server_settings import database_under
 
-DOC = "docs/reference/run-description.md"
+refuse = Refusals("docs/reference/run-description.md")
 # Bytes of a warehouse on disk: 471 GB and 100 GB over 5,000 of them (published runs of 2018;
 # MyRocks with LZ4).
 TPCC_BYTES = {"innodb": 94.2e6, "myrocks": 20e6}
@@ -140,7 +140,7 @@ def _build_standard(run: Run) -> dict:
         return apply_counters(apply_to_cleaner(database, run), run)
     if benchmark.data_gib is None:
         hint = "Give data_gib."
-        raise InputError("benchmark.data_gib is missing", "a load of your own needs the size of its data", DOC, hint)
+        raise refuse.input("benchmark.data_gib is missing", "a load of your own needs the size of its data", hint)
     return apply_counters(_drop_background_writes(apply_settings(build_own(run), run), run), run)
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from headrace.errors import InputError
+from headrace.errors import Refusals
 from headrace.simulation.replica import Replica, ReplicaPrediction, predict_replica
 from headrace.workload.parameters import applied, of_engine
 from headrace.workload.replica import applier_of, measured_replica, parameter_spreads, replica_spread
@@ -32,7 +32,7 @@ from headrace.workload.transactions import TransactionWorkload
 if TYPE_CHECKING:
     from headrace.observe.formats.binary_log import BinaryLogSample
 
-DOC = "docs/guide/calibrate-a-replica.md"
+refuse = Refusals("docs/guide/calibrate-a-replica.md")
 # Errors of the measurements, by chance and for reasons outside the model, relative standard
 # deviations. Rates of the same cell on two days: 5 % (ours, lab, 2026-11-22: 2 to 8 %).
 TPS_SPREAD, READS_SPREAD, GROUP_SPREAD = 0.05, 0.03, 0.1
@@ -70,7 +70,7 @@ class ReplicaRun:
     def __post_init__(self) -> None:
         """Refuses a run that applied nothing. Raises InputError."""
         if not self.tps > 0 or not self.seconds > 0:
-            raise InputError(f"{self.name}: {self.tps:g} tps", "must be more than 0", DOC, "Was it behind?")
+            raise refuse.input(f"{self.name}: {self.tps:g} tps", "must be more than 0", "Was it behind?")
 
 
 def predict_run(workload: TransactionWorkload, run: ReplicaRun) -> ReplicaPrediction:
@@ -113,7 +113,7 @@ def calibrate_replica(
     Raises InputError for neither of them, and for runs that no storage notation fits.
     """
     if not runs and sample is None:
-        raise InputError("no runs", "a replica is calibrated from at least one run, or a binary log", DOC)
+        raise refuse.input("no runs", "a replica is calibrated from at least one run, or a binary log")
     database = _apply_log(workload, sample)
     return _fit_runs(database, runs) if runs else database
 

@@ -19,13 +19,13 @@ from typing import Annotated
 import msgspec
 
 from headrace.base import core
-from headrace.base.checks import check_number, check_text, check_whole, did_you_mean, quote_value
+from headrace.base.checks import check_choice, check_number, check_whole, did_you_mean, quote_value
 from headrace.base.core import core_errors
 from headrace.base.documents import DocumentTable, convert, known_keys, said_as
 from headrace.base.files import read_bytes
 from headrace.base.units import HOURS_PER_MONTH, Day, day_of, span_of_days
 from headrace.catalog.facts import check_region, no_ebs_prices
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 
 # Ways to pay for an instance's hour, and their words.
 COMMITMENTS = {
@@ -35,7 +35,7 @@ COMMITMENTS = {
     "savings-1y": "by a savings plan of 1 year",
     "savings-3y": "by a savings plan of 3 years",
 }
-DOC = "docs/reference/prices.md"
+refuse = Refusals("docs/reference/prices.md")
 MAX_FILE_BYTES = 1024 * 1024
 # Highest price of a unit for a month or an hour: far above any, and small enough that no bill
 # overflows.
@@ -129,12 +129,12 @@ def read_price_file(path: str | Path) -> PriceFile:
         document = tomllib.loads(text)
     except UnicodeDecodeError as error:
         value = f"{path.name}: byte {error.start}"
-        raise InputError(value, "a price file is UTF-8 text", DOC, "Save it as UTF-8.") from None
+        raise refuse.input(value, "a price file is UTF-8 text", "Save it as UTF-8.") from None
     except (ValueError, RecursionError) as error:
         value = f"{path.name}: {str(error)[:120]}"
         raise InputError(value, "is not valid TOML", "toml.io, v1.0", "Correct the line named.") from None
     try:
-        return _checked(path.name, convert(document, _Table, source=DOC, where="a price file"))
+        return _checked(path.name, convert(document, _Table, source=refuse.source, where="a price file"))
     except InputError as error:
         key, equals, value = error.value.partition(" = ")
         raise error.but(value=f"{_where(path.name, text, key)}{equals}{value}", hint=error.hint or CORRECT) from None
@@ -145,17 +145,19 @@ def _checked(name: str, table: _Table) -> PriceFile:
     per_usd = _per_usd(table)
     answers = (core.billed_as(era["volume_type"]) for era in core.volume_eras(all_eras=True))
     billed = {product: components for product, components in filter(None, answers)}
-    known_keys(table.volumes, sorted(billed), "a price file", DOC, "volumes")
-    known_keys(table.commitment_factors, [*COMMITMENTS][1:], "a price file", DOC, "commitment_factors")
+    known_keys(table.volumes, sorted(billed), "a price file", refuse.source, "volumes")
+    known_keys(table.commitment_factors, [*COMMITMENTS][1:], "a price file", refuse.source, "commitment_factors")
     names = {item["instance_type"] for item in core.instances(None)}
     for instance, price in table.instances.items():
         if instance not in names:
             hint = did_you_mean(instance, names) or "See `headrace catalog instances`."
-            raise InputError(f"instances.{instance} = {price:g}", "is not an instance type of the catalog", DOC, hint)
+            raise refuse.input(f"instances.{instance} = {price:g}", "is not an instance type of the catalog", hint)
     volumes: dict[str, dict[str, float | Steps]] = {}
     for kind, rates in table.volumes.items():
         given = {key: rate for key, rate in msgspec.structs.asdict(rates).items() if rate is not None}
-        known_keys(given, [RATES[component] for component in billed[kind]], "a price file", DOC, f"volumes.{kind}")
+        known_keys(
+            given, [RATES[component] for component in billed[kind]], "a price file", refuse.source, f"volumes.{kind}"
+        )
         volumes[kind] = {
             key: _steps(f"volumes.{kind}.{key}", rate, per_usd) if isinstance(rate, list) else rate / per_usd
             for key, rate in given.items()
@@ -178,12 +180,10 @@ def _per_usd(table: _Table) -> float:
     code, per_usd = table.currency, table.per_usd
     if per_usd is None and code != "USD":
         rule = "needs per_usd too: AWS lists its prices in US dollars"
-        raise InputError(
-            f"currency = {quote_value(code)}", rule, DOC, f"Add per_usd, what one US dollar costs in {code}."
-        )
+        raise refuse.input(f"currency = {quote_value(code)}", rule, f"Add per_usd, what one US dollar costs in {code}.")
     if per_usd == 0.0 or (code == "USD" and per_usd not in (None, 1.0)):
         rule = "must be above 0" if per_usd == 0.0 else "a US dollar costs 1 US dollar"
-        raise InputError(f"per_usd = {quote_value(per_usd)}", rule, DOC, f"State what one US dollar costs in {code}.")
+        raise refuse.input(f"per_usd = {quote_value(per_usd)}", rule, f"State what one US dollar costs in {code}.")
     return per_usd or 1.0
 
 
@@ -194,14 +194,13 @@ def _steps(place: str, value: list, per_usd: float) -> Steps:
     for step in value:
         if not isinstance(step, dict) or set(step) != {"above", "price"}:
             hint = "For example [{ above = 0, price = 0.065 }, { above = 32000, price = 0.0455 }]."
-            raise InputError(f"{place} = {quote_value(step)}", rule, DOC, hint)
+            raise refuse.input(f"{place} = {quote_value(step)}", rule, hint)
         above, least = step["above"], steps[-1][0] + 1 if steps else 0
         if isinstance(above, bool) or not isinstance(above, int) or not least <= above <= 10**9:
-            hint = "Quantities are whole, 0 or more, and rise."
-            raise InputError(f"{place} = {quote_value(above)}", rule, DOC, hint)
-        steps.append((above, convert(step["price"], _Price, source=DOC, at=place) / per_usd))
+            raise refuse.input(f"{place} = {quote_value(above)}", rule, "Quantities are whole, 0 or more, and rise.")
+        steps.append((above, convert(step["price"], _Price, source=refuse.source, at=place) / per_usd))
     if not steps:
-        raise InputError(f"{place} = {quote_value(value)}", rule, DOC, "Give one step or more, or one price.")
+        raise refuse.input(f"{place} = {quote_value(value)}", rule, "Give one step or more, or one price.")
     return tuple(steps)
 
 
@@ -242,12 +241,7 @@ class PriceList:
         commitment: str = "on-demand",
     ) -> None:
         """Reads the region's prices of the day and applies discount and own rates to them."""
-        if check_text("commitment", commitment) not in COMMITMENTS:
-            hint = did_you_mean(commitment, COMMITMENTS)
-            raise InputError(
-                f"commitment = {quote_value(commitment)}", f"must be one of {', '.join(COMMITMENTS)}", DOC, hint
-            )
-        self.commitment: str = commitment
+        self.commitment: str = check_choice("commitment", commitment, COMMITMENTS, refuse)
         self.region = check_region(region)
         with core_errors():
             listed = core.volume_prices(self.region, day_of(as_of))
@@ -270,7 +264,7 @@ class PriceList:
         own = (self.file.ebs_discount_percent, self.file.instance_discount_percent)
         if percent and own != (None, None):
             rule = f"{self.file.name} states a discount too"
-            raise InputError(f"discount of {percent:g} %", rule, DOC, "Give it in one place.")
+            raise refuse.input(f"discount of {percent:g} %", rule, "Give it in one place.")
         ebs, instances = (percent if value is None else value for value in own)
         return ebs, instances
 

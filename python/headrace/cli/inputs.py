@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from headrace.base.lazy import lazily
 from headrace.cli.options import option
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 
 if TYPE_CHECKING:
     from headrace.observe.remote.span import TimeSpan
@@ -22,7 +22,7 @@ with lazily():
     from headrace.observe.remote import span as remote_span
     from headrace.operate import targets
 
-SOURCE = "docs/reference/workload-file.md"
+refuse = Refusals("docs/reference/workload-file.md")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,10 +80,9 @@ def read_demand(text: str) -> Workload:
     """Returns demand in I/Os. Raises InputError for a database, and as `read_workload`."""
     workload = read_workload(text)
     if isinstance(workload, workloads.TransactionWorkload):
-        raise InputError(
+        raise refuse.input(
             text,
             "is a database in transactions, not demand in I/Os",
-            SOURCE,
             "`headrace predict` runs a database on a storage.",
         )
     return workload
@@ -94,5 +93,5 @@ def read_database(text: str) -> workloads.TransactionWorkload:
     workload = read_workload(text)
     if not isinstance(workload, workloads.TransactionWorkload):
         hint = "Give a workload that `headrace calibrate` wrote, or sysbench-tpcc:..."
-        raise InputError(text, "is demand in I/Os, not a database in transactions", SOURCE, hint)
+        raise refuse.input(text, "is demand in I/Os, not a database in transactions", hint)
     return workload

@@ -19,7 +19,7 @@ from headrace.base.units import GIB
 from headrace.bench import Benchmark, Target, file_target, prepare, run, server_target
 from headrace.bench.drivers.benchmark import Say, silent
 from headrace.bench.server import connected, tables_of
-from headrace.errors import CouldNotRun
+from headrace.errors import Refusals
 from headrace.experiment.cell import DataSet, OnFiles, OnServer, Progress
 from headrace.lab import Settings, doctor, up
 from headrace.lab.initializing import initialize
@@ -28,7 +28,7 @@ from headrace.mysql.statements import ask
 from headrace.servers import volumes
 from headrace.servers.scratch import lab_folder
 
-DOC = "docs/guide/prove.md"
+refuse = Refusals("docs/guide/prove.md")
 DATABASE = "experiment"
 SERVER, FILES_VOLUME = "cell", "files"
 # Prepares tables side by side; sysbench uses no more than there are tables.
@@ -233,12 +233,12 @@ class ExperimentLab:
         usable = Storage.parse(place.storage).usable_gib
         if usable < needed:
             rule = f"holds {usable:g} GiB, and the data with their logs take {needed:.2f}"
-            raise CouldNotRun(place.storage, rule, DOC, "Take a smaller scale.")
+            raise refuse.run(place.storage, rule, "Take a smaller scale.")
         folder = Path(self.lab.place.data_dir or ".")
         free = shutil.disk_usage(folder).free / GIB
         if free < needed + SPARE_GIB:
             rule = f"has {free:.1f} GiB free, and a server takes {needed + SPARE_GIB:.1f}"
-            raise CouldNotRun(str(folder), rule, DOC, "Free some, or take a smaller scale.")
+            raise refuse.run(str(folder), rule, "Free some, or take a smaller scale.")
 
     @contextmanager
     def files(self, place: OnFiles, benchmark: Benchmark) -> Iterator[Target]:

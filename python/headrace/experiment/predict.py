@@ -22,10 +22,9 @@ from headrace.bench import RunRecord
 from headrace.bench.running.summary import LEAST_IDLE_SHARE
 from headrace.bench.store.store import now_text
 from headrace.calibration.response import FULL, writes_while_filling
-from headrace.errors import CouldNotRun
 from headrace.experiment import neighbours, small_pools
 from headrace.experiment.proof import MeasuredResult, PredictedResult, StoredPredictions
-from headrace.experiment.request import DOC, Configuration
+from headrace.experiment.request import Configuration, refuse
 from headrace.experiment.scale import iops_of
 from headrace.observe.settings import LAB_IO_CPU_US
 from headrace.simulation.database import Prediction, predict
@@ -51,10 +50,10 @@ def lab_counted(record: RunRecord) -> Path:
     CouldNotRun when the run has no such figures.
     """
     if record.run_toml is None:
-        raise CouldNotRun(record.id, "has no RUN.toml to calibrate from", DOC, "; ".join(record.findings))
+        raise refuse.run(record.id, "has no RUN.toml to calibrate from", "; ".join(record.findings))
     frames = [_counters(path) for path in sorted(record.folder.glob("lab-*.parquet"))]
     if not frames:
-        raise CouldNotRun(record.id, "has no figures of the lab's volumes", DOC, "Was the lab ended during the run?")
+        raise refuse.run(record.id, "has no figures of the lab's volumes", "Was the lab ended during the run?")
     # Volumes are asked one after the other: what one of them has a second more of is left out.
     first, last = max(frame["time"][0] for frame in frames), min(frame["time"][-1] for frame in frames)
     common = [frame.filter(pl.col("time").is_between(first, last)) for frame in frames]

@@ -23,9 +23,8 @@ from headrace.base.encoding import Document
 from headrace.base.files import write_whole
 from headrace.base.units import in_percent
 from headrace.bench.store.store import json_bytes
-from headrace.errors import CouldNotRun, InputError
 from headrace.experiment.neighbours import OTHERS_SHARE
-from headrace.experiment.request import DOC, Configuration
+from headrace.experiment.request import Configuration, refuse
 
 SCHEMA, PROOF_FILE = "headrace-proof/1", "proof.json"
 # Bounds of a prediction that holds, percent: nine of ten configurations that no calibration had
@@ -257,7 +256,7 @@ def _make_folder(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         rule = f"cannot be made: {error.strerror}"
-        raise CouldNotRun(str(folder), rule, DOC, "Name another: HEADRACE_PROOFS or --folder.") from None
+        raise refuse.run(str(folder), rule, "Name another: HEADRACE_PROOFS or --folder.") from None
     return folder
 
 
@@ -278,6 +277,6 @@ def read(path: str | os.PathLike) -> Proof:
             raise ValueError(document["schema"])
         return msgspec.convert(document, Proof)
     except OSError as error:
-        raise CouldNotRun(str(path), f"cannot be read: {error.strerror}", DOC, "") from None
+        raise refuse.run(str(path), f"cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, msgspec.ValidationError):
-        raise InputError(str(path), f"is not a proof ({SCHEMA})", DOC, "headrace prove writes one.") from None
+        raise refuse.input(str(path), f"is not a proof ({SCHEMA})", "headrace prove writes one.") from None

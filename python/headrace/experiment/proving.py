@@ -20,13 +20,13 @@ from headrace.bench.drivers.benchmark import silent
 from headrace.bench.running import environment
 from headrace.bench.store.store import now_text
 from headrace.calibration import from_runs as calibrating
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.errors import CouldNotRun, HeadraceError
 from headrace.experiment import machine, predict, proof, standin
 from headrace.experiment import scale as scaling
 from headrace.experiment.cell import Cell, DataSet, OnServer, Parts, Progress
 from headrace.experiment.data import CACHE_SETTING, REDO_SETTING, ExperimentLab
 from headrace.experiment.proof import Proof, Step
-from headrace.experiment.request import CURRENT, DOC, Configuration, Request
+from headrace.experiment.request import CURRENT, Configuration, Request, refuse
 from headrace.experiment.run import measure
 from headrace.servers import find_program
 from headrace.workload import files
@@ -126,7 +126,7 @@ def prove(
     and with what was measured until then in `.proof`: InterruptedProof (a KeyboardInterrupt) and
     BrokenProof.
     """
-    machine.require("a proof", DOC, machine.missing(flavor, (request.engine,)))
+    machine.require("a proof", refuse.source, machine.missing(flavor, (request.engine,)))
     planned = plan_proof(request, minutes, scale)
     place = proof.begin(folder)
     draft = Proof(
@@ -187,7 +187,7 @@ def plan_proof(request: Request, minutes: float, given_scale: float | None) -> P
     data_gib = request.size_gib * factors.data
     if data_gib > times.data_gib and given_scale is not None:
         rule = f"is {data_gib:.2f} GiB of data, and in {minutes:g} minutes {times.data_gib:.2f} can be loaded"
-        raise InputError(f"--scale {given_scale:g}", rule, DOC, "Give it more --minutes, or a smaller scale.")
+        raise refuse.input(f"--scale {given_scale:g}", rule, "Give it more --minutes, or a smaller scale.")
     notes: list[str] = []
     steps = []
     for role, configuration in [(CALIBRATION, calibrated), *others]:

@@ -6,18 +6,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.base.checks import check_whole
 from headrace.base.storage import Placement, Storage, parse_placement
 from headrace.base.units import GIB
 from headrace.calibration.from_runs import sysbench_tpcc
 from headrace.calibration.prior import TPCC_BYTES
-from headrace.errors import InputError
+from headrace.errors import Refusals
 from headrace.experiment.standin import settled_miss
 from headrace.workload.transactions import TransactionWorkload
 
 if TYPE_CHECKING:
     from headrace.planner.result import Choice, Plan
 
-DOC = "docs/guide/prove.md"
+refuse = Refusals("docs/guide/prove.md")
 LEAST_CACHE_GIB = 0.005  # innodb_buffer_pool_size is at least 5 MiB
 MOST_THREADS = 4_096  # a guess: more connections than a test machine serves
 
@@ -54,9 +55,8 @@ class Configuration:
             Storage.parse(spec)
         if not self.cache_gib >= LEAST_CACHE_GIB:
             value = f"{self.name}: a cache of {self.cache_gib:g} GiB"
-            raise InputError(value, f"must be at least {LEAST_CACHE_GIB:g} GiB", DOC)
-        if not 1 <= self.threads <= MOST_THREADS:
-            raise InputError(f"{self.name}: {self.threads} clients", f"must be 1 to {MOST_THREADS:,}", DOC)
+            raise refuse.input(value, f"must be at least {LEAST_CACHE_GIB:g} GiB")
+        check_whole(f"{self.name}: clients", self.threads, 1, MOST_THREADS, refuse)
 
     @property
     def place(self) -> str:
@@ -99,16 +99,15 @@ def from_plan(plan: Plan, text: str, workload: TransactionWorkload | None = None
     engine, size, growth = plan.engine, plan.load.size_gib, plan.load.data_growth
     if plan.subject != "database":
         hint = "Plan a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:..."
-        raise InputError(f"{text}: a plan for a {plan.subject}", "a proof needs a plan for a database", DOC, hint)
+        raise refuse.input(f"{text}: a plan for a {plan.subject}", "a proof needs a plan for a database", hint)
     threads = plan.load.threads
     if not threads:
         rule = "plans for arrivals, and a proof drives a closed load of clients"
-        raise InputError(text, rule, DOC, "Plan it with --threads.")
+        raise refuse.input(text, rule, "Plan it with --threads.")
     if engine not in ("innodb", "myrocks") or not size > 0:
-        rule = "must be innodb or myrocks, and more than 0 GiB"
-        raise InputError(f"{text}: engine {engine!r}, {size:g} GiB", rule, DOC)
+        raise refuse.input(f"{text}: engine {engine!r}, {size:g} GiB", "must be innodb or myrocks, and more than 0 GiB")
     if workload is not None and workload.engine != engine:
-        raise InputError(f"--workload of {workload.engine}", f"the plan is for {engine}", DOC)
+        raise refuse.input(f"--workload of {workload.engine}", f"the plan is for {engine}")
     configurations = tuple(
         (role, Configuration(role, choice.storage, choice.cache_gib or 0.0, threads, choice.log_storage))
         for role, choice in _choices(plan, text)
@@ -133,10 +132,10 @@ def placed(text: str) -> Placement:
     placement = parse_placement(text)
     if placement.instance is not None:
         rule = "names an instance, and a proof runs on this machine"
-        raise InputError(text, rule, DOC, f"Write {replace(placement, instance=None)}.")
+        raise refuse.input(text, rule, f"Write {replace(placement, instance=None)}.")
     if len(set(placement.data.members)) > 1:
         hint = placement.note or "A log volume is written DATA,log=LOG."
-        raise InputError(text, "an array of unlike members cannot be proved: its members are scaled alike", DOC, hint)
+        raise refuse.input(text, "an array of unlike members cannot be proved: its members are scaled alike", hint)
     return placement
 
 
@@ -145,7 +144,7 @@ def _choices(plan: Plan, text: str) -> list[tuple[str, Choice]]:
     best, today = plan.recommended, plan.choices.compared
     ranked = [*([best] if best else []), *(plan.choices.winners or plan.choices.closest)]
     if not ranked:
-        raise InputError(text, "has no choice: nothing meets its goals, or comes close", DOC, "Plan with other goals.")
+        raise refuse.input(text, "has no choice: nothing meets its goals, or comes close", "Plan with other goals.")
     # The recommended storage is proved first, then the cheapest.
     choices = [(WINNER, ranked[0])]
     # The runner-up: the next choice that is another; else the best of the families that cost more.
@@ -171,12 +170,11 @@ def from_workload(workload: TransactionWorkload, storages: list[str], text: str)
     cache and clients. Raises InputError."""
     if not storages:
         hint = "Add --storage gp3:500:6000 --storage io1:500:3000, or give a plan: headrace plan --output json."
-        raise InputError(text, "is a workload: name the storages to prove it on", DOC, hint)
+        raise refuse.input(text, "is a workload: name the storages to prove it on", hint)
     if len(storages) > MOST_CONFIGURATIONS:
-        raise InputError(f"{len(storages)} storages", f"at most {MOST_CONFIGURATIONS}", DOC)
+        raise refuse.input(f"{len(storages)} storages", f"at most {MOST_CONFIGURATIONS}")
     if workload.size_gib is None:
-        rule = "does not say how large its data are"
-        raise InputError(workload.name, rule, DOC, "Give size_gib in the workload file.")
+        raise refuse.input(workload.name, "does not say how large its data are", "Give size_gib in the workload file.")
     configurations = []
     for placement in dict.fromkeys(map(placed, storages)):
         log = placement.log and str(placement.log)

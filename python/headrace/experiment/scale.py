@@ -14,12 +14,12 @@ import math
 import statistics
 from dataclasses import dataclass, replace
 
+from headrace.base.checks import check_number
 from headrace.base.storage import Storage, Volume
 from headrace.base.units import GIB, MIB
 from headrace.bench import SysbenchOltp
 from headrace.calibration.from_runs import sysbench_oltp
-from headrace.errors import InputError
-from headrace.experiment.request import DOC, Configuration
+from headrace.experiment.request import Configuration, refuse
 from headrace.observe.settings import LAB_IO_CPU_US
 from headrace.simulation.database import predict
 
@@ -95,8 +95,7 @@ def read_scale(text: str) -> float | None:
     except ValueError:
         value = math.nan
     if not 1e-5 <= value <= 1.0:
-        rule = "must be auto, or a number from 0.00001 to 1"
-        raise InputError(f"--scale {text[:40]}", rule, DOC, "For example 0.05.")
+        raise refuse.input(f"--scale {text[:40]}", "must be auto, or a number from 0.00001 to 1", "For example 0.05.")
     return value
 
 
@@ -133,7 +132,7 @@ def choose(
         value = f"a cache of {smallest:,.4g} GiB for {size_gib:,.4g} GiB of data"
         fit = f"scaled to the {holds.data_gib:.2f} GiB that fit"
         rule = f"{fit}, it leaves less than the {LEAST_CACHE_GIB:g} GiB a server needs"
-        raise InputError(value, rule, DOC, "Give it more time (--minutes), or a machine with more room.")
+        raise refuse.input(value, rule, "Give it more time (--minutes), or a machine with more room.")
     return Scale(max(data, least), rate)
 
 
@@ -203,8 +202,7 @@ def _storage(spec: str, rate: float, holds_gib: float, notes: list[str]) -> str:
         return spec
     members, kind = storage.members, storage.volume_type
     if len(set(members)) > 1:
-        rule = "an array of unlike members cannot be scaled"
-        raise InputError(spec, rule, DOC, "A log volume is written DATA,log=LOG.")
+        raise refuse.input(spec, "an array of unlike members cannot be scaled", "A log volume is written DATA,log=LOG.")
     each_gib = math.ceil(holds_gib * storage.size_gib / storage.usable_gib / len(members))
 
     def of_volumes(volume: Volume) -> str:
@@ -212,7 +210,7 @@ def _storage(spec: str, rate: float, holds_gib: float, notes: list[str]) -> str:
 
     if of["random_charges_full_unit"]:
         rule = "its limit is in MiB/s and cannot be scaled"
-        raise InputError(spec, rule, DOC, "Prove it with --scale 1, or leave it out.")
+        raise refuse.input(spec, rule, "Prove it with --scale 1, or leave it out.")
     iops = int(of["iops"] * rate)
     if kind == "gp3" and iops >= GP3_IOPS:
         mib_s = max(GP3_MIB_S, int(of["throughput_bytes_s"] / MIB * rate))
@@ -221,7 +219,7 @@ def _storage(spec: str, rate: float, holds_gib: float, notes: list[str]) -> str:
         return of_volumes(Volume("gp2", max(each_gib, members[0].size_gib)))
     if iops < LEAST_IOPS:
         rule = f"{iops} IOPS at this scale are fewer than io1's least of {LEAST_IOPS}"
-        raise InputError(spec, rule, DOC, "Prove at a larger scale.")
+        raise refuse.input(spec, rule, "Prove at a larger scale.")
     if kind not in ("io1", "io2"):
         notes.append(f"{spec}: at this scale an io1 with its {iops:,} IOPS: {kind} is not sold with so few.")
     return of_volumes(Volume("io2" if kind == "io2" else "io1", max(each_gib, math.ceil(iops / IOPS_PER_GIB)), iops))
@@ -246,8 +244,7 @@ class Timing:
 def timing(minutes: float, configurations: int) -> Timing:
     """Divides the time among loading, calibration and the configurations; `configurations` without
     the one calibrated on. Raises InputError if that leaves too few seconds for each."""
-    if not LEAST_MINUTES <= minutes <= MOST_MINUTES:
-        raise InputError(f"--minutes {minutes:g}", f"must be {LEAST_MINUTES:g} to {MOST_MINUTES:,.0f}", DOC)
+    check_number("--minutes", minutes, LEAST_MINUTES, MOST_MINUTES, refusals=refuse)
     loading = LOADING_SHARE * minutes * 60.0
     settle = int(min(MOST_SETTLE_S, SETTLE_SHARE * max(0.0, minutes - SETTLE_BEYOND_MIN) * 60.0))
     data_gib = LOAD_MIB_S * max(0.0, loading - LOAD_MORE_S) / 1024.0
@@ -258,6 +255,6 @@ def timing(minutes: float, configurations: int) -> Timing:
         parts = LEAST_S * (configurations + CALIBRATION_WEIGHT) + (configurations + 1) * AROUND_S
         needed = parts / (1.0 - LOADING_SHARE) / 60.0
         rule = f"leave {max(each, 0)} s for each of {configurations} configurations, and {LEAST_S} s are the least"
-        raise InputError(f"--minutes {minutes:g}", rule, DOC, f"Give it {needed:.1f} minutes or more.")
+        raise refuse.input(f"--minutes {minutes:g}", rule, f"Give it {needed:.1f} minutes or more.")
     warmup = max(LEAST_WARMUP_S, int(WARMUP_SHARE * each))
     return Timing(loading + settle, settle, calibration, each, warmup, data_gib)

@@ -19,9 +19,9 @@ from headrace.base.core import core_errors
 from headrace.base.units import GIB, in_percent
 from headrace.bench import SysbenchOltp
 from headrace.calibration.prior import DISTRIBUTION_OPTIONS
-from headrace.errors import InputError
+from headrace.errors import Refusals
 
-DOC = "docs/guide/prove.md"
+refuse = Refusals("docs/guide/prove.md")
 # A row of sbtest with its index entry, bytes on disk: 8 x 1,000,000 rows take 1.84 GiB (InnoDB) and
 # 1.59 GiB (MyRocks, not compressed): MariaDB 10.11, 2026-11-21.
 ROW_BYTES = {"innodb": 247.0, "myrocks": 214.0}
@@ -70,7 +70,7 @@ def stand_in(engine: str, data_gib: float, cache_gib: float, threads: int, targe
     if rows < LEAST_ROWS:
         least = LEAST_ROWS * TABLES * ROW_BYTES[engine] / GIB
         rule = f"are too few: at least {least:.2f} GiB"
-        raise InputError(f"{data_gib:.3f} GiB of data", rule, DOC, "Prove at a larger scale.")
+        raise refuse.input(f"{data_gib:.3f} GiB of data", rule, "Prove at a larger scale.")
     low, high = MOST_SKEWED_H, UNIFORM_H
     most = miss_of(engine, rows, cache_gib, threads, None)
     if target_miss >= most:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+from headrace.base.checks import check_whole
 from headrace.errors import InputError
 from headrace.lab.client import Lab
 
@@ -25,8 +26,7 @@ def initialize(lab: Lab, volume: str, threads: int, tick: Callable[[float], None
     """Reads the cold blocks through the volume's device, with this number of threads, and returns
     the blocks' number. `tick` gets the share that is done, 0 to 1. Raises InputError, OSError; an
     interrupt ends it within a read."""
-    if not 1 <= threads <= MAX_THREADS:
-        raise InputError(f"--threads {threads}", f"must be 1 to {MAX_THREADS}")
+    check_whole("--threads", threads, 1, MAX_THREADS)
     attachment = lab.describe(volume)["attachment"]
     path = attachment["device"] if attachment else None
     if path is None:

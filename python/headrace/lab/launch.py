@@ -73,9 +73,8 @@ def find_headraced() -> Path:
         return beside
     in_path = shutil.which(BINARY)
     if in_path is None:
-        looked = f"was not found: not in HEADRACED, {beside.parent} or PATH"
         hint = "Build it (cargo build --release -p headrace-daemon), then set HEADRACED to its path."
-        raise CouldNotRun(BINARY, looked, "", hint)
+        raise CouldNotRun(BINARY, f"was not found: not in HEADRACED, {beside.parent} or PATH", "", hint)
     return Path(os.path.abspath(in_path))
 
 
@@ -143,9 +142,8 @@ def _open_helpers(settings: Settings, open_files: contextlib.ExitStack) -> list[
         try:
             listener = open_files.enter_context(exporter_listen(port))
         except OSError as error:
-            rule = f"cannot be served: {error.strerror}"
             hint = f"Name another {option}, or 0 for none."
-            raise CouldNotRun(f"{what} at 127.0.0.1:{port}", rule, "", hint) from None
+            raise CouldNotRun(f"{what} at 127.0.0.1:{port}", f"cannot be served: {error.strerror}", "", hint) from None
         helpers.append(_Helper(what, option, module, listener))
     return helpers
 

@@ -13,10 +13,10 @@ import time
 
 import msgspec
 
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun, InputError, Refusals
 from headrace.lab.place import Place
 
-PROTOCOL = "docs/reference/lab-protocol.md"
+refuse = Refusals("docs/reference/lab-protocol.md")
 # The daemon's limit (docs/reference/lab-protocol.md, Rules).
 MAX_LINE_BYTES = 1 << 20
 # An answer is longer than a call: 21,600 minutes of metrics at some 300 bytes each are 6.5 MB.
@@ -129,7 +129,7 @@ class Wire:
         except PermissionError:
             connection.close()
             raise NoLab(
-                path, "you may not use this lab", PROTOCOL, "Run it as root (sudo), or start the lab with --group."
+                path, "you may not use this lab", refuse.source, "Run it as root (sudo), or start the lab with --group."
             ) from None
         except OSError:
             connection.close()
@@ -192,7 +192,7 @@ class Wire:
         raise self._nonsense(name, f"an answer is not one to this call: {json.dumps(answer)[:60]}")
 
     def _nonsense(self, name: str, what: str) -> CouldNotRun:
-        return CouldNotRun(f"{self.place.socket}: {name}", what, PROTOCOL, "Is it headraced, and of the same version?")
+        return refuse.run(f"{self.place.socket}: {name}", what, "Is it headraced, and of the same version?")
 
     def _late(self, name: str, timeout_s: float) -> CouldNotRun:
         rule = f"the lab did not answer within {timeout_s:g} s; whether it was done is not known"
@@ -224,10 +224,10 @@ def _line(call: dict, name: str) -> bytes:
         line = _ENCODER.encode(call).encode() + b"\n"
     except (ValueError, TypeError) as error:
         rule = f"an argument cannot be written as JSON: {str(error)[:100]}"
-        raise InputError(name, rule, PROTOCOL, "Use text and finite numbers.") from None
+        raise refuse.input(name, rule, "Use text and finite numbers.") from None
     if len(line) > MAX_LINE_BYTES:
         rule = f"a call has at most {MAX_LINE_BYTES:,} bytes"
-        raise InputError(f"{name}: {len(line):,} bytes", rule, PROTOCOL, "Send less at once.")
+        raise refuse.input(f"{name}: {len(line):,} bytes", rule, "Send less at once.")
     return line
 
 

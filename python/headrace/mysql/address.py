@@ -15,16 +15,17 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from headrace.base import settings
+from headrace.base.checks import check_choice
 from headrace.base.files import explain_unwritable, replace_file
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 from headrace.mysql.option_files import quoted, read_client
 
-DOC = "docs/reference/capture.md"
+refuse = Refusals("docs/reference/capture.md")
 FORM = "mysql://USER@HOST[:PORT][/DATABASE] or mysql://USER@/[DATABASE]?socket=PATH"
 PASSWORD_VARIABLE = "HEADRACE_MYSQL_PASSWORD"
 DEFAULT_PORT = 3306  # IANA, service mysql
 # MySQL 8.4 reference manual, "Command Options for Encrypted Connections", --ssl-mode.
-SSL_SOURCE = "MySQL manual, --ssl-mode"
+refuse_ssl = Refusals("MySQL manual, --ssl-mode")
 SSL_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
 PARAMETERS = ("socket", "ssl-mode", "ssl-ca")
 # Characters of a user name (MariaDB; MySQL 32) and of a database; of a host name (RFC 1035); bytes
@@ -151,24 +152,24 @@ def _from_text(text: str) -> dict:
     try:
         parts = urlsplit(text)
     except ValueError:
-        raise InputError(hide_password(text), rule, DOC, brackets) from None
+        raise refuse.input(hide_password(text), rule, brackets) from None
     try:
         port = parts.port
     except ValueError:
-        raise InputError(hide_password(text), "the port must be a number from 1 to 65,535", DOC, brackets) from None
+        raise refuse.input(hide_password(text), "the port must be a number from 1 to 65,535", brackets) from None
     if parts.scheme not in ("mysql", "mariadb") or not text.partition(":")[2].startswith("//") or parts.fragment:
-        raise InputError(hide_password(text), rule, DOC, "For example mysql://watcher@db.example:3306/shop")
+        raise refuse.input(hide_password(text), rule, "For example mysql://watcher@db.example:3306/shop")
     if parts.password is not None:
         rule = "holds a password, which every user of this machine could read in the list of processes"
         hint = f"Give it in {PASSWORD_VARIABLE}, in an option file (--defaults-file), or at the prompt; and change this one."
-        raise InputError(hide_password(text), rule, DOC, hint)
+        raise refuse.input(hide_password(text), rule, hint)
     query = _query(text, parts.query)
     if port == 0:
-        raise InputError(hide_password(text), "the port must be a number from 1 to 65,535", DOC)
+        raise refuse.input(hide_password(text), "the port must be a number from 1 to 65,535")
     path = unquote(parts.path.removeprefix("/"))
     if "/" in path:
-        raise InputError(
-            hide_password(text), f"the database is one name: {FORM}", DOC, "A socket is named by ?socket=PATH."
+        raise refuse.input(
+            hide_password(text), f"the database is one name: {FORM}", "A socket is named by ?socket=PATH."
         )
     return {
         "user": unquote(parts.username) if parts.username else None,
@@ -187,17 +188,17 @@ def _query(text: str, query: str) -> dict[str, str]:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError:
-        raise InputError(hide_password(text), "what stands behind ? is not KEY=VALUE&KEY=VALUE", DOC) from None
+        raise refuse.input(hide_password(text), "what stands behind ? is not KEY=VALUE&KEY=VALUE") from None
     values: dict[str, str] = {}
     for key, value in pairs:
         name = key.lower().replace("_", "-")
         if name not in PARAMETERS:
             if name.startswith("pass") or name == "pwd":
                 hint = f"Give it in {PASSWORD_VARIABLE} or an option file; and change this one."
-                raise InputError(hide_password(text), "holds a password", DOC, hint)
-            raise InputError(f"?{key[:40]}= in {hide_password(text)}", f"must be one of {', '.join(PARAMETERS)}", DOC)
+                raise refuse.input(hide_password(text), "holds a password", hint)
+            raise refuse.input(f"?{key[:40]}= in {hide_password(text)}", f"must be one of {', '.join(PARAMETERS)}")
         if name in values or not value:
-            raise InputError(f"?{name}= in {hide_password(text)}", "needs one value", DOC)
+            raise refuse.input(f"?{name}= in {hide_password(text)}", "needs one value")
         values[name] = value
     return values
 
@@ -207,14 +208,13 @@ def _check_address(text: str, values: dict, password: Secret | None) -> Address:
     without a password, for errors. Raises InputError."""
     user, host, port, socket = values["user"], values["host"], values["port"], values["socket"]
     if not user:
-        raise InputError(text, "names no user", DOC, f"{FORM}; or user= under [client] of the option file.")
+        raise refuse.input(text, "names no user", f"{FORM}; or user= under [client] of the option file.")
     if len(user) > MAX_USER or not user.isprintable():
-        raise InputError(text, f"the user is 1 to {MAX_USER} printable characters", DOC)
+        raise refuse.input(text, f"the user is 1 to {MAX_USER} printable characters")
     if socket is None and host is None:
-        hint = "A local server: ?socket=/run/mysqld/mysqld.sock"
-        raise InputError(text, "names neither a host nor a socket", DOC, hint)
+        raise refuse.input(text, "names neither a host nor a socket", "A local server: ?socket=/run/mysqld/mysqld.sock")
     if socket is not None and host is not None:
-        raise InputError(text, "names a host and a socket", DOC, f"One of them: {FORM}")
+        raise refuse.input(text, "names a host and a socket", f"One of them: {FORM}")
     if host is not None and (len(host) > MAX_HOST or not HOST.match(host)):
         raise InputError(text, "the host is a name or an IP address", "RFC 1123")
     if socket is not None and (
@@ -233,7 +233,7 @@ def _database(name: str) -> str:
     """Returns the name of a database. Raises InputError for an empty, too long or impossible
     one."""
     if not name or len(name) > MAX_DATABASE or "\0" in name:
-        raise InputError(f"database {name[:70]!r}", f"a database's name has 1 to {MAX_DATABASE} characters", DOC)
+        raise refuse.input(f"database {name[:70]!r}", f"a database's name has 1 to {MAX_DATABASE} characters")
     return name
 
 
@@ -241,18 +241,16 @@ def _ssl(text: str, mode: str | None, authority: str | None) -> tuple[str, str |
     """Returns the TLS mode, and the CA's file in full or None. Raises InputError if the mode is
     unknown, or mode and CA do not fit together."""
     mode = (mode or ("VERIFY_CA" if authority else "PREFERRED")).upper().replace("-", "_")
-    if mode not in SSL_MODES:
-        raise InputError(f"ssl-mode = {mode[:40]}", f"must be one of {', '.join(SSL_MODES)}", SSL_SOURCE)
+    check_choice("ssl-mode", mode, SSL_MODES, refuse_ssl)
     if authority is None:
         if mode == "VERIFY_CA":
             rule = "ssl-mode=VERIFY_CA needs the CA that signed the server's certificate"
-            raise InputError(text, rule, SSL_SOURCE, "Add ssl-ca=FILE.pem.")
+            raise refuse_ssl.input(text, rule, "Add ssl-ca=FILE.pem.")
         return mode, None
     if mode not in ("VERIFY_CA", "VERIFY_IDENTITY"):
-        hint = "Use VERIFY_CA or VERIFY_IDENTITY."
-        raise InputError(text, f"ssl-ca is not used with ssl-mode={mode}", SSL_SOURCE, hint)
+        raise refuse_ssl.input(text, f"ssl-ca is not used with ssl-mode={mode}", "Use VERIFY_CA or VERIFY_IDENTITY.")
     if not os.path.isfile(authority):
-        raise InputError(authority, "ssl-ca names no file", DOC, "Name the PEM file of the CA.")
+        raise refuse.input(authority, "ssl-ca names no file", "Name the PEM file of the CA.")
     return mode, os.path.abspath(authority)
 
 

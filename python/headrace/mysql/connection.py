@@ -11,7 +11,7 @@ from typing import Protocol, cast
 from headrace.base.extras import import_optional
 from headrace.base.packaged import read_rows
 from headrace.errors import CouldNotRun, HeadraceError, InputError
-from headrace.mysql.address import DEFAULT_PORT, DOC, Address
+from headrace.mysql.address import DEFAULT_PORT, Address, refuse
 from headrace.mysql.statements import SqlConnection, number_of_error, words_of_error
 
 
@@ -70,7 +70,7 @@ def connect(address: Address, timeout_s: float = 10.0) -> SqlConnection:
         raise _refusal(address, error, timeout_s) from None
     except RuntimeError:  # PyMySQL without `cryptography` under sha256 passwords
         rule = "the account's password cannot be sent safely: neither TLS nor a socket, nor the package cryptography"
-        raise InputError(address.label, rule, DOC, "Add ?ssl-mode=REQUIRED, or pip install cryptography.") from None
+        raise refuse.input(address.label, rule, "Add ?ssl-mode=REQUIRED, or pip install cryptography.") from None
     except (AssertionError, IndexError, ValueError, OSError, TypeError, AttributeError) as error:
         raise _no_mysql(address, type(error).__name__) from None
     except struct.error:

@@ -15,11 +15,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from headrace.errors import InputError
+from headrace.base.checks import check_choice
+from headrace.errors import Refusals
 from headrace.mysql.address import Secret
 from headrace.mysql.gtid import GtidSet
 
-GUIDE = "docs/guide/replicas.md"
+refuse = Refusals("docs/guide/replicas.md")
 CHANNEL = re.compile(r"[A-Za-z0-9_]{0,64}", re.ASCII)  # both flavors take more; nobody needs it
 FILTER_VALUE = re.compile(r"[^\s,`'\"\\()]{1,129}")
 LOG_NAME = re.compile(r"[A-Za-z0-9_./-]{1,512}", re.ASCII)
@@ -71,7 +72,7 @@ class SourceOf:
 def literal(text: str) -> str:
     """Returns a literal for sessions without NO_BACKSLASH_ESCAPES; InputError if not printable."""
     if not text.isprintable():
-        raise InputError(repr(text[:60]), "must be printable characters", GUIDE, "")
+        raise refuse.input(repr(text[:60]), "must be printable characters")
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
@@ -79,19 +80,18 @@ def checked_channel(channel: str) -> str:
     """Returns a channel's name if it is valid, "" for the default channel. Raises InputError."""
     if not CHANNEL.fullmatch(channel):
         rule = "a channel's name has at most 64 of A-Z, a-z, 0-9 and _"
-        raise InputError(channel[:70], rule, GUIDE, "For example --channel orders.")
+        raise refuse.input(channel[:70], rule, "For example --channel orders.")
     return channel
 
 
 def checked_filters(filters: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """Returns the filters if they are valid, by the names of FILTERS. Raises InputError."""
     for kind, values in filters.items():
-        if kind not in FILTERS:
-            raise InputError(kind[:60], f"a filter is one of {', '.join(FILTERS)}", GUIDE, "")
+        check_choice("filter", kind, FILTERS, refuse)
         for value in values:
             if not FILTER_VALUE.fullmatch(value) or ("." in value) == FILTERS[kind]:
                 rule = "names a database" if FILTERS[kind] else "names a table as DATABASE.TABLE"
-                raise InputError(f"{kind}={value[:70]!r}", f"{rule}, without spaces, commas and quotes", GUIDE, "")
+                raise refuse.input(f"{kind}={value[:70]!r}", f"{rule}, without spaces, commas and quotes")
     return filters
 
 
@@ -218,7 +218,7 @@ class Dialect:
             return {"MASTER_USE_GTID": "slave_pos"} if self.is_mariadb else {"SOURCE_AUTO_POSITION": 1}
         file, offset = position
         if not isinstance(offset, int) or offset < 4 or not LOG_NAME.fullmatch(file):
-            raise InputError(f"{file[:60]}:{offset}", "is FILE:OFFSET of a binary log, from offset 4", GUIDE, "")
+            raise refuse.input(f"{file[:60]}:{offset}", "is FILE:OFFSET of a binary log, from offset 4")
         off = {"MASTER_USE_GTID": "no"} if self.is_mariadb else {"SOURCE_AUTO_POSITION": 0}
         return {f"{old}_LOG_FILE": literal(file), f"{old}_LOG_POS": offset, **off}
 
@@ -270,7 +270,7 @@ class Dialect:
         """Returns statements that let a replica with this set begin; they empty its binary log."""
         if self.is_mariadb:
             if not gtids.is_position:
-                raise InputError(str(gtids)[:60], "is not a position, so MariaDB cannot begin there", GUIDE, "")
+                raise refuse.input(str(gtids)[:60], "is not a position, so MariaDB cannot begin there")
             return ("RESET MASTER", f"SET GLOBAL gtid_slave_pos = {literal(str(gtids))}")
         reset = "RESET BINARY LOGS AND GTIDS" if self.version >= (8, 2) else "RESET MASTER"
         return (reset, f"SET GLOBAL gtid_purged = {literal(str(gtids))}")

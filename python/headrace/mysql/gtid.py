@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from headrace.base.encoding import Text
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 
-MYSQL_SOURCE = "MySQL manual, GTID Sets"
-MARIADB_SOURCE = "MariaDB documentation, Global Transaction ID"
+refuse_mysql = Refusals("MySQL manual, GTID Sets")
+refuse_mariadb = Refusals("MariaDB documentation, Global Transaction ID")
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}", re.ASCII)  # MySQL 8.3 and later
 INTERVAL = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?", re.ASCII)
@@ -137,7 +137,7 @@ class GtidSet(Text):
 
 
 def _source(flavor: str) -> str:
-    return MARIADB_SOURCE if flavor == "mariadb" else MYSQL_SOURCE
+    return refuse_mariadb.source if flavor == "mariadb" else refuse_mysql.source
 
 
 def _build_set(flavor: str, ranges: dict[str, Ranges], writers: dict[str, int]) -> GtidSet:
@@ -156,11 +156,10 @@ def _parse_mariadb(text: str) -> GtidSet:
         match = POSITION.fullmatch(part)
         numbers = [int(word) for word in match.groups()] if match else []
         if not numbers or max(numbers[:2]) > MOST_ID or numbers[2] > MOST_MARIADB:
-            rule = "a GTID of MariaDB is DOMAIN-SERVER-NUMBER"
-            raise InputError(part[:60], rule, MARIADB_SOURCE, "Write it like 0-1-100.")
+            raise refuse_mariadb.input(part[:60], "a GTID of MariaDB is DOMAIN-SERVER-NUMBER", "Write it like 0-1-100.")
         domain, server, number = numbers
         if str(domain) in ranges_by_domain:
-            raise InputError(part[:60], f"domain {domain} stands twice in one position", MARIADB_SOURCE, "")
+            raise refuse_mariadb.input(part[:60], f"domain {domain} stands twice in one position")
         if number:
             ranges_by_domain[str(domain)], writers[str(domain)] = ((1, number),), server
     return _build_set("mariadb", ranges_by_domain, writers)
@@ -172,7 +171,7 @@ def _parse_mysql(text: str) -> GtidSet:
     for part in filter(None, text.lower().split(",")):
         uuid, *words = part.split(":")
         if not UUID.fullmatch(uuid) or not words:
-            raise InputError(part[:60], "a GTID set is UUID:FIRST-LAST, ...", MYSQL_SOURCE, "")
+            raise refuse_mysql.input(part[:60], "a GTID set is UUID:FIRST-LAST, ...")
         key = uuid
         for word in words:
             if TAG.fullmatch(word):
@@ -182,7 +181,7 @@ def _parse_mysql(text: str) -> GtidSet:
             first = int(match[1]) if match else 0
             last = int(match[2] or first) if match else 0
             if not 1 <= first <= last <= MOST_MYSQL:
-                raise InputError(part[:60], f"{word[:40]!r} is not an interval FIRST-LAST", MYSQL_SOURCE, "")
+                raise refuse_mysql.input(part[:60], f"{word[:40]!r} is not an interval FIRST-LAST")
             intervals.setdefault(key, []).append((first, last))
     return _build_set("mysql", {key: merged(ranges) for key, ranges in intervals.items()}, {})
 

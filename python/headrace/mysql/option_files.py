@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.base.files import read_bytes
-from headrace.errors import InputError
+from headrace.errors import Refusals
 
-SOURCE = "MySQL manual, Using Option Files"
+refuse = Refusals("MySQL manual, Using Option Files")
 MAX_BYTES = 4 * 1024 * 1024  # a guess: real files have some kilobytes
 MAX_DEPTH = 10  # my_default.c, MAX_RECURSION: deeper includes are skipped
 MAX_FILES = 1_000
@@ -137,15 +137,14 @@ class _Reader:
         read."""
         self.read_files += 1
         if self.read_files > MAX_FILES:
-            rule = f"more than {MAX_FILES} files are included"
-            raise InputError(str(path), rule, SOURCE, "Do files include each other?")
+            raise refuse.input(str(path), f"more than {MAX_FILES} files are included", "Do files include each other?")
         text = _text(path)
         self.texts[path] = text
         group = None
         lines = text.split("\n")
         if lines[-1].strip(SPACE).startswith("!"):
             rule = "is an include on the last line without a line's end: the server cuts its last letter off"
-            raise InputError(f"{path}, line {len(lines)}", rule, SOURCE, "Add a newline.")
+            raise refuse.input(f"{path}, line {len(lines)}", rule, "Add a newline.")
         for number, raw in enumerate(lines, start=1):
             line = raw.strip(SPACE)
             if not line or line[0] in "#;":
@@ -158,12 +157,12 @@ class _Reader:
                 continue
             if group is None:
                 rule = "stands before the first [group]: servers read no further"
-                raise InputError(f"{path}, line {number}", rule, SOURCE, "Begin with [mysqld].")
+                raise refuse.input(f"{path}, line {number}", rule, "Begin with [mysqld].")
             if group.lower() in self.groups:
                 key, value = split_line(line)
                 if not key:
                     rule = "names no option: servers read no further"
-                    raise InputError(f"{path}, line {number}", rule, SOURCE, "Correct the line.")
+                    raise refuse.input(f"{path}, line {number}", rule, "Correct the line.")
                 self.settings.append(Setting(group.lower(), key, value, path, number))
 
     def include(self, line: str, path: Path, number: int, depth: int) -> None:
@@ -179,7 +178,7 @@ class _Reader:
             name = words[len(word) :].strip(SPACE)
             if not name:
                 rule = "names nothing: servers read no further"
-                raise InputError(f"{path}, line {number}: !{word}", rule, SOURCE, "Correct the line.")
+                raise refuse.input(f"{path}, line {number}: !{word}", rule, "Correct the line.")
             # A relative name is relative to the folder that the server is started in, which is
             # unknown here: the folder of the first file is used instead.
             return follow(self.base / name, path, number, depth)
@@ -196,7 +195,7 @@ class _Reader:
             names = sorted(os.listdir(target))
         except OSError as error:
             rule = f"the folder cannot be read ({error.strerror}): servers read no further"
-            raise InputError(f"{path}, line {number}: {target}", rule, SOURCE, "Make it, or remove the line.") from None
+            raise refuse.input(f"{path}, line {number}: {target}", rule, "Make it, or remove the line.") from None
         for name in names:
             if name.endswith(ENDINGS):
                 self._file(target / name, path, number, depth)
@@ -206,13 +205,12 @@ def _text(path: Path) -> str:
     """Returns the text of an option file. Raises InputError for a folder, a file that everybody may
     write, zero bytes and a line that is too long; CouldNotRun if it cannot be read."""
     if path.is_dir():
-        raise InputError(str(path), "is a folder, not an option file", SOURCE, "Name a my.cnf.")
+        raise refuse.input(str(path), "is a folder, not an option file", "Name a my.cnf.")
     content = read_bytes(path, MAX_BYTES)
     if os.stat(path).st_mode & stat.S_IWOTH and path.is_file():
-        rule = "can be written by everybody: servers ignore such a file"
-        raise InputError(str(path), rule, SOURCE, f"chmod o-w {path}")
+        raise refuse.input(str(path), "can be written by everybody: servers ignore such a file", f"chmod o-w {path}")
     if b"\0" in content:
-        raise InputError(str(path), "is not text: it holds zero bytes", SOURCE, "Is it a my.cnf?")
+        raise refuse.input(str(path), "is not text: it holds zero bytes", "Is it a my.cnf?")
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError:
@@ -220,7 +218,7 @@ def _text(path: Path) -> str:
     for number, line in enumerate(text.split("\n"), start=1):
         if len(line) > MAX_LINE:
             rule = f"has more than {MAX_LINE:,} characters: the server would read it as two"
-            raise InputError(f"{path}, line {number}", rule, SOURCE, "Shorten it.")
+            raise refuse.input(f"{path}, line {number}", rule, "Shorten it.")
     return text
 
 
@@ -229,7 +227,7 @@ def _group(line: str, path: Path, number: int) -> str:
     end = line.find("]")
     if end < 0:
         rule = "a group's name ends with ]: servers read no further"
-        raise InputError(f"{path}, line {number}", rule, SOURCE, "Correct the line.")
+        raise refuse.input(f"{path}, line {number}", rule, "Correct the line.")
     return line[1:end].rstrip(SPACE)
 
 
@@ -268,7 +266,7 @@ def written(value: str) -> str:
 def quoted(value: str) -> str:
     """Returns a value in quotes. Raises InputError for a value that no option file can hold."""
     if "\0" in value:
-        raise InputError("a zero byte", "cannot stand in an option file", SOURCE)
+        raise refuse.input("a zero byte", "cannot stand in an option file")
     for plain, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"), ("\b", "\\b")):
         value = value.replace(plain, escape)
     return f'"{value}"'
@@ -295,7 +293,7 @@ def read_client(path: str | os.PathLike) -> dict[str, str]:
                 _check_owner(setting.file)
     port = values.get("port", "3306")
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65_535):
-        raise InputError(f"{path}: port", "must be a number from 1 to 65,535", SOURCE)
+        raise refuse.input(f"{path}: port", "must be a number from 1 to 65,535")
     return values
 
 
@@ -305,7 +303,7 @@ def _check_owner(path: Path) -> None:
     status = os.stat(path)
     if status.st_mode & OTHERS:
         rule = f"holds a password and others may read it (mode {stat.S_IMODE(status.st_mode):04o})"
-        raise InputError(str(path), rule, SOURCE, f"chmod 600 {path}")
+        raise refuse.input(str(path), rule, f"chmod 600 {path}")
     if status.st_uid not in (os.geteuid(), 0):
         rule = f"holds a password and belongs to user id {status.st_uid}"
-        raise InputError(str(path), rule, SOURCE, "Use a file of your own.")
+        raise refuse.input(str(path), rule, "Use a file of your own.")

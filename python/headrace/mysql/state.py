@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.base.encoding import Document
 from headrace.errors import CouldNotRun, HeadraceError, InputError
-from headrace.mysql.dialect import FILTERS, GUIDE, Dialect
+from headrace.mysql.dialect import FILTERS, Dialect, refuse
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.statements import (
     NamedRow,
@@ -188,7 +188,7 @@ def dialect_of_version(text: str) -> Dialect:
     flavor, version = parse_version(text)
     if version < OLDEST[flavor]:
         oldest = ".".join(map(str, OLDEST[flavor]))
-        raise InputError(text[:60], f"replication is handled from version {oldest} on", GUIDE, "Upgrade the server.")
+        raise refuse.input(text[:60], f"replication is handled from version {oldest} on", "Upgrade the server.")
     return Dialect(flavor, version)
 
 

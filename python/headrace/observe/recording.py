@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.base.files import path_of, read_bytes
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun, InputError, Refusals
 
 if TYPE_CHECKING:
     pass
 
-DOC = "docs/reference/import-formats.md"
+refuse = Refusals("docs/reference/import-formats.md")
 MAX_BYTES = 512 * 1024 * 1024  # a month of seconds of iostat; ours
 STDIN = "-"  # standard input, where a file is named
 MAX_NOTES = 20  # a reader takes in no more; ours
@@ -67,7 +67,7 @@ class Recording:
         if text not in self.notes and len(self.notes) < MAX_NOTES:
             self.notes.append(text)
 
-    def bad(self, where: int | str, value: str, rule: str, hint: str = "", source: str = DOC) -> InputError:
+    def bad(self, where: int | str, value: str, rule: str, hint: str = "", source: str = refuse.source) -> InputError:
         """Returns an InputError that names file, place (a line number or a path in JSON) and value.
 
         The caller raises it.
@@ -142,10 +142,10 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
 def recording_of(name: str, content: bytes) -> Recording:
     """Decodes a file's content as a recording. Raises InputError when it is not text."""
     if not content.strip():
-        raise InputError(name, "the file is empty", DOC, "Was the recording stopped before its first report?")
+        raise refuse.input(name, "the file is empty", "Was the recording stopped before its first report?")
     for magic, what, hint in _MAGIC:
         if content.startswith(magic):
-            raise InputError(name, f"is {what}, text is needed", DOC, hint)
+            raise refuse.input(name, f"is {what}, text is needed", hint)
     digest = hashlib.sha256(content).hexdigest()
     return Recording(name, _decode(name, content).replace("\r\n", "\n").replace("\r", "\n"), digest)
 
@@ -159,7 +159,7 @@ def _standard_input() -> bytes:
         hint = "Name a file instead of -."
         raise CouldNotRun("standard input", f"cannot be read: {error}", "operating system", hint) from None
     if len(content) > MAX_BYTES:
-        raise InputError("standard input", f"at most {MAX_BYTES / 2**20:,.0f} MiB are read", DOC, "Cut it into parts.")
+        raise refuse.input("standard input", f"at most {MAX_BYTES / 2**20:,.0f} MiB are read", "Cut it into parts.")
     return content
 
 
@@ -201,17 +201,17 @@ def _decode(name: str, content: bytes) -> str:
             return content.decode("utf-16")
         except UnicodeDecodeError as error:
             hint = "Save the recording as UTF-8."
-            raise InputError(f"{name}, byte {error.start}", "is not valid UTF-16", DOC, hint) from None
+            raise refuse.input(f"{name}, byte {error.start}", "is not valid UTF-16", hint) from None
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         rule = "is not UTF-8 text"
         hint = "The file is binary, damaged, or in an old encoding: save it as UTF-8."
-        raise InputError(f"{name}, line {line}: byte 0x{content[error.start]:02x}", rule, DOC, hint) from None
+        raise refuse.input(f"{name}, line {line}: byte 0x{content[error.start]:02x}", rule, hint) from None
     zero = text.find("\0")
     if zero >= 0:
         line = text.count("\n", 0, zero) + 1
         hint = "A crash leaves such blocks: cut them out, or copy the file again."
-        raise InputError(f"{name}, line {line}: a zero byte", "text is needed", DOC, hint)
+        raise refuse.input(f"{name}, line {line}: a zero byte", "text is needed", hint)
     return text

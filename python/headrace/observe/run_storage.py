@@ -11,9 +11,9 @@ from datetime import date
 from headrace.base import core
 from headrace.base.checks import quote_value
 from headrace.base.units import MIB
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 
-DOC = "docs/reference/run-description.md"
+refuse = Refusals("docs/reference/run-description.md")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def check_storage(key: str, text: object, as_of: date, instance: str | None) -> 
     None). Raises InputError naming `key`."""
     if not isinstance(text, str) or not text.strip() or len(text) > 200:
         rule = "must be storage in text such as io1:1024:20000"
-        raise InputError(f"{key} = {quote_value(text)}", rule, DOC, "TYPE:SIZE_GIB[:IOPS[:MIB_S]].")
+        raise refuse.input(f"{key} = {quote_value(text)}", rule, "TYPE:SIZE_GIB[:IOPS[:MIB_S]].")
     day = as_of.isoformat()
     host = None
     try:

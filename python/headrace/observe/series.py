@@ -11,9 +11,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from headrace.errors import Refusals
 from headrace.observe.recording import Recording, open_recording
 
 DOC = "docs/reference/run-description.md"
+refuse = Refusals(DOC)
 
 
 @dataclass(frozen=True)

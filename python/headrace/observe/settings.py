@@ -7,10 +7,10 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from headrace.base.checks import did_you_mean, quote_value
+from headrace.base.checks import check_choice, check_text, did_you_mean, quote_value
 from headrace.base.documents import convert
 from headrace.base.packaged import read_rows
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 from headrace.observe.series import DOC
 
 ENGINES = ("innodb", "myrocks")
@@ -50,8 +50,8 @@ LAB_IO_CPU_US = 100.0
 
 PAGES_KIB = (4, 8, 16, 32, 64)  # MySQL manual, innodb_page_size
 VERSION_TEXT = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.\d{1,5})?(?:[-+~. ][\x20-\x7e]{0,80})?\Z", re.ASCII)
-SETTINGS_SOURCE = f"{DOC}, Settings"
-VERSIONS_SOURCE = f"{DOC}, Versions"
+refuse_settings = Refusals(f"{DOC}, Settings")
+refuse_versions = Refusals(f"{DOC}, Versions")
 
 
 # All settings, by name. Ranges: MySQL 9 and MariaDB 12 manuals, and RocksDB's own.
@@ -76,12 +76,12 @@ def check_settings(table: dict, engine: str) -> dict[str, float | int | bool]:
         if key not in SETTINGS:
             near = did_you_mean(key.removeprefix("innodb_").removeprefix("rocksdb_"), SETTINGS)
             rule = "is not a setting known here"
-            raise InputError(f"settings.{key[:60]}", rule, SETTINGS_SOURCE, near or f"Known: {', '.join(SETTINGS)}.")
+            raise refuse_settings.input(f"settings.{key[:60]}", rule, near or f"Known: {', '.join(SETTINGS)}.")
         owner, meaning, kind, low, high, *_ = SETTINGS[key]
         if owner not in (None, engine):
             hint = "Take it out."
-            raise InputError(
-                f"settings.{key}", f"is a setting of {owner}, and this run is of {engine}", SETTINGS_SOURCE, hint
+            raise refuse_settings.input(
+                f"settings.{key}", f"is a setting of {owner}, and this run is of {engine}", hint
             )
         span = (
             "true or false"
@@ -89,22 +89,17 @@ def check_settings(table: dict, engine: str) -> dict[str, float | int | bool]:
             else f"{'a whole number from ' if kind is int else ''}{low:,.10g} to {high:,.10g}"
         )
         rule = msgspec.Meta(extra={"rule": f"must be {span} ({meaning})"})
-        checked[key] = convert(value, Annotated[kind, rule], source=SETTINGS_SOURCE, at=f"settings.{key}")
+        checked[key] = convert(value, Annotated[kind, rule], source=refuse_settings.source, at=f"settings.{key}")
         if not low <= checked[key] <= high:
-            raise InputError(
-                f"settings.{key} = {quote_value(value, 40)}", f"must be {span} ({meaning})", SETTINGS_SOURCE
-            )
+            raise refuse_settings.input(f"settings.{key} = {quote_value(value, 40)}", f"must be {span} ({meaning})")
     if checked.get("io_capacity_max", 2**64) < checked.get("io_capacity", 0):
         rule = f"cannot be below io_capacity = {checked['io_capacity']}"
         value = f"settings.io_capacity_max = {checked['io_capacity_max']}"
         raise InputError(value, rule, "MySQL manual, innodb_io_capacity_max", "Are the two swapped?")
     if engine == "myrocks" and checked.get("flush_log_at_trx_commit") == 3:
         hint = "3 is InnoDB's in MariaDB."
-        raise InputError(
-            "settings.flush_log_at_trx_commit = 3",
-            "rocksdb_flush_log_at_trx_commit is 0, 1 or 2",
-            SETTINGS_SOURCE,
-            hint,
+        raise refuse_settings.input(
+            "settings.flush_log_at_trx_commit = 3", "rocksdb_flush_log_at_trx_commit is 0, 1 or 2", hint
         )
     if checked.get("page_kib", 16) not in PAGES_KIB:
         raise InputError(
@@ -119,27 +114,21 @@ def check_version(version: object, flavor: object, engine: str) -> tuple[str | N
 
     Raises InputError.
     """
-    if flavor is not None and flavor not in FLAVORS:
-        hint = did_you_mean(flavor, FLAVORS)
-        raise InputError(
-            f"flavor = {quote_value(flavor)}", f"must be one of {', '.join(FLAVORS)}", VERSIONS_SOURCE, hint
-        )
+    flavor = None if flavor is None else check_choice("flavor", flavor, FLAVORS, refuse_versions)
     if flavor == "mysql" and engine == "myrocks":
         hint = "It is in percona and mariadb; leave flavor out for another build."
-        rule = "Oracle's MySQL has no MyRocks"
-        raise InputError('flavor = "mysql" with engine = "myrocks"', rule, VERSIONS_SOURCE, hint)
+        raise refuse_versions.input('flavor = "mysql" with engine = "myrocks"', "Oracle's MySQL has no MyRocks", hint)
     if version is None:
         return None, flavor
+    version = check_text("engine_version", version, 'Put it in quotes: "5.7.22".', refuse_versions)
     what = f"engine_version = {quote_value(version)}"
-    if not isinstance(version, str):
-        raise InputError(what, "must be text", VERSIONS_SOURCE, 'Put it in quotes: "5.7.22".')
     if "aurora" in version.lower():
         hint = "It cannot be calibrated here."
-        raise InputError(what, "Aurora keeps its data in storage of its own, not on EBS volumes", VERSIONS_SOURCE, hint)
+        raise refuse_versions.input(what, "Aurora keeps its data in storage of its own, not on EBS volumes", hint)
     match = VERSION_TEXT.match(version)
     if not match:
         hint = 'Write it as SELECT VERSION() does, for example "8.0.36".'
-        raise InputError(what, "is not a version number", VERSIONS_SOURCE, hint)
+        raise refuse_versions.input(what, "is not a version number", hint)
     major, minor = int(match[1]), int(match[2])
     server = flavor or ("mariadb" if "mariadb" in version.lower() or 10 <= major <= 12 else None)
     if server == "mariadb":
@@ -155,19 +144,18 @@ def _known_mysql(what: str, major: int, minor: int, engine: str) -> None:
     supported = (major == 5 and minor in (5, 6, 7)) or (major == 8 and minor <= 4) or major == 9
     if not supported:
         rule = f"MySQL and Percona Server {major}.{minor} is not known here; known are 5.5 to 5.7, 8.0 to 8.4 and 9"
-        hint = 'Check the number; for MariaDB (10 to 12) say flavor = "mariadb".'
-        raise InputError(what, rule, VERSIONS_SOURCE, hint)
+        raise refuse_versions.input(what, rule, 'Check the number; for MariaDB (10 to 12) say flavor = "mariadb".')
     if engine == "myrocks" and (major, minor) == (5, 5):
-        raise InputError(what, "there is no MyRocks for 5.5", VERSIONS_SOURCE, "Check engine and engine_version.")
+        raise refuse_versions.input(what, "there is no MyRocks for 5.5", "Check engine and engine_version.")
 
 
 def _known_mariadb(what: str, major: int, minor: int, engine: str) -> None:
     """Raises InputError for a version of MariaDB that is not supported, or lacks MyRocks."""
     if not 10 <= major <= 12:
         rule = f"MariaDB {major}.{minor} is not known here; known are 10 to 12"
-        raise InputError(what, rule, VERSIONS_SOURCE, "Check engine_version and flavor.")
+        raise refuse_versions.input(what, rule, "Check engine_version and flavor.")
     if engine == "myrocks" and (major, minor) < (10, 2):
-        raise InputError(what, "MariaDB has MyRocks since 10.2", VERSIONS_SOURCE, "Check engine and engine_version.")
+        raise refuse_versions.input(what, "MariaDB has MyRocks since 10.2", "Check engine and engine_version.")
 
 
 # sysbench 1.0: its OLTP scripts, its --rand-type, and the defaults of the options that shape it

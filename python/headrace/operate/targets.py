@@ -12,7 +12,7 @@ from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.files import OWN_FILE, detect
 from headrace.base.units import HOUR_S
-from headrace.errors import HeadraceError, InputError
+from headrace.errors import HeadraceError, Refusals
 from headrace.lab import Lab
 from headrace.mysql import Address
 from headrace.observe.evidence import aws, evidence_file, files
@@ -37,7 +37,7 @@ from headrace.observe.remote.span import DEFAULT_S, TimeSpan
 from headrace.servers import servers
 from headrace.workload import OpenWorkload
 
-DOC = "docs/guide/doctor.md"
+refuse = Refusals("docs/guide/doctor.md")
 FORMS = (
     "lab:VOLUME, mysql://USER@HOST, aws:vol-..., aws:db-NAME, prometheus:URL, a captured folder, a file of iostat, sar, vmstat, "
     "CloudWatch, Prometheus or --record, or - for standard input"
@@ -100,7 +100,7 @@ def open_live(target: str, options: SourceOptions = SourceOptions()) -> LiveSour
         return _open_lab(target, options)
     if target.startswith("mysql://"):
         return _open_server(target, options)
-    raise InputError(target[:80], "is not watched live", DOC, f"Targets are {FORMS}.")
+    raise refuse.input(target[:80], "is not watched live", f"Targets are {FORMS}.")
 
 
 def open_source(
@@ -139,11 +139,11 @@ def evidence_of(
         return _load_recording(target, load_target(target, options), options)
     path = Path(target)
     if not path.exists():
-        raise InputError(target[:80], "is neither a target nor a file or folder", DOC, f"Targets are {FORMS}.")
+        raise refuse.input(target[:80], "is neither a target nor a file or folder", f"Targets are {FORMS}.")
     if path.is_dir():
         if not (path / DESCRIPTION).exists():
             rule = f"has no {DESCRIPTION}: it is not a captured folder"
-            raise InputError(target[:80], rule, DOC, "Capture with headrace workload capture.")
+            raise refuse.input(target[:80], rule, "Capture with headrace workload capture.")
         _refuse_times(target, options)
         captured = files.of_capture(path, options.storage, options.instance, options.as_of)
         return _chosen(captured, options.devices)
@@ -158,7 +158,7 @@ def _check_is_no_workload(target: str, text: str) -> None:
     if detect(text)[1] == OWN_FILE:
         rule = "is a workload file: doctor and watch read recordings, not workload files"
         hint = "Give the recording itself (of iostat, sar, CloudWatch). Workload files are for forecast, plan and simulate."
-        raise InputError(target[:80], rule, DOC, hint)
+        raise refuse.input(target[:80], rule, hint)
 
 
 def load_target(target: str, options: SourceOptions = SourceOptions()) -> LoadedRecording | None:
@@ -178,7 +178,7 @@ def load_target(target: str, options: SourceOptions = SourceOptions()) -> Loaded
     recording = open_recording(target)
     if target == STDIN and evidence_file.looks_like_evidence(recording.text[:HEAD_CHARACTERS].encode()):
         rule = "is what --record keeps, which is read from a file"
-        raise InputError(recording.name, rule, DOC, "Name the file instead of -.")
+        raise refuse.input(recording.name, rule, "Name the file instead of -.")
     _check_is_no_workload(target, recording.text)
     return parse_recording(recording)
 
@@ -188,7 +188,7 @@ def import_options(target: str, options: SourceOptions, gaps: str | None = None)
     if len(options.devices) > 1:
         several = ", ".join(options.devices)
         hint = "Name one, or the members of an array with + between them: --device nvme1n1+nvme2n1."
-        raise InputError(f"--device {several}", "a recording is judged one device at a time", DOC, hint)
+        raise refuse.input(f"--device {several}", "a recording is judged one device at a time", hint)
     # A service was asked for the interval, which is in its points.
     interval_s = None if is_service(target) else options.interval_s
     device = options.devices[0] if options.devices else None
@@ -244,7 +244,7 @@ def _refuse_times(target: str, options: SourceOptions, names: Collection[str] = 
     for name, value in options.times_given.items():
         if name in names:
             for_what = "recordings without times" if name in ("--interval", "--clock-start") else "prometheus: and aws:"
-            raise InputError(f"{name} {value}", f"is for {for_what}, not for {target[:80]}", DOC, "Leave it out.")
+            raise refuse.input(f"{name} {value}", f"is for {for_what}, not for {target[:80]}", "Leave it out.")
 
 
 def _check(options: SourceOptions) -> None:
@@ -276,7 +276,7 @@ def _chosen(evidence: Evidence, devices: tuple[str, ...]) -> Evidence:
                 for volume in evidence.volumes
             )
             hint = f"There are: {there}." if there else "It has no figures of disks at all."
-            raise InputError(f"--device {device[:80]}", f"is not in {Path(evidence.facts.target).name}", DOC, hint)
+            raise refuse.input(f"--device {device[:80]}", f"is not in {Path(evidence.facts.target).name}", hint)
         named.add(names[device.removeprefix("/dev/")])
     chosen = tuple(
         volume for volume in evidence.volumes if {volume.facts.name, volume.facts.name.partition("/")[0]} & named
@@ -313,7 +313,7 @@ def _names(target: str, prefix: str, example: str) -> list[str]:
     there twice."""
     names = [name.strip() for name in target.removeprefix(prefix).split(",") if name.strip()]
     if not names or len(set(names)) != len(names):
-        raise InputError(target[:80], "names no volume, or names a volume twice", DOC, f"For example {example}.")
+        raise refuse.input(target[:80], "names no volume, or names a volume twice", f"For example {example}.")
     return names
 
 
@@ -323,7 +323,7 @@ def _open_lab(target: str, options: SourceOptions) -> LiveSource:
     names = _names(target, "lab:", "lab:db")
     if options.devices:
         given = f"--device {', '.join(options.devices)}"
-        raise InputError(given, f"is not for {target[:80]}, which names its volumes itself", DOC, "Leave it out.")
+        raise refuse.input(given, f"is not for {target[:80]}, which names its volumes itself", "Leave it out.")
     lab = options.lab()
     volumes = LabVolumes(lab, names, options.members)
     server = None if options.alone else _server_on(lab, names, volumes)

@@ -18,7 +18,7 @@ import polars as pl
 
 from headrace.base import core
 from headrace.base.core import core_errors
-from headrace.errors import InputError
+from headrace.errors import Refusals
 from headrace.planner import actions as doing
 from headrace.planner.candidates import (
     LOCAL,
@@ -54,7 +54,7 @@ from headrace.planner.result import (
 from headrace.planner.search import FamilyResult, FamilySearch, Search, SpaceResult, rank
 from headrace.workload import OpenWorkload, TransactionWorkload
 
-PLAN_HELP = "headrace plan --help"
+refuse = Refusals("headrace plan --help")
 CLOSEST_SHOWN = 5  # families; enough to see what is missed
 # Shapes and points of a family that are searched along its axes for the nearest miss, if no
 # candidate meets the goals.
@@ -391,12 +391,12 @@ class PlanEngine:
             first = next((i for i, host in enumerate(self.hosts) if host.service == "ec2"), None)
             if first is None:
                 hint = "Name its instance too: r6i.xlarge/gp3:500."
-                raise InputError(f"compare = {today}", "is storage on EC2, and --on names none", PLAN_HELP, hint)
+                raise refuse.input(f"compare = {today}", "is storage on EC2, and --on names none", hint)
             place = first if best is None else best.space.host
         prices, host = self.question.prices, self.hosts[place]
         if LOCAL in str(today.data) and today.instance is None:
             hint = "Name it: i3.large/instance-store:442."
-            raise InputError(f"compare = {today}", "local disks come with an instance", PLAN_HELP, hint)
+            raise refuse.input(f"compare = {today}", "local disks come with an instance", hint)
         volumes = [str(storage) for storage in (today.data, today.log) if storage is not None]
         with core_errors():
             for storage in volumes:

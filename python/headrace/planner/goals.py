@@ -20,10 +20,10 @@ import numpy as np
 from headrace.base.checks import did_you_mean, quote_value
 from headrace.base.encoding import Text
 from headrace.base.packaged import read_rows
-from headrace.errors import InputError
+from headrace.errors import Refusals
 from headrace.workload.transactions import RESPONSES
 
-SOURCE = "headrace plan --help, goals"
+refuse = Refusals("headrace plan --help, goals")
 # Within this much of the metric's scale a goal of "0" counts as met: what adding up a day's
 # intervals leaves of rounding.
 SLACK = 1e-9
@@ -100,14 +100,11 @@ class Goal(Text):
         metric = metrics.get(self.metric)
         if metric is None:
             near = did_you_mean(self.metric, metrics)
-            raise InputError(
-                text,
-                f"{quote_value(self.metric)} is not a known metric",
-                SOURCE,
-                near or f"Known: {', '.join(metrics)}.",
+            raise refuse.input(
+                text, f"{quote_value(self.metric)} is not a known metric", near or f"Known: {', '.join(metrics)}."
             )
         if self.sign != metric.sign:
-            raise InputError(text, _sign_rule(metric, self.sign), SOURCE, f"Write {metric.name}{metric.sign}NUMBER.")
+            raise refuse.input(text, _sign_rule(metric, self.sign), f"Write {metric.name}{metric.sign}NUMBER.")
         if (
             isinstance(self.limit, bool)
             or not isinstance(self.limit, (int, float))
@@ -115,10 +112,10 @@ class Goal(Text):
             or self.limit < 0
         ):
             hint = f"For example {EXAMPLES[self.subject]}."
-            raise InputError(text, f"the limit of {metric.name} is a number of {metric.unit}, 0 or more", SOURCE, hint)
+            raise refuse.input(text, f"the limit of {metric.name} is a number of {metric.unit}, 0 or more", hint)
         if metric.kind == "headroom" and self.limit > MAX_HEADROOM_PERCENT:
-            raise InputError(
-                text, f"head-room is looked at up to {MAX_HEADROOM_PERCENT} %", SOURCE, "Use --demand-growth for more."
+            raise refuse.input(
+                text, f"head-room is looked at up to {MAX_HEADROOM_PERCENT} %", "Use --demand-growth for more."
             )
         object.__setattr__(self, "limit", float(self.limit) + 0.0)
 
@@ -130,10 +127,9 @@ class Goal(Text):
         text = NAMED.get(text.strip().lower(), text) if isinstance(text, str) else text
         match = GOAL.match(text) if isinstance(text, str) and len(text) <= 200 else None
         if match is None:
-            raise InputError(
+            raise refuse.input(
                 quote_value(text),
                 "a goal is written METRIC<=NUMBER or METRIC>=NUMBER",
-                SOURCE,
                 f"For example {EXAMPLES[subject]}.",
             )
         name, sign, number = match.groups()
@@ -141,7 +137,7 @@ class Goal(Text):
             limit = float(number)
         except ValueError:
             hint = f"The unit is in the metric's name: write the bare number, for example {EXAMPLES[subject]}."
-            raise InputError(quote_value(text), f"{quote_value(number)} is not a number", SOURCE, hint) from None
+            raise refuse.input(quote_value(text), f"{quote_value(number)} is not a number", hint) from None
         name = name.lower()
         return cls(name, {"≤": "<=", "≥": ">="}.get(sign, sign), limit, subject)
 
@@ -215,7 +211,7 @@ def parse_goals(
             "tps, p50_ms, p95_ms, p99_ms, tps_p5 or backlog_s" if subject == "database" else "p99_ms or throttled_min"
         )
         example = "--goal 'tps>=300' --goal 'p95_ms<=50'" if subject == "database" else "--goal 'p99_ms<=20'"
-        raise InputError("no goal on performance", f"a plan needs one: {names}", SOURCE, f"For example {example}.")
+        raise refuse.input("no goal on performance", f"a plan needs one: {names}", f"For example {example}.")
     return tuple(parsed)
 
 
@@ -232,11 +228,9 @@ def _check_database(goals: Iterable[Goal], arrivals: bool) -> None:
     for goal in goals:
         if goal.metric == "backlog_s" and not arrivals:
             hint = "Say how many arrive: --arrivals-tps 250. Or ask for tps."
-            raise InputError(str(goal), "clients that wait for their answer leave no backlog", SOURCE, hint)
+            raise refuse.input(str(goal), "clients that wait for their answer leave no backlog", hint)
         if goal.sign == "<=" and goal.limit == 0.0 and goal.metric in RESPONSES:
-            raise InputError(
-                str(goal), "a response time must be above 0 ms", SOURCE, "Name the longest response time in ms."
-            )
+            raise refuse.input(str(goal), "a response time must be above 0 ms", "Name the longest response time in ms.")
 
 
 def headroom_of(goals: Iterable[Goal]) -> float:

@@ -14,7 +14,7 @@ import polars as pl
 from headrace.base.checks import quote_value
 from headrace.base.files import read_bytes
 from headrace.base.options import takes
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 from headrace.planner.engine import PlanEngine
 from headrace.planner.goals import SUBJECTS, Goal
 from headrace.planner.question import make_question
@@ -90,7 +90,7 @@ def simulations_of(
     ]
 
 
-DOC = "docs/guide/planning.md"
+refuse = Refusals("docs/guide/planning.md")
 MOST_BYTES = 64 << 20  # longest file that is read; a guess: a plan has some 100 KiB
 AGAIN = "Write it again with: headrace plan WORKLOAD --output json > plan.json"
 
@@ -103,7 +103,7 @@ def read_plan(path: str) -> Plan | None:
     try:
         document = json.loads(read_bytes(Path(path), MOST_BYTES))
     except (ValueError, RecursionError):
-        raise InputError(path, "is not JSON", DOC, AGAIN) from None
+        raise refuse.input(path, "is not JSON", AGAIN) from None
     return restore_plan(document, path)
 
 
@@ -111,16 +111,16 @@ def restore_plan(document: object, name: str) -> Plan:
     """Returns the plan in parsed JSON. `name`: of its file, for errors. Raises InputError, also for
     a damaged plan and for one of another version."""
     if not isinstance(document, dict) or not str(document.get("schema", "")).startswith(PLAN_SCHEMA):
-        raise InputError(name, "is not a plan", DOC, AGAIN)
+        raise refuse.input(name, "is not a plan", AGAIN)
     _check_version(str(document["schema"]), name)
     subject = document.get("subject")
     if subject not in SUBJECTS:
-        raise InputError(name, f"is damaged: subject = {quote_value(subject)}", DOC, AGAIN)
+        raise refuse.input(name, f"is damaged: subject = {quote_value(subject)}", AGAIN)
     try:
         goals = [vars(Goal.parse(text, subject)) for text in msgspec.convert(document, _GoalTexts).goals]
         return msgspec.convert(document | {"goals": goals}, Plan, dec_hook=_restore_frame)
     except (msgspec.ValidationError, pl.exceptions.PolarsError) as error:
-        raise InputError(name, f"is damaged: {' '.join(str(error).split())[:200]}", DOC, AGAIN) from None
+        raise refuse.input(name, f"is damaged: {' '.join(str(error).split())[:200]}", AGAIN) from None
 
 
 class _GoalTexts(msgspec.Struct):
@@ -149,4 +149,4 @@ def _check_version(schema: str, name: str) -> None:
     if version.isdecimal() and int(version) > VERSION:
         rule = f"was written by a newer Headrace ({quote_value(schema)}, this one reads {VERSION})"
         hint = "Update Headrace, or write the plan with this one."
-    raise InputError(name, rule, DOC, hint)
+    raise refuse.input(name, rule, hint)

@@ -13,7 +13,7 @@ from headrace.base.options import complete, list_given
 from headrace.base.storage import Placement, parse_placement
 from headrace.base.units import DAY_S
 from headrace.catalog.price_list import PriceList
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 from headrace.planner.candidates import (
     LOCAL,
     NOT_ASKED_FOR,
@@ -37,7 +37,7 @@ from headrace.workload import ClosedWorkload, OpenWorkload, TransactionWorkload
 from headrace.workload.observed import note_length
 from headrace.workload.points import check_size
 
-SOURCE = "headrace plan --help"
+refuse = Refusals("headrace plan --help")
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,7 @@ def make_question(workload: object, settings: PlanSettings) -> PlanQuestion:
         return _of_database(workload, settings)
     for setting in list_given(settings, FOR_DATABASES):
         hint = "Give a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:..."
-        rule = "belongs to plans for databases; this workload is a demand in I/Os"
-        raise InputError(setting.flag, rule, SOURCE, hint)
+        raise refuse.input(setting.flag, "belongs to plans for databases; this workload is a demand in I/Os", hint)
     return _of_demand(workload, settings)
 
 
@@ -96,7 +95,7 @@ def _growth(settings: PlanSettings, workload: OpenWorkload | None) -> Growth:
     for name, given in (("demand_growth", settings.demand_growth), ("data_growth", settings.data_growth)):
         if given is not None and settings.growth != 1.0:
             rule, hint = f"is given together with {name}", "Give growth for both, or one for each."
-            raise InputError(f"growth = {settings.growth:g}", rule, SOURCE, hint)
+            raise refuse.input(f"growth = {settings.growth:g}", rule, hint)
         factors.append((settings.growth if given is None else given) * by_months)
     return Growth(*factors)
 
@@ -168,14 +167,13 @@ def _checked(settings: PlanSettings) -> PlanSettings:
         hint = (
             "Leave --draws out, or ask for 1 or more; for one run of the best estimate use headrace predict --draws 0."
         )
-        raise InputError("draws = 0", rule, SOURCE, hint)
+        raise refuse.input("draws = 0", rule, hint)
     settings = complete(settings)
     cycle = settings.cycle or ("settled" if settings.start_balance is None else "first")
     if cycle == "settled" and settings.start_balance is not None:
-        raise InputError(
+        raise refuse.input(
             f"start_balance = {settings.start_balance:g}",
             "is the state of a first day; a settled day has its own",
-            SOURCE,
             "Give --cycle first.",
         )
     return replace(settings, cycle=cycle, on=_on(settings))
@@ -204,7 +202,7 @@ def _on(settings: PlanSettings) -> tuple[str, ...]:
         if given:
             hint = "Leave it out, or plan for EC2 alone. --discount-percent holds for services too."
             rule = "is of EC2 and EBS alone: the tables have on-demand prices of RDS and Aurora, and no backups"
-            raise InputError(f"--{name.replace('_', '-')}", rule, SOURCE, hint)
+            raise refuse.input(f"--{name.replace('_', '-')}", rule, hint)
     return on
 
 
@@ -250,10 +248,9 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
     size = data_size(workload, settings, growth.data)
     today, notes = _parse_today(settings)
     if today is not None and today.log is not None:
-        raise InputError(
+        raise refuse.input(
             f"compare = {settings.compare}",
             "has a log volume, and a demand on I/Os has one device",
-            SOURCE,
             "Give the data volumes alone.",
         )
     # Points at a limit give less than the demand: they are raised, with a note.
@@ -316,12 +313,12 @@ def _demand_services(
     if any(service.startswith("aurora") for service in on):
         hint = "Calibrate the database (headrace calibrate) and plan that; or leave Aurora out: --on ec2,rds."
         rule = "cannot be planned for a demand in I/Os: its storage takes log records, not pages"
-        raise InputError("aurora", rule, SOURCE, hint)
+        raise refuse.input("aurora", rule, hint)
     services = tuple(service for service in on if service in ("ec2", DEMAND_SERVICE))
     with_standby = [service for service in on if service not in services]
     if not services:
         hint = "Calibrate the database and plan that; or take rds:single-az."
-        raise InputError(", ".join(on), "waits for a standby, which a demand in I/Os does not know", SOURCE, hint)
+        raise refuse.input(", ".join(on), "waits for a standby, which a demand in I/Os does not know", hint)
     notes = (
         [f"{', '.join(with_standby)} left out: they wait for a standby, which a demand in I/Os does not know."]
         if with_standby
@@ -345,7 +342,7 @@ def list_instances(instances: object) -> list:
     if isinstance(instances, str):
         return [instances]
     if instances is not None and not isinstance(instances, Sequence):
-        raise InputError(f"instances = {instances!r}", "must be types or patterns", SOURCE, "For example r6i.xlarge.")
+        raise refuse.input(f"instances = {instances!r}", "must be types or patterns", "For example r6i.xlarge.")
     return list(instances or ())
 
 
@@ -380,7 +377,7 @@ def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQ
     growth = _growth(settings, None)
     if settings.demand_growth is not None:
         hint = "Ask for more tps, more --threads or more --arrivals-tps."
-        raise InputError("--demand-growth", "a database's demand is its goals", SOURCE, hint)
+        raise refuse.input("--demand-growth", "a database's demand is its goals", hint)
     grown = workload.grown(growth.data) if growth.data != 1.0 else workload
     size = data_size(workload, settings, growth.data)
     prices = price_list(settings)
@@ -461,9 +458,7 @@ def _with_services(
     if not managed:
         return hosts, skipped
     if _means_none(settings.instances):
-        raise InputError(
-            "--instances none", "has no meaning at a service", SOURCE, "A service sells classes: name some."
-        )
+        raise refuse.input("--instances none", "has no meaning at a service", "A service sells classes: name some.")
     named = settings.instances
     listed = None if named is None else list_instances(named)
     share = OWN_SHARE if settings.cache_share is None else settings.cache_share

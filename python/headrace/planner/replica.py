@@ -25,7 +25,7 @@ from headrace.base.encoding import Document
 from headrace.base.options import complete, list_given, takes
 from headrace.base.storage import parse_placement
 from headrace.catalog.price_list import PriceList
-from headrace.errors import InputError
+from headrace.errors import Refusals
 from headrace.planner.candidates import (
     OWN_SHARE,
     Candidate,
@@ -49,7 +49,7 @@ from headrace.workload.transactions import TransactionWorkload
 if TYPE_CHECKING:
     from headrace.simulation.replica import ReplicaDoubt
 
-SOURCE = "headrace plan --help"
+refuse = Refusals("headrace plan --help")
 # Settings of `headrace plan` that a replica's plan looks at; and those without an effect on it,
 # which miss no wish: goals are refused by name.
 LOOKED_AT = (
@@ -151,7 +151,7 @@ def plan_replica(workload: TransactionWorkload, settings: ReplicaPlanSettings) -
     _refuse_unheard(settings)
     settings = complete(replace(settings, draws=DRAWS if settings.draws is None else settings.draws))
     if settings.replica_lag_s is None:
-        raise InputError("replica_lag_s", "is missing: the most lag that is allowed", SOURCE, "For example 1.0.")
+        raise refuse.input("replica_lag_s", "is missing: the most lag that is allowed", "For example 1.0.")
     lag_s, prices = settings.replica_lag_s, price_list(settings)
     place = parse_placement(_source_of(workload, settings.compare))
     base = _replica_of(settings).as_behind(workload)
@@ -223,11 +223,11 @@ def _refuse_unheard(settings: ReplicaPlanSettings) -> None:
     """Raises InputError for settings of a plan that one of a replica would ignore."""
     for goal in [settings.goals] if isinstance(settings.goals, str) else settings.goals:
         rule = "is a goal of the database itself; with --replica-lag-s a replica is planned"
-        raise InputError(f"--goal {goal}", rule, SOURCE, "Leave it out.")
+        raise refuse.input(f"--goal {goal}", rule, "Leave it out.")
     for setting in list_given(settings):
         if setting.name not in (*LOOKED_AT, *WITHOUT_EFFECT):
             rule = "is not looked at where a replica is planned (--replica-lag-s)"
-            raise InputError(setting.flag, rule, SOURCE, "Leave it out.")
+            raise refuse.input(setting.flag, rule, "Leave it out.")
 
 
 class _SourceRun(TypedDict):
@@ -423,9 +423,7 @@ def _source_of(workload: TransactionWorkload, source: str | None) -> str:
         return source
     if workload.storage is None:
         rule = "is not known: this workload was not measured on a storage"
-        raise InputError(
-            "the source's storage", rule, SOURCE, "Say --compare [INSTANCE/]STORAGE, where the source runs."
-        )
+        raise refuse.input("the source's storage", rule, "Say --compare [INSTANCE/]STORAGE, where the source runs.")
     place = workload.storage if workload.instance is None else f"{workload.instance}/{workload.storage}"
     return place if workload.log_storage is None else f"{place},log={workload.log_storage}"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.base.files import path_of
-from headrace.errors import InputError
+from headrace.errors import Refusals
 from headrace.report import databases, plan, proof, simulation, study
 from headrace.report.charts import over_time, predictions, studies
 from headrace.report.html import fragment_of, write_page
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SHOWN_CHOICES = 5  # rows of a notebook's table of choices
 # Points of a notebook's chart of a simulation: a notebook keeps every output in its file.
 SHOWN_POINTS = 240
-SOURCE = "docs/reference/python.md"
+refuse = Refusals("docs/reference/python.md")
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def write_report(result: object, path: str | Path) -> None:
     InputError for other things, CouldNotRun."""
     presentation = _presentation_of(result)
     if presentation.write is None:
-        raise InputError(type(result).__name__, "has no page of its own", SOURCE, "Give the result it belongs to.")
+        raise refuse.input(type(result).__name__, "has no page of its own", "Give the result it belongs to.")
     file = path_of(path)
     check_chart_path(file, presentation.endings)
     presentation.write(file, result)
@@ -69,9 +69,7 @@ def _presentation_of(result: object) -> Presentation:
     is_own = type(result).__module__.startswith("headrace.")
     presentation = KINDS.get(type(result).__name__) if is_own else None
     if presentation is None:
-        raise InputError(
-            type(result).__name__, "is not a result that can be shown", SOURCE, f"Known: {', '.join(KINDS)}."
-        )
+        raise refuse.input(type(result).__name__, "is not a result that can be shown", f"Known: {', '.join(KINDS)}.")
     return presentation
 
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.base import core
+from headrace.base.checks import check_number
 from headrace.base.machine import memory_bytes
 from headrace.base.packaged import read_text
 from headrace.base.processes import Command, run_to_end, telling_lines
@@ -22,7 +23,7 @@ from headrace.errors import InputError
 from headrace.mysql.option_files import read_option_file, server_groups, written
 from headrace.servers.access import service_user
 from headrace.servers.flavors import MYROCKS_PLUGIN, ServerProgram, dashed
-from headrace.servers.record import GUIDE, Record, ServerPaths
+from headrace.servers.record import Record, ServerPaths, refuse
 
 KINDS = ("default", "tuned")
 # 32 MiB holds the smallest buffer pool (5 MiB) and what the server needs itself; 24 TiB is the
@@ -60,18 +61,18 @@ def checked_settings(settings: Mapping[str, str | None] | None, what: str = "set
     for key, value in (settings or {}).items():
         if not isinstance(key, str) or not OPTION.fullmatch(key):
             rule = "is not the name of a server option"
-            raise InputError(f"{what}: {str(key)[:60]!r}", rule, GUIDE, "For example innodb_io_capacity=2000.")
+            raise refuse.input(f"{what}: {str(key)[:60]!r}", rule, "For example innodb_io_capacity=2000.")
         name = dashed(key)
         if is_placed(name):
             rule = "is set by Headrace: it says where things are, and who may reach them"
             hint = "Leave it out. Storage is chosen with --storage and --log-storage."
-            raise InputError(f"{what}: {key}", rule, GUIDE, hint)
+            raise refuse.input(f"{what}: {key}", rule, hint)
         text = None if value is None else str(value)
         if text is not None and (len(text) > MAX_VALUE or not text.isprintable()):
-            raise InputError(f"{what}: {key}", f"a value is at most {MAX_VALUE:,} printable characters", GUIDE, "")
+            raise refuse.input(f"{what}: {key}", f"a value is at most {MAX_VALUE:,} printable characters")
         options[name] = text
     if len(options) > MOST_OPTIONS:
-        raise InputError(f"{len(options)} {what}", f"at most {MOST_OPTIONS}", GUIDE, "")
+        raise refuse.input(f"{len(options)} {what}", f"at most {MOST_OPTIONS}")
     return options
 
 
@@ -82,7 +83,7 @@ def settings_of(texts: list[str] | None) -> dict[str, str | None] | None:
     for text in texts or []:
         key, equals, value = text.partition("=")
         if dashed(key) in {dashed(given_key) for given_key in options}:
-            raise InputError(text[:80], f"{key[:60]} was given before", GUIDE, "Give each option once.")
+            raise refuse.input(text[:80], f"{key[:60]} was given before", "Give each option once.")
         options[key] = value if equals else None
     return options or None
 
@@ -93,17 +94,12 @@ def checked_memory(memory_gib: float | None) -> float | None:
     than this machine has."""
     if memory_gib is None:
         return None
-    if not SMALLEST_MEMORY_GIB <= memory_gib <= LARGEST_MEMORY_GIB:
-        rule = f"memory is {SMALLEST_MEMORY_GIB:g} to {LARGEST_MEMORY_GIB:,.0f} GiB"
-        raise InputError(f"--memory-gib {memory_gib:g}", rule, GUIDE, "For example --memory-gib 2.")
+    check_number("--memory-gib", memory_gib, SMALLEST_MEMORY_GIB, LARGEST_MEMORY_GIB, "GiB", refuse)
     here = memory_bytes("MemTotal") / 2**30
     if (cache := core.cache_gib_for(memory_gib)) > here:
         rule = f"{cache:,.4g} GiB of it for the cache is more than the {here:.1f} GiB of this machine"
-        raise InputError(
-            f"--memory-gib {memory_gib:g}",
-            rule,
-            GUIDE,
-            "Give the server less memory, and its tables as much less data.",
+        raise refuse.input(
+            f"--memory-gib {memory_gib:g}", rule, "Give the server less memory, and its tables as much less data."
         )
     return float(memory_gib)
 
@@ -153,8 +149,7 @@ LISTS = ("plugin-load-add",)
 def file_options(program: ServerProgram, path: Path) -> Options:
     """Reads the options that a file sets for this server. Raises InputError, CouldNotRun."""
     if not path.exists():
-        rule = "there is no such option file"
-        raise InputError(str(path), rule, GUIDE, "--config is default, tuned or an option file.")
+        raise refuse.input(str(path), "there is no such option file", "--config is default, tuned or an option file.")
     options: Options = {}
     for setting in read_option_file(path, server_groups(program.flavor, program.version)).settings:
         name, value = dashed(setting.key), setting.value
@@ -164,7 +159,7 @@ def file_options(program: ServerProgram, path: Path) -> Options:
         options[name] = value
     if not options:
         rule = f"has no options for {program.label}: nothing under [mysqld], [server] or a group of this server"
-        raise InputError(str(path), rule, GUIDE, "Is it the server's option file, and not a client's?")
+        raise refuse.input(str(path), rule, "Is it the server's option file, and not a client's?")
     return options
 
 

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Protocol
 
 from headrace.base import processes
+from headrace.base.checks import check_choice
 from headrace.base.machine import required
 from headrace.base.signals import undisturbed
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.servers import access, config, datadir, running, volumes
 from headrace.servers.access import service_user
-from headrace.servers.flavors import ENGINES, GUIDE, NAMES, ServerProgram
+from headrace.servers.flavors import ENGINES, NAMES, ServerProgram, refuse
 from headrace.servers.record import Record, ServerPaths, save
 from headrace.servers.topology import links
 
@@ -66,13 +67,12 @@ def checked_request(
     lacks.
     """
     engine, port = record.engine, record.port
-    if engine not in ENGINES:
-        raise InputError(engine[:60], f"an engine is {' or '.join(ENGINES)}", GUIDE, "")
+    check_choice("engine", engine, ENGINES, refuse)
     if engine not in program.engines:
         hint = f"{NAMES['mariadb']} has it: --flavor mariadb."
         if program.flavor == "mariadb":
             hint = "headrace mysql install mariadb brings it for MariaDB."
-        raise InputError(f"engine {engine}", f"{program.label} has no MyRocks here", GUIDE, hint)
+        raise refuse.input(f"engine {engine}", f"{program.label} has no MyRocks here", hint)
     if port is not None and not 1 <= port <= 65_535:
         raise InputError(f"port {port}", "is 1 to 65,535", "TCP, RFC 9293", "")
     options, notes = config.choose(program, record)
@@ -84,7 +84,7 @@ def checked_request(
     elif isinstance(seed, str) and record.log_storage is not None and log_seed is None:
         rule = f"a server from snapshot {seed} has its logs on the volume of its data"
         hint = "Leave out --log-storage. A set of both volumes: headrace snapshot restore."
-        raise InputError(f"--log-storage {record.log_storage}", rule, GUIDE, hint)
+        raise refuse.input(f"--log-storage {record.log_storage}", rule, hint)
     return CreateRequest(record.with_(options=options, notes=notes, config=kind), program, seed, log_seed)
 
 
@@ -112,7 +112,7 @@ def _with_remains(error: BaseException, name: str, remains: list[str]) -> Headra
         return error.but(hint=f"{error.hint} {hint}".strip())
     # 130: interrupted, as shells count.
     code = 130 if isinstance(error, KeyboardInterrupt) else None
-    return CouldNotRun(name, f"could not be made: {error or 'interrupted'}", GUIDE, hint, code)
+    return refuse.run(name, f"could not be made: {error or 'interrupted'}", hint, code)
 
 
 def _create(
@@ -220,5 +220,4 @@ def destroy(lab: Lab, where: ServerPaths, name: str) -> None:
     with undisturbed():
         remains = clear(lab, where, name)
     if remains:
-        rule = f"could not be removed: {'; '.join(remains)}"
-        raise CouldNotRun(name, rule, GUIDE, "Try again: headrace mysql destroy.")
+        raise refuse.run(name, f"could not be removed: {'; '.join(remains)}", "Try again: headrace mysql destroy.")

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from headrace.base.files import move_over, write_whole
 from headrace.base.processes import Command, User, failure, run_checked, run_to_end
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun
 from headrace.servers.flavors import ServerProgram
-from headrace.servers.record import GUIDE, ServerPaths
+from headrace.servers.record import ServerPaths, refuse
 from headrace.servers.volumes import free_bytes, no_room_hint
 
 SAVED = "saved.json"
@@ -60,13 +60,13 @@ def read_saved(folder: Path, program: ServerProgram, engine: str) -> dict:
             raise ValueError
     except FileNotFoundError:
         rule = f"holds no saved data directory ({SAVED})"
-        raise InputError(str(folder), rule, GUIDE, "Save one: headrace mysql down NAME --save FOLDER.") from None
+        raise refuse.input(str(folder), rule, "Save one: headrace mysql down NAME --save FOLDER.") from None
     except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(str(folder / SAVED), f"is not {FORMAT}", GUIDE, "Save the data again.") from None
+        raise refuse.input(str(folder / SAVED), f"is not {FORMAT}", "Save the data again.") from None
     for what, expected in (("flavor", program.flavor), ("version", list(program.version)), ("engine", engine)):
         if saved.get(what) != expected:
             rule = f"was saved with {what} {_text(saved.get(what))}, and this server has {_text(expected)}"
-            raise InputError(str(folder), rule, GUIDE, "Save the data again, with this server.")
+            raise refuse.input(str(folder), rule, "Save the data again, with this server.")
     return saved
 
 
@@ -88,7 +88,7 @@ def copy_in(folder: Path, where: ServerPaths, user: User, log_volume: bool) -> N
         room = free_bytes(mount)
         if size > room:
             rule = f"{size / 2**30:.2f} GiB of data do not fit into {room / 2**30:.2f} GiB"
-            raise InputError(str(folder), rule, GUIDE, "Take a larger volume.")
+            raise refuse.input(str(folder), rule, "Take a larger volume.")
     _copy(folder / "data", where.datadir, holes=False)
     _copy(folder / "log", log / "log", holes=False)
     _forget_uuid(where.datadir)
@@ -134,7 +134,7 @@ def adopt(where: ServerPaths, log_volume: bool) -> None:
 def copy_out(where: ServerPaths, folder: Path, log_volume: bool, about: dict) -> None:
     """Saves the data of a server whose volumes are mounted, whole or not at all."""
     if folder.exists():
-        raise InputError(str(folder), "is already there", GUIDE, "Name a folder that is to be made.")
+        raise refuse.input(str(folder), "is already there", "Name a folder that is to be made.")
     log = where.log_mount if log_volume else where.data_mount
     fresh = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)

@@ -15,10 +15,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from headrace.base import settings
+from headrace.base.checks import check_choice
 from headrace.base.machine import which
 from headrace.base.processes import PRIVATE_ENVIRONMENT, Command, failure, run_to_end
 from headrace.errors import CouldNotRun, InputError
-from headrace.servers.record import GUIDE
+from headrace.servers.record import refuse
 
 FLAVORS = ("mariadb", "mysql")
 NAMES = {"mariadb": "MariaDB", "mysql": "MySQL"}
@@ -104,15 +105,13 @@ def find_program(flavor: str = "mariadb", server_path: str | os.PathLike | None 
 
     Raises InputError, CouldNotRun with how to install it.
     """
-    if flavor not in FLAVORS:
-        rule = f"a flavor is one of {', '.join(FLAVORS)}"
-        raise InputError(flavor[:60], rule, GUIDE, "Any other server: --server-path.")
+    check_choice("flavor", flavor, FLAVORS, refuse, "Any other server: --server-path.")
     if server_path is not None:
         return _find_given(os.fspath(server_path))
     programs = installed(flavor)
     if not programs:
         rule = "is not installed here"
-        raise CouldNotRun(NAMES[flavor], rule, GUIDE, f"headrace mysql install {flavor}, or --server-path FILE.")
+        raise refuse.run(NAMES[flavor], rule, f"headrace mysql install {flavor}, or --server-path FILE.")
     return programs[0]
 
 
@@ -151,7 +150,7 @@ def _find_given(path: str) -> ServerProgram:
         where = next((program for program in inside if program.is_file()), where)
     if not (where.is_file() and os.access(where, os.X_OK)):
         hint = "Name the server itself, like /usr/sbin/mysqld, or its base directory."
-        raise InputError(path[:200], "is not a program that can be run", GUIDE, hint)
+        raise refuse.input(path[:200], "is not a program that can be run", hint)
     return ask((str(where),))
 
 
@@ -163,7 +162,7 @@ def _query(command: tuple[str, ...], changed_ns: int) -> ServerProgram:
     match = re.search(r"Ver\s+(\d+)\.(\d+)\.(\d+)(\S*)", text)
     if match is None:
         rule = f"does not answer --version as a MySQL or MariaDB server: {text[:80].strip()!r}"
-        raise InputError(command[-1], rule, GUIDE, "Name mysqld or mariadbd.")
+        raise refuse.input(command[-1], rule, "Name mysqld or mariadbd.")
     flavor = "mariadb" if "MariaDB" in text else "mysql"
     version = tuple(int(part) for part in match.groups()[:3])
     defaults = option_values(_output((*command, *_base(Path(command[-1])), "--verbose", "--help")))
@@ -191,8 +190,7 @@ def ask(command: tuple[str, ...]) -> ServerProgram:
     try:
         changed = os.stat(command[-1]).st_mtime_ns
     except OSError as error:
-        rule = f"cannot be looked at: {error.strerror}"
-        raise InputError(command[-1], rule, GUIDE, "Name mysqld or mariadbd.") from None
+        raise refuse.input(command[-1], f"cannot be looked at: {error.strerror}", "Name mysqld or mariadbd.") from None
     return _query(command, changed)
 
 
@@ -202,7 +200,7 @@ def _output(words: tuple[str, ...]) -> str:
     command = Command(words, environment=PRIVATE_ENVIRONMENT, what=f"{words[0]} {words[-1]}")
     done = run_to_end(command, ASK_S, "Is it a server?")
     if done.code != 0:
-        raise CouldNotRun(command.label, failure(done), GUIDE, "Are its libraries there (ldd)?")
+        raise refuse.run(command.label, failure(done), "Are its libraries there (ldd)?")
     return done.output
 
 

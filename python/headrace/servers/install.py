@@ -21,13 +21,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.base import settings
+from headrace.base.checks import check_choice
 from headrace.base.files import move_over
 from headrace.base.machine import which
 from headrace.base.packaged import read_text
 from headrace.base.processes import Command, run_to_end, telling_lines
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun
 from headrace.servers import flavors
-from headrace.servers.flavors import FLAVORS, GUIDE, MANIFEST, NAMES, ServerProgram, find_program, installed
+from headrace.servers.flavors import FLAVORS, MANIFEST, NAMES, ServerProgram, find_program, installed, refuse
 
 MIRROR_VARIABLE = "HEADRACE_DEBIAN_MIRROR"
 SUITE = "sid"
@@ -55,8 +56,7 @@ def install(flavor: str, progress: Progress = lambda share, what: None, upgrade:
 
     Raises InputError, CouldNotRun; then nothing was changed.
     """
-    if flavor not in FLAVORS:
-        raise InputError(flavor[:60], f"a flavor is one of {', '.join(FLAVORS)}", GUIDE, "")
+    check_choice("flavor", flavor, FLAVORS, refuse)
     there = installed(flavor)
     if flavor == "mysql":
         return there[0] if there and not upgrade else install_mysql(progress)
@@ -74,7 +74,7 @@ def install_mysql(progress: Progress) -> ServerProgram:
     apt, dpkg = _require("apt-get", "apt"), _require("dpkg-deb", "dpkg")
     if not KEYRING.is_file():
         rule = "is not there, so the signatures of packages cannot be checked"
-        raise CouldNotRun(str(KEYRING), rule, GUIDE, "apt-get install debian-archive-keyring")
+        raise refuse.run(str(KEYRING), rule, "apt-get install debian-archive-keyring")
     made_by_us = False
     try:
         _check_room(folder)
@@ -83,9 +83,8 @@ def install_mysql(progress: Progress) -> ServerProgram:
         with tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as fresh:
             program = _fetch_and_unpack(Path(fresh), apt, dpkg, folder, progress)
     except OSError as error:
-        rule = f"cannot be written: {error.strerror or error}"
         hint = "Run it with sudo, or name another folder in HEADRACE_SERVERS."
-        raise CouldNotRun(str(folder), rule, GUIDE, hint) from None
+        raise refuse.run(str(folder), f"cannot be written: {error.strerror or error}", hint) from None
     finally:
         if made_by_us and folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
@@ -145,7 +144,7 @@ def _mirror() -> str:
     named = settings.value(MIRROR_VARIABLE).rstrip("/")
     if not named.startswith(("http://", "https://", "file:/")) or any(character.isspace() for character in named):
         hint = f"For example {settings.VARIABLES[MIRROR_VARIABLE].default}."
-        raise InputError(f"{MIRROR_VARIABLE}={named[:100]}", "must be the URL of a Debian mirror", GUIDE, hint)
+        raise refuse.input(f"{MIRROR_VARIABLE}={named[:100]}", "must be the URL of a Debian mirror", hint)
     return named
 
 
@@ -185,7 +184,7 @@ def _check_room(folder: Path) -> None:
     free = shutil.disk_usage(there).free
     if free < ROOM_BYTES:
         rule = f"has {free >> 20} MiB free, and {ROOM_BYTES >> 20} MiB are needed"
-        raise CouldNotRun(str(folder), rule, GUIDE, "Free some, or set HEADRACE_SERVERS.")
+        raise refuse.run(str(folder), rule, "Free some, or set HEADRACE_SERVERS.")
 
 
 def _make_user() -> None:
@@ -263,9 +262,8 @@ def _require(name: str, package: str) -> str:
     if it is not installed."""
     program_path = which(name)
     if program_path is None:
-        rule = "is not here: servers are installed from Debian's packages"
         hint = f"On Debian and Ubuntu it is in {package}. Elsewhere: --server-path FILE names any server."
-        raise CouldNotRun(name, rule, GUIDE, hint)
+        raise refuse.run(name, "is not here: servers are installed from Debian's packages", hint)
     return program_path
 
 

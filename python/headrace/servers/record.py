@@ -25,10 +25,10 @@ import msgspec
 
 from headrace.base.files import explain_unwritable, write_whole
 from headrace.base.processes import Process
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun, Refusals
 from headrace.lab import Lab, LabRefused
 
-GUIDE = "docs/guide/mysql-on-the-lab.md"
+refuse = Refusals("docs/guide/mysql-on-the-lab.md")
 # systemd and Debian empty /run at every boot, as the mounts in it are gone then.
 RUN = Path("/run/headrace/mysql")
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
@@ -61,7 +61,7 @@ def checked_name(name: str) -> str:
     """Returns the name of a server if it is valid. Raises InputError."""
     if not NAME.fullmatch(name):
         rule = "a server's name has 1 to 32 of a-z, 0-9, - and _, and does not begin with - or _"
-        raise InputError(name[:60] or "''", rule, GUIDE, "For example db.")
+        raise refuse.input(name[:60] or "''", rule, "For example db.")
     return name
 
 
@@ -186,7 +186,7 @@ def load(where: ServerPaths) -> Record | None:
         return msgspec.json.decode(raw, type=Record)
     except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
         hint = f"Bring it back, or remove the server's volumes (headrace volume list) and its folder {where.state}."
-        raise CouldNotRun(str(where.record), f"is not a record of a server ({FORMAT})", GUIDE, hint) from None
+        raise refuse.run(str(where.record), f"is not a record of a server ({FORMAT})", hint) from None
 
 
 def names(data_dir: Path) -> list[str]:
@@ -213,7 +213,7 @@ def required(where: ServerPaths) -> Record:
     if record is None:
         there = ", ".join(names(where.state.parent.parent)) or "none"
         rule = "is not a server of this lab"
-        raise InputError(where.state.name, rule, GUIDE, f"There are: {there}. headrace mysql up makes one.")
+        raise refuse.input(where.state.name, rule, f"There are: {there}. headrace mysql up makes one.")
     return record
 
 

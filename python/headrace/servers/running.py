@@ -19,7 +19,7 @@ from headrace.lab import Lab
 from headrace.servers import access, config, volumes
 from headrace.servers.access import service_user
 from headrace.servers.flavors import ServerProgram, find_program
-from headrace.servers.record import GUIDE, Record, ServerPaths, save
+from headrace.servers.record import Record, ServerPaths, refuse, save
 from headrace.servers.topology.links import LOOPBACK, link_of
 
 # Guesses. Recovery reads and writes pages at the volume's own speed: minutes at 100 IOPS.
@@ -266,7 +266,7 @@ def _end(record: Record, running: Process, progress: Progress, timeout_s: float)
         if passed > timeout_s:
             rule = f"has not ended after {timeout_s:g} s: it writes changed pages back at the volume's speed"
             hint = f"Wait and try again, or kill it: headrace mysql down {record.name} --kill"
-            raise CouldNotRun(record.name, rule, GUIDE, hint)
+            raise refuse.run(record.name, rule, hint)
 
 
 def _kill(record: Record, running: Process) -> None:

@@ -18,13 +18,13 @@ from headrace import lab as labs
 from headrace.base.machine import memory_bytes
 from headrace.base.signals import undisturbed
 from headrace.base.units import GIB
-from headrace.errors import CouldNotRun, HeadraceError
+from headrace.errors import HeadraceError, Refusals
 from headrace.lab import doctor
 from headrace.servers.server import destroy, servers
 
 MEMORY = Path("/dev/shm")
 PREFIX = "headrace-lab-"
-DOC = "docs/guide/mysql-on-the-lab.md"
+refuse = Refusals("docs/guide/mysql-on-the-lab.md")
 # A guess. Loading writes more than the data that stay: undo, sort files of an index, the redo log.
 DATA_SHARE, MORE_GIB = 3.0, 1.0
 # Share of the available memory, a guess: the servers and the page cache need the rest.
@@ -76,7 +76,7 @@ def _end(folder: Path) -> None:
         pass
     except HeadraceError as error:
         rule = f"the lab could not be ended: {error.rule}"
-        raise CouldNotRun(str(folder), rule, DOC, f"End it with: headrace lab down --force --lab {folder}") from None
+        raise refuse.run(str(folder), rule, f"End it with: headrace lab down --force --lab {folder}") from None
     # A folder in which something is still mounted is not removed.
     if not any(entry.place.startswith(f"{folder}/") for entry in doctor.mounts(doctor.Machine())):
         shutil.rmtree(folder, ignore_errors=True)

@@ -21,14 +21,14 @@ from pathlib import Path
 from headrace.base.encoding import Document, pick_fields
 from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.base.storage import Storage
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import Lab, NoLab
 from headrace.mysql.address import Address
 from headrace.servers import access, creation, datadir, running, volumes
 from headrace.servers import record as records
 from headrace.servers.config import check, checked_memory, checked_settings
 from headrace.servers.flavors import CLIENTS, find_program
-from headrace.servers.record import GUIDE, Record, ServerPaths, ServerVolumes, data_dir_of, server_paths
+from headrace.servers.record import Record, ServerPaths, ServerVolumes, data_dir_of, refuse, server_paths
 from headrace.servers.running import READY_S, STOP_S, Progress, quiet
 from headrace.servers.topology import links
 from headrace.servers.topology.links import free_host
@@ -80,7 +80,7 @@ class Server(Document, omitted=("lab", "paths", "volumes")):
         Raises InputError without a port, CouldNotRun where this user may not read the password.
         """
         if tcp and self.port is None:
-            raise InputError(self.name, "has no port", GUIDE, "Make it with --port.")
+            raise refuse.input(self.name, "has no port", "Make it with --port.")
         return access.address(self.paths, self.port if tcp else None, database, self.host)
 
     def list_entries(self) -> dict[str, object]:
@@ -157,7 +157,7 @@ def up(
             return _view(lab, where, _start_existing(lab, where, record, settings, unpaced, progress, timeout_s))
         if storage is None:
             rule = "is not a server of this lab yet, and no storage was named for it"
-            raise InputError(name, rule, GUIDE, "Add --storage, for example --storage gp3:20.")
+            raise refuse.input(name, rule, "Add --storage, for example --storage gp3:20.")
         program = find_program(flavor or "mariadb", server_path)
         new_record = Record(
             name=name,
@@ -193,7 +193,7 @@ def refuse_other_storage(name: str, has: tuple[str, str | None], data: object, l
         hint = f"Use headrace volume modify {name}-{volume}."
         if present is None:
             hint = "Make another server with one: headrace mysql up, headrace replica up."
-        raise InputError(name, f"exists {where}; --{option} cannot change it", GUIDE, hint)
+        raise refuse.input(name, f"exists {where}; --{option} cannot change it", hint)
 
 
 def is_same_storage(spec: str, other: str) -> bool:
@@ -220,7 +220,7 @@ def _refuse_other(record: Record, specs: tuple[str, str | None], new: dict[str, 
         if value is not None and not same:
             rule = f"is there already, with {what.replace('_', ' ')} {has if has is not None else '(none)'}"
             hint = "Start it without this, or make another with its own name."
-            raise InputError(f"{record.name}: {what.replace('_', '-')} {value}", rule, GUIDE, hint)
+            raise refuse.input(f"{record.name}: {what.replace('_', '-')} {value}", rule, hint)
 
 
 def _start_existing(
@@ -364,9 +364,8 @@ def save_data(server: Server, folder: str | os.PathLike) -> Path:
     with records.locked(where):
         record = records.required(where)
         if running.process_of(where, record) is not None or not record.clean:
-            rule = "was not shut down, so its data files may not be consistent"
             hint = f"headrace mysql up {record.name}, then down, without --kill."
-            raise InputError(record.name, rule, GUIDE, hint)
+            raise refuse.input(record.name, "was not shut down, so its data files may not be consistent", hint)
         about = {"flavor": record.flavor, "version": list(running.program_of(record).version), "engine": record.engine}
         try:
             # Without the volumes' limits, which come back below.
@@ -443,7 +442,7 @@ def client_command(server: Server, words: tuple[str, ...] = ()) -> list[str]:
     Raises InputError for a server that does not run, CouldNotRun without a client.
     """
     if server.state != "running":
-        raise InputError(server.name, f"is {server.state}", GUIDE, f"Start it: headrace mysql up {server.name}")
+        raise refuse.input(server.name, f"is {server.state}", f"Start it: headrace mysql up {server.name}")
     client = find_program(server.flavor, server.server_path).tool(*CLIENTS[server.flavor])
     return [*client, f"--defaults-extra-file={server.paths.client}", *words]
 

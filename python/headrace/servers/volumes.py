@@ -255,9 +255,8 @@ def mount_to_read(device: str, place: Path) -> None:
     words = [required("blkid", "util-linux"), "-o", "value", "-s", "TYPE", device]
     kind = run_checked(Command(tuple(words), what=f"looking at {device}"), TIMEOUT_S).strip()
     if kind not in (KIND, "ext4"):
-        rule = f"holds {kind or 'no filesystem'}, and only xfs and ext4 are read"
         hint = "Assemble an array or a volume group, mount it, and read its binary log by hand."
-        raise CouldNotRun(device, rule, "", hint)
+        raise CouldNotRun(device, f"holds {kind or 'no filesystem'}, and only xfs and ext4 are read", "", hint)
     options = mount_options(kind, "ro", "nodev", "nosuid", "noexec")
     _run([required("mount", "mount"), "-o", options, device, str(place)], f"mounting {device} on {place}")
 

@@ -17,11 +17,11 @@ from typing import Any
 import polars as pl
 
 from headrace.base import core
-from headrace.base.checks import Shown, check_number, check_whole, quote_value
+from headrace.base.checks import Shown, check_number, check_text, check_whole, quote_value
 from headrace.base.core import core_errors
 from headrace.base.options import takes
 from headrace.base.units import GIB, day_of, span_in_words
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 from headrace.simulation.settings import (
     DATABASE_SECONDS,
     EVENTS_SECONDS,
@@ -34,7 +34,7 @@ from headrace.simulation.settings import DRAWS as DRAWS
 from headrace.workload.transactions import RESPONSES, TransactionWorkload
 from headrace.workload.unexplained import Distances, compute_interval
 
-SOURCE = "headrace predict --help"
+refuse = Refusals("headrace predict --help")
 # A second below this share of the median counts as a stall: a guess.
 STALL_SHARE = 0.1
 # Rows of the runs that give the interval, which needs no more: about as many in any length.
@@ -126,7 +126,7 @@ def predict(workload: TransactionWorkload, storage: str, settings: PredictionSet
     clients = workload.threads if settings.threads is None else settings.threads
     usual_s = EVENTS_SECONDS if form == "events" else DATABASE_SECONDS
     if form not in ("interval", "events"):
-        raise InputError(f"form = {form!r}", "must be interval or events", SOURCE)
+        raise refuse.input(f"form = {form!r}", "must be interval or events")
     run, host = run_settings(
         storage,
         log_storage=settings.log_storage,
@@ -416,7 +416,7 @@ def _start(start: str | float) -> str | float:
     if isinstance(start, str):
         if start in ("cold", "warm"):
             return start
-        raise InputError(f"start = {start!r}", "must be cold, warm or transactions since a cold start", SOURCE)
+        raise refuse.input(f"start = {start!r}", "must be cold, warm or transactions since a cold start")
     check_number("start", start, 0.0, 1e15)  # beyond every run: a guess
     return float(start)
 
@@ -440,7 +440,7 @@ def _check(
 def _check_texts(**texts: str | None) -> None:
     """Raises InputError for a value that is not text, and for a storage of None."""
     for name, text in texts.items():
-        if text is not None and not isinstance(text, str):
-            raise InputError(f"{name} = {text!r}", "must be text", SOURCE)
+        if text is not None:
+            check_text(name, text, refusals=refuse)
     if texts["storage"] is None:
-        raise InputError("storage = None", "must be named, such as gp3:500", SOURCE)
+        raise refuse.input("storage = None", "must be named, such as gp3:500")

@@ -19,11 +19,11 @@ from headrace.base.checks import Shown, check_text, quote_value
 from headrace.base.core import core_errors
 from headrace.base.options import complete, takes
 from headrace.base.units import GIB, day_of, span_in_words
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 from headrace.simulation.settings import SimulationSettings
 from headrace.workload import ClosedWorkload, OpenWorkload
 
-SOURCE = "headrace simulate --help"
+refuse = Refusals("headrace simulate --help")
 # Above this many requests "auto" takes the interval form: the per-I/O form does some millions a
 # second, so that this is about a second of work.
 AUTO_EVENTS = 5_000_000
@@ -107,8 +107,7 @@ def simulate(workload: OpenWorkload | ClosedWorkload, storage: str, settings: Si
     options, settings = options or {}, complete(settings)
     if settings.cycle == "settled" and settings.start_balance is not None:
         rule = "a settled cycle starts with what the one before left"
-        hint = "Leave one of the two out."
-        raise InputError(f"start balance {settings.start_balance:g} %", rule, SOURCE, hint)
+        raise refuse.input(f"start balance {settings.start_balance:g} %", rule, "Leave one of the two out.")
     _check_options(storage, options)
     workload = workload.scaled(settings.growth)
     if isinstance(workload, ClosedWorkload):
@@ -198,7 +197,7 @@ def _check_length(requests: float, what: str) -> None:
     if requests > MOST_EVENTS:
         rule = f"{what} is simulated request by request, at most {MOST_EVENTS:,} of them"
         hint = "Simulate a part of it (seconds, --seconds), or choose the interval form, which leaves some of it out (--form interval)."
-        raise InputError(f"{requests:,.0f} requests", rule, SOURCE, hint)
+        raise refuse.input(f"{requests:,.0f} requests", rule, hint)
 
 
 def _merging_matters(workload: OpenWorkload, storage: str, options: dict, throttled_s: float) -> bool:
@@ -221,7 +220,7 @@ def _row_length(interval_s: float | None, workload: OpenWorkload | ClosedWorkloa
         rule = (
             f"a row is at least 1 ms and at most the run ({length:g} s) long, and a run has at most {MAX_ROWS:,} rows"
         )
-        raise InputError(f"interval {interval_s:g} s", rule, SOURCE, f"For example {max(1.0, length / 1000):g}.")
+        raise refuse.input(f"interval {interval_s:g} s", rule, f"For example {max(1.0, length / 1000):g}.")
     return float(interval_s)
 
 
@@ -237,7 +236,7 @@ def _cut(workload: OpenWorkload, seconds: float) -> OpenWorkload:
         rule = (
             f"{workload.name} is demand over {workload.span_s:g} s; a part of it is at least 1 s and at most all of it"
         )
-        raise InputError(f"seconds = {seconds:g}", rule, SOURCE, "Leave it out to simulate the whole.")
+        raise refuse.input(f"seconds = {seconds:g}", rule, "Leave it out to simulate the whole.")
     points = workload.points.filter(pl.col("t_s") < seconds)
     return replace(
         workload, points=points.with_columns(duration_s=pl.min_horizontal("duration_s", seconds - pl.col("t_s")))

@@ -10,7 +10,7 @@ import math
 import re
 
 from headrace.base.checks import did_you_mean, quote_value
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 from headrace.workload.model import ClosedWorkload
 
 FIO_KEYS = ("rw", "bs", "iodepth", "numjobs", "rwmixread", "size", "name")
@@ -18,9 +18,9 @@ FIO_KEYS = ("rw", "bs", "iodepth", "numjobs", "rwmixread", "size", "name")
 SIZE_UNITS = {"": 1, "b": 1} | {
     f"{prefix}{ending}": 2 ** (10 * power) for power, prefix in enumerate("kmgt", 1) for ending in ("", "b", "ib")
 }
-FIO_SOURCE = "fio HOWTO; docs/reference/cli.md, simulate"
+refuse_fio = Refusals("fio HOWTO; docs/reference/cli.md, simulate")
 FIO_EXAMPLE = "For example fio:rw=randread,bs=16k,iodepth=16,numjobs=1."
-STANDARD_SOURCE = "docs/reference/workload-file.md, Standard benchmarks"
+refuse_standard = Refusals("docs/reference/workload-file.md, Standard benchmarks")
 STANDARD_EXAMPLE = (
     "For example sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16, "
     "hammerdb-tprocc:warehouses=1000,cache_gib=25,threads=16 or "
@@ -43,15 +43,15 @@ YEAR_S = 366 * 86_400
 # The least that is left of a member's limits, percent, and the most latency that is added, ms: what
 # the lab's faults allow too.
 LEAST_CAPS_PERCENT, MOST_EXTRA_MS = 0.1, 60_000
-SOURCE = "headrace simulate --help"
+refuse = Refusals("headrace simulate --help")
 
 
 def closed_load(text: str) -> ClosedWorkload:
     """Reads `fio:rw=randread,bs=16k,iodepth=16,numjobs=1` as a closed workload. Raises
     InputError."""
-    given = _settings(text.removeprefix("fio:"), FIO_KEYS, FIO_SOURCE, FIO_EXAMPLE)
+    given = _settings(text.removeprefix("fio:"), FIO_KEYS, refuse_fio.source, FIO_EXAMPLE)
     if "rw" not in given:
-        raise InputError(quote_value(text), "a fio load needs rw", FIO_SOURCE, FIO_EXAMPLE)
+        raise refuse_fio.input(quote_value(text), "a fio load needs rw", FIO_EXAMPLE)
     return ClosedWorkload(
         name=given.get("name", text[:200]),
         rw=given["rw"],
@@ -71,10 +71,13 @@ def standard_settings(text: str) -> dict:
     head, _, rest = text.partition(":")
     keys = {"sysbench-tpcc": TPCC_KEYS, "hammerdb-tprocc": TPROCC_KEYS}.get(head, OLTP_KEYS)
     needed = ("cache_gib", "threads", *(("warehouses",) if "warehouses" in keys else ()))
-    given = {key: _typed(key, value) for key, value in _settings(rest, keys, STANDARD_SOURCE, STANDARD_EXAMPLE).items()}
+    given = {
+        key: _typed(key, value)
+        for key, value in _settings(rest, keys, refuse_standard.source, STANDARD_EXAMPLE).items()
+    }
     for key in needed:
         if key not in given:
-            raise InputError(quote_value(text), f"needs {key}", STANDARD_SOURCE, STANDARD_EXAMPLE)
+            raise refuse_standard.input(quote_value(text), f"needs {key}", STANDARD_EXAMPLE)
     return given
 
 
@@ -101,13 +104,13 @@ def _typed(key: str, value: str) -> object:
         return {"type": value}
     if key in SWITCHES:
         if value not in ("on", "off", "1", "0", "true", "false"):
-            raise InputError(f"{key}={value[:40]}", "must be on or off", STANDARD_SOURCE)
+            raise refuse_standard.input(f"{key}={value[:40]}", "must be on or off")
         return value in ("on", "1", "true")
     if key in COUNTS:
         return whole(key, value)
     if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,9})?", value):
         rule = "must be a number that is not negative, of up to twelve digits and without an exponent"
-        raise InputError(f"{key}={value[:40]}", rule, STANDARD_SOURCE, STANDARD_EXAMPLE)
+        raise refuse_standard.input(f"{key}={value[:40]}", rule, STANDARD_EXAMPLE)
     return float(value)
 
 
@@ -115,17 +118,14 @@ def _size_bytes(what: str, text: str) -> float:
     """Reads a size such as `16k`, `1m`, `4096` in bytes, by fio's rules. Raises InputError."""
     match = re.fullmatch(r"(\d{1,30}(?:\.\d{1,30})?)\s*([a-zA-Z]*)", text)
     if not match or match[2].lower() not in SIZE_UNITS:
-        raise InputError(
-            f"{what}={text[:40]}", "must be a size such as 16k, 1m or 4096 (bytes)", FIO_SOURCE, FIO_EXAMPLE
-        )
+        raise refuse_fio.input(f"{what}={text[:40]}", "must be a size such as 16k, 1m or 4096 (bytes)", FIO_EXAMPLE)
     return float(match[1]) * SIZE_UNITS[match[2].lower()]
 
 
 def whole(what: str, text: str) -> int:
     """Reads a whole number of at most nine digits. Raises InputError."""
     if not re.fullmatch(r"[0-9]{1,9}", text):
-        rule = "must be a whole number from 0 to 999,999,999"
-        raise InputError(f"{what}={text[:40]}", rule, "", "For example 16.")
+        raise InputError(f"{what}={text[:40]}", "must be a whole number from 0 to 999,999,999", "", "For example 16.")
     return int(text)
 
 
@@ -136,9 +136,7 @@ def _quantity(what: str, text: str, unit: str, low: float, high: float, example:
     except ValueError:
         value = math.nan
     if not low <= value <= high:
-        raise InputError(
-            f"{what} = {quote_value(text, 40)}", f"must be {unit}, {low:,.10g} to {high:,.10g}", SOURCE, example
-        )
+        raise refuse.input(f"{what} = {quote_value(text, 40)}", f"must be {unit}, {low:,.10g} to {high:,.10g}", example)
     return value
 
 
@@ -152,7 +150,7 @@ def degradation(text: str) -> tuple[int, dict]:
     parts = text.split(":")
     if len(parts) not in (4, 5):
         hint = "0:600:180:50:20 halves the first volume for three minutes from ten minutes on and adds 20 ms."
-        raise InputError(quote_value(text), "must be MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]", SOURCE, hint)
+        raise refuse.input(quote_value(text), "must be MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]", hint)
     start, length = _seconds("START_S", parts[1]), _seconds("LENGTH_S", parts[2])
     unit = "percent of the limits that are left"
     caps = _quantity("CAPS_PERCENT", parts[3], unit, LEAST_CAPS_PERCENT, 100, "50 is half.")
@@ -172,10 +170,8 @@ def modification(text: str) -> dict:
     `modifying` and `optimizing` end. Raises InputError."""
     match = re.fullmatch(r"([^@]+)@([^@]+?)\.\.([^@]+)", text)
     if not match:
-        raise InputError(
-            text[:60], "must be SPEC@START..END, times in seconds", SOURCE, "For example gp3:500:6000@60..7200."
-        )
+        raise refuse.input(text[:60], "must be SPEC@START..END, times in seconds", "For example gp3:500:6000@60..7200.")
     start, end = _seconds("START", match[2]), _seconds("END", match[3])
     if end < start:
-        raise InputError(text[:60], "END comes before START", SOURCE, "For example gp3:500:6000@60..7200.")
+        raise refuse.input(text[:60], "END comes before START", "For example gp3:500:6000@60..7200.")
     return {"storage": match[1], "modifying_until_s": start, "optimizing_until_s": end}

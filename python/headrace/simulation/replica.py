@@ -22,7 +22,7 @@ from headrace.base.checks import Shown, check_choice, check_number, check_whole,
 from headrace.base.core import core_errors
 from headrace.base.releases import flavor_of_version, number_in, split_release
 from headrace.base.units import GIB, Day, day_of, span_in_words
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 from headrace.simulation.database import DRAWS, cache_fits, coarse_run, host_of, processors_of, run_settings
 from headrace.simulation.settings import ReplicaMode
 from headrace.workload.replica import applier_of, replica_spread
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         without_bursts: WithoutBursts | None
 
 
-SOURCE = "headrace predict --help"
+refuse = Refusals("headrace predict --help")
 MODES: tuple[str, ...] = get_args(ReplicaMode)
 MODES_OF = {
     "mysql": ("single", "database", "logical-clock", "writeset"),
@@ -173,7 +173,7 @@ class Replica:
             check_choice("replica mode", self.mode, MODES)
             if self.mode not in MODES_OF[flavor]:
                 rule = f"is not a mode of {flavor}, which has {', '.join(MODES_OF[flavor])}"
-                raise InputError(f"replica mode {self.mode}", rule, SOURCE, "Name the other flavour with the version.")
+                raise refuse.input(f"replica mode {self.mode}", rule, "Name the other flavour with the version.")
         if self.workers is not None:
             check_whole("workers", self.workers, 0, 1024)
         changed = {name: value for name in SETTINGS if (value := getattr(self, name)) is not None}

@@ -22,14 +22,14 @@ from headrace.base.checks import Shown, check_number, check_whole
 from headrace.base.core import core_errors
 from headrace.base.encoding import Document
 from headrace.base.units import GIB, Day, day_of
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 from headrace.simulation.database import DRAWS, MAX_SECONDS, transactions_at_end, usual_cap
 from headrace.simulation.replica import Replica, predict_replica
 from headrace.workload.parameters import count_data_bytes
 from headrace.workload.transactions import RESPONSES, TransactionWorkload
 from headrace.workload.unexplained import compute_interval
 
-SOURCE = "headrace predict --help"
+refuse = Refusals("headrace predict --help")
 SECONDS = 600  # of a comparison: a warm cache changes no more
 SECONDS_A_MONTH = 730.0 * 3_600.0  # of the AWS pricing calculator's month
 MILLION = 1e6
@@ -184,7 +184,7 @@ def compare(
     outcome's `refusal`.
     """
     if not isinstance(workload, TransactionWorkload):
-        raise InputError(f"{workload!r}", "is not a database in transactions", SOURCE, "Give what headrace calibrates.")
+        raise refuse.input(f"{workload!r}", "is not a database in transactions", "Give what headrace calibrates.")
     day = day_of(as_of)
     cache = workload.cache_gib if cache_gib is None else cache_gib
     clients = None if arrivals_tps is not None else (workload.threads if threads is None else threads)
@@ -196,7 +196,7 @@ def compare(
         core.instance(instance.removeprefix("db."), day)
         core.parse_storage(storage)
     if not deployments:
-        raise InputError("on", "names no service", SOURCE, "For example --on ec2,rds,aurora.")
+        raise refuse.input("on", "names no service", "For example --on ec2,rds,aurora.")
     comparison = _Asked(
         database,
         storage,

@@ -20,9 +20,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from headrace.base.checks import did_you_mean
+from headrace.base.checks import check_choice
 from headrace.base.lazy import lazily
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 from headrace.studies import (
     choices,
     first_hour,
@@ -40,6 +40,7 @@ from headrace.studies.replication import replication_2016, services_2020
 with lazily():
     from headrace.studies import measured
 
+refuse = Refusals("headrace study")
 __all__ = [
     "StudyResult",
     "Verdict",
@@ -99,10 +100,7 @@ def runs_on(name: str) -> tuple[str, ...]:
 def get(name: str) -> Study:
     """Returns the study of that name. Raises InputError naming the nearest when there is none."""
     studies = {study.name: study for study in every_study()}
-    if name not in studies:
-        rule, hint = f"must be one of {', '.join(studies)}", did_you_mean(name, studies)
-        raise InputError(f"study {name}", rule, "headrace study", hint)
-    return studies[name]
+    return studies[check_choice("study", name, studies, refuse)]
 
 
 def run_study(name: str, progress: Progress | None = None) -> StudyResult:
@@ -135,7 +133,7 @@ def run_on_lab(
     get(name)
     if name not in _ON_LAB:
         rule = f"does not run on the lab; these do: {', '.join(_ON_LAB)}"
-        raise InputError(f"study {name}", rule, "headrace study", "Leave --on lab out.")
+        raise refuse.input(f"study {name}", rule, "Leave --on lab out.")
     return measured.run_study(
         _ON_LAB[name], measured.LabOptions(**options), progress or measured.silent, say or measured.silent
     )

@@ -11,7 +11,6 @@ from headrace import planner, studies
 from headrace.base import caps, core
 from headrace.base.encoding import to_plain
 from headrace.base.options import SettingRow, describe
-from headrace.errors import InputError
 from headrace.planner.goals import SUBJECTS
 from headrace.planner.settings import PlanSettings, refuse_without_services
 from headrace.report import databases
@@ -24,7 +23,7 @@ from headrace.simulation.database import predict
 from headrace.simulation.settings import PredictionSettings
 from headrace.ui.asks import Ask, AskRun, AskStudy, AskUpload
 from headrace.ui.examples import EXAMPLES
-from headrace.ui.spelling import SOURCE, read_settings, spell_command, spell_settings
+from headrace.ui.spelling import read_settings, refuse, spell_command, spell_settings
 from headrace.ui.workloads import AnyWorkload, Workloads
 from headrace.version import __version__
 from headrace.workload import TransactionWorkload, questions
@@ -105,7 +104,7 @@ def run(memory: Workloads, ask: AskRun) -> dict[str, object]:
     load = memory.find(ask.workload)
     if not isinstance(load, TransactionWorkload):
         hint = "The Plan view simulates it."
-        raise InputError(load.name, "is demand in I/Os, not a database in transactions", SOURCE, hint)
+        raise refuse.input(load.name, "is demand in I/Os, not a database in transactions", hint)
     values = read_settings(PredictionSettings, ask.settings)
     answer = predict(load, ask.storage, **values)  # pyright: ignore[reportArgumentType, reportCallIssue]
     answer = answer.with_warnings(databases.log_warnings(answer, load))

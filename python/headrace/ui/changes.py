@@ -17,10 +17,9 @@ import msgspec
 from headrace.base.checks import did_you_mean, quote_value
 from headrace.base.encoding import to_plain
 from headrace.base.options import Option, describe
-from headrace.errors import InputError
 from headrace.lab import Lab
 from headrace.lab.changes import FaultKind, FaultSettings, ModificationSettings
-from headrace.ui.spelling import SOURCE, read_settings, spell_command, spell_settings
+from headrace.ui.spelling import read_settings, refuse, spell_command, spell_settings
 
 # Changes that wait for their confirmation: a window has one (chosen).
 MOST_TICKETS = 16
@@ -183,17 +182,15 @@ class LabChanges:
         """Returns the command that a change equals, what it means, and the ticket that carries it
         out once. Raises InputError."""
         if ask.action not in ACTIONS:
-            raise InputError(
-                quote_value(ask.action), "is not a change of the lab", SOURCE, did_you_mean(ask.action, ACTIONS)
-            )
+            raise refuse.input(quote_value(ask.action), "is not a change of the lab", did_you_mean(ask.action, ACTIONS))
         subject = ask.subject.strip()
         if not subject or subject.startswith("-"):
-            raise InputError(quote_value(ask.subject), "is not the name of a volume or a storage", SOURCE)
+            raise refuse.input(quote_value(ask.subject), "is not the name of a volume or a storage")
         action = ACTIONS[ask.action]
         settings = read_settings(action.settings, ask.settings)
         if len(settings) < action.least:
             hint = f"Set one of {', '.join(field.name for field in fields(action.settings))}."
-            raise InputError(subject, "would not be changed", SOURCE, hint)
+            raise refuse.input(subject, "would not be changed", hint)
         others = {name: value for name, value in settings.items() if name not in SPELLED_IN_WORDS}
         ticket = secrets.token_urlsafe(TICKET_BYTES)
         with self._lock:
@@ -209,11 +206,11 @@ class LabChanges:
         with self._lock:
             proposal = self._proposals.pop(ask.ticket, None)
         if proposal is None:
-            raise InputError("this change", "was not proposed, or was confirmed before", SOURCE, "Propose it again.")
+            raise refuse.input("this change", "was not proposed, or was confirmed before", "Propose it again.")
         with closing(self._open_lab()) as lab:
             return {"result": to_plain(proposal.action.run(lab, proposal.subject, proposal.settings))}
 
 
 def refuse_changes(_: object) -> dict[str, object]:
     """Raises InputError: this page changes nothing."""
-    raise InputError("this page", "changes nothing", SOURCE, "Start it with headrace page --allow-changes.")
+    raise refuse.input("this page", "changes nothing", "Start it with headrace page --allow-changes.")

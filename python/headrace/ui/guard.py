@@ -23,8 +23,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headrace.errors import HeadraceError, InputError
-from headrace.ui.spelling import SOURCE
+from headrace.errors import HeadraceError
+from headrace.ui.spelling import refuse
 
 # A day of iostat has some 100 KiB; what is larger becomes a small workload file first. Ours.
 MOST_BODY_BYTES = 1 << 20
@@ -208,7 +208,7 @@ def read_cookie(headers: Headers, name: str) -> str | None:
 
 def refused(status: HTTPStatus, value: str, rule: str, hint: str = "") -> JSONResponse:
     """Returns a refusal in the form of every error."""
-    return answer_error(InputError(value, rule, SOURCE, hint), status)
+    return answer_error(refuse.input(value, rule, hint), status)
 
 
 def answer_error(error: HeadraceError, status: HTTPStatus) -> JSONResponse:

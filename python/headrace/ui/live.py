@@ -10,11 +10,11 @@ from contextlib import ExitStack, closing
 
 import msgspec
 
-from headrace.errors import HeadraceError, InputError
+from headrace.errors import HeadraceError
 from headrace.lab import Lab
 from headrace.operate.targets import SourceOptions
 from headrace.operate.watching import opening
-from headrace.ui.spelling import SOURCE, spell_command
+from headrace.ui.spelling import refuse, spell_command
 
 LAB = "lab:"  # in front of the volumes of a target
 # A page with some windows open; each stream is a thread that asks the lab once a second. Ours.
@@ -33,7 +33,7 @@ def find_target(open_lab: Callable[[], Lab]) -> str:
         target = target_of(lab)
     if target == LAB:
         hint = "headrace volume create gp3:20 --name db --attach makes one."
-        raise InputError("the lab", "has no volume that is attached", SOURCE, hint)
+        raise refuse.input("the lab", "has no volume that is attached", hint)
     return target
 
 
@@ -69,7 +69,7 @@ class Streams:
         volume is attached, CouldNotRun where no lab answers."""
         if self.count >= MOST_STREAMS:
             hint = "Close another window of this page."
-            raise InputError(f"{self.count} streams", f"are open; at most {MOST_STREAMS} are", SOURCE, hint)
+            raise refuse.input(f"{self.count} streams", f"are open; at most {MOST_STREAMS} are", hint)
         return find_target(self.open_lab)
 
     async def lines(self, target: str) -> AsyncIterator[bytes]:

@@ -10,12 +10,11 @@ from typing import Annotated
 import msgspec
 
 from headrace.base import core
-from headrace.errors import InputError
 from headrace.simulation.database import processors_of
 from headrace.simulation.demand import row_length
 from headrace.simulation.replica import DRAIN_S, Replica
 from headrace.simulation.settings import DATABASE_SECONDS, PredictionSettings
-from headrace.ui.spelling import SOURCE
+from headrace.ui.spelling import refuse
 from headrace.ui.workloads import Workloads
 from headrace.workload import OpenWorkload, TransactionWorkload
 
@@ -114,7 +113,7 @@ def _subject_of(ask: AskModel) -> str:
     subjects = {PART_OF.get(str(question.get("ask")), "") for question in ask.questions}
     if len(subjects) == 1 and "" not in subjects:
         return subjects.pop()
-    raise InputError("the questions", "are not of one kind that the page asks", SOURCE, "Reload the page.")
+    raise refuse.input("the questions", "are not of one kind that the page asks", "Reload the page.")
 
 
 def _demand_of(memory: Workloads, text: str) -> OpenWorkload:
@@ -125,8 +124,8 @@ def _demand_of(memory: Workloads, text: str) -> OpenWorkload:
         return load.uncensored()
     if isinstance(load, TransactionWorkload):
         hint = "The Database view runs it on a storage."
-        raise InputError(load.name, "is a database in transactions, not demand in I/Os", SOURCE, hint)
-    raise InputError(load.name, "asks for all that a volume gives, so it has no day", SOURCE)
+        raise refuse.input(load.name, "is a database in transactions, not demand in I/Os", hint)
+    raise refuse.input(load.name, "asks for all that a volume gives, so it has no day")
 
 
 def _database_of(memory: Workloads, text: str) -> TransactionWorkload:
@@ -135,7 +134,7 @@ def _database_of(memory: Workloads, text: str) -> TransactionWorkload:
     load = memory.find(text)
     if isinstance(load, TransactionWorkload):
         return load
-    raise InputError(load.name, "is demand in I/Os, not a database in transactions", SOURCE, "The Plan view plans it.")
+    raise refuse.input(load.name, "is demand in I/Os, not a database in transactions", "The Plan view plans it.")
 
 
 def _columns_of(load: OpenWorkload) -> dict[str, object]:

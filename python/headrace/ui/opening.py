@@ -23,7 +23,7 @@ from headrace.planner.result import PLAN_SCHEMA, Plan
 from headrace.report import plan as plan_report
 from headrace.ui.answers import plain_view
 from headrace.ui.remembered import RememberedFiles
-from headrace.ui.spelling import SOURCE, spell_command
+from headrace.ui.spelling import refuse, spell_command
 from headrace.ui.workloads import clean_name
 
 FileKind = Literal["fleet", "inventory", "proof", "plan"]
@@ -73,7 +73,7 @@ class OpenedFiles:
         try:
             content = base64.b64decode(ask.content, validate=True)
         except binascii.Error:
-            raise InputError("the request", "must have its file in base64", SOURCE) from None
+            raise refuse.input("the request", "must have its file in base64") from None
         name = clean_name(ask.name)
         kind, value = read_result(name, content)
         return {"kind": kind, "name": name, "file": self._files.add(content, OpenedFile(name, kind, value))}
@@ -82,7 +82,7 @@ class OpenedFiles:
         """Returns an opened file of this kind. Raises InputError."""
         file = self._files.find(key)
         if file.kind != kind:
-            raise InputError(file.name, f"is {WORDS[file.kind]}, and not {WORDS[kind]}", SOURCE, KNOWN)
+            raise refuse.input(file.name, f"is {WORDS[file.kind]}, and not {WORDS[kind]}", KNOWN)
         return file
 
 
@@ -115,7 +115,7 @@ def read_result(name: str, content: bytes) -> tuple[FileKind, object]:
     try:
         document = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(name, f"is not JSON: {str(error)[:100]}", SOURCE, KNOWN) from None
+        raise refuse.input(name, f"is not JSON: {str(error)[:100]}", KNOWN) from None
     rows = document.get("answers") if isinstance(document, dict) else document
     if isinstance(rows, list):
         return "fleet", read_answer_rows(name, rows)
@@ -127,7 +127,7 @@ def read_result(name: str, content: bytes) -> tuple[FileKind, object]:
     if isinstance(document, dict) and any(key in document for key in INVENTORY_KEYS):
         as_file(name, content, lambda path: read_inventory([path]))  # refused here, and not later
         return "inventory", content
-    raise InputError(name, "is not a result that the page shows", SOURCE, KNOWN)
+    raise refuse.input(name, "is not a result that the page shows", KNOWN)
 
 
 def read_answer_rows(name: str, rows: list[object]) -> list[VolumeAnswer]:
@@ -137,7 +137,7 @@ def read_answer_rows(name: str, rows: list[object]) -> list[VolumeAnswer]:
         return ranked(msgspec.convert(rows, list[VolumeAnswer]))
     except msgspec.ValidationError as error:
         hint = "headrace fleet plan POINTS --output json writes them."
-        raise InputError(name, f"has no answers for a fleet: {error}", SOURCE, hint) from None
+        raise refuse.input(name, f"has no answers for a fleet: {error}", hint) from None
 
 
 def as_file(name: str, content: bytes, read: Callable[[Path], R]) -> R:

@@ -9,13 +9,13 @@ from typing import cast
 
 from headrace.base import settings
 from headrace.base.checks import did_you_mean, quote_value
-from headrace.errors import HeadraceError, InputError
+from headrace.errors import HeadraceError
 from headrace.experiment.proof import PROOF_FILE, Proof, Step, read
 from headrace.report import proof as proof_report
 from headrace.ui.answers import plain_view
 from headrace.ui.asks import AskProof
 from headrace.ui.opening import OpenedFiles
-from headrace.ui.spelling import SOURCE, spell_command
+from headrace.ui.spelling import refuse, spell_command
 
 # Proofs that are listed, the newest first: a screen or two.
 MOST_LISTED = 50
@@ -39,9 +39,7 @@ def show_proof(files: OpenedFiles, ask: AskProof) -> dict[str, object]:
     else:
         folders = {folder.name: (folder, proof) for folder, proof in _kept_proofs()}
         if ask.name not in folders:
-            raise InputError(
-                quote_value(ask.name), "is not a proof of this user", SOURCE, did_you_mean(ask.name, folders)
-            )
+            raise refuse.input(quote_value(ask.name), "is not a proof of this user", did_you_mean(ask.name, folders))
         folder, proof = folders[ask.name]
         place = str(folder)
     return {

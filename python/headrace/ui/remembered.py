@@ -8,8 +8,7 @@ from collections import OrderedDict
 from typing import Generic, TypeVar
 
 from headrace.base.checks import quote_value
-from headrace.errors import InputError
-from headrace.ui.spelling import SOURCE
+from headrace.ui.spelling import refuse
 
 T = TypeVar("T")
 
@@ -40,5 +39,5 @@ class RememberedFiles(Generic[T]):
             file = self._files.get(key)
         if file is None:
             rule, hint = "is not a file that this page was given", "Drop the file into the page again."
-            raise InputError(quote_value(key[:20]), rule, SOURCE, hint)
+            raise refuse.input(quote_value(key[:20]), rule, hint)
         return file

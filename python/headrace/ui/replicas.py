@@ -9,7 +9,7 @@ from contextlib import closing
 
 from headrace.base.encoding import to_plain
 from headrace.base.options import list_given
-from headrace.errors import HeadraceError, InputError
+from headrace.errors import HeadraceError
 from headrace.lab import Lab
 from headrace.report.replication import members as member_words
 from headrace.report.replication import replicas
@@ -24,7 +24,7 @@ from headrace.simulation.settings import PredictionSettings
 from headrace.ui.answers import columns_of, describe_workload, plain_view
 from headrace.ui.asks import AskReplica
 from headrace.ui.modelling import REPLICA_SECONDS, START
-from headrace.ui.spelling import SOURCE, read_settings, spell_command, spell_settings
+from headrace.ui.spelling import read_settings, refuse, spell_command, spell_settings
 from headrace.ui.workloads import Workloads
 from headrace.workload import TransactionWorkload
 
@@ -90,11 +90,11 @@ def run_replica(memory: Workloads, ask: AskReplica) -> dict[str, object]:
     """Predicts a replica behind a database, and returns its rows by column. Raises InputError."""
     load = memory.find(ask.workload)
     if not isinstance(load, TransactionWorkload):
-        raise InputError(load.name, "is demand in I/Os, and a replica applies transactions", SOURCE)
+        raise refuse.input(load.name, "is demand in I/Os, and a replica applies transactions")
     values = read_settings(PredictionSettings, ask.settings)
     for name in OF_SOURCES:
         if name in values:
-            raise InputError(name, "is not a setting of a replica's prediction", SOURCE, "Leave it out.")
+            raise refuse.input(name, "is not a setting of a replica's prediction", "Leave it out.")
     given = {setting.name for setting in list_given(PredictionSettings(**values))}  # pyright: ignore[reportArgumentType]
     run = {"seconds": REPLICA_SECONDS, "start": START} | {
         name: value for name, value in values.items() if name in given

@@ -25,11 +25,11 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from headrace.base.extras import import_optional
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.errors import CouldNotRun, HeadraceError
 from headrace.report.page_files import MODEL, read_moving, shorten, stylesheet
 from headrace.ui.asks import Nothing
 from headrace.ui.guard import SESSION, Guard, Keys, answer_error, refused
-from headrace.ui.spelling import SOURCE
+from headrace.ui.spelling import refuse
 
 if TYPE_CHECKING:
     from headrace.lab import Lab
@@ -359,7 +359,7 @@ def _answer(server: PageServer, answerer: Answerer, body: bytes, *progress: Call
         return answer_error(error, status_of(error))
     except Exception as error:  # said as the command line says it, without a traceback
         rule = f"is a bug in headrace: {type(error).__name__}"
-        return answer_error(InputError("this", rule, SOURCE), HTTPStatus.INTERNAL_SERVER_ERROR)
+        return answer_error(refuse.input("this", rule), HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def status_of(error: HeadraceError) -> HTTPStatus:
@@ -377,5 +377,5 @@ def _listen(port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         hint = "Leave --port out: any port that is not in use is taken."
-        raise CouldNotRun(f"port {port}", f"cannot be opened: {error.strerror}", SOURCE, hint) from None
+        raise refuse.run(f"port {port}", f"cannot be opened: {error.strerror}", hint) from None
     return listening

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from headrace.base.checks import did_you_mean, quote_value
 from headrace.base.options import OptionField, list_settings
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 
-SOURCE = "docs/guide/page.md"
+refuse = Refusals("docs/guide/page.md")
 
 
 def read_settings(group: type, given: Mapping[str, object]) -> dict[str, object]:
@@ -22,7 +22,7 @@ def read_settings(group: type, given: Mapping[str, object]) -> dict[str, object]
     values: dict[str, object] = {}
     for name, value in given.items():
         if name not in settings:
-            raise InputError(quote_value(name), "is not a setting of this view", SOURCE, did_you_mean(name, settings))
+            raise refuse.input(quote_value(name), "is not a setting of this view", did_you_mean(name, settings))
         if value is not None:
             values[name] = read_value(settings[name], value)
     return values
@@ -50,7 +50,7 @@ def read_value(setting: OptionField, value: object) -> object:
 
 
 def _refuse(setting: OptionField, value: object, kind: str) -> InputError:
-    return InputError(f"{setting.name} = {quote_value(value)}", f"must be {kind}", SOURCE)
+    return refuse.input(f"{setting.name} = {quote_value(value)}", f"must be {kind}")
 
 
 def spell_settings(group: type, values: Mapping[str, object]) -> list[str]:

@@ -17,11 +17,10 @@ from headrace import workload as workloads
 from headrace.base.checks import quote_value
 from headrace.base.files import OWN_FILE, guess
 from headrace.calibration.named import read_named
-from headrace.errors import InputError
 from headrace.observe import formats
 from headrace.observe.recording import recording_of
 from headrace.ui.remembered import RememberedFiles
-from headrace.ui.spelling import SOURCE, spell_command
+from headrace.ui.spelling import refuse, spell_command
 
 AnyWorkload = workloads.Workload | workloads.TransactionWorkload
 NEW, FILE = "new:", "file:"
@@ -87,9 +86,8 @@ def read_text(text: str) -> AnyWorkload:
         return make_day(split_answers(text))
     workload = read_named(text)
     if workload is None:
-        rule = "is not a workload that the page knows, and it reads no paths"
         hint = "Name demo:day or a benchmark such as sysbench-tpcc:..., or drop a file into the page."
-        raise InputError(quote_value(text), rule, SOURCE, hint)
+        raise refuse.input(quote_value(text), "is not a workload that the page knows, and it reads no paths", hint)
     return workload
 
 
@@ -99,7 +97,7 @@ def split_answers(text: str) -> dict[str, str]:
     for part in filter(None, text.removeprefix(NEW).split(",")):
         key, equals, value = part.partition("=")
         if not equals or key in answers:
-            raise InputError(quote_value(part), "must be KEY=VALUE, each key once", SOURCE)
+            raise refuse.input(quote_value(part), "must be KEY=VALUE, each key once")
         answers[key] = value
     return answers
 
@@ -111,8 +109,7 @@ def make_day(texts: dict[str, str]) -> AnyWorkload:
     answers: dict[str, object] = {}
     for name, value in texts.items():
         if name not in questions:
-            rule = f"is not a question about a day; they are {', '.join(questions)}"
-            raise InputError(quote_value(name), rule, SOURCE)
+            raise refuse.input(quote_value(name), f"is not a question about a day; they are {', '.join(questions)}")
         answers[name] = questions[name].validator(value)
     return workloads.from_answers(answers)
 

@@ -12,17 +12,16 @@ from dataclasses import dataclass
 
 from headrace.base.checks import check_choice, check_number, check_whole
 from headrace.base.units import DAY_S
-from headrace.errors import InputError
 from headrace.workload.model import Arrivals, OpenWorkload
 from headrace.workload.points import (
     ARRIVALS,
-    LIMITS_SOURCE,
     MAX_GROWTH,
     MAX_IO_KIB,
     MAX_OPS_PER_S,
     MAX_SIZE_GIB,
     MIN_IO_KIB,
     make_points,
+    refuse,
 )
 
 # Mean I/O of MySQL on EBS as measured by AWS: 16 KiB reads (InnoDB's page) and writes of about 22
@@ -179,12 +178,11 @@ def hourly_factors(shape: object) -> list[float]:
     if not isinstance(shape, (list, tuple)) or len(shape) != 24:
         count = len(shape) if isinstance(shape, (list, tuple)) else 1
         rule = "a day has 24 hourly factors, from midnight"
-        hint = f"Or name one of {', '.join(SHAPES)}."
-        raise InputError(f"shape with {count} factors", rule, LIMITS_SOURCE, hint)
+        raise refuse.input(f"shape with {count} factors", rule, f"Or name one of {', '.join(SHAPES)}.")
     numbers = [check_number(f"shape[{hour}]", factor, 0.0, 1e6) for hour, factor in enumerate(shape)]
     top = max(numbers)
     if top == 0.0:
-        raise InputError("shape of 24 zeros", "at least one hour must be above 0", LIMITS_SOURCE)
+        raise refuse.input("shape of 24 zeros", "at least one hour must be above 0")
     return [number / top for number in numbers]
 
 
@@ -278,7 +276,7 @@ def _call(maker: Callable, answers: dict) -> OpenWorkload:
         check_choice("answer", key, parameters)
     for needed in ("reads_per_s", "writes_per_s"):
         if answers.get(needed) is None:
-            raise InputError(f"{needed} is missing", "the busy hour needs reads and writes a second", LIMITS_SOURCE)
+            raise refuse.input(f"{needed} is missing", "the busy hour needs reads and writes a second")
     if "arrivals" in answers:
         check_choice("arrivals", answers["arrivals"], ARRIVALS)
     return maker(**{key: value for key, value in answers.items() if value is not None})
@@ -302,8 +300,7 @@ def _number(what: str, low: float, high: float, whole: bool = False) -> Callable
         try:
             value = int(text) if whole else float(text)
         except ValueError:
-            rule = f"must be a {'whole ' if whole else ''}number"
-            raise InputError(f"{what} = {text[:40]!r}", rule, LIMITS_SOURCE) from None
+            raise refuse.input(f"{what} = {text[:40]!r}", f"must be a {'whole ' if whole else ''}number") from None
         return check_whole(what, value, int(low), int(high)) if whole else check_number(what, value, low, high)
 
     return validate

@@ -156,5 +156,4 @@ def _read(name: str) -> bytes:
         return (RECORDED / name).read_bytes()
     except OSError as error:
         rule = f"cannot be read: {error.strerror}"
-        hint = "Install Headrace again."
-        raise CouldNotRun(str(RECORDED / name), rule, "part of the installation", hint) from None
+        raise CouldNotRun(str(RECORDED / name), rule, "part of the installation", "Install Headrace again.") from None

@@ -22,7 +22,7 @@ from headrace.base.checks import check_choice, quote_value
 from headrace.base.documents import DocumentKind, DocumentTable, convert, known_keys, needed_keys, parse_toml, said_as
 from headrace.base.encoding import pick_fields
 from headrace.base.files import path_of, read_bytes, write_whole
-from headrace.errors import HeadraceError, InputError
+from headrace.errors import HeadraceError, InputError, Refusals
 from headrace.workload import transaction_files
 from headrace.workload.daily import from_answers, from_constant_answers, new_constant, new_daily
 from headrace.workload.model import ClosedWorkload, OpenWorkload, Workload
@@ -32,7 +32,7 @@ from headrace.workload.transactions import TransactionWorkload
 FORMAT = "headrace-workload"
 VERSION = 1  # of the format; no other has been written yet
 HEAD = ("format", "version", "model")
-DOC = "docs/reference/workload-file.md"
+refuse = Refusals("docs/reference/workload-file.md")
 
 MAX_TOML_BYTES = 32 * 1024 * 1024  # 20,000 points of 12 columns take 3 MB
 MAX_POINTS_FILE_BYTES = 512 * 1024 * 1024  # MAX_POINTS rows of 12 columns
@@ -45,7 +45,7 @@ KIND = DocumentKind(
     "a workload file",
     FORMAT,
     VERSION,
-    DOC,
+    refuse.source,
     begin="`headrace workload new` writes such a file.",
     other="A recording is read with `headrace workload import`.",
     again="Correct the line named, or make the file again with `headrace workload new`.",
@@ -126,7 +126,7 @@ def parse(name: str, content: bytes, folder: Path | None = None) -> Workload | T
     CouldNotRun where the points cannot be read."""
     try:
         document = parse_toml(name, content, KIND)
-        needed_keys(document, ("model",), DOC)
+        needed_keys(document, ("model",), refuse.source)
         model = check_choice("model", document["model"], ("open", "closed", "mysql"))
         if model == "mysql":
             return transaction_files.from_document(document)
@@ -148,7 +148,7 @@ def load_demand(path: str | os.PathLike) -> OpenWorkload:
             if isinstance(workload, TransactionWorkload)
             else "headrace.load reads it."
         )
-        raise InputError(str(path_of(path)), f"is {kind}, not demand in I/Os over time", DOC, hint)
+        raise refuse.input(str(path_of(path)), f"is {kind}, not demand in I/Os over time", hint)
     return workload
 
 
@@ -158,7 +158,7 @@ def load_database(path: str | os.PathLike) -> TransactionWorkload:
     workload = load(path)
     if not isinstance(workload, TransactionWorkload):
         rule = "is demand in I/Os, not a database in transactions"
-        raise InputError(str(path_of(path)), rule, DOC, "`headrace calibrate` makes one from a measured run.")
+        raise refuse.input(str(path_of(path)), rule, "`headrace calibrate` makes one from a measured run.")
     return workload
 
 
@@ -185,7 +185,7 @@ def save(workload: Workload | TransactionWorkload, path: str | os.PathLike) -> N
 
 def _closed(document: dict) -> ClosedWorkload:
     """Returns a closed workload. Raises InputError for unknown keys and values out of range."""
-    read = convert(document, ClosedFile, source=DOC, where="a closed workload")
+    read = convert(document, ClosedFile, source=refuse.source, where="a closed workload")
     fields = {name: getattr(read, name) for name in read.__struct_fields__ if name not in HEAD}
     fields["caveats"] = tuple(read.caveats)
     return ClosedWorkload(**fields)
@@ -194,11 +194,11 @@ def _closed(document: dict) -> ClosedWorkload:
 def _open(document: dict, folder: Path | None) -> OpenWorkload:
     """Returns an open workload, its points from one of four sources. Raises InputError if it names
     none, or several."""
-    read = convert(document, OpenFile, source=DOC, where="an open workload")
+    read = convert(document, OpenFile, source=refuse.source, where="an open workload")
     ways = [way for way in ("points", "points_file", "daily", "constant") if way in document]
     if len(ways) != 1:
         rule = "exactly one of [points], points_file, [daily], [constant] is needed"
-        raise InputError(" and ".join(ways) or "no points", rule, DOC)
+        raise refuse.input(" and ".join(ways) or "no points", rule)
     if ways[0] in ("daily", "constant"):
         return _build_from_section(
             read, ways[0], {key: document[key] for key in SHARED_WITH_ANSWERS if key in document}
@@ -217,9 +217,11 @@ def _build_from_section(read: OpenFile, kind: str, shared: dict) -> OpenWorkload
     `kind` is another."""
     recipe = getattr(read, kind)
     if read.kind != kind:
-        raise InputError(f"kind = {quote_value(read.kind)}", f"must be {kind!r}, as in [{kind}]", DOC)
+        raise refuse.input(f"kind = {quote_value(read.kind)}", f"must be {kind!r}, as in [{kind}]")
     parameters = inspect.signature(new_daily if kind == "daily" else new_constant).parameters
-    known_keys(recipe, [key for key in parameters if key not in ("name", *SHARED_WITH_ANSWERS)], f"[{kind}]", DOC)
+    known_keys(
+        recipe, [key for key in parameters if key not in ("name", *SHARED_WITH_ANSWERS)], f"[{kind}]", refuse.source
+    )
     answers = recipe | shared | {"name": read.name}
     workload = from_answers(answers) if kind == "daily" else from_constant_answers(answers)
     added = tuple(caveat for caveat in read.caveats if caveat not in workload.caveats)
@@ -229,14 +231,14 @@ def _build_from_section(read: OpenFile, kind: str, shared: dict) -> OpenWorkload
 def _inline_points(table: dict) -> pl.DataFrame:
     """Returns the points in the file itself; a single value stands for all of them. Raises
     InputError for arrays of different lengths."""
-    read = convert(table, PointsTable, source=DOC, at="points")
+    read = convert(table, PointsTable, source=refuse.source, at="points")
     if ("interval_s" in table) == ("duration_s" in table):
-        raise InputError("[points]", "exactly one of interval_s (one number) and duration_s (an array) is needed", DOC)
+        raise refuse.input("[points]", "exactly one of interval_s (one number) and duration_s (an array) is needed")
     given = {name: value for name in read.__struct_fields__ if (value := getattr(read, name)) is not None}
     lengths = {name: len(value) for name, value in given.items() if isinstance(value, list)}
     if not lengths or len(set(lengths.values())) != 1 or 0 in lengths.values():
         rule = "all arrays in [points] must be equally long, one is needed, and none may be empty"
-        raise InputError(f"arrays of lengths {lengths}"[:200], rule, DOC)
+        raise refuse.input(f"arrays of lengths {lengths}"[:200], rule)
     count = next(iter(lengths.values()))
     columns = {name: value if isinstance(value, list) else [value] * count for name, value in given.items()}
     durations = columns.pop("interval_s", None) or columns["duration_s"]
@@ -264,23 +266,23 @@ def _points_file(name: object, digest: object, folder: Path | None) -> pl.DataFr
     the path leads out of it, or its SHA-256 is another."""
     if folder is None:
         hint = "Give the file that names it to the command line, which reads both."
-        raise InputError(f"points_file = {quote_value(name)}", "another file is not read here", DOC, hint)
+        raise refuse.input(f"points_file = {quote_value(name)}", "another file is not read here", hint)
     if not isinstance(name, str) or not name or "\0" in name or Path(name).is_absolute() or ".." in Path(name).parts:
-        raise InputError(f"points_file = {quote_value(name)}", "must be a path below the workload file's folder", DOC)
+        raise refuse.input(f"points_file = {quote_value(name)}", "must be a path below the workload file's folder")
     if not isinstance(digest, str):
         hint = f"Run sha256sum {name}."
-        raise InputError("points_sha256 is missing", "a points_file is read only with its sha256", DOC, hint)
+        raise refuse.input("points_sha256 is missing", "a points_file is read only with its sha256", hint)
     content = read_bytes(folder / name, MAX_POINTS_FILE_BYTES)
     actual = hashlib.sha256(content).hexdigest()
     if actual != digest.lower():
         hint = "The file was changed or cut off: get it again, or put its new sha256 in if the change is meant."
-        raise InputError(f"{name} has sha256 {actual[:12]}...", f"points_sha256 says {digest[:12]}...", DOC, hint)
+        raise refuse.input(f"{name} has sha256 {actual[:12]}...", f"points_sha256 says {digest[:12]}...", hint)
     try:
         overrides = {column: pl.Float64 for column in (*POINT_COLUMNS, *OBSERVED_COLUMNS)}
         frame = pl.read_csv(content, schema_overrides=overrides, n_rows=MAX_POINTS + 1)
     except pl.exceptions.PolarsError as error:
         rule = f"is not the CSV expected: {str(error).splitlines()[0][:120]}"
-        raise InputError(name, rule, DOC, f"The header is {','.join(POINT_COLUMNS)}.") from None
+        raise refuse.input(name, rule, f"The header is {','.join(POINT_COLUMNS)}.") from None
     return frame
 
 

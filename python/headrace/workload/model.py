@@ -23,7 +23,6 @@ from headrace.workload.observed import limits_met, note_length, note_zone, recor
 from headrace.workload.points import (
     ARRIVALS,
     KINDS,
-    LIMITS_SOURCE,
     LOCAL_ZONE,
     MAX_GROWTH,
     MAX_IO_KIB,
@@ -36,6 +35,7 @@ from headrace.workload.points import (
     check_size,
     coarse_caveat,
     figures_of,
+    refuse,
 )
 
 if TYPE_CHECKING:
@@ -333,7 +333,7 @@ def _factor(what: str, value: object) -> float:
     """Returns a factor above 0 and up to `MAX_GROWTH`. Raises InputError for any other."""
     factor = check_number(what, value, 0.0, MAX_GROWTH)
     if factor == 0.0:
-        raise InputError(f"{what} = 0", "must be above 0", LIMITS_SOURCE, "1.5 means half as much again.")
+        raise refuse.input(f"{what} = 0", "must be above 0", "1.5 means half as much again.")
     return factor
 
 

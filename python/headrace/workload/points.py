@@ -16,7 +16,7 @@ import polars as pl
 
 from headrace.base.checks import check_number, quote_value
 from headrace.base.units import HOUR_S, clock_text
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,7 +45,7 @@ MAX_OBSERVED = 1e9  # of latencies in ms and queues: 12 days, more than a host's
 # this long.
 COARSE_POINT_S = 300.0
 
-LIMITS_SOURCE = "docs/reference/workload-file.md, Limits"
+refuse = Refusals("docs/reference/workload-file.md, Limits")
 # times are kept as f64 seconds; ten years of them still resolve to 0.1 us
 CONTIGUOUS_SLACK_S = 1e-6
 
@@ -96,10 +96,10 @@ def check_points(points: pl.DataFrame, kind: str) -> pl.DataFrame:
     points = points.select(pl.col(POINT_COLUMNS).cast(pl.Float64), pl.col(observed).cast(pl.Float64).fill_nan(None))
     points = points.drop([column for column in observed if points[column].is_null().all() and points.height])
     if points.height == 0:
-        raise InputError("0 points", "a workload has at least one point", LIMITS_SOURCE)
+        raise refuse.input("0 points", "a workload has at least one point")
     if points.height > MAX_POINTS:
         hint = "Cut the recording or take means over a longer interval."
-        raise InputError(f"{points.height:,} points", f"at most {MAX_POINTS:,} are taken", LIMITS_SOURCE, hint)
+        raise refuse.input(f"{points.height:,} points", f"at most {MAX_POINTS:,} are taken", hint)
     for column in POINT_COLUMNS:
         _refuse(points, ~pl.col(column).is_finite().fill_null(False), column, "must be a finite number")
     longest = MAX_RECORDED_POINT_S if kind == "recorded" else MAX_POINT_S
@@ -129,7 +129,7 @@ def check_clock_zone(zone: object) -> None:
     """Checks the zone of a clock: UTC, an offset from it, or not stated."""
     if zone != LOCAL_ZONE and not (isinstance(zone, str) and CLOCK_ZONE.fullmatch(zone)):
         rule = f'must be "UTC", "UTC+01:00" or the like, or "{LOCAL_ZONE}"'
-        raise InputError(f"clock_zone = {quote_value(zone)}", rule, LIMITS_SOURCE)
+        raise refuse.input(f"clock_zone = {quote_value(zone)}", rule)
 
 
 def check_clock_start(start: object) -> None:
@@ -147,23 +147,20 @@ def check_clock_start(start: object) -> None:
     except ValueError:
         moment = None
     if moment is None or not 1990 <= moment.year <= 2100:
-        raise InputError(
-            f"clock_start = {quote_value(start)}", rule, LIMITS_SOURCE, "Leave it out when it is not known."
-        )
+        raise refuse.input(f"clock_start = {quote_value(start)}", rule, "Leave it out when it is not known.")
 
 
 def _check_contiguous(points: pl.DataFrame) -> None:
     """Raises InputError if points do not begin at 0, leave a gap or overlap, or last too many
     days."""
     if points["t_s"][0] != 0.0:
-        raise InputError(f"t_s[0] = {points['t_s'][0]:g}", "the first point starts at 0", LIMITS_SOURCE)
+        raise refuse.input(f"t_s[0] = {points['t_s'][0]:g}", "the first point starts at 0")
     expected = (pl.col("t_s") + pl.col("duration_s")).shift(1)
     apart = (pl.col("t_s") - expected).abs().fill_null(0.0) > CONTIGUOUS_SLACK_S
     _refuse(points, apart, "t_s", "each point starts where the one before ends")
     span_s = points["t_s"][-1] + points["duration_s"][-1]
     if span_s > MAX_SPAN_S:
-        rule = f"at most {MAX_SPAN_S / 86_400:,.0f} days are taken"
-        raise InputError(f"{span_s / 86_400:,.0f} days", rule, LIMITS_SOURCE)
+        raise refuse.input(f"{span_s / 86_400:,.0f} days", f"at most {MAX_SPAN_S / 86_400:,.0f} days are taken")
 
 
 def _refuse(points: pl.DataFrame, wrong: pl.Expr, column: str, rule: str) -> None:
@@ -171,7 +168,7 @@ def _refuse(points: pl.DataFrame, wrong: pl.Expr, column: str, rule: str) -> Non
     mask = points.select(wrong.fill_null(True).alias("wrong"))["wrong"]
     if mask.any():
         row = mask.arg_true()[0]
-        raise InputError(f"{column}[{row}] = {points[column][row]}", rule, LIMITS_SOURCE)
+        raise refuse.input(f"{column}[{row}] = {points[column][row]}", rule)
 
 
 def coarse_caveat(points: pl.DataFrame) -> str | None:
@@ -192,7 +189,7 @@ def check_size(size_gib: object) -> float | None:
         return None
     size = check_number("size_gib", size_gib, 0.0, MAX_SIZE_GIB, "GiB")
     if size == 0.0:
-        raise InputError("size_gib = 0", "must be above 0 GiB", LIMITS_SOURCE, "Leave it out when it is not known.")
+        raise refuse.input("size_gib = 0", "must be above 0 GiB", "Leave it out when it is not known.")
     return size
 
 

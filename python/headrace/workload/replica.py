@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from headrace.base import core
 from headrace.base.checks import check_choice, check_number, quote_value
 from headrace.base.core import core_errors
-from headrace.errors import InputError
+from headrace.errors import Refusals
 
 if TYPE_CHECKING:
     from headrace.workload.transactions import TransactionWorkload
 
-DOC = "docs/reference/workload-file.md"
+refuse = Refusals("docs/reference/workload-file.md")
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,13 @@ class ReplicaParameters:
         if table is None:
             return None
         if not isinstance(table, dict):
-            raise InputError(f"replica = {quote_value(table)}", "must be a table", DOC)
+            raise refuse.input(f"replica = {quote_value(table)}", "must be a table")
         values = dict(table)
         written, spread, origin = (values.pop(name, None) for name in ("written", "spread", "from"))
         for name, value, kind in (("written", written, list), ("spread", spread, dict), ("from", origin, dict)):
             if value is not None and not isinstance(value, kind):
                 rule = "must be a list of shares" if kind is list else "must be a table by parameter"
-                raise InputError(f"replica.{name} = {quote_value(value)}", rule, DOC)
+                raise refuse.input(f"replica.{name} = {quote_value(value)}", rule)
         for share in written or []:
             check_number("replica.written", share, 0.0, 1.0)
         return ReplicaParameters(

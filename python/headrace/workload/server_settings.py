@@ -19,10 +19,10 @@ from headrace.base.checks import did_you_mean, quote_value
 from headrace.base.core import core_errors
 from headrace.base.options import FALSE, TRUE, as_bytes
 from headrace.base.packaged import read_rows
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 from headrace.workload.transactions import TransactionWorkload
 
-SOURCE = "docs/reference/workload-file.md, Settings of the server"
+refuse = Refusals("docs/reference/workload-file.md, Settings of the server")
 
 
 @dataclass(frozen=True)
@@ -75,21 +75,21 @@ def with_settings(workload: TransactionWorkload, settings: Sequence[str]) -> Tra
     """
     if isinstance(settings, str):
         hint = 'For example ["sync_binlog=1"].'
-        raise InputError(f"settings = {quote_value(settings)}", "must be a list of NAME=VALUE", SOURCE, hint)
+        raise refuse.input(f"settings = {quote_value(settings)}", "must be a list of NAME=VALUE", hint)
     given: dict[str, float | int | bool] = {}
     for text in settings:
         setting, value = read_setting(text, workload.engine)
         if setting.core in given:
-            raise InputError(quote_value(text), f"{setting.name} was given before", SOURCE, "Give it once.")
+            raise refuse.input(quote_value(text), f"{setting.name} was given before", "Give it once.")
         given[setting.core] = value * _count_files(workload) if setting.name == FILE_SIZE else value
     if "redo_bytes" in given and workload.database["log"].get("redo_capacity_bytes") is None:
         rule = "has no effect that could be told: the redo log that this workload was measured with is not known"
         hint = "Write redo_gib into [settings] of the run description and calibrate again."
-        raise InputError("innodb_redo_log_capacity or innodb_log_file_size", rule, SOURCE, hint)
+        raise refuse.input("innodb_redo_log_capacity or innodb_log_file_size", rule, hint)
     background = workload.database["writes"]["background_per_s"] or workload.database.get("cleaner")
     if "io_capacity" in given and workload.database.get("dirtying") is not None and not background:
         rule = "has no effect that could be told: this workload's pages are followed, and one that is written early is not written later"
-        raise InputError("innodb_io_capacity", rule, SOURCE, "Leave it out.")
+        raise refuse.input("innodb_io_capacity", rule, "Leave it out.")
     _check_order(given)
     return replace(workload, database=database_under(workload.database, given)) if given else workload
 
@@ -108,10 +108,10 @@ def read_setting(text: str, engine: str) -> tuple[ServerSetting, float | int | b
         names = [setting.name for setting in of_engine]
         listed = f"The model knows {', '.join(names)}."
         rule = f"is not a setting of {engine} whose effect the model knows" if equals else "must be NAME=VALUE"
-        raise InputError(quote_value(name if equals else text), rule, SOURCE, did_you_mean(word, names) or listed)
+        raise refuse.input(quote_value(name if equals else text), rule, did_you_mean(word, names) or listed)
     read = setting.read(value)
     if read is None:
-        raise InputError(f"{name}={value[:40]}", f"must be a value such as {setting.example}", SOURCE)
+        raise refuse.input(f"{name}={value[:40]}", f"must be a value such as {setting.example}")
     return setting, read
 
 

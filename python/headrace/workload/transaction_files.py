@@ -15,18 +15,17 @@ from headrace.base.checks import check_choice, check_name, quote_value
 from headrace.base.core import core_errors
 from headrace.base.documents import FINITE, DocumentTable, between, convert, said_as, to_toml
 from headrace.base.encoding import pick_fields
-from headrace.errors import InputError
 from headrace.workload.parameters import of_engine
 from headrace.workload.points import check_size
 from headrace.workload.replica import ReplicaParameters
 from headrace.workload.server import SourceServer
 from headrace.workload.transactions import (
-    DOC,
     LEAST_CACHE_GIB,
     MOST_CACHE_GIB,
     MOST_COUNT,
     Covered,
     TransactionWorkload,
+    refuse,
 )
 
 # Covariances are written with all their digits; half of a millionth is rounding, more is
@@ -155,9 +154,9 @@ def write_workload(workload: TransactionWorkload, head: dict) -> str:
 def from_document(document: dict) -> TransactionWorkload:
     """Reads the workload in a parsed file. Raises InputError."""
     rest = {key: value for key, value in document.items() if key not in HEAD}
-    read = convert(rest, _DatabaseFile, source=DOC, where="a mysql workload")
+    read = convert(rest, _DatabaseFile, source=refuse.source, where="a mysql workload")
     for index, run in enumerate(read.runs):
-        convert(run, _Run, source=DOC, at=f"runs[{index}]")
+        convert(run, _Run, source=refuse.source, at=f"runs[{index}]")
         with core_errors():
             core.parse_storage(run["storage"])
     name, database = check_name(read.name), _database(read.database, read.engine)
@@ -191,12 +190,10 @@ def _database(table: dict, engine: str) -> dict:
     The core checks its ranges; here only that everything is there and of its type.
     """
     if table.get("engine") != engine:
-        raise InputError(
-            f"database.engine = {quote_value(table.get('engine'))}", f"must be {engine}, as engine says", DOC
-        )
+        raise refuse.input(f"database.engine = {quote_value(table.get('engine'))}", f"must be {engine}, as engine says")
     for name, rule in OF_MYROCKS.items():
         if engine == "innodb" and name in table:
-            raise InputError(f"database.{name} = {quote_value(table[name])}", rule, DOC)
+            raise refuse.input(f"database.{name} = {quote_value(table[name])}", rule)
     shape = {"filling": [[0.0]], "full": [[0.0]], "response": [[0.0]], "burst_pages": 0.0, "statements_p95": 0.0}
     like = core.mysql_tpcc(engine, 1.0) | {"shape": shape}
     if engine == "innodb":
@@ -206,7 +203,7 @@ def _database(table: dict, engine: str) -> dict:
         like |= {"cleaner": core.page_cleaner("mysql", "8.4")}
         like |= {"hot_rows": [{"rows": 0.0, "at_work": 0.0, "at_commit": 0.0}]}
         like |= {"checkpoint": {"ceiling_share": 0.0, "limit_share": 0.0, "wait_share": 0.0, "stop_s": 0.0}}
-    return msgspec.to_builtins(convert(table, _type_like(like, "database"), source=DOC, at="database"))
+    return msgspec.to_builtins(convert(table, _type_like(like, "database"), source=refuse.source, at="database"))
 
 
 def _type_like(value: object, name: str) -> Any:
@@ -231,7 +228,7 @@ def _check_parameters(read: _DatabaseFile, database: dict) -> None:
     for index, name in enumerate(names):
         check_choice("parameters.name", name, allowed)
         if name in names[:index]:
-            raise InputError(f"parameters.name = {name}", "stands there twice", DOC)
+            raise refuse.input(f"parameters.name = {name}", "stands there twice")
 
 
 def _covariance(rows: list[list[float]], count: int) -> tuple[tuple[float, ...], ...]:
@@ -239,7 +236,7 @@ def _covariance(rows: list[list[float]], count: int) -> tuple[tuple[float, ...],
     square, symmetric and positive definite."""
     if len(rows) != count or any(len(row) != count for row in rows):
         rule = f"must be square, one row for each of the {count} parameters"
-        raise InputError(f"covariance of {len(rows)} rows", rule, DOC)
+        raise refuse.input(f"covariance of {len(rows)} rows", rule)
     cells = tuple(tuple(row) for row in rows)
     # Cholesky's factor of the correlations: it exists for a covariance only.
     factor = [[0.0] * count for _ in range(count)]
@@ -251,7 +248,7 @@ def _covariance(rows: list[list[float]], count: int) -> tuple[tuple[float, ...],
             remainder = given - sum(factor[i][k] * factor[j][k] for k in range(j)) + ROUNDED * (i == j)
             if not symmetric or not math.isfinite(remainder) or (i == j and remainder <= 0):
                 rule = "no covariance: it is symmetric, and no combination of parameters has a negative variance"
-                raise InputError(f"covariance[{i}][{j}] = {cells[i][j]:g}", rule, DOC)
+                raise refuse.input(f"covariance[{i}][{j}] = {cells[i][j]:g}", rule)
             factor[i][j] = math.sqrt(remainder) if i == j else remainder / factor[j][j]
     return cells
 
@@ -263,7 +260,7 @@ def _day(value: object) -> str | None:
     try:
         return date.fromisoformat(str(value)).isoformat()
     except ValueError:
-        raise InputError(f"as_of = {quote_value(value)}", "must be a date, YYYY-MM-DD", DOC) from None
+        raise refuse.input(f"as_of = {quote_value(value)}", "must be a date, YYYY-MM-DD") from None
 
 
 def _covered(read: _Covered) -> Covered:
@@ -276,7 +273,7 @@ def _covered(read: _Covered) -> Covered:
         bounds = getattr(read, key)
         if bounds is not None and not least <= bounds[0] <= bounds[1] <= most:
             rule = f"must be the least and the most, from {least:,.10g} to {most:,.10g}"
-            raise InputError(f"covered.{key} = {quote_value(bounds)}", rule, DOC)
+            raise refuse.input(f"covered.{key} = {quote_value(bounds)}", rule)
         return bounds and tuple(type(least)(figure) for figure in bounds)
 
     return Covered(

@@ -11,9 +11,9 @@ import math
 from dataclasses import dataclass, field, replace
 
 from headrace.base import core
-from headrace.base.checks import Shown, check_number, check_whole
+from headrace.base.checks import Shown, check_choice, check_number, check_whole
 from headrace.base.encoding import pick_fields
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 from headrace.workload.life import measure_life, measure_size
 from headrace.workload.misfit import misfit_of
 from headrace.workload.parameters import applied
@@ -32,7 +32,7 @@ from headrace.workload.unexplained import (
     speed_of,
 )
 
-DOC = "docs/reference/workload-file.md"
+refuse = Refusals("docs/reference/workload-file.md")
 ENGINES = ("innodb", "myrocks")
 # Percentiles of the response times of transactions, ms.
 RESPONSES = ("p50_ms", "p95_ms", "p99_ms")
@@ -101,15 +101,14 @@ class TransactionWorkload(Shown):
 
     def __post_init__(self) -> None:
         """Checks engine, cache, clients and the parameters of the database. Raises InputError."""
-        if self.engine not in ENGINES:
-            raise InputError(f"engine = {self.engine!r}", "must be innodb or myrocks", DOC)
+        check_choice("engine", self.engine, ENGINES, refuse)
         check_number("cache_gib", self.cache_gib, LEAST_CACHE_GIB, MOST_CACHE_GIB, "GiB")
         check_whole("threads", self.threads, 1, MOST_COUNT)
         try:
             core.mysql_check(self.database)
         except core.CoreError as error:
             value_, rule, source, hint = (str(part) for part in error.args)
-            raise InputError(value_, rule, source or DOC, hint) from None
+            raise InputError(value_, rule, source or refuse.source, hint) from None
 
     @property
     def missed(self) -> list[str]:

@@ -23,13 +23,12 @@ from headrace.advice.host.install import as_sysctl, as_tuned, as_udev
 from headrace.advice.host.reading import FINDING, STATES, UNREAD, HostQuestion, HostReading
 from headrace.advice.host.system import system_readings
 from headrace.advice.host.table import host_checks
-from headrace.advice.host.tree import SOURCE, open_tree
+from headrace.advice.host.tree import open_tree, refuse
 from headrace.advice.model import RISKS
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.encoding import Document, pick_fields
 from headrace.base.units import MIB, Day, day_of
-from headrace.errors import InputError
 
 __all__ = ["advise_host", "host_checks"]
 
@@ -83,7 +82,7 @@ def advise_host(
     Writes nothing. Raises InputError."""
     tree = open_tree(None if root is None else Path(root))
     if tree.live and datadir is not None and not Path(datadir).exists():
-        raise InputError(f"--datadir {datadir}", "is not on this machine", SOURCE, "Name the folder of the data.")
+        raise refuse.input(f"--datadir {datadir}", "is not on this machine", "Name the folder of the data.")
     facts, question = HostFacts(tree, datadir), _asked(storage, as_of)
     readings = (*device_readings(facts, question), *system_readings(facts, question))
     order = list(host_checks())

@@ -14,9 +14,9 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 
 from headrace.base.checks import quote_value
-from headrace.errors import InputError
+from headrace.errors import Refusals
 
-SOURCE = "headrace advise --host"
+refuse = Refusals("headrace advise --host")
 # A page of /proc or /sys is 4 KiB; interrupts of large machines and mountinfo are longer.
 MOST_BYTES = 1024 * 1024
 # Most members of a tarball, and their bytes all together: thousands of small files.
@@ -69,10 +69,10 @@ def open_tree(root: Path | None) -> HostTree:
         tree = _Tarball(root)
     else:
         hint = "Give a folder with proc and sys in it, or a tarball of one."
-        raise InputError(f"--root {root}", "is neither a folder nor a file", SOURCE, hint)
+        raise refuse.input(f"--root {root}", "is neither a folder nor a file", hint)
     if not (tree.has("/proc") or tree.has("/sys")):
         hint = "docs/guide/host-advice.md says how to capture one."
-        raise InputError(f"--root {root}", "has neither proc nor sys, so it is not a tree of a host", SOURCE, hint)
+        raise refuse.input(f"--root {root}", "has neither proc nor sys, so it is not a tree of a host", hint)
     return tree
 
 
@@ -106,7 +106,7 @@ class _Folder(HostTree):
                 at = self.root if link.startswith("/") else at
                 continue
             at = step
-        raise InputError(quote_value(path), "is a link in a circle", SOURCE, "Capture the host again.")
+        raise refuse.input(quote_value(path), "is a link in a circle", "Capture the host again.")
 
     def read(self, path: str) -> str | None:
         place = self._place(path)
@@ -147,7 +147,7 @@ class _Tarball(HostTree):
         self.links: dict[str, str] = {}
         self.folders: dict[str, set[str]] = {}
         if not path.stat().st_size:
-            raise InputError(f"--root {path}", "is empty", SOURCE, "Capture the host again.")
+            raise refuse.input(f"--root {path}", "is empty", "Capture the host again.")
         try:
             with tarfile.open(path, "r:*") as archive:
                 self._load(archive)
@@ -158,7 +158,7 @@ class _Tarball(HostTree):
                 else "gzip, bzip2, xz or none"
             )
             hint = "docs/guide/host-advice.md says how to capture a host as one."
-            raise InputError(f"--root {path}", f"is not a tarball that can be read ({why})", SOURCE, hint) from None
+            raise refuse.input(f"--root {path}", f"is not a tarball that can be read ({why})", hint) from None
         for name in self.links:
             self._place(name)  # refuses what leads out
 
@@ -168,7 +168,7 @@ class _Tarball(HostTree):
         total = 0
         for count, member in enumerate(archive):
             if count >= MOST_MEMBERS:
-                raise InputError("the tarball", f"has more than {MOST_MEMBERS:,} files", SOURCE, "Capture less.")
+                raise refuse.input("the tarball", f"has more than {MOST_MEMBERS:,} files", "Capture less.")
             name = self._name(member.name)
             if member.isdir():
                 self.folders.setdefault(name, set())
@@ -177,7 +177,7 @@ class _Tarball(HostTree):
             elif member.isreg() and member.size <= MOST_BYTES:
                 total += member.size
                 if total > MOST_TOTAL:
-                    raise InputError("the tarball", f"holds more than {MOST_TOTAL >> 20} MiB", SOURCE, "Capture less.")
+                    raise refuse.input("the tarball", f"holds more than {MOST_TOTAL >> 20} MiB", "Capture less.")
                 opened = archive.extractfile(member)
                 self.files[name] = b"" if opened is None else opened.read(MOST_BYTES)
             else:
@@ -195,7 +195,7 @@ class _Tarball(HostTree):
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if name.startswith("/") or ".." in parts:
             rule = "is absolute or has .. in it: a tarball may only hold what lies below its root"
-            raise InputError(f"{quote_value(name)} in the tarball", rule, SOURCE, "Make it with relative names.")
+            raise refuse.input(f"{quote_value(name)} in the tarball", rule, "Make it with relative names.")
         return "/" + "/".join(parts)
 
     def _place(self, path: str) -> str:
@@ -217,7 +217,7 @@ class _Tarball(HostTree):
                 continue
             links += 1
             if links > MOST_LINKS:
-                raise InputError(quote_value(path), "is a link in a circle", SOURCE, "Capture the host again.")
+                raise refuse.input(quote_value(path), "is a link in a circle", "Capture the host again.")
             pending = [*(name for name in link.split("/") if name), *pending]
             at = [] if link.startswith("/") else at
         return "/" + "/".join(at)
@@ -237,7 +237,7 @@ class _Tarball(HostTree):
 def _leads_out(path: str) -> None:
     """Raises InputError for a path with a link that leads out of the tree."""
     rule = "leads out of the captured tree: the answer would be about another machine"
-    raise InputError(quote_value(path), rule, SOURCE, "Capture the host again, with links that stay inside.")
+    raise refuse.input(quote_value(path), rule, "Capture the host again, with links that stay inside.")
 
 
 def _text(content: bytes) -> str:

@@ -25,7 +25,7 @@ import tomli_w
 
 from headrace.api.access.policies import Policy, read_policy
 from headrace.base.files import explain_unwritable, replace_file
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun, InputError, Refusals
 
 ACCOUNT = "000000000000"
 ROOT_USER = "root"
@@ -43,7 +43,7 @@ _USER = re.compile(r"[\w+=,.@-]{1,64}", re.ASCII)
 MAX_POLICIES = 10
 # Users of a lab, so that what the worker is handed stays small. A guess.
 MAX_USERS = 100
-SOURCE = "headrace lab init"
+refuse = Refusals("headrace lab init")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def raw_text(data_dir: Path) -> tuple[str, dict[str, str]]:
         return "", {}
     except (OSError, UnicodeDecodeError) as error:
         rule = f"cannot be read: {getattr(error, 'strerror', '') or 'it is not UTF-8'}"
-        raise CouldNotRun(str(folder), rule, SOURCE, "Run this as root.") from None
+        raise refuse.run(str(folder), rule, "Run this as root.") from None
     return text, policies
 
 
@@ -103,13 +103,11 @@ def pairs_of(text: str, policies: Mapping[str, str], name: str = KEYS) -> dict[s
     entries = parsed.get("key", [])
     pairs: dict[str, KeyPair] = {}
     for unknown in set(parsed) - {"key"}:
-        raise InputError(f"{name}: {unknown[:40]}", "is not a part of this file; it has [[key]] tables", SOURCE, "")
+        raise refuse.input(f"{name}: {unknown[:40]}", "is not a part of this file; it has [[key]] tables")
     for entry, line in zip(entries, lines + [0] * len(entries), strict=False):
         pair = _pair(entry, f"{name}:{line}:1", policies)
         if pair.access_key in pairs:
-            raise InputError(
-                f"{name}:{line}:1", "the access key id is there twice", SOURCE, "Remove one of the tables."
-            )
+            raise refuse.input(f"{name}:{line}:1", "the access key id is there twice", "Remove one of the tables.")
         pairs[pair.access_key] = pair
     return pairs
 
@@ -129,20 +127,20 @@ def _pair(entry: object, place: str, policies: Mapping[str, str]) -> KeyPair:
     fields = {"access_key_id": str, "secret_access_key": str, "user": str, "policies": list}
     hint = "Make it again: headrace lab init, headrace lab user."
     if not isinstance(entry, dict):
-        raise InputError(place, "a key is a [[key]] table", SOURCE, hint)
+        raise refuse.input(place, "a key is a [[key]] table", hint)
     for key, value in entry.items():
         if key not in fields or not isinstance(value, fields[key]):
-            raise InputError(place, f"{key[:40]!r} is not a field of a key, or not of its type", SOURCE, hint)
+            raise refuse.input(place, f"{key[:40]!r} is not a field of a key, or not of its type", hint)
     for key in ("access_key_id", "secret_access_key", "user"):
         if not entry.get(key):
-            raise InputError(place, f"a key has {key}", SOURCE, hint)
+            raise refuse.input(place, f"a key has {key}", hint)
     named = entry.get("policies")
     if (named is None) != (entry["user"] == ROOT_USER):
-        raise InputError(place, "every user but root has policies", SOURCE, hint)
+        raise refuse.input(place, "every user but root has policies", hint)
     documents = []
     for file_name in named or ():
         if not isinstance(file_name, str) or file_name not in policies:
-            raise InputError(place, f"the policy {str(file_name)[:60]!r} is not in {FOLDER}/{POLICIES}", SOURCE, hint)
+            raise refuse.input(place, f"the policy {str(file_name)[:60]!r} is not in {FOLDER}/{POLICIES}", hint)
         documents.append(read_policy(policies[file_name], f"{POLICIES}/{file_name}"))
     return KeyPair(
         entry["access_key_id"], entry["secret_access_key"], entry["user"], None if named is None else tuple(documents)

@@ -15,7 +15,7 @@ from json.decoder import scanstring  # pyright: ignore[reportAttributeAccessIssu
 from typing import Any
 
 from headrace.api.wildcards import compiled
-from headrace.errors import InputError
+from headrace.errors import Refusals
 
 # Nesting of a document: a policy has seven levels. A guess with room.
 MAX_DEPTH = 32
@@ -323,7 +323,7 @@ class Condition:
 # --- policies -------------------------------------------------------------------------------------
 
 
-SOURCE = "IAM guide, IAM JSON policy elements reference"
+refuse = Refusals("IAM guide, IAM JSON policy elements reference")
 # Characters of a policy: IAM's limit for a managed policy (IAM guide, IAM and AWS STS quotas).
 MAX_CHARACTERS = 6144
 VERSIONS = ("2012-10-17", "2008-10-17")
@@ -363,7 +363,7 @@ def read_policy(text: str, name: str) -> Policy:
         return _policy(parse(text), name)
     except Misplaced as error:
         hint = "See examples/policies for policies that work."
-        raise InputError(f"{name}:{error.line}:{error.column}", error.rule, SOURCE, hint) from None
+        raise refuse.input(f"{name}:{error.line}:{error.column}", error.rule, hint) from None
 
 
 def _wrong(node: Node, rule: str) -> Misplaced:

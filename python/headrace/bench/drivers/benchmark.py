@@ -11,11 +11,11 @@ from typing import ClassVar
 
 import polars as pl
 
-from headrace.base.checks import did_you_mean
+from headrace.base.checks import check_choice, check_number, check_whole
 from headrace.base.machine import Tool, find_tool
 from headrace.base.processes import Command, Ended
 from headrace.bench.target import Target
-from headrace.errors import InputError
+from headrace.errors import Refusals
 
 Say = Callable[[str], None]
 
@@ -24,21 +24,22 @@ def silent(*_: object) -> None:
     """Does nothing: a `say` or progress function for callers that want no messages."""
 
 
-def check_one_of(source: str, **given: tuple[str, Collection[str]]) -> None:
+def check_choices(refusals: Refusals, **given: tuple[str, Collection[str]]) -> None:
     """Raises InputError for an option that is none of its choices; `given`: value and choices."""
     for what, (value, choices) in given.items():
-        if value not in choices:
-            rule, hint = f"must be one of {', '.join(choices)}", did_you_mean(str(value), choices)
-            raise InputError(f"{what} {str(value)[:60]}", rule, source, hint)
+        check_choice(what, value, choices, refusals)
 
 
-def check_numbers(source: str, whole: bool = False, **given: tuple[object, float, float]) -> None:
-    """Raises InputError for an option (value, least, most) out of bounds, or not `whole`."""
+def check_numbers(refusals: Refusals, **given: tuple[object, float, float]) -> None:
+    """Raises InputError for an option (value, least, most) out of bounds."""
     for what, (value, low, high) in given.items():
-        kinds = int if whole else (int, float)
-        if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
-            words = "a whole number from " if whole else ""
-            raise InputError(f"{what} = {value}", f"must be {words}{low:{',' if whole else 'g'}} to {high:,}", source)
+        check_number(what, value, low, high, refusals=refusals)
+
+
+def check_counts(refusals: Refusals, **given: tuple[object, int, int]) -> None:
+    """Raises InputError for an option (value, least, most) out of bounds, or not whole."""
+    for what, (value, low, high) in given.items():
+        check_whole(what, value, low, high, refusals)
 
 
 @dataclass(frozen=True)

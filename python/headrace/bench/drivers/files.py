@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from headrace.base.units import GIB
-from headrace.bench.target import DOC, Target
+from headrace.bench.target import DOC, Target, refuse
 from headrace.errors import CouldNotRun, InputError
 
 # A file with holes is read without the disk.
@@ -19,8 +19,7 @@ SPARE_BYTES = 64 << 20  # a guess: the file system's own needs
 def check_folder(name: str, target: Target) -> None:
     """Raises InputError for no folder and no device, CouldNotRun where it may not be written."""
     if target.folder is None:
-        hint = "Name a folder on the volume: --folder /mnt/volume."
-        raise InputError(target.label, f"{name} works on files", DOC, hint)
+        raise refuse.input(target.label, f"{name} works on files", "Name a folder on the volume: --folder /mnt/volume.")
     if not os.access(target.folder, os.R_OK | os.W_OK):
         raise CouldNotRun(str(target.folder), "may not be read and written by this user", "", "Run it as its owner.")
 
@@ -37,7 +36,7 @@ def check_overwrite(target: Target, allowed: bool) -> None:
         raise InputError(str(target.files), rule, "", "Name a folder on it instead.")
     if not allowed:
         rule = "is a block device, and this load overwrites it"
-        raise InputError(str(target.files), rule, DOC, "Say --overwrite when nothing on it is needed.")
+        raise refuse.input(str(target.files), rule, "Say --overwrite when nothing on it is needed.")
 
 
 def _mounts() -> list[str]:

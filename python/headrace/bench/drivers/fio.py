@@ -21,15 +21,16 @@ from headrace.bench.drivers.benchmark import (
     RunLoad,
     Say,
     ToolOutcome,
+    check_choices,
     check_numbers,
-    check_one_of,
     silent,
 )
 from headrace.bench.drivers.files import check_folder, check_overwrite, file_whole, free_for
 from headrace.bench.target import DOC, Target
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import InputError, Refusals
 
-SOURCE = "fio(1)"
+refuse = Refusals("fio(1)")
+refuse_option = Refusals(f"{DOC}, fio")
 MODES = ("read", "write", "randread", "randwrite", "rw", "randrw")
 ENGINES = ("libaio", "io_uring", "psync", "sync")
 FILE = "headrace-fio.data"
@@ -91,9 +92,9 @@ class FioJob(Benchmark):
     def __post_init__(self) -> None:
         """Raises InputError for an option out of its bounds, or for several requests in flight with
         an engine that has one."""
-        check_one_of(f"{DOC}, fio", rw=(self.rw, MODES), ioengine=(self.ioengine, ENGINES))
+        check_choices(refuse_option, rw=(self.rw, MODES), ioengine=(self.ioengine, ENGINES))
         check_numbers(
-            f"{DOC}, fio",
+            refuse_option,
             bs_kib=(self.bs_kib, 1, 16_384),
             iodepth=(self.iodepth, 1, 4_096),
             size_gib=(self.size_gib, 2**-6, 65_536),
@@ -102,7 +103,7 @@ class FioJob(Benchmark):
         )
         if self.iodepth > 1 and self.ioengine in ("psync", "sync"):
             rule = f"{self.ioengine} has one request in flight a client"
-            raise InputError(f"iodepth = {self.iodepth}", rule, "fio(1)", "Use libaio, or more clients.")
+            raise refuse.input(f"iodepth = {self.iodepth}", rule, "Use libaio, or more clients.")
 
     @property
     def writes(self) -> bool:
@@ -135,8 +136,7 @@ class FioJob(Benchmark):
         ended = run_lines(Command(tuple(words), folder), folder / "prepare.txt", limit_s)
         if ended.late or ended.code:
             reason = "no time left" if ended.late else ended.message
-            rule = f"could not write the file: {reason}"
-            raise CouldNotRun(f"fio in {target.files}", rule, SOURCE, "Is the disk full?")
+            raise refuse.run(f"fio in {target.files}", f"could not write the file: {reason}", "Is the disk full?")
 
     def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
         """Returns fio's command: warm-up as ramp time, and logs of latencies, IOPS and bytes a
@@ -365,4 +365,4 @@ def read_result(text: str) -> FioResult:
         )
     except (KeyError, IndexError, ValueError, TypeError) as error:
         hint = "Give one job group with --output-format=json."
-        raise InputError("fio's report", f"cannot be read: {error!r}", SOURCE, hint) from error
+        raise refuse.input("fio's report", f"cannot be read: {error!r}", hint) from error

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 import polars as pl
 
+from headrace.base.checks import check_choice, check_whole
 from headrace.base.processes import Command
-from headrace.bench.drivers.benchmark import Benchmark, RunLoad, Say, ToolOutcome, check_numbers, check_one_of, silent
+from headrace.bench.drivers.benchmark import Benchmark, RunLoad, Say, ToolOutcome, silent
 from headrace.bench.drivers.sysbench_oltp import ENGINES
 from headrace.bench.server import connected, require_database, tables_of
 from headrace.bench.target import DOC, Target
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 from headrace.mysql import write_client_file
 from headrace.mysql.statements import ask, ask_value, send
 
@@ -53,8 +54,9 @@ class Mysqlslap(Benchmark):
     rows: int = 100_000
 
     def __post_init__(self) -> None:
-        check_one_of(f"{DOC}, mysqlslap", load=(self.load, LOADS))
-        check_numbers(f"{DOC}, mysqlslap", whole=True, rows=(self.rows, 100, 1_000_000_000))
+        refusals = Refusals(f"{DOC}, mysqlslap")
+        check_choice("load", self.load, LOADS, refusals)
+        check_whole("rows", self.rows, 100, 1_000_000_000, refusals)
 
     def options(self) -> dict:
         return asdict(self)

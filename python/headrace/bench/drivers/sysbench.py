@@ -12,10 +12,10 @@ from headrace.base.machine import Tool, required
 from headrace.base.processes import Command, Ended, run_checked, run_lines
 from headrace.bench.drivers.benchmark import Histogram, IntervalReport, RunLoad, ToolOutcome
 from headrace.bench.target import DOC
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import Refusals
 from headrace.mysql.address import DEFAULT_PORT, Address
 
-SOURCE = "sysbench 1.0"
+refuse = Refusals("sysbench 1.0")
 # sysbench.h: 1,024 buckets, evenly in the logarithm from 0.001 ms to 100 s; a value goes to the
 # nearest.
 HISTOGRAM_ERROR_PERCENT = 0.9
@@ -89,13 +89,13 @@ def quoted(what: str, value: str, secret: bool = False) -> str:
     shown = "***" if secret else value
     if any(character in value for character in "\n\r\0"):
         rule = "holds a line end, which sysbench's option file cannot"
-        raise InputError(f"{what} {shown}", rule, SOURCE, "Use an account without one.")
+        raise refuse.input(f"{what} {shown}", rule, "Use an account without one.")
     for quote in "'\"":
         if quote not in value:
             return f"{quote}{value}{quote}"
     if any(character in value for character in " ,\t") or value[0] in "'\"":
         rule = "has both kinds of quotes with a blank, a comma or a quote at its beginning, which sysbench's option file cannot hold"
-        raise InputError(f"{what} {shown}", rule, SOURCE, "Use an account with another password for benchmarks.")
+        raise refuse.input(f"{what} {shown}", rule, "Use an account with another password for benchmarks.")
     return value
 
 
@@ -142,7 +142,7 @@ def outcome(raw: str, load: RunLoad) -> ToolOutcome:
         if matches:
             figures[name] = float(matches[-1])
     if "events" not in figures or "Threads fairness:" not in last:
-        raise InputError("sysbench's output", "has no summary: it was cut off", SOURCE, "Run it again.")
+        raise refuse.input("sysbench's output", "has no summary: it was cut off", "Run it again.")
     notes = []
     if load.warmup_s and "Checkpoint report" not in raw:
         notes.append("sysbench made no report at the end of the warm-up: its percentiles are of the whole run.")
@@ -180,5 +180,5 @@ def once(tool: Tool, words: list[str], folder: Path, what: str, limit_s: float, 
     if ended.late or ended.code:
         reason = f"took longer than {limit_s:,.0f} s" if ended.late else why(text, ended)
         hint = f"See {DOC}, When something fails; the server's error log may have more."
-        raise CouldNotRun(f"sysbench {what}", reason, SOURCE, hint)
+        raise refuse.run(f"sysbench {what}", reason, hint)
     return text

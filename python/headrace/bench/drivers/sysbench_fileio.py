@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from headrace.base.checks import check_choice
 from headrace.base.processes import Command, Ended
 from headrace.base.units import GIB, MIB
 from headrace.bench.drivers import sysbench
@@ -17,13 +18,13 @@ from headrace.bench.drivers.benchmark import (
     RunLoad,
     Say,
     ToolOutcome,
+    check_choices,
     check_numbers,
-    check_one_of,
     silent,
 )
 from headrace.bench.drivers.files import check_folder, file_whole, free_for
-from headrace.bench.target import DOC, Target
-from headrace.errors import InputError
+from headrace.bench.target import DOC, Target, refuse
+from headrace.errors import InputError, Refusals
 
 MODES = ("seqwr", "seqrewr", "seqrd", "rndrd", "rndwr", "rndrw")
 IO_MODES, FLAGS, SYNCS = ("sync", "async", "mmap"), ("sync", "dsync", "direct"), ("fsync", "fdatasync")
@@ -67,14 +68,14 @@ class SysbenchFileio(Benchmark):
     def __post_init__(self) -> None:
         """Raises InputError for an option out of its bounds, or for files smaller than one
         request."""
-        source = f"{DOC}, sysbench-fileio"
-        check_one_of(
-            source, mode=(self.mode, MODES), io_mode=(self.io_mode, IO_MODES), fsync_mode=(self.fsync_mode, SYNCS)
+        refusals = Refusals(f"{DOC}, sysbench-fileio")
+        check_choices(
+            refusals, mode=(self.mode, MODES), io_mode=(self.io_mode, IO_MODES), fsync_mode=(self.fsync_mode, SYNCS)
         )
         for flag in self.flags:
-            check_one_of(source, flag=(flag, FLAGS))
+            check_choice("flag", flag, FLAGS, refusals)
         check_numbers(
-            source,
+            refusals,
             size_gib=(self.size_gib, 2**-8, 65_536),
             files=(self.files, 1, 100_000),
             block_kib=(self.block_kib, 1, 16_384),
@@ -86,7 +87,7 @@ class SysbenchFileio(Benchmark):
                 f"{self.files} files of {self.size_gib:g} GiB",
                 f"are smaller than a request of {self.block_kib} KiB",
             )
-            raise InputError(files, rule, source, "Use fewer files.")
+            raise refusals.input(files, rule, "Use fewer files.")
 
     def options(self) -> dict:
         return asdict(self) | {"flags": sorted(self.flags)}
@@ -96,8 +97,7 @@ class SysbenchFileio(Benchmark):
         written."""
         check_folder(self.name, target)
         if not target.files.is_dir():
-            rule = "sysbench fileio works in a folder"
-            raise InputError(str(target.files), rule, DOC, "Mount the device, or use fio.")
+            raise refuse.input(str(target.files), "sysbench fileio works in a folder", "Mount the device, or use fio.")
 
     def prepared(self, target: Target, threads: int) -> bool:
         """Returns whether all files are whole; False without their folder. Raises InputError for

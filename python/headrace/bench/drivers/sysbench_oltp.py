@@ -9,7 +9,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import ClassVar
 
-from headrace.base.checks import did_you_mean
+from headrace.base.checks import check_choice, check_number, check_whole, did_you_mean
 from headrace.base.processes import Command, Ended
 from headrace.bench.drivers import sysbench
 from headrace.bench.drivers.benchmark import (
@@ -18,15 +18,14 @@ from headrace.bench.drivers.benchmark import (
     RunLoad,
     Say,
     ToolOutcome,
-    check_numbers,
-    check_one_of,
     silent,
 )
 from headrace.bench.server import require_database, table_rows, tables_of
 from headrace.bench.target import DOC, Target
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 from headrace.observe.settings import DISTRIBUTIONS, SCRIPTS
 
+refuse = Refusals(f"{DOC}, sysbench-oltp")
 # oltp_common.lua: what shapes a transaction. name: (lowest, highest) of a whole number, None: on or
 # off.
 STATEMENTS = (0, 10_000)  # of a kind in a transaction
@@ -95,15 +94,16 @@ class SysbenchOltp(Benchmark):
     def __post_init__(self) -> None:
         """Raises InputError for an option out of its bounds, or one that the script or the
         distribution does not have."""
-        source = f"{DOC}, sysbench-oltp"
-        check_one_of(source, script=(self.script, SCRIPTS), distribution=(self.distribution, tuple(DISTRIBUTIONS)))
-        check_numbers(source, whole=True, tables=(self.tables, 1, MAX_TABLES), rows=(self.rows, 1, MAX_ROWS))
+        check_choice("script", self.script, SCRIPTS, refuse)
+        check_choice("distribution", self.distribution, DISTRIBUTIONS, refuse)
+        check_whole("tables", self.tables, 1, MAX_TABLES, refuse)
+        check_whole("rows", self.rows, 1, MAX_ROWS, refuse)
         allowed = DISTRIBUTIONS[self.distribution]
         for key, value in self.parameters.items():
             if key not in allowed:
                 rule = f"is not a parameter of the distribution {self.distribution}"
-                raise InputError(key[:60], rule, source, f"Known: {', '.join(allowed) or 'none'}.")
-            check_numbers(source, False, **{key: (value, *allowed[key][1:])})
+                raise refuse.input(key[:60], rule, f"Known: {', '.join(allowed) or 'none'}.")
+            check_number(key, value, *allowed[key][1:], refusals=refuse)
         for key, value in self.shape.items():
             _check_shape(self.script, key, value)
 
@@ -261,17 +261,16 @@ class SysbenchOltp(Benchmark):
 def _check_shape(script: str, key: str, value: int | bool) -> None:
     """Raises InputError for an option that sysbench's script does not have, or for a value that the
     option does not take."""
-    source = f"{DOC}, sysbench-oltp"
     if key not in SHAPES:
         rule = "is not an option of sysbench's OLTP scripts known here"
-        raise InputError(key[:60], rule, source, did_you_mean(key, SHAPES))
+        raise refuse.input(key[:60], rule, did_you_mean(key, SHAPES))
     if script == BULK or ONLY_OF.get(key, script) != script:
-        raise InputError(key, f"is not an option of {script}", source, "Leave it out.")
+        raise refuse.input(key, f"is not an option of {script}", "Leave it out.")
     span = SHAPES[key]
     if span is not None:
-        check_numbers(source, True, **{key: (value, *span)})
+        check_whole(key, value, *span, refuse)
     elif not isinstance(value, bool):
-        raise InputError(f"{key} = {value}", "must be on or off", source)
+        raise refuse.input(f"{key} = {value}", "must be on or off")
 
 
 def _check_engine(target: Target, engines: Mapping[str, str]) -> None:

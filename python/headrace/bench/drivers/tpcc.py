@@ -23,14 +23,14 @@ from headrace.bench.drivers.benchmark import (
     RunLoad,
     Say,
     ToolOutcome,
-    check_numbers,
+    check_counts,
     merged,
     silent,
 )
 from headrace.bench.drivers.sysbench_oltp import ENGINES
 from headrace.bench.server import connected, require_database, tables_of
 from headrace.bench.target import DOC, Target
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 from headrace.mysql.statements import SqlConnection, ask_value
 
 SCRIPT = "tpcc.lua"
@@ -62,9 +62,8 @@ class Tpcc(Benchmark):
 
     def __post_init__(self) -> None:
         """Raises InputError for a number out of its bounds."""
-        check_numbers(
-            f"{DOC}, tpcc",
-            whole=True,
+        check_counts(
+            Refusals(f"{DOC}, tpcc"),
             warehouses=(self.warehouses, 1, MAX_WAREHOUSES),
             items=(self.items, 100, STANDARD_ITEMS),
             customers=(self.customers, 10, STANDARD_CUSTOMERS),

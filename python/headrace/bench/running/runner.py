@@ -13,14 +13,15 @@ from pathlib import Path
 
 import polars as pl
 
+from headrace.base.checks import check_whole
 from headrace.base.processes import Ended, run_lines
 from headrace.base.signals import Interrupts
 from headrace.base.units import DAY_S
-from headrace.bench.drivers.benchmark import Benchmark, IntervalReport, RunLoad, Say, ToolOutcome, check_numbers, silent
+from headrace.bench.drivers.benchmark import Benchmark, IntervalReport, RunLoad, Say, ToolOutcome, silent
 from headrace.bench.running import environment, run_files, summary, timeline
 from headrace.bench.server import create_database, data_gib
 from headrace.bench.store.store import PERCENTILES_FILE, SERIES_FILE, RunRecord, Store, now_text, write_parquet
-from headrace.bench.target import DOC, Target
+from headrace.bench.target import DOC, Target, refuse
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.mysql import connect
@@ -100,7 +101,7 @@ def run(
     """
     load = checked(seconds, warmup_s, threads, seed)
     if start not in (None, "cold", "warm"):
-        raise InputError(f"start = {start}", "must be cold or warm", DOC)
+        raise refuse.input(f"start = {start}", "must be cold or warm")
     benchmark.check_target(target)
     _check_connections(target, threads)
     tool = benchmark.tool()
@@ -138,14 +139,10 @@ def run(
 
 def checked(seconds: int, warmup_s: int, threads: int, seed: int) -> RunLoad:
     """Returns the load, with every number within its bounds. Raises InputError."""
-    check_numbers(
-        DOC,
-        whole=True,
-        seconds=(seconds, FEWEST_SECONDS, MAX_SECONDS),
-        warmup_s=(warmup_s, 0, MAX_SECONDS),
-        threads=(threads, 1, MAX_THREADS),
-        seed=(seed, 1, 2**31 - 1),
-    )
+    check_whole("seconds", seconds, FEWEST_SECONDS, MAX_SECONDS, refuse)
+    check_whole("warmup_s", warmup_s, 0, MAX_SECONDS, refuse)
+    check_whole("threads", threads, 1, MAX_THREADS, refuse)
+    check_whole("seed", seed, 1, 2**31 - 1, refuse)
     return RunLoad(threads, warmup_s, seconds, seed)
 
 
@@ -236,7 +233,7 @@ class _Run:
             store.drop(self.folder)
             if self.interrupted:
                 raise KeyboardInterrupt
-            too_short = CouldNotRun(benchmark.name, "ended before a second was measured", DOC, "Run it for longer.")
+            too_short = refuse.run(benchmark.name, "ended before a second was measured", "Run it for longer.")
             raise failure or too_short
         series = benchmark.completed(timeline.joined(frame, self.samples))
         self._write_frames(series, outcome)

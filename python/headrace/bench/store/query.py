@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from headrace.base.checks import check_choice
 from headrace.base.extras import import_optional
 from headrace.base.files import drafted
 from headrace.base.packaged import read_rows
 from headrace.bench.store.store import PERCENTILES_FILE, RUN_FILE, SERIES_FILE, RunRecord, Store
-from headrace.bench.target import DOC
+from headrace.bench.target import refuse
 from headrace.errors import CouldNotRun, InputError
 
 if TYPE_CHECKING:
@@ -141,10 +142,8 @@ def export(
     path = Path(path)
     form = FORMATS.get(path.suffix.lower())
     if form is None:
-        rule = f"runs are exported as {', '.join(FORMATS)}"
-        raise InputError(str(path), rule, DOC, "The ending of the name decides.")
-    if what not in TABLES:
-        raise InputError(what[:40], f"must be one of {', '.join(TABLES)}", DOC)
+        raise refuse.input(str(path), f"runs are exported as {', '.join(FORMATS)}", "The ending of the name decides.")
+    check_choice("what", what, TABLES, refuse)
     if not path.parent.is_dir():
         raise InputError(str(path), "the folder does not exist", "", "Make it, or name another.")
     if path.exists() and not path.is_file():

@@ -30,7 +30,7 @@ from headrace.base import settings
 from headrace.base.checks import did_you_mean
 from headrace.base.encoding import to_plain
 from headrace.base.files import explain_unwritable, move_over, write_whole
-from headrace.bench.target import DOC
+from headrace.bench.target import refuse
 from headrace.errors import CouldNotRun, InputError
 
 FORMAT, VERSION = "headrace-bench-run", 1
@@ -135,7 +135,7 @@ class Store:
         beginning of an id. Raises InputError."""
         every = self.ids()
         if not every:
-            raise InputError(str(self.folder), "has no runs", DOC, "headrace bench run makes one.")
+            raise refuse.input(str(self.folder), "has no runs", "headrace bench run makes one.")
         latest = re.fullmatch(r"latest(?:~(\d{1,6}))?", text, re.ASCII)
         if latest:
             back = int(latest[1] or 0)
@@ -207,11 +207,10 @@ def read_run(path: Path) -> dict:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        hint = "The file is damaged: remove its folder."
-        raise InputError(str(path), f"is not a run of Headrace ({FORMAT})", DOC, hint)
+        raise refuse.input(str(path), f"is not a run of Headrace ({FORMAT})", "The file is damaged: remove its folder.")
     if not isinstance(document.get("version"), int) or document["version"] > VERSION:
         rule = f"is of version {document.get('version')}, this Headrace reads up to {VERSION}"
-        raise InputError(str(path), rule, DOC, "Use a newer Headrace.")
+        raise refuse.input(str(path), rule, "Use a newer Headrace.")
     kinds = {
         "id": str,
         "state": str,
@@ -226,7 +225,7 @@ def read_run(path: Path) -> dict:
     wrong = [key for key, kind in kinds.items() if not isinstance(document.get(key), kind)]
     if wrong:
         hint = "The file is damaged: remove its folder."
-        raise InputError(f"{path}: {wrong[0]}", "is missing or of another kind", DOC, hint)
+        raise refuse.input(f"{path}: {wrong[0]}", "is missing or of another kind", hint)
     return document
 
 

@@ -108,8 +108,7 @@ def check_rates(recording: Recording, series: pl.DataFrame, described: Descripti
         raise recording.bad("", f"p95 is {p95:,.4g} ms", rule, hint, RULES)
     if qps is not None and qps < LEAST_QUERIES * tps:
         rule = "a transaction is at least one query"
-        hint = "Are the columns swapped?"
-        raise recording.bad("", f"qps is {qps:,.4g} and tps {tps:,.4g}", rule, hint, RULES)
+        raise recording.bad("", f"qps is {qps:,.4g} and tps {tps:,.4g}", rule, "Are the columns swapped?", RULES)
     if qps is not None:
         _check_queries(qps / tps, described, findings)
 

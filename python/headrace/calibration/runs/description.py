@@ -22,7 +22,7 @@ from headrace.errors import InputError
 from headrace.observe.clock import FIRST_YEAR, LAST_YEAR, Stamp, from_datetime, parse_iso
 from headrace.observe.run_files.status import COMMITS, READS, WRITES
 from headrace.observe.run_storage import Caps, check_storage
-from headrace.observe.series import DOC
+from headrace.observe.series import DOC, refuse
 from headrace.observe.settings import DISTRIBUTIONS, SCRIPTS, check_settings, check_version
 from headrace.workload.points import MAX_RECORDED_POINT_S, MAX_SIZE_GIB, MAX_SPAN_S, MIN_POINT_S
 from headrace.workload.unexplained import speed_of
@@ -185,7 +185,7 @@ def check_description(document: dict, folder: Path) -> Description:
     as_of = _parse_day(read.as_of)
     cache_gib = _convert_size(read.cache_gib, read.cache_gb, "cache")
     if cache_gib is None:
-        raise InputError("cache_gib is missing", EXACTLY_ONE.format("cache"), DOC)
+        raise refuse.input("cache_gib is missing", EXACTLY_ONE.format("cache"))
     storage, caps, host = check_storage("storage", read.storage, as_of, instance)
     log_storage = log_caps = None
     if read.log_storage is not None:
@@ -195,11 +195,11 @@ def check_description(document: dict, folder: Path) -> Description:
     benchmark = _check_benchmark(read.benchmark)
     if benchmark.name == "hammerdb-tprocc" and engine != "innodb":
         hint = 'Say name = "own" with data_gib.'
-        raise InputError(f"engine = {engine!r} with hammerdb-tprocc", "its standard is of InnoDB alone", DOC, hint)
+        raise refuse.input(f"engine = {engine!r} with hammerdb-tprocc", "its standard is of InnoDB alone", hint)
     if benchmark.data_gib is not None and benchmark.data_gib > caps.usable_gib:
         rule = f"does not fit on storage {storage} with {caps.usable_gib:g} GiB"
         hint = "data_gib is what the data take on disk, in GiB; data_gb takes decimal GB."
-        raise InputError(f"benchmark.data_gib = {benchmark.data_gib:g}", rule, DOC, hint)
+        raise refuse.input(f"benchmark.data_gib = {benchmark.data_gib:g}", rule, hint)
     return Description(
         name=check_name(read.name),
         engine=engine,
@@ -242,7 +242,7 @@ def _choose_speed(read: MachineKeys, instance: str | None, as_of: date) -> float
     if read.processor is None or read.clock_ghz is None:
         missing = "processor" if read.processor is None else "clock_ghz"
         hint = "clock_ghz is what its cores run at while all of them work."
-        raise InputError(f"{missing} is missing", "processor and clock_ghz together tell how fast a core is", DOC, hint)
+        raise refuse.input(f"{missing} is missing", "processor and clock_ghz together tell how fast a core is", hint)
     with core_errors():
         return core.core_speed(read.processor, read.clock_ghz)
 
@@ -266,8 +266,7 @@ def _check_against_instance(instance: str | None, host: core.Instance | None, ca
         raise InputError(f"cache_gib = {cache_gib:g}", rule, "data/instances.csv", hint)
     if settings.get("vcpus", 0) > (host["vcpus"] or 2**31):
         rule = f"{instance} has {host['vcpus']}"
-        hint = "Take it out."
-        raise InputError(f"settings.vcpus = {settings['vcpus']}", rule, "data/instances.csv", hint)
+        raise InputError(f"settings.vcpus = {settings['vcpus']}", rule, "data/instances.csv", "Take it out.")
 
 
 def _check_benchmark(table: dict) -> BenchmarkLoad:
@@ -310,17 +309,16 @@ def _check_files(read: FilesTable, folder: Path) -> Files:
     if read.sysbench is None and read.status is None:
         rule = "the benchmark's reports, or samples of the server (files.status), are needed"
         hint = "Without a benchmark record SHOW GLOBAL STATUS: headrace workload capture does."
-        raise InputError("files.sysbench is missing", rule, DOC, hint)
+        raise refuse.input("files.sysbench is missing", rule, hint)
     if read.device is not None and read.iostat is None and read.disk is None:
         hint = "Take it out."
-        raise InputError("files.device", "names a device of the iostat or disk file, and there is none", DOC, hint)
+        raise refuse.input("files.device", "names a device of the iostat or disk file, and there is none", hint)
     if read.log_device is not None and (read.disk is None or read.device is None):
-        hint = "Name the data devices in files.device, or take it out."
         rule = "needs files.disk, with the devices of the data named in files.device"
-        raise InputError("files.log_device", rule, DOC, hint)
+        raise refuse.input("files.log_device", rule, "Name the data devices in files.device, or take it out.")
     if read.transactions is not None and read.sysbench is not None:
         hint = "Take it out."
-        raise InputError("files.transactions", "the benchmark's reports say what the transactions are", DOC, hint)
+        raise refuse.input("files.transactions", "the benchmark's reports say what the transactions are", hint)
     counters = [name.lower() for name in read.transactions or ()]
     convert(counters, list[_Counter], source=DOC, at="files.transactions")
     columns = read.columns
@@ -366,5 +364,5 @@ def _parse_day(value: object) -> date:
 def _convert_size(gib: float | None, gb: float | None, what: str) -> float | None:
     """Returns the one size that is given, in GiB; None where neither is."""
     if gib is not None and gb is not None:
-        raise InputError(f"{what}_gib and {what}_gb", EXACTLY_ONE.format(what.rpartition(".")[2]), DOC)
+        raise refuse.input(f"{what}_gib and {what}_gb", EXACTLY_ONE.format(what.rpartition(".")[2]))
     return gib if gb is None else gb * GIB_PER_GB

@@ -24,13 +24,13 @@ from headrace.calibration.runs.checks import (
 from headrace.calibration.runs.description import KIND, MAX_TOML_BYTES, Description, check_description
 from headrace.calibration.runs.model import SERIES_COLUMNS, LogRates, Run, RunFacts
 from headrace.calibration.runs.series import check_start, finish_rows, mark_rows
-from headrace.errors import HeadraceError, InputError
+from headrace.errors import HeadraceError
 from headrace.observe.recording import Recording, clip
 from headrace.observe.run_files import align, status, sysbench
 from headrace.observe.run_files.counters import read_counters
 from headrace.observe.run_files.disk import read_disk
 from headrace.observe.run_storage import later_than_catalog
-from headrace.observe.series import DOC, RunFinding, TimeSeries, open_text
+from headrace.observe.series import RunFinding, TimeSeries, open_text, refuse
 
 # In this order: of several, the first gives the figures.
 DISK_KEYS = ("disk", "iostat", "vmstat")
@@ -128,7 +128,7 @@ def _read_server(described: Description, findings: list[RunFinding]) -> _Read:
     files = described.files
     for key, given in (("columns", files.columns), ("interval_s", files.intervals.get("sysbench"))):
         if given:
-            raise InputError(f"files.{key}", "belongs to files.sysbench, and there is none", DOC, "Take it out.")
+            raise refuse.input(f"files.{key}", "belongs to files.sysbench, and there is none", "Take it out.")
     recording = open_text(files.paths["status"])
     samples = status.parse(recording, files.status_relative, files.intervals.get("status"), None, 1.0, findings)
     status.check_engine(samples, described.engine, recording.name)
@@ -221,8 +221,7 @@ def _add_disks(
         measured[key] = align.onto(disk, offset, starts, durations)
         if all(value is None for value in measured[key]["read_mib_s"]):
             rule = "files of one run lie in the same time"
-            hint = "Name the file of this run."
-            raise InputError(f"{disk.name}: no report lies within the run", rule, DOC, hint)
+            raise refuse.input(f"{disk.name}: no report lies within the run", rule, "Name the file of this run.")
     used = [key for key in DISK_KEYS if key in measured]
     taken = measured[used[0]] if used else {}
     series = series.with_columns(
@@ -287,7 +286,7 @@ def _read_status(
     )
     if reference is None:
         hint = "Record SHOW GLOBAL STATUS whole."
-        raise InputError(f"{recording.name}: no counter with a rate or a level", "is left of it", DOC, hint)
+        raise refuse.input(f"{recording.name}: no counter with a rate or a level", "is left of it", hint)
     offset = align.offset_of(samples.series, reference, series, clock_s, findings)
     # Places found in the file's own time move to the run's.
     findings[before:] = [finding.moved(offset) for finding in findings[before:]]

@@ -15,8 +15,7 @@ import msgspec
 from headrace.base.documents import DocumentKind, DocumentTable, between, convert, parse_toml, said_as
 from headrace.base.files import read_bytes
 from headrace.base.storage import Storage
-from headrace.calibration.replica import DOC, ReplicaRun
-from headrace.errors import InputError
+from headrace.calibration.replica import ReplicaRun, refuse
 from headrace.observe.formats.binary_log import BinaryLogSample, read_binary_log
 from headrace.observe.recording import open_recording
 from headrace.observe.run_files.status import one_sample
@@ -29,7 +28,7 @@ KIND = DocumentKind(
     "a replica's run",
     FORMAT,
     VERSION,
-    DOC,
+    refuse.source,
     begin=f'Such a file begins with format = "{FORMAT}" and version = {VERSION}.',
     other="Write a description that names the files under [files].",
 )
@@ -75,7 +74,10 @@ def load_replica_run(path: str | Path) -> tuple[ReplicaRun, BinaryLogSample | No
     """Loads the run in a file and its sample of a binary log. Raises InputError, CouldNotRun."""
     path = Path(path)
     read = convert(
-        parse_toml(path.name, read_bytes(path, MOST_BYTES), KIND), _Document, source=DOC, where="a replica's run"
+        parse_toml(path.name, read_bytes(path, MOST_BYTES), KIND),
+        _Document,
+        source=refuse.source,
+        where="a replica's run",
     )
     Storage.parse(read.storage)
     before, after = (
@@ -84,7 +86,7 @@ def load_replica_run(path: str | Path) -> tuple[ReplicaRun, BinaryLogSample | No
     )
     if (before is None) != (after is None):
         rule = "status_before and status_after belong together: the counters are their difference"
-        raise InputError(f"{path.name}: files", rule, DOC, "Name both, or none.")
+        raise refuse.input(f"{path.name}: files", rule, "Name both, or none.")
     counts = _subtract_counters(path.name, before or {}, after or {})
     replica = Replica(
         read.storage,
@@ -125,7 +127,7 @@ def load_replica_runs(
         samples.append(read_binary_log(binary_log))
     if len(samples) > 1:
         rule = "is one file: the source's, of the same load"
-        raise InputError(f"{len(samples)} binary logs", rule, DOC, "Leave the others out.")
+        raise refuse.input(f"{len(samples)} binary logs", rule, "Leave the others out.")
     return [run for run, _ in measured], samples[0] if samples else None
 
 
@@ -134,7 +136,7 @@ def load_database(path: Path) -> TransactionWorkload:
     workload = load(path)
     if not isinstance(workload, TransactionWorkload):
         rule = "is not a database in transactions, so it has no replica"
-        raise InputError(str(path), rule, DOC, "Calibrate one: headrace calibrate run.toml --to shop.toml.")
+        raise refuse.input(str(path), rule, "Calibrate one: headrace calibrate run.toml --to shop.toml.")
     return workload
 
 
@@ -143,5 +145,5 @@ def _subtract_counters(name: str, before: Mapping[str, float], after: Mapping[st
     restarted."""
     if before and after[UPTIME] < before[UPTIME]:
         rule = "was restarted between the two: status_after has the smaller Uptime"
-        raise InputError(f"{name}: the server", rule, DOC, "Are the files exchanged?")
+        raise refuse.input(f"{name}: the server", rule, "Are the files exchanged?")
     return {key: after[key] - before[key] for key in before if key in after and after[key] >= before[key]}

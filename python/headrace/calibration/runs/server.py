@@ -63,8 +63,7 @@ def _choose_interval(recording: Recording, status: Status) -> float:
     interval = float(whole) if whole and abs(usual - whole) <= JITTER * whole else usual
     if not MIN_POINT_S * (1 - JITTER) <= interval <= MAX_RECORDED_POINT_S:
         rule = f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken"
-        hint = "Record with -i1."
-        raise recording.bad("", f"samples {interval:g} s apart", rule, hint, DOC)
+        raise recording.bad("", f"samples {interval:g} s apart", rule, "Record with -i1.", DOC)
     return interval
 
 
@@ -89,8 +88,7 @@ def _choose_counters(
         ]
     if not totals:
         rule = f"is in the file: {', '.join((*COMMITS, *WRITES, *READS))}"
-        hint = "Record SHOW GLOBAL STATUS whole."
-        raise recording.bad("", "none of the counters of transactions", rule, hint, DOC)
+        raise recording.bad("", "none of the counters of transactions", rule, "Record SHOW GLOBAL STATUS whole.", DOC)
     commits, writes, reads = (sum(totals.get(name, 0.0) for name in names) for names in (COMMITS, WRITES, READS))
     if commits and commits >= LEAST_COMMITS_PER_WRITE * writes and commits >= LEAST_COMMITS_PER_READ * reads:
         chosen, explanation = (

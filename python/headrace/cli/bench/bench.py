@@ -46,7 +46,7 @@ from headrace.cli.output import (
 )
 from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import WRITES_FILE
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun, InputError, Refusals
 from headrace.report.output import PAGE_FORMATS, check_chart_path
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ ADDRESS = (
     "mysql://USER@HOST[:PORT]/DATABASE or mysql://USER@/DATABASE?socket=PATH. The tables are made in that database."
 )
 VOLUME = "Lab volume whose own figures are recorded too. Repeatable. Those of a lab server are added."
-SOURCE = "docs/reference/bench.md, sysbench-oltp"
+refuse = Refusals("docs/reference/bench.md, sysbench-oltp")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -324,7 +324,7 @@ def _parse_typed(texts: list[str] | None) -> dict[str, int | bool]:
         elif value.isascii() and value.isdigit() and len(value) < 12:
             options[key] = int(value)
         else:
-            raise InputError(f"{key}={value[:40]}", "must be on, off or a whole number", SOURCE)
+            raise refuse.input(f"{key}={value[:40]}", "must be on, off or a whole number")
     return options
 
 
@@ -335,7 +335,7 @@ def _parse_numbers(texts: list[str] | None) -> dict[str, float]:
         try:
             numbers[key] = float(value)
         except ValueError:
-            raise InputError(f"{key}={value[:40]}", "must be a number", SOURCE) from None
+            raise refuse.input(f"{key}={value[:40]}", "must be a number") from None
     return numbers
 
 

@@ -22,7 +22,7 @@ from headrace.cli.lab.common import tag_words, tags
 from headrace.cli.options import CommandGroup, LabPlace, OutputOption, YesOption, flag, lab_of, option
 from headrace.cli.output import confirm, pairs, print_answer, say, table
 from headrace.cli.sharing import read_epilog
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.errors import CouldNotRun, HeadraceError, InputError, Refusals
 
 if TYPE_CHECKING:
     from headrace.lab import Lab, calls
@@ -140,7 +140,7 @@ ALIAS = "alias/"
 # Aliases of AWS's own keys (KMS API, CreateAlias: reserved).
 AWS_ALIAS = "alias/aws/"
 ALIAS_SOURCE = "KMS API, CreateAlias"
-HELP = "headrace lab key --help"
+refuse = Refusals("headrace lab key --help")
 State = Literal["enabled", "disabled", "pending-deletion"]
 COLUMNS = ("id", "arn", "state", "managed", "elsewhere", "aliases", "description", "created_at", "deletion_at")
 
@@ -233,7 +233,7 @@ def create(
     if source is not None and any(
         value is not None for value in (description, key_tags or None, kms_endpoint, kms_key)
     ):
-        raise InputError(f"--from {source}", "is a whole key, with its description", HELP, "Leave all but --alias out.")
+        raise refuse.input(f"--from {source}", "is a whole key, with its description", "Leave all but --alias out.")
     material = None if source is None else read_key(source)
     if kms_endpoint is None and any(value is not None for value in there.values()):
         raise InputError(str(kms_key or kms_profile or kms_region), "is of a key elsewhere", "", "Name --kms-endpoint.")
@@ -320,7 +320,7 @@ def state(
     Data that a deleted key encrypted are lost; `disabled` cancels a deletion that is pending.
     """
     if days is not None and state != "pending-deletion":
-        raise InputError(f"--days with {state}", "belongs to pending-deletion", HELP, "Leave it out.")
+        raise refuse.input(f"--days with {state}", "belongs to pending-deletion", "Leave it out.")
     with place.open() as lab:
         if state == "pending-deletion":
             return _schedule_deletion(lab, key, days or 30, yes)

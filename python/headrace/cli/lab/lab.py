@@ -27,7 +27,7 @@ from headrace.cli.options import (
 )
 from headrace.cli.output import confirm, exit_if, pairs, print_answer, progress, say, say_each, table
 from headrace.cli.sharing import read_epilog
-from headrace.errors import InputError
+from headrace.errors import Refusals
 from headrace.lab.place import API_PORT, METRICS_PORT
 from headrace.report.output import PAGE_FORMATS, check_chart_path, plain
 
@@ -51,7 +51,7 @@ app = CommandGroup("Run block devices on this machine that perform like EBS volu
 
 # The region of a lab that is not up yet and was never told another: the daemon's own default.
 REGION = "us-east-1"
-USER_HELP = "headrace lab user --help"
+refuse = Refusals("headrace lab user --help")
 
 app.add_typer(key_commands.commands, name="key")
 
@@ -290,10 +290,10 @@ def user(
     folder = _folder(place)
     if name is None:
         if policy or remove:
-            raise InputError("NAME", "is missing", USER_HELP, "Name the user to make or remove.")
+            raise refuse.input("NAME", "is missing", "Name the user to make or remove.")
         return _print_users(folder, output)
     if remove == bool(policy):
-        raise InputError(name, "a user has --policy, or goes with --remove", USER_HELP, "Give one of the two.")
+        raise refuse.input(name, "a user has --policy, or goes with --remove", "Give one of the two.")
     if remove:
         _remove_user(folder, name, yes)
     else:

@@ -44,7 +44,7 @@ from headrace.cli.options import (
 from headrace.cli.output import confirm, exit_if, pairs, print_answer, print_frame, progress, say, say_each, show, table
 from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import WRITES_FILE
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun, InputError, Refusals
 from headrace.lab import Lab
 from headrace.lab.changes import FaultSettings, ModificationSettings
 
@@ -71,7 +71,7 @@ Kind = Literal["pause", "latency", "error", "degraded", "power-cut", "fail", "sl
 KINDS = (
     "pause, latency, error, degraded, power-cut; of a member: fail, slow, restore, replace. Default: list the faults."
 )
-SOURCE = "headrace volume fault --help"
+refuse = Refusals("headrace volume fault --help")
 
 
 def fault(
@@ -94,11 +94,11 @@ def fault(
     the power goes, or a member of an array fails. Without a kind: list the faults that are to come
     or last."""
     if kind is None and (mib_s is not None or any(list_given(settings))):
-        raise InputError(volume, "has settings of a fault, and no kind of it", SOURCE, "For example pause.")
+        raise refuse.input(volume, "has settings of a fault, and no kind of it", "For example pause.")
     if kind is not None and clear is not None:
-        raise InputError(f"{kind} and --clear", "begin a fault and end one", SOURCE, "Give one of them.")
+        raise refuse.input(f"{kind} and --clear", "begin a fault and end one", "Give one of them.")
     if mib_s is not None and kind != "replace":
-        raise InputError(f"--mib-s with {kind}", "belongs to replace alone", SOURCE, "Leave it out.")
+        raise refuse.input(f"--mib-s with {kind}", "belongs to replace alone", "Leave it out.")
     if kind in MEMBER_KINDS:
         return _change_member(place, volume, str(kind), settings, mib_s, yes)
     with place.open() as lab:
@@ -120,13 +120,13 @@ def _change_member(
     """Fails, slows down, restores or replaces a member of an array. Raises InputError."""
     caps_percent, index = settings.caps_percent, settings.member
     if index is None:
-        raise InputError(kind, "is of one member of an array", SOURCE, "Name it: --member N, counted from 0.")
+        raise refuse.input(kind, "is of one member of an array", "Name it: --member N, counted from 0.")
     fitting = ("member", "caps", "extra_ms") if kind == "slow" else ("member",)
     for setting in list_given(settings):
         if setting.name not in fitting:
-            raise InputError(f"{setting.flag} with {kind}", "is not a setting of it", SOURCE, "Leave it out.")
+            raise refuse.input(f"{setting.flag} with {kind}", "is not a setting of it", "Leave it out.")
     if kind == "slow" and caps_percent is None and settings.extra_ms is None:
-        raise InputError("slow", "needs --caps, --extra-ms or both", SOURCE, "For example --caps 20%.")
+        raise refuse.input("slow", "needs --caps, --extra-ms or both", "For example --caps 20%.")
     with place.open() as lab:
         if kind == "fail":
             _fail(lab, volume, index, yes)
@@ -330,7 +330,7 @@ app = CommandGroup(
     "Create, attach, modify and fail volumes of the lab: block devices that perform like gp2, gp3, io1, io2, st1, sc1 and arrays.",
     EPILOG,
 )
-CREATE_SOURCE = "headrace volume create --help"
+refuse_create = Refusals("headrace volume create --help")
 SPEC_HELP = "Such as gp2:500, io2:100:8000 or raid10:4xgp3:500."
 
 
@@ -378,10 +378,10 @@ def create(
         "kms_key": kms_key,
     }
     if copy_of is None and spec is None:
-        raise InputError("SPEC", "is missing", CREATE_SOURCE, "For example gp3:100; or --copy-of VOL.")
+        raise refuse_create.input("SPEC", "is missing", "For example gp3:100; or --copy-of VOL.")
     if copy_of is not None and (attach or any(value is not None for value in settings.values())):
         rule = "takes SPEC, --name and --tag alone: the copy has the bytes, the key and the day of the volume"
-        raise InputError(f"--copy-of {copy_of}", rule, CREATE_SOURCE, "Leave the other options out.")
+        raise refuse_create.input(f"--copy-of {copy_of}", rule, "Leave the other options out.")
     with place.open() as lab:
         if copy_of is not None:
             volume = lab.copy(copy_of, name, tags=volume_tags or None, **_copy_settings(spec))

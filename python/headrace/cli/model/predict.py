@@ -23,7 +23,7 @@ from headrace.cli.options import (
 )
 from headrace.cli.output import data, print_csv, print_json, progress, say, say_each, show
 from headrace.cli.sharing import read_epilog
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 from headrace.report.output import as_csv, check_chart_path
 from headrace.simulation.settings import PredictionSettings
 
@@ -39,7 +39,7 @@ with lazily():
     from headrace.workload import server_settings
 
 
-SERVICES_HELP = "headrace predict --help"
+refuse = Refusals("headrace predict --help")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ def refuse_alone(services: ServiceSettings) -> None:
     for name in ("region", "readers", "busy_percent"):
         if getattr(services, name) != getattr(plain, name):
             flag = f"--{name.replace('_', '-')}"
-            raise InputError(flag, "is an option of --on", SERVICES_HELP, "Add --on ec2,rds,aurora, or leave it out.")
+            raise refuse.input(flag, "is an option of --on", "Add --on ec2,rds,aurora, or leave it out.")
 
 
 def print_services(
@@ -79,22 +79,17 @@ def print_services(
 ) -> None:
     """Compares and prints. `settings`: the `RunSettings` of `predict`."""
     if settings.instance is None:
-        raise InputError(
-            "--on",
-            "needs --instance: a class is an instance type",
-            SERVICES_HELP,
-            "For example --instance r6g.2xlarge.",
+        raise refuse.input(
+            "--on", "needs --instance: a class is an instance type", "For example --instance r6g.2xlarge."
         )
     for name in ("log_storage", "start_balance_percent"):
         if getattr(settings, name) is not None:
             flag = f"--{name.removesuffix('_percent').replace('_', '-')}"
-            raise InputError(
-                flag, "means nothing with --on: services lay out their storage", SERVICES_HELP, "Leave it out."
-            )
+            raise refuse.input(flag, "means nothing with --on: services lay out their storage", "Leave it out.")
     if settings.vcpus is not None:
-        raise InputError("--vcpus", "means nothing with --on: a class has its own", SERVICES_HELP, "Leave it out.")
+        raise refuse.input("--vcpus", "means nothing with --on: a class has its own", "Leave it out.")
     if settings.form != "interval":
-        raise InputError("--form events", "is not there with --on", SERVICES_HELP, "Leave it out.")
+        raise refuse.input("--form events", "is not there with --on", "Leave it out.")
     given: dict[str, Any] = {
         name: getattr(settings, name)
         for name in ("instance", "as_of", "cache_gib", "threads", "arrivals_tps", "seed", "growth")

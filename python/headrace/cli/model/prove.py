@@ -12,7 +12,7 @@ from headrace.cli.inputs import read_database
 from headrace.cli.options import Output, OutputOption, ReportOption, choice, option, storage_option
 from headrace.cli.output import data, exit_if, print_json, progress, say, show
 from headrace.cli.sharing import read_epilog
-from headrace.errors import InputError
+from headrace.errors import Refusals
 from headrace.report.output import PAGE_FORMATS, as_csv, check_chart_path
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ with lazily():
 
 EPILOG = read_epilog("prove")
 
-SOURCE = "headrace prove --help"
+refuse = Refusals("headrace prove --help")
 
 
 def prove(
@@ -65,7 +65,7 @@ def prove(
     check_chart_path(report, PAGE_FORMATS)
     if (show is None) == (source is None):
         hint = "headrace plan WORKLOAD --output json makes a plan."
-        raise InputError("PLAN or WORKLOAD", "one of them is needed, or --show with a proof", SOURCE, hint)
+        raise refuse.input("PLAN or WORKLOAD", "one of them is needed, or --show with a proof", hint)
     settings = {
         "minutes": minutes,
         "scale": experiment.read_scale(scale),
@@ -87,12 +87,12 @@ def requested(source: str, storages: list[str], current: str | None, workload: s
     plan = planning.read_plan(source)
     if plan is None:
         if workload is not None:
-            raise InputError("--workload", f"belongs to a plan, and {source} is none", SOURCE)
+            raise refuse.input("--workload", f"belongs to a plan, and {source} is none")
         request = experiment.from_workload(read_database(source), storages, source)
     else:
         if storages:
-            raise InputError(
-                "--storage", "belongs to a workload: a plan names its own", SOURCE, "Give the workload in its place."
+            raise refuse.input(
+                "--storage", "belongs to a workload: a plan names its own", "Give the workload in its place."
             )
         request = experiment.from_plan(plan, source, None if workload is None else read_database(workload))
     return request if current is None else request.with_current(current)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from headrace.base.lazy import lazily
 from headrace.cli.options import Output, choice, flag, instance_option, option, storage_option
 from headrace.cli.output import data, print_json, progress, say, say_each, show
-from headrace.errors import InputError
+from headrace.errors import Refusals
 from headrace.planner.settings import PlanSettings, ReplicaGoal
 from headrace.report.output import as_csv
 from headrace.simulation.settings import ReplicaMode as Mode
@@ -24,7 +24,7 @@ with lazily():
     from headrace.report.replication import replicas
     from headrace.simulation import replica as simulation_replica
 
-HELP = "headrace predict --help"
+refuse = Refusals("headrace predict --help")
 # A load of ten minutes: lag shows, and a drain as long again is quick to run.
 REPLICA_SECONDS = 600
 OF_SOURCES = ("form", "release", "progress")  # settings of a prediction that one of a replica has not
@@ -89,13 +89,11 @@ class ReplicaOptions:
     def check(self) -> None:
         """Refuses options of a replica where there is none."""
         if self.replica is None and (given := self.given()):
-            raise InputError(
-                given[0], "is of a replica: give --replica too", HELP, "For example --replica gp3:500:6000."
-            )
+            raise refuse.input(given[0], "is of a replica: give --replica too", "For example --replica gp3:500:6000.")
         for name in ("acknowledgements", "wait_point"):
             if self.semi_sync is None and getattr(self, name) is not None:
                 flag = f"--{name.replace('_', '-')}"
-                raise InputError(flag, "needs --semi-sync", HELP, "For example --semi-sync 0.5,1.2.")
+                raise refuse.input(flag, "needs --semi-sync", "For example --semi-sync 0.5,1.2.")
 
     def to_replica(self) -> simulation_replica.Replica:
         """Returns the replica that the options describe. Raises InputError."""
@@ -135,9 +133,7 @@ class ReplicaOptions:
         for text in self.large or []:
             parts = [number_of(part, f"--large {text}") for part in text.split(":")]
             if len(parts) != 3:
-                raise InputError(
-                    f"--large {text}", "is written START:SOURCE_S:REPLICA_S", HELP, "For example 60:30:30."
-                )
+                raise refuse.input(f"--large {text}", "is written START:SOURCE_S:REPLICA_S", "For example 60:30:30.")
             transactions.append((parts[0], parts[1], parts[2]))
         return transactions
 
@@ -169,7 +165,7 @@ def number_of(text: str, where: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise InputError(where, f"{text!r} is not a number", HELP) from None
+        raise refuse.input(where, f"{text!r} is not a number") from None
 
 
 def print_replica(
@@ -182,7 +178,7 @@ def print_replica(
 ) -> None:
     """Predicts a replica and prints. `run`: the settings of the source's run."""
     if run.form == "events":
-        raise InputError("--form events", "is of a source alone", HELP, "Leave it out: a replica is run by seconds.")
+        raise refuse.input("--form events", "is of a source alone", "Leave it out: a replica is run by seconds.")
     given: dict[str, Any] = {name: value for name, value in vars(run).items() if name not in OF_SOURCES}
     given |= {"seconds": run.seconds or REPLICA_SECONDS, "start": run.start or "cold"}
     given |= {} if options.drain is None else {"drain_s": options.drain}

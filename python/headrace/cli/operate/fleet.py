@@ -30,7 +30,7 @@ from headrace.cli.options import (
 from headrace.cli.output import data, print_csv, print_json, progress, say, say_each, show
 from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import WRITES_FILE
-from headrace.errors import InputError
+from headrace.errors import Refusals
 from headrace.operate.fleet import MOST_RISK_PERCENT
 from headrace.report.output import as_csv, check_chart_path, write_text
 
@@ -60,7 +60,7 @@ with lazily():
 # --- reports --------------------------------------------------------------------------------------
 
 
-HELP = "headrace fleet report --help"
+refuse = Refusals("headrace fleet report --help")
 MOST_TOLD = 5  # accounts and regions whose rates are told one by one; a fleet may have hundreds
 
 
@@ -138,10 +138,10 @@ def report(
         say(f"page written to {page}")
     if patching.patch is not None:
         if fleet_inventory is None:
-            raise InputError("--patch", "needs the inventory, to know what is there", HELP, "Give --inventory.")
+            raise refuse.input("--patch", "needs the inventory, to know what is there", "Give --inventory.")
         _write_changes(fleet_answers, fleet_inventory, patching, patching.patch, as_of, force, inputs)
     elif patching.terraform_state is not None:
-        raise InputError("--terraform-state", "is of --patch", HELP, "Add --patch DIR.")
+        raise refuse.input("--terraform-state", "is of --patch", "Add --patch DIR.")
     if output == "json":
         print_json(words.document(fleet_answers, price_words))
     elif output == "csv":
@@ -159,7 +159,7 @@ def fleet_prices(
     if not prices.cost:
         return fleet_cost.FleetPrices(as_of, prices.discount_percent, prices.price_file), []
     if inventory is None:
-        raise InputError("--cost", "needs the inventory, to know the volumes' regions", HELP, "Give --inventory.")
+        raise refuse.input("--cost", "needs the inventory, to know the volumes' regions", "Give --inventory.")
     regions = {volume.id: volume.region or region for volume in inventory.volumes}
     accounts = {volume.id: volume.account for volume in inventory.volumes if volume.account}
     paid = fleet_cost.read_cost_report(prices.cost, regions, accounts)
@@ -212,7 +212,7 @@ def _write(folder: Path, files: dict[str, str], force: bool, inputs: Sequence[Pa
     if not folder.is_dir():
         if folder.exists():
             rule = "is a file, and a folder is needed"
-            raise InputError(f"--patch {folder}", rule, HELP, "Name another folder; it is made if it is not there.")
+            raise refuse.input(f"--patch {folder}", rule, "Name another folder; it is made if it is not there.")
         check_output("--patch", folder)  # the folder it is in must be there
         folder.mkdir()
     for name in files:

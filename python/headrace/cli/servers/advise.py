@@ -93,9 +93,8 @@ def advise(
         hint = "For example --storage gp3:500:6000; or --host for the machine."
         raise InputError("--storage", "is missing: settings follow from the volumes", "headrace advise --help", hint)
     if output == "diff" and config is None:
-        rule = "needs an option file to change"
         hint = "Name it with --config; --output cnf makes a new one."
-        raise InputError("--output diff", rule, "docs/reference/advice.md", hint)
+        raise InputError("--output diff", "needs an option file to change", "docs/reference/advice.md", hint)
     if check and address is None and config is None:
         hint = "Name the server, or its option file with --config."
         raise InputError("--check", "compares with today's settings", "headrace advise --help", hint)

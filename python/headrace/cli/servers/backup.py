@@ -32,7 +32,7 @@ from headrace.cli.options import (
 )
 from headrace.cli.output import confirm, exit_if, print_answer, print_facts, print_rows, progress, say, say_each, table
 from headrace.cli.sharing import read_epilog
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.errors import CouldNotRun, HeadraceError, InputError, Refusals
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -95,8 +95,7 @@ def _source(place: LabPlace, password: PasswordOptions, text: str) -> CopySource
     lab = place.open()
     server = servers.find(lab, text)
     if server.state != "running":
-        hint = f"Start it: headrace mysql up {text}"
-        raise InputError(text, f"is {server.state}", "headrace backup --help", hint)
+        raise InputError(text, f"is {server.state}", "headrace backup --help", f"Start it: headrace mysql up {text}")
     return backup_source.source_of(server.address(), server.name, server)
 
 
@@ -303,9 +302,9 @@ def list_(
     """Show backups, their age, and which were never restored; exit code 1 when one is damaged, or
     its last restore failed."""
     if verify and binlogs:
-        raise InputError("--binlogs --verify", "exclude each other", LIST_HELP, "--verify reads the binary logs too.")
+        raise refuse.input("--binlogs --verify", "exclude each other", "--verify reads the binary logs too.")
     if backup is not None and not verify:
-        raise InputError(backup, "names a backup for --verify, which is not given", LIST_HELP, "Add --verify.")
+        raise refuse.input(backup, "names a backup for --verify, which is not given", "Add --verify.")
     if verify:
         return _verify(_open_existing_target(to), backup, backup_manifest.read_key(key_file), output)
     if binlogs:
@@ -343,7 +342,7 @@ def _list_binlogs(to: str, key_file: Path | None, output: Output) -> None:
     exit_if(any(row["problems"] for row in rows))
 
 
-LIST_HELP = "headrace backup list --help"
+refuse = Refusals("headrace backup list --help")
 COLUMNS = ("id", "method", "server", "databases", "tables", "size", "stored", "age", "proved", "position")
 CSV = (
     "id", "method", "flavor", "version", "source", "source_id", "ended_unix", "age_s", "data_bytes", "stored_bytes", "packed", "encrypted",

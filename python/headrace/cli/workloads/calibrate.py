@@ -14,7 +14,7 @@ from headrace.cli.options import NameOption, TableOrJsonOption, flag, option
 from headrace.cli.output import print_json, progress, say, show
 from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import Writes
-from headrace.errors import InputError
+from headrace.errors import Refusals
 
 if TYPE_CHECKING:
     from headrace.calibration.runs import Run
@@ -31,7 +31,7 @@ with lazily():
 
 EPILOG = read_epilog("calibrate")
 
-SOURCE = "headrace calibrate --help"
+refuse = Refusals("headrace calibrate --help")
 FORCE = "Overwrite a file that exists, and write a workload that misses its own runs."
 
 
@@ -57,15 +57,15 @@ class ReplicaRuns:
     def check(self, runs: list[Path], check: bool) -> None:
         """Raises InputError for sources that do not go together, and where there are none."""
         if self.are_given and check:
-            raise InputError("--check", "scores runs of a source, not of a replica", SOURCE, "Leave out --replica.")
+            raise refuse.input("--check", "scores runs of a source, not of a replica", "Leave out --replica.")
         if self.of is not None and not self.are_given:
-            raise InputError(f"--of {self.of}", "belongs to --replica or --binary-log", SOURCE, "Add one of them.")
+            raise refuse.input(f"--of {self.of}", "belongs to --replica or --binary-log", "Add one of them.")
         if not runs and self.of is None:
             rule = "missing argument: descriptions of runs, or with --replica the workload of the database (--of)"
-            raise InputError("RUN.toml", rule, SOURCE, "headrace calibrate run.toml --to shop.toml")
+            raise refuse.input("RUN.toml", rule, "headrace calibrate run.toml --to shop.toml")
         if runs and self.of is not None:
             rule = "either the runs of a database, or with --replica its workload (--of), and not both"
-            raise InputError("RUN.toml", rule, SOURCE, "headrace calibrate run.toml --to shop.toml")
+            raise refuse.input("RUN.toml", rule, "headrace calibrate run.toml --to shop.toml")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,10 +95,10 @@ def calibrate(
     """Fit a database model to measured runs: the demand of its transactions on any storage, with
     its uncertainty."""
     if from_one and not check:
-        raise InputError("--from-one", "belongs to --check", SOURCE, "Add --check.")
+        raise refuse.input("--from-one", "belongs to --check", "Add --check.")
     if check and (keeping.to is not None or keeping.name is not None):
         given = "--to" if keeping.to is not None else "--name"
-        raise InputError(given, "--check scores and makes no workload", SOURCE, "Leave one of them out.")
+        raise refuse.input(given, "--check scores and makes no workload", "Leave one of them out.")
     if keeping.to is None and not check and keeping.output == "table":
         say("nothing is written: name a file with --to to keep the workload")
     replicas.check(runs or [], check)

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from headrace.base.checks import check_choice
 from headrace.base.storage import Storage
 from headrace.bench import Benchmark
-from headrace.errors import InputError
+from headrace.errors import Refusals
 from headrace.experiment.cell import DataSet
 
-DOC = "docs/guide/calibrate-a-replica.md, Measured on the lab"
+refuse = Refusals("docs/guide/calibrate-a-replica.md, Measured on the lab")
 # Ways in which a replica's workers may overlap, by flavor; `serial`: one thread, no workers.
 MODES = {
     "mariadb": ("serial", "conservative", "optimistic", "aggressive", "minimal"),
@@ -78,18 +79,16 @@ class ReplicaCell:
         Storage.parse(self.storage)
         if self.log_storage is not None:
             Storage.parse(self.log_storage)
-        modes = MODES[self.load.flavor]
-        if self.mode not in modes:
-            raise InputError(f"mode {self.mode[:40]}", f"must be one of {', '.join(modes)}", DOC)
+        check_choice("mode", self.mode, MODES[self.load.flavor], refuse)
         if not 0 <= self.workers <= MOST_WORKERS or (self.workers == 0) != (self.mode == "serial"):
             rule = f"are 0 with the mode serial, and 1 to {MOST_WORKERS:,} with every other"
-            raise InputError(f"{self.workers} workers, {self.mode}", rule, DOC)
+            raise refuse.input(f"{self.workers} workers, {self.mode}", rule)
         if self.flush_log not in (0, 1, 2):
-            raise InputError(f"flush_log {self.flush_log}", "must be 0, 1 or 2", DOC)
+            raise refuse.input(f"flush_log {self.flush_log}", "must be 0, 1 or 2")
         if self.sync_binlog < 0 or self.sync_relay_log < 0:
-            raise InputError(f"{self.words}: flushes", "must not be negative", DOC)
+            raise refuse.input(f"{self.words}: flushes", "must not be negative")
         if self.cache_mib < SMALLEST_CACHE_MIB:
-            raise InputError(f"cache of {self.cache_mib} MiB", f"must be {SMALLEST_CACHE_MIB} MiB or more", DOC)
+            raise refuse.input(f"cache of {self.cache_mib} MiB", f"must be {SMALLEST_CACHE_MIB} MiB or more")
 
     def with_(self, **changed: object) -> ReplicaCell:
         """Returns the cell with other figures, checked anew."""

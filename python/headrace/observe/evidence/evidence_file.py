@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from headrace.base.files import read_bytes, write_whole
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 from headrace.observe.evidence.model import Evidence, SourceFacts, Tick, gathered
 
 ENDINGS = (".jsonl", ".jsonl.gz")
@@ -18,7 +18,7 @@ GZIP = b"\x1f\x8b"  # first bytes (RFC 1952)
 HEAD_BYTES = 200  # enough for the first words of the format
 
 SCHEMA = "headrace-evidence/1"
-DOC = "docs/guide/doctor.md"
+refuse = Refusals("docs/guide/doctor.md")
 MAX_BYTES = 256 << 20  # a day of seconds of eight volumes and a server; ours
 
 
@@ -78,10 +78,10 @@ def load(path: Path) -> Evidence:
         header = msgspec.json.decode(lines[0], type=Header)
     except msgspec.MsgspecError as error:
         rule = f"is not the head of a recording: {error}"
-        raise InputError(f"{path.name}, line 1", rule, DOC, "Record again with --record.") from None
+        raise refuse.input(f"{path.name}, line 1", rule, "Record again with --record.") from None
     if header.schema != SCHEMA:
         rule = f"is not {SCHEMA}, the form this version reads"
-        raise InputError(f"{path.name}: {header.schema[:40]}", rule, DOC, "Read it with the version that wrote it.")
+        raise refuse.input(f"{path.name}: {header.schema[:40]}", rule, "Read it with the version that wrote it.")
     ticks = []
     decoder = msgspec.json.Decoder(Tick)
     for number, line in enumerate(lines[1:], start=2):
@@ -94,7 +94,7 @@ def load(path: Path) -> Evidence:
                 notes.append(f"{path.name}: the last line is cut off and was left out")
                 continue
             hint = "The file is damaged: copy it again."
-            raise InputError(f"{path.name}, line {number}", f"is not a tick: {error}", DOC, hint) from None
+            raise refuse.input(f"{path.name}, line {number}", f"is not a tick: {error}", hint) from None
     return gathered(header.facts, ticks, (*header.notes, *notes))
 
 
@@ -106,7 +106,7 @@ def _unpacked(path: Path, content: bytes) -> bytes:
     except zlib.error:
         raise InputError(path.name, "is not a whole gzip file", "RFC 1952", "Copy it again.") from None
     if unpacker.unconsumed_tail:
-        raise InputError(path.name, f"is more than {MAX_BYTES >> 20} MiB unpacked", DOC, "Cut it into parts.")
+        raise refuse.input(path.name, f"is more than {MAX_BYTES >> 20} MiB unpacked", "Cut it into parts.")
     if not unpacker.eof:
         raise InputError(path.name, "is cut off: the gzip file has no end", "RFC 1952", "Copy it again.")
     return text

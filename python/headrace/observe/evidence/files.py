@@ -207,9 +207,8 @@ def of_capture(folder: Path, storage: str | None, instance: str | None, as_of: s
     limits = None if storage is None else holding(str(storage), instance, day)
     files = description.get("files", {})
     if not isinstance(files, Mapping) or "status" not in files:
-        hint = "Capture with headrace workload capture."
         rule = "its RUN.toml names no samples of the server (files.status)"
-        raise InputError(str(folder), rule, "docs/reference/capture.md", hint)
+        raise InputError(str(folder), rule, "docs/reference/capture.md", "Capture with headrace workload capture.")
     findings: list[RunFinding] = []
     missing = [
         "time over each limit: a capture has the kernel's counters only",

@@ -198,7 +198,6 @@ def collect(source: LiveSource, seconds: float, progress: Callable[[float], obje
         if len(ticks) < 2:
             raise
     if not ticks:
-        hint = "; ".join(source.notes) or "Watch longer."
-        raise CouldNotRun(source.facts.target, "nothing could be read", "", hint)
+        raise CouldNotRun(source.facts.target, "nothing could be read", "", "; ".join(source.notes) or "Watch longer.")
     source.refresh()
     return gathered(source.facts, ticks, source.notes)

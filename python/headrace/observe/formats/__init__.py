@@ -18,7 +18,7 @@ from headrace.base.files import OWN_FILE, detect
 from headrace.errors import InputError
 from headrace.observe.formats import cloudwatch, iostat, prometheus, sar, vmstat
 from headrace.observe.formats.devices import ImportOptions, Readings, build, ranked
-from headrace.observe.recording import DOC, Recording, open_recording
+from headrace.observe.recording import Recording, open_recording, refuse
 from headrace.observe.remote.span import TimeSpan
 from headrace.workload.model import OpenWorkload
 
@@ -151,7 +151,7 @@ def load_recording(path: str | os.PathLike, options: ReadOptions = READ_PLAINLY)
 
     if options.step_s is not None:
         hint = "Leave it out."
-        raise InputError(f"--interval {options.step_s:g}", "CloudWatch's points have their own period", DOC, hint)
+        raise refuse.input(f"--interval {options.step_s:g}", "CloudWatch's points have their own period", hint)
     return LoadedRecording(*aws.fetch(target, span).readings())
 
 
@@ -169,10 +169,10 @@ def parse_recording(recording: Recording, options: ReadOptions = READ_PLAINLY) -
                 "docs/reference/import-formats.md."
             )
         )
-        raise InputError(recording.name, f"{what}; read are {', '.join(FORMATS[1:])}", DOC, hint)
+        raise refuse.input(recording.name, f"{what}; read are {', '.join(FORMATS[1:])}", hint)
     if format not in ("auto", kind):
         hint = f"Use --format {kind}, or auto."
-        raise InputError(f"{recording.name} as {format}", f"it looks like {looks_like}", DOC, hint)
+        raise refuse.input(f"{recording.name} as {format}", f"it looks like {looks_like}", hint)
     if looks_like and looks_like.endswith("JSON") and recording.text.lstrip()[0] not in "{[":
         first = next(line for line in recording.lines if line.strip())
         hint = "Take out the lines above the first {: a prompt or a message of the shell was copied with it."
@@ -180,7 +180,7 @@ def parse_recording(recording: Recording, options: ReadOptions = READ_PLAINLY) -
         raise recording.bad(recording.lines.index(first) + 1, first.strip(), rule, hint)
     if kind != "vmstat" and not (read_kib is None and write_kib is None):
         hint = "Leave them out."
-        raise InputError("read_kib, write_kib", f"are for vmstat only; {looks_like} tells the sizes", DOC, hint)
+        raise refuse.input("read_kib, write_kib", f"are for vmstat only; {looks_like} tells the sizes", hint)
     if kind == "vmstat":
         readings = vmstat.parse(recording, read_kib, write_kib, options.any_unit)
     else:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun, Refusals
 from headrace.mysql.binary_events import (
     CONTROL,
     HEADER,
@@ -30,7 +30,7 @@ from headrace.mysql.binary_events import (
     tagged,
 )
 
-DOC = "docs/guide/calibrate-a-replica.md"
+refuse = Refusals("docs/guide/calibrate-a-replica.md")
 MYSQL_BODY = struct.Struct("<B16sqBqq")
 MARIADB_BODY = struct.Struct("<QIB")
 COMMIT_ID = struct.Struct("<Q")
@@ -144,15 +144,15 @@ def read_binary_log(path: str | Path, most: int = MOST_TRANSACTIONS) -> BinaryLo
         with open(path, "rb") as file:
             if file.read(4) != MAGIC:
                 rule = "is not a binary log: it does not begin with fe 62 69 6e"
-                raise InputError(str(path), rule, DOC, "A server's binlog.000001, not the output of mysqlbinlog.")
+                raise refuse.input(str(path), rule, "A server's binlog.000001, not the output of mysqlbinlog.")
             flavor, transactions = _transactions(file, path, most)
     except FileNotFoundError:
-        raise InputError(str(path), "is not there", DOC, "See SHOW BINARY LOGS and @@log_bin_basename.") from None
+        raise refuse.input(str(path), "is not there", "See SHOW BINARY LOGS and @@log_bin_basename.") from None
     except OSError as error:
         raise CouldNotRun(str(path), f"cannot be read: {error.strerror}", "", "Is it yours to read?") from None
     if not transactions:
         rule = "has no transaction with a GTID event (MariaDB, or MySQL 5.7 and later)"
-        raise InputError(str(path), rule, DOC, "Take a file that is full, from the source.")
+        raise refuse.input(str(path), rule, "Take a file that is full, from the source.")
     return BinaryLogSample(flavor, tuple(transactions))
 
 
@@ -170,9 +170,9 @@ def _transactions(file: BinaryIO, path: Path, most: int) -> tuple[Literal["maria
         _, kind, _, size, _, _ = HEADER.unpack(head)
         if not HEADER.size <= size <= MOST_EVENT_BYTES:
             rule = f"has an event of {size:,} bytes at {file.tell() - HEADER.size:,}, which none can have"
-            raise InputError(str(path), rule, DOC, "Is the file damaged?")
+            raise refuse.input(str(path), rule, "Is the file damaged?")
         if kind == MARIADB_ENCRYPTION:
-            raise InputError(str(path), "is encrypted", DOC, "Take a sample with encrypt_binlog off, or without it.")
+            raise refuse.input(str(path), "is encrypted", "Take a sample with encrypt_binlog off, or without it.")
         body_bytes = min(size - HEADER.size, GTID_BYTES) if kind in STARTS else 0
         body, rest = file.read(body_bytes), size - HEADER.size - body_bytes
         if len(body) < body_bytes or file.tell() + rest > whole:

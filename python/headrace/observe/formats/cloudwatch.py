@@ -233,8 +233,7 @@ def _metric_data(recording: Recording, series: Metrics, document: dict, place: s
             raise recording.bad(where, f"{len(times)} times, {len(values)} values", "must be as many", hint)
         if result.get("StatusCode") in ("InternalError", "Forbidden"):
             rule = "CloudWatch did not deliver this metric"
-            hint = "Fetch it again."
-            raise recording.bad(where, f"StatusCode {result['StatusCode']}", rule, hint, SOURCE)
+            raise recording.bad(where, f"StatusCode {result['StatusCode']}", rule, "Fetch it again.", SOURCE)
         volume = volume_in(label, key)
         for at, (time, value) in enumerate(zip(times, values, strict=True)):
             stamp = (
@@ -268,9 +267,8 @@ def _metric_statistics(recording: Recording, series: Metrics, document: dict, pl
         statistic = STATISTICS[metric]
         if statistic not in point:
             value = f"statistics {', '.join(key for key in point if key not in ('Timestamp', 'Unit'))} of {metric}"
-            rule = f"the {statistic} is needed"
             hint = f"Export with --statistics {statistic}."
-            raise recording.bad(where, value, rule, hint, SOURCE)
+            raise recording.bad(where, value, f"the {statistic} is needed", hint, SOURCE)
         if point.get("Unit", "") not in UNITS:
             hint = "Export without --unit."
             raise recording.bad(where, f"unit {point['Unit']}", f"one of {UNIT_NAMES} is reported", hint, SOURCE)
@@ -418,9 +416,8 @@ def _join(recording: Recording, series: Metrics, periods: list[float], period_s:
         missing = [metric for metric in service.needed if not series.get((volume, metric))]
         if missing:
             value = f"{', '.join(missing)} of {volume or service.only_device}"
-            rule = "missing: all four metrics are needed"
             hint = f"Export {', '.join(service.needed)} as {service.statistic}."
-            raise recording.bad("", value, rule, hint, service.source)
+            raise recording.bad("", value, "missing: all four metrics are needed", hint, service.source)
     if period_s is None:
         needed = {key: points for key, points in series.items() if key[1] in service.needed}
         period_s = _period(recording, needed, periods)
@@ -525,9 +522,7 @@ def _period(recording: Recording, series: Metrics, periods: list[float]) -> floa
     steps = {key: statistics.median_low([b - a for a, b in pairwise(at)]) for key, at in times.items() if len(at) > 1}
     if len(set(steps.values())) > 1:
         value = f"figures {', '.join(f'{step:g}' for step in sorted(set(steps.values())))} s apart"
-        rule = "all metrics need the same period"
-        hint = "Export them with one period."
-        raise recording.bad("", value, rule, hint)
+        raise recording.bad("", value, "all metrics need the same period", "Export them with one period.")
     between = next(iter(steps.values()), None)
     if stated_s is not None:
         if stated_s < 1 or (between is not None and abs(between - stated_s) > PERIOD_SLACK_S):

@@ -18,7 +18,7 @@ from headrace.base.checks import check_choice, check_name, check_number
 from headrace.base.units import HOUR_S, in_percent
 from headrace.errors import InputError
 from headrace.observe.clock import EPOCH, Stamp, parse_iso
-from headrace.observe.recording import DOC, Recording, clip
+from headrace.observe.recording import Recording, clip, refuse
 from headrace.observe.series import TimeSeries
 from headrace.workload.model import OpenWorkload
 from headrace.workload.points import (
@@ -345,16 +345,15 @@ def _choose(recording: Recording, readings: Readings, chosen: str | None) -> tup
         members = [_listed(member.strip(), weight) for member in chosen.split("+")]
         for member in members:
             if member not in weight:
-                hint = f"There are: {listing}."
-                raise InputError(f"device {clip(member)!r}", f"is not in {recording.name}", DOC, hint)
+                raise refuse.input(f"device {clip(member)!r}", f"is not in {recording.name}", f"There are: {listing}.")
         if len(set(members)) != len(members):
-            raise InputError(f"device {clip(chosen)!r}", "names a device twice", DOC, f"There are: {listing}.")
+            raise refuse.input(f"device {clip(chosen)!r}", "names a device twice", f"There are: {listing}.")
         return "+".join(members), _column(recording, readings, members)
     if len(order) > 1:
         if weight[order[0]] < CLEAR_WINNER * weight[order[1]] or weight[order[0]] == 0.0:
             rule = "none does clearly more than the others"
             hint = f"Name one, or several with + between them: {listing}."
-            raise InputError(f"{recording.name}: {len(order)} devices", rule, DOC, hint)
+            raise refuse.input(f"{recording.name}: {len(order)} devices", rule, hint)
         recording.notes.append(f"{order[0]} was taken as the busiest of: {listing}.")
     return order[0], _column(recording, readings, order[:1])
 
@@ -467,8 +466,7 @@ def _check_order(recording: Recording, readings: Readings, stamps: list[Stamp]) 
             hint = "The clock was set, or recordings were joined in the wrong order: cut the file there and import the parts."
             if abs(abs(step) - HOUR_S) <= 600:
                 hint = "About an hour: the end of summer time. Record in UTC (TZ=UTC), or cut the file there."
-            rule = f"lies {-step:g} s before the report above it"
-            raise recording.bad(report.where, str(after.local), rule, hint)
+            raise recording.bad(report.where, str(after.local), f"lies {-step:g} s before the report above it", hint)
 
 
 def _slots(recording: Recording, readings: Readings, interval_s: float) -> list[int]:

@@ -237,8 +237,7 @@ def _finish(
         recording.notes.append(f"iostat was started again {starts} times; each first report was left out.")
     if not measured:
         rule = "is in the file: a mean of weeks says nothing of the day"
-        hint = "Give iostat an interval: iostat -xt 1."
-        raise recording.bad("", "only the report since boot", rule, hint)
+        raise recording.bad("", "only the report since boot", rule, "Give iostat an interval: iostat -xt 1.")
     if stamped:
         # A single report is left: the time of the one before it, left out, says how long it lasted.
         interval_s = _before_the_only(reports, measured)

@@ -127,8 +127,7 @@ def parse(recording: Recording, interval_s: float | None = None) -> Readings:
     interval_s = interval_s or _usual_distance(recording, devices)
     begin, count = _grid_of(devices, interval_s)
     if count < 1:
-        hint = "Ask for a longer time."
-        raise recording.bad("", "one sample of each counter", "a rate needs two", hint, SOURCE)
+        raise recording.bad("", "one sample of each counter", "a rate needs two", "Ask for a longer time.", SOURCE)
     if count > MAX_POINTS:
         hint = "A time is wrong, or the recording needs cutting."
         raise recording.bad("", f"{count:,} intervals of {interval_s:g} s", f"at most {MAX_POINTS:,} are taken", hint)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from headrace.base.checks import check_number
 from headrace.observe.clock import looks_like_stamp, parse_stamps
 from headrace.observe.formats.devices import DeviceReport, Readings, make_sample
-from headrace.observe.recording import DOC, Recording, read_lines
+from headrace.observe.recording import Recording, read_lines, refuse
 from headrace.workload.daily import DEFAULT_READ_KIB, DEFAULT_WRITE_KIB, SIZES_SOURCE
 from headrace.workload.points import MAX_IO_KIB, MIN_IO_KIB
 
@@ -47,8 +47,7 @@ def parse(
     reports, stamps = reader.reports[1:], reader.stamps[1:]
     if not reports:
         rule = "the first is the mean since boot, so two are needed"
-        hint = "Give vmstat an interval: vmstat -t 1."
-        raise recording.bad("", f"{len(reader.reports)} reports", rule, hint)
+        raise recording.bad("", f"{len(reader.reports)} reports", rule, "Give vmstat an interval: vmstat -t 1.")
     if reader.most_memory < LEAST_MEMORY_KIB and not any_unit:
         rule = "looks like -S m or -S M, and the file does not name the unit"
         hint = "Record without -S; or say that bi and bo are KiB: headrace workload import --any-unit."
@@ -158,4 +157,4 @@ def _add_notes(recording: Recording, reader: _Reader, read_size: float, write_si
         "The figures are of all disks of the host together, the root volume too.",
     ]
     if reader.swapped:
-        recording.notes.append(f"The host swapped; what it swapped is in the figures ({DOC}).")
+        recording.notes.append(f"The host swapped; what it swapped is in the figures ({refuse.source}).")

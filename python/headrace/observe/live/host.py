@@ -51,8 +51,7 @@ def device_names(devices: Sequence[str]) -> dict[str, str]:
             raise InputError(device, "is not a block device of this machine", "/proc/diskstats", hint)
         if name in given:
             rule = f"is {given[name]} once more" if device != given[name] else "is named twice"
-            hint = "Name each device once."
-            raise InputError(device, rule, "", hint)
+            raise InputError(device, rule, "", "Name each device once.")
         given[name] = device
     return given
 

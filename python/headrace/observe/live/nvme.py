@@ -16,10 +16,10 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.errors import CouldNotRun, HeadraceError, InputError, Refusals
 
-LAYOUT = "data/nvme_log_page_d0.csv"
-DOC = "docs/guide/exports.md"
+refuse_layout = Refusals("data/nvme_log_page_d0.csv")
+refuse = Refusals("docs/guide/exports.md")
 # First bytes of a page of EBS and of an instance store, and the size of both
 # (data/nvme_log_page_d0.csv).
 MAGICS = {0x3C23B510: "ebs", 0xEC2C0D7E: "instance-store"}
@@ -87,12 +87,12 @@ def read_page(page: bytes) -> NvmePage:
     hint = "Take it from a device, or from `headrace volume metrics VOL --nvme --binary`."
     if len(page) != PAGE_BYTES:
         rule = f"is not a statistics page: a page has {PAGE_BYTES:,} bytes"
-        raise InputError(f"a page of {len(page):,} bytes", rule, LAYOUT, hint)
+        raise refuse_layout.input(f"a page of {len(page):,} bytes", rule, hint)
     (magic,) = struct.unpack_from("<I", page)
     if magic not in MAGICS:
         magics = " or ".join(f"{number:#010x} ({name})" for number, name in MAGICS.items())
         rule = f"a statistics page begins with {magics}"
-        raise InputError(f"a page that begins with {magic:#010x}", rule, LAYOUT, hint)
+        raise refuse_layout.input(f"a page that begins with {magic:#010x}", rule, hint)
     values = struct.unpack_from(f"<{len(COUNTERS)}Q", page, 8)
     return NvmePage(
         MAGICS[magic],
@@ -107,7 +107,7 @@ def _bins(page: bytes, name: str, offset: int) -> tuple[tuple[int, int, int], ..
     (many,) = struct.unpack_from("<Q", page, offset)
     if many > MOST_BINS:
         hint = "The page is damaged, or of a newer layout: report it with the page."
-        raise InputError(f"{name} of {many:,} bins", f"a histogram has at most {MOST_BINS} bins", LAYOUT, hint)
+        raise refuse_layout.input(f"{name} of {many:,} bins", f"a histogram has at most {MOST_BINS} bins", hint)
     bounds = struct.iter_unpack("<QQII", page[offset + 8 : offset + 8 + 24 * many])
     return tuple((lower, upper, count) for lower, upper, count, _ in bounds)
 
@@ -131,7 +131,7 @@ def read_device(device: str, ioctl: Callable[[int, int, bytearray], int] = fcntl
     if status:
         rule = f"has no statistics page: the device answers with NVMe status {status:#x}"
         hint = "EBS keeps it on instances of the Nitro System. Elsewhere the counters of the kernel are used."
-        raise InputError(device, rule, LAYOUT, hint)
+        raise refuse_layout.input(device, rule, hint)
     try:
         return read_page(data.raw)
     except InputError as error:
@@ -153,8 +153,7 @@ def _refused(device: str, error: OSError) -> HeadraceError:
     """Returns the error for a page that could not be read: InputError if the device has none, else
     CouldNotRun."""
     if error.errno in (errno.EACCES, errno.EPERM):
-        rule = f"the statistics page takes {CAPABILITY}"
-        return CouldNotRun(device, rule, DOC, "Run as root, or do without the page.")
+        return refuse.run(device, f"the statistics page takes {CAPABILITY}", "Run as root, or do without the page.")
     if error.errno in (errno.ENOTTY, errno.EINVAL):
         hint = "Volumes of the lab have it: headrace volume metrics VOL --nvme."
         return InputError(device, "is not an NVMe device", "linux/nvme_ioctl.h", hint)

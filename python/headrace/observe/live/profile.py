@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.base.units import GIB, MIB
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun, InputError, Refusals
 from headrace.mysql.address import Address
 from headrace.mysql.statements import Row, SqlConnection, ask
 from headrace.observe.settings import PAGES_KIB, SETTINGS, RunSetting, check_version
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-DOC = "docs/reference/capture.md"
+refuse = Refusals("docs/reference/capture.md")
 # A grant of one of these lets the account change something; a capture needs none.
 WRITING = re.compile(
     r"\b(ALL PRIVILEGES|INSERT|UPDATE|DELETE|DROP|CREATE|ALTER|SUPER|GRANT OPTION|SHUTDOWN|RELOAD|FILE"
@@ -154,8 +154,7 @@ def read_profile(connection: SqlConnection, address: Address) -> Profile:
     version = variables.get("version", "")
     if "aurora_version" in variables:
         rule = "is Aurora, which keeps its data in storage of its own, not on EBS volumes"
-        hint = "It cannot be calibrated here."
-        raise InputError(address.label, rule, DOC, hint)
+        raise refuse.input(address.label, rule, "It cannot be calibrated here.")
     comment = f"{version} {variables.get('version_comment', '')}".lower()
     flavor = "mariadb" if "mariadb" in comment else "percona" if "percona" in comment else "mysql"
     check_version(version, flavor, "innodb")
@@ -187,7 +186,9 @@ def data_gib(connection: SqlConnection, engine: str, account: str) -> float | No
         return float(size) / GIB if size else None
     if denied:
         hint = f"GRANT PROCESS ON *.* TO {account}; or give --size-gib GIB."
-        raise InputError(f"account {account}", "may not see how large the data are", f"{DOC}, Privileges", hint)
+        raise InputError(
+            f"account {account}", "may not see how large the data are", f"{refuse.source}, Privileges", hint
+        )
     return None
 
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from headrace.base.checks import check_choice, check_name
+from headrace.base.checks import check_choice, check_name, check_whole
 from headrace.base.documents import to_toml
 from headrace.base.encoding import Document, pick_fields
 from headrace.base.files import explain_unwritable, write_whole
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.errors import CouldNotRun, HeadraceError, InputError, Refusals
 from headrace.mysql import Address, connect
 from headrace.mysql.statements import SqlConnection
 from headrace.observe.live import host, profile
@@ -30,7 +30,7 @@ from headrace.observe.run_files.status import WANTED, looks_cold
 from headrace.observe.run_storage import check_storage
 from headrace.observe.settings import ENGINES
 
-DOC = "docs/reference/capture.md"
+refuse = Refusals("docs/reference/capture.md")
 LEAST_S, MOST_S = 10.0, 7 * 86_400.0  # ours: ten samples, a week
 DESCRIPTION, STATUS, DISK = "RUN.toml", "status.csv", "disk.csv"
 # Counters of rows by engine: the engine whose counters grow most does the work.
@@ -132,15 +132,14 @@ def _check(request: CaptureRequest, folder: Path, force: bool) -> None:
     """Raises InputError for a request that cannot be carried out, and CouldNotRun for a folder that
     may not be written, before anything is measured."""
     if not 1.0 <= request.interval_s <= 60.0 or request.interval_s != int(request.interval_s):
-        raise InputError(f"interval = {request.interval_s:g} s", "must be 1 to 60 whole seconds", DOC)
+        raise refuse.input(f"interval = {request.interval_s:g} s", "must be 1 to 60 whole seconds")
     if not LEAST_S <= request.seconds <= MOST_S:
         rule = f"a capture takes {LEAST_S:g} s to {MOST_S / 86_400:g} days"
-        hint = "An hour of usual load is good."
-        raise InputError(f"{request.seconds:g} s", rule, DOC, hint)
+        raise refuse.input(f"{request.seconds:g} s", rule, "An hour of usual load is good.")
     if request.engine is not None:
         check_choice("engine", request.engine, ENGINES)
-    if request.threads is not None and not 1 <= request.threads <= 100_000:
-        raise InputError(f"threads = {request.threads}", "must be 1 to 100,000", DOC)
+    if request.threads is not None:
+        check_whole("threads", request.threads, 1, 100_000, refuse)
     day = request.as_of or datetime.now(UTC).date()
     check_storage("storage", request.storage, day, request.instance)
     if request.log_storage is not None:

@@ -17,14 +17,15 @@ from contextlib import suppress
 
 import polars as pl
 
-from headrace.errors import HeadraceError, InputError
+from headrace.base.checks import check_number
+from headrace.errors import HeadraceError, InputError, Refusals
 from headrace.mysql import Address, connect
 from headrace.mysql.connection import cut
 from headrace.mysql.statements import SqlConnection, ask, numbers_of
 from headrace.observe.live import host
 from headrace.observe.live.samples import EVERY_S, LabRows, Samples, SampleStore, Spill
 
-DOC = "docs/reference/capture.md"
+refuse = Refusals("docs/reference/capture.md")
 MIN_INTERVAL_S, MAX_INTERVAL_S = 0.1, 3_600.0  # ours: SHOW GLOBAL STATUS takes some ms
 # A server under heavy load answers late; one that has not answered for this long is gone.
 ANSWER_S = 20.0
@@ -58,9 +59,8 @@ class Sampler:
     ) -> None:
         """Prepares a sampler that reads every `interval_s` seconds; `start` begins. Raises
         InputError for an interval out of range or a device that is not there."""
-        if not (isinstance(interval_s, int | float) and MIN_INTERVAL_S <= interval_s <= MAX_INTERVAL_S):
-            raise InputError(f"interval_s = {interval_s}", f"must be {MIN_INTERVAL_S:g} to {MAX_INTERVAL_S:g} s", DOC)
-        self.address, self.interval_s = address, float(interval_s)
+        self.address = address
+        self.interval_s = check_number("interval_s", interval_s, MIN_INTERVAL_S, MAX_INTERVAL_S, "s", refuse)
         self._devices = host.device_names(devices)
         self._statement, self._lab = _statement(variables), lab
         self._spill = Spill()

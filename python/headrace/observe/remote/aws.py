@@ -24,14 +24,14 @@ from headrace.aws.volumes import AwsVolume, describe_volumes, notation_of
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import DAY_S, HOUR_S, MINUTE_S
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun, InputError, Refusals
 from headrace.observe.formats.cloudwatch import BESIDE, CHECKS, EBS, RDS, STATISTICS, readings_of
 from headrace.observe.formats.devices import Readings, VolumeDescription
 from headrace.observe.recording import Recording, clip
 from headrace.observe.remote.span import TimeSpan
 
 PREFIX = "aws:"
-DOC = "docs/reference/import-formats.md, CloudWatch"
+refuse = Refusals("docs/reference/import-formats.md, CloudWatch")
 EXAMPLE = "aws:vol-0123456789abcdef0 or aws:db-NAME"
 LIMITS = CallLimits(connect_s=5.0, answer_s=20.0)  # guesses: a page of CloudWatch takes a second
 # Age up to which CloudWatch keeps points, s, by period: points of a minute 15 days, of five minutes
@@ -102,13 +102,12 @@ def names_of(target: str) -> list[str]:
     """Returns the volumes, or the RDS instance, that `aws:...` names. Raises InputError."""
     names = [name.strip() for name in target.removeprefix(PREFIX).split(",") if name.strip()]
     if not names or len(set(names)) != len(names):
-        raise InputError(clip(target), "names no volume, or names a volume twice", DOC, f"For example {EXAMPLE}.")
+        raise refuse.input(clip(target), "names no volume, or names a volume twice", f"For example {EXAMPLE}.")
     for name in names:
         if not _VOLUME.match(name) and not _DATABASE.match(name):
-            raise InputError(clip(name), "is neither vol-... nor db-...", DOC, f"For example {EXAMPLE}.")
+            raise refuse.input(clip(name), "is neither vol-... nor db-...", f"For example {EXAMPLE}.")
     if len(names) > 1 and any(_DATABASE.match(name) for name in names):
-        rule = "one RDS instance is read at a time, alone"
-        raise InputError(clip(target), rule, DOC, "Run the command once for each.")
+        raise refuse.input(clip(target), "one RDS instance is read at a time, alone", "Run the command once for each.")
     return names
 
 

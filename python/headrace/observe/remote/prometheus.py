@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import numpy as np
 
-from headrace.errors import InputError
+from headrace.errors import Refusals
 from headrace.observe.formats.prometheus import CPU, DISK, HOST_LABELS, INFO, INNODB, SPLIT, STATUS, WHOLE
 from headrace.observe.recording import Recording, clip
 from headrace.observe.remote.http import HttpJson, JsonObject
@@ -29,7 +29,7 @@ from headrace.observe.run_files.status import CHECKPOINT_ENDS
 from headrace.workload.points import MAX_RECORDED_POINT_S
 
 PREFIX = "prometheus:"
-DOC = "docs/reference/import-formats.md, Prometheus"
+refuse = Refusals("docs/reference/import-formats.md, Prometheus")
 EXAMPLE = "'prometheus:http://prom.example:9090?instance=db1:9100'"
 MOST_POINTS = 11_000  # of a series in one answer (Prometheus, web/api/v1: "exceeded maximum resolution")
 # Points of a series in all: fourteen days of a minute. Longer spans get a longer step.
@@ -95,17 +95,17 @@ def parse_target(text: str) -> PrometheusTarget:
     except ValueError:
         parts, port_is_a_number = urlsplit(""), False
     if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_a_number:
-        raise InputError(clip(text), "must be an http or https address", DOC, f"For example {EXAMPLE}.")
+        raise refuse.input(clip(text), "must be an http or https address", f"For example {EXAMPLE}.")
     if parts.username is not None or parts.password is not None:
         shown = f"{PREFIX}{parts.scheme}://...@{parts.hostname}"
         hint = f"Put login and password for {parts.hostname} into ~/.netrc (mode 600)."
-        raise InputError(shown, "a password is not part of an address: other users see it in ps", DOC, hint)
+        raise refuse.input(shown, "a password is not part of an address: other users see it in ps", hint)
     labels = parse_qsl(parts.query, keep_blank_values=True)
     for name, value in labels:
         if not _LABEL.match(name) or name == "__name__" or not value:
-            raise InputError(f"{name}={clip(value)}", "must be a label and its value", DOC, f"For example {EXAMPLE}.")
+            raise refuse.input(f"{name}={clip(value)}", "must be a label and its value", f"For example {EXAMPLE}.")
     if len({name for name, _ in labels}) != len(labels):
-        raise InputError(clip(parts.query), "names a label twice", DOC, f"For example {EXAMPLE}.")
+        raise refuse.input(clip(parts.query), "names a label twice", f"For example {EXAMPLE}.")
     return PrometheusTarget(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}", tuple(labels))
 
 
@@ -132,7 +132,7 @@ def fetch(
     `device`: the only device that is read, or members joined by +. Raises InputError, CouldNotRun.
     """
     asked = parse_target(target)
-    server = _Server(HttpJson(asked.address, DOC))
+    server = _Server(HttpJson(asked.address, refuse.source))
     begin, end = span.ends()
     listed = server.series([f"{name}{asked.selector()}" for name in READS], begin, end)
     of_server = asked.of_server()
@@ -151,7 +151,7 @@ def fetch(
 def hosts(target: str, span: TimeSpan) -> list[str]:
     """Returns a target for each host with disks in that time. Raises InputError, CouldNotRun."""
     asked = parse_target(target)
-    server = _Server(HttpJson(asked.address, DOC))
+    server = _Server(HttpJson(asked.address, refuse.source))
     listed = server.series([f"{name}{asked.selector()}" for name in READS], *span.ends())
     if not listed:
         _only_host(asked, server, listed, *span.ends())
@@ -174,13 +174,12 @@ def _only_host(asked: PrometheusTarget, server: _Server, listed: list[dict[str, 
         label, names = hosts_seen[0][0], [value for _, value in hosts_seen]
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         hint = f"Name one: '{PREFIX}{asked.address}?{label}={names[0]}'. There are: {', '.join(names[:SHOWN])}{more}."
-        raise InputError(asked.address, f"has the counters of {len(names)} hosts in that time", DOC, hint)
+        raise refuse.input(asked.address, f"has the counters of {len(names)} hosts in that time", hint)
     there = sorted({_host(labels)[1] for labels in server.series(list(READS), begin, end)})
     advice = (
         f"There are: {', '.join(there[:SHOWN])}." if there else "It scrapes no node_exporter in that time (--last)."
     )
-    rule = f"has no counters of disks or InnoDB for {asked.selector()} in that time"
-    raise InputError(asked.address, rule, DOC, advice)
+    raise refuse.input(asked.address, f"has no counters of disks or InnoDB for {asked.selector()} in that time", advice)
 
 
 @dataclass(frozen=True)
@@ -195,7 +194,7 @@ class _Server:
         times = [("start", f"{begin:.3f}"), ("end", f"{end:.3f}")]
         listed = self._data("/api/v1/series", [*(("match[]", selector) for selector in selectors), *times])
         if not isinstance(listed, list):
-            raise InputError(self.http.base, "does not list series", DOC, "Is it a Prometheus server?")
+            raise refuse.input(self.http.base, "does not list series", "Is it a Prometheus server?")
         return [labels for labels in listed if isinstance(labels, dict)]
 
     def at(self, query: str, moment: float) -> list[JsonObject]:
@@ -218,7 +217,7 @@ class _Server:
         data = self._data(path, parameters)
         result = data.get("result") if isinstance(data, dict) else None
         if not isinstance(result, list) or not all(isinstance(entry, dict) for entry in result):
-            raise InputError(self.http.base, "answers without a result", DOC, "Is it a Prometheus server?")
+            raise refuse.input(self.http.base, "answers without a result", "Is it a Prometheus server?")
         return result
 
     def _data(self, path: str, parameters: list[tuple[str, str]]) -> object:
@@ -227,7 +226,7 @@ class _Server:
         answer = self.http.get(path, parameters)
         if answer.get("status") != "success":
             refusal = f"{answer.get('errorType', 'no status')}: {clip(str(answer.get('error', '')), 200)}"
-            raise InputError(self.http.base, f"refuses the query: {refusal}", DOC, "Ask for a shorter time (--last).")
+            raise refuse.input(self.http.base, f"refuses the query: {refusal}", "Ask for a shorter time (--last).")
         return answer.get("data")
 
 
@@ -260,16 +259,16 @@ class _Plan:
         scraped_s = self._scraped(counter, last)
         if scraped_s is None:
             hint = "Ask for a longer time (--last), or an earlier one (--until)."
-            raise InputError(self.asked.address, "has less than two samples of the host in that time", DOC, hint)
+            raise refuse.input(self.asked.address, "has less than two samples of the host in that time", hint)
         first = max(begin, min(seen, default=begin) - look)
         fits = math.ceil((last - first) / MOST_STEPS / scraped_s) * scraped_s
         if asked_s is not None and asked_s < 0.9 * scraped_s:
             rule = f"the counters were scraped every {scraped_s:g} s"
-            raise InputError(f"--interval {asked_s:g}", rule, DOC, f"Leave it out, or give {scraped_s:g} or more.")
+            raise refuse.input(f"--interval {asked_s:g}", rule, f"Leave it out, or give {scraped_s:g} or more.")
         step_s = max(scraped_s, fits if asked_s is None else asked_s)
         if step_s > MAX_RECORDED_POINT_S:
             rule = f"points of at most {MAX_RECORDED_POINT_S:g} s are taken"
-            raise InputError(f"points of {step_s:g} s", rule, DOC, "Ask for a shorter time (--last).")
+            raise refuse.input(f"points of {step_s:g} s", rule, "Ask for a shorter time (--last).")
         # Half a step behind the samples, so that one which comes a little late is not missed.
         steps = math.ceil((last + step_s / 2 - first) / step_s)
         return step_s, last + step_s / 2 - steps * step_s, last + step_s / 2

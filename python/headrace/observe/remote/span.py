@@ -6,10 +6,10 @@ import time
 from dataclasses import dataclass
 
 from headrace.base.units import DAY_S, read_span
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 from headrace.observe.clock import parse_iso
 
-DOC = "docs/reference/import-formats.md"
+refuse = Refusals("docs/reference/import-formats.md")
 # Fourteen days: two weekends, and CloudWatch keeps points of a minute for fifteen
 # (API_GetMetricStatistics, Period).
 DEFAULT_S = 14.0 * DAY_S
@@ -33,10 +33,10 @@ def parse_span(last: str | None, until: str | None) -> TimeSpan:
     """Parses `14d` or `36h` and an ISO 8601 time (UTC without a zone). Raises InputError."""
     seconds = DEFAULT_S
     if last is not None:
-        seconds = read_span(last, "--last", DOC, least_s=0.0)
+        seconds = read_span(last, "--last", refuse.source, least_s=0.0)
         if not LEAST_S <= seconds <= MOST_S:
             rule = f"must be {LEAST_S:g} s to {MOST_S / DAY_S:g} days"
-            raise InputError(f"--last {last[:40]}", rule, DOC, "For example 14d.")
+            raise refuse.input(f"--last {last[:40]}", rule, "For example 14d.")
     if until is None:
         return TimeSpan(seconds)
     stamp = parse_iso(until)

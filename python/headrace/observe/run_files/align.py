@@ -10,9 +10,8 @@ import math
 
 import polars as pl
 
-from headrace.errors import InputError
 from headrace.observe.recording import Recording
-from headrace.observe.series import DOC, RunFinding, TimeSeries
+from headrace.observe.series import DOC, RunFinding, TimeSeries, refuse
 
 MAX_LAG_S = 60.0  # starting two tools by hand takes less; a guess
 # what is slower than a minute is the run's course, the same in all files at any lag
@@ -94,7 +93,7 @@ def _by_clock(series: TimeSeries, rows: pl.DataFrame, clock_at_zero_s: float, fi
     apart = (series.begin_s or 0.0) - clock_at_zero_s
     hint = "Are they of the same run? Clocks that differ by whole hours: give files.clock_start in the zone of the other file."
     rule = "files of one run lie in the same time"
-    raise InputError(f"{series.name} begins {apart:+,.0f} s from the benchmark's start", rule, DOC, hint)
+    raise refuse.input(f"{series.name} begins {apart:+,.0f} s from the benchmark's start", rule, hint)
 
 
 def _best_lag(series: TimeSeries, reference: str, rows: pl.DataFrame) -> tuple[float, float, float]:

@@ -8,12 +8,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from headrace.base.units import MIB, in_percent
-from headrace.errors import InputError
 from headrace.observe.clock import parse_iso
 from headrace.observe.formats.devices import MAX_MISSING_SHARE
 from headrace.observe.live.host import volume_requests
 from headrace.observe.recording import Recording, clip
-from headrace.observe.series import DOC, RunFinding, TimeSeries, csv_rows, open_text, wide_intervals
+from headrace.observe.series import DOC, RunFinding, TimeSeries, csv_rows, open_text, refuse, wide_intervals
 
 NEEDED = ("reads", "read_bytes", "writes", "write_bytes")
 # Counters that tell what of these reached the volume as a request.
@@ -152,7 +151,7 @@ def _gaps(recording: Recording, starts: list[float], durations: list[float], res
     if missing > MAX_MISSING_SHARE * total:
         rule = f"at most {in_percent(MAX_MISSING_SHARE)} may be missing"
         hint = "The recording was stopped: cut the file there."
-        raise InputError(f"{recording.name}: {missing:,.0f} of {total:,.0f} s have no samples", rule, DOC, hint)
+        raise refuse.input(f"{recording.name}: {missing:,.0f} of {total:,.0f} s have no samples", rule, hint)
     if wide:
         text = f"{recording.name}: {len(wide)} gaps between samples, {missing:,.0f} s in all; figures there are means over the gap."
         findings.append(RunFinding("gap", text, starts[wide[0]]))

@@ -18,12 +18,11 @@ import polars as pl
 
 from headrace.base.files import guess
 from headrace.base.packaged import read_rows
-from headrace.errors import InputError
 from headrace.observe.clock import Stamp, parse_iso
 from headrace.observe.recording import Recording, clip
 from headrace.observe.run_files.align import even_interval
 from headrace.observe.run_files.sysbench import MAX_ROWS
-from headrace.observe.series import DOC, RunFinding, TimeSeries, csv_rows, cut_off, wide_intervals
+from headrace.observe.series import DOC, RunFinding, TimeSeries, csv_rows, cut_off, refuse, wide_intervals
 
 # Counters of which each may count transactions (MySQL 9 and MariaDB 12 manuals, Server Status
 # Variables).
@@ -117,8 +116,7 @@ def parse(
         raise recording.bad("", f"{len(samples.where)} samples", "rates need at least two", hint, DOC)
     if all(all(math.isnan(value) for value in samples.values[name]) for name in RATES + LEVELS):
         rule = f"is in the file: {', '.join(RATES + LEVELS)}"
-        hint = "Record SHOW GLOBAL STATUS whole."
-        raise recording.bad("", "none of the counters wanted", rule, hint, DOC)
+        raise recording.bad("", "none of the counters wanted", rule, "Record SHOW GLOBAL STATUS whole.", DOC)
     if relative is None:
         relative = _looks_relative(samples)
         if relative:
@@ -463,7 +461,7 @@ def check_engine(status: Status, engine: str, name: str) -> None:
     if needed not in status.engines:
         other = " and ".join(sorted(status.engines)) or "no engine"
         hint = f"Check the engine, or record with the plugin loaded: SHOW GLOBAL STATUS LIKE '{needed}%'."
-        raise InputError(f'engine = "{engine}"', f"{name} has counters of {other} only", DOC, hint)
+        raise refuse.input(f'engine = "{engine}"', f"{name} has counters of {other} only", hint)
 
 
 def looks_cold(free_share: float, data_share: float | None) -> bool:

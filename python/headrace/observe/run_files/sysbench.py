@@ -16,11 +16,10 @@ from itertools import pairwise
 from headrace.base.checks import did_you_mean
 from headrace.base.files import guess
 from headrace.base.units import in_percent
-from headrace.errors import InputError
 from headrace.observe.clock import Stamp, parse_iso, parse_stamps
 from headrace.observe.formats.devices import MAX_MISSING_SHARE
 from headrace.observe.recording import Recording, clip
-from headrace.observe.series import DOC, RunFinding, csv_rows, cut_off
+from headrace.observe.series import DOC, RunFinding, csv_rows, cut_off, refuse
 from headrace.workload.points import MAX_RECORDED_POINT_S, MAX_SPAN_S, MIN_POINT_S
 
 MAX_ROWS = 3_000_000  # a month of seconds; ours
@@ -131,8 +130,7 @@ def _raw(recording: Recording, lines: list[str]) -> Rows:
             starts += 1
             if starts > 1:
                 rule = "sysbench was started again here: one run per file"
-                hint = "Cut the file there."
-                raise recording.bad(number, line.strip(), rule, hint, DOC)
+                raise recording.bad(number, line.strip(), rule, "Cut the file there.", DOC)
         elif total := TOTAL.match(line):
             totals.append((number, float(total[1][:18])))
         elif whole := WHOLE_P95.match(line):
@@ -176,8 +174,7 @@ def _raw_row(recording: Recording, rows: Rows, number: int, match: re.Match, per
     stamp = match["stamp"].strip()
     if bool(stamp) != bool(rows.stamps) and len(rows.t_s) > 1:
         rule = "some reports have a time in front and others do not"
-        hint = "Copy the file again."
-        raise recording.bad(number, clip(stamp) or "no time", rule, hint, DOC)
+        raise recording.bad(number, clip(stamp) or "no time", rule, "Copy the file again.", DOC)
     if stamp:
         rows.stamps.append((number, stamp))
 
@@ -196,7 +193,7 @@ def _add(
 ) -> None:
     """Adds a row; figures that were not measured are NaN. Raises InputError beyond `MAX_ROWS`."""
     if len(rows.t_s) >= MAX_ROWS:
-        raise InputError(f"line {where}", f"at most {MAX_ROWS:,} reports are read", DOC, "Cut the file.")
+        raise refuse.input(f"line {where}", f"at most {MAX_ROWS:,} reports are read", "Cut the file.")
     rows.where.append(where)
     rows.t_s.append(t_s)
     rows.threads.append(threads)
@@ -328,8 +325,7 @@ def _set_interval(recording: Recording, rows: Rows, given_s: float | None) -> No
         raise recording.bad("", f"files.interval_s = {given_s:g}", f"the rows are {interval:g} s apart", hint, DOC)
     if not MIN_POINT_S <= interval <= MAX_RECORDED_POINT_S:
         rule = f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken"
-        hint = "t_s is in seconds."
-        raise recording.bad("", f"rows {interval:g} s apart", rule, hint, DOC)
+        raise recording.bad("", f"rows {interval:g} s apart", rule, "t_s is in seconds.", DOC)
     doubled = [index for index in range(1, len(rows.t_s)) if _check_step(recording, rows, index, interval)]
     if doubled:
         place = ", ".join(f"line {rows.where[index]}" for index in doubled[:5])

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun, Refusals
 from headrace.mysql import Secret
 from headrace.operate.alarms.episodes import EpisodeEvent
 
-DOC = "docs/guide/watch.md, Alarms"
+refuse = Refusals("docs/guide/watch.md, Alarms")
 # Longest that a command and a webhook may take, s: as the lab's own alarm actions.
 COMMAND_S, WEBHOOK_S = 10.0, 5.0
 # Bytes of a secret file; a key is shorter. Ours.
@@ -123,12 +123,11 @@ def command(text: str) -> AlarmCommand:
     try:
         argv = shlex.split(text)
     except ValueError as error:
-        raise InputError(f"--command {text}", f"cannot be read: {error}", DOC, "Close the quotation mark.") from None
+        raise refuse.input(f"--command {text}", f"cannot be read: {error}", "Close the quotation mark.") from None
     if not argv:
-        raise InputError("--command ''", "names no program", DOC, "For example --command '/usr/local/bin/page --loud'.")
+        raise refuse.input("--command ''", "names no program", "For example --command '/usr/local/bin/page --loud'.")
     if shutil.which(argv[0]) is None:
-        rule = "is not a program here; it is started without a shell"
-        raise InputError(argv[0], rule, DOC, "Give its path.")
+        raise refuse.input(argv[0], "is not a program here; it is started without a shell", "Give its path.")
     return AlarmCommand(tuple(argv))
 
 
@@ -138,13 +137,13 @@ def webhook(url: str, secret_file: str | Path | None = None) -> AlarmWebhook:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
     except ValueError:
-        raise InputError(_place(url), "is not a URL", DOC, "For example https://hooks.example.com/storage.") from None
+        raise refuse.input(_place(url), "is not a URL", "For example https://hooks.example.com/storage.") from None
     if parts.username or parts.password:
         hint = "Put a secret into a file: --webhook-secret FILE."
-        raise InputError(_place(url), "has a password in it, which process lists show", DOC, hint)
+        raise refuse.input(_place(url), "has a password in it, which process lists show", hint)
     if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(host)) or not host:
         rule = "must be https, or http on this machine (127.0.0.1, ::1, localhost)"
-        raise InputError(_place(url), rule, DOC, "The event describes your storage: nobody else may read it.")
+        raise refuse.input(_place(url), rule, "The event describes your storage: nobody else may read it.")
     return AlarmWebhook(url, None if secret_file is None else _secret(Path(secret_file)))
 
 
@@ -175,8 +174,8 @@ def _secret(path: Path) -> Secret:
         raise CouldNotRun(str(path), rule, "", "Does it exist, and is it yours?") from None
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         rule = f"holds a secret and others may read it (mode {stat.S_IMODE(status.st_mode):04o})"
-        raise InputError(str(path), rule, DOC, f"chmod 600 {path}")
+        raise refuse.input(str(path), rule, f"chmod 600 {path}")
     text = data.decode("utf-8", "replace").strip()
     if not text or len(data) > MAX_SECRET_BYTES:
-        raise InputError(str(path), f"must hold 1 to {MAX_SECRET_BYTES:,} bytes", DOC, "One line with the secret.")
+        raise refuse.input(str(path), f"must hold 1 to {MAX_SECRET_BYTES:,} bytes", "One line with the secret.")
     return Secret(text)

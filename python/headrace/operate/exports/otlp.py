@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from headrace import __version__
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import Refusals
 from headrace.operate.exports.samples import BinSample, ValueSample, samples_of
 from headrace.operate.exports.table import ExportedMetric, exported
 from headrace.operate.watching.moment import Moment
@@ -18,7 +18,7 @@ from headrace.operate.watching.moment import Moment
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import export
 
-DOC = "docs/guide/exports.md"
+refuse = Refusals("docs/guide/exports.md")
 DEFAULT_ENDPOINT = "http://127.0.0.1:4318/v1/metrics"  # OTLP/HTTP, default port and path
 # Units as UCUM writes them (OpenTelemetry, "Instrument unit").
 UNITS = {"bytes": "By", "seconds": "s", "ratio": "1", "": "1"}
@@ -35,15 +35,15 @@ class OtlpCollector:
         parts = urlsplit(endpoint)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             hint = f"For example {DEFAULT_ENDPOINT}."
-            raise InputError(f"--endpoint {endpoint[:200]}", "must be a URL of http or https", DOC, hint)
+            raise refuse.input(f"--endpoint {endpoint[:200]}", "must be a URL of http or https", hint)
         if parts.username or parts.password:
             hint = "Use OTEL_EXPORTER_OTLP_HEADERS."
-            raise InputError("--endpoint", "has a password in it, which process lists show", DOC, hint)
+            raise refuse.input("--endpoint", "has a password in it, which process lists show", hint)
         try:
             from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         except ImportError:
             rule = "is not installed, and OTLP is written with it"
-            raise CouldNotRun("opentelemetry", rule, DOC, "pip install 'headrace[otlp]'") from None
+            raise refuse.run("opentelemetry", rule, "pip install 'headrace[otlp]'") from None
         self.endpoint = endpoint
         self._exporter = OTLPMetricExporter(endpoint=endpoint, timeout=TIMEOUT_S)
 

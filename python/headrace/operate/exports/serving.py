@@ -11,13 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from headrace.errors import HeadraceError, InputError
+from headrace.errors import HeadraceError, InputError, Refusals
 from headrace.lab.exporter import open_port
 from headrace.operate.targets import SourceOptions, is_live
 from headrace.operate.watching.moment import Moment
 from headrace.operate.watching.opening import opened
 
-DOC = "docs/guide/exports.md"
+refuse = Refusals("docs/guide/exports.md")
 DEFAULT_LISTEN = "127.0.0.1:9481"
 # Interval at which the text is written anew, s: Prometheus scrapes every 15 s by default.
 WRITE_S = 5.0
@@ -37,9 +37,9 @@ class Targets:
         for target in targets:
             if not is_live(target) and not target.startswith("aws:"):
                 hint = "Export lab:VOLUME, mysql://USER@HOST or aws:vol-...."
-                raise InputError(target[:80], "is not followed: it does not go on", DOC, hint)
+                raise refuse.input(target[:80], "is not followed: it does not go on", hint)
             if targets.count(target) > 1:
-                raise InputError(target[:80], "is named twice", DOC, "Name each target once.")
+                raise refuse.input(target[:80], "is named twice", "Name each target once.")
         self._targets, self._options = list(targets), options
         self._newest: dict[str, tuple[float, Moment]] = {}
         self._ready = {target: threading.Event() for target in targets}
@@ -107,8 +107,8 @@ def listener(listen: str) -> socket.socket:
     host, colon, port = listen.rpartition(":")
     if not colon or host not in ("127.0.0.1", "localhost"):
         hint = f"For example --listen {DEFAULT_LISTEN}. Put a proxy with TLS in front of it for others."
-        raise InputError(
-            f"--listen {listen}", "must be 127.0.0.1:PORT: metrics are served to this machine alone", DOC, hint
+        raise refuse.input(
+            f"--listen {listen}", "must be 127.0.0.1:PORT: metrics are served to this machine alone", hint
         )
     if not (port.isascii() and port.isdigit() and int(port) <= 65_535):
         raise InputError(f"--listen {listen}", "a port is 0 to 65,535", "RFC 9293", "0 takes a free one.")

@@ -13,7 +13,7 @@ import msgspec
 import polars as pl
 
 from headrace.base.storage import Storage
-from headrace.errors import HeadraceError, InputError
+from headrace.errors import HeadraceError, Refusals
 from headrace.operate.fleet.answer import SCHEMA, VolumeAnswer, answers_of, ranked
 from headrace.operate.fleet.applying.changes import RefusedChange, VolumeChange, changes_of, checked
 from headrace.operate.fleet.applying.changes import ranked as ranked_changes
@@ -21,7 +21,7 @@ from headrace.operate.fleet.cost import FleetPrices
 from headrace.operate.fleet.inventory import FleetDevice, FleetInventory
 from headrace.operate.fleet.points import scan_table
 
-DOC = "docs/guide/fleet-changes.md"
+refuse = Refusals("docs/guide/fleet-changes.md")
 
 
 @dataclass(frozen=True)
@@ -124,13 +124,13 @@ def _changes_for(answer: VolumeAnswer, device: FleetDevice | None) -> list[Volum
     """Returns the changes of a device. Raises InputError where the inventory is another."""
     hint = "Give the inventory that the plan was made with, or plan again."
     if device is None:
-        raise InputError(answer.key, "is in the answers and not in the inventory", DOC, hint)
+        raise refuse.input(answer.key, "is in the answers and not in the inventory", hint)
     try:
         now = device.storage().text
     except HeadraceError:
         now = "unknown"
     if now != answer.today:
-        raise InputError(f"{answer.key}: {answer.today}", f"is {now} in the inventory", DOC, hint)
+        raise refuse.input(f"{answer.key}: {answer.today}", f"is {now} in the inventory", hint)
     return changes_of(device, Storage.parse(answer.proposed), -answer.saves_usd, _note(answer))
 
 

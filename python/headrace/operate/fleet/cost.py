@@ -28,13 +28,13 @@ from headrace.base.core import core_errors
 from headrace.base.files import hint_of, path_of, reason_of, refuse_folder, short_name
 from headrace.base.units import in_percent
 from headrace.catalog.price_list import PriceList
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.errors import CouldNotRun, HeadraceError, Refusals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-DOC = "docs/guide/fleet-changes.md"
-SOURCE = "docs.aws.amazon.com/cur/latest/userguide/table-dictionary-cur2.html"
+refuse = Refusals("docs/guide/fleet-changes.md")
+refuse_export = Refusals("docs.aws.amazon.com/cur/latest/userguide/table-dictionary-cur2.html")
 # Columns of CUR 2.0 that are needed, and that are used where they are there.
 NEEDED = {
     "bill_billing_period_start_date": pl.String,
@@ -139,7 +139,7 @@ class FleetPrices:
     def __post_init__(self) -> None:
         if self.report is not None and (self.discount_percent or self.price_file is not None):
             rule = "a cost report says what was paid, so no discount or price file can be given with it"
-            raise InputError("discount and cost report", rule, DOC, "Leave one of them out.")
+            raise refuse.input("discount and cost report", rule, "Leave one of them out.")
 
     @property
     def source(self) -> str:
@@ -233,7 +233,7 @@ class _Report:
     def __init__(self, paths: Sequence[Path]) -> None:
         """Raises InputError without a file."""
         if not paths:
-            raise InputError("the cost report", "names no file", DOC, "Name its Parquet or CSV files.")
+            raise refuse.input("the cost report", "names no file", "Name its Parquet or CSV files.")
         self.paths = paths
         self.name = short_name(paths[0].name)
 
@@ -259,7 +259,7 @@ class _Report:
                     if old
                     else "Export CUR 2.0 with resource ids."
                 )
-                raise InputError(f"{short_name(path.name)}: {missing[0]}", "this column is needed", SOURCE, hint)
+                raise refuse_export.input(f"{short_name(path.name)}: {missing[0]}", "this column is needed", hint)
             columns = [
                 pl.col(name).cast(kind, strict=True) if name in there else pl.lit("", kind).alias(name)
                 for name, kind in (NEEDED | WISHED).items()
@@ -274,7 +274,7 @@ class _Report:
                 hint = hint_of(error, "Check the name.")
                 raise CouldNotRun(short_name(path), f"cannot be read: {reason_of(error)}", "", hint) from None
             rule = f"is not a table of a cost report: {str(error).splitlines()[0][:120]}"
-            raise InputError(short_name(path.name), rule, SOURCE, "Give the export as Parquet or CSV.") from None
+            raise refuse_export.input(short_name(path.name), rule, "Give the export as Parquet or CSV.") from None
 
     def read(self, regions: dict[str, str], accounts: dict[str, str]) -> CostReport:
         """Returns rates and bills of the latest month in the files. `regions`, `accounts`: by
@@ -283,7 +283,7 @@ class _Report:
         currencies = set(rows["line_item_currency_code"].drop_nulls().to_list()) - {"", "USD"}
         if currencies:
             rule = "rates are read in US dollars, as AWS lists its prices"
-            raise InputError(f"{self.name}: currency {sorted(currencies)[0]}", rule, DOC, "Use a price file instead.")
+            raise refuse.input(f"{self.name}: currency {sorted(currencies)[0]}", rule, "Use a price file instead.")
         rows, month = self._one_month(rows, notes)
         kinds = rows.select(pl.col("line_item_usage_type").unique().drop_nulls()).to_series().to_list()
         kinds_of = {text: kind for text in kinds if (kind := _kind(text))}
@@ -294,9 +294,9 @@ class _Report:
         if usage.is_empty():
             types = ", ".join(sorted(set(rows["line_item_line_item_type"].drop_nulls()))) or "no rows"
             rule = "has no usage of EBS volumes, so it tells no rate"
-            raise InputError(f"{self.name} of {month}: {types}", rule, DOC, "Give the export of a month with usage.")
+            raise refuse.input(f"{self.name} of {month}: {types}", rule, "Give the export of a month with usage.")
         if usage.filter(pl.col("line_item_usage_amount") < 0.0).height:
-            raise InputError(f"{self.name}: usage below 0", "usage cannot be negative", SOURCE, "Export it again.")
+            raise refuse_export.input(f"{self.name}: usage below 0", "usage cannot be negative", "Export it again.")
         return self._put_together(used, kinds_of, regions, accounts, month, notes)
 
     def _put_together(
@@ -342,7 +342,7 @@ class _Report:
             )
         if not rates:
             rule = "has none of the inventory's volumes"
-            raise InputError(f"{self.name} of {month}", rule, DOC, "Give the report of the same accounts and time.")
+            raise refuse.input(f"{self.name} of {month}", rule, "Give the report of the same accounts and time.")
         paid_rates = [(key[0], PaidRate(*key[1:], units, usd)) for key, (units, usd) in rates.items()]
         return CostReport(month, tuple(paid_rates), billed, tuple(notes))
 
@@ -351,8 +351,7 @@ class _Report:
         others. Raises InputError without rows."""
         months = rows["bill_billing_period_start_date"].str.slice(0, 7).drop_nulls().unique().sort().to_list()
         if not months:
-            hint = "Give the export of a month with usage."
-            raise InputError(f"{self.name}", "has no rows of EBS volumes", DOC, hint)
+            raise refuse.input(f"{self.name}", "has no rows of EBS volumes", "Give the export of a month with usage.")
         if len(months) > 1:
             notes.append(f"The report has months {', '.join(months)}: the last is taken.")
         return rows.filter(pl.col("bill_billing_period_start_date").str.slice(0, 7) == months[-1]), months[-1]

@@ -15,14 +15,14 @@ import polars as pl
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import DAY_S, in_percent
-from headrace.errors import InputError
+from headrace.errors import Refusals
 from headrace.observe.evidence.limits import HoldingLimits, holding
 from headrace.operate.fleet.answer import Verdict
 from headrace.operate.fleet.inventory import FleetDevice
 from headrace.operate.fleet.points import METRICS, SUMS
 from headrace.workload.points import MAX_OPS_PER_S
 
-DOC = "docs/guide/fleet.md"
+refuse = Refusals("docs/guide/fleet.md")
 FORTNIGHT_DAYS = 14  # days: the span of Compute Optimizer and of this fleet's advice
 # Above this share of periods without a point the demand is not known well enough; below it they
 # count as idle (a volume that is not attached publishes nothing). Ours.
@@ -153,18 +153,18 @@ def history_of(
     grains = {float(rows["period_s"].min()) for rows in series} | {float(rows["period_s"].max()) for rows in series}  # pyright: ignore[reportArgumentType]
     if len(grains) > 1:
         rule = f"has points of {', '.join(f'{grain:g}' for grain in sorted(grains))} s; one period is needed"
-        raise InputError(device.key, rule, DOC, "Import one period for a device.")
+        raise refuse.input(device.key, rule, "Import one period for a device.")
     (grain,) = grains
     if grain > MOST_GRAIN_S:
         rule = f"has points of {grain:,.0f} s, which hide bursts: {MOST_GRAIN_S:g} s at most"
-        raise InputError(device.key, rule, DOC, "Import points of five minutes: CloudWatch keeps them for 63 days.")
+        raise refuse.input(device.key, rule, "Import points of five minutes: CloudWatch keeps them for 63 days.")
     begin, modified = _begins(device, series, grain)
     end = min(float(rows["t_unix"][-1]) for rows in series) + grain
     count = max(0, round((end - begin) / grain))
     if count * grain < least_days * DAY_S:
         since = f" since it was modified on {modified:%Y-%m-%d}" if modified is not None else ""
         value = f"{device.key}: {count * grain / DAY_S:.1f} days{since}"
-        raise InputError(value, f"at least {least_days:g} are needed", DOC)
+        raise refuse.input(value, f"at least {least_days:g} are needed")
     sums: dict[str, np.ndarray] = {
         name: np.zeros(count) for name in ("read_ops", "write_ops", "read_bytes", "write_bytes")
     }
@@ -186,12 +186,12 @@ def history_of(
         queue[index] += rows["queue"].to_numpy()[inside]
     if missing > MOST_MISSING * count:
         rule = f"has no points for {in_percent(missing / count)} of its periods"
-        raise InputError(device.key, rule, DOC, "Volumes that are seldom attached get no advice.")
+        raise refuse.input(device.key, rule, "Volumes that are seldom attached get no advice.")
     given = ((sums["read_ops"] + sums["write_ops"]) / grain, (sums["read_bytes"] + sums["write_bytes"]) / grain)
     demand = _demand(_of_device(sums, device), grain)
     if (most := max(float(demand[name].max()) for name in ("reads_per_s", "writes_per_s"))) > MAX_OPS_PER_S:
         rule = f"a point has {most:,.0f} operations a second, more than any volume can"
-        raise InputError(device.key, rule, DOC, "Are counts and periods of its points right?")
+        raise refuse.input(device.key, rule, "Are counts and periods of its points right?")
     at_rate = None
     if limits is not None:
         at_rate = np.isnan(exceeded) & at_level(given[0], limits.burst_iops)
@@ -206,11 +206,11 @@ def _rows_of(volume: str, rows: pl.DataFrame | None) -> pl.DataFrame:
     """Returns the periods of a volume in which all four metrics have a figure. Raises InputError
     for a volume without points, or without one of the metrics in all of them."""
     if rows is None or not rows.height:
-        raise InputError(volume, "has no points", DOC, "Import its metrics: headrace fleet import.")
+        raise refuse.input(volume, "has no points", "Import its metrics: headrace fleet import.")
     lacking = [metric for metric, (name, _) in METRICS.items() if name in SUMS and rows[name].is_nan().all()]
     if lacking:
         rule = f"has points, but none of {', '.join(lacking)}"
-        raise InputError(volume, rule, DOC, "Import this metric too (Sum): what it was asked for is not known without.")
+        raise refuse.input(volume, rule, "Import this metric too (Sum): what it was asked for is not known without.")
     return rows.filter(pl.all_horizontal(pl.col(name).is_not_nan() for name in SUMS))
 
 

@@ -26,19 +26,19 @@ import polars as pl
 
 from headrace.base.checks import check_number
 from headrace.base.files import detect, refuse_folder
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 from headrace.observe.formats import cloudwatch, is_service, parse_recording
 from headrace.observe.formats.devices import MAX_RECORDED_POINT_S, MIN_POINT_S
 from headrace.observe.formats.metric_pages import MetricSeries, read_pages
 from headrace.observe.formats.metric_stream import StreamPoint, open_telemetry_points
 from headrace.observe.recording import MAX_BYTES, STDIN, clip, recording_of
-from headrace.operate.fleet.points import COLUMNS, DOC, METRICS, SUMMED, make_rows, state_periods, write_points
+from headrace.operate.fleet.points import COLUMNS, METRICS, SUMMED, make_rows, refuse, state_periods, write_points
 from headrace.operate.fleet.recordings import RecordingHints, points_of_recording, points_of_service
 
 NAMESPACE = "AWS/EBS"
 OF_HOSTS = ("iostat", "sar", "vmstat", "prometheus")  # forms of recordings that have devices and no volumes
 NO_HINTS = RecordingHints()
-STREAMS = "CloudWatch guide, Metric streams, JSON format"
+refuse_streams = Refusals("CloudWatch guide, Metric streams, JSON format")
 PARTS = 64  # of volumes, by their ids: a part of 10,000 volumes over 14 days of five minutes is 0.6 million rows
 POINTS_AT_ONCE = 1_000_000  # before they are spilled: some 100 MB
 # Small parts are put in order together, up to this many points: each call costs some ms; ours.
@@ -259,7 +259,9 @@ def _read_plain(
     elif b"\0" in head and not head.startswith(UTF_16):
         if not _may_be_open_telemetry(head):
             rule = "is of no form that is read here: pages of get-metric-data, CSV, metric streams, an earlier import"
-            raise InputError(clip(file.name, 80), rule, f"{DOC}, Points", "Is it the file you meant, and whole?")
+            raise InputError(
+                clip(file.name, 80), rule, f"{refuse.source}, Points", "Is it the file you meant, and whole?"
+            )
         _read_open_telemetry(file, opened, spill, notes)
     else:
         _read_export(file, opened, spill, notes, hints)
@@ -281,7 +283,7 @@ def _read_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str],
         raise _damaged(file.name, error) from None
     if len(content) > MAX_BYTES:
         rule = f"is larger than {MAX_BYTES / 2**20:,.0f} MiB, unpacked"
-        raise InputError(file.name, rule, DOC, "Ask for the metrics in several files, of some volumes each.")
+        raise refuse.input(file.name, rule, "Ask for the metrics in several files, of some volumes each.")
     pages = read_pages(content)
     if pages is not None and _take_pages(pages[0], spill):
         notes += pages[1]
@@ -314,7 +316,7 @@ def _check_origin(name: str, volume: str, file: str, spill: _Spill) -> None:
     if "/" in volume and spill.origins.setdefault(volume, file) != file:
         rule = f"is in {clip(spill.origins[volume])} too: two recordings of one name"
         hint = "Rename one after its host, or say which volume it is: --device NAME=VOLUME."
-        raise InputError(f"{name}: {volume}", rule, DOC, hint)
+        raise refuse.input(f"{name}: {volume}", rule, hint)
 
 
 def _take_pages(series: Sequence[MetricSeries], spill: _Spill) -> bool:
@@ -373,7 +375,7 @@ def _read_stream(file: Path, lines: Iterable[bytes], spill: _Spill, notes: list[
                 point = decode(line)
             except msgspec.DecodeError as error:
                 rule = f"is not a point of a metric stream: {error}"
-                bad = InputError(f"{file.name}, line {number}: {clip(line.decode(errors='replace'))}", rule, STREAMS)
+                bad = refuse_streams.input(f"{file.name}, line {number}: {clip(line.decode(errors='replace'))}", rule)
                 continue  # a last line may be cut off; refused when another follows
             taken += 1
             _take(file, "line", number, point, spill)
@@ -395,14 +397,14 @@ def _take(file: Path, unit: str, number: int, point: StreamPoint, spill: _Spill)
     statistic = METRICS[point.metric_name][1]
     if point.metric_name.endswith("Bytes") and point.unit not in BYTES:
         value = f"{file.name}, {unit} {number}: {point.metric_name} in {clip(point.unit)}"
-        raise InputError(value, "EBS publishes it in bytes", STREAMS, "Import what CloudWatch wrote.")
+        raise refuse_streams.input(value, "EBS publishes it in bytes", "Import what CloudWatch wrote.")
     value = point.value
     if value.count <= 0:
-        raise InputError(f"{file.name}, {unit} {number}: count {value.count:g}", "must be above 0", STREAMS)
+        raise refuse_streams.input(f"{file.name}, {unit} {number}: count {value.count:g}", "must be above 0")
     figure = {"Sum": value.sum, "Average": value.sum / value.count, "Maximum": value.max}[statistic]
     if not 0 <= figure <= MOST_VALUE:
         rule = "must be 0 or more, and finite"
-        raise InputError(f"{file.name}, {unit} {number}: {point.metric_name} = {figure:g}", rule, STREAMS)
+        raise refuse_streams.input(f"{file.name}, {unit} {number}: {point.metric_name} = {figure:g}", rule)
     if not EARLIEST_S <= point.timestamp / MS_PER_S <= LATEST_S:
         raise _of_no_time(f"{file.name}, {unit} {number}: {point.metric_name}", point.timestamp / MS_PER_S)
     spill.add(volume, point.metric_name, point.timestamp / MS_PER_S, figure, point.account_id, point.period_s)
@@ -432,7 +434,7 @@ def _read_parquet(file: Path, spill: _Spill) -> None:
         if wrong.height:
             first = wrong.row(0, named=True)
             value = f"{name}: {first['metric']} of {first['volume']} = {first['value']}"
-            raise InputError(value, "must be 0 or more, and finite", STREAMS)
+            raise refuse_streams.input(value, "must be 0 or more, and finite")
         _check_times(name, frame)
         spill.add_frame(frame)
 
@@ -462,7 +464,7 @@ def _stream_columns(name: str, names: pl.Schema) -> dict[str, pl.Expr]:
     needed = {"namespace", "metric_name", "dimensions", "timestamp", "value"}
     if not needed <= set(names):
         rule = f"lacks {', '.join(sorted(needed - set(names)))}: it is neither of an import nor of a metric stream"
-        raise InputError(name, rule, STREAMS)
+        raise refuse_streams.input(name, rule)
     time = pl.col("timestamp")
     if isinstance(names["timestamp"], pl.Datetime):
         seconds = time.dt.epoch("us") / 1e6
@@ -500,7 +502,7 @@ def _volume_column(name: str, names: pl.Schema) -> pl.Expr:
 
 def _of_kind(name: str, names: pl.Schema, column: str, rule: str) -> InputError:
     hint = "Let Firehose convert the stream as the guide of metric streams says, or import its JSON."
-    return InputError(f"{name}: {column} is {clip(str(names[column]))}", rule, STREAMS, hint)
+    return refuse_streams.input(f"{name}: {column} is {clip(str(names[column]))}", rule, hint)
 
 
 def _check_times(name: str, points: pl.DataFrame) -> None:
@@ -514,4 +516,4 @@ def _check_times(name: str, points: pl.DataFrame) -> None:
 def _of_no_time(place: str, t_unix: float | None) -> InputError:
     value = f"{place} at {'no time' if t_unix is None else f'{t_unix:.6g} s since 1970'}"
     hint = "Are its times in another unit? They must be timestamps, or milliseconds since 1970."
-    return InputError(value, "must be between 2006, when EC2 began, and 2100", STREAMS, hint)
+    return refuse_streams.input(value, "must be between 2006, when EC2 began, and 2100", hint)

@@ -16,12 +16,12 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 from types import ModuleType
 
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.errors import CouldNotRun, HeadraceError, Refusals
 from headrace.operate.fleet.answer import FleetSettings
 from headrace.operate.fleet.inventory import FleetDevice
 from headrace.operate.fleet.planning import Runner, batch_bytes
 
-DOC = "docs/guide/fleet-changes.md"
+refuse = Refusals("docs/guide/fleet-changes.md")
 # Tasks under way for each processor of the cluster: one runs, one is there when it ends. More would
 # only hold memory.
 IN_FLIGHT = 2
@@ -36,7 +36,7 @@ ONE_THREAD = {"RAYON_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
 def ray_runner(address: str) -> Runner:
     """Returns the `runner` of `plan_fleet`. `address`: `auto`, `HOST:PORT` or `ray://HOST:PORT`."""
     if not address.strip():
-        raise InputError("--ray", "needs an address", DOC, "For example auto, 10.0.0.1:6379 or ray://10.0.0.1:10001.")
+        raise refuse.input("--ray", "needs an address", "For example auto, 10.0.0.1:6379 or ray://10.0.0.1:10001.")
 
     def run(
         batches: Sequence[list[FleetDevice]], points: Path, places: dict[str, tuple[int, int]], settings: FleetSettings
@@ -58,7 +58,7 @@ def _connected(address: str) -> ModuleType:
         ray = import_module("ray")
     except ImportError:
         hint = "Install it: pip install 'headrace[ray]'."
-        raise CouldNotRun("--ray", "needs Ray, which is not installed", DOC, hint) from None
+        raise refuse.run("--ray", "needs Ray, which is not installed", hint) from None
     _check_listens(address)
     try:
         environment = {"env_vars": ONE_THREAD}
@@ -77,7 +77,7 @@ def _check_listens(address: str) -> None:
     if not colon:  # `auto` and the like
         return
     if not port.isdigit():
-        raise InputError(f"--ray {address}", "must be HOST:PORT, ray://HOST:PORT or auto", DOC, "See ray status.")
+        raise refuse.input(f"--ray {address}", "must be HOST:PORT, ray://HOST:PORT or auto", "See ray status.")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
     except (OSError, OverflowError) as error:
@@ -129,5 +129,5 @@ def batch_on_worker(
     """Answers a batch, on the worker. Raises CouldNotRun where another Headrace is there."""
     if version != (own := version_of("headrace")):
         hint = "Install the same version on all nodes."
-        raise CouldNotRun(f"a worker has headrace {own}", f"and its driver {version}", DOC, hint)
+        raise refuse.run(f"a worker has headrace {own}", f"and its driver {version}", hint)
     return batch_bytes(devices, Path(points), places, settings)

@@ -20,11 +20,10 @@ import polars as pl
 from headrace import __version__
 from headrace.base import core
 from headrace.base.files import explain_unwritable, write_whole
-from headrace.errors import InputError
 from headrace.operate.fleet.answer import SCHEMA, FleetSettings, VolumeAnswer, answers_frame, answers_of
 from headrace.operate.fleet.batch import answer_batch
 from headrace.operate.fleet.inventory import FleetDevice, FleetInventory
-from headrace.operate.fleet.points import DOC, VOLUMES_AT_ONCE, read_points, volumes_of
+from headrace.operate.fleet.points import VOLUMES_AT_ONCE, read_points, refuse, volumes_of
 
 # While one batch is in the core, which leaves Python free, the next is read and asked about. More
 # would only hold memory.
@@ -58,11 +57,11 @@ def plan_fleet(
     places = volumes_of(points)
     batches = list(batches_of(inventory, places))
     if not batches:
-        raise InputError("the inventory", "names no volume", DOC, "Give what aws ec2 describe-volumes wrote.")
+        raise refuse.input("the inventory", "names no volume", "Give what aws ec2 describe-volumes wrote.")
     strange = _strangers(places, inventory)
     if strange and len(strange) == len(places):
         rule = f"none of its {len(places):,} volumes is in the inventory ({strange[0]} is not)"
-        raise InputError(str(points), rule, DOC, "Give points and inventory of the same accounts and regions.")
+        raise refuse.input(str(points), rule, "Give points and inventory of the same accounts and regions.")
     if strange:
         more = f" and {len(strange) - 3:,} more" if len(strange) > 3 else ""
         note(f"Points of volumes that are not in the inventory were left out: {', '.join(strange[:3])}{more}.")
@@ -172,7 +171,7 @@ def _prepare(parts: Path, rests_on: str) -> None:
     with explain_unwritable(parts, "", "operating system"):
         if parts.is_dir() and not mark.exists() and set(parts.iterdir()) - set(_ours(parts)):
             rule = "is where answers are kept until all are there, and holds files of something else"
-            raise InputError(str(parts), rule, DOC, "Move it away, or give another --to.")
+            raise refuse.input(str(parts), rule, "Move it away, or give another --to.")
         if mark.exists() and mark.read_text() != rests_on:
             _empty(parts)
         parts.mkdir(exist_ok=True)

@@ -21,9 +21,9 @@ import numpy as np
 import polars as pl
 
 from headrace.base.files import explain_unwritable, move_over, refuse_folder
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 
-DOC = "docs/guide/fleet.md"
+refuse = Refusals("docs/guide/fleet.md")
 SUMS = ("read_ops", "write_ops", "read_bytes", "write_bytes")
 STATES = ("queue", "balance_percent", "iops_exceeded", "throughput_exceeded")
 SCHEMA = pl.Schema(
@@ -61,7 +61,7 @@ def volumes_of(path: Path) -> dict[str, tuple[int, int]]:
         if volume == last:  # it goes on in the next slice
             first, rows = places[volume][0], places[volume][1] + rows
         elif volume in places:
-            raise InputError(str(path), "has the rows of a volume in several places", DOC, "Import it again.")
+            raise refuse.input(str(path), "has the rows of a volume in several places", "Import it again.")
         places[volume], last = (first, rows), volume
     return places
 
@@ -114,7 +114,7 @@ def write_points(path: Path, parts: Iterable[pl.DataFrame], read: str = "") -> i
             rows += part.height
         if not rows:
             hint = "Import VolumeReadOps, VolumeWriteOps and their bytes, of namespace AWS/EBS."
-            raise InputError(read or path.name, "has no points of a volume", DOC, hint)
+            raise refuse.input(read or path.name, "has no points of a volume", hint)
         whole = Path(folder) / "whole.parquet"
         pl.concat([pl.scan_parquet(place) for place in written]).sink_parquet(
             whole, row_group_size=ROWS_OF_A_GROUP, maintain_order=True
@@ -137,9 +137,9 @@ def scan_table(path: Path, columns: Sequence[str], command: str) -> pl.LazyFrame
     except FileNotFoundError:
         raise InputError(str(path), "no such file", "", "Check the name and the folder you are in.") from None
     except Exception as error:  # polars has an error of its own for each thing a file may not be
-        raise InputError(str(path), f"is not a Parquet file: {str(error)[:100]}", DOC, hint) from None
+        raise refuse.input(str(path), f"is not a Parquet file: {str(error)[:100]}", hint) from None
     if lacking := [name for name in columns if name not in names]:
-        raise InputError(str(path), f"lacks {', '.join(lacking)}", DOC, hint)
+        raise refuse.input(str(path), f"lacks {', '.join(lacking)}", hint)
     return lazy.select(columns)
 
 
@@ -172,7 +172,7 @@ def state_periods(
     if stated_s is None:
         rule = "state no period: this form of file has none"
         place, step = _shortest_step(_steps(open_points), open_points, files)
-        raise InputError(place, rule, DOC, f"Say which period CloudWatch was asked for: --period {step or 300:g}.")
+        raise refuse.input(place, rule, f"Say which period CloudWatch was asked for: --period {step or 300:g}.")
     since = pl.col("t_unix") - pl.col("t_unix").min().over("file", "volume")
     if open_points.filter(_is_no_multiple(since, stated_s)).height:
         steps = _steps(open_points)
@@ -182,7 +182,7 @@ def state_periods(
             f"If that is their period, add --interval {step:g}. If the file has points of two periods, "
             "import those of each period alone, then join the imports with --period."
         )
-        raise InputError(place, f"must lie multiples of the period apart, which is given as {stated_s:g} s", DOC, hint)
+        raise refuse.input(place, f"must lie multiples of the period apart, which is given as {stated_s:g} s", hint)
     at = pl.col("t_unix")
     spans = open_points.group_by("file", "volume").agg(
         at.n_unique().alias("points"), ((at.max() - at.min()) / stated_s).alias("periods")
@@ -273,7 +273,7 @@ def _of_one_account(part: pl.DataFrame) -> pl.DataFrame:
     if twice.height:
         first = twice.row(0, named=True)
         value = f"{first['volume']} in accounts {', '.join(first['account'])}"
-        raise InputError(value, "a volume belongs to one account", DOC, "Import the accounts into files of their own.")
+        raise refuse.input(value, "a volume belongs to one account", "Import the accounts into files of their own.")
     account_of = accounts.select("volume", pl.col("account").list.first().fill_null(""))
     return part.drop("account").join(account_of, on="volume", maintain_order="left")
 
@@ -335,16 +335,16 @@ def _check_periods(sums: pl.DataFrame, period_s: float | None) -> None:
             volume, lengths = several.row(0)
             value = f"{volume}: points of {' and of '.join(f'{length:g} s' for length in lengths)}"
             hint = f"Add --period {_common(lengths):g}, or leave the files of the other periods out."
-            raise InputError(value, "the points of one volume must be of one period", DOC, hint)
+            raise refuse.input(value, "the points of one volume must be of one period", hint)
         return
     for volume, period in periods.rows():
         if period > period_s:
             value = f"{volume}: points of {period:g} s"
-            raise InputError(value, f"cannot be made finer: {period_s:g} s", DOC, "Leave --period out.")
+            raise refuse.input(value, f"cannot be made finer: {period_s:g} s", "Leave --period out.")
         if period_s % period:
             value = f"{volume}: points of {period:g} s"
             rule = f"cannot become points of {period_s:g} s, which is not a multiple of it"
-            raise InputError(value, rule, DOC, f"Give --period {math.ceil(period_s / period) * period:g}.")
+            raise refuse.input(value, rule, f"Give --period {math.ceil(period_s / period) * period:g}.")
 
 
 def _common(periods: Sequence[float]) -> float:

@@ -22,7 +22,7 @@ from headrace.observe.recording import clip
 from headrace.observe.remote import aws
 from headrace.observe.remote.prometheus import PREFIX, hosts, parse_target
 from headrace.observe.remote.span import TimeSpan
-from headrace.operate.fleet.points import DOC, METRICS
+from headrace.operate.fleet.points import METRICS, refuse
 
 # Rates of a device, a second, by the metric whose sum over the period they make.
 RATES = {
@@ -64,12 +64,11 @@ def parse_devices(given: list[str]) -> dict[str, str]:
         device, _, volume = text.partition("=")
         device, volume = device.strip().removeprefix("/dev/"), volume.strip()
         if not device or not volume:
-            hint = "For example --device nvme1n1=vol-0123456789abcdef0."
             rule = "must be the name of a device and the id of its volume"
-            raise InputError(f"--device {clip(text)}", rule, DOC, hint)
+            raise refuse.input(f"--device {clip(text)}", rule, "For example --device nvme1n1=vol-0123456789abcdef0.")
         if device in volumes or volume in volumes.values():
             rule = "names a device or a volume that another --device names"
-            raise InputError(f"--device {clip(text)}", rule, DOC, "Name each of them once.")
+            raise refuse.input(f"--device {clip(text)}", rule, "Name each of them once.")
         volumes[device] = volume
     return volumes
 
@@ -89,7 +88,7 @@ def points_of_service(target: str, hints: RecordingHints, notes: list[str]) -> I
         return
     if hints.interval_s is not None:
         rule = "is for recordings without times, and CloudWatch's points have their own period"
-        raise InputError(f"--interval {hints.interval_s:g}", rule, DOC, "Leave it out, or give --period.")
+        raise refuse.input(f"--interval {hints.interval_s:g}", rule, "Leave it out, or give --period.")
     fetched = aws.fetch(target, span)
     notes += fetched.notes
     for (volume, metric), values in fetched.points.items():
@@ -110,7 +109,7 @@ def points_of_recording(loaded: LoadedRecording, hints: RecordingHints, notes: l
     if not volumes:
         there = ", ".join(devices[:12]) or "none"
         value = f"{recording.name}: {', '.join(f'--device {name}' for name in hints.volumes) or 'no devices'}"
-        raise InputError(value, "has no device that is to be imported", DOC, f"There are: {there}.")
+        raise refuse.input(value, "has no device that is to be imported", f"There are: {there}.")
     for device, volume in volumes.items():
         copy, apart = loaded.apart()
         _, interval_s, series = device_series(copy, apart, device, hints.interval_s)

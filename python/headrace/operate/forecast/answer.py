@@ -10,7 +10,7 @@ from headrace.base.checks import check_number, check_whole
 from headrace.errors import InputError
 from headrace.operate.forecast.credits import MOST_HOURS, RUNS, CreditForecast, credits_ahead, has_credits
 from headrace.operate.forecast.growth import GrowthForecast, growth_ahead
-from headrace.operate.forecast.history import DOC, DemandHistory, history_of
+from headrace.operate.forecast.history import DemandHistory, history_of, refuse
 from headrace.operate.forecast.ledger import Promise, known_as, promises
 from headrace.operate.forecast.space import SpaceForecast, SpaceHistory, space_ahead
 from headrace.workload import OpenWorkload
@@ -97,7 +97,7 @@ def forecast(
     for name, value in unused:
         if space is None and value is not None:
             hint = "Add --space FILE (used space by day), or leave it out."
-            raise InputError(f"{name} {value:g}", "says nothing without used space", DOC, hint)
+            raise refuse.input(f"{name} {value:g}", "says nothing without used space", hint)
     history = history_of(workload)
     missing: list[str] = []
     refused: InputError | None = None

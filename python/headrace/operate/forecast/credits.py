@@ -20,13 +20,13 @@ from headrace.errors import InputError
 from headrace.observe.evidence.limits import holding
 from headrace.operate.forecast.balances import Balances, balances_now, follow
 from headrace.operate.forecast.history import (
-    DOC,
     SLOT_S,
     SLOTS_PER_DAY,
     SLOTS_PER_HOUR,
     DemandHistory,
     iops_of,
     means_between,
+    refuse,
     workload_of,
 )
 from headrace.operate.forecast.trend import SHOWN, trend_of, with_demand
@@ -132,7 +132,7 @@ def credits_ahead(
     _, days = history.whole_days()
     if len(days) < LEAST_DAYS:
         rule = f"days are drawn from at least {LEAST_DAYS} whole ones, from midnight to midnight"
-        raise InputError(f"whole days of demand: {len(days)}", rule, DOC, "Record longer.")
+        raise refuse.input(f"whole days of demand: {len(days)}", rule, "Record longer.")
     now = balances_now(workload, storage, balance_percent, instance=instance, as_of=as_of)
     drawn = futures(history, hours, runs, seed)
     empty_h, outage_h, own, lowest, waits = [], [], [], [], np.zeros(24)

@@ -15,9 +15,8 @@ import numpy as np
 from headrace.base import core
 from headrace.base.storage import Storage
 from headrace.base.units import MIB
-from headrace.errors import InputError
 from headrace.observe.evidence.limits import holding
-from headrace.operate.forecast.history import DOC, SLOTS_PER_DAY, DemandHistory, workload_of
+from headrace.operate.forecast.history import SLOTS_PER_DAY, DemandHistory, refuse, workload_of
 from headrace.operate.forecast.trend import LEAST_DAYS, Trend, trend_of, with_demand
 
 BUSY_PERCENTILE = 99.0  # of the five-minute rates of a day: its third busiest slot of 288
@@ -66,7 +65,7 @@ def growth_ahead(
     _, days = history.whole_days()
     if len(days) < LEAST_DAYS:
         rule = f"growth needs at least {LEAST_DAYS} whole days, from midnight to midnight"
-        raise InputError(f"whole days of demand: {len(days)}", rule, DOC, "Record longer.")
+        raise refuse.input(f"whole days of demand: {len(days)}", rule, "Record longer.")
     load = replace(workload_of(history, days.reshape(-1, 4), "history"), size_gib=None)
     charged = core.demand_on_volumes(load.to_core(), storage)  # on all volumes together
     idle = len(days) - len(with_demand(_busy(charged["iops"])))
@@ -74,7 +73,7 @@ def growth_ahead(
         rule = (
             f"growth needs at least {LEAST_DAYS} whole days with demand; {idle} of {len(days)} were idle or nearly idle"
         )
-        raise InputError(f"whole days with demand: {len(days) - idle}", rule, DOC, "Record longer.")
+        raise refuse.input(f"whole days with demand: {len(days) - idle}", rule, "Record longer.")
     full_units = any(member["random_charges_full_unit"] for member in core.storage_limits(storage, as_of, instance))
     mib_s = charged["hdd_mib_s" if full_units else "mib_s"]
     # The volumes' rates with credits count: `credits` answers when these run out.

@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from headrace.base.units import DAY_S
-from headrace.errors import InputError
+from headrace.errors import Refusals
 from headrace.workload import OpenWorkload
 
 SLOT_S = 300  # CloudWatch's period, see above
 SLOTS_PER_DAY = DAY_S // SLOT_S
 SLOTS_PER_HOUR = 3_600 // SLOT_S
-DOC = "docs/guide/forecast.md"
+refuse = Refusals("docs/guide/forecast.md")
 # Columns of a history, per second: I/Os and KiB of reads and of writes.
 READS, WRITES, READ_KIB, WRITE_KIB = range(4)
 # A recording without a date is laid on this Saturday; nothing that is said depends on it.
@@ -84,7 +84,7 @@ def history_of(workload: OpenWorkload) -> DemandHistory:
     slots = int((offset_s + workload.span_s) // SLOT_S) - first
     if slots < SLOTS_PER_HOUR:
         rule = "a forecast needs at least an hour of demand"
-        raise InputError(f"{workload.name}: {workload.span_s / 60:.0f} min", rule, DOC, "Record longer.")
+        raise refuse.input(f"{workload.name}: {workload.span_s / 60:.0f} min", rule, "Record longer.")
     at = (first + np.arange(slots + 1)) * SLOT_S - offset_s
     reads, writes = points["reads_per_s"].to_numpy(), points["writes_per_s"].to_numpy()
     columns = (reads, writes, reads * points["read_kib"].to_numpy(), writes * points["write_kib"].to_numpy())

@@ -19,13 +19,13 @@ import numpy as np
 
 from headrace.base import settings
 from headrace.base.files import explain_unwritable, reason_of
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun
 from headrace.observe.evidence.limits import holding
 from headrace.observe.formats.cloudwatch import VOLUME_ID
 from headrace.operate.forecast.balances import own_balances
 from headrace.operate.forecast.credits import CreditForecast
 from headrace.operate.forecast.growth import GrowthForecast
-from headrace.operate.forecast.history import DOC, DemandHistory
+from headrace.operate.forecast.history import DemandHistory, refuse
 from headrace.operate.forecast.space import MARKS_DAYS, SpaceForecast, SpaceHistory
 from headrace.simulation.demand import simulate
 from headrace.workload import OpenWorkload
@@ -157,7 +157,7 @@ def _decoded(path: Path, content: bytes, notes: list[str]) -> list[Promise]:
     Raises InputError if it is too long or no ledger."""
     if len(content) > MOST_BYTES:
         rule = f"at most {MOST_BYTES >> 20} MiB are read"
-        raise InputError(str(path), rule, DOC, "Move the file away: a new one is begun.")
+        raise refuse.input(str(path), rule, "Move the file away: a new one is begun.")
     lines = content.split(b"\n")
     decoded = [_promise(line) for line in lines]
     promises = [promise for promise in decoded if promise is not None]
@@ -170,7 +170,7 @@ def _decoded(path: Path, content: bytes, notes: list[str]) -> list[Promise]:
     ]
     if foreign and not promises:
         rule = "is not a forecast that was kept, and no other line of the file is one"
-        raise InputError(f"{path}, line {foreign[0]}", rule, DOC, "Move the file away, or name another one.")
+        raise refuse.input(f"{path}, line {foreign[0]}", rule, "Move the file away, or name another one.")
     if damaged:
         what = f"line {damaged[0]} is" if len(damaged) == 1 else f"{len(damaged)} lines, the first {damaged[0]}, are"
         notes.append(f"{path}: {what} damaged and passed over.")

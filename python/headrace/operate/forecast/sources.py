@@ -10,9 +10,8 @@ import numpy as np
 
 from headrace.base.storage import Storage
 from headrace.base.units import DAY_S, span_in_words
-from headrace.errors import InputError
 from headrace.observe.evidence.model import Evidence
-from headrace.operate.forecast.history import DOC
+from headrace.operate.forecast.history import refuse
 from headrace.operate.forecast.space import SpaceHistory, space_from_free
 from headrace.operate.targets import SourceOptions, described_by, evidence_of, import_options, is_live, load_target
 from headrace.workload import OpenWorkload
@@ -39,9 +38,8 @@ def demand_of(target: str, options: SourceOptions = DEFAULT_OPTIONS) -> Recorded
     volumes; else as `evidence_of`.
     """
     if is_live(target):
-        rule = "is watched live: it has no recorded days"
         hint = "`headrace watch` shows the time to empty now; record days with iostat -xt 60, or use aws:vol-..."
-        raise InputError(target[:80], rule, DOC, hint)
+        raise refuse.input(target[:80], "is watched live: it has no recorded days", hint)
     loaded = load_target(target, options)
     if loaded is None:
         return RecordedDemand(*from_evidence(evidence_of(target, options)))
@@ -62,12 +60,11 @@ def from_evidence(evidence: Evidence) -> tuple[OpenWorkload, str | None, str | N
     if len(evidence.volumes) != 1:
         rule = f"has {len(evidence.volumes)} volumes; a forecast is about one"
         names = ", ".join(volume.facts.name for volume in evidence.volumes)
-        hint = f"Name one with --device: {names}." if names else ""
-        raise InputError(evidence.facts.target[:80], rule, DOC, hint)
+        raise refuse.input(evidence.facts.target[:80], rule, f"Name one with --device: {names}." if names else "")
     (volume,) = evidence.volumes
     rows = volume.rows
     if not rows.height or not {"read_iops", "write_iops"} <= set(rows.columns):
-        raise InputError(evidence.facts.target[:80], "tells no I/Os of the volume", DOC)
+        raise refuse.input(evidence.facts.target[:80], "tells no I/Os of the volume")
     points: list[tuple[float, float, float, float, float, float, float | None]] = []
     begin, gaps_s = float(rows["t_unix"][0]), 0.0
     at = begin

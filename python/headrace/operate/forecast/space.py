@@ -15,11 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from headrace.base.units import GIB
-from headrace.errors import InputError
-from headrace.observe.recording import DOC as IMPORT_DOC
 from headrace.observe.recording import Recording
+from headrace.observe.recording import refuse as refuse_recording
 from headrace.observe.series import csv_rows, open_text
-from headrace.operate.forecast.history import DOC
+from headrace.operate.forecast.history import refuse
 from headrace.operate.forecast.trend import Trend, trend_of
 
 # The specification of this forecast: a week, so that a weekly purge is in the most that was used; a
@@ -88,14 +87,16 @@ def read_space(path: Path) -> SpaceHistory:
     used = next((name for name in UNITS if name in names), None)
     if at is None or used is None:
         rule = f"the header must name {' or '.join(TIME_COLUMNS)}, and {', '.join(UNITS)}"
-        raise recording.bad(number, ",".join(header), rule, "For example time,used_bytes.", DOC)
+        raise recording.bad(number, ",".join(header), rule, "For example time,used_bytes.", refuse.source)
     highest: dict[int, float] = {}
     zoned: bool | None = None
     for line, cells in rows:
         moment = _moment(recording, line, cells[at])
         zoned = moment.tzinfo is not None if zoned is None else zoned
         if zoned != (moment.tzinfo is not None):
-            raise recording.bad(line, cells[at], "has a zone where other lines have none, or the reverse", "", DOC)
+            raise recording.bad(
+                line, cells[at], "has a zone where other lines have none, or the reverse", "", refuse.source
+            )
         gib = recording.number(line, used, cells[names.index(used)]) * UNITS[used] / GIB
         day = moment.toordinal()
         highest[day] = max(gib, highest.get(day, 0.0))
@@ -118,7 +119,7 @@ def _history_of(name: str, highest: dict[int, float]) -> SpaceHistory:
     ordinals = sorted(highest)
     if len(ordinals) < LEAST_DAYS:
         rule = f"a forecast of space needs at least {LEAST_DAYS} days that were recorded"
-        raise InputError(f"{name}: {len(ordinals)} days with a line", rule, DOC, "Record longer, each day.")
+        raise refuse.input(f"{name}: {len(ordinals)} days with a line", rule, "Record longer, each day.")
     days = np.arange(ordinals[0], ordinals[-1] + 1)
     used_gib = np.interp(days, ordinals, [highest[day] for day in ordinals])
     return SpaceHistory(datetime.fromordinal(ordinals[0]), used_gib, np.isin(days, ordinals))
@@ -130,7 +131,7 @@ def _moment(recording: Recording, line: int, text: str) -> datetime:
         return datetime.fromisoformat(text.strip())
     except ValueError:
         rule = "must be an ISO 8601 time, such as 2026-03-01T00:00:00Z"
-        raise recording.bad(line, text, rule, "", IMPORT_DOC) from None
+        raise recording.bad(line, text, rule, "", refuse_recording.source) from None
 
 
 def space_ahead(

@@ -17,7 +17,7 @@ from headrace.aws.volumes import notation_of_answer, order_of
 from headrace.errors import CouldNotRun, InputError
 from headrace.operate.snapshots.freezing.filesystems import Below, volume_id
 from headrace.operate.snapshots.services import MemberVolume
-from headrace.operate.snapshots.sets import DOC, SET, StoredSnapshot
+from headrace.operate.snapshots.sets import SET, StoredSnapshot, refuse
 
 # Guesses: shorter than a freeze may last. A call that changes things is tried once: while a
 # filesystem is frozen nothing waits for a second try.
@@ -60,7 +60,7 @@ class Ec2Service:
             ]
             if len(attached) != 1:
                 rule = f"is attached to {len(attached)} instances, not to one"
-                raise InputError(volume["VolumeId"], rule, DOC, "Volumes for several instances are not supported.")
+                raise refuse.input(volume["VolumeId"], rule, "Volumes for several instances are not supported.")
             self._instances[volume["VolumeId"]] = attached[0]
         return [
             MemberVolume(name, notation_of_answer(described[name]), described[name].get("AvailabilityZone", ""))
@@ -84,8 +84,7 @@ class Ec2Service:
                     matches.add(volume["VolumeId"])
         if len(matches) != 1:
             problem = "several volumes are attached by this name" if matches else "no EBS volume is known for it"
-            hint = "Is it instance store, or not on EBS? Those have no snapshots."
-            raise InputError(f"/dev/{disk}", problem, DOC, hint)
+            raise refuse.input(f"/dev/{disk}", problem, "Is it instance store, or not on EBS? Those have no snapshots.")
         return matches.pop()
 
     def rehearse(self, volumes: Sequence[str], tags: Mapping[str, str]) -> None:
@@ -161,7 +160,7 @@ class Ec2Service:
         """Makes a volume in the zone that the volume was in, unless another was named."""
         zone = self.zone or str(snapshot.member.get("zone") or "")
         if not zone:
-            raise InputError(snapshot.id, "its zone is not known", DOC, "Add --zone.")
+            raise refuse.input(snapshot.id, "its zone is not known", "Add --zone.")
         listed = [{"Key": key, "Value": value} for key, value in ({"Name": name} | dict(tags)).items()]
         volume = self._call(
             "create_volume",
@@ -182,17 +181,17 @@ class Ec2Service:
         """Makes one call. Raises InputError with the error's code as `kind`, CouldNotRun."""
         operation: Callable[..., AwsAnswer] = getattr(self._client, name)
 
-        def refuse(code: str, message: str, _answer: AwsAnswer) -> InputError:
+        def refusal(code: str, message: str, _answer: AwsAnswer) -> InputError:
             source, hint = "EC2 API, error codes", ""
             if code in REFUSED:
-                source, hint = DOC, "The guide has the policy that it takes."
+                source, hint = refuse.source, "The guide has the policy that it takes."
             return InputError(f"EC2 {name}", f"{code}: {message[:300]}", source, hint, kind=code)
 
-        def fail(error: Exception) -> CouldNotRun:
+        def failure(error: Exception) -> CouldNotRun:
             rule = f"could not be called: {str(error)[:300]}"
-            return CouldNotRun(f"EC2 {name}", rule, DOC, "Is there a network, a region, a profile?")
+            return refuse.run(f"EC2 {name}", rule, "Is there a network, a region, a profile?")
 
-        with translate_errors(refuse, fail):
+        with translate_errors(refusal, failure):
             return operation(**arguments)
 
     def _pages(self, name: str, member: str, **arguments: object) -> list[AwsAnswer]:
@@ -222,7 +221,7 @@ def _client(profile: str | None, region: str | None) -> AwsClient:
     try:
         return make_client("ec2", LIMITS, profile=profile, region=region)
     except InputError as error:
-        source = error.source if error.source == CREDENTIALS else DOC
+        source = error.source if error.source == CREDENTIALS else refuse.source
         hint = error.hint if error.source == CREDENTIALS else "Set AWS_REGION, or add --region."
         raise InputError("EC2", error.rule, source, hint) from None
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from headrace import servers
 from headrace.base.signals import ends_as_interrupts, undisturbed
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.errors import HeadraceError
 from headrace.lab import Lab
 from headrace.lab.waiting import stored
 from headrace.mysql.state import parse_version
 from headrace.operate.snapshots.services import VolumeService
-from headrace.operate.snapshots.sets import DOC, SnapshotSet, StoredSnapshot, check_whole
+from headrace.operate.snapshots.sets import SnapshotSet, StoredSnapshot, check_whole, refuse
 from headrace.servers import Server
 from headrace.servers.volumes import mount_options
 
@@ -68,10 +68,10 @@ def restore_server(
     roles = chosen.about.get("roles")
     if not isinstance(roles, dict) or "data" not in roles:
         rule = "is not of a server of the lab, so only its volumes can be made"
-        raise InputError(chosen.id, rule, DOC, "Add --volumes.")
+        raise refuse.input(chosen.id, rule, "Add --volumes.")
     for server in servers.servers(lab):
         if server.name == name:
-            raise InputError(name, "is a server of this lab already", DOC, "Name another: --name. Or destroy it first.")
+            raise refuse.input(name, "is a server of this lab already", "Name another: --name. Or destroy it first.")
     snapshots = {role: _snapshot(chosen, volume) for role, volume in roles.items()}
     for snapshot in snapshots.values():
         progress(0.0, f"waiting for {snapshot.id} to be stored")
@@ -98,7 +98,7 @@ def _snapshot(chosen: SnapshotSet, volume: str) -> StoredSnapshot:
     for snapshot in chosen.snapshots:
         if snapshot.volume == volume:
             return snapshot
-    raise InputError(chosen.id, f"has no snapshot of {volume}", DOC)
+    raise refuse.input(chosen.id, f"has no snapshot of {volume}")
 
 
 def _spec(snapshot: StoredSnapshot) -> str:
@@ -128,7 +128,7 @@ def restore_volumes(
     pending = [snapshot.id for snapshot in chosen.snapshots if snapshot.state != "completed"]
     if pending:
         rule = f"is not stored yet: {', '.join(pending)}"
-        raise CouldNotRun(chosen.id, rule, DOC, "Wait: headrace snapshot sets shows it.")
+        raise refuse.run(chosen.id, rule, "Wait: headrace snapshot sets shows it.")
     volumes: list[RestoredVolume] = []
     with ends_as_interrupts():
         try:

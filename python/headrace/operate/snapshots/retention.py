@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 
 from headrace.base.encoding import Document, pick_fields
 from headrace.base.packaged import read_text
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import InputError
 from headrace.operate.snapshots.services import VolumeService, delete_all
-from headrace.operate.snapshots.sets import DOC, SnapshotSet, moment
+from headrace.operate.snapshots.sets import SnapshotSet, moment, refuse
 from headrace.servers.copies.retention import CopyRetention
 
 # A set that is not finished may be one that is being taken: locks, freeze and one call take a
@@ -42,7 +42,7 @@ def judge(
     whole is of no use, and goes once it cannot be one that is being taken. Raises InputError.
     """
     if keep is None and keep_for_s is None:
-        raise InputError("what to keep", "was not said", DOC, "Add --keep N, --keep-for TIME, or both.")
+        raise refuse.input("what to keep", "was not said", "Add --keep N, --keep-for TIME, or both.")
     newest = sorted(sets, key=lambda chosen: (moment(chosen.taken_at), chosen.id), reverse=True)
     ages_s = {chosen.id: (now - moment(chosen.taken_at)).total_seconds() for chosen in newest}
     whole = [chosen for chosen in newest if chosen.whole]
@@ -77,7 +77,7 @@ def prune(service: VolumeService, verdicts: Sequence[RetentionVerdict]) -> list[
     """
     whole = [verdict for verdict in verdicts if verdict.chosen.whole]
     if whole and all(verdict.goes for verdict in whole):
-        raise CouldNotRun("prune", "would delete the last whole set", DOC, "Keep one: --keep 1.")
+        raise refuse.run("prune", "would delete the last whole set", "Keep one: --keep 1.")
     failures = []
     for verdict in reversed(verdicts):
         for snapshot in verdict.chosen.snapshots if verdict.goes else ():
@@ -104,9 +104,9 @@ def units(
     `program`: the command `headrace`; `take`, `prune_words`: its words. Raises InputError.
     """
     if not NAME.fullmatch(name):
-        raise InputError(name[:60], "a schedule's name has 1 to 61 of letters, digits, _, . and -", DOC)
+        raise refuse.input(name[:60], "a schedule's name has 1 to 61 of letters, digits, _, . and -")
     if every_s < LEAST_EVERY_S:
-        raise InputError(f"{every_s} s", f"a schedule runs every {LEAST_EVERY_S} s at most", DOC)
+        raise refuse.input(f"{every_s} s", f"a schedule runs every {LEAST_EVERY_S} s at most")
     commands = [take] if prune_words is None else [take, prune_words]
     values = {
         "name": name,

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from headrace.errors import HeadraceError, InputError
+from headrace.errors import HeadraceError
 from headrace.lab import Lab, LabRefused
 from headrace.lab.calls import Snapshot
 from headrace.lab.client import all_snapshots
 from headrace.operate.snapshots.freezing.filesystems import Below
-from headrace.operate.snapshots.sets import DOC, SET, StoredSnapshot, moment
+from headrace.operate.snapshots.sets import SET, StoredSnapshot, moment, refuse
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class LabService:
         missing = [disk for disk in device.disks if disk not in devices]
         if missing:
             rule = "is not the device of a volume of this lab"
-            raise InputError(f"/dev/{missing[0]}", rule, DOC, "On EC2, name the place: --on ec2.")
+            raise refuse.input(f"/dev/{missing[0]}", rule, "On EC2, name the place: --on ec2.")
         return [devices[disk] for disk in device.disks]
 
     def rehearse(self, volumes: Sequence[str], tags: Mapping[str, str]) -> None:

@@ -16,9 +16,9 @@ from datetime import datetime
 from typing import Any
 
 from headrace.base.encoding import Document, pick_fields
-from headrace.errors import InputError
+from headrace.errors import Refusals
 
-DOC = "docs/guide/consistent-snapshots.md"
+refuse = Refusals("docs/guide/consistent-snapshots.md")
 SET, SERVER, FLAVOR, VERSION = "headrace:set", "headrace:server", "headrace:flavor", "headrace:version"
 VOLUMES, GTID, REPLICA_GTID, POSITION = (
     "headrace:volumes",
@@ -112,8 +112,7 @@ def long_tags(key: str, text: str) -> dict[str, str]:
         return {key: text} if text else {}
     parts = [text[at : at + VALUE_CHARACTERS] for at in range(0, len(text), VALUE_CHARACTERS)]
     if len(parts) > LONG_TAGS:
-        rule = f"has {len(text):,} characters, and tags hold {LONG_TAGS * VALUE_CHARACTERS:,}"
-        raise InputError(key, rule, DOC)
+        raise refuse.input(key, f"has {len(text):,} characters, and tags hold {LONG_TAGS * VALUE_CHARACTERS:,}")
     return {f"{key}.{number}": part for number, part in enumerate(parts)}
 
 
@@ -239,15 +238,14 @@ def chosen(sets: list[SnapshotSet], name: str) -> SnapshotSet:
             return good[-1]
         bad = len([snapshot_set for snapshot_set in sets if not server or snapshot_set.server == server])
         rule = f"there is no whole set{f' of {server[:60]}' if server else ''}; {bad} are not whole"
-        raise InputError(name[:80], rule, DOC, "See headrace snapshot sets.")
+        raise refuse.input(name[:80], rule, "See headrace snapshot sets.")
     for snapshot_set in sets:
         if snapshot_set.id == name:
             return snapshot_set
-    raise InputError(name[:80], "is not a snapshot set here", DOC, "See headrace snapshot sets.")
+    raise refuse.input(name[:80], "is not a snapshot set here", "See headrace snapshot sets.")
 
 
 def check_whole(snapshot_set: SnapshotSet) -> None:
     """Raises InputError for a set that must not be restored, with all reasons."""
     if snapshot_set.problems:
-        hint = "Choose another: headrace snapshot sets."
-        raise InputError(snapshot_set.id, "; ".join(snapshot_set.problems), DOC, hint)
+        raise refuse.input(snapshot_set.id, "; ".join(snapshot_set.problems), "Choose another: headrace snapshot sets.")

@@ -23,7 +23,7 @@ from headrace.operate.snapshots import sets
 from headrace.operate.snapshots.freezing.filesystems import Filesystem, below, escape_text, filesystems_of
 from headrace.operate.snapshots.freezing.freeze import Freezer, Frozen
 from headrace.operate.snapshots.services import MemberVolume, VolumeService, delete_all
-from headrace.operate.snapshots.sets import DOC, SnapshotSet, StoredSnapshot
+from headrace.operate.snapshots.sets import SnapshotSet, StoredSnapshot, refuse
 from headrace.servers.copies.locks import ServerFacts, ServerLock, ServerPosition
 from headrace.servers.copies.snapshot import capture, ignore
 
@@ -99,7 +99,7 @@ def prepare(request: SnapshotRequest, facts: ServerFacts) -> Prepared:
             number = os.stat(path).st_dev
             if f"{os.major(number)}:{os.minor(number)}" in {filesystem.number for filesystem in filesystems}:
                 rule = "is on a filesystem that would be frozen, and it is needed to take the snapshot"
-                raise InputError(escape_text(path), rule, DOC, "Move it to another filesystem.")
+                raise refuse.input(escape_text(path), rule, "Move it to another filesystem.")
     members: list[tuple[MemberVolume, sets.TagDocument]] = []
     for filesystem in filesystems:
         device = below(filesystem.device)
@@ -125,7 +125,7 @@ def _here(path: str, facts: ServerFacts) -> str:
         own_stat, server_stat = os.stat(real), os.stat(f"/proc/{pid}/root{path}") if pid else None
     except OSError as error:
         rule = f"is a folder of the server, and cannot be seen here: {error.strerror}"
-        raise InputError(escape_text(path), rule, DOC, "Run this on the server's own machine, as root.") from None
+        raise refuse.input(escape_text(path), rule, "Run this on the server's own machine, as root.") from None
     if server_stat is not None and (own_stat.st_dev, own_stat.st_ino) != (server_stat.st_dev, server_stat.st_ino):
         rule = f"is another folder for the server (process {pid}), which has mounts of its own"
         hint = f"nsenter --target {pid} --mount headrace snapshot take ..."
@@ -141,11 +141,11 @@ def _process_of(facts: ServerFacts) -> int | None:
         folder = os.readlink(f"/proc/{pid}/cwd")
     except (OSError, ValueError, IndexError):
         rule = f"the server's process is not found here: its pid file is {escape_text(facts.pid_file) or 'not set'}"
-        raise InputError(facts.hostname, rule, DOC, "Run this on the server's own machine, as root.") from None
+        raise refuse.input(facts.hostname, rule, "Run this on the server's own machine, as root.") from None
     # Both flavors work in their data directory.
     if os.path.realpath(folder) != os.path.realpath(facts.datadir):
         rule = f"process {pid} of its pid file works in {escape_text(folder)}, not in {escape_text(facts.datadir)}"
-        raise InputError(facts.hostname, rule, DOC, "Is this the server's own machine?")
+        raise refuse.input(facts.hostname, rule, "Is this the server's own machine?")
     return pid
 
 
@@ -206,7 +206,7 @@ def _run_steps(request: SnapshotRequest, prepared: Prepared, lock: ServerLock, n
         if request.freeze and not frozen.unbroken:
             why = f"after {request.hold_s:g} s" if freezer.late else "by another program"
             rule = f"the filesystems were thawed before the snapshot had begun, {why}"
-            raise CouldNotRun(request.name, rule, DOC, "Allow it more time (--hold), or see what is slow.")
+            raise refuse.run(request.name, rule, "Allow it more time (--hold), or see what is slow.")
         if request.lock:
             lock.release()
             on_step("unlocked")

@@ -9,11 +9,10 @@ from typing import TypedDict, Unpack
 
 from headrace import servers
 from headrace.base.encoding import pick_fields
-from headrace.errors import CouldNotRun
 from headrace.lab import Lab
 from headrace.mysql import Address
 from headrace.operate.snapshots.services import LabService, VolumeService
-from headrace.operate.snapshots.sets import DOC
+from headrace.operate.snapshots.sets import refuse
 from headrace.operate.snapshots.take import SnapshotRequest
 from headrace.servers import Server
 from headrace.servers.record import data_dir_of
@@ -37,9 +36,8 @@ def lab_request(lab: Lab, name: str, **options: Unpack[SnapshotSettings]) -> Sna
     """Returns the request for a server of the lab. Raises InputError, CouldNotRun if it is down."""
     server = servers.find(lab, name)
     if server.state != "running":
-        rule = f"is {server.state}, so it cannot be held still, and its position is not known"
         hint = f"Start it: headrace mysql up {name}. Its volumes as they are: headrace snapshot create VOL..."
-        raise CouldNotRun(name, rule, DOC, hint)
+        raise refuse.run(name, f"is {server.state}, so it cannot be held still, and its position is not known", hint)
     return SnapshotRequest(
         name=name,
         address=server.address(),

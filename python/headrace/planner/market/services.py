@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.catalog.price_list import PriceList
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 from headrace.planner.candidates import (
     AURORA,
     GIB_STEPS,
@@ -40,7 +40,7 @@ from headrace.planner.candidates import (
 )
 from headrace.planner.result import FamilyVerdict
 
-HELP = "headrace plan --help"
+refuse = Refusals("headrace plan --help")
 RDS_TYPES = ("gp3", "gp2", "io1", "io2")
 NO_CLASS = "no class that was looked at has a known price"
 # RDS stripes over four volumes from 400 GiB on (data/managed/rds_storage.csv): IOPS that are
@@ -52,11 +52,11 @@ def deployments_of(on: Sequence[str] | str) -> tuple[str, ...]:
     """Returns the deployments that are meant: `rds` stands for all of RDS. Raises InputError."""
     names = on.split(",") if isinstance(on, str) else list(on) if isinstance(on, Sequence) else [on]
     if not all(isinstance(name, str) for name in names):
-        raise InputError(f"on = {on!r}", "must name services", HELP, "For example --on ec2,rds,aurora.")
+        raise refuse.input(f"on = {on!r}", "must name services", "For example --on ec2,rds,aurora.")
     with core_errors():
         deployments = tuple(core.deployments([name for name in names if name.strip()]))
     if not deployments:
-        raise InputError("on", "names no service", HELP, "For example --on ec2,rds,aurora.")
+        raise refuse.input("on", "names no service", "For example --on ec2,rds,aurora.")
     return deployments
 
 

@@ -16,7 +16,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from headrace.base.options import describe
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import Refusals
 from headrace.planner.settings import PlanSettings
 from headrace.report.page_files import MODEL, read_moving, shorten
 from headrace.report.words import goal_words
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.planner import Choice, Plan
     from headrace.workload import TransactionWorkload
 
-SOURCE = "docs/guide/planning.md, A report that still answers"
+refuse = Refusals("docs/guide/planning.md, A report that still answers")
 SCRIPTS = ("model.js", "figures.js", "scales.js", "charts.js", "live.js")
 # Script and worker of this page alone, and nothing from anywhere.
 POLICY = (
@@ -89,11 +89,11 @@ def what_if(plan: Plan, workload: OpenWorkload | TransactionWorkload, settings: 
     the page cannot compute."""
     if settings.price_file is not None:
         hint = "Leave --live out, or plan with the list prices."
-        raise InputError(str(settings.price_file), "a page that recomputes has the list prices alone", SOURCE, hint)
+        raise refuse.input(str(settings.price_file), "a page that recomputes has the list prices alone", hint)
     choices = _choices(plan)
     if not choices:
         hint = "Leave --live out: RDS and Aurora cannot be recomputed in a page, nor a plan without a choice."
-        raise InputError("--live", "needs a choice on EC2", SOURCE, hint)
+        raise refuse.input("--live", "needs a choice on EC2", hint)
     shared: dict[str, object] = {"as_of": plan.search.as_of, "region": plan.search.region}
     grown = plan.load.data_growth
     if isinstance(workload, OpenWorkload):
@@ -183,7 +183,7 @@ def live_parts(live: WhatIf) -> tuple[str, str]:
     packed = read_moving(MODEL)
     if packed is None:
         hint = "Run `make model`, which needs the target wasm32-unknown-unknown of Rust, or install a released wheel."
-        raise CouldNotRun("--live", "this installation does not carry the model for browsers", SOURCE, hint)
+        raise refuse.run("--live", "this installation does not carry the model for browsers", hint)
     # mtime 0: the same plan gives the same page.
     question = gzip.compress(json.dumps(to_plain(live), separators=(",", ":")).encode(), mtime=0)
     script = joined(shorten(folder.joinpath(name).read_bytes()).decode() for name in SCRIPTS)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.base.units import MIB
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.lab.waiting import wait_stored
 from headrace.servers.backup import manifest as documents
@@ -29,7 +29,7 @@ from headrace.servers.backup.manifest import Manifest, Packing, Part, folder_of,
 from headrace.servers.backup.restore import parts_of
 from headrace.servers.backup.settings import read_settings
 from headrace.servers.backup.targets.folder import FolderTarget
-from headrace.servers.backup.targets.target import DAMAGED, DOC, BackupTarget, TargetWriter
+from headrace.servers.backup.targets.target import DAMAGED, BackupTarget, TargetWriter, refuse
 from headrace.servers.backup.unfinished import Leftover
 from headrace.servers.copies import source as sources
 from headrace.servers.copies.copy import Destination, Pace
@@ -111,16 +111,16 @@ def run(source: CopySource, target: BackupTarget, request: BackupRequest) -> Man
 def _refuse(source: CopySource, target: BackupTarget, request: BackupRequest) -> None:
     """Raises InputError for a request that cannot be met."""
     if request.method not in documents.METHODS:
-        raise InputError(request.method[:40], f"a method is one of {', '.join(documents.METHODS)}", DOC, "")
+        raise refuse.input(request.method[:40], f"a method is one of {', '.join(documents.METHODS)}")
     refuse_method(source, request.method)
     if request.only and request.method != "logical":
         rule = f"is for logical copies: a {request.method} copy has the whole server"
-        raise InputError(f"--only {request.only[0][:64]}", rule, DOC, "Take --method logical, or leave it out.")
+        raise refuse.input(f"--only {request.only[0][:64]}", rule, "Take --method logical, or leave it out.")
     if request.method == "snapshot" and request.spool is not None:
         rule = "is for copies that are sent, and snapshots stay in the store of the lab"
-        raise InputError(f"--spool {request.spool}", rule, DOC, "Leave it out.")
+        raise refuse.input(f"--spool {request.spool}", rule, "Leave it out.")
     if isinstance(target, FolderTarget) and request.spool == target.folder:
-        raise InputError(f"--spool {request.spool}", "is the target itself", DOC, "Leave it out.")
+        raise refuse.input(f"--spool {request.spool}", "is the target itself", "Leave it out.")
 
 
 def _take_copy(source: CopySource, place: BackupTarget, request: BackupRequest, backup: str) -> Manifest:
@@ -164,7 +164,7 @@ def _take_copy(source: CopySource, place: BackupTarget, request: BackupRequest, 
         # If this run is killed while the snapshots are stored, the next run resumes with them.
         write_manifest(place, manifest, request.key, documents.BEGUN)
     elif not manifest.parts:
-        raise CouldNotRun(source.name, "the copy is empty", DOC, "See the server's error log.")
+        raise refuse.run(source.name, "the copy is empty", "See the server's error log.")
     return manifest
 
 
@@ -309,11 +309,11 @@ def refuse_method(source: CopySource, method: str) -> None:
     """Raises InputError if a method cannot copy this server."""
     if method in ("physical", "snapshot") and source.server is None:
         rule = f"a {method} copy needs the server's files, and this address is not a server of the lab"
-        raise InputError(source.address.label, rule, DOC, "Take --method logical.")
+        raise refuse.input(source.address.label, rule, "Take --method logical.")
     if method == "physical" and "ROCKSDB" in (engine.upper() for engine in source.engines):
         rule = "has tables of MyRocks, which this physical copy does not take"
-        raise InputError(source.name, rule, DOC, "Take --method logical or snapshot.")
+        raise refuse.input(source.name, rule, "Take --method logical or snapshot.")
     odd = [engine for engine in source.engines if engine.upper() not in ("INNODB", "ROCKSDB")]
     if method == "logical" and odd:
         rule = f"has tables of {', '.join(odd)}: a logical copy without locks is not consistent for them"
-        raise InputError(source.name, rule, DOC, "Take --method physical, or ALTER TABLE ... ENGINE=InnoDB.")
+        raise refuse.input(source.name, rule, "Take --method physical, or ALTER TABLE ... ENGINE=InnoDB.")

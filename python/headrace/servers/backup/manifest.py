@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from headrace.errors import CouldNotRun, InputError
-from headrace.servers.backup.targets.target import DAMAGED, DOC, MISSING, BackupTarget
+from headrace.servers.backup.targets.target import DAMAGED, MISSING, BackupTarget, refuse
 from headrace.servers.copies.folders import ID
 from headrace.servers.copies.position import BinlogPosition
 
@@ -149,7 +149,7 @@ class Backup:
 def folder_of(backup: str) -> str:
     """Returns the folder of a backup in its target. Raises InputError for another text."""
     if not ID.fullmatch(backup):
-        raise InputError(repr(backup)[:80], "is not the id of a backup", DOC, "See headrace backup list.")
+        raise refuse.input(repr(backup)[:80], "is not the id of a backup", "See headrace backup list.")
     return f"backups/{backup}"
 
 
@@ -172,19 +172,19 @@ def opened(raw: bytes, what: str, key: bytes | None = None) -> dict[str, Any]:
         whole, content, seal = False, {}, ""
     if not whole:
         hint = "Use another backup, or another copy."
-        raise InputError(what, "is damaged: it is not as it was written", DOC, hint, kind=DAMAGED)
+        raise refuse.input(what, "is damaged: it is not as it was written", hint, kind=DAMAGED)
     if hmac.compare_digest(seal, _seal(content, key)):
         return content
     if seal.startswith("hmac-") and key is None:
-        raise InputError(what, "was sealed with a key", DOC, "Name the key: --key-file FILE.")
+        raise refuse.input(what, "was sealed with a key", "Name the key: --key-file FILE.")
     if seal.startswith("hmac-"):
         rule = "is damaged, or was sealed with another key"
     elif key is not None and hmac.compare_digest(seal, _seal(content, None)):
         rule = "was not sealed with a key, so anybody may have written it"
-        raise InputError(what, rule, DOC, "Leave out --key-file to trust it all the same.")
+        raise refuse.input(what, rule, "Leave out --key-file to trust it all the same.")
     else:
         rule = "is damaged: its checksum is another"
-    raise InputError(what, rule, DOC, "Use another backup, or the right key.", kind=DAMAGED)
+    raise refuse.input(what, rule, "Use another backup, or the right key.", kind=DAMAGED)
 
 
 def _text(content: Mapping[str, object]) -> bytes:
@@ -210,15 +210,15 @@ def read_key(path: str | os.PathLike | None) -> bytes | None:
         content = where.read_bytes()[:4096].strip()
     except FileNotFoundError:
         hint = f"Make one: (umask 077; openssl rand -hex {KEY_BYTES} > FILE). Without it nothing can be restored: keep a copy."
-        raise InputError(str(where), "there is no such key", DOC, hint) from None
+        raise refuse.input(str(where), "there is no such key", hint) from None
     except OSError as error:
         raise CouldNotRun(str(where), f"cannot be read: {error.strerror}", "", "Is it yours to read?") from None
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         rule = f"holds a key and others may read it (mode {stat.S_IMODE(status.st_mode):04o})"
-        raise InputError(str(where), rule, DOC, f"chmod 600 {where}")
+        raise refuse.input(str(where), rule, f"chmod 600 {where}")
     if not re.fullmatch(rb"[0-9a-fA-F]{64}", content):
         rule = f"a key is {KEY_BYTES} bytes as {2 * KEY_BYTES} hexadecimal digits"
-        raise InputError(str(where), rule, DOC, f"Make one: openssl rand -hex {KEY_BYTES} > FILE")
+        raise refuse.input(str(where), rule, f"Make one: openssl rand -hex {KEY_BYTES} > FILE")
     return bytes.fromhex(content.decode())
 
 
@@ -237,13 +237,13 @@ def read_manifest(target: BackupTarget, backup: str, key: bytes | None = None, n
     content = opened(target.document(name), f"{target.label}/{name}", key)
     if content.pop("format", None) != FORMAT:
         hint = "Use the Headrace that wrote it, or a newer one."
-        raise InputError(f"{target.label}/{name}", f"is of another format than {FORMAT}", DOC, hint)
+        raise refuse.input(f"{target.label}/{name}", f"is of another format than {FORMAT}", hint)
     try:
         manifest = msgspec.convert(content, Manifest)
     except msgspec.ValidationError:
-        raise InputError(f"{target.label}/{name}", f"is not {FORMAT}", DOC, "Use a newer Headrace.") from None
+        raise refuse.input(f"{target.label}/{name}", f"is not {FORMAT}", "Use a newer Headrace.") from None
     if manifest.id != backup:
-        raise InputError(f"{target.label}/{name}", f"is the manifest of {manifest.id}", DOC, "Was it copied by hand?")
+        raise refuse.input(f"{target.label}/{name}", f"is the manifest of {manifest.id}", "Was it copied by hand?")
     return manifest
 
 
@@ -261,7 +261,7 @@ def read_proof(target: BackupTarget, backup: str, key: bytes | None = None) -> R
         return msgspec.convert(content, RestoreProof)
     except msgspec.ValidationError:
         rule = "was written by another version of Headrace"
-        raise InputError(f"{target.label}/{name}", rule, DOC, "Prove it again: headrace backup prove.") from None
+        raise refuse.input(f"{target.label}/{name}", rule, "Prove it again: headrace backup prove.") from None
 
 
 def write_proof(target: BackupTarget, backup: str, proof: RestoreProof, key: bytes | None) -> None:

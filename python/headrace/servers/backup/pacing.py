@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from headrace.base.units import MIB
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.errors import HeadraceError
 from headrace.lab import Lab
 from headrace.mysql.state import observe
-from headrace.servers.backup.targets.target import DOC
+from headrace.servers.backup.targets.target import refuse
 from headrace.servers.copies.copy import Pace
 from headrace.servers.copies.source import CopySource
 
@@ -69,7 +69,7 @@ class PaceLimits:
         ):
             if value is not None and not (math.isfinite(value) and low < value <= high):
                 rule = f"is above {max(low, 0):g} and at most {high:g}"
-                raise InputError(f"--{name} {value:g}", rule, DOC, "Leave it out for no such limit.")
+                raise refuse.input(f"--{name} {value:g}", rule, "Leave it out for no such limit.")
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class LabSignals:
         server = source.server
         if server is None or server.volumes.data is None:
             rule = "is not a server of the lab, so the credits and latency of its volume cannot be seen"
-            raise InputError(source.address.label, rule, DOC, "Pace it by --mib-s.")
+            raise refuse.input(source.address.label, rule, "Pace it by --mib-s.")
         self.lab: Lab = server.lab
         self.source, self.limits = source, limits
         self.volume: str = server.volumes.data
@@ -281,5 +281,5 @@ def lab_pacer(source: CopySource, limits: PaceLimits, target_volume: str | None 
     cap = signals.lab.describe(signals.volume)["throughput_mib_s"]
     if limits.latency_ratio is not None and signals.before_ms is None:
         rule = f"had too little load in the last {BASELINE_ROWS} s to know its latency by"
-        raise CouldNotRun(source.name, rule, DOC, "Leave --latency-ratio out, or begin while the load runs.")
+        raise refuse.run(source.name, rule, "Leave --latency-ratio out, or begin while the load runs.")
     return Pacer(limits, float(cap), signals)

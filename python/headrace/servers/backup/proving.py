@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.base.waiting import wait_until
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.errors import HeadraceError
 from headrace.lab import Lab
 from headrace.mysql.gtid import GtidSet
 from headrace.servers import server as running_servers
@@ -20,7 +20,7 @@ from headrace.servers.backup.history import archive
 from headrace.servers.backup.history.moments import RestoreGoal, is_lost
 from headrace.servers.backup.manifest import Manifest, RestoreProof, read_manifest, write_proof
 from headrace.servers.backup.restore import RestoreRequest, checked_fit, restore
-from headrace.servers.backup.targets.target import BROKEN, DAMAGED, DOC, BackupTarget
+from headrace.servers.backup.targets.target import BROKEN, DAMAGED, BackupTarget, refuse
 from headrace.servers.copies import source as sources
 from headrace.servers.copies.grants import read_rights, refuse_blind_reader
 from headrace.servers.copies.source import CopySource, rows, source_of
@@ -94,7 +94,7 @@ def prove(
     began, manifest = time.monotonic(), read_manifest(target, backup, key)
     if manifest.only and source is not None:
         rule = f"is a part of its server ({manifest.part}): no binary log brings it up to now, to be compared"
-        raise InputError(backup, rule, DOC, "Prove it without --against.")
+        raise refuse.input(backup, rule, "Prove it without --against.")
     if source is not None:
         with source.connect() as connection:
             refuse_blind_reader(source, read_rights(connection, source))
@@ -102,10 +102,10 @@ def prove(
     if source is not None and truth is not None:
         _refuse_other(manifest, source, truth)
     if truth is not None and (broken := unreadable(truth)):
-        raise CouldNotRun(source.name if source else "", broken, DOC, "Repair it there first: CHECK TABLE.")
+        raise refuse.run(source.name if source else "", broken, "Repair it there first: CHECK TABLE.")
     checked_fit(manifest, server_path)  # a server program that does not fit proves nothing
     if work is not None and not work.is_dir():
-        raise InputError(str(work), "is not a folder", DOC, "Name one with room for the data: --work.")
+        raise refuse.input(str(work), "is not a folder", "Name one with room for the data: --work.")
     goal = None if manifest.only else _find_goal(target, manifest, truth, key)
     name = name or new_name()
     request = RestoreRequest(
@@ -143,11 +143,11 @@ def _refuse_other(manifest: Manifest, source: CopySource, truth: TableSums) -> N
     hint = "Name its source, or the server that was promoted after it: --against SERVER."
     if source.flavor != manifest.flavor:
         rule = f"is {source.flavor}, and the backup is of {manifest.source}, {manifest.flavor}"
-        raise InputError(f"--against {source.name}", rule, DOC, hint)
+        raise refuse.input(f"--against {source.name}", rule, hint)
     without = GtidSet.parse(manifest.position.gtid, manifest.flavor).minus(truth.at)
     if not without.is_empty:
         rule = f"has not executed {without.count():,} transactions that the backup of {manifest.source} has"
-        raise InputError(f"--against {source.name}", f"{rule} ({str(without)[:80]})", DOC, hint)
+        raise refuse.input(f"--against {source.name}", f"{rule} ({str(without)[:80]})", hint)
 
 
 def unreadable(sums: TableSums) -> str:
@@ -198,5 +198,5 @@ def _find_goal(
     has = truth.at
     if not wait_until(lambda: any(each.files and each.reach.contains(has) for each in mine()), ARCHIVE_S, LOOK_EVERY_S):
         rule = f"has not brought {truth.at} within {ARCHIVE_S:g} s: is the stream running?"
-        raise CouldNotRun(target.label, rule, DOC, "headrace backup stream SERVER --to TARGET")
+        raise refuse.run(target.label, rule, "headrace backup stream SERVER --to TARGET")
     return RestoreGoal(gtid=truth.at)

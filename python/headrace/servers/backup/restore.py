@@ -38,7 +38,7 @@ from headrace.servers.backup.history import archive, moments
 from headrace.servers.backup.history.moments import ReplayPlan, RestoreGoal
 from headrace.servers.backup.manifest import Manifest
 from headrace.servers.backup.settings import OtherSetting, as_options, others
-from headrace.servers.backup.targets.target import BROKEN, DAMAGED, DOC, MISSING, BackupTarget
+from headrace.servers.backup.targets.target import BROKEN, DAMAGED, MISSING, BackupTarget, refuse
 from headrace.servers.copies.dump import MOST_PACKET
 from headrace.servers.copies.folders import new_id, owned
 from headrace.servers.copies.methods import BY_FORM
@@ -119,13 +119,13 @@ def _restore(
     manifest = documents.read_manifest(target, request.backup, key)
     if manifest.only and request.goal is not None:
         rule = f"is a part of its server ({manifest.part}), and the binary log changes what it has not"
-        raise InputError(manifest.id, rule, DOC, "Restore it as it is: without --to-gtid, --to-time and --latest.")
+        raise refuse.input(manifest.id, rule, "Restore it as it is: without --to-gtid, --to-time and --latest.")
     program = checked_fit(manifest, request.server_path)
     check_sizes(target, manifest)
     where = records.server_paths(records.data_dir_of(lab), request.name)
     if records.load(where) is not None or where.data_mount.exists() and any(where.data_mount.iterdir()):
         rule = "is there already: a restore never writes over data"
-        raise InputError(request.name, rule, DOC, "Name a new server: --as NAME.")
+        raise refuse.input(request.name, rule, "Name a new server: --as NAME.")
     with _work(request.work, manifest) as work:
         replay = None
         if request.goal is not None:
@@ -167,15 +167,15 @@ def checked_fit(manifest: Manifest, server_path: str | None = None) -> ServerPro
     """Returns the server program for a backup. Raises InputError if its version does not fit."""
     program = find_program(manifest.flavor, server_path)
     if program.flavor != manifest.flavor:
-        raise InputError(manifest.id, f"is of {manifest.flavor}, and {program.path} is not", DOC, "")
+        raise refuse.input(manifest.id, f"is of {manifest.flavor}, and {program.path} is not")
     program_series, backup_series = program.version[:2], manifest.series
     if manifest.method != "logical" and program_series != backup_series:
         rule = f"holds files of {manifest.flavor} {manifest.version}, and this server is {program.label}"
         hint = "Files are tied to the series: restore with that one (--server-path), or take a logical backup."
-        raise InputError(manifest.id, rule, DOC, hint)
+        raise refuse.input(manifest.id, rule, hint)
     if program_series < backup_series:
         rule = f"is of {manifest.flavor} {manifest.version}, newer than this server, {program.label}"
-        raise InputError(manifest.id, rule, DOC, "Restore with that version or a newer one: --server-path.")
+        raise refuse.input(manifest.id, rule, "Restore with that version or a newer one: --server-path.")
     return program
 
 
@@ -207,7 +207,7 @@ def _work(folder: Path | None, manifest: Manifest) -> Iterator[Path]:
     """Makes a folder for unpacked files, and removes it afterwards. Raises CouldNotRun if the disk
     has too little room."""
     if folder is not None and not folder.is_dir():
-        raise InputError(str(folder), "is not a folder", DOC, "Name one with room for the data: --work.")
+        raise refuse.input(str(folder), "is not a folder", "Name one with room for the data: --work.")
     scratch = (folder or Path(tempfile.gettempdir())) / f"headrace-{new_id(manifest.source)}"
     with owned(scratch):
         scratch.mkdir(mode=0o700)
@@ -216,7 +216,7 @@ def _work(folder: Path | None, manifest: Manifest) -> Iterator[Path]:
             rule = (
                 f"has {free / 2**30:,.1f} GiB free, and the copy takes {manifest.data_bytes / 2**30:,.1f} GiB unpacked"
             )
-            raise CouldNotRun(str(scratch.parent), rule, DOC, "Name another folder: --work.")
+            raise refuse.run(str(scratch.parent), rule, "Name another folder: --work.")
         yield scratch
 
 
@@ -283,7 +283,7 @@ def _damaged(target: BackupTarget, name: str, what: str) -> InputError:
     hint = (
         "Copy the file back from another copy of the target, or take another backup; `headrace backup list --verify` "
     )
-    return InputError(f"{target.label}/{name}", f"is damaged: {what}", DOC, f"{hint}names all damage.", kind=DAMAGED)
+    return refuse.input(f"{target.label}/{name}", f"is damaged: {what}", f"{hint}names all damage.", kind=DAMAGED)
 
 
 def parts_of(
@@ -366,11 +366,11 @@ def seeds(manifest: Manifest, request: RestoreRequest) -> Seeds:
         return {"seed_from": next(iter(manifest.snapshots.values()))}
     if not isinstance(roles, dict) or set(roles.values()) != set(manifest.snapshots) or set(roles) != {"data", "log"}:
         rule = f"is of {len(manifest.snapshots)} volumes, and does not say which has the data"
-        raise InputError(manifest.id, rule, DOC, "Restore the volumes: headrace snapshot. Newer backups say it.")
+        raise refuse.input(manifest.id, rule, "Restore the volumes: headrace snapshot. Newer backups say it.")
     log_storage = request.log_storage or manifest.facts.get("log_storage")
     if not log_storage:
         rule = "has its logs on a volume of their own"
-        raise InputError(manifest.id, rule, DOC, "Name one for the new server: --log-storage.")
+        raise refuse.input(manifest.id, rule, "Name one for the new server: --log-storage.")
     return {
         "seed_from": manifest.snapshots[roles["data"]],
         "log_seed_from": manifest.snapshots[roles["log"]],
@@ -423,7 +423,7 @@ def _set_position(source: CopySource, manifest: Manifest) -> GtidSet:
     most = GtidSet.parse(str(manifest.facts.get("gtid_at_most", manifest.position.gtid)), manifest.flavor)
     if not gtids.contains(position) or not most.contains(gtids):
         rule = f"the restored server has executed {gtids}, and the copy should have {position}"
-        raise CouldNotRun(manifest.id, rule, DOC, "Use another backup.", kind=BROKEN)
+        raise refuse.run(manifest.id, rule, "Use another backup.", kind=BROKEN)
     return gtids
 
 
@@ -443,7 +443,7 @@ def play(source: CopySource, replay: ReplayPlan, workers: int | None, progress: 
         (own,), *_ = rows(connection, "SELECT @@server_id")
         if own in replay.server_ids:
             rule = f"is also the id of a server in the binary log: its events would be passed over (server_id {own})"
-            raise InputError(server.name, rule, DOC, "Restore with --set server_id=N, another one.")
+            raise refuse.input(server.name, rule, "Restore with --set server_id=N, another one.")
         before = _hurry(connection, source, count)
         try:
             first = _place_logs(connection, source, replay)
@@ -493,13 +493,13 @@ def _place_logs(connection: SqlConnection, source: CopySource, replay: ReplayPla
     index = rows(connection, "SELECT @@GLOBAL.relay_log_index")[0][0]
     indexes = [Path(index)] if index else sorted(server.paths.datadir.glob("*relay-bin.index"))
     if len(indexes) != 1:
-        raise CouldNotRun(str(server.paths.datadir), "has no one index of relay logs", DOC, "")
+        raise refuse.run(str(server.paths.datadir), "has no one index of relay logs")
     base = indexes[0].with_suffix("")
     _forget(connection, source)
     size = sum(path.stat().st_size for path in replay.logs)
     if size > volumes.free_bytes(base.parent):
         rule = f"has too little room for {size / 2**30:,.2f} GiB of binary log to be replayed"
-        raise CouldNotRun(server.name, rule, DOC, "Restore onto a larger volume: --storage.")
+        raise refuse.run(server.name, rule, "Restore onto a larger volume: --storage.")
     names = []
     for number, log in enumerate(replay.logs, start=1):
         place = base.with_name(f"{base.name}.{number:06d}")
@@ -534,8 +534,7 @@ def _wait(connection: SqlConnection, source: CopySource, replay: ReplayPlan, pro
         applies = status.get("Slave_SQL_Running", status.get("Replica_SQL_Running"))
         if applies != "Yes":
             reason = status.get("Last_SQL_Error") or "it stopped without a word"
-            rule = f"the replay stopped: {reason}"
-            raise CouldNotRun(source.name, rule, DOC, "See headrace mysql log.", kind=BROKEN)
+            raise refuse.run(source.name, f"the replay stopped: {reason}", "See headrace mysql log.", kind=BROKEN)
         missing = goal.minus(now).count()
         progress(0.6 + 0.4 * (1 - missing / max(1, replay.transactions)), "replaying")
         time.sleep(LOOK_EVERY_S)
@@ -550,8 +549,7 @@ def _check_exact(manifest: Manifest, replay: ReplayPlan | None, base: GtidSet, g
         return
     lost, more = goal.minus(gtids), gtids.minus(goal)
     rule = f"the restored server lacks transactions {str(lost) or '(none)'} and has extra transactions {str(more) or '(none)'}"
-    hint = "Tell us: this is a defect of Headrace. The backup is untouched."
-    raise CouldNotRun(manifest.id, rule, DOC, hint, kind=BROKEN)
+    raise refuse.run(manifest.id, rule, "Tell us: this is a defect of Headrace. The backup is untouched.", kind=BROKEN)
 
 
 def _release(lab: Lab, source: CopySource, request: RestoreRequest) -> Server:

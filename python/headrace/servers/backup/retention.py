@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.base.units import DAY_S
-from headrace.errors import CouldNotRun, InputError
 from headrace.lab import Lab
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup import unfinished
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history.archive import Timeline
 from headrace.servers.backup.manifest import MANIFEST, Backup, folder_of, sealed
-from headrace.servers.backup.targets.target import DOC, BackupTarget
+from headrace.servers.backup.targets.target import BackupTarget, refuse
 from headrace.servers.copies.retention import CopyRetention, Reason
 
 # Reasons to keep a last backup, by two facts: its restore failed, it is proved.
@@ -52,10 +51,9 @@ def plan(
     `now`: Unix time, s. `unread`: backups whose manifest cannot be read; the binary logs they need
     are unknown, so all stay. Raises InputError without a rule."""
     if count is None and days is None:
-        raise InputError("no rule", "names neither a count nor an age", DOC, "Give --keep 7 or --days 30, for example.")
+        raise refuse.input("no rule", "names neither a count nor an age", "Give --keep 7 or --days 30, for example.")
     if (count is not None and count < 1) or (days is not None and not 0 <= days < 1e6):
-        rule = "at least one backup is kept, and days are 0 to a million"
-        raise InputError(f"--keep {count} --days {days}", rule, DOC, "")
+        raise refuse.input(f"--keep {count} --days {days}", "at least one backup is kept, and days are 0 to a million")
     keep: list[tuple[Backup, str]] = []
     remove: list[tuple[Backup, str]] = []
     for source in sorted({whose(backup) for backup in backups}):
@@ -188,11 +186,11 @@ def remove(target: BackupTarget, backup: Backup, lab: Lab | None = None) -> int:
     Raises CouldNotRun; the remaining files are then removed as those of a killed run
     (`unfinished.clear`). If a snapshot is locked nothing is deleted."""
     if backup.manifest.snapshots and lab is None:
-        raise InputError(backup.id, "is of snapshots of a lab, and none was named", DOC, "Name it: --lab.")
+        raise refuse.input(backup.id, "is of snapshots of a lab, and none was named", "Name it: --lab.")
     tagged = lab if backup.manifest.snapshots else None
     if tagged is not None and (why := _lock_on(tagged, backup)):
         hint = "Keep the backup until then, or take the lock away if its mode allows that: headrace snapshot modify SNAPSHOT --unlock."
-        raise CouldNotRun(backup.id, f"{why}; nothing was deleted", DOC, hint)
+        raise refuse.run(backup.id, f"{why}; nothing was deleted", hint)
     unfinished.mark(target, backup.id, backup.manifest.source, tagged)
     # Without its manifest it does not count as a backup any more, whatever happens next.
     target.remove(f"{folder_of(backup.id)}/{MANIFEST}")

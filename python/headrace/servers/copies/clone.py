@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headrace.base.files import move_over
 from headrace.base.waiting import wait_until
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun
 from headrace.mysql.dialect import Dialect, literal
 from headrace.mysql.statements import SqlConnection, ask_row, load_plugin, run
 from headrace.servers.access import service_user
@@ -17,7 +17,7 @@ from headrace.servers.copies.copy import Copied, Destination, PhysicalCopy, serv
 from headrace.servers.copies.folders import is_free, owned
 from headrace.servers.copies.pipeline import Flow, Stage
 from headrace.servers.copies.position import BinlogPosition
-from headrace.servers.copies.source import DOC, CopySource, physical_bytes, position, rows
+from headrace.servers.copies.source import CopySource, physical_bytes, position, refuse, rows
 from headrace.servers.flavors import ServerProgram
 
 PLUGIN, LIBRARY = "clone", "mysql_clone.so"
@@ -39,7 +39,7 @@ class CloneCopy(PhysicalCopy):
         size, folder = physical_bytes(server_of(source)), into.folder
         assert into.stream is not None
         if not folder.parent.is_dir():
-            raise InputError(str(folder.parent), "is not a folder", DOC, "Name one that the user mysql may write to.")
+            raise refuse.input(str(folder.parent), "is not a folder", "Name one that the user mysql may write to.")
         with source.connect(CLONE_S) as connection:
             load_plugin(connection, PLUGIN, LIBRARY, source.name)
             _end_clones(connection, folder.parent)
@@ -119,5 +119,5 @@ def _plain(path: Path) -> str:
     """Returns a path as text for an SQL statement. Raises InputError if it needs quoting."""
     if not re.fullmatch(r"[A-Za-z0-9/._-]+", str(path)):
         rule = "CLONE is given paths of letters, digits, / . _ - alone"
-        raise InputError(repr(str(path))[:120], rule, DOC, "Name another --staging folder.")
+        raise refuse.input(repr(str(path))[:120], rule, "Name another --staging folder.")
     return str(path)

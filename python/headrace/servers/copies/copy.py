@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from headrace.errors import InputError
 from headrace.servers.copies.pipeline import Flow, Stage
 from headrace.servers.copies.position import BinlogPosition
-from headrace.servers.copies.source import DOC, CopySource
+from headrace.servers.copies.source import CopySource, refuse
 from headrace.servers.flavors import ServerProgram
 from headrace.servers.server import Server
 
@@ -98,5 +97,5 @@ class PhysicalCopy(CopyMethod):
 def server_of(source: CopySource) -> Server:
     """Returns the lab's server whose files are copied. Raises InputError for another server."""
     if source.server is None:
-        raise InputError(source.address.label, "is not a server of the lab, whose files can be copied", DOC, "")
+        raise refuse.input(source.address.label, "is not a server of the lab, whose files can be copied")
     return source.server

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 
-from headrace.errors import CouldNotRun, InputError
 from headrace.servers.copies.copy import Copied, CopyMethod, Destination
 from headrace.servers.copies.grants import read_rights, refuse_blind
 from headrace.servers.copies.pipeline import Flow, Stage
 from headrace.servers.copies.position import BinlogPosition
-from headrace.servers.copies.source import DOC, CopySource, client_file, data_bytes, databases
+from headrace.servers.copies.source import CopySource, client_file, data_bytes, databases, refuse
 
 # Positions of the binary log as the tools write them at the head of a dump.
 CHANGE = re.compile(rb"(?m)^-- CHANGE [^\n']*(?:MASTER|SOURCE)_LOG_FILE='([^']+)', (?:MASTER|SOURCE)_LOG_POS=(\d+)")
@@ -37,8 +36,7 @@ class DumpCopy(CopyMethod):
             names = list(into.only) or there
             size = data_bytes(connection, names)
         if not names:
-            hint = "Take --method physical for the server itself."
-            raise InputError(source.name, "has no databases to dump", DOC, hint)
+            raise refuse.input(source.name, "has no databases to dump", "Take --method physical for the server itself.")
         head, tail = bytearray(), bytearray()
 
         def look(piece: bytes) -> None:
@@ -81,7 +79,6 @@ def dump_position(head: bytes, tail: bytes, flavor: str, log_bin: bool) -> Binlo
         gtid = MYSQL_GTID.search(head)
     if place is None or (flavor == "mariadb" and gtid is None):
         rule = "wrote no binary log position into the dump, so nothing could be replayed on top of it"
-        hint = "Does the account have REPLICATION CLIENT (BINLOG MONITOR) and RELOAD?"
-        raise CouldNotRun("the dump", rule, DOC, hint)
+        raise refuse.run("the dump", rule, "Does the account have REPLICATION CLIENT (BINLOG MONITOR) and RELOAD?")
     text = "".join(gtid[1].decode().split()) if gtid else ""
     return BinlogPosition(text, place[1].decode(), int(place[2]))

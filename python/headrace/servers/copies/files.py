@@ -10,7 +10,7 @@ from pathlib import Path
 from headrace.base.processes import Command, run_checked
 from headrace.base.signals import undisturbed
 from headrace.errors import CouldNotRun
-from headrace.mysql.dialect import GUIDE
+from headrace.mysql.dialect import refuse
 from headrace.servers import record as records
 from headrace.servers import running, volumes
 from headrace.servers.copies.copy import COPY_S, Copied, CopyMethod, Destination, server_of
@@ -89,7 +89,7 @@ def copy_contents(of: Path, to: Path) -> None:
                 done.result()
         except OSError as error:
             rule = f"cannot be copied: {error.strerror}"
-            raise CouldNotRun(str(error.filename or of), rule, GUIDE, "Is there room? Is a volume paused?") from None
+            raise refuse.run(str(error.filename or of), rule, "Is there room? Is a volume paused?") from None
         finally:
             ended.set()
             pool.shutdown(cancel_futures=True)

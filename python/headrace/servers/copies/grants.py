@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun
 from headrace.mysql.privileges import NEEDED, Rights, parse_grants
 from headrace.mysql.statements import SqlConnection
-from headrace.servers.copies.source import DOC, CopySource, rows
+from headrace.servers.copies.source import CopySource, refuse, rows
 
 # Error 1290 of both servers: they run with --skip-grant-tables, and everybody may do everything.
 NO_GRANTS = "error 1290"
@@ -57,9 +57,9 @@ def refuse_blind(source: CopySource, rights: Rights, there: Sequence[str], only:
     if without:
         rule = f"lacks {', '.join(without)} on *.*, so a dump leaves out {_describe_gaps(without)} without a word"
         rule += f"; it may read {', '.join(readable[:5])}" if readable else ""
-        raise InputError(account, rule, DOC, f"GRANT {', '.join(without)} ON *.* TO the account. {hint}")
+        raise refuse.input(account, rule, f"GRANT {', '.join(without)} ON *.* TO the account. {hint}")
     rule = f"may not see all of {', '.join(taken[:5])} (partial revokes), so a dump leaves it out without a word"
-    raise InputError(account, rule, DOC, f"GRANT {', '.join(NEEDED)} ON those databases to it. {hint}")
+    raise refuse.input(account, rule, f"GRANT {', '.join(NEEDED)} ON those databases to it. {hint}")
 
 
 def refuse_blind_reader(source: CopySource, rights: Rights) -> None:
@@ -69,8 +69,7 @@ def refuse_blind_reader(source: CopySource, rights: Rights) -> None:
         return
     rule = "may not read all tables, so those of the backup would look as if they were too many"
     rule += f" (it may not see all of {', '.join(taken[:5])})" if taken else ""
-    hint = "GRANT SELECT, RELOAD ON *.* TO it."
-    raise InputError(f"{source.name}: the account {source.address.user}", rule, DOC, hint)
+    raise refuse.input(f"{source.name}: the account {source.address.user}", rule, "GRANT SELECT, RELOAD ON *.* TO it.")
 
 
 def _refuse_blind_to(source: CopySource, rights: Rights, database: str, there: Sequence[str]) -> None:
@@ -79,7 +78,7 @@ def _refuse_blind_to(source: CopySource, rights: Rights, database: str, there: S
     if database not in there:
         seen = ", ".join(there[:5]) or "none"
         rule = f"is not a database of {source.name} that {source.address.user} may see; it sees {seen}"
-        raise InputError(f"--only {database[:64]}", rule, DOC, "Names count as SHOW DATABASES writes them.")
+        raise refuse.input(f"--only {database[:64]}", rule, "Names count as SHOW DATABASES writes them.")
     without = rights.lacking(database)
     if not without:
         return
@@ -87,11 +86,11 @@ def _refuse_blind_to(source: CopySource, rights: Rights, database: str, there: S
     if without == ["routines"]:
         rule = f"may not see the routines of {database}, so a dump leaves them out without a word"
         grant = "SHOW_ROUTINE ON *.*" if source.flavor == "mysql" else "SELECT ON mysql.proc"
-        raise InputError(value, rule, DOC, f"GRANT {grant} TO the account.")
+        raise refuse.input(value, rule, f"GRANT {grant} TO the account.")
     parts = [name for name in rights.readable() if database in name]
     rule = f"lacks {', '.join(without)} on {database}.*, so a dump leaves out {_describe_gaps(without)} without a word"
     rule += f"; it may read {', '.join(parts[:5])}" if parts and "SELECT" in without else ""
-    raise InputError(value, rule, DOC, f"GRANT {', '.join(without)} ON `{database}`.* TO the account.")
+    raise refuse.input(value, rule, f"GRANT {', '.join(without)} ON `{database}`.* TO the account.")
 
 
 def _describe_gaps(without: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ import math
 import time
 from dataclasses import dataclass
 
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.errors import CouldNotRun, HeadraceError, InputError, Refusals
 from headrace.mysql import Address, connect
 from headrace.mysql.connection import cut
 from headrace.mysql.dialect import Dialect
@@ -28,7 +28,7 @@ from headrace.mysql.state import parse_version
 from headrace.mysql.statements import NamedRow, SqlConnection, ask_named, number_of_error, words_of_error
 from headrace.servers.copies.position import BinlogPosition
 
-DOC = "docs/guide/consistent-snapshots.md"
+refuse = Refusals("docs/guide/consistent-snapshots.md")
 # The first versions with them: MariaDB Server documentation, "BACKUP STAGE"; MySQL 8.0 reference
 # manual, "LOCK INSTANCE FOR BACKUP" and "The log_status Table" (8.0.11).
 BACKUP_STAGE, INSTANCE_LOCK = (10, 4), (8, 0, 11)
@@ -138,7 +138,7 @@ class ServerLock:
         import pymysql
 
         if self._connection is None:
-            raise CouldNotRun(self.address.label, "the connection is closed", DOC)
+            raise refuse.run(self.address.label, "the connection is closed")
         try:
             return ask_named(self._connection, statement, values)
         except pymysql.err.MySQLError as error:
@@ -183,7 +183,7 @@ class ServerLock:
         except HeadraceError as error:
             rule = f"the lock was lost before the snapshot was complete: {error.rule}"
             hint = "Allow it more time: --hold." if self.options else "Is a volume paused, or far too slow?"
-            raise CouldNotRun(self.address.label, rule, DOC, hint) from None
+            raise refuse.run(self.address.label, rule, hint) from None
         finally:
             self.held_ms = (time.monotonic() - self._began) * 1e3
 
@@ -277,7 +277,7 @@ class ServerLock:
             user = self.address.user
             hint = f"GRANT RELOAD, REPLICATION CLIENT ON *.* TO {user}; on MySQL 8 also BACKUP_ADMIN, and SELECT ON performance_schema.log_status."
             rule = f"{user} may not {statement.split(' WHERE')[0][:60]}: {words_of_error(error, 160)}"
-            return InputError(label, rule, DOC, hint)
+            return refuse.input(label, rule, hint)
         rule = f"{statement[:60]}: {words_of_error(error)}"
         return CouldNotRun(label, rule, f"error {code} of the server", "See its error log.")
 

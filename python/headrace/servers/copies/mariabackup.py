@@ -16,7 +16,7 @@ from headrace.servers.copies.copy import COPY_S, Copied, Destination, PhysicalCo
 from headrace.servers.copies.folders import owned
 from headrace.servers.copies.pipeline import Flow, Stage
 from headrace.servers.copies.position import BinlogPosition
-from headrace.servers.copies.source import DOC, CopySource, client_file, physical_bytes
+from headrace.servers.copies.source import CopySource, client_file, physical_bytes, refuse
 from headrace.servers.flavors import ServerProgram
 from headrace.servers.server import Server
 
@@ -77,7 +77,7 @@ class MariabackupCopy(PhysicalCopy):
                     into.stream.write(Flow([Stage(words, "mariabackup")], watch_log), size)
         if source.log_bin and not positions:
             rule = "told no binary log position, so nothing could be replayed on top of the copy"
-            raise CouldNotRun("mariabackup", rule, DOC, "Does the account have BINLOG MONITOR?")
+            raise refuse.run("mariabackup", rule, "Does the account have BINLOG MONITOR?")
         return Copied(positions[-1] if positions else BinlogPosition(), size)
 
     def unpack(self, folder: Path) -> Stage:

@@ -13,7 +13,7 @@ from headrace.base.files import reason_of, write_back
 from headrace.errors import CouldNotRun
 from headrace.servers.copies.copy import Copied, CopyMethod, Destination, server_of
 from headrace.servers.copies.locks import ServerLock, ServerPosition
-from headrace.servers.copies.source import ANSWER_S, DOC, CopySource, data_bytes
+from headrace.servers.copies.source import ANSWER_S, CopySource, data_bytes, refuse
 from headrace.servers.server import Server
 
 # Longest wait of the lock for the server's statements, s: a long SELECT would let everything behind
@@ -81,7 +81,7 @@ class SnapshotCopy(CopyMethod):
         ids = {str(snapshot["volume"]): str(snapshot["id"]) for snapshot in snapshots}
         if set(ids) != set(roles.values()):
             rule = f"answered with snapshots of {sorted(ids)}, and {sorted(roles.values())} were asked for"
-            raise CouldNotRun("the lab", rule, DOC, "See headrace snapshot list.")
+            raise refuse.run("the lab", rule, "See headrace snapshot list.")
         facts: dict[str, object] = {"commits_held_ms": round(lock.held_ms, 1), "roles": roles}
         if server.volumes.log:
             facts["log_storage"] = server.log_storage

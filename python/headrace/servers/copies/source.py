@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.errors import CouldNotRun
+from headrace.errors import CouldNotRun, Refusals
 from headrace.mysql import Address, client_text, connect
 from headrace.mysql.dialect import Dialect
 from headrace.mysql.gtid import GtidSet
@@ -23,7 +23,7 @@ from headrace.servers.flavors import ServerProgram, find_program
 if TYPE_CHECKING:
     from headrace.servers.server import Server
 
-DOC = "docs/guide/backups.md"
+refuse = Refusals("docs/guide/backups.md")
 # An answer of a busy server, s: a guess. Statements that wait for locks have their own deadlines.
 ANSWER_S = 60.0
 
@@ -97,7 +97,7 @@ def rows(connection: SqlConnection, statement: str) -> list[Row]:
     except pymysql.err.MySQLError as error:
         value = statement if len(statement) < 80 else f"{statement[:77]}..."
         rule, source = f"the server refused it: {words_of_error(error)}", f"error {number_of_error(error)}"
-        raise CouldNotRun(value, rule, source, f"See the grants: {DOC}") from None
+        raise CouldNotRun(value, rule, source, f"See the grants: {refuse.source}") from None
 
 
 def executed(connection: SqlConnection, source: CopySource) -> GtidSet:

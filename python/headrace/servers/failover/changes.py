@@ -15,7 +15,7 @@ from headrace.mysql.state import ServerState, dialect_of, executed_of, observe
 from headrace.mysql.statements import SqlConnection, ask, ask_row, run
 from headrace.servers.failover import scheduler
 from headrace.servers.failover.hosts import CHANGE_S, AddressHost, Hands, change
-from headrace.servers.failover.planning.members import GUIDE
+from headrace.servers.failover.planning.members import refuse
 from headrace.servers.failover.surroundings import REAL, Background, Surroundings
 from headrace.servers.topology import accounts
 from headrace.servers.topology.threads import leave_source, stop_applying, stop_receiving, to_start
@@ -104,7 +104,7 @@ class Closing:
                 ways = "; ".join(self.long_writers()) or "LOCK TABLES, or a backup's lock, held by somebody"
                 if not attempts_left:
                     rule = f"its writes cannot be stopped within {ATTEMPT_S} s, {ATTEMPTS} times: {ways}"
-                    raise CouldNotRun(self.host.name, rule, GUIDE, "Wait for them, or end them.") from None
+                    raise refuse.run(self.host.name, rule, "Wait for them, or end them.") from None
             say(f"{self.host.name} takes writes again for {BETWEEN_S:g} s: in the way is {ways}")
             self.surroundings.sleep(BETWEEN_S)
         at_once, later = [], []
@@ -178,7 +178,7 @@ def move_below(
             row = ask_row(session, dialect.wait_for(target, longest_s))
             if not row or row[0] != 0:
                 rule = f"has not applied within {longest_s:g} s what it received, so it follows its source for now"
-                raise CouldNotRun(host.name, rule, GUIDE, "")
+                raise refuse.run(host.name, rule)
         follow(host, connection, to, source_options)
     except BaseException:
         with contextlib.suppress(Exception):
@@ -192,7 +192,7 @@ def _check_received(state: ServerState, most: GtidSet) -> None:
     again, and the old source is alive."""
     for received in (channel.received for channel in state.channels if not most.contains(channel.received)):
         rule = f"has received {received.minus(most)} since it was stopped: the old source is alive"
-        raise CouldNotRun(state.name, rule, GUIDE, "Make sure that it is dead and stays so, and begin again.")
+        raise refuse.run(state.name, rule, "Make sure that it is dead and stays so, and begin again.")
 
 
 def leave_sources(connection: SqlConnection, state: ServerState, most: GtidSet | None = None) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import InputError
 from headrace.lab import Lab
 from headrace.lab.place import DEFAULT_DATA_DIR, place
 from headrace.mysql import parse_address
@@ -20,7 +20,7 @@ from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import Lease
 from headrace.servers.failover.observer import LACKS, LOGIN, Observer
 from headrace.servers.failover.planning.election import followers, heads, writers
-from headrace.servers.failover.planning.members import GUIDE, Members
+from headrace.servers.failover.planning.members import Members, refuse
 from headrace.servers.failover.planning.progress import Progress
 from headrace.servers.record import data_dir_of
 from headrace.servers.server import find, servers
@@ -73,12 +73,12 @@ def cluster_of(
     hosts: dict[str, AddressHost] = {}
     if not names:
         if lab is None:
-            raise InputError("servers", "none were named", GUIDE, "Name them, or add --lab.")
+            raise refuse.input("servers", "none were named", "Name them, or add --lab.")
         hosts = {server.name: lab_host(server) for server in servers(lab) if server.port is not None}
     for name in names:
         host = _host(name, lab)
         if host.name in hosts:
-            raise InputError(name, "stands twice among the servers", GUIDE, "Name each once.")
+            raise refuse.input(name, "stands twice among the servers", "Name each once.")
         hosts[host.name] = host
     for text in ec2:
         name, _, rest = text.partition("=")
@@ -86,7 +86,7 @@ def cluster_of(
         are_ids = instance.startswith("i-") and all(volume.startswith("vol-") for volume in volumes)
         if name not in hosts or not are_ids:
             rule = "is NAME=INSTANCE[,VOLUME...] with the name of one of the servers"
-            raise InputError(f"--ec2 {text[:80]}", rule, GUIDE, "--ec2 db1:3306=i-0123,vol-0456")
+            raise refuse.input(f"--ec2 {text[:80]}", rule, "--ec2 db1:3306=i-0123,vol-0456")
         old = hosts[name]
         region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         hosts[name] = Ec2Host(
@@ -102,7 +102,7 @@ def cluster_of(
         )
     if not 2 <= len(hosts) <= MOST_SERVERS:
         rule = f"a cluster has 2 to {MOST_SERVERS} servers"
-        raise InputError(f"{len(hosts)} servers", rule, GUIDE, "Make a replica: headrace replica up.")
+        raise refuse.input(f"{len(hosts)} servers", rule, "Make a replica: headrace replica up.")
     if folder is None:
         folder = journal_folder(None if lab is None else data_dir_of(lab))
     return FailoverCluster(hosts, folder)
@@ -118,12 +118,12 @@ def _host(name: str, lab: Lab | None) -> AddressHost:
     Raises InputError."""
     if "://" not in name:
         if lab is None:
-            raise InputError(name, "is a name, and there is no lab", GUIDE, "Give an address: mysql://user@host:port.")
+            raise refuse.input(name, "is a name, and there is no lab", "Give an address: mysql://user@host:port.")
         return lab_host(find(lab, name))
     address = parse_address(name)
     if address.host is None:
         rule = "is a socket, which other servers cannot reach"
-        raise InputError(name, rule, GUIDE, "Give host and port: mysql://user@host:port.")
+        raise refuse.input(name, rule, "Give host and port: mysql://user@host:port.")
     return AddressHost(f"{address.host}:{address.port or 3306}", address)
 
 
@@ -134,7 +134,7 @@ def source_in(seen: Members, named: str | None = None, unfinished: Progress | No
     server."""
     if named is not None:
         if named not in seen:
-            raise InputError(named, f"is not one of {', '.join(sorted(seen))}", GUIDE, "")
+            raise refuse.input(named, f"is not one of {', '.join(sorted(seen))}")
         return named
     if unfinished is not None:
         if unfinished.elected in writers(seen):
@@ -147,13 +147,12 @@ def source_in(seen: Members, named: str | None = None, unfinished: Progress | No
     if len(tops) == 1:
         return tops[0]
     if len(tops) > 1:
-        hint = "Name one cluster's servers, or --from NAME."
-        raise InputError(", ".join(sorted(tops)), "are all sources", GUIDE, hint)
+        raise refuse.input(", ".join(sorted(tops)), "are all sources", "Name one cluster's servers, or --from NAME.")
     _check_answers(seen)
     if len(alone := heads(seen)) == 1:
         return alone[0]
     rule = "follow nobody, and nobody follows them" if len(seen) > 1 else "follows nobody"
-    raise CouldNotRun(", ".join(sorted(seen)), rule, GUIDE, "Name the source: --from NAME.")
+    raise refuse.run(", ".join(sorted(seen)), rule, "Name the source: --from NAME.")
 
 
 def _check_answers(seen: Members) -> None:
@@ -171,7 +170,7 @@ def _check_answers(seen: Members) -> None:
         first = silent[0]
         if first.error.startswith(LACKS):
             hint = "Grant it, or use an administrator's account: a failover changes settings and replication."
-            raise CouldNotRun(first.name, first.error, GUIDE, hint)
+            raise refuse.run(first.name, first.error, hint)
         more = f"; nor {'does' if len(silent) == 2 else 'do'} {', '.join(member.name for member in silent[1:])}"
         rule = f"does not answer: {first.error or 'no connection'}{more if len(silent) > 1 else ''}"
-        raise CouldNotRun(first.name, rule, GUIDE, "Bring it back, or name the source: --from NAME.")
+        raise refuse.run(first.name, rule, "Bring it back, or name the source: --from NAME.")

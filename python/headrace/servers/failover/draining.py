@@ -8,13 +8,12 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from headrace.errors import CouldNotRun
 from headrace.mysql.connection import answers_within
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import ServerState, executed_now
 from headrace.mysql.statements import ask_row
 from headrace.servers.failover.hosts import CHANGE_S, AddressHost, Hands
-from headrace.servers.failover.planning.members import GUIDE, Seen
+from headrace.servers.failover.planning.members import Seen, refuse
 from headrace.servers.failover.planning.progress import AnyEvent, Hurried, Noted, Unhurried
 
 # Time that a replica needs to apply its relay log, s, at which a switchover stops the writes: at
@@ -110,7 +109,7 @@ class Draining:
                     hint = (
                         "Choose another (--to), let there be fewer writes, or let them be out for longer: --max-wait."
                     )
-                    raise CouldNotRun(host.name, rule, GUIDE, hint)
+                    raise refuse.run(host.name, rule, hint)
                 if now - told_at > TOLD_S:
                     told_at = now
                     self.say(f"{host.name} is {missing:,} transactions behind {source.name}; writes go on")
@@ -135,7 +134,7 @@ class Draining:
                 if self.hands.surroundings.now_s() > until:
                     rule = f"has not applied what it received after {longest_s:g} s: {missing:,} transactions are left"
                     option = "--max-wait" if longest_s == self.max_wait_s else "--drain-s"
-                    raise CouldNotRun(host.name, rule, GUIDE, f"Begin again with a longer {option}.")
+                    raise refuse.run(host.name, rule, f"Begin again with a longer {option}.")
                 self.say(f"{host.name} has {missing:,} transactions to apply")
 
     def count_missing(self, host: AddressHost, state: ServerState, gtids: GtidSet) -> int:
@@ -152,7 +151,7 @@ class Draining:
             extra = executed_now(connection, state).minus(target)
         if not extra.is_empty:
             rule = f"has transactions of its own: {str(extra)[:200]}"
-            raise CouldNotRun(host.name, rule, GUIDE, "Find out who writes there; nothing was changed.")
+            raise refuse.run(host.name, rule, "Find out who writes there; nothing was changed.")
 
     def _can_apply(self, host: AddressHost, gtids: GtidSet | None = None) -> GtidSet:
         """Returns what it has applied. Raises CouldNotRun if its applier cannot go on, or will
@@ -164,9 +163,9 @@ class Draining:
                 received = received.union(channel.received)
             if not received.contains(gtids):
                 rule = "or its threads were started anew, and a part of what it had received is lost"
-                raise CouldNotRun(host.name, rule, GUIDE, "Begin again: what each replica has now decides.")
+                raise refuse.run(host.name, rule, "Begin again: what each replica has now decides.")
         errors = [channel.apply_error for channel in now.channels if channel.apply_error]
         if errors:
             hint = "Correct it there and begin again; or elect another."
-            raise CouldNotRun(host.name, f"cannot apply what it received: {errors[0]}", GUIDE, hint)
+            raise refuse.run(host.name, f"cannot apply what it received: {errors[0]}", hint)
         return now.executed

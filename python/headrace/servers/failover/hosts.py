@@ -32,7 +32,7 @@ from headrace.mysql.state import ServerState, observe
 from headrace.mysql.statements import SqlConnection, ask_row, run
 from headrace.servers import record as records
 from headrace.servers import running, volumes
-from headrace.servers.failover.planning.members import GUIDE
+from headrace.servers.failover.planning.members import refuse
 from headrace.servers.failover.surroundings import REAL, Surroundings
 from headrace.servers.topology import accounts
 
@@ -86,7 +86,7 @@ class AddressHost:
     def fence(self) -> str:
         """Ends its ability to acknowledge; returns what was done. Raises CouldNotRun."""
         hint = "Stop it by hand and make sure that it stays down, then add --fenced."
-        raise CouldNotRun(self.name, "is known by its address alone and cannot be ended from here", GUIDE, hint)
+        raise refuse.run(self.name, "is known by its address alone and cannot be ended from here", hint)
 
     def source_for(self, follower: AddressHost, connection: SqlConnection, dialect: Dialect) -> SourceOf:
         """Creates an account for `follower` on this server, and returns how to follow it."""
@@ -110,7 +110,7 @@ class AddressHost:
     @contextlib.contextmanager
     def binary_logs(self) -> Iterator[list[Path]]:
         """Yields the binary logs on the volume of this dead server. Raises CouldNotRun."""
-        raise CouldNotRun(self.name, "is known by its address alone: its volume cannot be read", GUIDE, "")
+        raise refuse.run(self.name, "is known by its address alone: its volume cannot be read")
         yield []
 
 
@@ -166,7 +166,7 @@ class LabHost(AddressHost):
             process = running.process_of(where, record)
             if process is not None and not processes.end_process(process, signal.SIGKILL, ENDED_S):
                 rule = f"cannot be started yet: process {process.pid} of before waits for its volume"
-                raise CouldNotRun(self.name, rule, GUIDE, "Begin again when the volume answers.")
+                raise refuse.run(self.name, rule, "Begin again when the volume answers.")
             lasting = record.settings_with(settings)
             started = running.start(self.server.lab, where, record.with_(settings=lasting | once))
             records.save(where, started.with_(settings=lasting))
@@ -179,8 +179,7 @@ class LabHost(AddressHost):
             record = records.required(where)
             process = running.process_of(where, record)
             if process is not None and not processes.wait_gone(process, GONE_S):
-                rule = "still runs: its volume is not read while it writes"
-                raise CouldNotRun(self.name, rule, GUIDE, "Fence it first.")
+                raise refuse.run(self.name, "still runs: its volume is not read while it writes", "Fence it first.")
             try:
                 for volume, place in volumes.mounts_of(where, record):
                     volumes.unmount(place, lazily=True)
@@ -215,7 +214,7 @@ class Ec2Host(AddressHost):
         try:
             return make_client("ec2", EC2_LIMITS, region=self.region, needs_keys=False)
         except InputError as error:
-            raise CouldNotRun(self.name, f"EC2 cannot be asked: {error.rule}", GUIDE, "Set AWS_REGION.") from None
+            raise refuse.run(self.name, f"EC2 cannot be asked: {error.rule}", "Set AWS_REGION.") from None
 
     def _ec2(self) -> AwsInstance:
         return AwsInstance(self.client(), self.name, self.instance, self.volumes)
@@ -263,7 +262,7 @@ def find_logs(places: list[Path]) -> list[Path]:
                     logs[index] = files
     if len(logs) > 1:
         rule = f"there are several binary logs: {', '.join(str(index) for index in logs)}"
-        raise CouldNotRun("the volumes", rule, GUIDE, "Name only the volume with the source's own.")
+        raise refuse.run("the volumes", rule, "Name only the volume with the source's own.")
     return next(iter(logs.values()), [])
 
 
@@ -271,7 +270,7 @@ def lab_host(server: Server) -> LabHost:
     """Returns the host of a lab's server. Raises InputError if it has no port."""
     if server.port is None:
         rule = "has no port, so no replica follows it"
-        raise InputError(server.name, rule, GUIDE, "Make it with --port, or by headrace replica up.")
+        raise refuse.input(server.name, rule, "Make it with --port, or by headrace replica up.")
     address = replace(server.address(tcp=True), host=server.host or "127.0.0.1")
     return LabHost(server.name, address, can_fence=True, has_volume=bool(server.volumes.data), server=server)
 

@@ -13,10 +13,9 @@ from pathlib import Path
 import msgspec
 
 from headrace.base.files import explain_unwritable
-from headrace.errors import InputError
 from headrace.servers.failover.lease import LeaseTaken
 from headrace.servers.failover.planning import progress as events
-from headrace.servers.failover.planning.members import GUIDE
+from headrace.servers.failover.planning.members import refuse
 from headrace.servers.failover.planning.progress import AnyEvent, JournalHistory, Progress
 from headrace.servers.failover.surroundings import REAL, Surroundings
 
@@ -58,7 +57,7 @@ class Journal:
     def _open(self) -> None:
         """Opens the journal to read and append; makes file and folder for this user alone. Raises
         CouldNotRun."""
-        with explain_unwritable(self.path, "Name another folder.", GUIDE):
+        with explain_unwritable(self.path, "Name another folder.", refuse.source):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             self._file = os.fdopen(handle, "r+", encoding="utf-8")
@@ -74,7 +73,9 @@ class Journal:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             hint = "Wait for it, or see what it does: headrace failover status."
-            raise LeaseTaken(str(self.path), "another failover of this cluster is under way", GUIDE, hint) from None
+            raise LeaseTaken(
+                str(self.path), "another failover of this cluster is under way", refuse.source, hint
+            ) from None
         try:
             self._cut_partial_line()
             self.read()
@@ -100,7 +101,7 @@ class Journal:
 
     def _append(self, text: str, sync: bool) -> None:
         """Appends a line, which is in the file when this returns, and with `sync` on the disk."""
-        with explain_unwritable(self.path, "", GUIDE):
+        with explain_unwritable(self.path, "", refuse.source):
             self._file.write(text)
             self._file.flush()
             if sync:
@@ -115,14 +116,14 @@ class Journal:
         """Yields all lines, except a last line that a crash cut off. Raises InputError."""
         text = self._text()
         if len(text) > MAX_BYTES:
-            raise InputError(str(self.path), f"a journal has at most {MAX_BYTES:,} bytes", GUIDE, "Set it aside.")
+            raise refuse.input(str(self.path), f"a journal has at most {MAX_BYTES:,} bytes", "Set it aside.")
         *whole, _ = text.split("\n")
         for number, line in enumerate(whole, 1):
             try:
                 yield DECODER.decode(line)
             except ValueError as error:  # msgspec's errors are ValueErrors
                 rule, hint = f"is not a line of a journal: {error}", "Set the file aside."
-                raise InputError(f"{self.path}:{number}", rule, GUIDE, hint) from None
+                raise refuse.input(f"{self.path}:{number}", rule, hint) from None
 
     def read(self) -> JournalHistory:
         """Reads the file, and returns the fold of its lines. Raises InputError."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from headrace.errors import CouldNotRun
 from headrace.mysql.statements import SqlConnection, ask_row, run
 from headrace.servers.failover.hosts import AddressHost
-from headrace.servers.failover.planning.members import GUIDE
+from headrace.servers.failover.planning.members import refuse
 from headrace.servers.failover.surroundings import REAL, Surroundings
 
 LEASE = "headrace_failover"
@@ -52,9 +52,9 @@ class Lease:
             self.release()
             if refused:
                 rule = f"another watcher or failover holds the lease on {', '.join(refused)}"
-                raise LeaseTaken("the lease", rule, GUIDE, "Wait for it; it ends with the one who holds it.")
+                raise LeaseTaken("the lease", rule, refuse.source, "Wait for it; it ends with the one who holds it.")
             rule = f"fewer than a majority of {len(replicas)} servers answer"
-            raise CouldNotRun("the lease", rule, GUIDE, "Bring replicas back.")
+            raise refuse.run("the lease", rule, "Bring replicas back.")
 
     def warm(self, hosts: Sequence[AddressHost]) -> None:
         """Connects to the servers beforehand, without taking the lock."""

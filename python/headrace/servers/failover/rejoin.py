@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Literal, TypedDict
 
 from headrace.base.processes import PRIVATE_ENVIRONMENT
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.errors import CouldNotRun, HeadraceError
 from headrace.mysql.gtid import GtidSet
 from headrace.servers import record as records
 from headrace.servers import server as server_module
@@ -29,7 +29,7 @@ from headrace.servers.failover.cluster import FailoverCluster
 from headrace.servers.failover.executor import Say, silent
 from headrace.servers.failover.hosts import CHANGE_S, AddressHost, LabHost, change, lab_host, state_of
 from headrace.servers.failover.planning.election import extra, followers, follows, heads, required
-from headrace.servers.failover.planning.members import GUIDE, Members, Seen
+from headrace.servers.failover.planning.members import Members, Seen, refuse
 from headrace.servers.failover.planning.planner import took_over
 from headrace.servers.flavors import CLIENTS
 from headrace.servers.topology.topology import Following, replica_up
@@ -93,7 +93,7 @@ def rejoin(
         seen = observer.look()
         old, new = seen[name], seen[above]
         if old.state is None:
-            raise CouldNotRun(name, f"does not answer: {old.error}", GUIDE, f"Start it: headrace mysql up {name}.")
+            raise refuse.run(name, f"does not answer: {old.error}", f"Start it: headrace mysql up {name}.")
         if follows(old, new) is not None:
             return answer
         answer["extra"] = extra(old, new)
@@ -136,7 +136,7 @@ def rejoin_plan(
         return above, [], [f"{name} follows {above} already"]
     steps, is_lab = [], isinstance(host, LabHost)
     if old.state is None and not is_lab:
-        raise CouldNotRun(name, "does not answer", GUIDE, "Start it with read_only and skip_replica_start.")
+        raise refuse.run(name, "does not answer", "Start it with read_only and skip_replica_start.")
     if old.state is not None and not old.state.read_only and is_lab:
         steps.append(RejoinStep("end", name, why="it runs as a source still"))
     if old.state is None or steps:
@@ -167,7 +167,7 @@ def _host(cluster: FailoverCluster, name: str) -> AddressHost:
     cluster."""
     host = cluster.hosts.get(name)
     if host is None:
-        raise InputError(name, f"is not one of {', '.join(sorted(cluster.hosts))}", GUIDE, "")
+        raise refuse.input(name, f"is not one of {', '.join(sorted(cluster.hosts))}")
     return host
 
 
@@ -176,7 +176,7 @@ def source_above(seen: Members, name: str, source: str | None = None) -> str:
     InputError if `name` is the source itself, or the other server takes no writes."""
     old = seen[name]
     if source == name:
-        raise InputError(name, "cannot follow itself", GUIDE, "Name the new source with --from.")
+        raise refuse.input(name, "cannot follow itself", "Name the new source with --from.")
     open_now = [head for head in heads(seen) if head != name and took_over(seen, seen[head], name)]
     open_now = [head for head in open_now if followers(seen, seen[head])] or open_now
     below = [follower.name for follower in followers(seen, old)]
@@ -185,22 +185,21 @@ def source_above(seen: Members, name: str, source: str | None = None) -> str:
     if below and old.state is not None and not old.state.read_only and not followed:
         verb = "follows" if len(below) == 1 else "follow"
         rule = f"is the source ({', '.join(below)} {verb} it): there is nothing to rejoin"
-        raise InputError(name, rule, GUIDE, "headrace failover status shows who follows whom.")
+        raise refuse.input(name, rule, "headrace failover status shows who follows whom.")
     if source is None and len(open_now) > 1:
-        raise InputError(", ".join(open_now), "take writes, all of them", GUIDE, "Name the new source: --from NAME.")
+        raise refuse.input(", ".join(open_now), "take writes, all of them", "Name the new source: --from NAME.")
     if source is None and not open_now:
         others = [member for member in seen.values() if member is not old]
         silent = [f"{member.name} does not answer ({member.error})" for member in others if not member.state]
         rule = f"nobody has taken over from it{': ' + ', '.join(silent) if silent else ''}"
-        hint = "Fail over first (headrace failover run), or name the source: --from NAME."
-        raise CouldNotRun(name, rule, GUIDE, hint)
+        raise refuse.run(name, rule, "Fail over first (headrace failover run), or name the source: --from NAME.")
     above = source or open_now[0]
     if above not in seen:
-        raise InputError(above, f"is not one of {', '.join(sorted(seen))}", GUIDE, "")
+        raise refuse.input(above, f"is not one of {', '.join(sorted(seen))}")
     new = seen[above]
     if new.state is None or new.state.read_only:
         rule = "does not answer" if new.state is None else "is read-only, so it is not the source"
-        raise InputError(above, rule, GUIDE, "Fail over first, or name the source: --from NAME.")
+        raise refuse.input(above, rule, "Fail over first, or name the source: --from NAME.")
     return above
 
 
@@ -242,7 +241,7 @@ def _start_without_threads(cluster: FailoverCluster, host: AddressHost, may_trun
     """Starts a stopped server of the lab, this time without its threads. `may_truncate`: every
     commit waited for a replica, so MariaDB's recovery may cut off those that no replica has."""
     if not isinstance(host, LabHost):
-        raise CouldNotRun(host.name, "does not answer", GUIDE, "Start it with read_only and skip_replica_start.")
+        raise refuse.run(host.name, "does not answer", "Start it with read_only and skip_replica_start.")
     say(f"starting {host.name} read-only")
     flavor = host.server.flavor
     # An event of MariaDB writes as its definer, whom read_only may not keep out.
@@ -268,7 +267,7 @@ def _close(host: AddressHost) -> None:
         change(host, f"SET SESSION lock_wait_timeout = {CLOSE_S}", *statements)
     except CouldNotRun as error:
         rule = f"cannot be made read-only, perhaps as commits wait there for a replica: {error.rule}"
-        raise CouldNotRun(host.name, rule, GUIDE, "End it and start it read-only, then rejoin it.") from None
+        raise refuse.run(host.name, rule, "End it and start it read-only, then rejoin it.") from None
 
 
 def _list_extra(cluster: FailoverCluster, host: LabHost, old: Seen, new: Seen, apart: str) -> Path:
@@ -291,7 +290,7 @@ def _write_out(words: list[str], file: IO[bytes], name: str) -> None:
     """Writes a reader's complete output. Raises CouldNotRun otherwise: nothing is deleted then."""
     if reason := rescue.read_out(words, file, FLASHBACK_S):
         hint = "Nothing was thrown away. Read its binary logs by hand before it is seeded anew."
-        raise CouldNotRun(name, f"what only it has could not be read: {reason}", GUIDE, hint)
+        raise refuse.run(name, f"what only it has could not be read: {reason}", hint)
 
 
 def _common(old: Seen, new: Seen) -> GtidSet:
@@ -313,10 +312,10 @@ def _rewind(host: AddressHost, old: Seen, new: Seen, say: Say) -> None:
     state = required(old)
     if state.flavor != "mariadb" or not isinstance(host, LabHost):
         rule = "only MariaDB's binary log can be read backwards, and only where its files are"
-        raise CouldNotRun(host.name, rule, GUIDE, "Seed it anew: --diverged seed.")
+        raise refuse.run(host.name, rule, "Seed it anew: --diverged seed.")
     if state.binary_log.format != "ROW" or state.binary_log.row_image not in ("FULL", ""):
         rule = f"logs {state.binary_log.format} with {state.binary_log.row_image} images: nothing can be taken back from that"
-        raise CouldNotRun(host.name, rule, GUIDE, "Seed it anew: --diverged seed.")
+        raise refuse.run(host.name, rule, "Seed it anew: --diverged seed.")
     common = _common(old, new)
     program = rescue.program_of(host, "mariadb")
     words = rescue.reading(program, host.own_binary_logs(), common)
@@ -324,7 +323,7 @@ def _rewind(host: AddressHost, old: Seen, new: Seen, say: Say) -> None:
     schema = [line for line in check.stdout.splitlines() if rescue.DDL.match(line)]
     if schema:
         rule = f"changed its schema meanwhile, which cannot be taken back: {schema[0][:120].decode(errors='replace')}"
-        raise CouldNotRun(host.name, rule, GUIDE, "Seed it anew: --diverged seed.")
+        raise refuse.run(host.name, rule, "Seed it anew: --diverged seed.")
     say(f"rewinding {host.name} to {common}")
     with client_file(host.address) as options:
         client = [*program.tool(*CLIENTS["mariadb"]), f"--defaults-extra-file={options}"]
@@ -337,7 +336,7 @@ def _seed_anew(host: AddressHost, source: str, semi_sync: bool) -> None:
     """Deletes it with its data, and creates it again as a replica, which acknowledges if its source
     waits for that. Raises SeedInterrupted, CouldNotRun with the command that creates it."""
     if not isinstance(host, LabHost):
-        raise CouldNotRun(host.name, "cannot be made again from here", GUIDE, "Seed it by hand.")
+        raise refuse.run(host.name, "cannot be made again from here", "Seed it by hand.")
     server = host.server
     given = {"--storage": server.storage, "--log-storage": server.log_storage, "--port": server.port}
     words = [word for option, value in given.items() if value is not None for word in (option, str(value))]

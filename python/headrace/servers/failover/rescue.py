@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import IO
 
 from headrace.base.processes import PRIVATE_ENVIRONMENT, spawn
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.errors import HeadraceError
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.history.events import lacking
 from headrace.servers.copies.source import client_file
 from headrace.servers.failover.hosts import CHANGE_S, AddressHost, change, state_of
 from headrace.servers.failover.planning.election import ranges
-from headrace.servers.failover.planning.members import GUIDE
+from headrace.servers.failover.planning.members import refuse
 from headrace.servers.flavors import CLIENTS, READERS, ServerProgram, find_program
 from headrace.servers.topology.threads import stop_applying
 
@@ -49,7 +49,7 @@ def rescue(old: AddressHost, new: AddressHost, has: GtidSet, say: Callable[[str]
     before = state_of(new)
     with old.binary_logs() as files:
         if not files:
-            raise CouldNotRun(old.name, "its volume holds no binary log", GUIDE, "--accept-loss goes on without it.")
+            raise refuse.run(old.name, "its volume holds no binary log", "--accept-loss goes on without it.")
         files, total = lacking(files, has), len(files)
         say(f"reading {len(files)} of {total} binary logs of {old.name}")
         program = program_of(new, before.flavor)
@@ -135,7 +135,7 @@ def reading(program: ServerProgram, files: list[Path], has: GtidSet) -> list[str
     if has.is_empty:
         return [*reader, *names]
     if not has.is_position:
-        raise InputError(str(has)[:60], "is not a position, so MariaDB's log cannot be read from there", GUIDE, "")
+        raise refuse.input(str(has)[:60], "is not a position, so MariaDB's log cannot be read from there")
     return [*reader, f"--start-position={has}", *names]
 
 
@@ -154,13 +154,13 @@ def apply(words: list[str], into: list[str], name: str) -> None:
             applying.kill()
             source.kill()
             rule = f"its tail was not applied within {APPLY_S:g} s"
-            raise CouldNotRun(name, rule, GUIDE, "Begin again: what was applied stays.") from None
+            raise refuse.run(name, rule, "Begin again: what was applied stays.") from None
         code = source.wait()
         error_output.seek(0)
         _check_reader(code, error_output.read().decode(errors="replace"), name)
         if applying.returncode != 0:
             rule = f"its tail could not be applied: {_in_line(errors.decode(errors='replace'))}"
-            raise CouldNotRun(name, rule, GUIDE, "See what it says, and begin again.")
+            raise refuse.run(name, rule, "See what it says, and begin again.")
 
 
 def check_earlier(program: ServerProgram, files: list[Path], name: str) -> None:
@@ -172,7 +172,7 @@ def check_earlier(program: ServerProgram, files: list[Path], name: str) -> None:
     words = [*program.tool(*READERS[program.flavor]), *map(str, files[:-1])]
     if reason := read_out(words, subprocess.DEVNULL, APPLY_S):
         hint = "--accept-loss goes on without what only this server has."
-        raise CouldNotRun(name, f"a binary log before its last is damaged: {reason}", GUIDE, hint)
+        raise refuse.run(name, f"a binary log before its last is damaged: {reason}", hint)
 
 
 def read_out(words: list[str], into: IO[bytes] | int, longest_s: float) -> str:
@@ -195,4 +195,4 @@ def _check_reader(code: int, output: str, name: str) -> None:
     """Raises CouldNotRun if a reader of binary logs failed, unless at the end of a log that was cut
     off."""
     if code != 0 and not CUT_OFF.search(output) and not NOTHING_BEYOND.search(output):
-        raise CouldNotRun(name, f"its binary log could not be read: {_in_line(output)}", GUIDE, "")
+        raise refuse.run(name, f"its binary log could not be read: {_in_line(output)}")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.base.signals import undisturbed
-from headrace.errors import CouldNotRun, HeadraceError
+from headrace.errors import HeadraceError
 from headrace.mysql.dialect import SourceOf
 from headrace.mysql.state import ServerState, dialect_of, observe
 from headrace.mysql.statements import run
@@ -32,12 +32,12 @@ from headrace.servers.failover.planning.dry_run import MOST_STAGES, doubted, ele
 from headrace.servers.failover.planning.election import follows, writers
 from headrace.servers.failover.planning.guarantee import carried
 from headrace.servers.failover.planning.members import (
-    GUIDE,
     FailoverPlan,
     FailoverStep,
     Members,
     Outcome,
     Seen,
+    refuse,
     refused,
 )
 from headrace.servers.failover.planning.planner import plan
@@ -139,7 +139,7 @@ class ChangeRun:
                 self.finish_stage()
             self.store_postponed()
         rule = f"is not done after {MOST_STAGES} looks"
-        raise CouldNotRun(self.progress.source, rule, GUIDE, "See the journal, and try again.")
+        raise refuse.run(self.progress.source, rule, "See the journal, and try again.")
 
     def _clear_up(self) -> None:
         """Finishes what a run that was cut off left on the servers."""

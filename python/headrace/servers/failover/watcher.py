@@ -13,19 +13,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun
 from headrace.servers.failover.executor import Executor, Say, silent
 from headrace.servers.failover.lease import LeaseTaken
 from headrace.servers.failover.planning.election import followers, follows, has, strangers
 from headrace.servers.failover.planning.guarantee import carried
 from headrace.servers.failover.planning.members import (
-    GUIDE,
     NAMED,
     AckProof,
     FailoverWish,
     Members,
     Outcome,
     ScheduledEvent,
+    refuse,
 )
 from headrace.servers.failover.planning.progress import Detected, HandedOver
 from headrace.servers.failover.planning.semisync import Trap, traps
@@ -61,7 +61,7 @@ def check_followed(seen: Members, source: str) -> None:
     if strange := strangers(seen, source):
         where = f"{seen[source].host}:{seen[source].port}"
         rule = f"is {where}, and not all follow an address of a server that was named: {', '.join(strange)}"
-        raise InputError(source, rule, GUIDE, NAMED)
+        raise refuse.input(source, rule, NAMED)
 
 
 @dataclass
@@ -283,7 +283,7 @@ class Watcher:
                 f"Look at it, then: headrace failover run --from {self.source}, which knows what this watch saw; or "
                 "headrace failover status --acknowledge, and watch again."
             )
-            raise CouldNotRun(self.source, rule, GUIDE, hint)
+            raise refuse.run(self.source, rule, hint)
         with self.executor.journal.alone():
             self.executor.journal.write(Detected(why))
         wish = replace(self.wish, source=self.source)

@@ -15,10 +15,9 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from headrace.base.files import explain_unwritable
-from headrace.errors import InputError
 from headrace.mysql import connect
 from headrace.mysql.address import Address, Secret, write_client_file
-from headrace.mysql.dialect import GUIDE, Dialect, SourceOf
+from headrace.mysql.dialect import Dialect, SourceOf, refuse
 from headrace.mysql.option_files import read_client
 from headrace.mysql.statements import SqlConnection, run
 from headrace.servers import access
@@ -52,13 +51,13 @@ def follow(
     where the replica reads it. Raises InputError for a source without a port or account."""
     if source.port is None:
         hint = f"headrace replica up ... --of {source.name} --prepare-source gives it one, with a restart."
-        raise InputError(source.name, "has no port, so no replica can reach it", GUIDE, hint)
+        raise refuse.input(source.name, "has no port, so no replica can reach it", hint)
     file = source.paths.state / FILE
     if not file.exists():
         rule = "has no account for replicas yet"
-        raise InputError(source.name, rule, GUIDE, f"headrace replica up ... --of {source.name} makes it.")
+        raise refuse.input(source.name, rule, f"headrace replica up ... --of {source.name} makes it.")
     authority = replica.tls / access.AUTHORITY.format(name=source.name)
-    with explain_unwritable(authority, "Is there room?", GUIDE):
+    with explain_unwritable(authority, "Is there room?", refuse.source):
         replica.tls.mkdir(mode=0o700, exist_ok=True)
         shutil.copyfile(source.paths.tls / "ca.pem", authority)
         user = access.service_user()

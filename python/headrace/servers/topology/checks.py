@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from headrace.base.packaged import read_rows
 from headrace.errors import InputError
-from headrace.mysql.dialect import GUIDE
+from headrace.mysql.dialect import refuse
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import Channel, ServerState
 from headrace.mysql.statements import SqlConnection, ask, words_of_error
@@ -48,7 +48,7 @@ def check_source(source: ServerState, gtid: bool = True) -> None:
     lacks = lacking(source, gtid)
     if lacks:
         hint = f"{PREPARE}; or --position file where only GTIDs are missing."
-        raise InputError(source.name, f"cannot be a source: it {', and it '.join(lacks)}", GUIDE, hint)
+        raise refuse.input(source.name, f"cannot be a source: it {', and it '.join(lacks)}", hint)
 
 
 def check_pair(source: ServerState, replica: ServerState, gtid: bool = True) -> None:
@@ -56,33 +56,33 @@ def check_pair(source: ServerState, replica: ServerState, gtid: bool = True) -> 
     check_source(source, gtid)
     if source.flavor != replica.flavor:
         rule = f"is {NAMES[replica.flavor]}, and {source.name} is {NAMES[source.flavor]}: their GTIDs and binary logs differ"
-        raise InputError(replica.name, rule, GUIDE, f"Make it with --flavor {source.flavor}.")
+        raise refuse.input(replica.name, rule, f"Make it with --flavor {source.flavor}.")
     if replica.version[:2] < source.version[:2]:
         rule = f"is older ({_version(replica)}) than its source ({_version(source)}), whose events it may not know"
         raise InputError(replica.name, rule, "MySQL manual, Replication Compatibility", "Upgrade replicas first.")
     if replica.server_id == source.server_id:
         rule = f"has server_id {replica.server_id}, as {source.name} has: its own events would be skipped"
-        raise InputError(replica.name, rule, GUIDE, "Give each server its own: --set server_id=N.")
+        raise refuse.input(replica.name, rule, "Give each server its own: --set server_id=N.")
     if replica.server_id == 0:
-        raise InputError(replica.name, "has server_id 0: it may not replicate", GUIDE, "--set server_id=N.")
+        raise refuse.input(replica.name, "has server_id 0: it may not replicate", "--set server_id=N.")
     if source.uuid and source.uuid == replica.uuid:
         rule = f"has the server_uuid of {source.name}: it is a copy with its auto.cnf"
-        raise InputError(replica.name, rule, GUIDE, "Remove auto.cnf from its data directory and start it again.")
+        raise refuse.input(replica.name, rule, "Remove auto.cnf from its data directory and start it again.")
     if gtid and not replica.gtid_on:
         hint = "--set gtid_mode=ON --set enforce_gtid_consistency=ON, or --position file."
-        raise InputError(replica.name, "has gtid_mode OFF, and its source ON", GUIDE, hint)
+        raise refuse.input(replica.name, "has gtid_mode OFF, and its source ON", hint)
 
 
 def check_ring(name: str, sources_of: dict[str, tuple[str, ...]], source: str) -> None:
     """Raises InputError if following `source` leads back to `name`. `sources_of`: by follower."""
     if name == source:
-        raise InputError(name, "cannot follow itself", GUIDE, "Name another server with --of.")
+        raise refuse.input(name, "cannot follow itself", "Name another server with --of.")
     seen, pending = set[str](), [(source, source)]
     while pending:
         at, path = pending.pop()
         if at == name:
             rule = f"would follow itself, by {path}: writes would go round"
-            raise InputError(name, rule, GUIDE, "A ring is not made. End one of the others first: headrace mysql down.")
+            raise refuse.input(name, rule, "A ring is not made. End one of the others first: headrace mysql down.")
         if at not in seen:
             seen.add(at)
             pending += [(above, f"{path} < {above}") for above in sources_of.get(at, ())]
@@ -93,7 +93,7 @@ def check_reachable(name: str, purged: GtidSet, has: GtidSet, source: str) -> No
     gone = purged.minus(has)
     if not gone.is_empty:
         rule = f"needs {gone.count():,} transactions that {source} has purged from its binary log: {str(gone)[:120]}"
-        raise InputError(name, rule, GUIDE, "Seed it anew: --seed copy, clone, mariabackup or snapshot.")
+        raise refuse.input(name, rule, "Seed it anew: --seed copy, clone, mariabackup or snapshot.")
 
 
 def errant(replica: ServerState, source: ServerState) -> GtidSet:

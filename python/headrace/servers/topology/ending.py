@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 
-from headrace.errors import HeadraceError, InputError
+from headrace.errors import HeadraceError
 from headrace.lab import Lab
-from headrace.mysql.dialect import GUIDE
+from headrace.mysql.dialect import refuse
 from headrace.mysql.state import ServerState, observe
 from headrace.mysql.statements import ask_named_safely
 from headrace.servers import record as records
@@ -81,13 +81,12 @@ def check_channel(server: Server, channel: str) -> None:
     """Raises InputError if a server has no such channel or does not run."""
     if server.state != "running":
         hint = f"Start it: headrace replica up {server.name}."
-        raise InputError(server.name, f"is {server.state}, so its channels cannot be changed", GUIDE, hint)
+        raise refuse.input(server.name, f"is {server.state}, so its channels cannot be changed", hint)
     with accounts.connected(server) as connection:
         state = observe(connection, server.name)
     if state.channel(channel) is None:
         there = ", ".join(channel.name or "''" for channel in state.channels) or "none"
-        rule = f"follows no such channel; there are: {there}"
-        raise InputError(f"{server.name}: --channel {channel!r}", rule, GUIDE, "")
+        raise refuse.input(f"{server.name}: --channel {channel!r}", f"follows no such channel; there are: {there}")
 
 
 def _and(names: list[str]) -> str:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from headrace.base.packaged import read_text
 from headrace.base.waiting import wait_until
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import Lab
 from headrace.mysql.address import Address, Secret, write_client_file
-from headrace.mysql.dialect import GUIDE, literal
+from headrace.mysql.dialect import literal, refuse
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.statements import SqlConnection, ask, ask_row, ask_value, run
 from headrace.servers import access, running
@@ -81,17 +81,17 @@ def group_up(
     checked_name(name)
     if not SMALLEST <= size <= LARGEST:
         rule = f"a group has {SMALLEST} to {LARGEST} members: a majority of them decides"
-        raise InputError(f"--group {size}", rule, GUIDE, "Take 3, or 5 to survive two losses.")
+        raise refuse.input(f"--group {size}", rule, "Take 3, or 5 to survive two losses.")
     names = [f"{name}-{number}" for number in range(1, size + 1)]
     there = [member_name for member_name in names if member_name in records.names(data_dir_of(lab))]
     if there and len(there) == size and all(_is_member(lab, member_name) for member_name in names):
         return _start_again(lab, names, progress)
     if there:
         rule = "is there already, and is not a whole group"
-        raise InputError(", ".join(there), rule, GUIDE, "headrace mysql destroy it, or take another name.")
+        raise refuse.input(", ".join(there), rule, "headrace mysql destroy it, or take another name.")
     if storage is None:
         rule = "is not a group of this lab yet, and no storage was named for it"
-        raise InputError(name, rule, GUIDE, "Add --storage, for example --storage gp3:20.")
+        raise refuse.input(name, rule, "Add --storage, for example --storage gp3:20.")
     request = {"storage": storage, "log_storage": log_storage, "memory_gib": memory_gib, "own_address": own_address}
     try:
         members = _create_servers(lab, names, request | {"unpaced": unpaced}, dict(settings or {}), progress)
@@ -257,7 +257,7 @@ def _begin_again(members: list[Server]) -> None:
     )
     if first is None:
         rule = "has no member with all transactions of the others, so beginning it anew would lose some"
-        raise CouldNotRun(members[0].name.rpartition("-")[0], rule, GUIDE, "Compare gtid_executed of its members.")
+        raise refuse.run(members[0].name.rpartition("-")[0], rule, "Compare gtid_executed of its members.")
     with accounts.connected(first) as connection:
         _join(connection, first, first=True)
 

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.base import processes
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import Lab
 from headrace.lab.waiting import wait_stored
 from headrace.mysql import connect
-from headrace.mysql.dialect import GUIDE, Dialect
+from headrace.mysql.dialect import Dialect, refuse
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import ServerState, dialect_of, observe
 from headrace.mysql.statements import SqlConnection, ask_row, load_plugin, run
@@ -115,7 +115,7 @@ class Follower:
         position = self.position
         if position == "file":
             if self.begins is None or not self.begins.file:
-                raise InputError(self.name, "has no file position to begin at", GUIDE, "--position FILE:OFFSET")
+                raise refuse.input(self.name, "has no file position to begin at", "--position FILE:OFFSET")
             position = (self.begins.file, self.begins.offset)
         source_options = accounts.follow(where, self.source, position, self.channel, self.delay_s)
         run(connection, (*dialect.point_at(source_options), *dialect.start(self.channel)))
@@ -145,7 +145,7 @@ def wait_connected(connection: SqlConnection, name: str, channel: str) -> Server
         # A source that is just starting refuses the first try.
         if time.monotonic() > deadline or (observed is not None and observed.receive == "off" and receive_error):
             rule = f"does not receive from its source: {receive_error or 'it is still connecting'}"
-            raise CouldNotRun(name, rule, GUIDE, "See headrace mysql log, and the source's.")
+            raise refuse.run(name, rule, "See headrace mysql log, and the source's.")
         time.sleep(LOOK_EVERY_S)
 
 
@@ -186,7 +186,7 @@ class CopiedFollower(Follower):
         """Returns the source for methods of copying; InputError for one without a binary log."""
         source = source_of(self.source.address(), self.source.name, self.source)
         if not source.log_bin:
-            raise InputError(self.source.name, "writes no binary log", GUIDE, "--prepare-source")
+            raise refuse.input(self.source.name, "writes no binary log", "--prepare-source")
         return source
 
     def take(self, method: str, where: ServerPaths, record: Record) -> Destination:

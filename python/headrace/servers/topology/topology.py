@@ -18,10 +18,10 @@ from headrace.base.encoding import Document
 from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.base.storage import Storage
 from headrace.base.waiting import wait_until
-from headrace.errors import HeadraceError, InputError
+from headrace.errors import HeadraceError
 from headrace.lab import Lab
 from headrace.mysql.address import DEFAULT_PORT, Address
-from headrace.mysql.dialect import GUIDE, NET_TIMEOUT_S, checked_channel, checked_filters
+from headrace.mysql.dialect import NET_TIMEOUT_S, checked_channel, checked_filters, refuse
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import ServerState, observe, written_by
 from headrace.mysql.statements import SqlConnection, ask_named_safely, run
@@ -124,7 +124,7 @@ def replica_up(
     followed = prepared(lab, source, following, progress)
     if followed.state != "running":
         hint = f"Start it: headrace mysql up {source}"
-        raise InputError(source, f"is {followed.state}, so nothing can follow it", GUIDE, hint)
+        raise refuse.input(source, f"is {followed.state}, so nothing can follow it", hint)
     notes: tuple[str, ...] = ()
     with records.locked(where), ends_as_interrupts():
         existing = records.load(where)
@@ -167,7 +167,7 @@ def _check_existing(server: Server, following: Following, given: Mapping[str, ob
         if value is not None:
             option = f"--{name.replace('_', '-')}"
             hint = f"Leave it out. For another setting: headrace mysql up {server.name} --set NAME=VALUE."
-            raise InputError(server.name, f"exists; {option} is for a new replica", GUIDE, hint)
+            raise refuse.input(server.name, f"exists; {option} is for a new replica", hint)
 
 
 def _check_following(following: Following) -> Following:
@@ -175,27 +175,26 @@ def _check_following(following: Following) -> Following:
     checked_channel(following.channel)
     checked_filters(dict(following.filters))
     if following.seed is not None and following.seed not in seeding.SEEDS:
-        raise InputError(f"--seed {following.seed[:40]}", f"is one of {', '.join(seeding.SEEDS)}", GUIDE, "")
+        raise refuse.input(f"--seed {following.seed[:40]}", f"is one of {', '.join(seeding.SEEDS)}")
     if following.workers is not None and not 0 <= following.workers <= MOST_WORKERS:
-        raise InputError(f"--workers {following.workers}", f"is 0 to {MOST_WORKERS:,}", GUIDE, "")
+        raise refuse.input(f"--workers {following.workers}", f"is 0 to {MOST_WORKERS:,}")
     if not 0 <= following.delay_s <= MOST_DELAY_S:
-        raise InputError(f"--delay {following.delay_s}", "is a number of seconds from 0 on", GUIDE, "")
+        raise refuse.input(f"--delay {following.delay_s}", "is a number of seconds from 0 on")
     return following
 
 
 def _check_kind(kind: str, record: Record, source: Server) -> None:
     """Raises InputError for a kind of seeding that does not fit this pair."""
     if kind == "clone" and record.flavor != "mysql":
-        raise InputError("--seed clone", "is MySQL's own", GUIDE, "For MariaDB: --seed mariabackup.")
+        raise refuse.input("--seed clone", "is MySQL's own", "For MariaDB: --seed mariabackup.")
     if kind == "mariabackup" and record.flavor != "mariadb":
-        raise InputError("--seed mariabackup", "cannot read MySQL's redo log", GUIDE, "For MySQL: --seed clone.")
+        raise refuse.input("--seed mariabackup", "cannot read MySQL's redo log", "For MySQL: --seed clone.")
     if kind in ("clone", "mariabackup") and record.engine != "innodb":
-        rule = f"copies InnoDB, and {source.name} has {record.engine}"
-        raise InputError(f"--seed {kind}", rule, GUIDE, "--seed copy")
+        raise refuse.input(f"--seed {kind}", f"copies InnoDB, and {source.name} has {record.engine}", "--seed copy")
     if kind == "snapshot" and (record.log_storage is None) != (source.volumes.log is None):
         has = "has" if source.volumes.log else "has no"
         rule = f"copies volumes one by one, and {source.name} {has} log volume"
-        raise InputError("--seed snapshot", rule, GUIDE, "Make it alike: with or without --log-storage.")
+        raise refuse.input("--seed snapshot", rule, "Make it alike: with or without --log-storage.")
 
 
 def _check_room(kind: str, record: Record, source: Server) -> None:
@@ -213,7 +212,7 @@ def _check_room(kind: str, record: Record, source: Server) -> None:
     storage = Storage.parse(record.storage)
     if needs > storage.usable_gib << 30:
         rule = f"has {storage.usable_gib} GiB, and the data of {source.name} take {needs / 2**30:.2f} GiB"
-        raise InputError(f"{record.name}: --storage {record.storage}", rule, GUIDE, f"The source has {source.storage}.")
+        raise refuse.input(f"{record.name}: --storage {record.storage}", rule, f"The source has {source.storage}.")
 
 
 def _check_before(source: Server, following: Following) -> None:
@@ -230,8 +229,7 @@ def _check_before(source: Server, following: Following) -> None:
             # then, the connection does without.
             seeding.load_semi_sync(connection, state.dialect, source.name)
         if source.port is None:
-            hint = checks.PREPARE + "."
-            raise InputError(source.name, "has no port, so no replica can reach it", GUIDE, hint)
+            raise refuse.input(source.name, "has no port, so no replica can reach it", checks.PREPARE + ".")
         if not (source.paths.state / accounts.FILE).exists():
             accounts.create_account(source.paths, connection, state.dialect, source.host)
 
@@ -300,12 +298,12 @@ def workers_settings(flavor: str, following: Following) -> dict[str, str | None]
     if following.parallel_mode is not None:
         if following.parallel_mode not in MODES[flavor]:
             rule = f"is one of {', '.join(MODES[flavor])} there"
-            raise InputError(f"--parallel-mode {following.parallel_mode[:40]}", rule, GUIDE, "")
+            raise refuse.input(f"--parallel-mode {following.parallel_mode[:40]}", rule)
         options["slave-parallel-mode" if mariadb else "replica-parallel-type"] = following.parallel_mode
     if following.preserve_order is not None:
         if mariadb and not following.preserve_order:
             rule = "MariaDB always commits in order within a domain"
-            raise InputError("--no-preserve-order", rule, GUIDE, "Use gtid_domain_id on the source for more.")
+            raise refuse.input("--no-preserve-order", rule, "Use gtid_domain_id on the source for more.")
         if not mariadb:
             options["replica-preserve-commit-order"] = "ON" if following.preserve_order else "OFF"
     return options
@@ -347,7 +345,7 @@ def replica_start(lab: Lab, name: str, progress: Progress = quiet, timeout_s: fl
         record = records.required(server.paths)
         with _open_existing(lab, server.paths, record, progress, timeout_s) as (connection, state, was_down):
             if not state.channels:
-                raise InputError(name, "follows no server", GUIDE, f"headrace replica up {name} --of SOURCE")
+                raise refuse.input(name, "follows no server", f"headrace replica up {name} --of SOURCE")
             begun = _begin_threads(connection, state)
     notes = ()
     if not was_down and not begun:
@@ -426,9 +424,8 @@ def _check_nothing_new(name: str, source: str, following: Following) -> None:
     fresh = Following()
     for field_name, option in (("position", "position"), ("delay_s", "delay"), ("filters", "filter")):
         if getattr(following, field_name) != getattr(fresh, field_name):
-            rule = f"follows {source} already; --{option} is for a new channel"
             hint = f"End the channel first (headrace mysql down {name} --channel NAME), or change it in SQL."
-            raise InputError(name, rule, GUIDE, hint)
+            raise refuse.input(name, f"follows {source} already; --{option} is for a new channel", hint)
 
 
 def _check_one_more(
@@ -448,25 +445,24 @@ def _check_one_more(
             alone = not state.executed.minus(above.executed).is_empty
         has = "it has transactions of its own" if alone else "what is in it would be mixed with the source's"
         hint = f"Choose a new name. An old source comes back as a replica by: headrace failover rejoin {name}."
-        raise InputError(name, f"exists and follows nobody; {has}", GUIDE, hint)
+        raise refuse.input(name, f"exists and follows nobody; {has}", hint)
     if state.channel(following.channel) is not None:
         rule = f"follows another source already by {'channel ' + following.channel if following.channel else 'its channel'}"
-        raise InputError(name, rule, GUIDE, "Give this one a channel of its own: --channel NAME.")
+        raise refuse.input(name, rule, "Give this one a channel of its own: --channel NAME.")
     if following.seed not in (None, "binlog"):
         rule = "is there with data, which a seed would replace"
-        raise InputError(f"{name}: --seed {following.seed}", rule, GUIDE, "Leave --seed out: it reads the binary log.")
+        raise refuse.input(f"{name}: --seed {following.seed}", rule, "Leave --seed out: it reads the binary log.")
     if state.flavor != above.flavor:
         return  # refused with its reason when they are paired
     if own := _own(lab, connection, state, [(above, written)]):
         rule = f"has transactions of its own: {own[:120]}"
-        raise InputError(name, rule, GUIDE, "Choose a new name, or seed it anew first.")
+        raise refuse.input(name, rule, "Choose a new name, or seed it anew first.")
     domains = {key for key, _ in state.executed.ranges} & {key for key, _ in above.executed.ranges}
     if state.flavor == "mariadb" and domains and following.position == "gtid":
         rule = (
             f"follows a source in domain {', '.join(sorted(domains))} already, in which {source.name} numbers its own"
         )
-        hint = "Give each source its own gtid_domain_id before it writes."
-        raise InputError(name, rule, GUIDE, hint)
+        raise refuse.input(name, rule, "Give each source its own gtid_domain_id before it writes.")
 
 
 Position = tuple[ServerState, dict[tuple[int, int], int]]
@@ -513,8 +509,7 @@ def prepared(lab: Lab, name: str, following: Following, progress: Progress = qui
     if not lacks:
         return source
     if not following.prepare_source:
-        hint = f"{checks.PREPARE}."
-        raise InputError(name, f"cannot be a source: it {', and it '.join(lacks)}", GUIDE, hint)
+        raise refuse.input(name, f"cannot be a source: it {', and it '.join(lacks)}", f"{checks.PREPARE}.")
     progress(0.02, f"restarting {name} as a source")
     options = dict(checks.SOURCE_SETTINGS[source.flavor])
     with records.locked(paths):
@@ -626,10 +621,9 @@ def watched(
         return WatchedServers(watch, {})
     members = [entry for entry in status(lab) if entry.server.state == "running"]
     if not any(entry.state and entry.state.channels for entry in members):
-        rule = "no server here follows another"
-        raise InputError(name or "this lab", rule, GUIDE, "headrace replica up NAME --of SOURCE")
+        raise refuse.input(name or "this lab", "no server here follows another", "headrace replica up NAME --of SOURCE")
     if name is not None and name not in {entry.server.name for entry in members}:
-        raise InputError(name, "is not a replica that runs", GUIDE, "headrace replica status shows them.")
+        raise refuse.input(name, "is not a replica that runs", "headrace replica status shows them.")
     heads = [entry.server.name for entry in members if entry.state and not entry.state.channels]
     places = {(entry.server.host, entry.server.port or 0): entry.server.name for entry in members}
     on = heads[0] if heartbeat and heads else None

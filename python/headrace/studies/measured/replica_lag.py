@@ -24,7 +24,7 @@ from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad
 from headrace.experiment.replication.run import Drained, ReplicationLab
 from headrace.studies.base import ChartData, ChartSeries, StudyResult, StudyTable, Verdict, agree, columns, texts
 from headrace.studies.measured import tables
-from headrace.studies.measured.session import DOC, LabOptions
+from headrace.studies.measured.session import LabOptions, refuse
 from headrace.studies.replication import replication_2016 as model
 
 STUDY = model.STUDY
@@ -90,7 +90,7 @@ def run(options: LabOptions, progress: Progress = silent, say: Say = silent) -> 
     began = time.monotonic()
     gib = 4 * data_set().gib
     lacks = machine.missing("mariadb", ("innodb",), folder=options.work, gib=gib)
-    machine.require(f"study {STUDY.name} on the lab", DOC, lacks)
+    machine.require(f"study {STUDY.name} on the lab", refuse.source, lacks)
     todo = cells(options)
     rates: dict[int, LoadRates] = {}
     with ExperimentLab(options.work, data_gib=gib, in_memory=options.work is None, say=say) as lab:

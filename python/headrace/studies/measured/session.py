@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
+from headrace.base.checks import check_number, check_whole
 from headrace.base.units import in_percent
 from headrace.bench import Store
 from headrace.bench.drivers.benchmark import Say, silent
 from headrace.bench.running.environment import BUSY_SHARE
-from headrace.errors import InputError
+from headrace.errors import Refusals
 from headrace.experiment import machine
 from headrace.experiment import simulate as simulation
 from headrace.experiment.cell import Cell, Parts, Progress
@@ -26,7 +27,7 @@ from headrace.experiment.run import CellRunner, MeasuredCell, reusable
 from headrace.studies.base import ChartData, Source, Study, StudyResult, StudyTable, Verdict, agree
 from headrace.studies.measured import tables
 
-DOC = "docs/guide/studies.md, On the lab"
+refuse = Refusals("docs/guide/studies.md, On the lab")
 # Least and most of --scale and --minutes, and the usual minutes (guesses).
 SCALES = (1e-4, 1.0)
 MINUTES = (0.5, 24 * 60.0)
@@ -56,12 +57,10 @@ class LabOptions:
 
     def __post_init__(self) -> None:
         """Raises InputError for a scale, minutes or seed out of range."""
-        for what, value, (low, high) in (("--scale", self.scale, SCALES), ("--minutes", self.minutes, MINUTES)):
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if value is not None and not (number and low <= value <= high):
-                raise InputError(f"{what} {value}", f"must be {low:g} to {high:g}", DOC)
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 1 <= self.seed < 2**31:
-            raise InputError(f"--seed {self.seed}", "must be a whole number from 1 to 2^31 - 1", DOC)
+        for what, value, span in (("--scale", self.scale, SCALES), ("--minutes", self.minutes, MINUTES)):
+            if value is not None:
+                check_number(what, value, *span, refusals=refuse)
+        check_whole("--seed", self.seed, 1, 2**31 - 1, refuse)
 
     def scale_or(self, usual: float) -> float:
         """Returns the scale asked for, else the study's own."""
@@ -147,7 +146,9 @@ def run(module: ModuleType, options: LabOptions, progress: Progress = silent, sa
     """
     name, gib, store = module.STUDY.name, module.data_gib(options), options.runs
     engines = () if module.FILES_ONLY else module.ENGINES
-    machine.require(f"study {name} on the lab", DOC, machine.missing("mariadb", engines, folder=options.work, gib=gib))
+    machine.require(
+        f"study {name} on the lab", refuse.source, machine.missing("mariadb", engines, folder=options.work, gib=gib)
+    )
     # A store that cannot be written is found out before anything is measured.
     store.drop(store.begin(name)[1])
     session = Session(options, machine.identity("mariadb" if engines else None))

@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from headrace.base.files import path_of, read_bytes, short_name
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun, InputError, Refusals
 from headrace.operate.fleet.applying.changes import VolumeChange, VolumeSetting
 
-DOC = "docs/guide/fleet-changes.md"
+refuse = Refusals("docs/guide/fleet-changes.md")
 # Terraform's format of `show -json`: developer.hashicorp.com/terraform/internals/json-format.
-STATE_SOURCE = "Terraform, JSON output format"
+refuse_state = Refusals("Terraform, JSON output format")
 MAX_STATE_BYTES = 512 * 1024 * 1024  # of thousands of volumes; ours
 MAX_FILE_BYTES = 4 * 1024 * 1024  # of a .tf file; ours
 # Arguments of aws_ebs_volume, in the order in which people write them.
@@ -122,20 +122,20 @@ def read_state(file: str | PathLike[str]) -> dict[str, _Placed]:
         document = json.loads(read_bytes(path, MAX_STATE_BYTES))
     except (ValueError, RecursionError) as error:
         hint = "Run terraform show -json > state.json; terraform show alone writes text."
-        raise InputError(name, f"is not JSON: {str(error)[:80]}", STATE_SOURCE, hint) from None
+        raise refuse_state.input(name, f"is not JSON: {str(error)[:80]}", hint) from None
     if not isinstance(document, dict) or "format_version" not in document:
         raw = isinstance(document, dict) and "lineage" in document
         hint = "This is the state file itself: run terraform show -json > state.json."
         rule = "is not the output of terraform show -json"
-        raise InputError(name, rule, STATE_SOURCE, hint if raw else "Run terraform show -json > state.json.")
+        raise refuse_state.input(name, rule, hint if raw else "Run terraform show -json > state.json.")
     if "planned_values" in document:
         hint = "Run terraform show -json without a plan file."
-        raise InputError(name, "is a plan, and what is there now is needed", STATE_SOURCE, hint)
+        raise refuse_state.input(name, "is a plan, and what is there now is needed", hint)
     module = (document.get("values") or {}).get("root_module") or {}
     placed_by_id = {placed.values["id"]: placed for placed in _volumes(module, ())}
     if not placed_by_id:
         hint = "Is it another workspace? See terraform workspace list."
-        raise InputError(name, "has no aws_ebs_volume", STATE_SOURCE, hint)
+        raise refuse_state.input(name, "has no aws_ebs_volume", hint)
     return placed_by_id
 
 
@@ -156,7 +156,7 @@ class _Patch:
     def __init__(self, root: Path) -> None:
         """Raises InputError where `root` is not a folder."""
         if not root.is_dir():
-            raise InputError(str(root), "is not a folder", DOC, "Name the folder of the root module's .tf files.")
+            raise refuse.input(str(root), "is not a folder", "Name the folder of the root module's .tf files.")
         self.root = root.resolve()
         self.folders: dict[Path, _Folder] = {}
         self.texts: dict[Path, str] = {}
@@ -168,7 +168,7 @@ class _Patch:
         if changes and not here:
             rule = "has none of the volumes that change: it is of another workspace, account or fleet"
             hint = "Select the workspace (terraform workspace select), and run terraform show -json again."
-            raise InputError(f"the state of {len(state)} volumes", rule, STATE_SOURCE, hint)
+            raise refuse_state.input(f"the state of {len(state)} volumes", rule, hint)
         if len(here) < len(changes):
             self.note("", f"{len(changes) - len(here)} volumes that change are not in this state.")
         # Two calls of one local module share its files: what changes for one changes for both.
@@ -203,7 +203,7 @@ class _Patch:
         owner = str(placed.values.get("arn") or "").split(":")
         if change.account.isdigit() and len(owner) > 4 and owner[4] not in ("", change.account):
             rule = f"is of account {owner[4]}, and the inventory says {change.account}"
-            raise InputError(placed.address, rule, STATE_SOURCE, "Give the state of the same account and workspace.")
+            raise refuse_state.input(placed.address, rule, "Give the state of the same account and workspace.")
         says = placed.values
         bought = {"iops": change.before.iops, "throughput": change.before.mib_s}
         now = {"type": change.before.type, "size": change.before.size_gib} | {k: v for k, v in bought.items() if v}

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.base.mounts import Mount, find_mount, parse_mounts
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun, Refusals
 
-DOC = "docs/guide/consistent-snapshots.md"
+refuse = Refusals("docs/guide/consistent-snapshots.md")
 # Those that have a block device of their own and can be frozen (Linux, fs/*/super.c, freeze_fs).
 # btrfs has as well, but its device number is of no block device and its members cannot be told.
 FREEZABLE = ("xfs", "ext4", "ext3", "f2fs")
@@ -79,11 +79,11 @@ def filesystems_of(paths: Iterable[str], root: Path = Path("/")) -> tuple[Filesy
             bound = "" if mount.place == "/" else f" (bind mount at {escape_text(mount.place)})"
             rule = f"is on the root filesystem{bound}, which is never frozen: logging in and this program need it"
             hint = "Put the server's files on volumes of their own, or leave the freeze out: --no-freeze."
-            raise InputError(escape_text(path), rule, DOC, hint)
+            raise refuse.input(escape_text(path), rule, hint)
         device = os.path.basename(os.path.realpath(root / "sys/dev/block" / mount.number))
         if mount.kind not in FREEZABLE or not (root / "sys/class/block" / device).exists():
             rule = f"is on {mount.kind} ({escape_text(mount.source)}), and only {', '.join(FREEZABLE)} on block devices can be frozen"
-            raise InputError(escape_text(path), rule, DOC, "Put the server's files on a volume of their own.")
+            raise refuse.input(escape_text(path), rule, "Put the server's files on a volume of their own.")
         by_number[mount.number] = Filesystem(mount.number, device, mount.place, mount.kind, mount.read_only)
     return tuple(by_number.values())
 

@@ -15,7 +15,7 @@ from headrace.base.files import write_back
 from headrace.base.processes import PRIVATE_ENVIRONMENT, spawn
 from headrace.errors import CouldNotRun
 from headrace.operate.snapshots.freezing import watchdog
-from headrace.operate.snapshots.freezing.filesystems import DOC, Filesystem, escape_text
+from headrace.operate.snapshots.freezing.filesystems import Filesystem, escape_text, refuse
 
 # Until the watchdog is up: starting Python and locking its memory takes 0.1 s on an idle machine. A
 # guess for a busy one. Nothing is frozen yet.
@@ -119,10 +119,9 @@ class Freezer:
                     raise self._refusal(int(words[1]), int(words[2]))
                 case "late" | "":
                     self.thaw()
-                    raise CouldNotRun(
+                    raise refuse.run(
                         ", ".join(escape_text(filesystem.place) for filesystem in self.filesystems),
                         f"could not be frozen within {self.deadline_s:g} s; the watchdog thaws it as soon as its volume answers",
-                        DOC,
                         "Is a volume paused, or far too slow for what is to be written back?",
                     )
                 case _:
@@ -152,7 +151,7 @@ class Freezer:
         try:
             self._program = spawn([*words, *map(str, numbers)], environment=PRIVATE_ENVIRONMENT, passed=numbers)
         except OSError as error:
-            raise CouldNotRun("the watchdog", f"could not be started: {error.strerror}", DOC) from None
+            raise refuse.run("the watchdog", f"could not be started: {error.strerror}") from None
         finally:
             os.close(commands)
             os.close(answers)
@@ -240,7 +239,7 @@ def _open_place(filesystem: Filesystem) -> int:
     try:
         handle = os.open(filesystem.place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise CouldNotRun(escape_text(filesystem.place), f"cannot be opened: {error.strerror}", DOC) from None
+        raise refuse.run(escape_text(filesystem.place), f"cannot be opened: {error.strerror}") from None
     number = os.fstat(handle).st_dev
     if f"{os.major(number)}:{os.minor(number)}" != filesystem.number:
         os.close(handle)
@@ -252,4 +251,4 @@ def _open_place(filesystem: Filesystem) -> int:
 
 def _dead() -> CouldNotRun:
     rule = "ended before it was asked to freeze; nothing is frozen"
-    return CouldNotRun("the watchdog", rule, DOC, "Is there memory for it (dmesg)?")
+    return refuse.run("the watchdog", rule, "Is there memory for it (dmesg)?")

@@ -26,7 +26,7 @@ import msgspec
 from headrace.errors import InputError
 from headrace.mysql.gtid import GtidSet, merged
 from headrace.servers.backup import manifest as documents
-from headrace.servers.backup.targets.target import DAMAGED, DOC, MISSING, BackupTarget
+from headrace.servers.backup.targets.target import DAMAGED, MISSING, BackupTarget, refuse
 from headrace.servers.copies.pipeline import Flow, cipher, packer, unpacker
 
 FORMAT = "headrace-binlog/1"
@@ -285,7 +285,7 @@ def read_piece(target: BackupTarget, name: str, key: bytes | None) -> Piece:
         raise _damaged(target, name, "it is cut short")
     content = documents.opened(bytes(raw[LENGTH_BYTES:needed_bytes]), f"{target.label}/{name}", key)
     if content.pop("format", None) != FORMAT:
-        raise InputError(f"{target.label}/{name}", f"is not {FORMAT}", DOC, "Use the Headrace that wrote it.")
+        raise refuse.input(f"{target.label}/{name}", f"is not {FORMAT}", "Use the Headrace that wrote it.")
     piece = msgspec.convert(content, Piece)
     if piece_name(piece) != name:
         raise _damaged(target, name, f"it is {piece_name(piece)}, moved")
@@ -337,7 +337,7 @@ def _read_from_joined(target: BackupTarget, name: str, piece: Piece, key: bytes 
 
 def _damaged(target: BackupTarget, name: str, what: str) -> InputError:
     hint = "Copy the file back from another copy of the target. Without it what is behind it cannot be replayed."
-    return InputError(f"{target.label}/{name}", f"is damaged: {what}", DOC, hint, kind=DAMAGED)
+    return refuse.input(f"{target.label}/{name}", f"is damaged: {what}", hint, kind=DAMAGED)
 
 
 # --- whole timelines ------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from pathlib import Path
 from headrace.errors import InputError
 from headrace.mysql import binary_events as codes
 from headrace.mysql.gtid import GtidSet
-from headrace.servers.backup.targets.target import DAMAGED, DOC
+from headrace.servers.backup.targets.target import DAMAGED, refuse
 
 PIECE_BYTES = 1 << 16  # of a file, read at a time
 CRC_BYTES = 4  # behind each event, where binlog_checksum is CRC32
@@ -60,7 +60,7 @@ def damaged(where: str, offset: int, what: str) -> InputError:
     """Returns the error for bytes that are not a binary log, at `offset` (bytes) of the file
     `where`."""
     hint = "Fetch the file again from the source, as long as it has it: headrace backup stream."
-    return InputError(f"{where}, offset {offset:,}", what, DOC, hint, kind=DAMAGED)
+    return refuse.input(f"{where}, offset {offset:,}", what, hint, kind=DAMAGED)
 
 
 class Reader:
@@ -302,7 +302,7 @@ def next_name(name: str) -> str:
     """Returns the name of the next file: binlog.000002 behind binlog.000001."""
     match = FILE.fullmatch(name)
     if match is None:
-        raise InputError(repr(name)[:80], "is not the name of a binary log", DOC, "They end in .000001 and so on.")
+        raise refuse.input(repr(name)[:80], "is not the name of a binary log", "They end in .000001 and so on.")
     return f"{match['base']}.{int(match['number']) + 1:0{len(match['number'])}d}"
 
 

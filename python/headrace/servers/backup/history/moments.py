@@ -19,7 +19,7 @@ from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
 from headrace.servers.backup.manifest import Manifest
-from headrace.servers.backup.targets.target import BROKEN, DOC, BackupTarget
+from headrace.servers.backup.targets.target import BROKEN, BackupTarget, refuse
 
 SECOND_US = 1_000_000  # µs
 # RFC 3339, with the time zone: a moment without one is another moment in October.
@@ -107,7 +107,7 @@ def choose(
     history continues it, or several that diverge."""
     if not manifest.position.file:
         rule = "was taken of a server without a binary log, so nothing can be replayed on top of it"
-        raise InputError(manifest.id, rule, DOC, "Restore it as it is, without --to and --to-gtid.")
+        raise refuse.input(manifest.id, rule, "Restore it as it is, without --to and --to-gtid.")
     lost = [timeline for timeline in timelines if is_lost(timeline, manifest)]
     if named in [timeline.id for timeline in timelines if timeline.damages and not timeline.files]:
         raise _unreadable(lost or [timeline for timeline in timelines if timeline.id == named], manifest)
@@ -116,7 +116,7 @@ def choose(
     if named is not None:
         chosen = next((timeline for timeline in timelines if timeline.id == named), None)
         if chosen is None:
-            raise InputError(named[:60], "is not a timeline in this target", DOC, "See headrace backup list --binlogs.")
+            raise refuse.input(named[:60], "is not a timeline in this target", "See headrace backup list --binlogs.")
         if _joins(chosen, base):
             return ReplayChain((chosen,))
         before = [each for each in mine if each.ends.contains(chosen.begins) and chosen.begins.contains(base)]
@@ -145,7 +145,7 @@ def choose(
         without = own.reach.minus(lacking[0].ends)
         rule = f"goes on in {lacking[0].id}, which never had {without.count():,} transactions of it ({archive.few(without)})"
         hint = f"Say which history is meant: --timeline {own.id}, or --timeline {lacking[0].id}."
-        raise InputError(f"timeline {own.id}", rule, DOC, hint)
+        raise refuse.input(f"timeline {own.id}", rule, hint)
     promoted = _pick_complete(beyond, manifest)
     assert promoted is not None
     chain = (promoted,) if base.contains(promoted.begins) else (own, promoted)
@@ -161,7 +161,7 @@ def _pick_complete(fit: list[archive.Timeline], manifest: Manifest) -> archive.T
         fit = whole[-1:] or fit
     if len(fit) > 1:
         rule = f"is in {len(fit)} timelines, which go on differently: {', '.join(timeline.id for timeline in fit)}"
-        raise InputError(f"the position of {manifest.id}", rule, DOC, "Say which one is meant: --timeline.")
+        raise refuse.input(f"the position of {manifest.id}", rule, "Say which one is meant: --timeline.")
     return fit[0] if fit else None
 
 
@@ -184,8 +184,8 @@ def _refuse_used_again(
                 if earlier.damage_behind(base):
                     rule = f"cannot be read to its end, and {later.id} has transactions of the same numbers"
                     hint = f"It was begun when the damage was seen. If the server was not reset: --timeline {later.id}."
-                    raise InputError(f"timeline {earlier.id}", f"{rule} ({archive.few(again)})", DOC, hint)
-                raise InputError(f"the server of timeline {earlier.id}", rule, DOC, hint)
+                    raise refuse.input(f"timeline {earlier.id}", f"{rule} ({archive.few(again)})", hint)
+                raise refuse.input(f"the server of timeline {earlier.id}", rule, hint)
 
 
 def _has_all_of(later: archive.Timeline, damaged: archive.Timeline) -> bool:
@@ -223,7 +223,7 @@ def _refuse_short(
             continue
         rule = f"goes on in {later.id}, and {gap.count():,} transactions between were never stored ({archive.few(gap)})"
         hint = f"Take a backup from behind the gap as the base, or --timeline {own.id} for what lies before it."
-        raise InputError(f"timeline {own.id}", rule, DOC, hint)
+        raise refuse.input(f"timeline {own.id}", rule, hint)
 
 
 def _is_before(goal: RestoreGoal | None, timeline: archive.Timeline, at: GtidSet) -> bool:
@@ -274,7 +274,7 @@ def _unreadable(lost: list[archive.Timeline], manifest: Manifest) -> InputError:
     """Returns the error for a source whose archived binary logs cannot be used."""
     words = next(damage.words for damage in lost[-1].damages if not damage.harmless)
     rule = f"is damaged, and has the binary log behind {manifest.id}: {words}"
-    return InputError(f"timeline {lost[-1].id}", rule, DOC, NOTHING_BEHIND, kind=BROKEN)
+    return refuse.input(f"timeline {lost[-1].id}", rule, NOTHING_BEHIND, kind=BROKEN)
 
 
 def _no_timeline(
@@ -287,7 +287,7 @@ def _no_timeline(
         return _unreadable(lost, manifest)
     if not same:
         rule = f"no binary log of its source ({manifest.source_id}) lies in this target"
-        return InputError(manifest.id, rule, DOC, "Stream it: headrace backup stream. Or restore the backup as it is.")
+        return refuse.input(manifest.id, rule, "Stream it: headrace backup stream. Or restore the backup as it is.")
     last = same[-1]
     if behind := last.damage_behind(base):
         return _damaged(last, behind, base)
@@ -296,10 +296,10 @@ def _no_timeline(
         rule = (
             f"the archive begins later: {missing.count():,} transactions between are missing ({archive.few(missing)})"
         )
-        return InputError(manifest.id, rule, DOC, "Take a newer backup as the base.", kind=BROKEN)
+        return refuse.input(manifest.id, rule, "Take a newer backup as the base.", kind=BROKEN)
     missing = base.minus(last.ends)
     rule = f"the archive ends before it: it has not {archive.few(missing)}"
-    return InputError(manifest.id, rule, DOC, "Let the stream catch up, or restore the backup as it is.")
+    return refuse.input(manifest.id, rule, "Let the stream catch up, or restore the backup as it is.")
 
 
 NOTHING_BEHIND = (
@@ -319,14 +319,13 @@ def _damaged(
     if last_gtid:
         hint = "Copy the file back from another copy of the target. Without it the last that can be reached is "
         hint += f"--to-gtid {last_gtid}."
-    rule = f"is damaged: {behind[0].words}{count}"
-    return InputError(f"timeline {timeline.id}", rule, DOC, hint, kind=BROKEN)
+    return refuse.input(f"timeline {timeline.id}", f"is damaged: {behind[0].words}{count}", hint, kind=BROKEN)
 
 
 def before_base(moment_us: int, has: str) -> InputError:
     """Returns the error for a moment that lies before a backup's position."""
     rule = f"is before the backup, which has transactions of {has} already"
-    return InputError(f"--to-time {format_moment(moment_us)}", rule, DOC, "Take an older backup.")
+    return refuse.input(f"--to-time {format_moment(moment_us)}", rule, "Take an older backup.")
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -360,7 +359,7 @@ def collect(
                 raise _damaged(timeline, damage, reach.executed, reach.last_gtid)
             missing = behind.begins.minus(reach.executed)
             rule = f"ends before {behind.id} begins: {missing.count():,} transactions between are missing"
-            raise InputError(timeline.id, rule, DOC, "Take a newer backup as the base.", kind=BROKEN)
+            raise refuse.input(timeline.id, rule, "Take a newer backup as the base.", kind=BROKEN)
     reach.finish(chain.timelines[-1])
     return ReplayPlan(
         timeline=", ".join(timeline.id for timeline in chain.timelines),
@@ -451,15 +450,15 @@ class _Reach:
         Raises InputError for GTIDs of the other flavor, an empty set, and a goal before the
         base."""
         if goal.flavor != self.flavor:
-            raise InputError(str(goal)[:60], f"is no GTID of {self.flavor}", DOC, "")
+            raise refuse.input(str(goal)[:60], f"is no GTID of {self.flavor}")
         if goal.is_empty:
-            raise InputError("--to-gtid ''", "names no transaction", DOC, "")
+            raise refuse.input("--to-gtid ''", "names no transaction")
         # A single GTID of MySQL stands for the moment after it; a whole set for that set.
         unreached = goal.minus(self.base)
         if unreached.is_empty:
             if self.flavor == "mysql" and goal.count() == 1 or not goal.contains(self.base):
                 rule = f"is before the backup, which has executed {archive.few(self.base)} already"
-                raise InputError(f"--to-gtid {archive.few(goal)}", rule, DOC, "Take an older backup.")
+                raise refuse.input(f"--to-gtid {archive.few(goal)}", rule, "Take an older backup.")
             self.done = True
         self._unreached_set = unreached
         self.unreached = {key: ranges[-1][1] for key, ranges in unreached.ranges}
@@ -481,13 +480,13 @@ class _Reach:
         history that has diverged."""
         if not transaction.gtid:
             rule = "a transaction has no GTID, so it cannot be followed"
-            raise InputError(f"offset {transaction.starts:,}", rule, DOC, "", kind=BROKEN)
+            raise refuse.input(f"offset {transaction.starts:,}", rule, "", kind=BROKEN)
         key, number, writer = archive.parts_of(transaction.gtid, self.flavor)
         expected = self._writers.get((key, number), writer)
         if expected != writer:
             rule = f"number {number} of domain {key} is of server {expected} in the other history, and here {transaction.gtid}"
             hint = "The two go on differently from there. Say which one is meant: --timeline."
-            raise InputError(f"offset {transaction.starts:,}", rule, DOC, hint)
+            raise refuse.input(f"offset {transaction.starts:,}", rule, hint)
         if _holds(self.base, key, number):
             self.base_us = max(self.base_us, transaction.time_us)
             return False
@@ -500,7 +499,7 @@ class _Reach:
             named = dict(self.goal.gtid.writers).get(key) if self.goal.gtid else None
             if named is not None and named != writer:
                 rule = f"is not in this history: number {number} of domain {key} is {transaction.gtid}"
-                raise InputError(str(self.goal.gtid), rule, DOC, "")
+                raise refuse.input(str(self.goal.gtid), rule)
         self._taken.append(transaction.gtid)
         self.servers.add(server_id)
         self.count, self.last_gtid, self.last_us = self.count + 1, transaction.gtid, transaction.time_us
@@ -562,7 +561,7 @@ class _Reach:
             assert self.goal.moment_us is not None
             value = f"--to-time {format_moment(self.goal.moment_us)}"
         rule = f"is after the end of timeline {timeline.id}, whose last transaction is {last}"
-        raise InputError(value, rule, DOC, "Let the stream catch up, or take --latest, all there is.")
+        raise refuse.input(value, rule, "Let the stream catch up, or take --latest, all there is.")
 
 
 def _copy(
@@ -622,7 +621,7 @@ def _check_join(
     if missing.is_empty:
         rule = f"is of another history: its source has not executed {archive.few(executed.minus(file.earlier))}"
     last = f"--to-gtid {reach.last_gtid} is the last that can be reached" if reach.last_gtid else "Take a newer backup"
-    raise InputError(f"{timeline.id}/{file.name}", rule, DOC, f"{last}.", kind=BROKEN)
+    raise refuse.input(f"{timeline.id}/{file.name}", rule, f"{last}.", kind=BROKEN)
 
 
 def _check_end(

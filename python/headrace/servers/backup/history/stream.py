@@ -33,7 +33,7 @@ from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
 from headrace.servers.backup.history.joining import FilePieces, Joiner
-from headrace.servers.backup.targets.target import DAMAGED, DOC, BackupTarget
+from headrace.servers.backup.targets.target import DAMAGED, BackupTarget, refuse
 from headrace.servers.backup.unfinished import RunMark, mark_of, own_mark, write_mark
 from headrace.servers.copies.folders import new_id, owned
 from headrace.servers.copies.pipeline import END_S, best_pack
@@ -168,7 +168,7 @@ class Stream:
             first = begin or there[0]
             if first not in there:
                 rule = f"is not a binary log of {self.source.name}: it has {there[0]} to {there[-1]}"
-                raise InputError(repr(first)[:80], rule, DOC, "Leave --from out to begin with the oldest.")
+                raise refuse.input(repr(first)[:80], rule, "Leave --from out to begin with the oldest.")
             self._begin_timeline(number, first)
             return
         last = mine[-1]
@@ -203,7 +203,7 @@ class Stream:
         if by is not None and by.here and by.alive and by.pid != os.getpid():
             began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(by.began_unix))
             rule = f"is being streamed by process {by.pid}, since {began}"
-            raise InputError(f"timeline {timeline}", rule, DOC, ONE_STREAM)
+            raise refuse.input(f"timeline {timeline}", rule, ONE_STREAM)
 
     def _logs(self) -> list[str]:
         """Lists the names of the server's binary logs, oldest first. Raises InputError if they are
@@ -212,7 +212,7 @@ class Stream:
             names = [str(row[0]) for row in rows(connection, "SHOW BINARY LOGS")]
         if not names or not binlog.FILE.fullmatch(names[0]):
             rule = f"its binary logs have no names that can be kept: {names[:1]}"
-            raise InputError(self.source.name, rule, DOC, "Set log_bin to a plain name.")
+            raise refuse.input(self.source.name, rule, "Set log_bin to a plain name.")
         return names
 
     def _begin_timeline(self, number: int, file: str) -> None:
@@ -294,7 +294,7 @@ class Stream:
         self._child = None
         if "Access denied" in message or "REPLICATION SLAVE" in message:
             rule = f"may not read the binary log: {message}"
-            raise InputError(self.source.address.label, rule, DOC, "GRANT REPLICATION SLAVE, REPLICATION CLIENT.")
+            raise refuse.input(self.source.address.label, rule, "GRANT REPLICATION SLAVE, REPLICATION CLIENT.")
         if "Could not find first log" in message or "purged" in message:
             self._break(f"{self.source.name} no longer has {self.state.file}", self._logs()[0])
             return
@@ -547,7 +547,7 @@ class Stream:
             if there != self._indexed and beyond:
                 rule = "says something else than this stream wrote: does another stream write to it?"
                 place = f"{self.target.label}/binlogs/{state.timeline}/{archive.INDEX}"
-                raise InputError(place, rule, DOC, ONE_STREAM, kind=DAMAGED)
+                raise refuse.input(place, rule, ONE_STREAM, kind=DAMAGED)
             archive.write_index(self.target, state.timeline, self._about, end, self.key)
 
         self._retry(write)
@@ -574,8 +574,7 @@ class Stream:
             except InputError as error:
                 if error.kind == DAMAGED:
                     raise
-                rule = f"{error.rule}: does another stream write to it?"
-                raise CouldNotRun(error.value, rule, DOC, ONE_STREAM) from None
+                raise refuse.run(error.value, f"{error.rule}: does another stream write to it?", ONE_STREAM) from None
             except CouldNotRun as error:
                 if self.stop.is_set() or time.monotonic() >= until:
                     raise (self._final_error(error) if reported else error) from None
@@ -588,10 +587,9 @@ class Stream:
     def _final_error(self, error: CouldNotRun) -> CouldNotRun:
         """Returns the last error of a stream whose target refuses: the reason was reported."""
         since = f"what came after {self.state.last_gtid}" if self.state.last_gtid else "what came"
-        rule = f"took no more, so the stream ended: {since} is not stored"
         there = f"from {self.state.file} on" if self.state.file else "from its begin"
         hint = f"{error.hint} Then stream again: it goes on {there}, as long as the server has that."
-        return CouldNotRun(self.target.label, rule, DOC, hint.strip())
+        return refuse.run(self.target.label, f"took no more, so the stream ended: {since} is not stored", hint.strip())
 
 
 def _explain_unusable(last: archive.Timeline) -> str:
@@ -609,11 +607,11 @@ def _check_source(source: CopySource) -> None:
     """Raises InputError for a server whose binary log cannot be archived for a restore."""
     if not source.log_bin:
         rule = "writes no binary log"
-        raise InputError(source.name, rule, DOC, "Start it with log_bin: headrace mysql up NAME --set log_bin=ON.")
+        raise refuse.input(source.name, rule, "Start it with log_bin: headrace mysql up NAME --set log_bin=ON.")
     with source.connect() as connection:
         if source.flavor == "mysql" and str(rows(connection, "SELECT @@gtid_mode")[0][0]) != "ON":
             hint = "Set gtid_mode=ON and enforce_gtid_consistency=ON."
-            raise InputError(source.name, "has no GTIDs, so a gap could not be found", DOC, hint)
+            raise refuse.input(source.name, "has no GTIDs, so a gap could not be found", hint)
         if str(rows(connection, "SELECT @@binlog_checksum")[0][0]).upper() == "NONE":
             rule = "writes its binary log without checksums, so damage could not be found"
-            raise InputError(source.name, rule, DOC, "SET GLOBAL binlog_checksum = CRC32.")
+            raise refuse.input(source.name, rule, "SET GLOBAL binlog_checksum = CRC32.")

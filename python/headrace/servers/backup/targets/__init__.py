@@ -6,9 +6,8 @@ import os
 from pathlib import Path
 from urllib.parse import unquote
 
-from headrace.errors import InputError
 from headrace.servers.backup.targets.folder import FolderTarget
-from headrace.servers.backup.targets.target import DOC, FORM, BackupTarget
+from headrace.servers.backup.targets.target import FORM, BackupTarget, refuse
 
 
 def open_target(text: str | os.PathLike) -> BackupTarget:
@@ -16,7 +15,7 @@ def open_target(text: str | os.PathLike) -> BackupTarget:
     CouldNotRun for a folder that cannot be used, or S3 without boto3."""
     text = os.fspath(text)
     if not isinstance(text, str) or not text or "\0" in text or "\n" in text or "\r" in text:
-        raise InputError(repr(text)[:80], f"a target is {FORM}", DOC, "For example --to file:///backup/mysql.")
+        raise refuse.input(repr(text)[:80], f"a target is {FORM}", "For example --to file:///backup/mysql.")
     scheme, colon, rest = text.partition("://")
     if colon and scheme == "s3":
         from headrace.servers.backup.targets.s3 import S3Target
@@ -24,8 +23,8 @@ def open_target(text: str | os.PathLike) -> BackupTarget:
         return S3Target(rest)
     if colon and scheme == "file":
         if not rest.startswith("/"):
-            raise InputError(text[:120], "file:// is followed by an absolute path", DOC, "For example file:///backup.")
+            raise refuse.input(text[:120], "file:// is followed by an absolute path", "For example file:///backup.")
         return FolderTarget(Path(unquote(rest)))
     if colon:
-        raise InputError(text[:120], f"a target is {FORM}", DOC, "For example --to file:///backup/mysql.")
+        raise refuse.input(text[:120], f"a target is {FORM}", "For example --to file:///backup/mysql.")
     return FolderTarget(Path(os.path.abspath(text)))

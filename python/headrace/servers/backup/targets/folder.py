@@ -14,14 +14,14 @@ from pathlib import Path
 from headrace.base.files import hint_of, move_over, reason_of, short_name
 from headrace.base.processes import where_numbers_hold
 from headrace.base.units import MIB
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun
 from headrace.servers.backup.targets.target import (
-    DOC,
     WRITE_BYTES,
     BackupTarget,
     Stored,
     TargetWriter,
     checked_name,
+    refuse,
     size_text,
 )
 from headrace.servers.volumes import free_bytes
@@ -55,10 +55,10 @@ class FolderTarget(BackupTarget):
         """Takes the folder, which may be made later. Raises InputError for a path with .. and for a
         file."""
         if ".." in folder.parts:
-            raise InputError(short_name(folder), "a target's path has no ..", DOC, "Name the folder itself.")
+            raise refuse.input(short_name(folder), "a target's path has no ..", "Name the folder itself.")
         self.folder, self.label = folder, f"file://{folder}"
         if folder.exists() and not folder.is_dir():
-            raise InputError(str(folder), "is not a folder", DOC, "Name a folder, or one that can be made.")
+            raise refuse.input(str(folder), "is not a folder", "Name a folder, or one that can be made.")
         self._filesystem = self._device()
 
     def list(self, prefix: str = "") -> list[Stored]:
@@ -86,7 +86,7 @@ class FolderTarget(BackupTarget):
         if room is not None and expected_bytes > room:
             rule = "is full" if room < MIB else "has too little room"
             rule += f": {size_text(expected_bytes)} needed, {size_text(room)} left"
-            raise CouldNotRun(self.label, rule, DOC, "Free some room (headrace backup prune), or use another target.")
+            raise refuse.run(self.label, rule, "Free some room (headrace backup prune), or use another target.")
         return _FolderWriter(self, name, path)
 
     def read(self, name: str, offset: int = 0) -> Iterator[bytes]:
@@ -152,7 +152,7 @@ class FolderTarget(BackupTarget):
         its empty mount point, and files written there fill the machine's own disk."""
         if self._device() != self._filesystem:
             rule = "is on another filesystem than at the begin: was its volume unmounted, or mounted over it?"
-            raise CouldNotRun(short_name(self.label), rule, DOC, "Mount it again. Nothing half-written counts.")
+            raise refuse.run(short_name(self.label), rule, "Mount it again. Nothing half-written counts.")
 
     def _room(self) -> int | None:
         """Returns the free bytes of the folder's filesystem, None if it is unknown. Raises

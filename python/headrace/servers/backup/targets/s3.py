@@ -21,9 +21,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from headrace.aws.client import AwsAnswer, AwsClient, CallLimits, make_client, translate_errors
 from headrace.base.units import MIB
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.errors import CouldNotRun, HeadraceError, InputError, Refusals
 from headrace.servers.backup.targets.target import (
-    DOC,
     FORM,
     MISSING,
     WRITE_BYTES,
@@ -31,9 +30,10 @@ from headrace.servers.backup.targets.target import (
     Stored,
     TargetWriter,
     checked_name,
+    refuse,
 )
 
-S3_SOURCE = "Amazon S3 user guide"
+refuse_s3 = Refusals("Amazon S3 user guide")
 # Bucket naming rules there; a prefix of ours is as plain as our names.
 BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", re.ASCII)
 PREFIX = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*", re.ASCII)
@@ -118,7 +118,7 @@ class S3Target(BackupTarget):
                 time.sleep(0.1 * 2**tries)
                 continue
             if not got:
-                raise CouldNotRun(f"{self.label}/{name}", f"ends at {at:,} of {size:,} bytes", S3_SOURCE, "Try again.")
+                raise refuse_s3.run(f"{self.label}/{name}", f"ends at {at:,} of {size:,} bytes", "Try again.")
 
     def _size(self, name: str) -> int:
         """Returns the bytes of a stored file. Raises InputError if it is missing, CouldNotRun."""
@@ -196,10 +196,10 @@ class S3Target(BackupTarget):
         kind = type(error).__name__
         if kind in ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "CredentialRetrievalError"):
             hint = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."
-            return InputError(self.label, f"there are no keys for it: {error}", S3_SOURCE, hint)
+            return refuse_s3.input(self.label, f"there are no keys for it: {error}", hint)
         value = f"{self.label}/{name}" if name else self.label
         text = " ".join(str(error).split())[:200]
-        return CouldNotRun(value, f"cannot be reached: {text}", S3_SOURCE, "Is the network up, and the endpoint right?")
+        return refuse_s3.run(value, f"cannot be reached: {text}", "Is the network up, and the endpoint right?")
 
 
 def _parse_place(rest: str) -> tuple[str, str, str | None, str | None]:
@@ -208,24 +208,24 @@ def _parse_place(rest: str) -> tuple[str, str, str | None, str | None]:
     bucket, _, prefix = place.partition("/")
     prefix = unquote(prefix).strip("/")
     if not BUCKET.fullmatch(bucket):
-        raise InputError(f"s3://{bucket[:70]}", "is not the name of a bucket", S3_SOURCE, f"A target is {FORM}.")
+        raise refuse_s3.input(f"s3://{bucket[:70]}", "is not the name of a bucket", f"A target is {FORM}.")
     if prefix and (not PREFIX.fullmatch(prefix) or len(prefix) > 200):
         rule = "a prefix has letters, digits, . _ - between slashes"
-        raise InputError(f"s3://{bucket}/{prefix[:70]!r}", rule, DOC, "For example s3://backups/shop.")
+        raise refuse.input(f"s3://{bucket}/{prefix[:70]!r}", rule, "For example s3://backups/shop.")
     values = dict(parse_qsl(query, keep_blank_values=True))
     if unknown := set(values) - {"region", "endpoint"}:
         rule = "is not known: region and endpoint are"
-        raise InputError(f"?{sorted(unknown)[0][:40]}=", rule, DOC, "Keys come as for the AWS tools, not in the text.")
+        raise refuse.input(f"?{sorted(unknown)[0][:40]}=", rule, "Keys come as for the AWS tools, not in the text.")
     region, endpoint = values.get("region"), values.get("endpoint")
     if region is not None and not REGION.fullmatch(region):
-        raise InputError(f"?region={region[:40]}", "is not the name of a region", S3_SOURCE, "Such as eu-west-1.")
+        raise refuse_s3.input(f"?region={region[:40]}", "is not the name of a region", "Such as eu-west-1.")
     if endpoint is not None:
         parts = urlsplit(endpoint)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
-            raise InputError(f"?endpoint={endpoint[:80]}", "is https://HOST[:PORT]", DOC, "")
+            raise refuse.input(f"?endpoint={endpoint[:80]}", "is https://HOST[:PORT]")
         if parts.scheme == "http" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
             rule = "would send the data in clear over a network"
-            raise InputError(f"?endpoint={endpoint[:80]}", rule, DOC, "Use https://.")
+            raise refuse.input(f"?endpoint={endpoint[:80]}", rule, "Use https://.")
     return bucket, prefix, region, endpoint
 
 
@@ -246,7 +246,7 @@ def _client(region: str | None, endpoint: str | None) -> AwsClient:
             response_checksum_validation="when_required",
         )
     except InputError as error:
-        raise InputError(f"s3 {endpoint or ''}", f"cannot be set up: {error.rule}", S3_SOURCE, "") from None
+        raise refuse_s3.input(f"s3 {endpoint or ''}", f"cannot be set up: {error.rule}") from None
 
 
 def _sha256(data: bytes) -> str:
@@ -283,7 +283,7 @@ class _S3Writer(TargetWriter):
                 self._upload = begun["UploadId"]
             if number > MOST_PARTS:
                 rule = f"has grown beyond {MOST_PARTS:,} parts of {self.part >> 20} MiB"
-                raise CouldNotRun(self.name, rule, S3_SOURCE, "Take the backup again: its size is known now.")
+                raise refuse_s3.run(self.name, rule, "Take the backup again: its size is known now.")
             checksum = _sha256(data)
             part = {"UploadId": self._upload, "PartNumber": number, "ChecksumSHA256": checksum}
             answer = client.upload_part(**self._where, **part, Body=data)
@@ -300,7 +300,7 @@ class _S3Writer(TargetWriter):
             wrong = hashlib.md5(data, usedforsecurity=False).hexdigest() != etag
         if wrong:
             rule = f"part {number} arrived with another checksum than it was sent with"
-            raise CouldNotRun(f"{self.target.label}/{self.name}", rule, S3_SOURCE, "Is something between altering it?")
+            raise refuse_s3.run(f"{self.target.label}/{self.name}", rule, "Is something between altering it?")
 
     def close(self) -> None:
         """Sends the rest, completes the file, and compares its size in bytes. Raises CouldNotRun,
@@ -324,7 +324,7 @@ class _S3Writer(TargetWriter):
                 self._upload = None
             if self.target._size(self.name) != self.size:
                 rule = f"has another size than the {self.size:,} bytes that were sent"
-                raise CouldNotRun(f"{self.target.label}/{self.name}", rule, S3_SOURCE, "Try again.")
+                raise refuse_s3.run(f"{self.target.label}/{self.name}", rule, "Try again.")
         except BaseException:
             self.abort()
             raise

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headrace.base.units import MIB
-from headrace.errors import InputError
+from headrace.errors import InputError, Refusals
 
-DOC = "docs/guide/backups.md"
+refuse = Refusals("docs/guide/backups.md")
 # Kinds of errors: a file is not as it was written; copy and binary logs do not lead to the goal, so
 # the backup cannot be restored to it; there is no such file.
 DAMAGED, BROKEN, MISSING = "damaged", "broken", "missing"
@@ -36,7 +36,7 @@ def checked_name(name: str) -> str:
     """Returns a file's name in a target. Raises InputError for a name that could lead out of it."""
     if not all(PART.fullmatch(part) for part in name.split("/")):
         rule = "is not a name of a file in a backup: letters, digits, . _ - between slashes, and no part begins with ."
-        raise InputError(repr(name)[:80], rule, DOC, "Was this written by something else?")
+        raise refuse.input(repr(name)[:80], rule, "Was this written by something else?")
     return name
 
 
@@ -141,7 +141,7 @@ class BackupTarget(ABC):
             content += part
             if len(content) > MOST_DOCUMENT_BYTES:
                 rule = f"is larger than {MOST_DOCUMENT_BYTES >> 20} MiB, no such document is"
-                raise InputError(f"{self.label}: {name}", rule, DOC, "Was it written by something else?")
+                raise refuse.input(f"{self.label}: {name}", rule, "Was it written by something else?")
         return bytes(content)
 
     def exists(self, name: str) -> bool:
@@ -150,9 +150,9 @@ class BackupTarget(ABC):
 
     def missing(self, name: str) -> InputError:
         """Returns the error for a file that does not exist."""
-        return InputError(f"{self.label}: {name}", "is not there", DOC, "See headrace backup list.", kind=MISSING)
+        return refuse.input(f"{self.label}: {name}", "is not there", "See headrace backup list.", kind=MISSING)
 
     def taken(self, name: str) -> InputError:
         """Returns the error for a name that exists already."""
         rule = "is there already, and a backup is never overwritten"
-        return InputError(f"{self.label}: {name}", rule, DOC, "Does another headrace write to this target?")
+        return refuse.input(f"{self.label}: {name}", rule, "Does another headrace write to this target?")

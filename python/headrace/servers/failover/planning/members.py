@@ -18,11 +18,11 @@ from typing import Literal
 
 from headrace.base.encoding import Document
 from headrace.base.packaged import read_rows
-from headrace.errors import CouldNotRun
+from headrace.errors import CouldNotRun, Refusals
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import Channel, ServerState
 
-GUIDE = "docs/guide/failover.md"
+refuse = Refusals("docs/guide/failover.md")
 NAMED = "Name each server by the address that its replicas have for it, and leave out those that follow another."
 
 # A fallback to async that comes after this is taken to come never, s. MySQL's largest timeout is
@@ -273,7 +273,7 @@ class FailoverPlan(KeptDocument):
 
 def refused(failover_plan: FailoverPlan, source: str) -> CouldNotRun:
     """Returns the refusal of a plan as an error, with the source's name once."""
-    return CouldNotRun(source, failover_plan.refusal.removeprefix(f"{source} "), GUIDE, failover_plan.hint)
+    return refuse.run(source, failover_plan.refusal.removeprefix(f"{source} "), failover_plan.hint)
 
 
 @dataclass

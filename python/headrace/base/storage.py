@@ -151,7 +151,7 @@ def parse_placement(text: str) -> Placement:
     first, plus, rest = head.partition("+")
     if INSTANCE.fullmatch(first.strip().lower()):
         rule = "an instance and its storage have a / between them" if rest.strip() else "a storage is missing"
-        raise refuse.input(_shown(text), rule, f"Write {first.strip()}/{rest.strip() or 'gp3:500'}.")
+        raise refuse.input(_shown(text), rule, EXAMPLE)
     placement = Placement(None, _parse_part(text, head), log)
     if log is None and plus and placement.data.level == "raid0" and not head.lower().startswith("raid"):
         note = f"{_shown(text)} is read as {placement.data}, a RAID 0 of unlike members; a log volume is written {first.strip()},log={rest.strip()}."

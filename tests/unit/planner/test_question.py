@@ -142,7 +142,7 @@ DATABASE = [
     ({"compare": "r6i.large/gp2:99999"}, "16384"),
     ({"compare": "r6i.large/gp2:1,log=gp2:2,log=gp2:3"}, "names one log volume at most"),
     ({"compare": "r6i.large/gp2:1,data=gp2:2"}, "after the comma comes log=STORAGE"),
-    ({"compare": "+"}, "names no instance type"),
+    ({"compare": "+"}, "a member is missing"),
     ({"compare": 3}, "storage"),
     ({"top": 0}, "top"),
 ]

@@ -39,7 +39,7 @@ from headrace.mysql import connect
 from headrace.servers import Server, volumes
 from headrace.servers.backup.forecast import volume_seconds
 from headrace.servers.backup.manifest import backups
-from headrace.servers.backup.targets.opening import open_target
+from headrace.servers.backup.targets import open_target
 from headrace.servers.copies.source import physical_bytes
 
 # Rows of 1,000 bytes in each of four tables; a cache that holds a tenth of them.

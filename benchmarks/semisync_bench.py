@@ -7,7 +7,7 @@ without semi-sync (1, 4 and 16 clients) and a sample of the binary log calibrate
 round trip, sync_relay_log, the replica's volume and the wait point change from cell to cell, and
 the transactions a second of each are compared with `headrace predict --replica --semi-sync`.
 
-A round trip is added by a relay (headrace.servers.topology.network.relay) and measured as a client does:
+A round trip is added by a relay (relay.py) and measured as a client does:
 the median of an empty statement's answers, before the load. A cell in which the source went on
 without its replica (by status) does not count. `--quiet-lock`: a file that is locked while
 something is measured. Needs root, /dev/fuse, sysbench and the server.
@@ -40,10 +40,10 @@ from headrace.experiment.replication.statements import Statements
 from headrace.mysql import connect
 from headrace.mysql.state import observe
 from headrace.servers.topology import seeding
-from headrace.servers.topology.network.relay import Relay
 from headrace.workload import TransactionWorkload
 from headrace.workload.replica import measured_replica
 from prove_accuracy import Quiet
+from relay import Relay
 
 # Rows of each of 8 tables: 0.1 GiB, all of it in both caches.
 ROWS, TABLES = 50_000, 8

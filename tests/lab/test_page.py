@@ -25,7 +25,7 @@ from lab_folders import kill
 from waiting import wait_until
 
 from headrace.lab import Lab
-from headrace.lab.pages import all_snapshots
+from headrace.lab.client import all_snapshots
 from headrace.ui.changes import AskChange, AskTicket, LabChanges
 
 SECONDS = int(os.environ.get("PAGE_LAB_SECONDS", "24"))

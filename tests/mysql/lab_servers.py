@@ -18,7 +18,7 @@ from headrace.lab import Lab
 from headrace.mysql import connect
 from headrace.servers import access, record, volumes
 from headrace.servers.server import Server
-from headrace.servers.topology.network import links
+from headrace.servers.topology import links
 
 # A volume that is quick enough for tests, and slow enough to be one.
 SPEC = "gp3:4"

@@ -114,7 +114,7 @@ def test_a_server_is_no_root_and_its_password_is_nowhere_to_be_seen(server):
             assert password.encode() not in (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
         except OSError:
             continue  # it ended
-    assert password not in str(server.as_dict()) + repr(server) + repr(server.address()) + server.address().label
+    assert password not in str(server.to_dict()) + repr(server) + repr(server.address()) + server.address().label
     for path in (server.paths.log, server.paths.state / "server.json", server.paths.config):
         assert password not in path.read_text()
     # The server's initial statements are gone, and not in the binary log.

@@ -10,13 +10,14 @@ from headrace.advice.model import NOT_ESTIMATED, SAFE, AdvisedSetting, ConfigFin
 from headrace.advice.output import as_cnf, as_diff, record
 from headrace.advice.table import parameters
 from headrace.advice.values import same
+from headrace.base.encoding import Document
 
 # Actions for a setting; "" if it is as advised. The order is that of the tables.
 SET, DECIDE, KEEP = "set", "decide", ""
 
 
 @dataclass(frozen=True, repr=False)
-class Advice:
+class Advice(Document, schema="headrace-advice/1", omitted=("server", "has_current", "settings")):
     """The settings of a server for its storage.
 
     `situation`: storage, memory and processors in a line. `current`: today's settings;
@@ -80,18 +81,15 @@ class Advice:
         """Returns the advice as a change to the option file. Raises InputError without one."""
         return as_diff(self.settings, self.current)
 
-    def to_dict(self) -> dict:
-        """Returns the advice for JSON."""
-        return {
-            "schema": "headrace-advice/1",
-            "flavor": self.server.flavor,
-            "version": self.server.number,
-            "current": self.current.label if self.has_current else None,
-            "situation": self.situation,
-            "notes": list(self.notes),
-            "findings": [vars(item) for item in self.findings],
-            "advice": [record(item, self.change(item)) for item in self.settings],
-        }
+    def rows(self) -> list[dict[str, object]]:
+        """Returns a row for each setting, for JSON and CSV."""
+        return [record(item, self.change(item)) for item in self.settings]
+
+    def list_entries(self) -> dict[str, object]:
+        """Returns what JSON has of the advice."""
+        server = {"flavor": self.server.flavor, "version": self.server.number}
+        current = {"current": self.current.label if self.has_current else None}
+        return server | super().list_entries() | current | {"advice": self.rows()}
 
     def tables(self, narrow: bool = False) -> list[tuple[str, tuple[str, ...], list[tuple]]]:
         """Returns title, columns and rows of each table: what to set, what to decide, and what

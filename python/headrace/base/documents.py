@@ -1,5 +1,5 @@
-"""Reads TOML documents into msgspec structs, and explains what is wrong with a document by an
-InputError.
+"""Reads TOML documents into msgspec structs, explains what is wrong with a document by an
+InputError, and writes them.
 
 A document is described by structs, one for each table; the types carry the ranges and the words:
 
@@ -21,12 +21,14 @@ one, to find the first that is wrong. Rules about several keys are the caller's,
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, overload
 
 import msgspec
+import tomli_w
 
 from headrace.base.checks import did_you_mean, quote_value
 from headrace.base.files import OWN_FILE, guess
@@ -112,6 +114,17 @@ def parse_toml(name: str, content: bytes, kind: DocumentKind) -> dict:
         hint = "Use a newer Headrace, or make the file again with this one."
         raise InputError(f"version = {quote_value(version)}", rule, kind.source, hint)
     return document
+
+
+def to_toml(document: Mapping[str, object]) -> str:
+    """Returns a document as TOML, without entries that are None: TOML has no null."""
+    return tomli_w.dumps({str(key): _without_null(value) for key, value in document.items() if value is not None})
+
+
+def _without_null(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {str(key): _without_null(item) for key, item in value.items() if item is not None}
+    return [_without_null(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 @overload

@@ -10,14 +10,16 @@ from typing import ClassVar
 
 
 def to_plain(value: object) -> object:
-    """Converts a value to what JSON can hold: dataclasses become dicts, frames lists of dicts,
-    NaN and infinities null, dates ISO 8601, and all else its text."""
+    """Converts a value to what JSON can hold: documents and other dataclasses become dicts, frames
+    lists of dicts, NaN and infinities null, dates ISO 8601, and all else its text."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
         return value + 0.0 if math.isfinite(value) else None  # -0.0 becomes 0.0
     if isinstance(value, date):
         return value.isoformat()
+    if isinstance(value, Document):
+        return value.to_dict()
     if is_dataclass(value) and not isinstance(value, (Text, type)):
         return {member.name: to_plain(getattr(value, member.name)) for member in fields(value)}
     if isinstance(value, Mapping):
@@ -28,14 +30,9 @@ def to_plain(value: object) -> object:
     return [to_plain(item) for item in value] if isinstance(value, (list, tuple, set, frozenset)) else str(value)
 
 
-def to_document(value: object) -> object:
-    """Converts an answer as `to_plain` does, with results in it as by their `to_dict`."""
-    if isinstance(value, Mapping):
-        return {str(key): to_document(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [to_document(item) for item in value]
-    to_dict = None if hasattr(value, "to_dicts") else getattr(value, "to_dict", None)
-    return to_plain(value if to_dict is None else to_dict())
+def pick_fields(value: object, *names: str) -> dict[str, object]:
+    """Returns attributes of a value by their names, for a row or document that has others too."""
+    return {name: getattr(value, name) for name in names}
 
 
 class Text:
@@ -43,17 +40,24 @@ class Text:
 
 
 class Document:
-    """A value that JSON can hold: its fields by name, behind the name of its schema if it has one:
-    `class Plan(Document, schema="headrace-plan/2")`."""
+    """A dataclass as JSON has it: its fields by name but for those that are `omitted`, then the
+    properties that are `computed`; all of it behind the name of its schema, if it has one:
+    `class Plan(Document, schema="headrace-plan/2", computed=("name",))`."""
 
     _schema: ClassVar[str] = ""
+    _computed: ClassVar[tuple[str, ...]] = ()
+    _omitted: ClassVar[tuple[str, ...]] = ()
 
-    def __init_subclass__(cls, schema: str = "") -> None:
+    def __init_subclass__(cls, schema: str = "", computed: tuple[str, ...] = (), omitted: tuple[str, ...] = ()) -> None:
         super().__init_subclass__()
-        cls._schema = schema
+        cls._schema, cls._computed, cls._omitted = schema, computed, omitted
+
+    def list_entries(self) -> dict[str, object]:
+        """Returns what the document has, by name and not yet converted."""
+        names = [member.name for member in fields(self) if member.name not in self._omitted]  # pyright: ignore[reportArgumentType]
+        return pick_fields(self, *names, *self._computed)
 
     def to_dict(self) -> dict[str, object]:
         """Returns what JSON can hold, and `--output json` prints."""
-        document = to_plain(self)
-        assert isinstance(document, dict)
-        return {"schema": self._schema, **document} if self._schema else document
+        schema: dict[str, object] = {"schema": self._schema} if self._schema else {}
+        return schema | {name: to_plain(value) for name, value in self.list_entries().items()}

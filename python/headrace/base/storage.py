@@ -99,19 +99,6 @@ class Storage:
         """The size of all members, which is paid for. A file system gets `usable_gib`."""
         return sum(member.size_gib for member in self.members)
 
-    def with_iops(self, iops: int | None) -> Storage:
-        """Returns the same storage with these IOPS provisioned for each member; None is what the
-        type includes. Raises InputError."""
-        return self._with(iops=iops)
-
-    def with_mib_s(self, mib_s: int | None) -> Storage:
-        """Returns the storage with this MiB/s provisioned for each member. Raises InputError."""
-        return self._with(mib_s=mib_s)
-
-    def with_size_gib(self, size_gib: int) -> Storage:
-        """Returns the same storage with members of another size. Raises InputError."""
-        return self._with(size_gib=size_gib)
-
     def limits(self, as_of: str | None = None, instance: str | None = None) -> list[core.VolumeLimits]:
         """Returns the limits of each member on a day (None: the newest that the catalog has), with
         those of an instance if it is named. Raises InputError where AWS sells no such volume."""
@@ -125,8 +112,9 @@ class Storage:
         with core_errors():
             return core.monthly_cost(self.text, region, as_of, million_ios_per_month)
 
-    def _with(self, **changed: int | None) -> Storage:
-        """Returns the storage with figures of each member changed."""
+    def with_(self, **changed: int | None) -> Storage:
+        """Returns the storage with `size_gib`, `iops` or `mib_s` of each member changed; None is
+        what the type includes. Raises InputError."""
         return Storage.of(
             [replace(member, **changed) for member in self.members], self.level, self.chunk_kib if self.level else None
         )
@@ -135,8 +123,8 @@ class Storage:
 @dataclass(frozen=True)
 class Placement:
     """The place of a database: `data`, a `log` volume of its own for redo and binlog or None, and
-    the `instance` or None if it is not given. `note`: a remark on the notation (an old form), for
-    the caller to print; usually None."""
+    the `instance` or None if it is not given. `note`: a remark on a notation that may be meant
+    otherwise, for the caller to print; usually None."""
 
     instance: str | None
     data: Storage
@@ -149,8 +137,7 @@ class Placement:
 
 
 def parse_placement(text: str) -> Placement:
-    """Reads `[INSTANCE/]DATA[,log=LOG]`. INSTANCE+DATA and INSTANCE+DATA+LOG of version 0.1 are
-    read with a note. Raises InputError.
+    """Reads `[INSTANCE/]DATA[,log=LOG]`. Raises InputError.
 
     The catalog of a day knows whether the instance exists.
     """
@@ -162,24 +149,14 @@ def parse_placement(text: str) -> Placement:
     if slash:
         return Placement(_check_instance(text, instance), _parse_part(text, data), log)
     first, plus, rest = head.partition("+")
-    if ":" not in first and (plus or INSTANCE.fullmatch(first.strip().lower())):
-        return _parse_old_form(text, first, rest, log)
+    if INSTANCE.fullmatch(first.strip().lower()):
+        rule = "an instance and its storage have a / between them" if rest.strip() else "a storage is missing"
+        raise InputError(_shown(text), rule, NOTATION, EXAMPLE)
     placement = Placement(None, _parse_part(text, head), log)
     if log is None and plus and placement.data.level == "raid0" and not head.lower().startswith("raid"):
         note = f"{_shown(text)} is read as {placement.data}, a RAID 0 of unlike members; a log volume is written {first.strip()},log={rest.strip()}."
         return replace(placement, note=note)
     return placement
-
-
-def _parse_old_form(text: str, first: str, rest: str, log: Storage | None) -> Placement:
-    """Reads INSTANCE+DATA or INSTANCE+DATA+LOG, the notation of version 0.1."""
-    instance = _check_instance(text, first)
-    data, plus, last = rest.partition("+")
-    if plus and log is None and not rest.strip().lower().startswith("raid"):
-        placement = Placement(instance, _parse_part(text, data), _parse_part(text, last))
-    else:
-        placement = Placement(instance, _parse_part(text, rest), log)
-    return replace(placement, note=f"{_shown(text)} is the old form: write {placement}.")
 
 
 def _parse_log(text: str, options: list[str]) -> Storage | None:

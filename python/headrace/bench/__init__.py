@@ -1,14 +1,5 @@
 """Loads on real servers and devices, measured and kept.
 
-target, server  what is measured: a server or files, the storage below; what a server is asked
-drivers/        benchmark: what each can do; sysbench_oltp, tpcc, mysqlslap on a server;
-                sysbench_fileio, fio on files or devices
-running/        runner: data prepared, the tool run, samples of everything; timeline: all of it
-                second by second; environment: the machine; run_files: RUN.toml to calibrate from
-store/          store: a folder a run; query: DuckDB over all of them
-comparison/     compare: two runs or two groups; statistics: their doubt; conformance: do the lab's
-                volumes do what the catalog and the model say?
-
 >>> from headrace.bench import SysbenchOltp, prepare, run, server_target
 >>> from headrace.mysql import parse_address
 >>> address = parse_address("mysql://root@/sbtest?socket=/run/mysqld/mysqld.sock")

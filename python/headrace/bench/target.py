@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headrace.base.encoding import Document
 from headrace.base.units import GIB
 from headrace.errors import InputError
 from headrace.lab.place import Place
@@ -23,7 +24,7 @@ SECRET = re.compile(r"(^|_)(password|pwd|secret|sst_auth)$")
 
 
 @dataclass(frozen=True)
-class Target:
+class Target(Document, computed=("label",), omitted=("address", "folder", "config")):
     """`address`: the server, None for benchmarks of files; `folder`: where those put them, or a
     block device. `storage`, `log_storage`: storage notation, None when not known. `devices`:
     block devices whose counters are recorded, data first. `lab` and `volumes` (ids or names):
@@ -69,25 +70,9 @@ class Target:
         assert self.folder is not None, self.label
         return self.folder
 
-    def record(self) -> dict:
+    def list_entries(self) -> dict[str, object]:
         """Returns the facts that a run keeps of its target; no password is in them."""
-        keys = (
-            "storage",
-            "log_storage",
-            "devices",
-            "volumes",
-            "flavor",
-            "version",
-            "engine",
-            "cache_gib",
-            "instance",
-            "as_of",
-        )
-        return {
-            "label": self.label,
-            **{key: getattr(self, key) for key in keys},
-            "lab": None if self.lab is None else str(self.lab.socket),
-        }
+        return super().list_entries() | {"lab": None if self.lab is None else str(self.lab.socket)}
 
 
 def server_target(

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from headrace.base.checks import check_name
 from headrace.base.core import core_errors
+from headrace.base.encoding import pick_fields
 from headrace.base.units import GIB
 from headrace.calibration.runs import Run, load_run
 from headrace.errors import InputError
@@ -242,19 +243,11 @@ def _find_span(values: list) -> tuple:
 
 def _describe_run(run: Run) -> dict:
     """Returns the row of a run in a workload file."""
-    return {
-        "name": run.name,
-        "storage": run.storage,
-        "log_storage": run.log_storage,
-        "instance": run.instance,
-        "as_of": run.as_of.isoformat(),
-        "cache_gib": run.cache_gib,
-        "threads": run.threads,
-        "start": run.start,
-        "seconds": run.span_s,
-        "transactions": run.transactions,
-        "files": {key: f"{name}, sha256 {digest}" for key, (name, digest) in run.files.items()},
-    }
+    row = pick_fields(
+        run, "name", "storage", "log_storage", "instance", "cache_gib", "threads", "start", "transactions"
+    )
+    files = {key: f"{name}, sha256 {digest}" for key, (name, digest) in run.files.items()}
+    return row | {"as_of": run.as_of.isoformat(), "seconds": run.span_s, "files": files}
 
 
 # The database of the demonstration. All rows are alike and the buffer pool holds a quarter of them:

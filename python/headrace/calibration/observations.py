@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from headrace.base import core
+from headrace.base.encoding import pick_fields
 from headrace.base.units import GIB
 from headrace.calibration.runs import Run
 
@@ -125,19 +126,15 @@ def core_run(run: Run, seconds: float, step_s: float, **changes: object) -> dict
     """Returns a run of the core on the storage, cache and clients of a measured run; `seconds` and
     `step_s`: its length and that of a window."""
     return {
-        "storage": run.storage,
-        "log_storage": run.log_storage,
-        "instance": run.instance,
+        **pick_fields(run, "storage", "log_storage", "instance", "start", "start_balance_percent"),
         "vcpus": run.settings.get("vcpus"),
         "as_of": run.as_of.isoformat(),
         "cache_bytes": run.cache_gib * GIB,
         "clients": run.threads,
         "arrivals": None,
-        "start": run.start,
         "seconds": int(round(seconds)),
         "step_s": float(step_s),
         "seed": None,
-        "start_balance_percent": run.start_balance_percent,
         "follow": None,
     } | changes
 

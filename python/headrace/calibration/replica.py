@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import InputError
 from headrace.simulation.replica import Replica, ReplicaPrediction, predict_replica
 from headrace.workload.parameters import applied, of_engine
-from headrace.workload.replica import applier_of, measured_replica, replica_spread
-from headrace.workload.replica.parameters import parameter_spreads
+from headrace.workload.replica import applier_of, measured_replica, parameter_spreads, replica_spread
 from headrace.workload.transactions import TransactionWorkload
 
 if TYPE_CHECKING:

@@ -39,14 +39,9 @@ class ComparedRun:
 
         `workload`: what was compared with the run.
         """
-        figures, warnings = list(self.figures), list(self.prediction.warnings)
-        return {
-            "schema": "headrace-comparison/1",
-            "run": self.run.name,
-            "workload": workload.name,
-            "figures": figures,
-            "warnings": warnings,
-        }
+        named = {"run": self.run.name, "workload": workload.name}
+        answer = {"figures": list(self.figures), "warnings": list(self.prediction.warnings)}
+        return {"schema": "headrace-comparison/1"} | named | answer
 
 
 def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws: int = 24) -> ComparedRun:

@@ -318,11 +318,6 @@ class PriceList:
         """Returns US dollars as printed, in the price file's currency: `1,234.50 USD`."""
         return f"{usd * (1.0 if self.file is None else self.file.per_usd):,.2f} {self.currency}"
 
-    @property
-    def header(self) -> str:
-        """The description of these prices for the head of a report, of volumes and instances."""
-        return self.headed()
-
     def headed(self, instances: bool = True) -> str:
         """Returns the description of these prices for the head of a report; without `instances` for
         volumes alone. A price may have changed since it was last verified."""

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
+from headrace.base.encoding import pick_fields
 from headrace.bench import Benchmark
 
 # Called with the share done (0..1) and what is done.
@@ -103,21 +104,14 @@ class Cell:
         place = asdict(self.place)
         if isinstance(self.place, OnServer):
             data = self.place.data
-            place["data"] = {
-                "benchmark": data.benchmark.name,
-                "options": data.benchmark.options(),
-                "engine": data.engine,
-                "settings": dict(data.settings),
-            }
+            load = {"benchmark": data.benchmark.name, "options": data.benchmark.options()}
+            place["data"] = load | {"engine": data.engine, "settings": dict(data.settings)}
         return {
             "study": experiment,
             "cell": self.words,
             "benchmark": self.benchmark.name,
             "options": self.benchmark.options(),
-            "threads": self.threads,
-            "warmup_s": self.warmup_s,
-            "seconds": self.seconds,
-            "seed": self.seed,
+            **pick_fields(self, "threads", "warmup_s", "seconds", "seed"),
             "place": place,
             "machine": dict(machine),
         }

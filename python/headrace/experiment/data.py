@@ -22,7 +22,7 @@ from headrace.bench.server import connected, tables_of
 from headrace.errors import CouldNotRun
 from headrace.experiment.cell import DataSet, OnFiles, OnServer, Progress
 from headrace.lab import Settings, doctor, up
-from headrace.lab.devices.initializing import initialize
+from headrace.lab.initializing import initialize
 from headrace.lab.waiting import stored
 from headrace.mysql.statements import ask
 from headrace.servers import volumes

@@ -7,13 +7,14 @@ somebody else's.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from headrace.base.files import write_whole
 from headrace.base.machine import cores
@@ -48,13 +49,13 @@ class Neighbours:
 
 def keep(neighbours: Neighbours, folder: Path) -> None:
     """Writes what others did into the folder of a run."""
-    write_whole(folder / FILE, json.dumps(asdict(neighbours)).encode())
+    write_whole(folder / FILE, msgspec.json.encode(neighbours))
 
 
 def read(folder: Path) -> Neighbours | None:
     """Returns what others did during a run; None where nobody looked."""
     path = folder / FILE
-    return Neighbours(**json.loads(path.read_bytes())) if path.exists() else None
+    return msgspec.json.decode(path.read_bytes(), type=Neighbours) if path.exists() else None
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
-import tomli_w
 
 from headrace.base import core
 from headrace.base.core import core_errors
+from headrace.base.documents import to_toml
 from headrace.base.files import write_whole
 from headrace.base.units import GIB
 from headrace.bench import RunRecord
@@ -65,7 +65,7 @@ def lab_counted(record: RunRecord) -> Path:
         # Files before it was kept have none.
         document["settings"] = {"io_cpu_us": LAB_IO_CPU_US} | document.get("settings", {})
     path = record.folder / DESCRIPTION
-    write_whole(path, tomli_w.dumps(document).encode())
+    write_whole(path, to_toml(document).encode())
     return path
 
 

@@ -11,7 +11,7 @@ import math
 import os
 import secrets
 import statistics
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from headrace.base import settings
+from headrace.base.encoding import Document
 from headrace.base.files import write_whole
 from headrace.base.units import in_percent
 from headrace.bench.store.store import json_bytes
@@ -74,7 +75,7 @@ class MeasuredResult:
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(Document, computed=("tps_error_percent", "p95_error_percent")):
     """A configuration of the proof. `role`: calibration, winner, runner-up, current, or given.
 
     `full`: before scaling. `predicted`: None of the one calibrated on; `measured`: None until it
@@ -132,7 +133,7 @@ class StoredPredictions:
 
 
 @dataclass(frozen=True)
-class Proof:
+class Proof(Document, schema=SCHEMA, computed=("holds", "verdict", "median_error_percent")):
     """Configurations predicted and measured. `state`: complete, interrupted or broken.
 
     `source`: the plan or workload; `load`: the stand-in, in words. `data_scale`, `rate_scale`:
@@ -230,20 +231,10 @@ class Proof:
             words.append(f"They {'stand' if self.order_holds else 'do NOT stand'} in the predicted order.")
         return " ".join(words)
 
-    def to_dict(self) -> dict:
-        """Returns the proof for JSON, with errors and verdicts."""
-        steps = [
-            asdict(step)
-            | {
-                "tps_error_percent": step.tps_error_percent,
-                "p95_error_percent": step.p95_error_percent,
-                "verdict": self.judge(step),
-            }
-            for step in self.steps
-        ]
-        given = {key: value for key, value in asdict(self).items() if key != "steps"}
-        computed = {"holds": self.holds, "verdict": self.verdict, "median_error_percent": self.median_error_percent}
-        return {"schema": SCHEMA} | given | {"steps": steps} | computed
+    def list_entries(self) -> dict[str, object]:
+        """Returns what proof.json has, each step with its verdict."""
+        steps = [step.to_dict() | {"verdict": self.judge(step)} for step in self.steps]
+        return super().list_entries() | {"steps": steps}
 
 
 def default_folder() -> Path:

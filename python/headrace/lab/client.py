@@ -14,10 +14,11 @@ machine could not do.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headrace.lab.calls import Calls, LabStatus
+from headrace.lab.calls import Calls, LabStatus, Snapshot
 from headrace.lab.place import Place, place
 from headrace.lab.wire import Wire
 
@@ -80,6 +81,16 @@ class Lab(Calls):
     def pid(self) -> int:
         """Returns the process id of the daemon. Raises NoLab, CouldNotRun."""
         return self._wire.peer_pid()
+
+
+def all_snapshots(lab: Lab, volume: str | None = None, bin: bool = False) -> Iterator[Snapshot]:
+    """Yields the lab's snapshots, page by page: of a volume, or those in the recycle bin."""
+    after = None
+    while True:
+        page = lab.snapshots(after=after, volume=volume, bin=bin)
+        yield from page["snapshots"]
+        if (after := page["next"]) is None:
+            return
 
 
 def notes(status: LabStatus) -> list[str]:

@@ -4,9 +4,10 @@ channels. The failover planner, lag and `replica status` read only this."""
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
+from headrace.base.encoding import Document
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql.dialect import FILTERS, GUIDE, Dialect
 from headrace.mysql.gtid import GtidSet
@@ -48,7 +49,7 @@ class SemiSync:
 
 
 @dataclass(frozen=True)
-class Channel:
+class Channel(Document):
     """A channel of a server: how it follows a source.
 
     `receive`: on, connecting or off; `apply`: on or off. `received`: transactions of the source
@@ -77,6 +78,10 @@ class Channel:
     workers: int = 0
     uses_gtid: bool = True
     ssl_ca: str = ""
+
+    def list_entries(self) -> dict[str, object]:
+        """Returns its fields by name, the filters by their kind."""
+        return super().list_entries() | {"filters": dict(self.filters)}
 
     @property
     def place(self) -> tuple[str, int]:
@@ -117,7 +122,7 @@ class Durability:
 
 
 @dataclass(frozen=True)
-class ServerState:
+class ServerState(Document):
     """A server at the moment of the query. `executed`: the transactions in its data, applied or
     written there. `uuid`: MySQL's, "" on MariaDB. `applied`: the last transactions that MariaDB
     applied as a replica (gtid_slave_pos), which outlive the channel; the same as `executed` on
@@ -153,14 +158,9 @@ class ServerState:
         """Returns the channel of a name, None if it does not exist."""
         return next((channel for channel in self.channels if channel.name == name), None)
 
-    def as_dict(self) -> dict[str, object]:
-        """Returns a document for JSON; GTIDs as text."""
-        document: NamedRow = asdict(self) | {"executed": str(self.executed), "applied": str(self.applied)}
-        for entry, channel in zip(document["channels"], self.channels, strict=True):
-            entry |= {"received": str(channel.received), "executed": str(channel.executed)}
-            entry["filters"] = dict(channel.filters)
-        document["version"] = ".".join(map(str, self.version))
-        return document
+    def list_entries(self) -> dict[str, object]:
+        """Returns its fields by name, the version as text."""
+        return super().list_entries() | {"version": ".".join(map(str, self.version))}
 
 
 def observe(connection: SqlConnection, name: str = "") -> ServerState:

@@ -132,7 +132,7 @@ class Chooser(ABC, Generic[Judge]):
         member = math.ceil(about.storage.members[0].size_gib * (gib - choice.log_gib) / choice.usable_gib)
         if member > about.family.max_gib or choice.volume_type == LOCAL:
             return None
-        larger = str(about.storage.with_size_gib(member))
+        larger = str(about.storage.with_(size_gib=member))
         million = self.judge.million_ios(larger)
         before, after = (sum(self.judge.prices.volume_totals([text], million)) for text in (choice.storage, larger))
         return None if math.isnan(after) else choice.cost_usd_month + (after - before) * self.nodes

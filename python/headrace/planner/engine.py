@@ -453,7 +453,7 @@ class PlanEngine:
         log = None if today[1] is None else self.directory.about(today[1]).storage
         if log is not None and log.usable_gib < need.log_gib:
             least = math.ceil(log.members[0].size_gib * need.log_gib / log.usable_gib)
-            log = log.with_size_gib(self.directory.about(str(log)).family.ordered_gib(least))
+            log = log.with_(size_gib=self.directory.about(str(log)).family.ordered_gib(least))
         place = max(
             (i for i, host in enumerate(self.hosts) if (host.service, host.label) == ("ec2", compared.instance)),
             key=lambda i: self.hosts[i].cache_gib,

@@ -77,8 +77,6 @@ DEFAULTS = {
 }
 # With arrivals, when no goal is named: what arrives is served as it comes.
 OPEN_DEFAULT = "backlog_s<=1"
-# Names of version 0.1, read for one more version.
-OLD_NAMES = {"usd_month": "cost_usd_month"}
 EXAMPLES = {"demand": "p99_ms<=20", "database": "tps>=300"}
 
 GOAL = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*(<=|>=|==|!=|<|>|=|≤|≥)\s*(\S.*?)\s*\Z")
@@ -145,7 +143,7 @@ class Goal(Text):
             hint = f"The unit is in the metric's name: write the bare number, for example {EXAMPLES[subject]}."
             raise InputError(quote_value(text), f"{quote_value(number)} is not a number", SOURCE, hint) from None
         name = name.lower()
-        return cls(OLD_NAMES.get(name, name), {"≤": "<=", "≥": ">="}.get(sign, sign), limit, subject)
+        return cls(name, {"≤": "<=", "≥": ">="}.get(sign, sign), limit, subject)
 
     def __str__(self) -> str:
         return f"{self.metric}{self.sign}{self.limit:.15g}"

@@ -94,7 +94,12 @@ class ReplicaChoice(Document):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ReplicaPlan(Shown):
+class ReplicaPlan(
+    Shown,
+    Document,
+    schema="headrace-replica-plan/1",
+    omitted=("prediction", "lag_s", "probability", "release", "settings", "logged"),
+):
     """The answer of `plan_replica`: `chosen` (None: no candidate holds), `looked_at` in the order
     of their price up to it, `prediction` of the chosen one, second by second with its buckets empty
     at the start. `hours` of load; `release` and `settings` that the replica is assumed to have;
@@ -126,25 +131,11 @@ class ReplicaPlan(Shown):
         choice = self.chosen
         return f"{choice.instance}/{choice.storage}, {choice.workers} workers: {choice.usd_month:,.0f} USD a month"
 
-    def to_dict(self) -> dict[str, object]:
-        """Returns everything, for JSON."""
-        return {
-            "schema": "headrace-replica-plan/1",
-            "goal": {"replica_lag_s": self.lag_s, "probability": self.probability},
-            "source": self.source,
-            "source_tps": self.source_tps,
-            "region": self.region,
-            "as_of": self.as_of,
-            "hours": self.hours,
-            "replica": {"version": self.release, **self.settings},
-            "needed_gib": self.needed_gib,
-            "data_gib": self.data_gib,
-            "log_gib": self.logged.gib,
-            "free_percent": self.free_percent,
-            "chosen": None if self.chosen is None else self.chosen.to_dict(),
-            "looked_at": [choice.to_dict() for choice in self.looked_at],
-            "warnings": list(self.warnings),
-        }
+    def list_entries(self) -> dict[str, object]:
+        """Returns everything but the prediction, the goal and the replica as tables."""
+        goal = {"replica_lag_s": self.lag_s, "probability": self.probability}
+        replica = {"version": self.release, **self.settings}
+        return {"goal": goal, "replica": replica, "log_gib": self.logged.gib} | super().list_entries()
 
 
 @takes(ReplicaPlanSettings, "a plan of a replica")

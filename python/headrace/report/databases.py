@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from headrace.base import caps, core
+from headrace.base.encoding import pick_fields
 from headrace.base.lazy import lazily
 from headrace.base.units import GIB
 from headrace.report.charts.rows import TABLE_ROWS, clock_step_s
@@ -133,9 +134,19 @@ def table_of(run: Prediction, most: int = TABLE_ROWS) -> Table:
 def document(run: Prediction, workload: TransactionWorkload) -> dict:
     """Returns settings, summary, warnings, caveats and every row, for JSON."""
     head = {"schema": SCHEMA, "workload": workload.name, "engine": workload.engine}
-    names = ("storage", "log_storage", "instance", "as_of", "cache_gib", "threads", "seed", "summary")
-    tail = {"warnings": list(run.warnings), "caveats": list(workload.caveats), "rows": run.rows}
-    return head | {name: getattr(run, name) for name in names} | tail
+    names = (
+        "storage",
+        "log_storage",
+        "instance",
+        "as_of",
+        "cache_gib",
+        "threads",
+        "seed",
+        "summary",
+        "warnings",
+        "rows",
+    )
+    return head | {"caveats": workload.caveats} | pick_fields(run, *names)
 
 
 def workload_in_words(workload: TransactionWorkload) -> list[str]:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.base.encoding import to_document
+from headrace.base.encoding import to_plain
 from headrace.base.files import write_whole
 from headrace.errors import InputError
 
@@ -52,7 +52,7 @@ def spell_in_ascii() -> None:
 
 def as_json(value: object) -> str:
     """Returns one JSON document, ended by a newline."""
-    return json.dumps(to_document(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(to_plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def as_csv(frame: pl.DataFrame) -> str:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from headrace.simulation.services import Fact, ServiceComparison, ServiceOutcome
 
 
-SCHEMA = "headrace-services/1"
 COLUMNS = columns(
     (
         "service",
@@ -266,11 +265,6 @@ def write_comparison(path: Path, comparison: ServiceComparison) -> None:
 def title_of(comparison: ServiceComparison) -> str:
     """Names the workload and the services."""
     return f"{comparison.workload}: EC2, RDS and Aurora"
-
-
-def document(comparison: ServiceComparison) -> dict:
-    """Returns everything, for JSON."""
-    return {"schema": SCHEMA, **{name: getattr(comparison, name) for name in comparison.__dataclass_fields__}}
 
 
 CSV = (

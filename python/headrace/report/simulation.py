@@ -4,13 +4,13 @@ Takes results; runs nothing."""
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from headrace.base import caps, core
+from headrace.base.encoding import pick_fields
 from headrace.base.lazy import lazily
 from headrace.base.units import MIB
 from headrace.errors import InputError
@@ -326,11 +326,7 @@ def document(
     """Returns the document of `--output json`: settings, summary, caveats and every row."""
     return {
         "schema": SCHEMA,
-        "storage": run.storage,
-        "instance": run.instance,
-        "as_of": run.as_of,
-        "form": run.form,
-        "seed": run.seed,
+        **pick_fields(run, "storage", "instance", "as_of", "form", "seed"),
         "workload": workload.summary(),
         "clock_start": clock_start(workload),
         "summary": run.summary,
@@ -416,12 +412,7 @@ def write_simulation(
 def open_parts(workload: OpenWorkload) -> dict:
     """Returns what JSON says of an open workload besides its figures: its source, its clock, the
     stretches at a limit, its points."""
-    return {
-        "source": workload.source,
-        "clock_zone": workload.clock_zone,
-        "censored": [asdict(window) for window in workload.censored],
-        "points": workload.points.to_dicts(),
-    }
+    return pick_fields(workload, "source", "clock_zone", "censored", "points")
 
 
 def spark_lines(workload: OpenWorkload, width: int = SPARK_WIDTH) -> list[str]:

@@ -23,7 +23,7 @@ from headrace.servers import access, config, datadir, running, volumes
 from headrace.servers.access import service_user
 from headrace.servers.flavors import ENGINES, GUIDE, NAMES, ServerProgram
 from headrace.servers.record import Record, ServerPaths, save
-from headrace.servers.topology.network import links
+from headrace.servers.topology import links
 
 
 class Seeding(Protocol):

@@ -7,6 +7,7 @@ is said here holds for the very binary that will run.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 from dataclasses import dataclass, field
@@ -128,16 +129,18 @@ def installed(flavor: str) -> list[ServerProgram]:
 
 def unpacked(flavor: str) -> list[tuple[str, ...]]:
     """Lists the commands of the servers that were unpacked into folders."""
-    import json
-
     commands = []
     for manifest in sorted(servers_folder().glob(f"{flavor}-*/{MANIFEST}")):
-        try:
-            words = json.loads(manifest.read_text())["command"]
-            commands.append(tuple(str(word).replace("{}", str(manifest.parent)) for word in words))
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # half removed, so it cannot be started
+        # One that is half removed cannot be started.
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            commands.append(read_command(manifest))
     return commands
+
+
+def read_command(manifest: Path) -> tuple[str, ...]:
+    """Returns the command of an unpacked server; raises what a damaged manifest brings about."""
+    words = json.loads(manifest.read_text())["command"]
+    return tuple(str(word).replace("{}", str(manifest.parent)) for word in words)
 
 
 def _find_given(path: str) -> ServerProgram:

@@ -176,8 +176,7 @@ def _command(tree: Path) -> list[str]:
 
 def _ask_tree(tree: Path) -> ServerProgram:
     """Runs the server of an unpacked tree and returns its program. Raises CouldNotRun."""
-    words = json.loads((tree / MANIFEST).read_text())["command"]
-    return flavors.ask(tuple(word.replace("{}", str(tree)) for word in words))
+    return flavors.ask(flavors.read_command(tree / MANIFEST))
 
 
 def _check_room(folder: Path) -> None:

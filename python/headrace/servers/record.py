@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from headrace.base.files import explain_unwritable, write_whole
 from headrace.base.processes import Process
@@ -99,8 +100,6 @@ def server_paths(data_dir: Path, name: str) -> ServerPaths:
 
 FORMAT = "headrace-server/1"
 MAX_BYTES = 1 << 20  # a record takes some kilobytes
-# Keys of the file for attributes with another name.
-KEYS = {"created": "made", "should_run": "wanted"}
 
 
 @dataclass(frozen=True)
@@ -119,15 +118,16 @@ class ServerVolumes:
         return tuple(volume for volume in (self.data, self.log) if volume)
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(
+    msgspec.Struct, frozen=True, tag_field="format", tag=FORMAT, rename={"created": "made", "should_run": "wanted"}
+):
     """The lasting record of a server.
 
     `created`: it was ready once. `should_run`: it was started and not stopped. `clean`: its last
     end was a shutdown. `options`: its [mysqld], without those that Headrace sets. `settings`:
     options that were requested one by one. `log_begun`: byte of its error log at which its present
     run begins. `host`: the address it listens at, if it has a port; other than 127.0.0.1 it is in a
-    network namespace of its own (topology/network/links).
+    network namespace of its own (topology/links).
     """
 
     name: str
@@ -140,8 +140,8 @@ class Record:
     config: str
     memory_gib: float | None
     port: int | None
-    options: dict[str, str | None] = field(default_factory=dict)
-    settings: dict[str, str | None] = field(default_factory=dict)
+    options: dict[str, str | None] = {}
+    settings: dict[str, str | None] = {}
     volumes: ServerVolumes = ServerVolumes()
     created: bool = False
     should_run: bool = False
@@ -149,11 +149,11 @@ class Record:
     process: Process | None = None
     log_begun: int = 0
     host: str = "127.0.0.1"
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = []
 
     def with_(self, **changes: object) -> Record:
         """Returns a copy of the record with other values."""
-        return replace(self, **changes)
+        return msgspec.structs.replace(self, **changes)
 
     def settings_with(self, changed: Mapping[str, str | None]) -> dict[str, str | None]:
         """Returns its settings with `changed` ones. A name has one value: the prefix `loose-` says
@@ -169,8 +169,7 @@ def _plain(name: str) -> str:
 
 def save(where: ServerPaths, record: Record) -> None:
     """Writes the record, whole or not at all. Raises CouldNotRun."""
-    document = {"format": FORMAT} | {KEYS.get(name, name): value for name, value in asdict(record).items()}
-    write_whole(where.record, (json.dumps(document, indent=2) + "\n").encode())
+    write_whole(where.record, msgspec.json.format(msgspec.json.encode(record)) + b"\n")
 
 
 def load(where: ServerPaths) -> Record | None:
@@ -184,17 +183,8 @@ def load(where: ServerPaths) -> Record | None:
         rule = f"cannot be read: {error.strerror}"
         raise CouldNotRun(str(where.record), rule, "", "Servers belong to root: run it with sudo.") from None
     try:
-        document = json.loads(raw)
-        if document.pop("format") != FORMAT:
-            raise ValueError
-        process, volumes = document.pop("process"), document.pop("volumes")
-        keys = {attribute.name: KEYS.get(attribute.name, attribute.name) for attribute in fields(Record)}
-        return Record(
-            **{name: document[key] for name, key in keys.items() if key in document},
-            process=None if process is None else Process(**process),
-            volumes=ServerVolumes(**volumes),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return msgspec.json.decode(raw, type=Record)
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
         hint = f"Bring it back, or remove the server's volumes (headrace volume list) and its folder {where.state}."
         raise CouldNotRun(str(where.record), f"is not a record of a server ({FORMAT})", GUIDE, hint) from None
 

@@ -20,7 +20,7 @@ from headrace.servers import access, config, volumes
 from headrace.servers.access import service_user
 from headrace.servers.flavors import ServerProgram, find_program
 from headrace.servers.record import GUIDE, Record, ServerPaths, save
-from headrace.servers.topology.network.links import LOOPBACK, link_of
+from headrace.servers.topology.links import LOOPBACK, link_of
 
 # Guesses. Recovery reads and writes pages at the volume's own speed: minutes at 100 IOPS.
 READY_S = 1_800.0

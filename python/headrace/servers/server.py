@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
+from headrace.base.encoding import Document, pick_fields
 from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.base.storage import Storage
 from headrace.errors import CouldNotRun, HeadraceError, InputError
@@ -29,8 +30,8 @@ from headrace.servers.config import check, checked_memory, checked_settings
 from headrace.servers.flavors import CLIENTS, find_program
 from headrace.servers.record import GUIDE, Record, ServerPaths, ServerVolumes, data_dir_of, server_paths
 from headrace.servers.running import READY_S, STOP_S, Progress, quiet
-from headrace.servers.topology.network import links
-from headrace.servers.topology.network.links import free_host
+from headrace.servers.topology import links
+from headrace.servers.topology.links import free_host
 
 # Seconds between two looks at a log that is followed.
 LOOK_EVERY_S = 0.25
@@ -45,7 +46,7 @@ class AttachedVolumes(ServerVolumes):
 
 
 @dataclass(frozen=True)
-class Server:
+class Server(Document, omitted=("lab", "paths", "volumes")):
     """A server of a lab, as it was at the moment of the query.
 
     `state`: running, stopped (with `stop`), or dead (it should run and does not). `paths`: its
@@ -82,24 +83,14 @@ class Server:
             raise InputError(self.name, "has no port", GUIDE, "Make it with --port.")
         return access.address(self.paths, self.port if tcp else None, database, self.host)
 
-    def as_dict(self) -> dict[str, object]:
-        """Returns all attributes but secrets, for JSON; `address` as text. Files are those that an
+    def list_entries(self) -> dict[str, object]:
+        """Returns all attributes but secrets; `address` as text. Files are those that an
         administrator opens: socket, data directory, option files, error log, private folder."""
-        paths = self.paths
-        files = {
-            "socket": paths.socket,
-            "datadir": paths.datadir,
-            "config_file": paths.config,
-            "folder": paths.state,
-            "log": paths.log,
-            "client_file": paths.client,
-        }
-        values: dict[str, object] = {"address": Address(access.ACCOUNT, socket=str(paths.socket)).label}
-        parts = ("lab", "paths", "volumes")
-        values |= {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name not in parts}
-        volumes = self.volumes
-        values |= {"data_volume": volumes.data, "log_volume": volumes.log, "devices": volumes.devices}
-        return values | {name: str(path) for name, path in files.items()}
+        paths, volumes = self.paths, self.volumes
+        address = {"address": Address(access.ACCOUNT, socket=str(paths.socket)).label}
+        storage = {"data_volume": volumes.data, "log_volume": volumes.log, "devices": volumes.devices}
+        files = {"config_file": paths.config, "folder": paths.state, "client_file": paths.client}
+        return address | super().list_entries() | storage | pick_fields(paths, "socket", "datadir", "log") | files
 
 
 def up(
@@ -137,7 +128,7 @@ def up(
     used. `log_seed_from`: with a snapshot, that of the log volume of the same moment. `progress`:
     told a share (0 to 1) and what is done. `timeout_s`: longest wait for the server to answer.
     `own_address`: not at 127.0.0.1 but with an address of its own in a network namespace, whose
-    link can be cut (`topology.network`); at port 3306, if no other is named; `host`: that very
+    link can be cut (`topology.links`); at port 3306, if no other is named; `host`: that very
     address.
 
     Raises InputError, CouldNotRun, LabRefused. When `up` fails or is interrupted, nothing is left

@@ -14,8 +14,8 @@ from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import Lab, LabRefused
 from headrace.lab.calls import LabVolume
+from headrace.lab.client import all_snapshots
 from headrace.lab.doctor import Machine, mounts
-from headrace.lab.pages import all_snapshots
 from headrace.servers.record import Record, ServerPaths, data_dir_of
 
 TAG = "headrace:server"

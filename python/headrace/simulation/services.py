@@ -20,6 +20,7 @@ import polars as pl
 from headrace.base import core
 from headrace.base.checks import Shown, check_number, check_whole
 from headrace.base.core import core_errors
+from headrace.base.encoding import Document
 from headrace.base.units import GIB, Day, day_of
 from headrace.errors import InputError
 from headrace.simulation.database import DRAWS, MAX_SECONDS, transactions_at_end, usual_cap
@@ -126,7 +127,7 @@ class BreakEven:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ServiceComparison(Shown):
+class ServiceComparison(Shown, Document, schema="headrace-services/1"):
     """The answer of `compare`: `outcomes` in the order of the services, and what was asked."""
 
     workload: str

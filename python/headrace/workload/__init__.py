@@ -1,17 +1,6 @@
 """Demand of a database on its storage: the values, their files, and the tools they are imported
 from.
 
-    model      OpenWorkload, ClosedWorkload
-    points     the frame of points of an open workload: limits and figures
-    observed   what a recording says besides its rates
-    censored   where these rates are a limit, not a demand
-    describe   words for their figures
-    daily      from what a DBA knows
-    demo       the recorded hour and the day made from it
-    files      load and save
-    transactions, parameters, transaction_files
-               databases: their values, what a calibration identifies, their files
-
 >>> from headrace.workload import new_constant
 >>> round(new_constant(700, 300).summary()["mean_iops"])
 1000

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Annotated
 
 import polars as pl
-import tomli_w
 
+from headrace.base import documents
 from headrace.base.checks import check_choice, quote_value
 from headrace.base.documents import DocumentKind, DocumentTable, convert, known_keys, needed_keys, parse_toml, said_as
+from headrace.base.encoding import pick_fields
 from headrace.base.files import path_of, read_bytes, write_whole
 from headrace.errors import HeadraceError, InputError
 from headrace.workload import transaction_files
@@ -168,33 +169,15 @@ def save(workload: Workload | TransactionWorkload, path: str | os.PathLike) -> N
     """
     path = path_of(path)
     if isinstance(workload, TransactionWorkload):
-        write_whole(
-            path, transaction_files.to_toml(workload, {"format": FORMAT, "version": VERSION, "model": "mysql"}).encode()
-        )
-        return
-    if isinstance(workload, ClosedWorkload):
-        write_whole(path, tomli_w.dumps(_closed_document(workload)).encode())
-        return
-    if not isinstance(workload, OpenWorkload):
+        text = transaction_files.write_workload(workload, {"format": FORMAT, "version": VERSION, "model": "mysql"})
+    elif isinstance(workload, ClosedWorkload):
+        text = documents.to_toml(_closed_document(workload))
+    elif isinstance(workload, OpenWorkload):
+        text = _write_open(workload, path)
+    else:
         hint = "Load or make one: headrace.load."
         raise InputError(type(workload).__name__, "is not a workload", "docs/reference/python.md", hint)
-    document = _open_head(workload)
-    answers = workload.source.get("answers")
-    if isinstance(answers, dict) and workload.kind in ("daily", "constant") and _made_again(workload, answers):
-        document.pop("source")
-        document.pop("caveats", None)
-        document |= {workload.kind: {k: v for k, v in answers.items() if k not in SHARED_WITH_ANSWERS}}
-        write_whole(path, tomli_w.dumps(document).encode())
-    elif workload.points.height > MAX_INLINE_POINTS:
-        content = workload.points.write_csv().encode()
-        digest = hashlib.sha256(content).hexdigest()
-        next_to_it = path.with_name(f"{path.stem}.{digest[:8]}.csv")
-        write_whole(next_to_it, content)
-        document |= {"points_file": next_to_it.name, "points_sha256": digest}
-        document["source"] = document.pop("source")  # tables come after plain keys
-        write_whole(path, tomli_w.dumps(document).encode())
-    else:
-        write_whole(path, (tomli_w.dumps(document) + _points_table(workload.points)).encode())
+    write_whole(path, text.encode())
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -305,31 +288,40 @@ def _points_file(name: object, digest: object, folder: Path | None) -> pl.DataFr
 
 
 def _closed_document(workload: ClosedWorkload) -> dict:
-    """Returns a closed workload as its file has it; values that are None are left out."""
+    """Returns a closed workload as its file has it."""
     document = {"format": FORMAT, "version": VERSION, "model": "closed"}
-    document |= {key: getattr(workload, key) for key in ClosedFile.__struct_fields__ if key not in (*HEAD, "caveats")}
+    document |= pick_fields(workload, *(key for key in ClosedFile.__struct_fields__ if key not in (*HEAD, "caveats")))
     if workload.caveats:
         document["caveats"] = list(workload.caveats)
-    return {key: value for key, value in document.items() if value is not None}
+    return document
+
+
+def _write_open(workload: OpenWorkload, path: Path) -> str:
+    """Returns the text of an open workload's file, with the answers that it was made from where
+    they make the same again. Many points are written into a file of their own next to `path`."""
+    document = _open_head(workload)
+    answers = workload.source.get("answers")
+    if isinstance(answers, dict) and workload.kind in ("daily", "constant") and _made_again(workload, answers):
+        own = {key: answer for key, answer in answers.items() if key not in SHARED_WITH_ANSWERS}
+        return documents.to_toml(document | {"source": None, "caveats": None, workload.kind: own})
+    if workload.points.height <= MAX_INLINE_POINTS:
+        return documents.to_toml(document) + _points_table(workload.points)
+    content = workload.points.write_csv().encode()
+    digest = hashlib.sha256(content).hexdigest()
+    next_to_it = path.with_name(f"{path.stem}.{digest[:8]}.csv")
+    write_whole(next_to_it, content)
+    return documents.to_toml(document | {"points_file": next_to_it.name, "points_sha256": digest})
 
 
 def _open_head(workload: OpenWorkload) -> dict:
     """Returns an open workload as its file has it, without its points."""
     document = {"format": FORMAT, "version": VERSION, "model": "open", "name": workload.name, "kind": workload.kind}
-    document |= {key: getattr(workload, key) for key in SHARED_WITH_ANSWERS}
+    document |= pick_fields(workload, *SHARED_WITH_ANSWERS)
     if workload.clock_zone != LOCAL_ZONE:
         document["clock_zone"] = workload.clock_zone
     if workload.caveats:
         document["caveats"] = list(workload.caveats)
-    document["source"] = _plain(workload.source)
-    return {key: value for key, value in document.items() if value is not None}
-
-
-def _plain(value: object) -> object:
-    """Leaves out null entries, which TOML has not, and refuses nothing else it can hold."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items() if item is not None}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return document | {"source": workload.source}
 
 
 def _made_again(workload: OpenWorkload, answers: dict) -> bool:

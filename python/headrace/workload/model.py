@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import polars as pl
 
 from headrace.base.checks import Shown, check_choice, check_name, check_number, check_whole, quote_value
+from headrace.base.encoding import pick_fields
 from headrace.base.units import GIB, KIB, span_in_words
 from headrace.errors import InputError
 from headrace.workload import describe
@@ -131,9 +132,7 @@ class OpenWorkload(Shown):
             "writes_per_s": points["writes_per_s"].to_list(),
             "read_bytes": (points["read_kib"] * KIB).to_list(),
             "write_bytes": (points["write_kib"] * KIB).to_list(),
-            "sequential_read_share": self.sequential_read_share,
-            "sequential_write_share": self.sequential_write_share,
-            "arrivals": self.arrivals,
+            **pick_fields(self, "sequential_read_share", "sequential_write_share", "arrivals"),
             "max_outstanding": MAX_OUTSTANDING,
             "span_bytes": int((self.size_gib or 0) * GIB),
         }
@@ -301,15 +300,8 @@ class ClosedWorkload:
 
     def to_core(self) -> dict:
         """Returns the load as the core takes it: bytes instead of KiB."""
-        return {
-            "kind": "closed",
-            "rw": self.rw,
-            "block_bytes": int(self.bs_kib * KIB),
-            "iodepth": self.iodepth,
-            "numjobs": self.numjobs,
-            "rwmixread": self.rwmixread,
-            "span_bytes": int((self.size_gib or 0) * GIB),
-        }
+        sizes = {"block_bytes": int(self.bs_kib * KIB), "span_bytes": int((self.size_gib or 0) * GIB)}
+        return {"kind": "closed"} | pick_fields(self, "rw", "iodepth", "numjobs", "rwmixread") | sizes
 
     def scaled(self, growth: float) -> ClosedWorkload:
         """Returns the workload itself: a closed load has no demand to grow, so anything but 1.0 is
@@ -326,17 +318,8 @@ class ClosedWorkload:
 
     def summary(self) -> dict:
         """Returns the settings and the total depth, as a flat dict."""
-        return {
-            "name": self.name,
-            "model": "closed",
-            "rw": self.rw,
-            "bs_kib": self.bs_kib,
-            "iodepth": self.iodepth,
-            "numjobs": self.numjobs,
-            "queue_depth": self.iodepth * self.numjobs,
-            "read_share": self.read_share,
-            "size_gib": self.size_gib,
-        }
+        head = {"name": self.name, "model": "closed", "queue_depth": self.iodepth * self.numjobs}
+        return head | pick_fields(self, "rw", "bs_kib", "iodepth", "numjobs", "read_share", "size_gib")
 
     def describe(self) -> str:
         """Describes what this asks of a volume, in words."""

@@ -3,13 +3,12 @@ how far its processors were used."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
-from headrace.base.documents import DocumentTable, between, convert, said_as
-from headrace.base.releases import flavor_of_version, number_in
+from headrace.base.documents import between, convert, said_as
+from headrace.base.releases import FLAVORS, flavor_of_version, number_in
 from headrace.workload.points import MAX_SPAN_S
 
 DOC = "docs/reference/workload-file.md"
@@ -21,33 +20,24 @@ FULL_SHARE = 0.85
 # processors hold says of the storage only that it was enough.
 UNEXPLAINED_WHERE_FULL = 0.35
 
-
-class ServerTable(DocumentTable):
-    """[server] of a workload file."""
-
-    flavor: Literal["mysql", "percona", "mariadb"] | None = None
-    version: Annotated[str, said_as("must be text", least=1, most=100, pattern=r"\S")] | None = None
-    log_bin: bool | None = None
-    vcpus: Annotated[int, between(1, 65_536)] | None = None
-    busy_share: Annotated[float, between(0.0, 1.0)] | None = None
-    busy_s: Annotated[float, between(0.0, MAX_SPAN_S)] | None = None
+_Flavor = Annotated[str, said_as(f"must be one of {', '.join(FLAVORS)}", pattern=rf"\A({'|'.join(FLAVORS)})\Z")]
 
 
-@dataclass(frozen=True)
-class SourceServer:
-    """Facts of the server on which the runs were measured, each None where it is not known.
+class SourceServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Facts of the server on which the runs were measured, each None where it is not known, as
+    [server] of a workload file has them.
 
     `flavor`: mysql, percona or mariadb. `version`: as the server says it. `log_bin`: whether it
     wrote a binary log. `vcpus`: virtual CPUs that it could use. `busy_share`: of these, the share
     at work, the mean of the run in which it was highest; `busy_s`: how long that run was.
     """
 
-    flavor: str | None = None
-    version: str | None = None
+    flavor: _Flavor | None = None
+    version: Annotated[str, said_as("must be text", least=1, most=100, pattern=r"\S")] | None = None
     log_bin: bool | None = None
-    vcpus: int | None = None
-    busy_share: float | None = None
-    busy_s: float | None = None
+    vcpus: Annotated[int, between(1, 65_536)] | None = None
+    busy_share: Annotated[float, between(0.0, 1.0)] | None = None
+    busy_s: Annotated[float, between(0.0, MAX_SPAN_S)] | None = None
 
     @property
     def release(self) -> str | None:
@@ -66,12 +56,9 @@ class SourceServer:
 
     def to_document(self) -> dict[str, object]:
         """Returns the table [server], without what is not known."""
-        return {name: value for name, value in vars(self).items() if value is not None}
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
 
     @classmethod
     def from_document(cls, table: object) -> SourceServer:
         """Reads the facts in [server]. Raises InputError."""
-        if table is None:
-            return cls()
-        read = convert(table, ServerTable, source=DOC, at="server")
-        return cls(**msgspec.structs.asdict(read))
+        return cls() if table is None else convert(table, cls, source=DOC, at="server")

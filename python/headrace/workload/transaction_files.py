@@ -9,16 +9,16 @@ from datetime import date
 from typing import Annotated, Any, Literal
 
 import msgspec
-import tomli_w
 
 from headrace.base import core
 from headrace.base.checks import check_choice, check_name, quote_value
 from headrace.base.core import core_errors
-from headrace.base.documents import FINITE, DocumentTable, between, convert, said_as
+from headrace.base.documents import FINITE, DocumentTable, between, convert, said_as, to_toml
+from headrace.base.encoding import pick_fields
 from headrace.errors import InputError
 from headrace.workload.parameters import of_engine
 from headrace.workload.points import check_size
-from headrace.workload.replica.parameters import ReplicaParameters
+from headrace.workload.replica import ReplicaParameters
 from headrace.workload.server import SourceServer
 from headrace.workload.transactions import (
     DOC,
@@ -142,37 +142,14 @@ class _DatabaseFile(DocumentTable, kw_only=True):
     server: object = None
 
 
-def to_toml(workload: TransactionWorkload, head: dict) -> str:
+def write_workload(workload: TransactionWorkload, head: dict) -> str:
     """Returns the file's text; `head` holds format, version and model."""
-    covered = workload.covered
-    document: dict[str, object] = head | {
-        "name": workload.name,
-        "engine": workload.engine,
-        "benchmark": workload.benchmark,
-        "cache_gib": float(workload.cache_gib),
-        "threads": workload.threads,
-        "size_gib": workload.size_gib,
-        "instance": workload.instance,
-        "storage": workload.storage,
-        "log_storage": workload.log_storage,
-        "start": workload.start,
-        "as_of": workload.as_of,
-        "caveats": list(workload.caveats),
-        "covariance": [list(row) for row in workload.covariance],
-        "covered": {
-            "cache_gib": covered.cache_gib and list(covered.cache_gib),
-            "threads": covered.threads and list(covered.threads),
-            "iops": covered.iops and list(covered.iops),
-            "vcpus": covered.vcpus and list(covered.vcpus),
-            "transactions": covered.transactions,
-        },
-        "database": workload.database,
-        "parameters": list(workload.parameters),
-        "runs": list(workload.runs),
-        "server": workload.server.to_document() or None,
-        "replica": workload.replica and workload.replica.to_document(),
-    }
-    return tomli_w.dumps({key: _without_none(part) for key, part in document.items() if part is not None})
+    names = [name for name in _DatabaseFile.__struct_fields__ if name not in ("covered", "server", "replica")]
+    document = head | pick_fields(workload, *names)
+    document["covered"] = pick_fields(workload.covered, *_Covered.__struct_fields__)
+    document["server"] = workload.server.to_document() or None
+    document["replica"] = workload.replica and workload.replica.to_document()
+    return to_toml(document)
 
 
 def from_document(document: dict) -> TransactionWorkload:
@@ -183,10 +160,6 @@ def from_document(document: dict) -> TransactionWorkload:
         convert(run, _Run, source=DOC, at=f"runs[{index}]")
         with core_errors():
             core.parse_storage(run["storage"])
-    # A file from before that was kept has the place and storage of its longest run.
-    longest = max(read.runs, key=lambda run: run["transactions"], default={})
-    where = {name: getattr(read, name) or longest.get(name) for name in ("instance", "storage", "log_storage", "start")}
-    as_of = _day(read.as_of)
     name, database = check_name(read.name), _database(read.database, read.engine)
     _check_parameters(read, database)
     return TransactionWorkload(
@@ -197,28 +170,19 @@ def from_document(document: dict) -> TransactionWorkload:
         threads=read.threads,
         size_gib=check_size(read.size_gib),
         benchmark=read.benchmark,
-        as_of=as_of,
+        as_of=_day(read.as_of),
         parameters=tuple(msgspec.to_builtins(read.parameters)),
         covariance=_covariance(read.covariance, len(read.parameters)),
-        covered=_covered(read.covered, where["instance"], as_of),
+        covered=_covered(read.covered),
         runs=tuple(read.runs),
         caveats=tuple(read.caveats),
         replica=ReplicaParameters.from_document(read.replica),
         server=SourceServer.from_document(read.server),
-        **where,
+        instance=read.instance,
+        storage=read.storage,
+        log_storage=read.log_storage,
+        start=read.start,
     )
-
-
-def _vcpus_of(instance: str | None, as_of: str | None) -> tuple[int, int] | None:
-    """Returns the virtual CPUs of a file from before they were kept: its instance's, None where the
-    catalog does not know it."""
-    if instance is None:
-        return None
-    try:
-        count = core.instance(instance, as_of)["vcpus"]
-    except core.CoreError:
-        return None
-    return (count, count) if count else None
 
 
 def _database(table: dict, engine: str) -> dict:
@@ -302,9 +266,9 @@ def _day(value: object) -> str | None:
         raise InputError(f"as_of = {quote_value(value)}", "must be a date, YYYY-MM-DD", DOC) from None
 
 
-def _covered(read: _Covered, instance: str | None, as_of: str | None) -> Covered:
-    """Returns the ranges that the runs cover; virtual CPUs that are not given are those of the
-    instance on that day. Raises InputError for a range that is upside down or beyond its limits."""
+def _covered(read: _Covered) -> Covered:
+    """Returns the ranges that the runs cover. Raises InputError for a range that is upside down or
+    beyond its limits."""
 
     def pair(key: str, least: float, most: float) -> tuple | None:
         """Returns least and most of a range, or None. Raises InputError if it is not within `least`
@@ -315,20 +279,10 @@ def _covered(read: _Covered, instance: str | None, as_of: str | None) -> Covered
             raise InputError(f"covered.{key} = {quote_value(bounds)}", rule, DOC)
         return bounds and tuple(type(least)(figure) for figure in bounds)
 
-    vcpus = pair("vcpus", 1, MOST_COUNT)
     return Covered(
         pair("cache_gib", LEAST_CACHE_GIB, MOST_CACHE_GIB),
         pair("threads", 1, MOST_COUNT),
         pair("iops", 1e-3, MOST_IOPS),
         read.transactions,
-        vcpus or (_vcpus_of(instance, as_of) if read.cache_gib else None),
+        pair("vcpus", 1, MOST_COUNT),
     )
-
-
-def _without_none(value: object) -> object:
-    """Returns a value without the None in its tables, because TOML has none."""
-    if isinstance(value, dict):
-        return {key: _without_none(item) for key, item in value.items() if item is not None}
-    if isinstance(value, (list, tuple)):
-        return [_without_none(item) for item in value]
-    return value

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 
 from headrace.base import core
 from headrace.base.checks import Shown, check_number, check_whole
+from headrace.base.encoding import pick_fields
 from headrace.errors import InputError
 from headrace.workload.life import measure_life, measure_size
 from headrace.workload.misfit import misfit_of
 from headrace.workload.parameters import applied
-from headrace.workload.replica.parameters import ReplicaParameters
+from headrace.workload.replica import ReplicaParameters
 from headrace.workload.server import UNEXPLAINED_WHERE_FULL, SourceServer
 from headrace.workload.unexplained import (
     Distances,
@@ -124,15 +125,8 @@ class TransactionWorkload(Shown):
 
     def to_document(self) -> dict:
         """Returns what `headrace calibrate --output json` prints."""
-        return {
-            "schema": "headrace-calibration/1",
-            "name": self.name,
-            "engine": self.engine,
-            "parameters": list(self.parameters),
-            "runs": list(self.runs),
-            "caveats": list(self.caveats),
-            "database": self.database,
-        }
+        names = ("name", "engine", "parameters", "runs", "caveats", "database")
+        return {"schema": "headrace-calibration/1", **pick_fields(self, *names)}
 
     def grown(self, factor: float) -> TransactionWorkload:
         """Returns the same over `factor` times the data.

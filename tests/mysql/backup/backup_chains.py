@@ -18,7 +18,7 @@ from headrace.mysql import connect
 from headrace.servers.backup import copying
 from headrace.servers.backup.history import stream
 from headrace.servers.backup.manifest import Manifest
-from headrace.servers.backup.targets.opening import open_target
+from headrace.servers.backup.targets import open_target
 from headrace.servers.backup.targets.target import BackupTarget
 from headrace.servers.copies.source import CopySource, source_of
 from headrace.servers.server import Server

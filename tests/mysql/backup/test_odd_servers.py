@@ -28,7 +28,7 @@ from headrace.servers.backup.history import archive, joining, moments, stream
 from headrace.servers.backup.history.moments import RestoreGoal
 from headrace.servers.backup.manifest import backups
 from headrace.servers.backup.restore import RestoreRequest
-from headrace.servers.backup.targets.opening import open_target
+from headrace.servers.backup.targets import open_target
 from headrace.servers.copies.source import source_of
 
 LARGE_MIB = int(os.environ.get("BACKUP_LARGE_MIB", "24"))

@@ -25,7 +25,7 @@ from waiting import wait_until
 
 from headrace import servers
 from headrace.errors import CouldNotRun, HeadraceError, InputError
-from headrace.lab.pages import all_snapshots
+from headrace.lab.client import all_snapshots
 from headrace.mysql import Secret, connect
 from headrace.servers import record
 from headrace.servers.backup import checking, copying, manifest, proving, restore
@@ -33,7 +33,7 @@ from headrace.servers.backup.history import archive, joining
 from headrace.servers.backup.history.moments import RestoreGoal
 from headrace.servers.backup.history.stream import Stream
 from headrace.servers.backup.restore import RestoreRequest
-from headrace.servers.backup.targets.opening import open_target
+from headrace.servers.backup.targets import open_target
 from headrace.servers.copies import grants
 from headrace.servers.copies import snapshot as snapshotting
 from headrace.servers.copies.source import databases, source_of

@@ -27,7 +27,7 @@ from headrace.servers.backup import checking, manifest, proving, restore
 from headrace.servers.backup.history import archive, moments
 from headrace.servers.backup.history.moments import RestoreGoal
 from headrace.servers.backup.restore import RestoreRequest
-from headrace.servers.backup.targets.opening import open_target
+from headrace.servers.backup.targets import open_target
 
 RESTORES = int(os.environ.get("RESTORES", "1"))
 FLIPS = int(os.environ.get("FLIPS", "10"))

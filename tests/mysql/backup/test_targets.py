@@ -34,7 +34,7 @@ from headrace.servers.backup.forecast import target_volume
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.pacing import PaceLimits, lab_pacer
 from headrace.servers.backup.restore import RestoreRequest
-from headrace.servers.backup.targets.opening import open_target
+from headrace.servers.backup.targets import open_target
 from headrace.servers.copies.source import source_of
 
 KILLS = int(os.environ.get("BACKUP_KILLS", "2"))

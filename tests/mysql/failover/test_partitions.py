@@ -15,7 +15,7 @@ from test_faults import mended
 from under_load import FLAVORS, PASSWORD, REWINDS, SCHEMA, Trio
 
 from headrace.mysql import Address, connect
-from headrace.servers.topology.network.links import required_link
+from headrace.servers.topology.links import required_link
 
 PARTITIONS = int(os.environ.get("PARTITIONS", "1"))
 SEED = int(os.environ.get("SEED", "1"))

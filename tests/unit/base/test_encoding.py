@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from headrace.base.encoding import Document, Text, to_document, to_plain
+from headrace.base.encoding import Document, Text, to_plain
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,13 @@ class Part(Document, schema="part/1"):
 
 
 @dataclass(frozen=True)
-class Whole(Document):
+class Whole(Document, computed=("total",), omitted=("figures",)):
     part: Part
     figures: tuple[float, ...]
+
+    @property
+    def total(self) -> float:
+        return sum(self.figures)
 
 
 @pytest.mark.parametrize(
@@ -57,15 +61,10 @@ def test_minus_zero_becomes_zero():
     assert math.copysign(1.0, to_plain(-0.0)) == 1.0
 
 
-def test_a_schema_stands_before_the_fields_of_the_result_itself_only():
+def test_a_document_has_its_schema_and_what_is_computed_wherever_it_stands():
     part = Part(Bound(20.0), pl.DataFrame({"x": [1]}))
-    fields = {"bound": "p99_ms<=20", "frame": [{"x": 1}]}
-    assert list(part.to_dict().items()) == [("schema", "part/1"), *fields.items()]
-    assert Whole(part, (0.5,)).to_dict() == {"part": fields, "figures": [0.5]}
+    entries = {"schema": "part/1", "bound": "p99_ms<=20", "frame": [{"x": 1}]}
+    assert list(part.to_dict().items()) == list(entries.items())
+    assert Whole(part, (0.5,)).to_dict() == {"part": entries, "total": 0.5}
+    assert to_plain({"parts": (part,)}) == {"parts": [entries]} and to_plain(Bound(1.0)) == "p99_ms<=1"
     json.dumps(Whole(part, (0.5,)).to_dict(), allow_nan=False)
-
-
-def test_a_result_in_an_answer_has_its_schema():
-    part = Part(Bound(20.0), pl.DataFrame({"x": [1]}))
-    assert to_document({"parts": (part,)}) == {"parts": [part.to_dict()]}
-    assert to_document(part) == part.to_dict() and to_document(Bound(1.0)) == "p99_ms<=1"

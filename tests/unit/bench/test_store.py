@@ -281,7 +281,7 @@ def test_the_log_volume_is_not_the_data_volume():
 
 
 def test_a_record_of_a_target_has_no_password():
-    assert "hush" not in json.dumps(target().record(), default=str) and "hush" not in repr(target())
+    assert "hush" not in json.dumps(target().to_dict(), default=str) and "hush" not in repr(target())
 
 
 # --- summary --------------------------------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def test_discount_is_off_every_list_price():
     assert usd(less.instance_items("m5.large")) == pytest.approx(64.47, abs=CENT)
     assert less.instance_hour_usd("m5.large") == pytest.approx(listed.instance_hour_usd("m5.large") * 0.92)
     assert usd(less.snapshot_items(200, 10, 7)) == pytest.approx(11.96, abs=CENT)  # 13.00 x 0.92
-    assert "less 8 %" in less.header and "%" not in listed.header
+    assert "less 8 %" in less.headed() and "%" not in listed.headed()
 
 
 def test_instance_month_is_730_hours():
@@ -143,7 +143,7 @@ def test_knows():
 
 
 def test_header_says_what_the_prices_are():
-    header = PriceList("us-east-1", "2026-11-21").header
+    header = PriceList("us-east-1", "2026-11-21").headed()
     assert header.startswith("On-demand Linux prices for us-east-1 in USD; volume prices last verified between 20")
     seen = core.prices_seen("us-east-1", "2026-11-21")
     assert "instance prices last verified between {} and {}".format(*seen["instances"]) in header
@@ -194,7 +194,7 @@ def test_own_price_file(tmp_path):
         "reserved for 1 year",
         "5 own rates of prices.toml",
     ):
-        assert words in prices.header
+        assert words in prices.headed()
     assert {item["source"] for item in prices.volume_items("gp3:500:6000")} == {"prices.toml"}
 
 
@@ -294,7 +294,7 @@ def test_commitments_lower_the_instance_alone(commitment, instance, day, month):
     items = prices.instance_items(instance)
     assert usd(items) == pytest.approx(month, abs=CENT)
     assert "no upfront" in items[0]["as_of"] and ("not confirmed" in items[0]["as_of"]) == (instance == "m5.large")
-    assert "ec2instances-2017-10" in items[0]["source"] and "no upfront" in prices.header
+    assert "ec2instances-2017-10" in items[0]["source"] and "no upfront" in prices.headed()
     assert prices.volume_totals(["gp2:100"]) == PriceList("us-east-1", day).volume_totals(["gp2:100"])
 
 

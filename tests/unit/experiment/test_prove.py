@@ -131,10 +131,10 @@ def test_a_workload_needs_storages_and_its_size():
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("io1:500:3000+gp3:100", "io1:500:3000,log=gp3:100"),  # the log as version 0.1 wrote it
+        ("io1:500:3000+gp3:100", "io1:500:3000,log=gp3:100"),
         ("raid0:io1:500:3000+gp3:100", "DATA,log=LOG"),
         ("m5.large/gp3:500", "Write gp3:500"),
-        ("m5.large+gp3:500,log=gp3:9", "Write gp3:500,log=gp3:9"),
+        ("m5.large/gp3:500,log=gp3:9", "Write gp3:500,log=gp3:9"),
     ],
 )
 def test_only_storages_of_one_kind_and_of_no_instance_are_proved(text, word):

@@ -204,7 +204,7 @@ def test_exit_code_1_and_the_closest_when_nothing_fits(tmp_path):
         and json.loads(out)["closest"]
         and json.loads(out)["recommended"] is None
     )
-    code, out, _ = database("--goal", "tps>=300", "--goal", "usd_month<=20")
+    code, out, _ = database("--goal", "tps>=300", "--goal", "cost_usd_month<=20")
     # Less than any instance costs: what the cheapest would cost is said.
     assert code == 1 and "monthly cost" in out.splitlines()[0] and "against 20" in out.splitlines()[0]
 
@@ -232,11 +232,6 @@ def test_two_databases_side_by_side(tmp_path):
 def test_arrivals_need_no_goal():
     code, out, _ = database("--arrivals-tps", "200")
     assert code == 0 and "backlog_s<=1" in out and "200 transactions a second arrive" in out
-
-
-def test_the_old_notation_is_read_with_a_note():
-    code, out, _ = database("--goal", "tps>=300", "--compare", "m5.xlarge+gp2:500")
-    assert code == 0 and "Today m5.xlarge with gp2:500" in out and "is the old form: write m5.xlarge/gp2:500" in out
 
 
 # --- a first user's commands (user review): each says what was wrong ------------------------------

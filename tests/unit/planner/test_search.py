@@ -253,11 +253,11 @@ def one_step_less(text: str) -> list[str]:
     first = storage.members[0]
     storages = []
     if first.mib_s:
-        storages.append(storage.with_mib_s(rounded_alike(first.mib_s, MIB_S_STEPS, 125, 2_000)[0] - 1))
+        storages.append(storage.with_(mib_s=rounded_alike(first.mib_s, MIB_S_STEPS, 125, 2_000)[0] - 1))
     if first.iops:
-        storages.append(storage.with_iops(rounded_alike(first.iops, IOPS_STEPS, 100, 256_000)[0] - 1))
+        storages.append(storage.with_(iops=rounded_alike(first.iops, IOPS_STEPS, 100, 256_000)[0] - 1))
     if not first.iops and first.type == "gp2":
-        storages.append(storage.with_size_gib(rounded_alike(first.size_gib, GIB_STEPS, 1, 16_384)[0] - 1))
+        storages.append(storage.with_(size_gib=rounded_alike(first.size_gib, GIB_STEPS, 1, 16_384)[0] - 1))
     return [str(storage) for storage in storages]
 
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from headrace.servers.topology.network.relay import Relay
+from relay import Relay
 
 
 @pytest.fixture

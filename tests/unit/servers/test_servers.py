@@ -317,7 +317,7 @@ def test_a_server_shows_where_it_listens():
         "storage": "gp3:20", "port": 3306, "host": "198.18.118.2", "settings": {}, "volumes": server.AttachedVolumes(),
         "paths": record.server_paths(Path("/data"), "db"),
     }  # fmt: skip
-    running_server: Any = SimpleNamespace(**server_fields, as_dict=lambda: {"address": "mysql://headrace@/"})
+    running_server: Any = SimpleNamespace(**server_fields, to_dict=lambda: {"address": "mysql://headrace@/"})
     assert str(dict(_pairs(running_server))["TCP"]).startswith("198.18.118.2:3306, TLS")
 
 

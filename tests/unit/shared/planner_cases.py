@@ -73,11 +73,11 @@ def as_ordered(text: str) -> str:
     that a plan may be compared with."""
     storage = Storage.parse(text)
     first = storage.members[0]
-    storage = storage.with_size_gib(rounded_up(first.size_gib, GIB_STEPS, 1, 65_536))
+    storage = storage.with_(size_gib=rounded_up(first.size_gib, GIB_STEPS, 1, 65_536))
     if first.iops:
-        storage = storage.with_iops(rounded_up(first.iops, IOPS_STEPS, 100, 256_000))
+        storage = storage.with_(iops=rounded_up(first.iops, IOPS_STEPS, 100, 256_000))
     if first.mib_s:
-        storage = storage.with_mib_s(rounded_up(first.mib_s, MIB_S_STEPS, 125, 2_000))
+        storage = storage.with_(mib_s=rounded_up(first.mib_s, MIB_S_STEPS, 125, 2_000))
     return str(storage)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import headrace
 from headrace.base import core
-from headrace.workload.replica import ReplicaParameters, applier_of, measured_replica, replica_names, replica_spread
+from headrace.workload.replica import ReplicaParameters, applier_of, measured_replica, parameter_spreads, replica_spread
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_file_without_a_replica_stays_as_it_was(database, tmp_path):
     headrace.save(database, tmp_path / "plain.toml")
     assert "replica" not in (tmp_path / "plain.toml").read_text()
     assert headrace.load(tmp_path / "plain.toml").replica is None
-    assert set(replica_names()) == set(applier_of(database)) - {"written"}
+    assert set(parameter_spreads()) == set(applier_of(database)) - {"written"}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.advice.host.devices import device_readings
@@ -27,16 +27,15 @@ from headrace.advice.host.tree import SOURCE, open_tree
 from headrace.advice.model import RISKS
 from headrace.base import core
 from headrace.base.core import core_errors
+from headrace.base.encoding import Document, pick_fields
 from headrace.base.units import MIB, Day, day_of
 from headrace.errors import InputError
-
-SCHEMA = "headrace-host/1"
 
 __all__ = ["advise_host", "host_checks"]
 
 
 @dataclass(frozen=True)
-class HostAdvice:
+class HostAdvice(Document, schema="headrace-host/1"):
     """The readings of all checks. `host`: system and kernel; `root`: the tree that was read;
     `datadir`: the folder of the data; `notes`: doubts about all of it."""
 
@@ -62,17 +61,14 @@ class HostAdvice:
         rows = []
         for reading in sorted(self.readings, key=order):
             check = host_checks()[reading.check]
-            row = {name: getattr(reading, name) for name in ("check", "subject", "state", "value", "note")}
-            row |= {"title": check.title, "where": check.where, "wanted": check.target}
-            names = ("why", "risk", "install", "old_advice", "outdated_because")
-            row |= {name: getattr(check, name) for name in names} | {"source": check.citation}
-            rows.append(row | {"settings": [asdict(setting) for setting in reading.settings]})
+            row = pick_fields(reading, "check", "subject", "state", "value", "note", "settings")
+            row |= pick_fields(check, "title", "where", "why", "risk", "install", "old_advice", "outdated_because")
+            rows.append(row | {"wanted": check.target, "source": check.citation})
         return rows
 
-    def to_dict(self) -> dict:
-        """Returns the advice for JSON."""
-        head = {"schema": SCHEMA, "host": self.host, "root": self.root, "datadir": self.datadir}
-        return head | {"notes": list(self.notes), "readings": self.rows()}
+    def list_entries(self) -> dict[str, object]:
+        """Returns the fields by name, and the readings as rows."""
+        return super().list_entries() | {"readings": self.rows()}
 
     def to_file(self, form: str) -> str:
         """Returns a file to install: `sysctl`, `udev` or `tuned`."""

@@ -1,2 +1,1 @@
-"""Comparisons: of two runs or groups of runs (compare), and of the lab's volumes with the model
-(conformance)."""
+"""Comparisons of runs, and of the lab's volumes with the model."""

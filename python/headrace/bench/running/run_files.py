@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
-import tomli_w
 
 from headrace.base import core
+from headrace.base.documents import to_toml
+from headrace.base.encoding import pick_fields
 from headrace.base.files import write_whole
 from headrace.bench.drivers.benchmark import Benchmark
 from headrace.bench.store.store import TOML_FILE
@@ -80,13 +81,9 @@ def write(
         "format": "headrace-run",
         "version": 1,
         "name": run.get("name") or f"{benchmark.name}, {target.storage or target.label}",
-        "engine": target.engine,
+        **pick_fields(target, "engine", "flavor", "storage", "log_storage", "instance"),
         "engine_version": target.version,
-        "flavor": target.flavor,
-        "storage": target.storage,
-        "log_storage": target.log_storage,
         "as_of": datetime.date.fromisoformat(target.as_of or core.newest_date()),
-        "instance": target.instance,
         "cache_gib": round(target.cache_gib, 6),
         "threads": run["load"]["threads"],
         "start": run["start"],
@@ -99,8 +96,7 @@ def write(
         | _describe_ios(target),
         "files": files,
     }
-    present_fields = {key: value for key, value in document.items() if value is not None}
-    write_whole(folder / TOML_FILE, tomli_w.dumps(present_fields).encode())
+    write_whole(folder / TOML_FILE, to_toml(document).encode())
     return None
 
 

@@ -114,7 +114,7 @@ def run(
         "began_at": now_text(),
         "benchmark": {"name": benchmark.name, "unit": benchmark.unit, "options": benchmark.options()},
         "load": {"threads": load.threads, "warmup_s": load.warmup_s, "seconds": load.seconds, "seed": load.seed},
-        "target": target.record() | {"data_gib": None if target.address is None else data_gib(target)},
+        "target": target.to_dict() | {"data_gib": None if target.address is None else data_gib(target)},
         "tool": {"name": tool.name, "path": tool.path, "version": tool.version},
         "config": dict(sorted(target.config.items())),
         "environment": environment.capture()

@@ -15,7 +15,6 @@ whole.
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import secrets
@@ -29,6 +28,7 @@ import polars as pl
 
 from headrace.base import settings
 from headrace.base.checks import did_you_mean
+from headrace.base.encoding import to_plain
 from headrace.base.files import explain_unwritable, move_over, write_whole
 from headrace.bench.target import DOC
 from headrace.errors import CouldNotRun, InputError
@@ -191,20 +191,8 @@ class Store:
 
 def json_bytes(document: dict) -> bytes:
     """Returns JSON in which numbers that are not finite are null."""
-    text = json.dumps(_finite(document), indent=1, ensure_ascii=False, allow_nan=False, default=str)
+    text = json.dumps(to_plain(document), indent=1, ensure_ascii=False, allow_nan=False)
     return (text + "\n").encode()
-
-
-def _finite(value: object) -> object:
-    """Returns a value in which every number that is not finite is None, keys are texts and tuples
-    lists."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return value
 
 
 def read_run(path: Path) -> dict:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from headrace.base.encoding import pick_fields
 from headrace.base.lazy import lazily
 from headrace.base.signals import ends_as_interrupts
 from headrace.cli import INTERRUPTED
@@ -527,12 +528,7 @@ def compare(
         say(f"report written to {report}")
     rows = [asdict(difference) for difference in comparison.differences]
     ids = {"first": [record.id for record in comparison.a], "second": [record.id for record in comparison.b]}
-    answer = ids | {
-        "differences": rows,
-        "differs": comparison.differs,
-        "unlike": comparison.unlike,
-        "notes": comparison.notes,
-    }
+    answer = ids | pick_fields(comparison, "differences", "differs", "unlike", "notes")
     names = [
         f"{side}: {benchmarks.group_name(group)}"
         for side, group in (("first ", comparison.a), ("second", comparison.b))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headrace.lab.calls import ExportedKey
 
 with lazily():
-    from headrace.lab import pages
+    from headrace.lab import client as lab_client
 
 
 FORMAT, VERSION = "headrace-key", 1
@@ -270,7 +270,7 @@ def export(
 def _count_protected(lab: Lab, arn: str) -> str:
     """Counts the volumes and snapshots under a key, in words; "" for none."""
     volumes = sum(volume["kms_key"] == arn for volume in lab.volumes())
-    snapshots = sum(snapshot["kms_key"] == arn for snapshot in pages.all_snapshots(lab))
+    snapshots = sum(snapshot["kms_key"] == arn for snapshot in lab_client.all_snapshots(lab))
     counts = ((volumes, "volume"), (snapshots, "snapshot"))
     return " and ".join(f"{count} {what}{'s' if count > 1 else ''}" for count, what in counts if count)
 

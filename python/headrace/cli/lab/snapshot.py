@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from headrace.report.view import Table
 
 with lazily():
-    from headrace.lab import pages, waiting
+    from headrace.lab import client as lab_client
+    from headrace.lab import waiting
     from headrace.operate.snapshots import ec2 as snapshots_ec2
     from headrace.operate.snapshots import restore as snapshots_restore
     from headrace.operate.snapshots import retention, services, sets, targets, warming
@@ -212,7 +213,7 @@ def take(
             with progress(f"storing {taken.snapshot_set.id}") as tick:
                 stored_set(request.service, taken.snapshot_set, tick)
     say_each("note", taken.notes)
-    rows = taken.snapshot_set.as_dict() | {
+    rows = taken.snapshot_set.to_dict() | {
         "locked_ms": round(taken.locked_ms, 1),
         "frozen_ms": round(taken.frozen_ms, 1),
     }
@@ -303,7 +304,7 @@ def list_sets(
             for snapshot_set in sets.sets_of(service.stored())
             if server is None or snapshot_set.server == server
         ]
-    rows = [snapshot_set.as_dict() for snapshot_set in snapshot_sets]
+    rows = [snapshot_set.to_dict() for snapshot_set in snapshot_sets]
     cells = [
         (
             snapshot_set.id,
@@ -370,7 +371,7 @@ def restore(
         if warm:
             loaded = warming.warm_server(server, lambda share, what: tick(share))
             say(f"loaded {loaded / 2**20:,.0f} MiB in order of need")
-    rows = server.as_dict() | {"set": snapshot_set.id, "gtid": snapshot_set.gtid}
+    rows = server.to_dict() | {"set": snapshot_set.id, "gtid": snapshot_set.gtid}
     facts = [
         ("server", server.name),
         ("set", snapshot_set.id),
@@ -423,7 +424,7 @@ def prune(
             )
         ]
         going = [verdict for verdict in verdicts if verdict.goes]
-        rows = [verdict.as_dict() for verdict in verdicts]
+        rows = [verdict.to_dict() for verdict in verdicts]
         if going and not dry_run:
             confirm(yes, f"Delete {len(going)} sets?", f"{len(going)} sets", "are deleted")
             for name in sorted({verdict.chosen.server for verdict in going}):
@@ -523,13 +524,13 @@ def list_snapshots(
                 details, output, [dict(details) | dict(details["blocks"])], COLUMNS, lambda: (pairs(_facts(details)),)
             )
             return
-        rows = pages.all_snapshots(lab, volume)
+        rows = lab_client.all_snapshots(lab, volume)
     _print(sorted(rows, key=lambda row: row["started_at"]), output)
 
 
 def _print_bin(lab: Lab, output: str) -> None:
     """Prints the snapshots in the recycle bin."""
-    rows = [dict(row) | dict(row["bin"] or {}) for row in pages.all_snapshots(lab, bin=True)]
+    rows = [dict(row) | dict(row["bin"] or {}) for row in lab_client.all_snapshots(lab, bin=True)]
     columns = ("id", "volume", "entered_at", "exit_at", "rule", "description")
     print_rows(rows, output, columns)
 

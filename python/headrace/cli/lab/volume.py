@@ -54,9 +54,8 @@ if TYPE_CHECKING:
 
 with lazily():
     from headrace.base import storage as base_storage
-    from headrace.lab import balances, waiting
+    from headrace.lab import balances, initializing, waiting
     from headrace.lab import metrics as lab_metrics
-    from headrace.lab.devices import initializing
     from headrace.observe.live import nvme
     from headrace.servers import record
     from headrace.servers import volumes as servers_volumes

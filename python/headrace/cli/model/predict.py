@@ -118,7 +118,7 @@ def print_services(
         service_report.write_comparison(report, comparison)
         say(f"chart written to {report}")
     if output == "json":
-        print_json(service_report.document(comparison))
+        print_json(comparison)
     elif output == "csv":
         print_csv(service_report.csv_rows(comparison), service_report.CSV)
     else:

@@ -189,7 +189,7 @@ def _tell(events: Iterable, actions: Iterable[Action]) -> None:
     """Prints each event and hands it to every action; an action that fails is reported on
     stderr."""
     for event in events:
-        _line(event.to_document())
+        _line(event.to_dict())
         for action in actions:
             if wrong := action.tell(event):
                 say(f"alarm: {wrong}")

@@ -207,7 +207,7 @@ def print_advice(advice: Advice, output: Form) -> None:
     elif output == "json":
         print_json(advice.to_dict())
     elif output == "csv":
-        rows = advice.to_dict()["advice"]
+        rows = advice.rows()
         print_frame(pl.DataFrame(rows, schema_overrides={"current": pl.String, "effect": pl.String}), "csv")
     else:
         parts: list[object] = [f"{advice.server.label}: {advice.situation}", ""]

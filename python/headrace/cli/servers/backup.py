@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from headrace.base.encoding import pick_fields
 from headrace.base.lazy import lazily
 from headrace.base.signals import set_handler, undisturbed
 from headrace.base.units import span_in_words
@@ -51,9 +52,10 @@ with lazily():
     from headrace.servers.backup import forecast as backup_forecast
     from headrace.servers.backup import manifest as backup_manifest
     from headrace.servers.backup import restore as backup_restore
+    from headrace.servers.backup import targets as backup_targets
     from headrace.servers.backup.history import archive, moments
     from headrace.servers.backup.history import stream as history_stream
-    from headrace.servers.backup.targets import folder, opening
+    from headrace.servers.backup.targets import folder
     from headrace.servers.copies import pipeline
     from headrace.servers.copies import source as backup_source
 
@@ -101,7 +103,7 @@ def _source(place: LabPlace, password: PasswordOptions, text: str) -> CopySource
 def _target_in(text: str) -> BackupTarget:
     """Returns a target that is read. Raises InputError for a folder that is not there: it was
     mistyped, or its volume is not mounted."""
-    target = opening.open_target(text)
+    target = backup_targets.open_target(text)
     if isinstance(target, folder.FolderTarget) and not target.folder.exists():
         raise InputError(target.label, "there is no such folder", "", "Is its name right, and its volume mounted?")
     return target
@@ -246,7 +248,7 @@ def run(
     output: OutputOption = "table",
 ) -> None:
     """Take a backup of a server; print its id and position."""
-    target, key = opening.open_target(to), backup_manifest.read_key(key_file)
+    target, key = backup_targets.open_target(to), backup_manifest.read_key(key_file)
     server = _source(place, password, source)
     if method != "snapshot":
         _say_forecast(server, target, method, pack, pace, only, output if dry_run else None)
@@ -372,9 +374,7 @@ def _csv(backup: Backup, now: float) -> dict[str, object]:
         "databases": " ".join(manifest.databases),
         "failed": backup.proof.failure if backup.proof is not None and backup.failed else "",
         "age_s": round(backup.age_s(now), 1),
-        "gtid": manifest.position.gtid,
-        "file": manifest.position.file,
-        "offset": manifest.position.offset,
+        **pick_fields(manifest.position, "gtid", "file", "offset"),
         "proved": proof is not None,
         "proved_at_unix": proof and proof.at_unix,
     }
@@ -607,7 +607,7 @@ def stream(
     server = _source(place, password, source)
     streaming = history_stream.Stream(
         server,
-        opening.open_target(to),
+        backup_targets.open_target(to),
         backup_manifest.read_key(key_file),
         every_s,
         note=lambda text: say(f"note: {text}"),
@@ -624,17 +624,9 @@ def stream(
         timer.start()
     state = streaming.run(begin)
 
-    answer = {
-        "timeline": state.timeline,
-        "file": state.file,
-        "stored_to": state.stored_to,
-        "pieces": state.pieces,
-        "transactions": state.transactions,
-        "stored_bytes": state.stored_bytes,
-        "last_gtid": state.last_gtid,
-        "last_time": moments.format_moment(state.last_us) if state.last_us else "",
-    }
-    print_facts(answer, output, "streamed")
+    names = ("timeline", "file", "stored_to", "pieces", "transactions", "stored_bytes", "last_gtid")
+    last_time = {"last_time": moments.format_moment(state.last_us) if state.last_us else ""}
+    print_facts(pick_fields(state, *names) | last_time, output, "streamed")
 
 
 @app.command()

@@ -148,7 +148,7 @@ def _group_up(
         )
     rows = [_csv(server) for server in members]
     cells = [_row(member) for member in members]
-    print_answer([member.as_dict() for member in members], output, rows, CSV, lambda: (table(COLUMNS, cells),))
+    print_answer([member.to_dict() for member in members], output, rows, CSV, lambda: (table(COLUMNS, cells),))
 
 
 @app.command()
@@ -244,7 +244,7 @@ def status(
     else:
         rows = [_csv(server) for server in listed]
         print_answer(
-            [server.as_dict() for server in listed],
+            [server.to_dict() for server in listed],
             output,
             rows,
             CSV,
@@ -341,7 +341,7 @@ def _version(server: Server) -> str:
 
 def _csv(server: Server) -> dict[str, object]:
     """Returns a server as a row of CSV; lists with spaces between."""
-    return server.as_dict() | {"devices": " ".join(server.volumes.devices), "problems": "; ".join(server.problems)}
+    return server.to_dict() | {"devices": " ".join(server.volumes.devices), "problems": "; ".join(server.problems)}
 
 
 def _pairs(server: Server) -> list[tuple[str, object]]:
@@ -356,7 +356,7 @@ def _pairs(server: Server) -> list[tuple[str, object]]:
         ("configuration", server.config),
         ("settings", settings),
         ("process", server.pid),
-        ("address", server.as_dict()["address"]),
+        ("address", server.to_dict()["address"]),
         ("TCP", server.port and f"{server.host}:{server.port}, TLS, CA {server.paths.state}/tls/ca.pem"),
         ("client's file", server.paths.client),
         ("option file", server.paths.config),
@@ -366,7 +366,7 @@ def _pairs(server: Server) -> list[tuple[str, object]]:
 
 
 def _print(server: Server, output: Output) -> None:
-    print_answer(server.as_dict(), output, [_csv(server)], CSV, lambda: (pairs(_pairs(server)),))
+    print_answer(server, output, [_csv(server)], CSV, lambda: (pairs(_pairs(server)),))
 
 
 def _notes(server: Server) -> None:

@@ -334,7 +334,7 @@ def _print(members: list[TopologyMember], output: str) -> None:
     """Prints the servers of a topology in the form asked for."""
     rows = [row for member in members for row in member_words.rows_of(member)]
     print_answer(
-        [member.as_dict() for member in members],
+        [member.to_dict() for member in members],
         output,
         rows,
         member_words.CSV,

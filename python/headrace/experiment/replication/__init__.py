@@ -1,12 +1,5 @@
 """Replicas measured on the lab, compared with what the model says of them.
 
-    cell        volume, cache, workers and durability of a replica; the load it applies
-    statements  a connection, with the statements of servers.topology
-    counters    what a transaction took: reads, pages, flushes, requests, processor time
-    run         a source that wrote its load and rests; replica after replica applies it
-    dynamics    a load that begins and ends: lag, onset, peak, catch-up
-    score       predictions of cells that were not calibrated on
-
 >>> from headrace.experiment import DataSet, ExperimentLab                         # doctest: +SKIP
 >>> from headrace.experiment.replication import ReplicaCell, ReplicationLab        # doctest: +SKIP
 >>> with ExperimentLab() as lab:                                                   # doctest: +SKIP

@@ -16,8 +16,9 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from headrace.base.checks import check_choice, check_name
-from headrace.base.encoding import Document
-from headrace.base.files import explain_unwritable
+from headrace.base.documents import to_toml
+from headrace.base.encoding import Document, pick_fields
+from headrace.base.files import explain_unwritable, write_whole
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql import Address, connect
 from headrace.mysql.statements import SqlConnection
@@ -304,11 +305,7 @@ def _description(
         "engine": engine,
         "engine_version": server.version,
         "flavor": server.flavor,
-        "storage": request.storage,
-    }
-    optional = {"log_storage": request.log_storage, "instance": request.instance}
-    document |= {key: value for key, value in optional.items() if value is not None}
-    document |= {
+        **pick_fields(request, "storage", "log_storage", "instance"),
         "as_of": request.as_of or began.date(),
         "cache_gib": server.cache_gib(engine),
         "threads": threads,
@@ -370,10 +367,6 @@ def _write_somewhere(folder: Path, document: dict, samples: Samples) -> Path:
 
 def _write(folder: Path, document: dict, samples: Samples) -> None:
     """Writes the capture, RUN.toml last: a folder with it is whole."""
-    import tomli_w
-
-    from headrace.base.files import write_whole
-
     with explain_unwritable(folder, "Choose another folder."):
         folder.mkdir(exist_ok=True)
         for stale in (DESCRIPTION, STATUS, DISK):
@@ -381,4 +374,4 @@ def _write(folder: Path, document: dict, samples: Samples) -> None:
     write_status_csv(samples, folder / STATUS)
     if samples.disk.height:
         write_disk_csv(samples, folder / DISK)
-    write_whole(folder / DESCRIPTION, tomli_w.dumps(document).encode())
+    write_whole(folder / DESCRIPTION, to_toml(document).encode())

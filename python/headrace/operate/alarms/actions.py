@@ -57,7 +57,7 @@ class AlarmCommand:
 
     def tell(self, event: EpisodeEvent) -> str | None:
         """Runs the program without a shell and kills it after its time; returns what went wrong."""
-        document = event.to_document()
+        document = event.to_dict()
         values = {PREFIX + name.upper(): "" if value is None else str(value) for name, value in document.items()}
         environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
         try:
@@ -91,7 +91,7 @@ class AlarmWebhook:
 
     def tell(self, event: EpisodeEvent) -> str | None:
         """Sends the event, twice at most; returns what went wrong."""
-        body = json.dumps(event.to_document()).encode()
+        body = json.dumps(event.to_dict()).encode()
         headers = {"Content-Type": "application/json", "User-Agent": "headrace"}
         if self.secret is not None:
             key = self.secret.reveal().encode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from headrace.base.encoding import Document, pick_fields
 from headrace.operate.watching.moment import LiveVerdict, Moment
 
 # An episode is raised when its finding has held for this long, and over when it has been away for
@@ -12,11 +13,10 @@ from headrace.operate.watching.moment import LiveVerdict, Moment
 ON_S, OFF_S = 60.0, 180.0
 # Words that somebody must be told of; the others are for who looks.
 ALARMING = ("binds", "degraded", "will bind")
-SCHEMA = "headrace-episode/1"
 
 
 @dataclass(frozen=True)
-class EpisodeEvent:
+class EpisodeEvent(Document, schema="headrace-episode/1", omitted=("finding", "start_unix", "end_unix")):
     """An episode is told twice: `raised` and `over`. `end_unix` None while it lasts.
 
     `client_seconds`: what clients waited for I/O in it, summed over clients; None where the server
@@ -31,27 +31,17 @@ class EpisodeEvent:
     end_unix: float | None
     client_seconds: float | None
 
-    def to_document(self) -> dict[str, object]:
-        """Returns the event as JSON and as the values of a command."""
+    def list_entries(self) -> dict[str, object]:
+        """Returns the event as JSON and as the values of a command: its finding, times as text."""
 
         def when(t_unix: float | None) -> str | None:
             return None if t_unix is None else datetime.fromtimestamp(t_unix, UTC).isoformat(timespec="seconds")
 
+        waited = None if self.client_seconds is None else round(self.client_seconds, 1)
         lasted = None if self.end_unix is None else round(self.end_unix - self.start_unix, 1)
-        return {
-            "schema": SCHEMA,
-            "event": self.event,
-            "id": self.id,
-            "target": self.target,
-            "word": self.finding.word,
-            "limit": self.finding.limit,
-            "where": self.finding.where,
-            "text": self.finding.text,
-            "start": when(self.start_unix),
-            "end": when(self.end_unix),
-            "seconds": lasted,
-            "client_seconds": None if self.client_seconds is None else round(self.client_seconds, 1),
-        }
+        times = {"start": when(self.start_unix), "end": when(self.end_unix), "seconds": lasted}
+        finding = pick_fields(self.finding, "word", "limit", "where", "text")
+        return super().list_entries() | finding | times | {"client_seconds": waited}
 
 
 @dataclass

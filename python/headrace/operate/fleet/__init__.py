@@ -1,7 +1,4 @@
-"""Many volumes at once: what there is, what each needs, what to change, and how to change it back.
-
-inventory    volumes and instances, from the AWS CLI's own JSON
-"""
+"""Many volumes at once: what there is, what each needs, what to change, and how to undo it."""
 
 # The most risk of a change that is carried out without asking for more, percent: ours, one of the
 # ten fortnights that are drawn.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from headrace.base.encoding import Document, pick_fields
 from headrace.base.packaged import read_text
 from headrace.errors import CouldNotRun, InputError
 from headrace.operate.snapshots.services import VolumeService, delete_all
@@ -19,22 +20,16 @@ BEING_TAKEN_S = 900.0
 
 
 @dataclass(frozen=True)
-class RetentionVerdict:
+class RetentionVerdict(Document, omitted=("chosen",)):
     """The fate of a set, and why."""
 
     chosen: SnapshotSet
     goes: bool
     why: str
 
-    def as_dict(self) -> dict[str, object]:
-        """Returns the verdict for JSON and CSV."""
-        snapshot_set = self.chosen
-        document: dict[str, object] = {
-            "id": snapshot_set.id,
-            "server": snapshot_set.server,
-            "taken_at": snapshot_set.taken_at,
-        }
-        return document | {"goes": self.goes, "why": self.why}
+    def list_entries(self) -> dict[str, object]:
+        """Returns what JSON and CSV have of the verdict."""
+        return pick_fields(self.chosen, "id", "server", "taken_at") | super().list_entries()
 
 
 def judge(

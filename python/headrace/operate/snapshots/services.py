@@ -11,7 +11,7 @@ from typing import Protocol
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab, LabRefused
 from headrace.lab.calls import Snapshot
-from headrace.lab.pages import all_snapshots
+from headrace.lab.client import all_snapshots
 from headrace.operate.snapshots.freezing.filesystems import Below
 from headrace.operate.snapshots.sets import DOC, SET, StoredSnapshot, moment
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from headrace.base.encoding import Document, pick_fields
 from headrace.errors import InputError
 
 DOC = "docs/guide/consistent-snapshots.md"
@@ -40,7 +41,7 @@ TagDocument = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class StoredSnapshot:
+class StoredSnapshot(Document):
     """A snapshot as the lab or EC2 shows it. `volume`: "" where it is not known any more."""
 
     id: str
@@ -56,14 +57,13 @@ class StoredSnapshot:
         """The use of the volume: `place`, `kind`, `layout`, `spec`, `role`."""
         return _json(_joined(self.tags, MEMBER))
 
-    def as_dict(self) -> TagDocument:
-        """Returns the snapshot for JSON."""
-        own = {"snapshot": self.id, "volume": self.volume, "size_gib": self.size_gib, "state": self.state}
-        return self.member | own
+    def list_entries(self) -> dict[str, object]:
+        """Returns the use of the volume, and the snapshot's own facts."""
+        return self.member | {"snapshot": self.id} | pick_fields(self, "volume", "size_gib", "state")
 
 
 @dataclass(frozen=True)
-class SnapshotSet:
+class SnapshotSet(Document, computed=("whole",), omitted=("about",)):
     """A set. `problems`: in words, why it must not be restored; empty for a good one."""
 
     id: str
@@ -95,13 +95,9 @@ class SnapshotSet:
         """The size of its volumes together, GiB."""
         return sum(snapshot.size_gib for snapshot in self.snapshots)
 
-    def as_dict(self) -> dict[str, object]:
-        """Returns the set for JSON and CSV."""
-        names = ("id", "server", "flavor", "version", "taken_at", "gtid", "replica_gtid", "position", "frozen_ms")
-        document: dict[str, object] = {name: getattr(self, name) for name in names}
-        members = [snapshot.as_dict() for snapshot in self.snapshots]
-        steps = ["crash-consistent"] if not self.steps else list(self.steps)
-        return document | {"steps": steps, "whole": self.whole, "problems": list(self.problems), "snapshots": members}
+    def list_entries(self) -> dict[str, object]:
+        """Returns what JSON and CSV have of the set."""
+        return super().list_entries() | {"steps": list(self.steps) or ["crash-consistent"]}
 
 
 def new_id() -> str:

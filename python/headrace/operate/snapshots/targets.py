@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TypedDict, Unpack
 
 from headrace import servers
+from headrace.base.encoding import pick_fields
 from headrace.errors import CouldNotRun
 from headrace.lab import Lab
 from headrace.mysql import Address
@@ -61,15 +62,9 @@ def ec2_request(
 def about(server: Server) -> dict[str, object]:
     """Returns what a restore needs to make the same server again."""
     roles = {"data": server.volumes.data} | ({"log": server.volumes.log} if server.volumes.log else {})
-    description: dict[str, object] = {
-        "lab": True,
-        "engine": server.engine,
-        "storage": server.storage,
-        "log_storage": server.log_storage,
-        "roles": roles,
-        "memory_gib": server.memory_gib,
-        "settings": {name: value for name, value in server.settings.items() if not SECRET.search(name)},
-    }
+    settings = {name: value for name, value in server.settings.items() if not SECRET.search(name)}
+    description = pick_fields(server, "engine", "storage", "log_storage", "memory_gib")
+    description |= {"lab": True, "roles": roles, "settings": settings}
     if server.config not in ("default", "tuned"):
         description["config"] = os.path.basename(server.config)
     elif server.config != "default":

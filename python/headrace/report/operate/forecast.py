@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from headrace.base import caps
+from headrace.base.encoding import pick_fields
 from headrace.errors import InputError
 from headrace.report.html import write_chart
 from headrace.report.operate import forecast_charts as charts
@@ -245,67 +246,45 @@ def _cards(forecast: Forecast) -> Iterator[Card]:
 
 
 def document(forecast: Forecast) -> dict:
-    """Returns the forecast for programs; infinite is null."""
-    credits = forecast.credits
+    """Returns the forecast for programs; what is infinite is null in JSON."""
+    credits, space = forecast.credits, forecast.space
+    shares = ("balance_percent", "balance_source", "balance_age_s", "share_empty")
     return {
         "schema": SCHEMA,
-        "of": forecast.of,
-        "storage": forecast.storage,
-        "instance": forecast.instance,
-        "made": forecast.made_at.isoformat(),
-        "dated": forecast.dated,
-        "credits": None
-        if credits is None
-        else {
-            "hours": credits.hours,
-            "runs": credits.runs,
+        **pick_fields(forecast, "of", "storage", "instance", "dated", "notes"),
+        "made": forecast.made_at,
+        "credits": credits
+        and {
+            **pick_fields(credits, "hours", "runs", *shares, "empty_after_h", "outage_h"),
             "drawn_from_days": credits.drawn_from,
-            "balance_percent": credits.balance_percent,
-            "balance_source": credits.balance_source,
-            "balance_age_s": credits.balance_age_s,
             "instance_balance_percent": credits.instance_percent,
-            "share_empty": credits.share_empty,
-            "empty_after_h": _finite(credits.empty_after_h),
-            "outage_h": credits.outage_h,
             "throttled_min_by_hour": credits.throttled_by_hour,
-            "empty_in_s_at_this_rate": _finite((credits.soon.seconds,))[0],
-            "balance": credits.fan.filter(pl.col("hours") % 1 == 0).to_dicts(),
+            "empty_in_s_at_this_rate": credits.soon.seconds,
+            "balance": credits.fan.filter(pl.col("hours") % 1 == 0),
         },
         "growth": [
             {
-                "cap": growth.cap,
-                "unit": growth.unit,
-                "limit": growth.limit,
-                "share_now": growth.share_now,
+                **pick_fields(growth, "cap", "unit", "limit", "share_now"),
                 "at_limit_now": growth.at_limit,
                 "trend": growth.trend.claimed,
                 "growth_per_30_days": growth.growth_per_month if growth.trend.claimed else None,
-                "days_until_90_percent": _finite(growth.days),
+                "days_until_90_percent": growth.days,
                 "from_days": growth.trend.days,
             }
             for growth in forecast.growth
         ],
-        "space": None
-        if forecast.space is None
-        else {
-            "limit_gib": forecast.space.limit_gib,
-            "used_gib": forecast.space.used_gib,
-            "used_on": forecast.space.used_on.date().isoformat(),
-            "full_now": forecast.space.full,
-            "trend": forecast.space.trend.claimed,
-            "gib_per_day": [forecast.space.trend.low, forecast.space.trend.per_day, forecast.space.trend.high]
-            if forecast.space.trend.claimed
-            else None,
-            "days_until_full": _finite(forecast.space.days),
-            "from_days": forecast.space.trend.days,
+        "space": space
+        and {
+            **pick_fields(space, "limit_gib", "used_gib"),
+            "used_on": space.used_on.date(),
+            "full_now": space.full,
+            "trend": space.trend.claimed,
+            "gib_per_day": [space.trend.low, space.trend.per_day, space.trend.high] if space.trend.claimed else None,
+            "days_until_full": space.days,
+            "from_days": space.trend.days,
         },
         "not_said": [plain(text) for text in forecast.missing],
-        "notes": list(forecast.notes),
     }
-
-
-def _finite(values: Sequence[float]) -> list[float | None]:
-    return [value if math.isfinite(value) else None for value in values]
 
 
 SCORE_COLUMNS = ("quantity", "ahead", "forecasts", "held", "median error")

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from headrace.base.encoding import pick_fields
 from headrace.report.tables import table
 from headrace.report.view import Block, Card, Heading, Items, Sentence, View
 
@@ -38,22 +39,14 @@ def rows_of(member: TopologyMember) -> list[dict[str, object]]:
     sync = state.semi_sync
     side = "source" if sync.source_status else "replica" if sync.replica_status else ""
     enabled = sync.source_enabled or sync.replica_enabled
-    common |= {
-        "executed": str(state.executed),
-        "read_only": state.read_only,
-        "semi_sync": side or ("OFF now" if enabled else ""),
-    }
+    common |= {"executed": str(state.executed), "read_only": state.read_only}
+    common["semi_sync"] = side or ("OFF now" if enabled else "")
+    names = ("source_host", "source_port", "receive", "apply", "seconds_behind", "workers", "delay_s")
     rows = [
         {
             "channel": channel.name,
-            "source_host": channel.source_host,
-            "source_port": channel.source_port,
-            "receive": channel.receive,
-            "apply": channel.apply,
-            "seconds_behind": channel.seconds_behind,
+            **pick_fields(channel, *names),
             "received": str(channel.received),
-            "workers": channel.workers,
-            "delay_s": channel.delay_s,
             "filters": " ".join(f"{kind}={value}" for kind, value in channel.filters),
         }
         for channel in state.channels

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from headrace.base.encoding import pick_fields
 from headrace.base.lazy import lazily
 from headrace.base.packaged import read_rows
 from headrace.report.charts.rows import TABLE_ROWS, clock_step_s
 from headrace.report.output import PAGE_FORMATS
 from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, columns
 from headrace.report.words import number, percent, row_labels, span, storage_words
-from headrace.workload.replica.parameters import ReplicaParameters
+from headrace.workload.replica import ReplicaParameters
 
 with lazily():
     from headrace.report import html
@@ -193,12 +194,10 @@ def document(run: ReplicaPrediction) -> dict[str, object]:
         "workload": run.workload.name,
         "storage": run.source["storage"],
         "replica": replica | {"settings": run.settings, "cache_gib": run.cache_gib},
-        "as_of": run.as_of,
+        **pick_fields(run, "as_of", "warnings", "rows"),
         "seed": run.source["seed"],
         "summary": {name: value for name, value in run.summary.items() if name != "drawn"},
-        "warnings": list(run.warnings),
-        "caveats": list(run.workload.caveats),
-        "rows": run.rows,
+        "caveats": run.workload.caveats,
     }
 
 

@@ -17,9 +17,11 @@ import os
 import re
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.backup.targets.target import DAMAGED, DOC, MISSING, BackupTarget
@@ -237,11 +239,8 @@ def read_manifest(target: BackupTarget, backup: str, key: bytes | None = None, n
         hint = "Use the Headrace that wrote it, or a newer one."
         raise InputError(f"{target.label}/{name}", f"is of another format than {FORMAT}", DOC, hint)
     try:
-        content["position"], content["packing"] = BinlogPosition(**content["position"]), Packing(**content["packing"])
-        content["parts"] = tuple(Part(**part) for part in content["parts"])
-        content["databases"], content["only"] = tuple(content["databases"]), tuple(content["only"])
-        manifest = Manifest(**{attribute.name: content[attribute.name] for attribute in fields(Manifest)})
-    except (KeyError, TypeError):
+        manifest = msgspec.convert(content, Manifest)
+    except msgspec.ValidationError:
         raise InputError(f"{target.label}/{name}", f"is not {FORMAT}", DOC, "Use a newer Headrace.") from None
     if manifest.id != backup:
         raise InputError(f"{target.label}/{name}", f"is the manifest of {manifest.id}", DOC, "Was it copied by hand?")
@@ -258,11 +257,9 @@ def read_proof(target: BackupTarget, backup: str, key: bytes | None = None) -> R
             return None
         raise
     content = opened(raw, f"{target.label}/{name}", key)
-    if "said" in content:  # the name of `failure` in files from before it was called so
-        content = {"failure": content["said"]} | content
     try:
-        return RestoreProof(**{attribute.name: content[attribute.name] for attribute in fields(RestoreProof)})
-    except KeyError:
+        return msgspec.convert(content, RestoreProof)
+    except msgspec.ValidationError:
         rule = "was written by another version of Headrace"
         raise InputError(f"{target.label}/{name}", rule, DOC, "Prove it again: headrace backup prove.") from None
 

@@ -11,18 +11,19 @@ passed: `ANEW` has the reasons.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+
+import msgspec
 
 from headrace.base.processes import look_up, where_numbers_hold
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.lab.calls import Snapshot
-from headrace.lab.pages import all_snapshots
+from headrace.lab.client import all_snapshots
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup.manifest import BEGUN, MANIFEST, RUNNING, Manifest, folder_of, read_manifest
 from headrace.servers.backup.targets.target import BackupTarget
@@ -93,7 +94,7 @@ def own_mark(source: str, lab: Lab | None) -> RunMark:
 
 def write_mark(target: BackupTarget, name: str, run_mark: RunMark) -> None:
     """Writes a mark, over an older one."""
-    target.replace(name, json.dumps(asdict(run_mark)).encode())
+    target.replace(name, msgspec.json.encode(run_mark))
 
 
 @contextlib.contextmanager
@@ -132,9 +133,8 @@ def mark_of_run(target: BackupTarget, backup: str) -> RunMark | None:
 def mark_of(target: BackupTarget, name: str) -> RunMark | None:
     """Reads a mark; None if it is missing or cannot be read."""
     try:
-        run_mark = RunMark(**json.loads(target.document(name)))
-        return run_mark if isinstance(run_mark.pid, int) and isinstance(run_mark.began_unix, float) else None
-    except (InputError, ValueError, TypeError):
+        return msgspec.json.decode(target.document(name), type=RunMark)
+    except (InputError, ValueError):  # msgspec's errors are ValueErrors
         return None
 
 

@@ -25,8 +25,7 @@ from headrace.servers import record as records
 from headrace.servers.record import checked_name, data_dir_of, server_paths
 from headrace.servers.running import Progress, quiet
 from headrace.servers.server import Server, destroy, find, servers, up
-from headrace.servers.topology import accounts
-from headrace.servers.topology.network import links
+from headrace.servers.topology import accounts, links
 from headrace.servers.topology.topology import free_port, free_server_id
 
 ACCOUNT = "headrace_group"

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from headrace.base.encoding import Document
 from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.base.storage import Storage
 from headrace.base.waiting import wait_until
@@ -30,9 +31,8 @@ from headrace.servers.config import checked_memory, checked_settings
 from headrace.servers.record import Record, ServerPaths, ServerVolumes, data_dir_of, server_paths
 from headrace.servers.running import READY_S, Progress, quiet
 from headrace.servers.server import Server, find, refuse_other_storage, servers
-from headrace.servers.topology import accounts, checks, seeding
+from headrace.servers.topology import accounts, checks, links, seeding
 from headrace.servers.topology.lag.watch import LagWatch
-from headrace.servers.topology.network import links
 from headrace.servers.topology.threads import leave_source
 
 MODES = {
@@ -73,7 +73,7 @@ class Following:
 
 
 @dataclass(frozen=True)
-class TopologyMember:
+class TopologyMember(Document, computed=("name",)):
     """A server of the lab with its state, None if it does not run. `problems`: what is wrong with
     it or its replication, in words; `warnings`: what works now and will cause trouble later;
     `notes`: what a command did not need to do."""
@@ -84,17 +84,10 @@ class TopologyMember:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def as_dict(self) -> dict[str, object]:
-        """Returns a document for JSON."""
-        state = None if self.state is None else self.state.as_dict()
-        return {
-            "name": self.server.name,
-            "server": self.server.as_dict(),
-            "state": state,
-            "problems": list(self.problems),
-            "warnings": list(self.warnings),
-            "notes": list(self.notes),
-        }
+    @property
+    def name(self) -> str:
+        """The name of the server."""
+        return self.server.name
 
 
 def replica_up(

@@ -1,12 +1,6 @@
 """Runs studies on the lab: real servers on the lab's volumes, compared with published figures and
 with the model.
 
-    session    options; the lab, processors, simulation, measurement, result, in order
-    verdicts   directions, orders, ratios, and their tolerances
-    tables     what every page ends with
-    iops_threads, tuned_default, raid_arrays, burst_oltp, encryption, engines,
-    restored_volume, replica_lag    the studies
-
 >>> from headrace import studies
 >>> studies.run_on_lab("iops-900-vs-3000", quick=True).verdicts          # doctest: +SKIP
 """

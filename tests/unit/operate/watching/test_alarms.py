@@ -72,7 +72,7 @@ def test_a_quarter_of_an_hour_is_told_twice_with_its_cost():
     assert (over.event, over.id, over.start_unix, over.end_unix) == ("over", raised.id, 100.0, 999.0)
     # Two clients wait in each of 900 seconds.
     assert over.client_seconds == pytest.approx(1_800)
-    document = over.to_document()
+    document = over.to_dict()
     assert document["start"] == "1970-01-01T00:01:40+00:00" and document["seconds"] == 899.0
 
 
@@ -121,7 +121,7 @@ def test_a_command_gets_values_in_its_environment_and_no_shell(tmp_path, monkeyp
     assert environment["HEADRACE_TARGET"] == "lab:db; rm -rf /" and environment["HEADRACE_CLIENT_SECONDS"] == "12.3"
     assert environment["HEADRACE_END"] == "" and "HEADRACE_MYSQL_PASSWORD" not in environment
     assert argv[2:] == [f"$(touch {tmp_path}/shell)", "a;b"] and not (tmp_path / "shell").exists()
-    assert document == EVENT.to_document()
+    assert document == EVENT.to_dict()
 
 
 def test_a_command_that_fails_hangs_or_is_gone_is_said(tmp_path):
@@ -172,7 +172,7 @@ def test_a_webhook_is_signed_tried_twice_and_not_redirected(receiver, tmp_path):
     kind.answers += [500, 204]
     assert actions.webhook(url, secret).tell(EVENT) is None
     (_, first), (headers, body) = kind.got
-    assert first == body and json.loads(body) == EVENT.to_document()
+    assert first == body and json.loads(body) == EVENT.to_dict()
     assert headers["X-Headrace-Signature-256"] == "sha256=" + hmac.new(b"key", body, hashlib.sha256).hexdigest()
     kind.answers += [302, 302]
     assert "answers 302" in actions.webhook(url).tell(EVENT)

@@ -22,8 +22,8 @@ from headrace.servers.backup.history import events as binlog
 from headrace.servers.backup.manifest import Backup, Manifest, Packing, RestoreProof, opened, sealed
 from headrace.servers.backup.pacing import PaceLimits, Pacer, PaceSignals, largest_lag_s, next_rate
 from headrace.servers.backup.retention import guarded, plan
+from headrace.servers.backup.targets import open_target
 from headrace.servers.backup.targets.folder import FolderTarget
-from headrace.servers.backup.targets.opening import open_target
 from headrace.servers.backup.targets.target import checked_name
 from headrace.servers.copies import folders
 from headrace.servers.copies.dump import dump_position

@@ -14,7 +14,7 @@ from made_histories import BEGAN, LogFile
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history.stream import Stream
-from headrace.servers.backup.targets.opening import open_target
+from headrace.servers.backup.targets import open_target
 
 FILES = 4
 

@@ -15,7 +15,7 @@ from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.history import archive, moments
 from headrace.servers.backup.history.events import lacking
 from headrace.servers.backup.history.moments import RestoreGoal
-from headrace.servers.backup.targets.opening import open_target
+from headrace.servers.backup.targets import open_target
 
 A, C = "aaaaaaaa-0000-4000-8000-000000000001", "cccccccc-0000-4000-8000-000000000003"
 

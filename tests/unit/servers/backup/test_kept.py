@@ -6,7 +6,7 @@ import contextlib
 import os
 import random
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -258,15 +258,6 @@ def test_a_proof_of_another_version_is_said_to_be_one(tmp_path):
     target.replace(f"{folder_of(result.id)}/{PROOF}", documents.sealed({"at_unix": 1.0}))
     with pytest.raises(InputError, match="another version"):
         documents.read_proof(target, result.id)
-
-
-def test_a_proof_from_before_its_failure_was_called_so_still_counts(tmp_path):
-    target, result = proved(tmp_path)
-    content = asdict(RestoreProof(2.0, 1.0, "", 0, "", "", False, "restore: data.00001: is damaged"))
-    content["said"] = content.pop("failure")
-    target.replace(f"{folder_of(result.id)}/{PROOF}", documents.sealed(content))
-    proof = documents.read_proof(target, result.id)
-    assert proof is not None and not proof.ok and proof.failure == content["said"]
 
 
 def test_a_table_without_a_checksum_is_no_proof():

@@ -18,8 +18,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
+
+import msgspec
 
 from headrace.errors import InputError
 from headrace.mysql.gtid import GtidSet, merged
@@ -284,8 +286,7 @@ def read_piece(target: BackupTarget, name: str, key: bytes | None) -> Piece:
     content = documents.opened(bytes(raw[LENGTH_BYTES:needed_bytes]), f"{target.label}/{name}", key)
     if content.pop("format", None) != FORMAT:
         raise InputError(f"{target.label}/{name}", f"is not {FORMAT}", DOC, "Use the Headrace that wrote it.")
-    content["entries"] = tuple(Entry(**entry) for entry in content["entries"])
-    piece = Piece(**{attribute.name: content[attribute.name] for attribute in fields(Piece)})
+    piece = msgspec.convert(content, Piece)
     if piece_name(piece) != name:
         raise _damaged(target, name, f"it is {piece_name(piece)}, moved")
     return piece

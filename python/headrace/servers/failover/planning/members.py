@@ -238,9 +238,9 @@ class Guarantee(Document):
 class KeptDocument(Document):
     """A value whose `lossless` is called `kept` in JSON."""
 
-    def to_dict(self) -> dict[str, object]:
-        """Returns its fields by name, for JSON."""
-        return {"kept" if name == "lossless" else name: value for name, value in super().to_dict().items()}
+    def list_entries(self) -> dict[str, object]:
+        """Returns its fields by name, `lossless` as `kept`."""
+        return {"kept" if name == "lossless" else name: value for name, value in super().list_entries().items()}
 
 
 @dataclass(frozen=True)
@@ -312,8 +312,9 @@ class Outcome(KeptDocument):
     gives_up: str = ""
     clients: str = ""
 
-    def to_dict(self) -> dict[str, object]:
-        """Returns its fields by name, for JSON, with times of milliseconds."""
+    def list_entries(self) -> dict[str, object]:
+        """Returns its fields by name, with times of milliseconds."""
         times = {"seconds": self.seconds, "outage_s": self.outage_s, "closed_s": self.closed_s}
         rounded = {name: seconds if seconds is None else round(seconds, 3) for name, seconds in times.items()}
-        return super().to_dict() | rounded | {"closed": {name: round(took, 4) for name, took in self.closed.items()}}
+        closed = {"closed": {name: round(took, 4) for name, took in self.closed.items()}}
+        return super().list_entries() | rounded | closed

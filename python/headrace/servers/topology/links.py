@@ -8,7 +8,7 @@ A killed process is not a dead host: its last bytes still arrive, and its peers 
 once. A cut link is silent, like a dead host or a partition. The server's Unix socket still answers
 on this machine, so a test can observe the server behind the cut.
 
-The kernel's netem (delay, loss) is not everywhere; `Relay` delays in user space.
+The kernel's netem (delay, loss) is not everywhere; benchmarks/relay.py delays in user space.
 """
 
 from __future__ import annotations

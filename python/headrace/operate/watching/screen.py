@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from headrace.base import caps
@@ -70,15 +70,15 @@ def lines(moment: Moment, width: int, height: int, state: ScreenState | None = N
     state = state or ScreenState()
     if width < LEAST_COLUMNS or height < LEAST_LINES:
         message = f"{width} x {height} is too small: watch takes {LEAST_COLUMNS} x {LEAST_LINES} and up"
-        return [_cell((message, "bold"), max(1, width))][:height]
+        return [Text(*_cell((message, "bold"), max(1, width)))][:height]
     head = _head(moment, width, state)
-    footer = [_cell((line, "reverse"), width) for line in _folded(state.message or KEYS, width)[:MOST_FOOTER]]
+    footer = [Text(*_cell((line, "reverse"), width)) for line in _folded(state.message or KEYS, width)[:MOST_FOOTER]]
     rows = [*head, *_server(moment, state)]
     rows[len(head) : len(head)] = _volumes(moment, height - len(rows) - len(footer), state)
     rows = [*rows, *_notes(moment, width)][: height - len(footer)]
     rows += [Text() for _ in range(height - len(footer) - len(rows))]
     for row in rows:
-        row.plain = _printable(row.plain)
+        row.plain, row.no_wrap = _printable(row.plain), True
         row.truncate(width, overflow="ellipsis")
     return rows + footer
 
@@ -140,11 +140,11 @@ def _volumes(moment: Moment, room: int, state: ScreenState, uncut: bool = False)
         rates = ((max(RATES[0][0], names), RATES[0][1]), *RATES[1:])
         limits = ((max(LIMITS[0][0], specs + 2), LIMITS[0][1]), *LIMITS[1:])
     before = {volume.id: volume for volume in state.before.volumes} if state.before else {}
-    rows = [_row(rates, [(title, "bold") for _, title in rates])]
+    rows = [_row(rates, [(title, "") for _, title in rates], "bold")]
     # With both lines of each if they fit, else what does not fit has its rates only.
     whole = 2 + 2 * len(moment.volumes) <= room
     if whole:
-        rows.append(_row(limits, [(title, "bold") for _, title in limits]))
+        rows.append(_row(limits, [(title, "") for _, title in limits], "bold"))
     for volume in moment.volumes[: max(1, room - 2)]:
         rows.append(_rates_line(volume, before.get(volume.id), rates))
         if whole:
@@ -156,20 +156,19 @@ def _volumes(moment: Moment, room: int, state: ScreenState, uncut: bool = False)
     return rows
 
 
-def _row(columns: Columns, cells: Sequence[Part]) -> Text:
+def _row(columns: Columns, cells: Sequence[Part], style: str = "") -> Text:
     """Returns a line of a table: the first cell on the left, the others on the right of theirs."""
-    line = Text()
-    for number, ((width, _), cell) in enumerate(zip(columns, cells, strict=True)):
-        line.append_text(_cell(cell, width, right=number > 0))
-    return line
+    row = zip(columns, cells, strict=True)
+    return Text.assemble(*(_cell(cell, width, at > 0) for at, ((width, _), cell) in enumerate(row)), style=style)
 
 
-def _cell(part: Part, width: int, right: bool = False) -> Text:
+def _cell(part: Part, width: int, right: bool = False) -> Part:
     """Returns a text of that many columns, on the `right` with a space before it."""
-    cell = Text(_printable(part[0]), part[1], overflow="ellipsis")
-    cell.align("right" if right else "left", width - right)
-    cell.pad_left(int(right))
-    return cell
+    text, room = _printable(part[0]), width - right
+    if cell_len(text) > room:
+        text = set_cell_size(text, room - 1) + CUT
+    space = " " * (width - cell_len(text))
+    return (space + text if right else text + space), part[1]
 
 
 def _figures(volume: VolumeNow) -> tuple[float | None, ...]:
@@ -287,4 +286,4 @@ def _number(value: float | None, before: float | None, digits: int, signed: bool
 
 
 def _printable(text: str) -> str:
-    return "".join(character if character.isprintable() else "?" for character in text)
+    return text if text.isprintable() else "".join(each if each.isprintable() else "?" for each in text)

@@ -500,6 +500,7 @@ class Clients(TypedDict):
     handover_share: float
     background_share: float
     io_ms: float
+    io_device_ms: NotRequired[float]
     wake_ms: NotRequired[float]
 
 class Noise(TypedDict):
@@ -768,6 +769,7 @@ def p95_behind_bursts(
 ) -> list[float]: ...
 def pages_of_burst(wait_ms: float, page_wait_ms: float, running_pages: float) -> tuple[float, float]: ...
 def core_ms(clients: Mapping[str, Any]) -> float: ...
+def cpu_ms_among(clients: Mapping[str, Any], count: float, ios: float, vcpus: int, threads_per_core: int) -> float: ...
 def processor_ms(
     busy_ms: float,
     busy_share: float,

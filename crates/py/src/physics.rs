@@ -227,6 +227,17 @@ fn core_ms(clients: &Bound<'_, PyAny>) -> PyResult<f64> {
     Ok(clients.core_ms())
 }
 
+/// Processor time of a transaction with `ios` I/Os among this number of clients, ms as a database
+/// has it, on `vcpus` virtual CPUs, `threads_per_core` of them in a core; `clients`: the table of a
+/// database.
+#[pyfunction]
+fn cpu_ms_among(clients: &Bound<'_, PyAny>, count: f64, ios: f64, vcpus: u32, threads_per_core: u32) -> PyResult<f64> {
+    let clients: Clients = pythonize::depythonize(clients)?;
+    let machine = Machine { threads_per_core: Some(threads_per_core), alone_faster: None };
+    let processors = Processors::of(None, Some(vcpus), &machine);
+    Ok(processors.map_or(0.0, |processors| clients.cpu_ms_among(count, ios, &processors)))
+}
+
 /// Processor time of a transaction as a database has it, ms: from the time that its processors were
 /// busy with it, ms of one virtual CPU, while `busy_share` of them were at work, `threads_per_core`
 /// of them in a core; `own_vcpus`: how many there are on a machine of one's own, `alone_faster`:
@@ -323,6 +334,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(clients_at_speed, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_on_flavor, module)?)?;
     module.add_function(wrap_pyfunction!(core_ms, module)?)?;
+    module.add_function(wrap_pyfunction!(cpu_ms_among, module)?)?;
     module.add_function(wrap_pyfunction!(least_responses, module)?)?;
     module.add_function(wrap_pyfunction!(p95_behind_bursts, module)?)?;
     module.add_function(wrap_pyfunction!(pages_of_burst, module)?)?;

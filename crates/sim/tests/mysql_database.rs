@@ -63,6 +63,7 @@ const FIELDS: &[Field] = &[
     ("syncs of a commit", |d, x| d.log.syncs_per_commit = x, 0.0, 16.0),
     ("response time without I/O", |d, x| d.clients.base_ms = x, 0.0, 1e7),
     ("time of waking up", |d, x| d.clients.wake_ms = x, 0.0, 1e7),
+    ("processor time of an I/O before its volume answers", |d, x| d.clients.io_device_ms = x, 0.0, 1e4),
     ("processor time", |d, x| d.clients.cpu_ms = x, 0.0, 1e7),
     ("sharpness", |d, x| d.clients.sharpness = x, 1.0, 64.0),
     ("95th percentile over mean", |d, x| d.clients.p95_over_mean = x, 1.0, 100.0),

@@ -100,7 +100,9 @@ class Objective:
 
     def restrict_to(self, observation: Observation) -> Objective:
         """Returns the objective of one of the runs alone."""
-        return Objective(self.database, self.engine, [observation], self.kib_known, self.measured_cpu, self.lenient)
+        cpu = self.measured_cpu
+        own = cpu if cpu is not None and observation.run.name in cpu.runs else None
+        return Objective(self.database, self.engine, [observation], self.kib_known, own, self.lenient)
 
     def apply(self, deltas: np.ndarray) -> dict:
         """Returns the database with its parameters moved by these logarithms, in the order of
@@ -114,7 +116,8 @@ class Objective:
         modelled = core.mysql_runs(changed, self.runs)
         parts = [deltas / self.spreads]
         if (cpu := self.measured_cpu) is not None:
-            parts.append(np.array([np.log(self._model_cpu(changed, modelled) / cpu.cpu_ms) / cpu.spread]))
+            modelled_ms = self._model_cpu(changed, modelled, cpu.runs)
+            parts.append(np.array([np.log(modelled_ms / cpu.cpu_ms) / cpu.spread]))
         for observation, columns, seen, spreads, pages, stopped in zip(
             self.observations, modelled, self.seen, self.bin_spreads, self.counted, self.stopped, strict=True
         ):
@@ -134,17 +137,18 @@ class Objective:
                 parts.append(np.array([np.log(kib / usual) / TPCC_KIB_SPREAD]))
         return np.concatenate(parts)
 
-    def _model_cpu(self, database: dict, modelled: list[core.DatabaseRows]) -> float:
-        """Returns the processor time of a transaction with its I/Os, ms, over the runs that
-        measured it."""
-        clients, measured = database["clients"], self.measured_cpu
-        rows = [
-            columns
-            for observation, columns in zip(self.observations, modelled, strict=True)
-            if measured is None or observation.run.name in measured.runs
-        ]
-        ios, transactions = (sum(float(np.sum(columns[name])) for columns in rows) for name in ("iops", "tps"))
-        return clients["cpu_ms"] + clients["io_ms"] * ios / max(transactions, 1e-9)
+    def _model_cpu(self, database: dict, modelled: list[core.DatabaseRows], names: Collection[str]) -> float:
+        """Returns the processor time of a transaction with its I/Os, ms, over the runs with these
+        names; what its clients take from each other's caches is in it, as in what a run shows."""
+        busy, done = 0.0, 0.0
+        for observation, columns in zip(self.observations, modelled, strict=True):
+            run = observation.run
+            if run.name in names and run.vcpus:
+                tps, iops = (float(np.sum(columns[name])) for name in ("tps", "iops"))
+                ios = iops / max(tps, 1e-9)
+                among = core.cpu_ms_among(database["clients"], run.threads, ios, run.vcpus, run.threads_per_core)
+                busy, done = busy + tps * among, done + tps
+        return busy / max(done, 1e-9)
 
 
 def fit(

@@ -77,7 +77,9 @@ def build_prior(run: Run) -> dict:
     if run.machine.alone_faster is not None:
         database["clients"]["alone_faster"] = run.machine.alone_faster
     if "io_cpu_us" in run.settings:
-        database["clients"]["io_ms"] = core.processor_ms(run.settings["io_cpu_us"] / 1e3, 0.0, run.threads_per_core)
+        server_ms = database["clients"]["io_ms"]
+        io_ms = core.processor_ms(run.settings["io_cpu_us"] / 1e3, 0.0, run.threads_per_core)
+        database["clients"] |= {"io_ms": io_ms, "io_device_ms": max(0.0, io_ms - server_ms)}
     if run.engine == "innodb":
         database |= {"checkpoint": core.checkpoint_law(run.flavor or "mysql", _redo_release(run))}
     disk = find_local_disk(run, database)

@@ -174,7 +174,7 @@ def _multiply_time(clients: dict, name: str, factor: float) -> None:
     transaction with more work has more of both, so that the processor time moves both, and the
     response time without it that alone. The I/Os are the same processors' work."""
     if name == "cpu_ms":
-        for each in ("cpu_ms", "io_ms", "base_ms"):
+        for each in clients.keys() & {"cpu_ms", "io_ms", "io_device_ms", "base_ms"}:
             clients[each] *= factor
         return
     rest = max(0.0, clients["base_ms"] - core.core_ms(clients))

@@ -62,6 +62,7 @@ MAY_LACK = {
     "burst_pages": msgspec.UNSET,
     "statements_p95": msgspec.UNSET,
     "wake_ms": msgspec.UNSET,
+    "io_device_ms": msgspec.UNSET,
     "alone_faster": msgspec.UNSET,
 }
 

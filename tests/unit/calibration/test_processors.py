@@ -58,7 +58,10 @@ def test_processor_time_comes_from_the_run(tmp_path, cpu_ms):
     # 0.155 of the way in logarithms, here of up to a factor of three; processors bind nothing. The
     # response time moves with it (0.4 is known of the rest), which a run that stays as fast holds
     # back: by less than half of that pull, 0.07 of a factor of three.
-    assert row["value"] == pytest.approx(cpu_ms * (4.8 / cpu_ms) ** 0.155, rel=0.08)
+    # Two clients of each processor crowd it by 1.5 %, which is no work of a transaction alone.
+    assert run.threads == 2 * VCPUS
+    alone_ms = cpu_ms / 1.015
+    assert row["value"] == pytest.approx(alone_ms * (4.8 / alone_ms) ** 0.155, rel=0.08)
     # 1 / sqrt(1 / 0.15^2 + 1 / 0.35^2) = 0.138.
     assert row["spread"] == pytest.approx(0.138, rel=0.05) and row["before"] == CPU_SPREAD and "made" in row["from"]
     assert not any("busy" in text for text in workload.caveats)

@@ -206,6 +206,7 @@ ANSWERS = {
     "page_write_cost": [(), (4_096.0, False)],
     "clients_at_speed": [(INNODB["clients"], 2.0), (INNODB["clients"], None)],
     "core_ms": [(INNODB["clients"],)],
+    "cpu_ms_among": [(INNODB["clients"], 64, 10.0, 8, 2)],
     "least_responses": [(INNODB["clients"],)],
     "processor_ms": [(4.0, 0.5, 2), (4.0, 0.5, 2, 80)],
     "processors_tps": [(INNODB["clients"], core.instance("m5.large", None))],

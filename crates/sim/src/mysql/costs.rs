@@ -146,6 +146,7 @@ impl Costs {
             handover_share: trips * trip.handover_ms / core_ms,
             background_share: background_ms / core_ms,
             io_ms: shared_ms(IO_MS),
+            io_device_ms: 0.0,
             wake_ms: trips * trip.wake_ms,
         }
     }

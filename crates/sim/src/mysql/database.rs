@@ -239,6 +239,11 @@ pub struct Clients {
     /// that of their page reads. Files before it was kept: none.
     #[serde(default)]
     pub io_ms: f64,
+    /// Part of `io_ms` that a program of the same machine spends which serves the volume, as a
+    /// lab's does. It passes before the volume answers, so that the answer's time has it in it and
+    /// no client waits for it besides. Volumes elsewhere, and files before it was kept: none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub io_device_ms: f64,
     /// Part of the response time without I/O in which cores that sleep wake up for a client that is
     /// alone, ms. Clients near by, and files before it was kept: none.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -511,6 +516,7 @@ impl Database {
             ("serial share of the processor time", self.clients.serial_share, 0.0, 1.0),
             ("share of the processor time that no client waits for", self.clients.background_share, 0.0, 0.95),
             ("processor time of an I/O (ms)", self.clients.io_ms, 0.0, 1e4),
+            ("processor time of an I/O before its volume answers (ms)", self.clients.io_device_ms, 0.0, 1e4),
             ("clock of a core alone over that of all", self.clients.alone_faster.unwrap_or(1.0), 1.0, 10.0),
             ("speed of a core", self.clients.core_speed.unwrap_or(1.0), 0.01, 1_000.0),
             ("95th percentile over mean", self.clients.p95_over_mean, 1.0, 100.0),

@@ -716,13 +716,13 @@ impl<B: Backend> ScenarioState<B> {
     /// each with its processor time, then the commit.
     fn unloaded_s(&self, database: &Database, at: &At, reads_by: f64) -> f64 {
         let reads = at.reads * at.shape * reads_by;
-        let processor_s = reads * (1.0 - database.read_ahead_share) * self.contention.io_s;
+        let processor_s = reads * (1.0 - database.read_ahead_share) * self.contention.io_waited_s;
         (self.base_ms() + reads * self.devices.read_ms() + self.commit_ms(database) + self.woken_ms(database)) / 1e3 + processor_s
     }
 
     /// Time that a transaction waits for its own I/O with nothing else on the devices, s.
     fn io_s(&self, database: &Database, transaction: &Transaction, contention: &Contention) -> f64 {
-        transaction.unloaded_s - (self.base_ms() + self.woken_ms(database)) / 1e3 - transaction.reads * contention.io_s
+        transaction.unloaded_s - (self.base_ms() + self.woken_ms(database)) / 1e3 - transaction.reads * contention.io_waited_s
     }
 
     /// Response time without I/O among what was done in the step before, ms.

@@ -51,6 +51,7 @@ pub fn plain_database(sharpness: f64) -> Database {
             handover_share: 0.0,
             background_share: 0.0,
             io_ms: 0.0,
+            io_device_ms: 0.0,
             wake_ms: 0.0,
         },
         noise: Noise { fano: 0.0, cv: 0.0 },

@@ -230,6 +230,8 @@ struct BackgroundWork {
     transaction_ms: f64,
     io_ms: f64,
     job_ms: f64,
+    /// Part of an I/O's that passes before its volume answers.
+    io_device_ms: f64,
     /// Not yet a job.
     owed_ms: f64,
 }
@@ -237,7 +239,8 @@ struct BackgroundWork {
 impl BackgroundWork {
     fn new(behaviour: &Clients, of_core_ms: impl Fn(f64) -> f64) -> BackgroundWork {
         let (transaction_ms, io_ms) = (of_core_ms(behaviour.cpu_ms * behaviour.background_share), of_core_ms(behaviour.io_ms));
-        BackgroundWork { transaction_ms, io_ms, job_ms: (of_core_ms(behaviour.cpu_ms) - transaction_ms).max(io_ms), owed_ms: 0.0 }
+        let io_device_ms = of_core_ms(behaviour.io_device_ms).min(io_ms);
+        BackgroundWork { transaction_ms, io_ms, job_ms: (of_core_ms(behaviour.cpu_ms) - transaction_ms).max(io_ms), io_device_ms, owed_ms: 0.0 }
     }
 
     /// Whole jobs of what is owed with this much more.
@@ -270,8 +273,10 @@ pub struct ClientsSim<'a> {
     /// where processors never bind.
     core_ms: f64,
     background: BackgroundWork,
-    /// See `Processors::crowding`.
+    /// See `Processors::crowding`; and what work is that a client waits for besides its I/Os, with
+    /// what it fills first caches again.
     crowding: f64,
+    own_crowding: f64,
     serial: Servers,
     /// Clients that have the serial resource or wait for it, and whether these spin.
     in_serial: u32,
@@ -316,8 +321,12 @@ impl<'a> ClientsSim<'a> {
         let behaviour = database.clients.alone_on(processors.as_ref());
         let of_core_ms = |cpu_ms: f64| processors.map_or(core_ms(cpu_ms), |processors| processors.of_core_ms(cpu_ms));
         let background = BackgroundWork::new(&behaviour, of_core_ms);
-        let own_ms = of_core_ms(behaviour.cpu_ms) - background.transaction_ms;
+        let transaction_ms = of_core_ms(behaviour.cpu_ms);
+        let own_ms = transaction_ms - background.transaction_ms;
         let processors = processors.filter(|_| behaviour.cpu_ms + behaviour.io_ms > 0.0);
+        let crowded = processors.filter(|_| !arrivals_come);
+        let crowding = crowded.map_or(1.0, |processors| processors.crowding(f64::from(count)));
+        let refilling = crowded.map_or(0.0, |processors| processors.refilling(f64::from(count), behaviour.handover_share));
         let tx = scenario.start_tx();
         let area = |log: usize| if log_device == 0 { DOUBLEWRITE_BYTES + log as u64 * LOG_AREA_BYTES } else { log as u64 * LOG_AREA_BYTES };
         let step = Nanos::from_secs_f64(scenario.step_s);
@@ -337,7 +346,8 @@ impl<'a> ClientsSim<'a> {
             behaviour,
             core_ms: processors.map_or(0.0, |_| own_ms),
             background,
-            crowding: if arrivals_come { 1.0 } else { processors.map_or(1.0, |processors| processors.crowding(f64::from(count), behaviour.handover_share)) },
+            crowding,
+            own_crowding: crowding + if own_ms > 0.0 { refilling * transaction_ms / own_ms } else { 0.0 },
             processors: processors.map(|processors| Servers::new(processors.threads, Some(processors).filter(|own| own.lost_by_others() > 0.0))),
             serial: Servers::new(1, None),
             in_serial: 0,
@@ -456,7 +466,7 @@ impl<'a> ClientsSim<'a> {
         let runs_left = if ahead > 0.0 { poisson(&mut self.draws.of_tx, reads * ahead * database.read_bytes / RUN_BYTES) } else { 0 };
         let pages = poisson(&mut self.draws.of_tx, reads * (1.0 - ahead));
         let pages_ahead = (f64::from(runs_left) * RUN_BYTES / database.read_bytes) as u32;
-        let ios_ms = f64::from(pages) * self.background.io_ms;
+        let ios_ms = f64::from(pages) * (self.background.io_ms - self.background.io_device_ms);
         let (ios_alone_ms, ios_work_ms) = if self.processors.is_some() { (0.0, ios_ms) } else { (ios_ms, 0.0) };
         let own_s = (base_ms - self.core_ms - serial_ms).max(0.0) / 1e3 * length + ios_alone_ms / 1e3;
         let own = Nanos::from_secs_f64(own_s).max(MIN_OWN_TIME);
@@ -466,8 +476,8 @@ impl<'a> ClientsSim<'a> {
             begun: now,
             stalled: Nanos::ZERO,
             own,
-            work: Nanos::from_secs_f64(self.crowding * self.core_ms / 1e3 * length + self.crowding * ios_work_ms / 1e3),
-            serial: Nanos::from_secs_f64(self.crowding * serial_ms / 1e3 * length),
+            work: Nanos::from_secs_f64(self.own_crowding * self.core_ms / 1e3 * length + self.crowding * ios_work_ms / 1e3),
+            serial: Nanos::from_secs_f64(self.own_crowding * serial_ms / 1e3 * length),
             reads: pages + pages_ahead,
             pages_left: pages,
             runs_left,
@@ -548,6 +558,7 @@ impl<'a> ClientsSim<'a> {
         }
         if client.pages_left > 0 {
             client.pages_left -= 1;
+            self.work_in_background(now, self.background.io_device_ms);
             let io = Io { op: Op::Read, offset: self.draws.place(), bytes: whole_sectors(&mut self.draws.of_place, self.scenario.database.read_bytes) };
             return self.submit(EventSlot::Client(id), 0, now, io, 1);
         }

@@ -114,17 +114,21 @@ impl Processors {
         Slowing::new(self, others).speed(1.0)
     }
 
-    /// Work of a transaction among this number of clients, over that of one with a processor to
-    /// itself; `handover_share` as in [`Clients`].
+    /// Work among this number of clients, over that of one with a processor to itself.
+    pub fn crowding(&self, clients: f64) -> f64 {
+        1.0 + CROWDED * libm::log2((clients / f64::from(self.threads)).max(1.0))
+    }
+
+    /// Time in which a transaction among this number of clients fills first caches again, over its
+    /// processor time without I/Os; `handover_share` as in [`Clients`].
     ///
     /// Clients on the server's host are two threads each. If these are more than the processors,
     /// turns begin where another thread has filled the first cache, and wait for the second one.
     /// On a core of two threads the other one has the core meanwhile, so that no more is lost of
     /// it than the gain of a second thread.
-    pub fn crowding(&self, clients: f64, handover_share: f64) -> f64 {
-        let each = clients / f64::from(self.threads);
+    pub fn refilling(&self, clients: f64, handover_share: f64) -> f64 {
         let lost = if self.shared { SECOND_THREAD } else { 1.0 };
-        1.0 + CROWDED * libm::log2(each.max(1.0)) + lost * REFILL * handover_share * (1.0 - 0.5 / each).max(0.0)
+        lost * REFILL * handover_share * (1.0 - 0.5 * f64::from(self.threads) / clients).max(0.0)
     }
 
     /// On a core by itself, processor time that is told of one virtual CPU of a shared core, ms.
@@ -266,6 +270,13 @@ impl Clients {
         self.at_speed(processors.core_speed).slower(1.0 / processors.alone_faster)
     }
 
+    /// Processor time of a transaction with `ios` of its I/Os among this number of clients, ms as
+    /// `cpu_ms`: what a run's processors show.
+    pub fn cpu_ms_among(&self, clients: f64, ios: f64, processors: &Processors) -> f64 {
+        let refilling = processors.refilling(clients, self.handover_share);
+        processors.crowding(clients) * (self.cpu_ms + ios * self.io_ms) + refilling * self.cpu_ms
+    }
+
     /// Response time without I/O while `tps` are done on that number of processors (infinite where
     /// they never bind), ms: the more statements come to a processor, the fewer find it asleep.
     pub(crate) fn base_at(&self, tps: f64, processors: f64) -> f64 {
@@ -280,7 +291,7 @@ impl Clients {
     /// Makes the clients with processor times that are longer by the factor `times`.
     fn slower(&self, times: f64) -> Clients {
         let base_ms = (self.base_ms + (times - 1.0) * self.core_ms()).max(0.0);
-        Clients { base_ms, cpu_ms: self.cpu_ms * times, io_ms: self.io_ms * times, ..*self }
+        Clients { base_ms, cpu_ms: self.cpu_ms * times, io_ms: self.io_ms * times, io_device_ms: self.io_device_ms * times, ..*self }
     }
 }
 
@@ -348,8 +359,12 @@ pub(crate) struct Contention {
     /// Processor time of a transaction on a core by itself, s, and of it what no client waits for.
     core_s: f64,
     background_s: f64,
-    /// Processor time of an I/O on a core by itself, s.
-    pub io_s: f64,
+    /// Processor time of a transaction without I/Os, s.
+    transaction_s: f64,
+    /// Processor time of an I/O on a core by itself, s, and of it what a client waits for that
+    /// reads.
+    io_s: f64,
+    pub io_waited_s: f64,
     /// Share of the processor time that its client waits for in which a transaction has the serial
     /// resource, whose work is as much slower as all: where 1 / share threads are at work for
     /// clients one of them has it always.
@@ -376,7 +391,9 @@ impl Contention {
             slowing: processors.map_or(Slowing::NONE, |processors| Slowing::new(processors, 1.0)),
             core_s,
             background_s: core_s * clients.background_share,
+            transaction_s: core_s,
             io_s: of_core_s(clients.io_ms),
+            io_waited_s: of_core_s((clients.io_ms - clients.io_device_ms).max(0.0)),
             serial_share: clients.serial_share,
             exponent: libm::sqrt(2.0 * (threads + 1.0)),
             handover_share: clients.handover_share,
@@ -393,7 +410,8 @@ impl Contention {
     /// Adds the processor time of a transaction's I/Os: of those that its client waits for, and of
     /// others.
     pub fn with_ios(&self, waited_for: f64, others: f64) -> Contention {
-        Contention { core_s: self.core_s + (waited_for + others) * self.io_s, background_s: self.background_s + others * self.io_s, ..*self }
+        let beside_s = others * self.io_s + waited_for * (self.io_s - self.io_waited_s);
+        Contention { core_s: self.core_s + (waited_for + others) * self.io_s, background_s: self.background_s + beside_s, ..*self }
     }
 
     /// Share of the processor time for which clients wait: not nothing, even where a transaction is
@@ -443,8 +461,9 @@ impl Contention {
 
     /// Returns the contention with the work of a transaction among this number of clients.
     fn crowded(&self, clients: f64) -> Contention {
-        let more = self.crowded.map_or(1.0, |processors| processors.crowding(clients, self.handover_share));
-        Contention { core_s: self.core_s * more, background_s: self.background_s * more, ..*self }
+        let Some(processors) = &self.crowded else { return *self };
+        let (more, refilling) = (processors.crowding(clients), processors.refilling(clients, self.handover_share));
+        Contention { core_s: self.core_s * more + self.transaction_s * refilling, background_s: self.background_s * more, ..*self }
     }
 
     /// Mean wait of a transaction at `tps` of an open load, beyond its time alone, s.
@@ -640,6 +659,7 @@ mod tests {
             handover_share: 0.0,
             background_share: 0.0,
             io_ms: 0.0,
+            io_device_ms: 0.0,
             wake_ms: 0.0,
         }
     }
@@ -759,6 +779,7 @@ mod tests {
     /// By hand: 1 ms of a core, half of which no client waits for, and ten reads and thirty other
     /// I/Os of 0.05 ms each make 3 ms, of which the client waits for one: 4 processors do 1,333 a
     /// second, and a serial tenth of the time that clients wait for lets through 10,000 a second.
+    /// Reads whose volume is served by 0.03 ms of it are waited for 0.2 ms, which makes 0.7 ms.
     #[test]
     fn ios_take_processors_and_clients_wait_for_reads() {
         let processors = Processors { threads: 4, shared: false, core_speed: None, alone_faster: 1.0 };
@@ -767,6 +788,9 @@ mod tests {
         assert!((contention.processors_rate() - 4_000.0 / 3.0).abs() < 1e-6, "{}", contention.processors_rate());
         assert!((contention.serial_rate(1e3) - 10_000.0).abs() < 1e-6, "{}", contention.serial_rate(1e3));
         assert!((contention.own_share() - 1.0 / 3.0).abs() < 1e-12);
+        let served = Contention::new(&Clients { io_device_ms: shared_ms(0.03), ..load }, Some(&processors)).with_ios(10.0, 30.0);
+        assert_eq!(served.processors_rate(), contention.processors_rate());
+        assert!((served.own_share() - 0.7 / 3.0).abs() < 1e-12);
         // One client of 1 ms has three processors' worth of company of which it feels nothing.
         let alone = contention.closed_rate(1.0, 1e-3, None, &mut 0.0);
         assert!(alone > 900.0 && alone <= 1_000.0, "{alone}");
@@ -898,10 +922,14 @@ mod tests {
     #[test]
     fn turns_behind_another_thread_fill_the_first_cache_again() {
         let of = |shared: bool| Processors { threads: 4, shared, core_speed: None, alone_faster: 1.0 };
-        assert!((of(false).crowding(8.0, 0.1) - (1.0 + CROWDED + 0.0825)).abs() < 1e-12);
-        assert!((of(true).crowding(8.0, 0.1) - (1.0 + CROWDED + SECOND_THREAD * 0.0825)).abs() < 1e-12);
-        assert_eq!([of(false).crowding(2.0, 0.1), of(false).crowding(4.0, 0.0)], [1.0, 1.0]);
+        assert!((of(false).crowding(8.0) - (1.0 + CROWDED)).abs() < 1e-12);
+        assert!((of(false).refilling(8.0, 0.1) - 0.0825).abs() < 1e-12);
+        assert!((of(true).refilling(8.0, 0.1) - SECOND_THREAD * 0.0825).abs() < 1e-12);
+        assert_eq!([of(false).crowding(2.0), of(false).refilling(2.0, 0.1), of(false).refilling(4.0, 0.0)], [1.0, 0.0, 0.0]);
         let load = Clients { handover_share: 0.1, ..clients(1.0, shared_ms(1.0), 0.0) };
+        // I/Os have no turns that pass: 20 of 0.05 ms are crowded alone.
+        let among = Clients { io_ms: shared_ms(0.05), ..load }.cpu_ms_among(8.0, 20.0, &of(false));
+        assert!((core_ms(among) - (2.0 * (1.0 + CROWDED) + 0.0825)).abs() < 1e-12, "{among}");
         let rate = |clients: &Clients| Contention::new(clients, Some(&of(false))).closed_rate(400.0, 1e-3, None, &mut 0.0);
         // Among a hundred clients of a processor nearly every turn does.
         let each = rate(&Clients { handover_share: 0.0, ..load }) / rate(&load);

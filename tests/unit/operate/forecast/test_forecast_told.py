@@ -114,7 +114,7 @@ def test_the_curve_of_the_credits_is_empty_when_the_sentence_says_so(forecast_of
     credits = json.dumps(charts_of(forecast_of_days)[0].to_dict())
     assert match and f"{match[1]}: empty, in the median" in credits and "time" in credits
     # Programs get hours, as before.
-    assert [row["hours"] for row in document(forecast_of_days)["credits"]["balance"]] == list(range(1, 49))
+    assert document(forecast_of_days)["credits"]["balance"]["hours"].to_list() == list(range(1, 49))
 
 
 def test_space_and_growth_are_drawn_too(forecast_of_days):

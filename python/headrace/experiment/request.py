@@ -100,8 +100,7 @@ def from_plan(plan: Plan, text: str, workload: TransactionWorkload | None = None
     if plan.subject != "database":
         hint = "Plan a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:..."
         raise refuse.input(f"{text}: a plan for a {plan.subject}", "a proof needs a plan for a database", hint)
-    threads = plan.load.threads
-    if not threads:
+    if not plan.load.threads:
         rule = "plans for arrivals, and a proof drives a closed load of clients"
         raise refuse.input(text, rule, "Plan it with --threads.")
     if engine not in ("innodb", "myrocks") or not size > 0:
@@ -109,7 +108,7 @@ def from_plan(plan: Plan, text: str, workload: TransactionWorkload | None = None
     if workload is not None and workload.engine != engine:
         raise refuse.input(f"--workload of {workload.engine}", f"the plan is for {engine}")
     configurations = tuple(
-        (role, Configuration(role, choice.storage, choice.cache_gib or 0.0, threads, choice.log_storage))
+        (role, Configuration(role, choice.storage, choice.cache_gib or 0.0, plan.load.threads, choice.log_storage))
         for role, choice in _choices(plan, text)
     )
     database = (
@@ -141,8 +140,7 @@ def placed(text: str) -> Placement:
 
 def _choices(plan: Plan, text: str) -> list[tuple[str, Choice]]:
     """Lists the choices to prove with their roles. Raises InputError for a plan without any."""
-    best, today = plan.recommended, plan.choices.compared
-    ranked = [*([best] if best else []), *(plan.choices.winners or plan.choices.closest)]
+    ranked = [*([plan.recommended] if plan.recommended else []), *(plan.choices.winners or plan.choices.closest)]
     if not ranked:
         raise refuse.input(text, "has no choice: nothing meets its goals, or comes close", "Plan with other goals.")
     # The recommended storage is proved first, then the cheapest.
@@ -152,7 +150,7 @@ def _choices(plan: Plan, text: str) -> list[tuple[str, Choice]]:
     losers.sort(key=lambda choice: (not choice.meets_goals, choice.cost_usd_month))
     others = [choice for choice in [*ranked[1:], *losers] if _place(choice) != _place(ranked[0])]
     choices += [(RUNNER_UP, others[0])] if others else []
-    choices += [(CURRENT, today)] if today else []
+    choices += [(CURRENT, plan.choices.compared)] if plan.choices.compared else []
     return choices
 
 

@@ -16,6 +16,7 @@ from headrace.calibration import cycle, popularity, scatter
 from headrace.calibration.fit import Fit, Objective, fit
 from headrace.calibration.misfit import measure_misfits
 from headrace.calibration.observations import Observation, observe
+from headrace.calibration.pool_start import find_pool_starts
 from headrace.calibration.prior import build_prior
 from headrace.calibration.processor_time import ProcessorTime, has_foreign_load, measure_processor_time
 from headrace.calibration.response import derive_burst, derive_response_curve
@@ -77,8 +78,8 @@ def calibrate(
     _check_runs(runs, least_seconds)
     first = runs[0]
     engine = first.engine
-    observations = [observe(run) for run in runs]
     begin = build_prior(first)
+    observations, pool_notes = find_pool_starts(begin, [observe(run) for run in runs])
     # a script that only reads does not, in MyRocks either
     if begin["compaction"] is not None:
         _expect_cycle(begin, first)
@@ -100,7 +101,7 @@ def calibrate(
             break
     notes = [each.in_words(run.name) for run, each in zip(runs, run_misfits, strict=True) if each and each.misses]
     notes += _name_strange_parameters(engine, rounds.database, rounds.fitted)
-    notes += _collect_notes(runs, observations, rounds.database, rounds.fitted, busy)
+    notes += [*pool_notes, *_collect_notes(runs, observations, rounds.database, rounds.fitted, busy)]
     return Calibrated(
         engine, rounds.database, rounds.fitted, rounds.ring, tuple(notes), tuple(observations), tuple(run_misfits), busy
     )

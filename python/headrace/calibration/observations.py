@@ -40,7 +40,8 @@ class Observation:
     """Measurements in windows of `step_s`, one value per window, nan where it was not: `tps`, `tx`
     (transactions by the middle of the window), I/Os and reads a second (of InnoDB, where bytes
     alone were counted, the pages that these are), MiB a second, and the bin. `seconds_tps` and
-    `seconds_p95_ms` have a value per row of the run."""
+    `seconds_p95_ms` have a value per row of the run. `begun_tx`: transactions after which an empty
+    pool would have been as full as it was when the run began; 0: as its description says."""
 
     run: Run
     step_s: float
@@ -52,11 +53,14 @@ class Observation:
     seconds_tps: np.ndarray
     seconds_p95_ms: np.ndarray
     bins: np.ndarray
+    begun_tx: float = 0.0
 
     @property
     def core_run(self) -> dict:
         """The run as `core.mysql_runs` takes it, its state following the measured transactions."""
-        return core_run(self.run, len(self.tps) * self.step_s, self.step_s) | {"follow": self.tx.tolist()}
+        begun = {"start": self.begun_tx} if self.begun_tx > 0.0 else {}
+        followed = {"follow": self.tx.tolist()}
+        return core_run(self.run, len(self.tps) * self.step_s, self.step_s) | begun | followed
 
     @property
     def moving_tps(self) -> np.ndarray:

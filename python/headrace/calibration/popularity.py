@@ -17,6 +17,7 @@ import numpy as np
 
 from headrace.base import core
 from headrace.calibration.observations import Observation, compare_ios_per_tx, find_client_bound_windows
+from headrace.calibration.runs import Run
 
 # Bounds of the scale, as factors on the physics: guesses, so that a run's accidents do not become a
 # law.
@@ -51,11 +52,20 @@ class _Windows:
         return self.ratio[telling] if telling.sum() >= LEAST_SEEN * inside.sum() else self.ratio[:0]
 
 
+def draws_pages_alike(run: Run) -> bool:
+    """Returns whether a run's script draws all rows alike: its pages follow from its rows, so that
+    nothing of their popularity is left to explain."""
+    return (run.benchmark.name, run.benchmark.distribution) == ("sysbench-oltp", "uniform")
+
+
 def derive_popularity_scale(database: dict, observations: list[Observation], period_tx: float | None) -> dict:
     """Derives the shape that observations ask for beyond `database`, whose own shape and compaction
     profile are left as they are: `filling` in pairs of transactions and a factor, `full` in pairs
-    of turnovers and a factor. `period_tx`: the length, in
-    transactions, to smooth over."""
+    of turnovers and a factor; neither of a script that draws its pages alike: what a run of it
+    leaves unexplained belongs to its minutes and its disk, and no other cache lives through it.
+    `period_tx`: the length, in transactions, to smooth over."""
+    if any(draws_pages_alike(each.run) for each in observations):
+        return NONE
     filling: list[_Windows] = []
     full: list[_Windows] = []
     fill_tx = 0.0

@@ -137,8 +137,7 @@ def _build_standard(run: Run) -> dict:
     if benchmark.name == "hammerdb-tprocc":
         return apply_counters(apply_settings(dict(build_tprocc(_collect_tprocc_options(run))["database"]), run), run)
     if benchmark.name == "sysbench-oltp":
-        standard = build_oltp(_collect_oltp_options(run))
-        database = _drop_background_writes(_dirty_by_class(standard), run)
+        database = _dirty_by_class(build_oltp(_collect_oltp_options(run)))
         return apply_counters(apply_to_cleaner(database, run), run)
     if benchmark.data_gib is None:
         hint = "Give data_gib."
@@ -159,8 +158,9 @@ def apply_to_cleaner(database: dict, run: Run) -> dict:
 def _dirty_by_class(standard: core.SysbenchAnswer) -> dict:
     """Returns the database of a sysbench script whose dirty pages follow its cache class by class,
     as those of TPROC-C do: leaves of secondary indexes are changed by nearly every touch, and a
-    larger cache keeps more of them, so that what leaves it is cleaner. If a page cleaner is
-    followed, the standard has them so."""
+    larger cache keeps more of them, so that what leaves it is cleaner. Each change is written once,
+    when its redo must go or its page is evicted: what a cleaner writes in the background before
+    that it writes instead, not besides. If a page cleaner is followed, the standard has them so."""
     database, writes = dict(standard["database"]), standard["database"]["writes"]
     if database["engine"] != "innodb" or database["cleaner"] is not None or not writes["later_dirty"] > 0.0:
         return database
@@ -168,7 +168,7 @@ def _dirty_by_class(standard: core.SysbenchAnswer) -> dict:
     window = {"window_tx": writes["flush_ramp_tx"], "flush_per_tx": writes["flush_per_tx"]}
     return database | {
         "dirtying": {"changed": list(standard["changed"]), **window},
-        "writes": {**writes, "first_dirty": 1.0, "later_dirty": 1.0},
+        "writes": {**writes, "first_dirty": 1.0, "later_dirty": 1.0, "background_per_s": 0.0},
     }
 
 
@@ -262,29 +262,19 @@ def follows_dirty_pages(run: Run) -> bool:
 
 
 # Pages a second: innodb_io_capacity of MySQL from 8.4 (its manual).
-MORE_THAN_CHANGED = 10_000
+IO_CAPACITY_FROM_8_4 = 10_000
 
 
 def writes_in_background(run: Run) -> bool:
-    """Returns whether pages are written at a rate of their own (innodb_io_capacity) while clients
-    work.
+    """Returns whether pages whose changes are not followed are written at a rate of their own
+    (innodb_io_capacity) while clients work.
 
     Not by MariaDB since its page cleaner of 10.5: with innodb_max_dirty_pages_pct_lwm = 0, its
     default, it does that only when idle. Under oltp_read_write MariaDB 10.11 wrote 2.8 to 3.3 pages
     a transaction at 300, 600, 1,000 and 3,000 IOPS alike, with innodb_io_capacity = 500 (a lab,
     2026-11-21).
-
-    Nor under sysbench's OLTP scripts with an innodb_io_capacity of 10,000 or more, the default of
-    MySQL from 8.4 (whose dirty pages are followed, `follows_dirty_pages`): clients change fewer
-    pages, and the standard writes each changed page once, when its redo must go or it is evicted;
-    what a cleaner writes before that it writes instead. 9.7
-    wrote 6.2 times a transaction at 200 transactions a second, log and doublewrite included (3,000
-    IOPS, a pool of 0.5 GiB, the lab, 2026-11-28): the seven pages that one changes.
     """
-    if run.flavor != "mariadb":
-        capacity = run.settings.get("io_capacity") or _choose_defaults(run).get("io_capacity", 200)
-        return run.benchmark.name != "sysbench-oltp" or capacity < MORE_THAN_CHANGED
-    return () < _parse_version(run) < (10, 5)
+    return run.flavor != "mariadb" or () < _parse_version(run) < (10, 5)
 
 
 def _drop_background_writes(database: dict, run: Run) -> dict:
@@ -338,7 +328,7 @@ def _choose_defaults(run: Run) -> dict:
         # Nothing is synced of a log that is not there; whether it was, and so its few bytes, nobody
         # said: they stay the standard's.
         return {"sync_binlog": 0}
-    return {"io_capacity": MORE_THAN_CHANGED} if version >= (8, 4) else {}
+    return {"io_capacity": IO_CAPACITY_FROM_8_4} if version >= (8, 4) else {}
 
 
 def build_tpcc(

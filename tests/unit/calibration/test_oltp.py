@@ -10,6 +10,7 @@ import pytest
 import headrace
 from headrace.base import core
 from headrace.calibration.observations import core_run, observe
+from headrace.calibration.pool_start import find_pool_starts
 from headrace.calibration.prior import build_prior
 from headrace.calibration.response import READ_SPREAD, derive_burst
 from headrace.calibration.runs import Run, load_run
@@ -46,7 +47,9 @@ sysbench = "run.csv"
 DISK = 0.28
 
 
-def write_run(folder, tps: list[float], p95_ms: list[float] | None = None, start: str = "warm") -> Run:
+def write_run(
+    folder, tps: list[float], p95_ms: list[float] | None = None, start: str = "warm", cache_gib: float = CACHE_GIB
+) -> Run:
     """Writes and loads a run of so many transactions in each second, with percentiles where given."""
     columns = {"tps": tps} | ({} if p95_ms is None else {"lat_p95_ms": p95_ms})
     rows = "".join(
@@ -54,7 +57,8 @@ def write_run(folder, tps: list[float], p95_ms: list[float] | None = None, start
         for second, row in enumerate(zip(*columns.values(), strict=True), 1)
     )
     (folder / "run.csv").write_text(f"t_s,threads,{','.join(columns)}\n{rows}")
-    (folder / "run.toml").write_text(RUN.replace('start = "warm"', f'start = "{start}"'))
+    described = RUN.replace('start = "warm"', f'start = "{start}"')
+    (folder / "run.toml").write_text(described.replace(f"cache_gib = {CACHE_GIB}", f"cache_gib = {cache_gib}"))
     return load_run(folder / "run.toml")
 
 
@@ -147,3 +151,24 @@ def test_a_cold_start_tells_bursts_of_writes_from_what_reads_spread(tmp_path):
     assert measure_p95(identified, many) == pytest.approx(truth, rel=0.08)
     # Fewer than one in twenty of 4 clients' transactions meet a burst.
     assert measure_p95(identified, few) == pytest.approx(alone, rel=0.08)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_cold_start_tells_how_full_the_pool_was(tmp_path, share):
+    """8 of 11 GiB take several windows of five seconds to fill. The run has no scatter, so that its own
+    share is the likeliest."""
+    cache_gib = 8.0
+    run = write_run(tmp_path, [300.0] * SECONDS, start="cold", cache_gib=cache_gib)
+    true = deepcopy(build_prior(run)) | {"local_disk": DISK}
+    full_at_tx = core.mysql_warm_up(true, cache_gib * 2**30)["full_at_tx"]
+    rows = core.mysql_runs(true, [core_run(run, SECONDS, 1.0, start=share * full_at_tx)])[0]
+    tps = rows["tps"]
+    # Full throughout, or not before the third window.
+    assert (rows["cached_share"][0] > 0.99, rows["cached_share"][10] > 0.99) == (share == 1.0, share == 1.0)
+    measured = observe(write_run(tmp_path, tps, start="cold", cache_gib=cache_gib))
+    [observation], notes = find_pool_starts(build_prior(run), [measured])
+    assert observation.begun_tx == pytest.approx(share * full_at_tx)
+    assert ("100 % of the pool" in "".join(notes)) == (share == 1.0)
+    # A run that is said to be warm has no pool to fill.
+    [warm], notes = find_pool_starts(build_prior(run), [observe(write_run(tmp_path, tps))])
+    assert warm.begun_tx == 0.0 and not notes

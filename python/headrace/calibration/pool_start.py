@@ -1,0 +1,55 @@
+"""How full the pool of a run was when it began.
+
+A server that starts reads pages back that its pool held before (innodb_buffer_pool_load_at_startup;
+by default a quarter of them, those that were used last, in MySQL from 5.7.7 and MariaDB from
+10.2.2), from a pool of whatever size that one had. So a pool is seldom empty, and a small one may
+be full. A description says "cold" for all of them. If pages are drawn alike, the rate falls at once
+where the pool is full, so that a run tells it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from headrace.base import core
+from headrace.base.units import GIB, in_percent
+from headrace.calibration.fit import Objective, fit
+from headrace.calibration.observations import Observation
+from headrace.calibration.popularity import draws_pages_alike
+from headrace.calibration.starts import list_directions
+
+# Shares of a pool with which a run may have begun, as likely as each other before it (chosen: steps
+# of what is read back by default).
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+def find_pool_starts(database: dict, observations: Sequence[Observation]) -> tuple[list[Observation], list[str]]:
+    """Finds the transactions after which each run's pool would have been as full as it was when the
+    run began, by the core `database` that is known before the runs. Returns the observations with
+    it, and a sentence for each run whose pool was not empty."""
+    starts = [_find_pool_start(database, observation) for observation in observations]
+    notes = [
+        f"{observation.run.name}: about {in_percent(share)} of the pool was in use when it began, as its first minutes say."
+        for observation, share in starts
+        if share > 0.0
+    ]
+    return [observation for observation, _ in starts], notes
+
+
+def _find_pool_start(database: dict, observation: Observation) -> tuple[Observation, float]:
+    """Returns the observation from where its pool began, and the share of the pool in use."""
+    run = observation.run
+    full_at_tx = core.mysql_warm_up(database, run.cache_gib * GIB)["full_at_tx"]
+    if run.engine != "innodb" or run.start != "cold" or not draws_pages_alike(run) or not full_at_tx:
+        return observation, 0.0
+    begun = {share: replace(observation, begun_tx=share * full_at_tx) for share in SHARES}
+    cost = {share: _measure_misfit(database, each) for share, each in begun.items()}
+    likeliest = min(SHARES, key=lambda share: cost[share])
+    return begun[likeliest], likeliest
+
+
+def _measure_misfit(database: dict, observation: Observation) -> float:
+    """Measures how unlikely a run is at the best parameters, as half a sum of squares."""
+    objective = Objective(database | {"shape": {"filling": [], "full": []}}, "innodb", [observation], lenient=True)
+    return fit(objective, list_directions(objective.names)[:1]).cost

@@ -522,7 +522,9 @@ fn the_two_forms_agree_on_the_work_of_ios() {
         assert!(events < faster * if clients < 16 { 1.0 } else { 0.6 }, "{clients} clients: {events}, {faster} without");
         if clients < 64 {
             let (beside, tps) = rates(&served, clients);
-            assert_near(&format!("{clients} clients, served here"), tps, beside, 0.10);
+            // Two thirds of the work are then beside the clients, by a law that is up to 9.5 % off on two
+            // processors (`work_in_the_background_is_as_more_clients`), to which the forms add 5 %.
+            assert_near(&format!("{clients} clients, served here"), tps, beside, 0.15);
             assert!(clients > 1 || beside > events, "{beside}, {events} where the client waits for all");
         }
     }

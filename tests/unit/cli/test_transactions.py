@@ -305,7 +305,7 @@ def test_standard_benchmarks_need_no_file(call):
         ("sysbench-tpcc:warehouses=0,cache_gib=1,threads=1", "warehouses"), ("sysbench-tpcc:warehouses=1e3,cache_gib=1,threads=1", "must be a number"),
         ("sysbench-tpcc:warehouses=nan,cache_gib=1,threads=1", "must be a number"), ("sysbench-tpcc:warehouses=-5,cache_gib=1,threads=1", "must be a number"),
         ("sysbench-tpcc:warehouses=10,cache_gib=0,threads=1", "cache_gib = 0"), ("sysbench-tpcc:warehouses=10,cache_gib=1,threads=0", "threads = 0"),
-        ("sysbench-tpcc:warehouses=10,cache_gib=1,threads=1.5", "whole number"), ("sysbench-tpcc:warehouses=10,cache_gib=1,threads=1,engine=tokudb", "innodb or myrocks"),
+        ("sysbench-tpcc:warehouses=10,cache_gib=1,threads=1.5", "whole number"), ("sysbench-tpcc:warehouses=10,cache_gib=1,threads=1,engine=tokudb", "must be one of innodb, myrocks"),
         ("sysbench-tpcc:warehouses=10,cache_gib=1,threads=1,size_gib=0", "size_gib = 0"), ("sysbench-tpcc:warehouse=10,cache_gib=1,threads=1", "Did you mean warehouses"),
         ("sysbench-tpcc:warehouses=1,warehouses=2,cache_gib=1,threads=1", "given before"), ("sysbench-tpcc:=,=", "KEY=VALUE"),
         ("sysbench:script=x,cache_gib=1,threads=4", "oltp_read_write"), ("sysbench:tables=0,cache_gib=1,threads=4", "tables must be between"),

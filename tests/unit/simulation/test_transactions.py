@@ -400,8 +400,8 @@ def test_every_io_simulated_agrees_with_whole_seconds():
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"seconds": 0}, "seconds = 0"), ({"seconds": 10**7}, "604800"), ({"cache_gib": 0}, "cache-gib = 0"), ({"cache_gib": math.nan}, "cache-gib = nan"),
-     ({"threads": 0}, "threads = 0"), ({"threads": 70_000}, "65536"), ({"arrivals_tps": -1}, "0 to 1,000,000,000"), ({"arrivals_tps": []}, "at least 1"),
+    [({"seconds": 0}, "seconds = 0"), ({"seconds": 10**7}, "604,800"), ({"cache_gib": 0}, "cache-gib = 0"), ({"cache_gib": math.nan}, "cache-gib = nan"),
+     ({"threads": 0}, "threads = 0"), ({"threads": 70_000}, "65,536"), ({"arrivals_tps": -1}, "0 to 1,000,000,000"), ({"arrivals_tps": []}, "at least 1"),
      ({"arrivals_tps": math.nan}, "nan"), ({"start": "hot"}, "hot"), ({"instance": "m5.huge"}, "m5.huge"), ({"as_of": "tomorrow"}, "tomorrow"),
      ({"log_storage": "gp9:1"}, "gp9"), ({"form": "exact"}, "exact"), ({"growth": -1.0}, "-")],
 )  # fmt: skip

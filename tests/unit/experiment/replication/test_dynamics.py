@@ -121,7 +121,7 @@ def test_figures_of_a_volume_are_its_own():
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"mode": "fast"}, "mode fast"),
+        ({"mode": "fast"}, "mode = 'fast'"),
         ({"workers": 4}, "4 workers, serial"),
         ({"workers": 0, "mode": "optimistic"}, "0 workers"),
         ({"workers": 100_000, "mode": "optimistic"}, "workers"),

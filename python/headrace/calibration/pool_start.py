@@ -1,4 +1,4 @@
-"""How full the pool of a run was when it began.
+"""The share of its pool that was in use when a run began.
 
 A server that starts reads pages back that its pool held before (innodb_buffer_pool_load_at_startup;
 by default a quarter of them, those that were used last, in MySQL from 5.7.7 and MariaDB from

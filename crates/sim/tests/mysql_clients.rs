@@ -520,7 +520,7 @@ fn the_two_forms_agree_on_the_work_of_ios() {
         let ((events, tps), (faster, _)) = (rates(&bench, clients), rates(&free, clients));
         assert_near(&format!("{clients} clients"), tps, events, 0.10);
         assert!(events < faster * if clients < 16 { 1.0 } else { 0.6 }, "{clients} clients: {events}, {faster} without");
-        if clients < 64 {
+        if clients < 16 {
             let (beside, tps) = rates(&served, clients);
             // Two thirds of the work are then beside the clients, by a law that is up to 9.5 % off on two
             // processors (`work_in_the_background_is_as_more_clients`), to which the forms add 5 %.

@@ -83,8 +83,9 @@ pub struct LocalDisk {
     pub spread: f64,
 }
 
-/// The local disk of a database with a settled cache of `cache_bytes`: of `gb` GB and of a kind, or
-/// of any where that is not known. `known_writes`: pages a second at random that somebody knows it
+/// The local disk of a database with a settled cache of `cache_bytes`: of `gb` GB and of a kind.
+/// Where that is not known it is of the slower kind of this size, so that a plan does not promise
+/// what only the faster has, and its spread contains the faster. `known_writes`: pages a second at random that somebody knows it
 /// to write, and the standard deviation of the logarithm; they move its speed by what they are
 /// worth. `as_of`: the day of the catalog's guess.
 ///
@@ -97,7 +98,18 @@ pub fn local_disk(
     known_writes: Option<(f64, f64)>,
     as_of: NaiveDate,
 ) -> Result<LocalDisk, SimError> {
-    let (mut sheet, mut spread) = sheet_of(kind, gb)?;
+    let setup = Setup::resolve("instance-store:1", None, as_of)?;
+    let warm_up = WarmUp::new(database, cache_bytes);
+    let at = warm_up.at(warm_up.settled_tx(), &mut 0);
+    let kinds = kinds_of(kind, gb);
+    let (mut sheet, mut variance) = sheet_of(kinds[0], gb)?;
+    let seconds = |sheet: &Sheet| Times::new(database, &setup, &at, sheet).all();
+    for other in &kinds[1..] {
+        // The other kind is as likely, and does this load so many times faster.
+        let faster = libm::log(seconds(&sheet) / seconds(&sheet_of(*other, gb)?.0));
+        variance += if faster.is_finite() { faster * faster / kinds.len() as f64 } else { 0.0 };
+    }
+    let mut spread = libm::sqrt(variance);
     if let Some((pages_s, doubt)) = known_writes {
         SimError::check_range("pages written a second", pages_s, 1.0, 1e9)?;
         let off = libm::log(pages_s * database.cached_bytes) - sheet.random_writes;
@@ -110,44 +122,56 @@ pub fn local_disk(
         };
         spread *= libm::sqrt(1.0 - worth);
     }
-    let setup = Setup::resolve("instance-store:1", None, as_of)?;
-    let warm_up = WarmUp::new(database, cache_bytes);
-    let at = warm_up.at(warm_up.settled_tx(), &mut 0);
-    let (writes, reads) = shares(database, &setup, &at, &sheet);
-    let kinds = kinds_of(kind, gb);
-    let first_us = libm::exp(kinds.iter().map(|kind| libm::log(kind.read_us())).sum::<f64>() / kinds.len() as f64);
+    let (writes, reads) = Times::new(database, &setup, &at, &sheet).shares(&setup, &sheet);
     // The rest of a page follows at the pace of many reads.
     let rest_bytes = (database.read_bytes - SHEET_BYTES).max(0.0);
     Ok(LocalDisk {
         writes,
         reads: reads / writes,
-        read_ms: first_us / 1e3 + rest_bytes / libm::exp(sheet.random_reads) * 1e3,
+        read_ms: kinds[0].read_us() / 1e3 + rest_bytes / libm::exp(sheet.random_reads) * 1e3,
         page_writes_per_s: libm::exp(sheet.random_writes) / database.cached_bytes,
         spread,
     })
 }
 
-/// Factors on the catalog's caps of writes and of reads with which a load gets done what the disk
-/// does of it.
-fn shares(database: &Database, setup: &Setup, at: &At, sheet: &Sheet) -> (f64, f64) {
-    let places = Places { data: DeviceCounting::new(setup, database), log: None };
-    // A log write that a drive keeps over a power cut costs its bytes.
-    let (flow, _) = places.of_transaction(database, at, 1.0, 0.0);
-    let pages = (at.evicted_dirty + at.flushed) * at.shape * database.cached_bytes;
-    let Flow { measured } = flow;
-    let reading = measured.read_bytes / libm::exp(sheet.random_reads);
-    let writing = pages / libm::exp(sheet.random_writes) + (measured.write_bytes - pages).max(0.0) / libm::exp(sheet.sequential_writes);
-    let all = reading + writing;
-    // A load without I/O has the disk for either.
-    let share = |time: f64| if all > 0.0 { (time / all).max(LEAST_SHARE) } else { 1.0 };
-    let limits = &setup.limits[0];
-    let factor = |time: f64, capped: f64, pure: f64| share(time) * if time > 0.0 { capped / time } else { pure };
-    let [by_writes, by_reads] = on_caps(limits, &measured);
-    let [pure_writes, pure_reads] = [
-        libm::exp(sheet.random_writes) / limits.throughput_bytes_s as f64,
-        libm::exp(sheet.random_reads) / limits.reads.map_or(limits.throughput_bytes_s, |reads| reads.throughput_bytes_s) as f64,
-    ];
-    (factor(writing, by_writes, pure_writes), factor(reading, by_reads, pure_reads))
+/// Seconds that a disk is busy with a transaction of a load.
+struct Times {
+    measured: Measured,
+    reading: f64,
+    writing: f64,
+}
+
+impl Times {
+    fn new(database: &Database, setup: &Setup, at: &At, sheet: &Sheet) -> Times {
+        let places = Places { data: DeviceCounting::new(setup, database), log: None };
+        // A log write that a drive keeps over a power cut costs its bytes.
+        let (flow, _) = places.of_transaction(database, at, 1.0, 0.0);
+        let pages = (at.evicted_dirty + at.flushed) * at.shape * database.cached_bytes;
+        let Flow { measured } = flow;
+        let reading = measured.read_bytes / libm::exp(sheet.random_reads);
+        let writing = pages / libm::exp(sheet.random_writes) + (measured.write_bytes - pages).max(0.0) / libm::exp(sheet.sequential_writes);
+        Times { measured, reading, writing }
+    }
+
+    fn all(&self) -> f64 {
+        self.reading + self.writing
+    }
+
+    /// Factors on the catalog's caps of writes and of reads with which a load gets done what the
+    /// disk does of it.
+    fn shares(&self, setup: &Setup, sheet: &Sheet) -> (f64, f64) {
+        let all = self.all();
+        // A load without I/O has the disk for either.
+        let share = |time: f64| if all > 0.0 { (time / all).max(LEAST_SHARE) } else { 1.0 };
+        let limits = &setup.limits[0];
+        let factor = |time: f64, capped: f64, pure: f64| share(time) * if time > 0.0 { capped / time } else { pure };
+        let [by_writes, by_reads] = on_caps(limits, &self.measured);
+        let [pure_writes, pure_reads] = [
+            libm::exp(sheet.random_writes) / limits.throughput_bytes_s as f64,
+            libm::exp(sheet.random_reads) / limits.reads.map_or(limits.throughput_bytes_s, |reads| reads.throughput_bytes_s) as f64,
+        ];
+        (factor(self.writing, by_writes, pure_writes), factor(self.reading, by_reads, pure_reads))
+    }
 }
 
 /// Seconds that the caps of writes and of reads alone take for a flow.
@@ -157,7 +181,7 @@ fn on_caps(limits: &VolumeLimits, flow: &Measured) -> [f64; 2] {
     [of(flow.write_units, flow.write_bytes, limits.iops, limits.throughput_bytes_s), of(flow.read_units, flow.read_bytes, iops, rate)]
 }
 
-/// The kinds that a drive of this size may be of.
+/// The kinds that a drive of this size may be of, the slower first.
 fn kinds_of(kind: Option<DiskKind>, gb: f64) -> Vec<DiskKind> {
     let most_gb = if has_spare(gb) { MOST_SATA_SPARED_GB } else { MOST_SATA_GB };
     match kind {
@@ -167,19 +191,13 @@ fn kinds_of(kind: Option<DiskKind>, gb: f64) -> Vec<DiskKind> {
     }
 }
 
-/// Rates in the middle of the drives of a kind with as much flash and as much of it to spare, of
-/// all kinds alike where it is not known, and the standard deviation of their writes at random.
-fn sheet_of(kind: Option<DiskKind>, gb: f64) -> Result<(Sheet, f64), SimError> {
+/// Rates in the middle of the drives of a kind with as much flash and as much of it to spare, and
+/// the variance of their writes at random.
+fn sheet_of(kind: DiskKind, gb: f64) -> Result<(Sheet, f64), SimError> {
     let gb = gb.clamp(LEAST_GB, MOST_GB);
-    let alike: Vec<Drive> = drives()?.into_iter().filter(|drive| has_spare(drive.gb) == has_spare(gb)).collect();
-    let each: Vec<(Sheet, f64)> =
-        kinds_of(kind, gb).iter().map(|kind| of_drives(alike.iter().filter(|drive| drive.kind == *kind).map(|drive| drive.sheet_at(gb)))).collect();
-    let middle = mean_of(each.iter().map(|(sheet, _)| *sheet));
-    let count = each.len() as f64;
-    let variance =
-        each.iter().map(|(sheet, within)| within + (sheet.random_writes - middle.random_writes) * (sheet.random_writes - middle.random_writes)).sum::<f64>()
-            / count;
-    Ok((middle, libm::sqrt(variance)))
+    let drives = drives()?;
+    let alike = drives.iter().filter(|drive| drive.kind == kind && has_spare(drive.gb) == has_spare(gb));
+    Ok(of_drives(alike.map(|drive| drive.sheet_at(gb))))
 }
 
 /// The middle of some drives, and the variance of their writes at random.
@@ -269,25 +287,41 @@ mod tests {
         Oltp { script, tables: 10, table_size: 10_000_000, cache_gib: Some(4.0), redo_gib: Some(4.0), ..Oltp::default() }.database().unwrap()
     }
 
+    /// Returns what a transaction with a settled cache takes of a drive of 960 GB, by its sheet.
+    fn disk_seconds(database: &Database, cache_bytes: f64, kind: DiskKind) -> f64 {
+        let (sheet, _) = sheet_of(kind, 960.0).unwrap();
+        let at = *WarmUp::new(database, cache_bytes).points().last().unwrap();
+        let pages = (at.evicted_dirty + at.flushed) * at.shape;
+        let logged = database.log.redo_bytes_per_tx + database.log.binlog_bytes_per_tx;
+        let [reads, writes, sequential] = [sheet.random_reads, sheet.random_writes, sheet.sequential_writes].map(f64::exp);
+        at.reads * at.shape * 16_384.0 / reads + pages * 16_384.0 / writes + (pages * 16_384.0 + logged) / sequential
+    }
+
     /// Pages written at random by the table, by hand, in thousands of 4 KiB. Drives of 960 GB
     /// without much spare flash: SATA (16 x 36 x 24 x 25 x 28)^(1/5) = 24.95, 6,239 pages; NVMe
-    /// (81.5/2 x 50/1.92 x 135/3.84 x 170/3.84 x 180/3.84)^(1/5) x 0.96 = 36.31, 9,078 pages; both
-    /// alike 7,526. With it, of 3.2 TB, which is not made behind SATA: (56/1.6 x 180/3.2 x 310/3.2
-    /// x 350/3.2 x 390/3.2)^(1/5) x 3.2 = 243.3, 60,833 pages. Deviations: 0.294, 0.235,
-    /// sqrt((0.294^2 + 0.235^2) / 2 + 0.188^2) = 0.326, and 0.526.
+    /// (81.5/2 x 50/1.92 x 135/3.84 x 170/3.84 x 180/3.84)^(1/5) x 0.96 = 36.31, 9,078 pages.
+    /// With it, of 3.2 TB, which is not made behind SATA: (56/1.6 x 180/3.2 x 310/3.2
+    /// x 350/3.2 x 390/3.2)^(1/5) x 3.2 = 243.3, 60,833 pages. Deviations: 0.294, 0.235
+    /// and 0.526. A drive of unknown kind is SATA, and as likely NVMe, which does this load e^d
+    /// times faster: sqrt(0.294^2 + d^2 / 2).
     #[test]
     fn drives_of_a_kind_and_size_have_a_middle() {
         let of = |kind, gb| local_disk(&oltp(Script::OltpReadWrite), 4.0 * GIB, (kind, gb), None, day()).unwrap();
         let (sata, nvme) = (Some(DiskKind::SataSsd), Some(DiskKind::NvmeSsd));
+        let seconds = |kind| disk_seconds(&oltp(Script::OltpReadWrite), 4.0 * GIB, kind);
+        let faster = (seconds(DiskKind::SataSsd) / seconds(DiskKind::NvmeSsd)).ln();
+        let either = (0.294f64.powi(2) + faster * faster / 2.0).sqrt();
+        // Writes at random are 1.46 times faster, reads six times.
+        assert!((1.46f64.ln()..6.0f64.ln()).contains(&faster), "{faster}");
         for (kind, gb, pages, spread) in
-            [(sata, 960.0, 6_239.0, 0.294), (nvme, 960.0, 9_078.0, 0.235), (None, 960.0, 7_526.0, 0.326), (None, 3_200.0, 60_833.0, 0.526)]
+            [(sata, 960.0, 6_239.0, 0.294), (nvme, 960.0, 9_078.0, 0.235), (None, 960.0, 6_239.0, either), (None, 3_200.0, 60_833.0, 0.526)]
         {
             let disk = of(kind, gb);
             assert!((disk.page_writes_per_s / pages - 1.0).abs() < 2e-4 && (disk.spread - spread).abs() < 1e-3, "{kind:?}: {disk:?}");
         }
         assert_eq!(of(None, 3_200.0), of(nvme, 3_200.0));
         // 80 us, and 12 KiB at the pace of the NVMe drives' reads.
-        let reads = sheet_of(nvme, 1_920.0).unwrap().0.random_reads.exp();
+        let reads = sheet_of(DiskKind::NvmeSsd, 1_920.0).unwrap().0.random_reads.exp();
         assert!((of(nvme, 1_920.0).read_ms - 0.08 - 12_288.0 / reads * 1e3).abs() < 1e-12);
     }
 
@@ -297,13 +331,8 @@ mod tests {
     fn times_of_reads_and_writes_add_up() {
         let database = oltp(Script::OltpReadWrite);
         let (cache, setup) = (4.0 * GIB, Setup::resolve("instance-store:1", None, day()).unwrap());
-        let (sheet, _) = sheet_of(Some(DiskKind::SataSsd), 960.0).unwrap();
-        let warm_up = WarmUp::new(&database, cache);
-        let at = *warm_up.points().last().unwrap();
-        let pages = (at.evicted_dirty + at.flushed) * at.shape;
-        let logged = database.log.redo_bytes_per_tx + database.log.binlog_bytes_per_tx;
-        let [reads, writes, sequential] = [sheet.random_reads, sheet.random_writes, sheet.sequential_writes].map(f64::exp);
-        let disk_s = at.reads * at.shape * 16_384.0 / reads + pages * 16_384.0 / writes + (pages * 16_384.0 + logged) / sequential;
+        let at = *WarmUp::new(&database, cache).points().last().unwrap();
+        let disk_s = disk_seconds(&database, cache, DiskKind::SataSsd);
         let disk = local_disk(&database, cache, (Some(DiskKind::SataSsd), 960.0), None, day()).unwrap();
         let scaled = setup.with_local_disk(disk.writes, disk.writes * disk.reads);
         let (flow, _) = Places { data: DeviceCounting::new(&scaled, &database), log: None }.of_transaction(&database, &at, 1.0, 0.0);
@@ -317,7 +346,7 @@ mod tests {
     fn a_load_that_reads_has_all_of_the_disk() {
         let setup = Setup::resolve("instance-store:1", None, day()).unwrap();
         let disk = local_disk(&oltp(Script::OltpPointSelect), 4.0 * GIB, (Some(DiskKind::NvmeSsd), 1_920.0), None, day()).unwrap();
-        let (sheet, _) = sheet_of(Some(DiskKind::NvmeSsd), 1_920.0).unwrap();
+        let (sheet, _) = sheet_of(DiskKind::NvmeSsd, 1_920.0).unwrap();
         let capped = setup.limits[0].reads.unwrap().throughput_bytes_s as f64 * disk.writes * disk.reads;
         // The guess's IOPS bind before its bytes, by less than a percent.
         assert!((capped / sheet.random_reads.exp() - 1.0).abs() < 0.01, "{capped}");

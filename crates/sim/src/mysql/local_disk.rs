@@ -105,7 +105,7 @@ pub fn local_disk(
     let (mut sheet, mut variance) = sheet_of(kinds[0], gb)?;
     let seconds = |sheet: &Sheet| Times::new(database, &setup, &at, sheet).all();
     for other in &kinds[1..] {
-        // The other kind is as likely, and does this load so many times faster.
+        // The other kind is as likely, and does this load faster by this logarithm.
         let faster = libm::log(seconds(&sheet) / seconds(&sheet_of(*other, gb)?.0));
         variance += if faster.is_finite() { faster * faster / kinds.len() as f64 } else { 0.0 };
     }

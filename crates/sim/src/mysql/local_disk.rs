@@ -84,10 +84,10 @@ pub struct LocalDisk {
 }
 
 /// Returns the local disk of a database with a settled cache of `cache_bytes`: of `gb` GB and of a
-/// kind. Where that is not known it is of the slower kind of this size, so that a plan does not
-/// promise what only the faster has, and its spread contains the faster. `known_writes`: pages a
-/// second at random that somebody knows it to write, and the standard deviation of the logarithm;
-/// they move its speed by what they are worth. `as_of`: the day of the catalog's guess.
+/// kind. A disk of unknown kind is of the slower kind of this size, so that a plan does not promise
+/// what only the faster has, and its spread contains the faster. `known_writes`: pages a second at
+/// random that somebody knows it to write, and the standard deviation of the logarithm; they move
+/// its speed by what they are worth. `as_of`: the day of the catalog's guess.
 ///
 /// # Errors
 /// A table that cannot be read; a catalog without local disks at this day.

@@ -145,7 +145,7 @@ class _DatabaseFile(DocumentTable, kw_only=True):
 def write_workload(workload: TransactionWorkload, head: dict) -> str:
     """Returns the file's text; `head` holds format, version and model."""
     names = [name for name in _DatabaseFile.__struct_fields__ if name not in ("covered", "server", "replica")]
-    document = head | pick_fields(workload, *names)
+    document = head | pick_fields(workload, *names) | {"cache_gib": float(workload.cache_gib)}
     document["covered"] = pick_fields(workload.covered, *_Covered.__struct_fields__)
     document["server"] = workload.server.to_document() or None
     document["replica"] = workload.replica and workload.replica.to_document()

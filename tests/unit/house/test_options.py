@@ -33,7 +33,7 @@ PLACES = {
 OF_OPTIONS = ("Settings", "Options", "Arguments", "Goal")
 # Values that a question has under the name of a setting: goals parsed, the size grown, the factors
 # with the months in them.
-DERIVED = {"goals", "size_gib", "demand_growth", "data_growth"}
+DERIVED = {"goals"}
 # Ratchets: commands with their groups, and options. An option that a group declares counts once, however many commands below
 # it have it. Both only go down; a new command or option takes the place of another, or joins a group's.
 MOST_COMMANDS, MOST_OPTIONS = 110, 666

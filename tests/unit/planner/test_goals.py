@@ -60,11 +60,6 @@ def test_defaults_of_databases():
         parse_goals([], "database")
 
 
-def test_names_of_version_0_1_are_read():
-    assert texts("usd_month<=300")[0] == "cost_usd_month<=300"
-    assert texts("tps>=1", "usd_month<=300", subject="database")[1] == "cost_usd_month<=300"
-
-
 def test_repeated_goals_count_once_and_keep_their_order():
     assert texts("p95_ms <= 5", "p95_ms<=5.0", "throttled_min≤0")[:2] == ["p95_ms<=5", "throttled_min<=0"]
     assert texts("p95_ms <= 5", "p95_ms<=5.0").count("p95_ms<=5") == 1

@@ -398,7 +398,7 @@ def test_programs_that_are_none(tmp_path, monkeypatch):
     for wrong in (tmp_path, tmp_path / "nothing", "/etc/passwd"):
         with pytest.raises(InputError, match="is not a program that can be run"):
             flavors.find_program("mysql", wrong)
-    with pytest.raises(InputError, match="a flavor is one of"):
+    with pytest.raises(InputError, match="must be one of mariadb, mysql"):
         flavors.find_program("postgres")
 
 

@@ -31,8 +31,7 @@ PLACES = {
 }
 # Classes that take over what a user gives. A result may have a field of the same name: it says for what it holds.
 OF_OPTIONS = ("Settings", "Options", "Arguments", "Goal")
-# Values that a question has under the name of a setting: goals parsed, the size grown, the factors
-# with the months in them.
+# Values that a question has under the name of a setting: goals, parsed.
 DERIVED = {"goals"}
 # Ratchets: commands with their groups, and options. An option that a group declares counts once, however many commands below
 # it have it. Both only go down; a new command or option takes the place of another, or joins a group's.

@@ -142,6 +142,7 @@ struct Times {
 }
 
 impl Times {
+    /// Returns the times of a transaction in the state `at` of the cache, on a disk of these rates.
     fn new(database: &Database, setup: &Setup, at: &At, sheet: &Sheet) -> Times {
         let places = Places { data: DeviceCounting::new(setup, database), log: None };
         // A log write that a drive keeps over a power cut costs its bytes.
@@ -153,6 +154,7 @@ impl Times {
         Times { measured, reading, writing }
     }
 
+    /// Returns the time of reads and writes together, s: they share the flash's channels.
     fn all(&self) -> f64 {
         self.reading + self.writing
     }

@@ -171,13 +171,13 @@ def state_periods(
         return rows
     if stated_s is None:
         rule = "state no period: this form of file has none"
-        place, step = _shortest_step(_steps(open_points), open_points, files)
+        place, step = _find_shortest_step(_list_steps(open_points), open_points, files)
         raise refuse.input(place, rule, f"Say which period CloudWatch was asked for: --period {step or 300:g}.")
     since = pl.col("t_unix") - pl.col("t_unix").min().over("file", "volume")
     if open_points.filter(_is_no_multiple(since, stated_s)).height:
-        steps = _steps(open_points)
+        steps = _list_steps(open_points)
         uneven = steps.filter(_is_no_multiple(pl.col("step"), stated_s))
-        place, step = _shortest_step(uneven if uneven.height else steps, open_points, files)
+        place, step = _find_shortest_step(uneven if uneven.height else steps, open_points, files)
         hint = (
             f"If that is their period, add --interval {step:g}. If the file has points of two periods, "
             "import those of each period alone, then join the imports with --period."
@@ -199,7 +199,7 @@ def _is_no_multiple(time_s: pl.Expr, period_s: float) -> pl.Expr:
     return (time_s + STEP_SLACK_S) % period_s > 2 * STEP_SLACK_S
 
 
-def _steps(points: pl.DataFrame) -> pl.DataFrame:
+def _list_steps(points: pl.DataFrame) -> pl.DataFrame:
     """Returns the steps between the points of each volume in a file, seconds, the shortest
     first."""
     series = ["file", "volume"]
@@ -208,7 +208,7 @@ def _steps(points: pl.DataFrame) -> pl.DataFrame:
     return times.select(*series, step).drop_nulls("step").sort("step", *series)
 
 
-def _shortest_step(steps: pl.DataFrame, points: pl.DataFrame, files: Sequence[str]) -> tuple[str, float | None]:
+def _find_shortest_step(steps: pl.DataFrame, points: pl.DataFrame, files: Sequence[str]) -> tuple[str, float | None]:
     """Returns the shortest step, seconds, with its place in words; None where no volume has two
     points."""
     first = (steps if steps.height else points).row(0, named=True)

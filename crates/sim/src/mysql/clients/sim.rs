@@ -230,7 +230,7 @@ struct BackgroundWork {
     transaction_ms: f64,
     io_ms: f64,
     job_ms: f64,
-    /// Part of an I/O's that passes before its volume answers.
+    /// Part of `io_ms` that passes before the volume answers ([`Clients::io_device_ms`]).
     io_device_ms: f64,
     /// Not yet a job.
     owed_ms: f64,
@@ -273,9 +273,10 @@ pub struct ClientsSim<'a> {
     /// where processors never bind.
     core_ms: f64,
     background: BackgroundWork,
-    /// See `Processors::crowding`; and what work is that a client waits for besides its I/Os, with
-    /// what it fills first caches again.
+    /// Factor on the processor time of I/Os and of the background (`Processors::crowding`).
     crowding: f64,
+    /// Factor on the other processor time that a client waits for: it has the time in which first
+    /// caches are filled again too (`Processors::refilling`).
     own_crowding: f64,
     serial: Servers,
     /// Clients that have the serial resource or wait for it, and whether these spin.

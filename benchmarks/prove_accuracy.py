@@ -16,7 +16,8 @@ needs: root, /dev/fuse, sysbench, and MariaDB (with MyRocks) or MySQL.
 
 A run while other programs used more than OTHERS_SHARE of the processors, or in which nothing of
 them was idle, is shown and not judged, and measured again next time; nor is what was calibrated on
-such a run. `--rest S`: each run waits up to S seconds until others rest.
+such a run, or while they used more than CALIBRATION_OTHERS processors. `--rest S`: each run waits
+up to S seconds until others rest.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import json
+import math
 import os
 import statistics
 import sys
@@ -44,6 +46,9 @@ HERE = Path(__file__).parent
 # Bars: median and nine of ten, percent of mean tps; p95 latency of each.
 BARS = {"innodb": (4.0, 10.0), "myrocks": (5.0, 12.0)}
 P95_BAR = 20.0  # percent
+# Processors that other programs may use on average while a configuration is calibrated on (a guess): less than beside a
+# judged run, because the predictions of all other configurations stand on the calibration.
+CALIBRATION_OTHERS = 0.1
 # One holder keeps others from working: not longer than about this at a time.
 HOLD_S = 100.0
 # The storage held a run when requests waited for one of its limits in more than this share of the
@@ -193,11 +198,12 @@ def regime(summary: dict) -> str:
 CAPS = ("volume_iops", "volume_throughput", "instance_iops", "instance_throughput")
 
 
-def is_judged(record: bench.RunRecord) -> bool:
-    """Returns whether the machine had enough left for a run to tell of its storage. If clients and
-    processors hold it, all of them may be at work, as long as it is their own work."""
+def is_judged(record: bench.RunRecord, others: float = math.inf) -> bool:
+    """Returns whether the machine had enough left for a run to tell of its storage, and other
+    programs used at most `others` processors. If clients and processors hold it, all of them may be
+    at work, as long as it is their own work."""
     beside = neighbours.read(record.folder)
-    if beside is not None and beside.disturb:
+    if beside is not None and (beside.disturb or beside.others > others):
         return False
     return regime(record.summary) == "clients" or not experiment.measured(record).processors_bound
 
@@ -362,7 +368,7 @@ class Set:
         every = [
             replace(each, cache_gib=each.cache_gib / self.plan.smaller) for each in configurations(self.series.engine)
         ]
-        calibration = self.measured(every[0], self.plan.calibration_s, seed)
+        calibration = self.measured(every[0], self.plan.calibration_s, seed, CALIBRATION_OTHERS)
         if calibration is None:
             return
         workload = calibrate([experiment.lab_counted(calibration)], least_seconds=0.9 * self.plan.calibration_s)
@@ -384,15 +390,17 @@ class Set:
             if record is None:
                 continue
             rows.append(row(each, seed, prediction, experiment.measured(record), record, when))
-            rows[-1]["judged"] &= is_judged(calibration)
+            rows[-1]["judged"] &= is_judged(calibration, CALIBRATION_OTHERS)
             keep(rows)
             print(line(rows[-1], rows), flush=True)
 
-    def measured(self, configuration: Configuration, seconds: int, seed: int) -> bench.RunRecord | None:
+    def measured(
+        self, configuration: Configuration, seconds: int, seed: int, others: float = math.inf
+    ) -> bench.RunRecord | None:
         """Returns the judged run of the store, or a new one; None where there is none and `stored`
-        forbids to measure."""
+        forbids to measure. `others`: processors that other programs may have used (`is_judged`)."""
         for record in self.store.runs():
-            if record.state == "complete" and same(record, configuration, seconds, seed) and is_judged(record):
+            if record.state == "complete" and same(record, configuration, seconds, seed) and is_judged(record, others):
                 return record
         if self.stored:
             return None

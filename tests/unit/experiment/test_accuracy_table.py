@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import statistics
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -92,3 +93,14 @@ def test_own_processes_descend_from_this_one_or_are_the_kernels():
     parents = {1: 0, 2: 0, 90: 2, own: 1, 101: own, 102: 101, 103: 1, 104: 103}
     look = neighbours._Look(0.0, 0.0, None, {process: (parent, 0.0) for process, parent in parents.items()})
     assert {process for process in parents if neighbours._is_own(look, process)} == {2, 90, own, 101, 102}
+
+
+@pytest.mark.parametrize(
+    ("others", "calibrates", "judged"), [(0.05, True, True), (0.2, False, True), (1e3, False, False)]
+)
+def test_a_calibration_needs_more_rest_than_a_judged_run(others, calibrates, judged, tmp_path):
+    """0.05 and 0.2 lie to either side of CALIBRATION_OTHERS; 1,000 processors are more than a quarter of any machine's."""
+    neighbours.keep(neighbours.Neighbours(others, None, 0.0), tmp_path)
+    record = SimpleNamespace(folder=tmp_path, summary={})
+    assert prove_accuracy.is_judged(record) is judged
+    assert prove_accuracy.is_judged(record, prove_accuracy.CALIBRATION_OTHERS) is calibrates

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -20,7 +19,6 @@ from headrace.report.words import number, percent, row_labels, span, storage_wor
 from headrace.workload.transactions import RESPONSES
 
 with lazily():
-    from headrace.report import html
     from headrace.report.charts import predictions
 
 if TYPE_CHECKING:
@@ -310,15 +308,3 @@ def comparison_view(comparison: ComparedRun, workload: TransactionWorkload) -> V
 def _both(row: dict) -> str:
     measured, predicted = (number(row[name], 4) for name in ("measured", "predicted"))
     return f"Predicted {predicted} {row['unit']}, measured {measured}."
-
-
-def write_prediction(path: Path, run: Prediction, workload: TransactionWorkload) -> None:
-    """Writes a prediction as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
-    chart = predictions.prediction(run, f"{workload.name} on {run.storage}")
-    html.write_chart(path, chart, lambda: view_of(run, workload))
-
-
-def write_comparison(path: Path, comparison: ComparedRun, workload: TransactionWorkload) -> None:
-    """Writes a run and its prediction as a chart or a page, by the ending of `path`. Raises
-    CouldNotRun."""
-    html.write_chart(path, predictions.comparison(comparison), lambda: comparison_view(comparison, workload))

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.base import caps
@@ -17,7 +16,6 @@ from headrace.report.view import Block, Card, Chart, Fold, Heading, Items, Sente
 from headrace.report.words import latency, number, percent, span, usd
 
 with lazily():
-    from headrace.report import html
     from headrace.report.charts import predictions
 
 if TYPE_CHECKING:
@@ -254,12 +252,6 @@ def _cards(comparison: ServiceComparison) -> Iterator[Card]:
             services.add(service)
             does = f"{number(outcome.tps, 3)} tps, p95 {number(outcome.p95_ms)} ms; limited by {caps.long(outcome.cap or 'none')}."
             yield Card(_words_of(outcome.deployment), f"{usd(outcome.bill.usd_month)} USD a month", does)
-
-
-def write_comparison(path: Path, comparison: ServiceComparison) -> None:
-    """Writes the chart or the page, by the ending of `path`. Raises CouldNotRun."""
-    chart = predictions.side_by_side(comparison, title_of(comparison))
-    html.write_chart(path, chart, lambda: view_of(comparison))
 
 
 def title_of(comparison: ServiceComparison) -> str:

@@ -43,6 +43,7 @@ from headrace.cli.output import (
     say_each,
     show,
     table,
+    write_report,
 )
 from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import WRITES_FILE
@@ -58,7 +59,7 @@ with lazily():
     from headrace.base import settings
     from headrace.bench.store import query
     from headrace.calibration.runs import model
-    from headrace.report import benchmarks, html, view
+    from headrace.report import benchmarks, view
 
 
 def complete_run(context: typer.Context, incomplete: str) -> list[str]:
@@ -90,9 +91,7 @@ RUN_HELP = "An id, a part of it that no other has, `latest`, or `latest~1` (the 
 
 def show_run(record: RunRecord, output: Output, report: Path | None = None) -> None:
     """Prints a run, and writes its page where a file is named."""
-    if report is not None:
-        benchmarks.write_run(report, record)
-        say(f"report written to {report}")
+    write_report(report, lambda: benchmarks.view_of(record))
     if output == "json":
         return print_json(record.document | {"folder": record.folder, "run_toml": record.run_toml})
     if output == "csv":
@@ -523,9 +522,7 @@ def compare(
     run_store = place.open_store()
     sides = [[run_store.open(name.strip()) for name in text.split(",") if name.strip()] for text in (first, second)]
     comparison = bench.compare(*sides, allow_unlike=unlike)
-    if report is not None:
-        html.write_page(report, benchmarks.comparison_view(comparison))
-        say(f"report written to {report}")
+    write_report(report, lambda: benchmarks.comparison_view(comparison))
     rows = [asdict(difference) for difference in comparison.differences]
     ids = {"first": [record.id for record in comparison.a], "second": [record.id for record in comparison.b]}
     answer = ids | pick_fields(comparison, "differences", "differs", "unlike", "notes")

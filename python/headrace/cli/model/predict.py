@@ -21,7 +21,7 @@ from headrace.cli.options import (
     SetOption,
     option,
 )
-from headrace.cli.output import data, print_csv, print_json, progress, say, say_each, show
+from headrace.cli.output import data, print_csv, print_json, progress, say, say_each, show, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError, Refusals
 from headrace.report.output import as_csv, check_chart_path
@@ -109,9 +109,7 @@ def print_services(
         **given,
     )
     possible = any(outcome.refusal is None for outcome in comparison.outcomes)
-    if report is not None and possible:
-        service_report.write_comparison(report, comparison)
-        say(f"chart written to {report}")
+    write_report(report if possible else None, lambda: service_report.view_of(comparison))
     if output == "json":
         print_json(comparison)
     elif output == "csv":
@@ -179,9 +177,7 @@ def print_prediction(
     with progress("simulating") as tick:
         run = database.predict(workload, storage, **vars(replace(settings, progress=tick)))
     run = run.with_warnings(databases.log_warnings(run, workload))
-    if report is not None:
-        databases.write_prediction(report, run, workload)
-        say(f"chart written to {report}")
+    write_report(report, lambda: databases.view_of(run, workload))
     if output == "json":
         print_json(databases.document(run, workload))
     elif output == "csv":

@@ -15,7 +15,7 @@ from headrace.cli.app import show_error
 from headrace.cli.inputs import RecordingOptions, read_database
 from headrace.cli.operate.common import TodayOptions
 from headrace.cli.options import LabPlace, PasswordOptions, ReportOption, choice, option
-from headrace.cli.output import progress, say, show, table
+from headrace.cli.output import progress, say, show, table, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import WRITES_FILE
 from headrace.errors import CouldNotRun, InputError
@@ -33,7 +33,7 @@ with lazily():
     from headrace.operate.doctor import output as doctor_output
     from headrace.operate.doctor import trusted_advisor as doctor_trusted_advisor
     from headrace.operate.doctor.advising import gains
-    from headrace.report import html, tables
+    from headrace.report import tables
     from headrace.report.operate import doctor as operate_doctor
 
 EPILOG = read_epilog("doctor")
@@ -90,7 +90,7 @@ def doctor(
     database = None if workload is None else read_database(str(workload))
     with progress("reading") as tick:
         evidence = targets.evidence_of(target, replace(options, progress=tick), seconds, tick)
-    is_written = record is None or _try_write(record, lambda: evidence_file.save(evidence, record))
+    is_written = record is None or _try_write(lambda: evidence_file.save(evidence, record))
     if record is not None and is_written:
         say(f"kept in {record}: headrace doctor {record}")
     if trusted_advisor:
@@ -101,10 +101,7 @@ def doctor(
     code = _print_diagnosis(diagnosis, output, all_findings)
     if report is not None:
         ticks = [tick.to_document() for tick in evidence.ticks()]
-        if _try_write(report, lambda: html.write_page(report, operate_doctor.view_of(diagnosis, ticks))):
-            say(f"report: {report}")
-        else:
-            is_written = False
+        is_written &= _try_write(lambda: write_report(report, lambda: operate_doctor.view_of(diagnosis, ticks)))
     raise typer.Exit(code if is_written else CouldNotRun.default_exit_code)
 
 
@@ -118,7 +115,7 @@ def _check_form_of_checks(output: str, report: Path | None) -> None:
         raise InputError("--output nagios", "is for verdicts, not for these checks", source, "Leave it out.")
 
 
-def _try_write(path: Path, write: Callable[[], None]) -> bool:
+def _try_write(write: Callable[[], None]) -> bool:
     """Writes a file, and returns whether it was written; a failure is printed, and the command goes
     on."""
     try:

@@ -23,7 +23,7 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import data, exit_if, print_answer, print_json, progress, say, table
+from headrace.cli.output import data, exit_if, print_answer, print_json, progress, say, table, write_report
 from headrace.cli.servers.mysql import complete_server
 from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 with lazily():
     from headrace import servers
-    from headrace.report import html
     from headrace.report.replication import measured
     from headrace.report.replication import members as member_words
     from headrace.servers.topology import explain as topology_explain
@@ -253,9 +252,7 @@ def lag(
                 record.run(seconds or (None if watch else LOOK_S), each)
             last = [reading for reading in watching.read() if name in (None, reading.replica)]
             problems = watching.problems()
-    if report is not None:
-        html.write_page(report, measured.view_of(record.frame()))
-        say(f"{report}: written")
+    write_report(report, lambda: measured.view_of(record.frame()))
     rows = [asdict(reading) for reading in last]
     if output == "csv" or not watch:
         cells = [_lag_cells(reading) for reading in last]

@@ -28,7 +28,7 @@ from headrace.cli.options import (
     flag,
     option,
 )
-from headrace.cli.output import data, print_json, progress, say, show
+from headrace.cli.output import data, print_json, progress, say, show, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.cli.workloads import capture
 from headrace.cli.writing import WRITES_FILE
@@ -244,9 +244,7 @@ def show_workload(
     if to is not None:
         workloads.save(load, to)
         say(f"written to {to}")
-    if report is not None:
-        simulation.write_workload(report, load)
-        say(f"chart written to {report}")
+    write_report(report, lambda: simulation.demand_view(load))
     _show(load, output)
 
 

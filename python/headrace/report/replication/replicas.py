@@ -4,7 +4,6 @@ up, the parameters of an applier."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -13,13 +12,11 @@ from headrace.base.encoding import pick_fields
 from headrace.base.lazy import lazily
 from headrace.base.packaged import read_rows
 from headrace.report.charts.rows import TABLE_ROWS, clock_step_s
-from headrace.report.output import PAGE_FORMATS
 from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, columns
 from headrace.report.words import number, percent, row_labels, span, storage_words
 from headrace.workload.replica import ReplicaParameters
 
 with lazily():
-    from headrace.report import html
     from headrace.report.charts import predictions
 
 if TYPE_CHECKING:
@@ -244,14 +241,6 @@ def _cards(summary: ReplicaOutcome) -> Iterator[Card]:
     yield (NOT_APPLIED if summary["catch_up_s"] is None else LAG).filled(figures, mark)
     if (chance := summary["keeps_up"]) is not None:
         yield CHANCE.filled(figures, "good" if chance >= LIKELY else "warn")
-
-
-def write_page(path: Path, run: ReplicaPrediction) -> None:
-    """Writes the prediction as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
-    view = view_of(run)
-    html.write_chart(
-        path, None if path.suffix.lower() in PAGE_FORMATS else predictions.lag(run, title_of(run)), lambda: view
-    )
 
 
 # --- the cheapest that keeps up -------------------------------------------------------------------

@@ -9,7 +9,7 @@ import polars as pl
 
 from headrace.report.charts import predictions
 from headrace.report.tables import fold_of
-from headrace.report.view import Block, Card, Column, Fold, Items, Sentence, Table, View, drawn
+from headrace.report.view import Block, Card, Fold, Items, Sentence, Table, View, columns, drawn
 from headrace.report.words import latency, moment, number
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ TITLES = (
     "p95 predicted", "p95 measured", "p95 error", "verdict",
 )  # fmt: skip
 BRIEF = ("configuration", "tps predicted", "tps measured", "tps error", "verdict")
-COLUMNS = tuple(Column(title, "number" if title in TITLES[2:-1] else "", brief=title in BRIEF) for title in TITLES)
+COLUMNS = columns(TITLES, number=TITLES[2:-1], brief=BRIEF)
 CSV_COLUMNS = (
     "role", "name", "storage_full", "storage", "log_storage", "cache_gib", "threads", "tps_predicted", "tps_low", "tps_high",
     "tps_measured", "tps_error_percent", "p95_ms_predicted", "p95_ms_measured", "p95_error_percent", "verdict",
@@ -144,19 +144,19 @@ def view_of(proof: Proof) -> View:
 
 def _seconds(proof: Proof) -> Fold | None:
     """Returns predicted and measured over time as a table; None where neither was kept."""
-    columns: dict[str, Sequence[float]] = {}
+    series: dict[str, Sequence[float]] = {}
     panels = []
     for at, step in enumerate(proof.steps):
         parts = []
         for role, figures in (("predicted", step.predicted), ("measured", step.measured)):
             if figures is not None and figures.series:
-                columns[f"{role} {at}"] = figures.series
+                series[f"{role} {at}"] = figures.series
                 parts.append((f"{role} {at}", f"{role} tps", ""))
         panels.append((name_of(step), parts))
-    length = max(map(len, columns.values()), default=0)
+    length = max(map(len, series.values()), default=0)
     if length < 2:
         return None
-    filled = {name: [*values, *[None] * (length - len(values))] for name, values in columns.items()}
+    filled = {name: [*values, *[None] * (length - len(values))] for name, values in series.items()}
     rows = pl.DataFrame({"t_s": [float(second) for second in range(length)], **filled}, strict=False)
     return fold_of("The seconds as a table", rows, panels)
 

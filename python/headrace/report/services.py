@@ -5,7 +5,6 @@ rules, and the comparison of then and now."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.base import caps
@@ -19,6 +18,7 @@ with lazily():
     from headrace.report.charts import predictions
 
 if TYPE_CHECKING:
+    from headrace.base import core
     from headrace.planner.result import ServicesPart
     from headrace.simulation.services import Fact, ServiceComparison, ServiceOutcome
 
@@ -38,6 +38,7 @@ COLUMNS = columns(
     ),
     number=("tps", "80 %", "p95 ms", "USD/month"),
     key=("service", "limited by", "reader's lag", "failover", "lost with instance", "lost with zone"),
+    brief=("service", "tps", "failover", "lost with zone", "USD/month"),
 )
 ITEMS = columns(
     ("service", "item", "quantity", "unit", "USD per unit", "USD", "price of"),
@@ -49,7 +50,6 @@ OPTIONS = {
     "single-az": "Single-AZ", "multi-az": "Multi-AZ", "multi-az-cluster": "Multi-AZ cluster", "standard": "Standard",
     "io-optimized": "I/O-Optimized",
 }  # fmt: skip
-BRIEF = ("service", "tps", "failover", "lost with zone", "USD/month")
 UNKNOWN, GUESS = "not known", "guess"
 NO_PRICE = "no price"
 
@@ -122,18 +122,15 @@ def item_rows(comparison: ServiceComparison) -> list[tuple[str, ...]]:
     """Returns the bills, item by item, with day and source."""
     rows = []
     for outcome in comparison.outcomes:
-        for item in outcome.bill.items:
-            price = number(item["unit_price_usd"], 4)
-            price_cells = (
-                number(item["quantity"], 4),
-                item["unit"],
-                price,
-                f"{item['usd']:,.2f}",
-                f"{item['as_of']}, {item['source']}",
-            )
-            rows.append((outcome.deployment, item["item"], *price_cells))
+        rows += [_item_cells(outcome.deployment, item, 4) for item in outcome.bill.items]
         rows += [(outcome.deployment, what, "", "", "", NO_PRICE, "") for what in outcome.bill.missing]
     return rows
+
+
+def _item_cells(deployment: str, item: core.CostItem | dict, digits: int) -> tuple[str, ...]:
+    """Returns the cells of ITEMS: an item of a deployment's bill, its quantity to `digits`."""
+    price = (number(item["quantity"], digits), item["unit"], number(item["unit_price_usd"], 4), usd(item["usd"]))
+    return (deployment, item["item"], *price, f"{item['as_of']}, {item['source']}")
 
 
 def doubts(comparison: ServiceComparison) -> list[str]:
@@ -209,8 +206,7 @@ def view_of(comparison: ServiceComparison) -> View:
         Items(head(comparison), "terminal"),
         Chart(lambda: predictions.side_by_side(comparison, title), described),
     ]
-    brief = tuple(replace(column, brief=column.title in BRIEF) for column in COLUMNS)
-    blocks += [Table(brief, rows)] if rows else []
+    blocks += [Table(COLUMNS, rows)] if rows else []
     blocks += [Table(ITEMS, bills, "Bill of a month", place="terminal")] if bills else []
     blocks += [Heading("", "terminal"), Items([*billed(comparison), *break_even(comparison)])]
     blocks += [Items(doubts(comparison), "terminal"), Heading("", "terminal"), Items(limits(comparison), "terminal")]
@@ -322,6 +318,7 @@ PLANNED = columns(
     number=("USD/month", "tps", "80 %", "p95"),
     key=("service",),
     prose=("goals", "best candidate"),
+    brief=("service", "USD/month", "tps", "p95", "goals"),
 )
 QUESTIONS = ("question", "whitepaper 2017", "EC2", "RDS", "Aurora", "source")
 THEN_NOW = columns(QUESTIONS, prose=QUESTIONS)
@@ -352,10 +349,8 @@ def bill_rows(part: ServicesPart) -> list[tuple[str, ...]]:
     """Returns the bills of the best, item by item, with day and source."""
     table_rows = []
     for answer in part.answers:
-        for item in answer.best.items if answer.best else ():
-            price = (number(item["quantity"], 6), item["unit"], number(item["unit_price_usd"], 4), usd(item["usd"]))
-            table_rows.append((answer.deployment, item["item"], *price, f"{item['as_of']}, {item['source']}"))
         if answer.best:
+            table_rows += [_item_cells(answer.deployment, item, 6) for item in answer.best.items]
             table_rows.append((answer.deployment, "together", "", "", "", usd(answer.best.cost_usd_month), ""))
     return table_rows
 
@@ -405,8 +400,7 @@ def service_blocks(part: ServicesPart, explain: bool) -> Iterator[Block]:
     """Yields the part; on a terminal the comparison and the rules only where `explain` is true."""
     yield Heading("EC2, RDS and Aurora", "page")
     yield Table(PLANNED, planned_rows(part), "Services", place="terminal")
-    brief = ("service", "USD/month", "tps", "p95", "goals")
-    yield Table([replace(column, brief=column.title in brief) for column in PLANNED], planned_rows(part), place="page")
+    yield Table(PLANNED, planned_rows(part), place="page")
     yield Table(ITEMS, bill_rows(part), "Bill of a month", place="terminal")
     yield Heading("", "terminal")
     yield Items([*even_lines(part), *growth_lines(part)])

@@ -13,7 +13,7 @@ from headrace.base import caps, core
 from headrace.base.encoding import pick_fields
 from headrace.base.lazy import lazily
 from headrace.base.units import GIB
-from headrace.report.charts.rows import TABLE_ROWS, clock_step_s
+from headrace.report.charts.rows import TABLE_ROWS, group_by_clock
 from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, columns
 from headrace.report.words import number, percent, row_labels, span, storage_words
 from headrace.workload.transactions import RESPONSES
@@ -106,10 +106,9 @@ def log_warnings(run: Prediction, workload: TransactionWorkload) -> list[str]:
 
 def table_of(run: Prediction, most: int = TABLE_ROWS) -> Table:
     """Returns the rows as a table of at most `most` rows, means over stretches on the clock."""
-    rows = run.rows
     # A row of a prediction is a second.
-    step_s = clock_step_s(rows["t_s"][0], rows["t_s"][-1] + 1.0, most)
-    short = rows.group_by((pl.col("t_s") / step_s).floor().alias("row"), maintain_order=True).agg(
+    parted, step_s = group_by_clock(run.rows, run.rows["t_s"][-1] + 1.0, most=most)
+    short = parted.group_by("group", maintain_order=True).agg(
         pl.col("t_s").first(),
         pl.col("tps", "iops", "mib_s", "dirty_share", "cached_share").mean(),
         pl.col("p95_ms").median(),

@@ -111,18 +111,22 @@ def workload(load: OpenWorkload) -> alt.VConcatChart:
     )
     axis = TimeAxis(load.source.get("clock_start"), load.span_s)
     panels = {"IOPS": ("reads_per_s", "writes_per_s", "ops_per_s"), "MiB/s": ("read_mib_s", "write_mib_s", "mib_s")}
-    each = -(-points.height // MOST_POINTS)
-    highest = [pl.col(name).max() for names in panels.values() for name in names]
-    merged = points.group_by(pl.int_range(points.height) // each, maintain_order=True).agg(
-        pl.col("t_s").first(), pl.col("duration_s").sum(), *highest
-    )
-    frame = axis.add(merged)
+    frame = axis.add(_busiest(points, [name for names in panels.values() for name in names]))
     labels = (("reads", style.SIMULATED), ("writes", style.SECOND), ("all", style.QUIET))
     drawn = []
     for title, names in panels.items():
         parts = [(name, *label) for name, label in zip(names, labels, strict=True)]
         drawn.append(lines(frame, axis.x(title == "MiB/s"), title, parts, height=150))
     return stacked(drawn, f"Demand of {load.name}")
+
+
+def _busiest(points: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """Returns at most MOST_POINTS stretches of points, with the highest figure of each of these
+    columns."""
+    each = -(-points.height // MOST_POINTS)
+    return points.group_by(pl.int_range(points.height) // each, maintain_order=True).agg(
+        pl.col("t_s").first(), pl.col("duration_s").sum(), pl.col(names).max()
+    )
 
 
 # A limit this many times higher than the busiest moment would press the day into the axis: it is
@@ -137,11 +141,7 @@ def day(load: OpenWorkload, limits: Sequence[tuple[str, float, str]], waits: pl.
     are shaded in which requests waited for a limit; None: nothing is shaded.
     """
     axis = TimeAxis(load.source.get("clock_start"), load.span_s)
-    points = with_totals(load.points)
-    merged = points.group_by(pl.int_range(points.height) // -(-points.height // MOST_POINTS), maintain_order=True).agg(
-        pl.col("t_s").first(), pl.col("duration_s").sum(), pl.col("ops_per_s").max()
-    )
-    frame, x = axis.add(merged), axis.x(True)
+    frame, x = axis.add(_busiest(with_totals(load.points), ["ops_per_s"])), axis.x(True)
     highest = lowest_and_highest(frame, "ops_per_s")[1]
     near = [limit for limit in limits if limit[1] <= FAR_ABOVE * highest]
     top = max([highest, *(iops for _, iops, _ in near)]) * ABOVE or 1.0

@@ -11,7 +11,7 @@ import polars as pl
 from headrace.base.encoding import pick_fields
 from headrace.base.lazy import lazily
 from headrace.base.packaged import read_rows
-from headrace.report.charts.rows import TABLE_ROWS, clock_step_s
+from headrace.report.charts.rows import TABLE_ROWS, group_by_clock
 from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, columns
 from headrace.report.words import number, percent, row_labels, span, storage_words
 from headrace.workload.replica import ReplicaParameters
@@ -157,8 +157,8 @@ def table_of(run: ReplicaPrediction, most: int = TABLE_ROWS):
     """Returns the rows as a table, means over stretches on the clock."""
     rows = run.rows
     length = rows["t_s"][1] - rows["t_s"][0] if rows.height > 1 else 1.0
-    step_s = clock_step_s(rows["t_s"][0], rows["t_s"][-1] + length, most)
-    short = rows.group_by((pl.col("t_s") / step_s).floor().alias("row"), maintain_order=True).agg(
+    parted, step_s = group_by_clock(rows, rows["t_s"][-1] + length, most=most)
+    short = parted.group_by("group", maintain_order=True).agg(
         pl.col("t_s").first(),
         pl.col("source_tps", "applied_tps", "iops", "mib_s").mean(),
         pl.col("lag_s", "backlog").last(),

@@ -54,7 +54,8 @@ def note(text: str) -> None:
 
 
 def say_each(kind: str, lines: Iterable[object]) -> None:
-    """Tells the user each line on stderr, after its kind: `note`, `problem` or `warning`."""
+    """Tells the user each line on stderr, after its kind: `note`, `problem` or `warning`, which a
+    name may follow: `problem: db`."""
     for line in lines:
         say(f"{kind}: {line}")
 

@@ -19,7 +19,7 @@ import typer
 from headrace.base.files import read_bytes, reason_of
 from headrace.base.lazy import lazily
 from headrace.cli.lab.common import tag_words, tags
-from headrace.cli.options import CommandGroup, LabPlace, OutputOption, YesOption, flag, lab_of, option
+from headrace.cli.options import CommandGroup, LabPlace, OutputOption, TagOption, YesOption, flag, lab_of, option
 from headrace.cli.output import confirm, pairs, print_answer, say, table
 from headrace.cli.sharing import read_epilog
 from headrace.errors import CouldNotRun, HeadraceError, InputError, Refusals
@@ -212,7 +212,7 @@ def create(
     place: LabPlace,
     alias: Annotated[str | None, option("NAME", "Name it alias/NAME.")] = None,
     description: Annotated[str | None, option("TEXT", "Purpose of the key.")] = None,
-    tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
+    tag: TagOption = None,
     source: Annotated[
         Path | None,
         option("FILE", "Key file that `headrace lab key export` wrote, or - for standard input.", "--from"),

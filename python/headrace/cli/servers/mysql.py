@@ -20,6 +20,7 @@ from headrace.cli.options import (
     LabPlace,
     Output,
     OutputOption,
+    SettingOption,
     YesOption,
     choice,
     flag,
@@ -27,7 +28,7 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import confirm, exit_if, pairs, print_answer, print_rows, progress, say, table
+from headrace.cli.output import confirm, exit_if, pairs, print_answer, print_rows, progress, say, say_each, table
 from headrace.cli.sharing import read_epilog
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
@@ -110,7 +111,7 @@ def up(
     group: Annotated[
         int | None, option("N", "MySQL's group replication: N members, NAME-1 to NAME-N, 3 at least.")
     ] = None,
-    setting: Annotated[list[str] | None, option("K=V", "An option of the server, on top. Repeatable.", "--set")] = None,
+    setting: SettingOption = None,
     output: OutputOption = "table",
 ) -> None:
     """Make a server and start it; start one that exists again, with its data."""
@@ -371,10 +372,8 @@ def _print(server: Server, output: Output) -> None:
 
 def _notes(server: Server) -> None:
     """Says the problems and notes of a server on stderr."""
-    for problem in server.problems:
-        say(f"problem: {server.name}: {problem}")
-    for note in server.notes:
-        say(f"note: {server.name}: {note}")
+    say_each(f"problem: {server.name}", server.problems)
+    say_each(f"note: {server.name}", server.notes)
 
 
 def _confirm_end(yes: bool, name: str, verb: str, reasons: Sequence[str]) -> None:

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 
 with lazily():
     from headrace import bench, servers
-    from headrace import lab as lab_client
     from headrace.base import settings
     from headrace.bench.store import query
     from headrace.calibration.runs import model
@@ -132,6 +131,11 @@ class MeasuredOptions:
     ] = None
     volume: Annotated[list[str] | None, option("VOL", VOLUME)] = None
     instance: Annotated[str | None, instance_option("EC2 instance type of the server.")] = None
+
+    def facts(self) -> dict:
+        """Returns the options by their names in a target."""
+        more = {"devices": self.device or (), "volumes": self.volume or ()}
+        return {"storage": self.storage, "instance": self.instance, **more}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,14 +227,8 @@ class FileRun(LabPlace, RunOptions, MeasuredOptions):
 
     def run(self, benchmark: Benchmark, folder: Path) -> None:
         """Raises InputError, and as `carry_out`."""
-        lab = lab_client.Lab(self.data_dir, self.socket).place if self.volume else None
-        more = {
-            "storage": self.storage,
-            "devices": self.device or (),
-            "volumes": self.volume or (),
-            "instance": self.instance,
-        }
-        self.carry_out(benchmark, bench.file_target(folder, lab=lab, **more))
+        lab = self.open().place if self.volume else None
+        self.carry_out(benchmark, bench.file_target(folder, lab=lab, **self.facts()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,16 +255,11 @@ class ServerRun(LabPlace, PasswordOptions, RunOptions, MeasuredOptions, ServerOp
     def _at_address(self) -> Target:
         """Returns the server at the address as a target; a database is named where the address has
         none."""
-        lab = lab_client.Lab(self.data_dir, self.socket).place if self.volume else None
         address = self.read_address(str(self.address))
-        on = {
-            "storage": self.storage,
-            "log_storage": self.log_storage,
-            "devices": self.device or (),
-            "volumes": self.volume or (),
-        }
         address = address if address.database else address.with_database(DEFAULT_DATABASE)
-        return bench.server_target(address, lab=lab, instance=self.instance, engine=self.engine, **on)
+        lab = self.open().place if self.volume else None
+        own = {"log_storage": self.log_storage, "engine": self.engine}
+        return bench.server_target(address, lab=lab, **own, **self.facts())
 
     def _in_lab(self) -> Target:
         """Returns a server of the lab as a target, with its storage, volumes and instance unless

@@ -301,11 +301,7 @@ def list_sets(
 ) -> None:
     """List the snapshot sets, and what is wrong with those that are not whole."""
     with ec2.open(place) as service:
-        snapshot_sets = [
-            snapshot_set
-            for snapshot_set in sets.sets_of(service.stored())
-            if server is None or snapshot_set.server == server
-        ]
+        snapshot_sets = _list_sets(service, server)
     rows = [snapshot_set.to_dict() for snapshot_set in snapshot_sets]
     cells = [
         (
@@ -320,6 +316,11 @@ def list_sets(
     ]
     columns = ("set", "server", "instant", "GiB", "GTID", "state")
     print_answer(rows, output, rows, SET_COLUMNS, lambda: (table(columns, cells, right=("GiB",)),))
+
+
+def _list_sets(service: VolumeService, server: str | None) -> list[SnapshotSet]:
+    """Returns the snapshot sets of a server, None: of all servers."""
+    return [chosen for chosen in sets.sets_of(service.stored()) if server in (None, chosen.server)]
 
 
 def _state(snapshot_set: SnapshotSet) -> str:
@@ -409,11 +410,7 @@ def prune(
 ) -> None:
     """Delete old snapshot sets, never the last whole one of a server."""
     with ec2.open(place) as service:
-        snapshot_sets = [
-            snapshot_set
-            for snapshot_set in sets.sets_of(service.stored())
-            if server is None or snapshot_set.server == server
-        ]
+        snapshot_sets = _list_sets(service, server)
         if server is not None and not snapshot_sets:
             raise InputError(f"--server {server[:60]}", "has no snapshot sets", "", "See headrace snapshot sets.")
         now = service.now()

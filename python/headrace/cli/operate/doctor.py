@@ -15,11 +15,11 @@ from headrace.cli.app import show_error
 from headrace.cli.inputs import RecordingOptions, read_database
 from headrace.cli.operate.common import TodayOptions
 from headrace.cli.options import LabPlace, PasswordOptions, ReportOption, choice, option
-from headrace.cli.output import progress, say, show, table, write_report
+from headrace.cli.output import print_answer, print_json, progress, say, table, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import WRITES_FILE
 from headrace.errors import CouldNotRun, InputError
-from headrace.report.output import PAGE_FORMATS, as_json, check_chart_path, plain
+from headrace.report.output import PAGE_FORMATS, check_chart_path, plain
 
 if TYPE_CHECKING:
     from headrace.observe.evidence.model import Evidence
@@ -82,7 +82,7 @@ def doctor(
             raise InputError(
                 "TARGET", "is missing", "headrace doctor --help", "For example lab:db-data, or iostat.txt."
             )
-        raise typer.Exit(_advisor_rules(output))
+        return _print_advisor_rules(output)
     check_chart_path(report, PAGE_FORMATS)
     evidence_file.check_name(record)
     facts.check_region(region)
@@ -133,30 +133,26 @@ def _print_diagnosis(diagnosis: Diagnosis, output: str, everything: bool) -> int
         print(plain(doctor_output.nagios_line(diagnosis)))
         return doctor_output.nagios_code(diagnosis)
     if output == "json":
-        print(as_json(diagnosis.to_dict()))
+        print_json(diagnosis.to_dict())
     else:
         print(plain("\n".join(doctor_output.lines(diagnosis, everything, tables.folded))))
     return diagnosis.exit_code
 
 
-def _advisor_rules(output: str) -> int:
-    """Prints the rules of AWS Trusted Advisor's checks, and returns exit code 0."""
+def _print_advisor_rules(output: str) -> None:
+    """Prints the rules of AWS Trusted Advisor's checks."""
+    rules = doctor_trusted_advisor.rules().values()
     rows = [
         (
-            advisor_rule.check_id,
-            advisor_rule.name,
-            advisor_rule.status + (f" {advisor_rule.until}" if advisor_rule.until else ""),
-            advisor_rule.rule.replace("`threshold`", f"{advisor_rule.threshold} {advisor_rule.unit}"),
-            advisor_rule.as_of,
+            rule.check_id,
+            rule.name,
+            rule.status + (f" {rule.until}" if rule.until else ""),
+            rule.rule.replace("`threshold`", f"{rule.threshold} {rule.unit}"),
+            rule.as_of,
         )
-        for advisor_rule in doctor_trusted_advisor.rules().values()
+        for rule in rules
     ]
-    return _table(
-        [asdict(advisor_rule) for advisor_rule in doctor_trusted_advisor.rules().values()],
-        ("check", "name", "status", "rule", "as of"),
-        rows,
-        output,
-    )
+    _print_table([asdict(rule) for rule in rules], ("check", "name", "status", "rule", "as of"), rows, output)
 
 
 def _print_advisor_results(evidence: Evidence, output: str) -> int:
@@ -173,14 +169,10 @@ def _print_advisor_results(evidence: Evidence, output: str) -> int:
         {"volume": result.volume, "check_id": result.check_id, "result": result.result, "why": result.why}
         for result in results
     ]
-    _table(documents, ("volume", "check", "status", "result", "why"), rows, output)
+    _print_table(documents, ("volume", "check", "status", "result", "why"), rows, output)
     return int(any(result.result in ("yellow", "red") for result in results))
 
 
-def _table(documents: list[dict], columns: tuple[str, ...], rows: list[tuple], output: str) -> int:
-    """Prints documents as JSON or rows as a table, and returns exit code 0."""
-    if output == "json":
-        print(as_json(documents))
-    else:
-        show(table(columns, rows))
-    return 0
+def _print_table(documents: list[dict], columns: tuple[str, ...], rows: list[tuple], output: str) -> None:
+    """Prints documents as JSON, or rows as a table."""
+    print_answer(documents, output, documents, columns, lambda: (table(columns, rows),))

@@ -258,8 +258,7 @@ class ServerRun(LabPlace, PasswordOptions, RunOptions, MeasuredOptions, ServerOp
         address = self.read_address(str(self.address))
         address = address if address.database else address.with_database(DEFAULT_DATABASE)
         lab = self.open().place if self.volume else None
-        own = {"log_storage": self.log_storage, "engine": self.engine}
-        return bench.server_target(address, lab=lab, **own, **self.facts())
+        return bench.server_target(address, lab=lab, log_storage=self.log_storage, engine=self.engine, **self.facts())
 
     def _in_lab(self) -> Target:
         """Returns a server of the lab as a target, with its storage, volumes and instance unless

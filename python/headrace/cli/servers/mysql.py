@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from headrace.base.lazy import lazily
+from headrace.base.options import spell_flag
 from headrace.cli import INTERRUPTED
 from headrace.cli.options import (
     CommandGroup,
@@ -138,7 +139,7 @@ def _group_up(
     given = [key for key, value in vars(new).items() if value is not None and value is not False]  # 0 is given, too
     others = [key for key in given if key not in (*shared, "flavor")]
     if others:
-        option_name = "--from" if others[0] == "seed_from" else f"--{others[0].replace('_', '-')}"
+        option_name = "--from" if others[0] == "seed_from" else spell_flag(others[0])
         raise InputError(option_name, "is not for a group", "headrace mysql up --help", "Leave it out, or use --set.")
     if new.flavor != "mysql":
         hint = "Add --flavor mysql. MariaDB: headrace replica up."

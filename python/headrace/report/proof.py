@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from headrace.base.encoding import pick_fields
 from headrace.report.charts import predictions
 from headrace.report.tables import fold_of
 from headrace.report.view import Block, Card, Fold, Items, Sentence, Table, View, columns, drawn
@@ -75,17 +76,15 @@ def frame_of(proof: Proof) -> pl.DataFrame:
     table_rows = []
     for step in proof.steps:
         predicted, measured, run = step.predicted, step.measured, step.configuration
-        what = (step.role, run.name, step.full.place, run.storage, run.log_storage, run.cache_gib, run.threads)
-        tps = (
-            predicted and predicted.tps,
-            predicted and predicted.tps_low,
-            predicted and predicted.tps_high,
-            measured and measured.tps,
-            step.tps_error_percent,
-        )
-        p95 = (predicted and predicted.p95_ms, measured and measured.p95_ms, step.p95_error_percent)
-        table_rows.append((*what, *tps, *p95, proof.judge(step)))
-    return pl.DataFrame(table_rows, schema=list(CSV_COLUMNS), orient="row", infer_schema_length=None)
+        row: dict[str, object] = {"role": step.role, "storage_full": step.full.place, "verdict": proof.judge(step)}
+        row |= pick_fields(run, "name", "storage", "log_storage", "cache_gib", "threads")
+        row |= pick_fields(step, "tps_error_percent", "p95_error_percent")
+        row |= {name: getattr(predicted, name, None) for name in ("tps_low", "tps_high")}
+        for figure in ("tps", "p95_ms"):
+            row[f"{figure}_predicted"] = getattr(predicted, figure, None)
+            row[f"{figure}_measured"] = getattr(measured, figure, None)
+        table_rows.append(row)
+    return pl.DataFrame(table_rows, infer_schema_length=None).select(CSV_COLUMNS)
 
 
 def setup_lines(proof: Proof) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from headrace.base import caps
+from headrace.base.encoding import pick_fields
 from headrace.base.lazy import lazily
 from headrace.planner.market.durability import small_percent
 from headrace.report.databases import clients
@@ -255,11 +256,11 @@ def title_of(comparison: ServiceComparison) -> str:
     return f"{comparison.workload}: EC2, RDS and Aurora"
 
 
+# Times of a failover, and of the writes that a failure loses, as columns.
+TIMES = ("rto_low_s", "rto_high_s", "rpo_instance_s", "rpo_zone_s")
 CSV = (
     "deployment", "class", "possible", "volumes", "tps", "tps_low", "tps_high", "p50_ms", "p95_ms", "p99_ms", "cap", "reader_lag_ms", "reader_lag_highest_ms",
-    "reader_keeps_up",
-    "rto_low_s", "rto_high_s", "rpo_instance_s", "rpo_zone_s", "billed_reads_per_tx", "billed_writes_per_tx", "million_ios_month",
-    "usd_month", "refusal", "confidence"
+    "reader_keeps_up", *TIMES, "billed_reads_per_tx", "billed_writes_per_tx", "million_ios_month", "usd_month", "refusal", "confidence",
 )  # fmt: skip
 
 
@@ -267,35 +268,14 @@ def csv_rows(comparison: ServiceComparison) -> list[dict]:
     """Returns a row for each deployment, for CSV."""
     rows = []
     for outcome in comparison.outcomes:
-        lag = (outcome.lag and outcome.lag.ms) or (None, None)
-        rto, rpo = outcome.rto_s or (None, None), outcome.rpo_s or (None, None)
-        reads, writes = outcome.ios_per_tx or (None, None)
-        facts = [fact and fact.value for fact in (*rto, *rpo)]
-        cells = (
-            outcome.deployment,
-            outcome.class_name,
-            outcome.refusal is None,
-            outcome.volumes,
-            outcome.tps,
-            outcome.tps_low,
-            outcome.tps_high,
-            outcome.p50_ms,
-            outcome.p95_ms,
-            outcome.p99_ms,
-        )
-        more = (
-            outcome.cap,
-            *lag,
-            outcome.lag and outcome.lag.keeps_up,
-            *facts,
-            reads,
-            writes,
-            outcome.bill.million_ios,
-            outcome.bill.usd_month,
-            outcome.refusal,
-            outcome.confidence,
-        )
-        rows.append(dict(zip(CSV, (*cells, *more), strict=True)))
+        row = pick_fields(outcome, *(name for name in CSV if hasattr(outcome, name)))
+        row |= {"class": outcome.class_name, "possible": outcome.refusal is None}
+        row["reader_lag_ms"], row["reader_lag_highest_ms"] = (outcome.lag and outcome.lag.ms) or (None, None)
+        row["reader_keeps_up"] = outcome.lag and outcome.lag.keeps_up
+        times = (*(outcome.rto_s or (None, None)), *(outcome.rpo_s or (None, None)))
+        row |= {name: fact and fact.value for name, fact in zip(TIMES, times, strict=True)}
+        row["billed_reads_per_tx"], row["billed_writes_per_tx"] = outcome.ios_per_tx or (None, None)
+        rows.append(row | {"million_ios_month": outcome.bill.million_ios, "usd_month": outcome.bill.usd_month})
     return rows
 
 

@@ -113,7 +113,7 @@ def table_of(run: Prediction, most: int = TABLE_ROWS) -> Table:
         pl.col("tps", "iops", "mib_s", "dirty_share", "cached_share").mean(),
         pl.col("p95_ms").median(),
         pl.col("balance_percent").min(),
-        pl.col("cap").mode().first(),
+        pl.col("cap").mode().sort().first(),  # sorted: modes come in no order
     )
     labels = row_labels(short["t_s"].to_list())
     cells = []

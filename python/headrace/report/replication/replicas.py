@@ -163,7 +163,7 @@ def table_of(run: ReplicaPrediction, most: int = TABLE_ROWS):
         pl.col("source_tps", "applied_tps", "iops", "mib_s").mean(),
         pl.col("lag_s", "backlog").last(),
         pl.col("balance_percent").min(),
-        pl.col("binding").mode().first(),
+        pl.col("binding").mode().sort().first(),  # sorted: modes come in no order
     )
     labels = row_labels(short["t_s"].to_list())
     cells = []

@@ -223,7 +223,7 @@ def draw_panels(
     """Draws panels of `height` px that stand above each other, for `stacked`.
 
     `axes`: the axis of a column, by the panel's title, where it is not from 0 up. `shaded`: rows of
-    `at` and `until`, stretches of time that are shaded behind all panels, in `colour`. `last`: False
+    `at` and `until`, stretches of time that are shaded behind all panels in `colour`. `last`: False
     where more is drawn below, so that no panel shows the time.
     """
     drawn: list[Drawing] = []

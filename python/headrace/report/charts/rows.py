@@ -51,7 +51,8 @@ def group_by_clock(
 
 
 def on_clock(rows: pl.DataFrame, start: object = None, most: int = TABLE_ROWS) -> tuple[pl.DataFrame, float]:
-    """Returns the rows put together to the stretches of `group_by_clock`, and their length in seconds."""
+    """Returns the rows put together to the stretches of `group_by_clock`, and their length in
+    seconds."""
     if rows.height <= most:
         return rows, rows["duration_s"][0]
     parted, step_s = group_by_clock(rows, rows["t_s"][-1] + rows["duration_s"][-1], start, most)

@@ -102,7 +102,7 @@ def print_services(
         readers=services.readers,
         busy_percent=services.busy_percent,
         seconds=seconds,  # pyright: ignore[reportArgumentType] (checked there: a whole number)
-        start=settings.start or "warm",
+        start=settings.start or "warm",  # pyright: ignore[reportArgumentType] (checked there)
         **given,
     )
     possible = any(outcome.refusal is None for outcome in comparison.outcomes)

@@ -14,7 +14,7 @@ from headrace.bench import Store, run
 from headrace.bench.server import connected
 from headrace.experiment import ExperimentLab
 from headrace.experiment import run as running
-from headrace.report.html import write_page
+from headrace.report.html import write_view
 from headrace.report.study import view_of
 from headrace.studies.measured import LabOptions, encryption, raid_arrays, session
 
@@ -70,7 +70,7 @@ def test_arrays_are_measured_interrupted_and_resumed(tmp_path, monkeypatch):
     assert result.verdicts[-1].what == "the machine was at rest"
     # 2.3 times on a quiet machine; the caps alone allow 4, and below 1.5 something is wrong with the array.
     assert claims["RAID 0 of 4 clearly better than one volume"].within is True, claims
-    write_page(tmp_path / "page.html", view_of(result))
+    write_view(tmp_path / "page.html", view_of(result))
     assert any("earlier session" in note for note in result.notes)
 
 

@@ -85,6 +85,11 @@ class Option:
         return self.value or self.unit.upper().replace(" A ", "_PER_") or "N"
 
 
+def spell_flag(name: str) -> str:
+    """Returns the name of a setting on the command line, dashes included."""
+    return f"--{name.replace('_', '-')}"
+
+
 class SettingRow(TypedDict):
     """A setting as a page reads it; what it does not have is None."""
 
@@ -118,7 +123,7 @@ class OptionField:
     @property
     def flag(self) -> str:
         """The name on the command line, dashes included."""
-        return f"--{(self.option.name or self.name).replace('_', '-')}"
+        return spell_flag(self.option.name or self.name)
 
     @property
     def help(self) -> str:

@@ -274,6 +274,8 @@ SetOption = Annotated[
     ),
 ]
 VolumeArgument = Annotated[str, typer.Argument(metavar="VOL", help="Id or name.", autocompletion=complete_volume)]
+TagOption = Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")]
+SettingOption = Annotated[list[str] | None, option("K=V", "An option of the server, on top. Repeatable.", "--set")]
 MemberOption = Annotated[int | None, option("N", "Only this member of an array, counted from 0.", min=0)]
 
 

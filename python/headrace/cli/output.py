@@ -18,16 +18,18 @@ with lazily():
     import csv
     import shutil
 
-    from headrace.report import tables
+    from headrace.report import html, tables
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import Unpack
 
     import polars as pl
     from rich.progress import Progress, TaskID
 
+    from headrace.report.live import WhatIf
     from headrace.report.tables import TableLayout
-    from headrace.report.view import Table
+    from headrace.report.view import Table, View
 
 # Work shorter than this shows no progress bar, s: a guess.
 PROGRESS_AFTER_S = 2.0
@@ -52,7 +54,8 @@ def note(text: str) -> None:
 
 
 def say_each(kind: str, lines: Iterable[object]) -> None:
-    """Tells the user each line on stderr, after its kind: `note`, `problem` or `warning`."""
+    """Tells the user each line on stderr, after its kind: `note`, `problem` or `warning`, which a
+    name may follow: `problem: db`."""
     for line in lines:
         say(f"{kind}: {line}")
 
@@ -131,6 +134,15 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], **layout: Un
 def show(*parts: object) -> None:
     """Prints views, tables and lines of text on stdout, in order."""
     tables.show(*parts)
+
+
+def write_report(path: Path | None, view: Callable[[], View], live: WhatIf | None = None) -> None:
+    """Writes the view of a result to the file that `--report` names, and says so on stderr; without
+    a name no view is made. `live`: what the page can be asked again. Raises InputError,
+    CouldNotRun."""
+    if path is not None:
+        html.write_view(path, view(), live)
+        say(f"report written to {path}")
 
 
 def pairs(rows: Sequence[tuple[str, object]]) -> str:

@@ -20,6 +20,8 @@ from typing import Annotated
 
 import typer
 
+from headrace.base.options import spell_flag
+
 FORCE_HELP = "Overwrite existing files."
 
 
@@ -63,7 +65,7 @@ def outputs_of(parameters: Mapping[str, inspect.Parameter]) -> dict[str, tuple[s
         # Inside Annotated, typer's first positional argument (`default`) is the first name.
         spelled = [] if info is None else [info.default, *(info.param_decls or ())]
         long = [word for word in spelled if isinstance(word, str) and word.startswith("--")]
-        outputs[name] = (long[0] if long else f"--{name.replace('_', '-')}", writes)
+        outputs[name] = (long[0] if long else spell_flag(name), writes)
     return outputs
 
 

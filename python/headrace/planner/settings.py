@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from headrace.base.options import UNSET, AsOf, Growth, Option, Region, StartBalance, list_given
 from headrace.errors import InputError
-from headrace.simulation.settings import ReplicaMode
+from headrace.simulation.settings import WITH_SERVICES, BusyPercent, Readers, ReplicaMode
 
 if TYPE_CHECKING:
     from headrace.planner.candidates import Host
     from headrace.planner.goals import Goal
 
 # Conditions under which some settings have a meaning.
-FOR_DATABASES, WITH_SERVICES, WITH_REPLICAS = "Database", "With --on", "With --replica-lag-s"
+FOR_DATABASES, WITH_REPLICAS = "Database", "With --replica-lag-s"
 MAX_VOLUMES = 128  # the most EBS attachments of any instance type (crates/catalog)
-MOST_READERS = 15  # of an Aurora cluster: Aurora's quota
 # A file system, binlogs, temporary tables and an ALTER that copies a table need room next to the
 # data.
 FREE_PERCENT = 25.0
@@ -56,22 +55,8 @@ class PlanSettings:
             commas=True,
         ),
     ] = ("ec2",)
-    readers: Annotated[
-        int,
-        Option(
-            "Readers of an Aurora cluster, its writer not counted.", least=0, most=MOST_READERS, scope=WITH_SERVICES
-        ),
-    ] = 1
-    busy_percent: Annotated[
-        float,
-        Option(
-            "Share of the month that the load runs, for what is billed by use.",
-            unit="percent",
-            least=0,
-            most=100,
-            scope=WITH_SERVICES,
-        ),
-    ] = 100.0
+    readers: Readers = 1
+    busy_percent: BusyPercent = 100.0
     gib_per_day: Annotated[
         float,
         Option(

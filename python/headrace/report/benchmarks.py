@@ -4,12 +4,10 @@ runs nothing."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.report.charts import predictions, style
 from headrace.report.charts import runs as charts
-from headrace.report.html import write_chart
 from headrace.report.tables import fold_of
 from headrace.report.view import Block, Card, Chart, Fold, Heading, Items, Mark, Sentence, Table, View, columns, drawn
 from headrace.report.words import latency, moment, number, percent, span
@@ -224,20 +222,15 @@ def group_name(records: Sequence) -> str:
     return records[0].id if len(records) == 1 else f"{len(records)} runs from {records[0].id}"
 
 
-def write_run(path: Path, record: RunRecord) -> None:
-    """Writes a run as a page (.html), or its time line as .svg or .png. Raises CouldNotRun."""
-    unit = record.document["benchmark"].get("unit", "transactions")
-    chart = charts.time_line(record.series(), title_of(record), unit)
-    write_chart(path, chart, lambda: view_of(record, chart))
-
-
-def view_of(record: RunRecord, chart: alt.TopLevelMixin) -> View:
-    """Returns a run as a view; `chart`: its time line."""
+def view_of(record: RunRecord) -> View:
+    """Returns a run as a view."""
     series, unit = record.series(), record.document["benchmark"].get("unit", "transactions")
     tool = "{name} {version}".format(**record.document["tool"])
-    described = f"{title_of(record)}: throughput, latency, disks, balance and limits over time"
+    title = title_of(record)
+    described = f"{title}: throughput, latency, disks, balance and limits over time"
     blocks: list[Block] = [Sentence(words, "warn") for words in record.findings]
-    blocks += [drawn(chart, described), fold_of("The run as a table", series, charts.panels_of(unit))]
+    blocks.append(Chart(lambda: charts.time_line(series, title, unit), described))
+    blocks.append(fold_of("The run as a table", series, charts.panels_of(unit)))
     blocks += [Heading("Figures"), Table(columns(("figure", "measured")), figure_rows(record))]
     spread = charts.spread([(record.id, series, style.MEASURED)], unit)
     if spread is not None:
@@ -251,7 +244,7 @@ def view_of(record: RunRecord, chart: alt.TopLevelMixin) -> View:
     subtitle = f"Measured {moment(record.document.get('began_at', ''))} by {tool}; run {record.id}"
     tps = record.summary.get("tps")
     does = "" if tps is None else f"{number(tps)} {unit} a second: "
-    return View(f"{does}{title_of(record)}", subtitle, cards(record), blocks)
+    return View(f"{does}{title}", subtitle, cards(record), blocks)
 
 
 def cards(record: RunRecord) -> list[Card]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -14,13 +13,12 @@ from headrace.base import caps, core
 from headrace.base.encoding import pick_fields
 from headrace.base.lazy import lazily
 from headrace.base.units import GIB
-from headrace.report.charts.rows import TABLE_ROWS, clock_step_s
+from headrace.report.charts.rows import TABLE_ROWS, group_by_clock
 from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, columns
 from headrace.report.words import number, percent, row_labels, span, storage_words
 from headrace.workload.transactions import RESPONSES
 
 with lazily():
-    from headrace.report import html
     from headrace.report.charts import predictions
 
 if TYPE_CHECKING:
@@ -108,15 +106,14 @@ def log_warnings(run: Prediction, workload: TransactionWorkload) -> list[str]:
 
 def table_of(run: Prediction, most: int = TABLE_ROWS) -> Table:
     """Returns the rows as a table of at most `most` rows, means over stretches on the clock."""
-    rows = run.rows
     # A row of a prediction is a second.
-    step_s = clock_step_s(rows["t_s"][0], rows["t_s"][-1] + 1.0, most)
-    short = rows.group_by((pl.col("t_s") / step_s).floor().alias("row"), maintain_order=True).agg(
+    parted, step_s = group_by_clock(run.rows, run.rows["t_s"][-1] + 1.0, most=most)
+    short = parted.group_by("group", maintain_order=True).agg(
         pl.col("t_s").first(),
         pl.col("tps", "iops", "mib_s", "dirty_share", "cached_share").mean(),
         pl.col("p95_ms").median(),
         pl.col("balance_percent").min(),
-        pl.col("cap").mode().first(),
+        pl.col("cap").mode().sort().first(),  # sorted: modes come in no order
     )
     labels = row_labels(short["t_s"].to_list())
     cells = []
@@ -310,15 +307,3 @@ def comparison_view(comparison: ComparedRun, workload: TransactionWorkload) -> V
 def _both(row: dict) -> str:
     measured, predicted = (number(row[name], 4) for name in ("measured", "predicted"))
     return f"Predicted {predicted} {row['unit']}, measured {measured}."
-
-
-def write_prediction(path: Path, run: Prediction, workload: TransactionWorkload) -> None:
-    """Writes a prediction as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
-    chart = predictions.prediction(run, f"{workload.name} on {run.storage}")
-    html.write_chart(path, chart, lambda: view_of(run, workload))
-
-
-def write_comparison(path: Path, comparison: ComparedRun, workload: TransactionWorkload) -> None:
-    """Writes a run and its prediction as a chart or a page, by the ending of `path`. Raises
-    CouldNotRun."""
-    html.write_chart(path, predictions.comparison(comparison), lambda: comparison_view(comparison, workload))

@@ -9,12 +9,13 @@ named by what it describes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.errors import InputError
 from headrace.report.charts.drawing import inline_svg, phone_svg, png, svg
 from headrace.report.live import WhatIf, live_parts
 from headrace.report.output import PAGE_MARK, SVG_MARK, marked_png, plain, write_bytes, write_text
@@ -79,25 +80,29 @@ def fragment_of(view: View) -> str:
     return f'<div class="headrace"><style>{FRAGMENT_CSS}</style>{body}</div>'
 
 
-def write_page(path: Path, view: View, live: WhatIf | None = None) -> None:
-    """Writes a view as a page, or as Markdown (.md), whole or not at all; `live`: what the page can
-    be asked again. Raises CouldNotRun."""
-    is_markdown = path.suffix.lower() == ".md"
-    write_text(path, f"{markdown_of(view)}\n{SVG_MARK}\n" if is_markdown else page_of(view, live))
-
-
-def write_chart(path: Path, chart: alt.TopLevelMixin | None, view: Callable[[], View]) -> None:
-    """Writes a chart as .svg or .png, or the page around it as .html or .md, by the ending of
-    `path`. Raises CouldNotRun."""
+def write_view(path: Path, view: View, live: WhatIf | None = None) -> None:
+    """Writes a view by the ending of `path`, whole or not at all: its first chart alone as .svg or
+    .png, the view as Markdown (.md), else as a page. `live`: what the page can be asked again.
+    Raises InputError for a chart of a view that has none, CouldNotRun."""
     match path.suffix.lower():
-        case ".svg" if chart is not None:
+        case ".svg":
             # A picture has no page behind it, and its ink is dark.
-            drawn = svg(chart).rstrip().replace("<svg ", '<svg style="background: #fff" ', 1)
+            drawn = svg(_first_chart(path, view)).rstrip().replace("<svg ", '<svg style="background: #fff" ', 1)
             write_text(path, f"{drawn}\n{SVG_MARK}\n")
-        case ".png" if chart is not None:
-            write_bytes(path, marked_png(png(chart)))
+        case ".png":
+            write_bytes(path, marked_png(png(_first_chart(path, view))))
+        case ".md":
+            write_text(path, f"{markdown_of(view)}\n{SVG_MARK}\n")
         case _:
-            write_page(path, view())
+            write_text(path, page_of(view, live))
+
+
+def _first_chart(path: Path, view: View) -> alt.TopLevelMixin:
+    """Draws the first chart of a view. Raises InputError where it has none."""
+    chart = next((block for block in view.blocks if isinstance(block, Chart)), None)
+    if chart is None:
+        raise InputError(str(path), "there is no chart of this result", "", "Write a page: .html.")
+    return chart.draw()
 
 
 def _whole_names(words: str) -> str:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from headrace.base.encoding import pick_fields
 from headrace.report.charts import predictions
 from headrace.report.tables import fold_of
-from headrace.report.view import Block, Card, Column, Fold, Items, Sentence, Table, View, drawn
+from headrace.report.view import Block, Card, Fold, Items, Sentence, Table, View, columns, drawn
 from headrace.report.words import latency, moment, number
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ TITLES = (
     "p95 predicted", "p95 measured", "p95 error", "verdict",
 )  # fmt: skip
 BRIEF = ("configuration", "tps predicted", "tps measured", "tps error", "verdict")
-COLUMNS = tuple(Column(title, "number" if title in TITLES[2:-1] else "", brief=title in BRIEF) for title in TITLES)
+COLUMNS = columns(TITLES, number=TITLES[2:-1], brief=BRIEF)
 CSV_COLUMNS = (
     "role", "name", "storage_full", "storage", "log_storage", "cache_gib", "threads", "tps_predicted", "tps_low", "tps_high",
     "tps_measured", "tps_error_percent", "p95_ms_predicted", "p95_ms_measured", "p95_error_percent", "verdict",
@@ -75,17 +76,15 @@ def frame_of(proof: Proof) -> pl.DataFrame:
     table_rows = []
     for step in proof.steps:
         predicted, measured, run = step.predicted, step.measured, step.configuration
-        what = (step.role, run.name, step.full.place, run.storage, run.log_storage, run.cache_gib, run.threads)
-        tps = (
-            predicted and predicted.tps,
-            predicted and predicted.tps_low,
-            predicted and predicted.tps_high,
-            measured and measured.tps,
-            step.tps_error_percent,
-        )
-        p95 = (predicted and predicted.p95_ms, measured and measured.p95_ms, step.p95_error_percent)
-        table_rows.append((*what, *tps, *p95, proof.judge(step)))
-    return pl.DataFrame(table_rows, schema=list(CSV_COLUMNS), orient="row", infer_schema_length=None)
+        row: dict[str, object] = {"role": step.role, "storage_full": step.full.place, "verdict": proof.judge(step)}
+        row |= pick_fields(run, "name", "storage", "log_storage", "cache_gib", "threads")
+        row |= pick_fields(step, "tps_error_percent", "p95_error_percent")
+        row |= {name: getattr(predicted, name, None) for name in ("tps_low", "tps_high")}
+        for figure in ("tps", "p95_ms"):
+            row[f"{figure}_predicted"] = getattr(predicted, figure, None)
+            row[f"{figure}_measured"] = getattr(measured, figure, None)
+        table_rows.append(row)
+    return pl.DataFrame(table_rows, infer_schema_length=None).select(CSV_COLUMNS)
 
 
 def setup_lines(proof: Proof) -> list[str]:
@@ -144,19 +143,19 @@ def view_of(proof: Proof) -> View:
 
 def _seconds(proof: Proof) -> Fold | None:
     """Returns predicted and measured over time as a table; None where neither was kept."""
-    columns: dict[str, Sequence[float]] = {}
+    series: dict[str, Sequence[float]] = {}
     panels = []
     for at, step in enumerate(proof.steps):
         parts = []
         for role, figures in (("predicted", step.predicted), ("measured", step.measured)):
             if figures is not None and figures.series:
-                columns[f"{role} {at}"] = figures.series
+                series[f"{role} {at}"] = figures.series
                 parts.append((f"{role} {at}", f"{role} tps", ""))
         panels.append((name_of(step), parts))
-    length = max(map(len, columns.values()), default=0)
+    length = max(map(len, series.values()), default=0)
     if length < 2:
         return None
-    filled = {name: [*values, *[None] * (length - len(values))] for name, values in columns.items()}
+    filled = {name: [*values, *[None] * (length - len(values))] for name, values in series.items()}
     rows = pl.DataFrame({"t_s": [float(second) for second in range(length)], **filled}, strict=False)
     return fold_of("The seconds as a table", rows, panels)
 

@@ -13,7 +13,7 @@ from headrace.base.files import path_of
 from headrace.errors import Refusals
 from headrace.report import databases, plan, proof, simulation, study
 from headrace.report.charts import over_time, predictions, studies
-from headrace.report.html import fragment_of, write_page
+from headrace.report.html import fragment_of, write_view
 from headrace.report.output import CHART_FORMATS, PAGE_FORMATS, check_chart_path
 from headrace.report.view import Block, Chart, Column, Items, Sentence, Table, View
 from headrace.report.words import latency, number, span
@@ -37,10 +37,10 @@ refuse = Refusals("docs/reference/python.md")
 @dataclass(frozen=True)
 class Presentation:
     """The presentation of results of one type: in a notebook (`in_short`: a view with a few
-    blocks), and in a file (`write`), whose name may have one of `endings`."""
+    blocks), and in a file (`whole`), whose name may have one of `endings`."""
 
     in_short: Callable[[Any], View]
-    write: Callable[[Path, Any], None] | None = None
+    whole: Callable[[Any], View] | None = None
     endings: tuple[str, ...] = PAGE_FORMATS
 
 
@@ -56,11 +56,11 @@ def write_report(result: object, path: str | Path) -> None:
     Markdown (.md); those over time also as the chart alone (.svg, .png). Raises
     InputError for other things, CouldNotRun."""
     presentation = _presentation_of(result)
-    if presentation.write is None:
+    if presentation.whole is None:
         raise refuse.input(type(result).__name__, "has no page of its own", "Give the result it belongs to.")
     file = path_of(path)
     check_chart_path(file, presentation.endings)
-    presentation.write(file, result)
+    write_view(file, presentation.whole(result))
 
 
 def _presentation_of(result: object) -> Presentation:
@@ -162,23 +162,19 @@ def _proof(result: Proof) -> View:
 
 # By the name of the result's class.
 KINDS = {
-    "Plan": Presentation(_plan, lambda path, result: write_page(path, plan.view_of(result))),
-    "EngineComparison": Presentation(_engines, lambda path, result: write_page(path, plan.view_of_engines(result))),
+    "Plan": Presentation(_plan, plan.view_of),
+    "EngineComparison": Presentation(_engines, plan.view_of_engines),
     "Choice": Presentation(_choice),
     "Simulation": Presentation(
-        _simulation, lambda path, result: simulation.write_simulation(path, result, result.workload, []), CHART_FORMATS
+        _simulation, lambda result: simulation.view_of(result, result.workload, []), CHART_FORMATS
     ),
-    "Prediction": Presentation(
-        _prediction, lambda path, result: databases.write_prediction(path, result, result.workload), CHART_FORMATS
-    ),
+    "Prediction": Presentation(_prediction, lambda result: databases.view_of(result, result.workload), CHART_FORMATS),
     "ComparedRun": Presentation(
-        _comparison,
-        lambda path, result: databases.write_comparison(path, result, result.prediction.workload),
-        CHART_FORMATS,
+        _comparison, lambda result: databases.comparison_view(result, result.prediction.workload), CHART_FORMATS
     ),
-    "StudyResult": Presentation(_study, lambda path, result: write_page(path, study.view_of(result))),
-    "Proof": Presentation(_proof, lambda path, result: write_page(path, proof.view_of(result))),
-    "OpenWorkload": Presentation(_demand, simulation.write_workload, CHART_FORMATS),
+    "StudyResult": Presentation(_study, study.view_of),
+    "Proof": Presentation(_proof, proof.view_of),
+    "OpenWorkload": Presentation(_demand, simulation.demand_view, CHART_FORMATS),
     "ClosedWorkload": Presentation(_closed),
     "TransactionWorkload": Presentation(_database),
 }

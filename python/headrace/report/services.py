@@ -5,11 +5,10 @@ rules, and the comparison of then and now."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.base import caps
+from headrace.base.encoding import pick_fields
 from headrace.base.lazy import lazily
 from headrace.planner.market.durability import small_percent
 from headrace.report.databases import clients
@@ -17,10 +16,10 @@ from headrace.report.view import Block, Card, Chart, Fold, Heading, Items, Sente
 from headrace.report.words import latency, number, percent, span, usd
 
 with lazily():
-    from headrace.report import html
     from headrace.report.charts import predictions
 
 if TYPE_CHECKING:
+    from headrace.base import core
     from headrace.planner.result import ServicesPart
     from headrace.simulation.services import Fact, ServiceComparison, ServiceOutcome
 
@@ -40,6 +39,7 @@ COLUMNS = columns(
     ),
     number=("tps", "80 %", "p95 ms", "USD/month"),
     key=("service", "limited by", "reader's lag", "failover", "lost with instance", "lost with zone"),
+    brief=("service", "tps", "failover", "lost with zone", "USD/month"),
 )
 ITEMS = columns(
     ("service", "item", "quantity", "unit", "USD per unit", "USD", "price of"),
@@ -51,7 +51,6 @@ OPTIONS = {
     "single-az": "Single-AZ", "multi-az": "Multi-AZ", "multi-az-cluster": "Multi-AZ cluster", "standard": "Standard",
     "io-optimized": "I/O-Optimized",
 }  # fmt: skip
-BRIEF = ("service", "tps", "failover", "lost with zone", "USD/month")
 UNKNOWN, GUESS = "not known", "guess"
 NO_PRICE = "no price"
 
@@ -124,18 +123,15 @@ def item_rows(comparison: ServiceComparison) -> list[tuple[str, ...]]:
     """Returns the bills, item by item, with day and source."""
     rows = []
     for outcome in comparison.outcomes:
-        for item in outcome.bill.items:
-            price = number(item["unit_price_usd"], 4)
-            price_cells = (
-                number(item["quantity"], 4),
-                item["unit"],
-                price,
-                f"{item['usd']:,.2f}",
-                f"{item['as_of']}, {item['source']}",
-            )
-            rows.append((outcome.deployment, item["item"], *price_cells))
+        rows += [_item_cells(outcome.deployment, item, 4) for item in outcome.bill.items]
         rows += [(outcome.deployment, what, "", "", "", NO_PRICE, "") for what in outcome.bill.missing]
     return rows
+
+
+def _item_cells(deployment: str, item: core.CostItem | dict, digits: int) -> tuple[str, ...]:
+    """Returns the cells of ITEMS: an item of a deployment's bill, its quantity to `digits`."""
+    price = (number(item["quantity"], digits), item["unit"], number(item["unit_price_usd"], 4), usd(item["usd"]))
+    return (deployment, item["item"], *price, f"{item['as_of']}, {item['source']}")
 
 
 def doubts(comparison: ServiceComparison) -> list[str]:
@@ -211,8 +207,7 @@ def view_of(comparison: ServiceComparison) -> View:
         Items(head(comparison), "terminal"),
         Chart(lambda: predictions.side_by_side(comparison, title), described),
     ]
-    brief = tuple(replace(column, brief=column.title in BRIEF) for column in COLUMNS)
-    blocks += [Table(brief, rows)] if rows else []
+    blocks += [Table(COLUMNS, rows)] if rows else []
     blocks += [Table(ITEMS, bills, "Bill of a month", place="terminal")] if bills else []
     blocks += [Heading("", "terminal"), Items([*billed(comparison), *break_even(comparison)])]
     blocks += [Items(doubts(comparison), "terminal"), Heading("", "terminal"), Items(limits(comparison), "terminal")]
@@ -256,22 +251,16 @@ def _cards(comparison: ServiceComparison) -> Iterator[Card]:
             yield Card(_words_of(outcome.deployment), f"{usd(outcome.bill.usd_month)} USD a month", does)
 
 
-def write_comparison(path: Path, comparison: ServiceComparison) -> None:
-    """Writes the chart or the page, by the ending of `path`. Raises CouldNotRun."""
-    chart = predictions.side_by_side(comparison, title_of(comparison))
-    html.write_chart(path, chart, lambda: view_of(comparison))
-
-
 def title_of(comparison: ServiceComparison) -> str:
     """Names the workload and the services."""
     return f"{comparison.workload}: EC2, RDS and Aurora"
 
 
+# Times of a failover, and of the writes that a failure loses, as columns.
+TIMES = ("rto_low_s", "rto_high_s", "rpo_instance_s", "rpo_zone_s")
 CSV = (
     "deployment", "class", "possible", "volumes", "tps", "tps_low", "tps_high", "p50_ms", "p95_ms", "p99_ms", "cap", "reader_lag_ms", "reader_lag_highest_ms",
-    "reader_keeps_up",
-    "rto_low_s", "rto_high_s", "rpo_instance_s", "rpo_zone_s", "billed_reads_per_tx", "billed_writes_per_tx", "million_ios_month",
-    "usd_month", "refusal", "confidence"
+    "reader_keeps_up", *TIMES, "billed_reads_per_tx", "billed_writes_per_tx", "million_ios_month", "usd_month", "refusal", "confidence",
 )  # fmt: skip
 
 
@@ -279,35 +268,14 @@ def csv_rows(comparison: ServiceComparison) -> list[dict]:
     """Returns a row for each deployment, for CSV."""
     rows = []
     for outcome in comparison.outcomes:
-        lag = (outcome.lag and outcome.lag.ms) or (None, None)
-        rto, rpo = outcome.rto_s or (None, None), outcome.rpo_s or (None, None)
-        reads, writes = outcome.ios_per_tx or (None, None)
-        facts = [fact and fact.value for fact in (*rto, *rpo)]
-        cells = (
-            outcome.deployment,
-            outcome.class_name,
-            outcome.refusal is None,
-            outcome.volumes,
-            outcome.tps,
-            outcome.tps_low,
-            outcome.tps_high,
-            outcome.p50_ms,
-            outcome.p95_ms,
-            outcome.p99_ms,
-        )
-        more = (
-            outcome.cap,
-            *lag,
-            outcome.lag and outcome.lag.keeps_up,
-            *facts,
-            reads,
-            writes,
-            outcome.bill.million_ios,
-            outcome.bill.usd_month,
-            outcome.refusal,
-            outcome.confidence,
-        )
-        rows.append(dict(zip(CSV, (*cells, *more), strict=True)))
+        row = pick_fields(outcome, *(name for name in CSV if hasattr(outcome, name)))
+        row |= {"class": outcome.class_name, "possible": outcome.refusal is None}
+        row["reader_lag_ms"], row["reader_lag_highest_ms"] = (outcome.lag and outcome.lag.ms) or (None, None)
+        row["reader_keeps_up"] = outcome.lag and outcome.lag.keeps_up
+        times = (*(outcome.rto_s or (None, None)), *(outcome.rpo_s or (None, None)))
+        row |= {name: fact and fact.value for name, fact in zip(TIMES, times, strict=True)}
+        row["billed_reads_per_tx"], row["billed_writes_per_tx"] = outcome.ios_per_tx or (None, None)
+        rows.append(row | {"million_ios_month": outcome.bill.million_ios, "usd_month": outcome.bill.usd_month})
     return rows
 
 
@@ -330,6 +298,7 @@ PLANNED = columns(
     number=("USD/month", "tps", "80 %", "p95"),
     key=("service",),
     prose=("goals", "best candidate"),
+    brief=("service", "USD/month", "tps", "p95", "goals"),
 )
 QUESTIONS = ("question", "whitepaper 2017", "EC2", "RDS", "Aurora", "source")
 THEN_NOW = columns(QUESTIONS, prose=QUESTIONS)
@@ -360,10 +329,8 @@ def bill_rows(part: ServicesPart) -> list[tuple[str, ...]]:
     """Returns the bills of the best, item by item, with day and source."""
     table_rows = []
     for answer in part.answers:
-        for item in answer.best.items if answer.best else ():
-            price = (number(item["quantity"], 6), item["unit"], number(item["unit_price_usd"], 4), usd(item["usd"]))
-            table_rows.append((answer.deployment, item["item"], *price, f"{item['as_of']}, {item['source']}"))
         if answer.best:
+            table_rows += [_item_cells(answer.deployment, item, 6) for item in answer.best.items]
             table_rows.append((answer.deployment, "together", "", "", "", usd(answer.best.cost_usd_month), ""))
     return table_rows
 
@@ -413,8 +380,7 @@ def service_blocks(part: ServicesPart, explain: bool) -> Iterator[Block]:
     """Yields the part; on a terminal the comparison and the rules only where `explain` is true."""
     yield Heading("EC2, RDS and Aurora", "page")
     yield Table(PLANNED, planned_rows(part), "Services", place="terminal")
-    brief = ("service", "USD/month", "tps", "p95", "goals")
-    yield Table([replace(column, brief=column.title in brief) for column in PLANNED], planned_rows(part), place="page")
+    yield Table(PLANNED, planned_rows(part), place="page")
     yield Table(ITEMS, bill_rows(part), "Bill of a month", place="terminal")
     yield Heading("", "terminal")
     yield Items([*even_lines(part), *growth_lines(part)])

@@ -4,7 +4,6 @@ Takes results; runs nothing."""
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -15,7 +14,6 @@ from headrace.base.lazy import lazily
 from headrace.base.units import MIB
 from headrace.errors import InputError
 from headrace.report.charts.rows import on_clock, shortened
-from headrace.report.output import PAGE_FORMATS
 from headrace.report.tables import SPARK_WIDTH, fold_of, sparkline
 from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, columns
 from headrace.report.words import clock, latency, number, percent, row_labels, span, storage_words
@@ -23,7 +21,6 @@ from headrace.workload import ClosedWorkload
 from headrace.workload.points import with_totals
 
 with lazily():
-    from headrace.report import html
     from headrace.report.charts import over_time
 
 if TYPE_CHECKING:
@@ -397,15 +394,6 @@ def cards(run: Simulation) -> list[Card]:
     ]
 
 
-def write_simulation(
-    path: Path, run: Simulation, workload: OpenWorkload | ClosedWorkload, notes: Sequence[str]
-) -> None:
-    """Writes a run as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
-    is_page = path.suffix.lower() in PAGE_FORMATS
-    chart = None if is_page else chart_of(run, workload, title_of(run, workload))
-    html.write_chart(path, chart, lambda: view_of(run, workload, notes))
-
-
 # --- a demand -------------------------------------------------------------------------------------
 
 
@@ -443,17 +431,11 @@ def _spread(points: pl.DataFrame, width: int) -> dict[str, list[float]]:
     return spread
 
 
-def write_workload(path: Path, workload: OpenWorkload | ClosedWorkload) -> None:
-    """Writes a workload as a chart or a page, by the ending of `path`. Raises InputError for a
-    closed load, CouldNotRun."""
+def demand_view(workload: OpenWorkload | ClosedWorkload) -> View:
+    """Returns a demand as a view. Raises InputError for a closed load."""
     if isinstance(workload, ClosedWorkload):
         rule, source = "a closed load has no shape to draw", "docs/reference/workload-file.md, Closed workloads"
         raise InputError(workload.name, rule, source, "Simulate it, and plot that.")
-    html.write_chart(path, over_time.workload(workload), lambda: demand_view(workload))
-
-
-def demand_view(workload: OpenWorkload) -> View:
-    """Returns a demand as a view."""
     points, start = with_totals(workload.points), clock_start(workload)
     weight = points["duration_s"] / points["duration_s"].sum()
     figures = []

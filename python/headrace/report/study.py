@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.base.lazy import lazily
 from headrace.report.charts.rows import TABLE_ROWS
-from headrace.report.view import Block, Card, Chart, Column, Fold, Heading, Items, Sentence, Table, View, columns
+from headrace.report.view import Block, Card, Chart, Fold, Heading, Items, Sentence, Table, View, columns
 from headrace.report.words import number
 
 with lazily():
@@ -19,17 +17,15 @@ if TYPE_CHECKING:
     from headrace.studies.base import ChartData, StudyResult, Verdict
 
 BRIEF = ("what", "published", "ours", "measured", "unit", "within", "held")
-
-
-def _columns(titles: Sequence[str], number: Sequence[str]) -> tuple[Column, ...]:
-    return tuple(replace(column, brief=column.title in BRIEF) for column in columns(titles, number=number))
-
-
-VERDICTS = _columns(
-    ("what", "published", "ours", "unit", "error", "within", "source", "note"), ("published", "ours", "error")
+VERDICTS = columns(
+    ("what", "published", "ours", "unit", "error", "within", "source", "note"),
+    number=("published", "ours", "error"),
+    brief=BRIEF,
 )
-LAB_VERDICTS = _columns(
-    ("what", "published", "simulated", "measured", "unit", "error", "held", "source", "note"), ("error",)
+LAB_VERDICTS = columns(
+    ("what", "published", "simulated", "measured", "unit", "error", "held", "source", "note"),
+    number=("error",),
+    brief=BRIEF,
 )
 
 

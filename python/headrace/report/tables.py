@@ -19,10 +19,10 @@ from rich.console import Console
 from rich.text import Text
 
 from headrace.report import view
-from headrace.report.charts.rows import clock_step_s
+from headrace.report.charts.rows import group_by_clock
 from headrace.report.output import plain
 from headrace.report.view import Fold, Table, columns
-from headrace.report.words import glued, number, row_labels, span, start_of
+from headrace.report.words import glued, number, row_labels, span
 
 if TYPE_CHECKING:
     from rich.console import ConsoleOptions
@@ -362,13 +362,9 @@ def fold_of(title: str, rows: pl.DataFrame, panels: Sequence[tuple[str, Sequence
         for name, label, _ in panel
         if name in rows.columns and rows[name].is_not_null().any()
     ]
-    moment = start_of(start)
-    midnight = moment and moment.replace(hour=0, minute=0, second=0, microsecond=0)
-    since_s = 0.0 if moment is None or midnight is None else (moment - midnight).total_seconds()
-    step_s = clock_step_s(since_s + float(rows["t_s"][0]), since_s + float(rows["t_s"][-1]))
-    short = rows.group_by(((pl.col("t_s") + since_s) / step_s).floor().alias("row"), maintain_order=True).agg(
-        pl.col("t_s").first(), pl.col([name for name, _ in parts]).cast(pl.Float64).mean()
-    )
+    parted, step_s = group_by_clock(rows, rows["t_s"][-1], start)
+    figures = pl.col([name for name, _ in parts]).cast(pl.Float64).mean()
+    short = parted.group_by("group", maintain_order=True).agg(pl.col("t_s").first(), figures)
     labels = row_labels([float(t_s) for t_s in short["t_s"]], start)
     cells = [
         (next(labels), *("-" if row[name] is None else number(row[name], 4) for name, _ in parts))

@@ -40,11 +40,12 @@ class Column:
 
 def columns(titles: Sequence[str], **kinds: Sequence[str]) -> tuple[Column, ...]:
     """Returns columns of these titles; `number=(...)`, `key=(...)` and `prose=(...)` name those of
-    a kind, `drop` those that a narrow terminal leaves out, in this order."""
-    drop = list(kinds.pop("drop", ()))
+    a kind, `drop` those that a narrow terminal leaves out, in this order, `brief` those of the
+    table's short form."""
+    drop, brief = list(kinds.pop("drop", ())), kinds.pop("brief", ())
     kind_of = {title: kind for kind, named in kinds.items() for title in named}
     return tuple(
-        Column(title, kind_of.get(title, ""), drop.index(title) + 1 if title in drop else 0)  # pyright: ignore[reportArgumentType]
+        Column(title, kind_of.get(title, ""), drop.index(title) + 1 if title in drop else 0, title in brief)  # pyright: ignore[reportArgumentType]
         for title in titles
     )
 

@@ -25,6 +25,7 @@ from headrace.base.units import GIB, Day, day_of
 from headrace.errors import InputError, Refusals
 from headrace.simulation.database import DRAWS, MAX_SECONDS, transactions_at_end, usual_cap
 from headrace.simulation.replica import Replica, predict_replica
+from headrace.simulation.settings import MOST_READERS
 from headrace.workload.parameters import count_data_bytes
 from headrace.workload.transactions import RESPONSES, TransactionWorkload
 from headrace.workload.unexplained import compute_interval
@@ -33,8 +34,6 @@ refuse = Refusals("headrace predict --help")
 SECONDS = 600  # of a comparison: a warm cache changes no more
 SECONDS_A_MONTH = 730.0 * 3_600.0  # of the AWS pricing calculator's month
 MILLION = 1e6
-# Most readers of a cluster (data/managed/rules.csv: read_replicas).
-MOST_READERS = 15
 # Doubt that no calibration covers, relative standard deviations of tps. RDS: its engine settings
 # and hosts are not ours to see (guess). Aurora: the scatter of the published runs that were not
 # fitted (12 to 22 %), and twice that where no published run is near (guess).

@@ -21,6 +21,22 @@ MOST_VCPUS = 2_048  # as in a run's description
 MOST_TPS = 1e9  # beyond every server: a guess
 # Databases drawn from the calibration for the 80 % interval: a guess between time and steadiness.
 DRAWS = 24
+MOST_READERS = 15  # of an Aurora cluster (data/managed/rules.csv: read_replicas)
+WITH_SERVICES = "With --on"  # the only case in which settings of services have a meaning
+Readers = Annotated[
+    int,
+    Option("Readers of an Aurora cluster, its writer not counted.", least=0, most=MOST_READERS, scope=WITH_SERVICES),
+]
+BusyPercent = Annotated[
+    float,
+    Option(
+        "Share of the month that the load runs, for what is billed by use.",
+        unit="percent",
+        least=0,
+        most=100,
+        scope=WITH_SERVICES,
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True)

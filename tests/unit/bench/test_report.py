@@ -14,7 +14,7 @@ from headrace.cli.main import main
 from headrace.report import benchmarks
 from headrace.report.charts import builders, style
 from headrace.report.charts import runs as charts
-from headrace.report.html import write_page
+from headrace.report.html import write_view
 
 
 def texts(svg: str) -> str:
@@ -24,7 +24,7 @@ def texts(svg: str) -> str:
 def test_a_run_as_a_page_and_as_charts(tmp_path):
     record = keep(store_in(tmp_path), findings=["The machine was <busy> & late."])
     for name in ("run.html", "run.svg", "run.png"):
-        benchmarks.write_run(tmp_path / name, record)
+        write_view(tmp_path / name, benchmarks.view_of(record))
     page = (tmp_path / "run.html").read_text()
     for words in (
         "transactions a second",
@@ -73,7 +73,7 @@ def test_a_run_that_does_not_vary_has_no_density():
 def test_two_runs_as_a_page(tmp_path):
     store = store_in(tmp_path)
     runs = compare_runs(keep(store, series(500.0)), keep(store, series(600.0, seed=4), storage="io2:100:5000"))
-    write_page(tmp_path / "x.html", benchmarks.comparison_view(runs))
+    write_view(tmp_path / "x.html", benchmarks.comparison_view(runs))
     page = (tmp_path / "x.html").read_text()
     assert (
         "Differs: storage: gp3:100 and io2:100:5000" in page and "95 % interval" in page and "higher (better)" in page

@@ -229,7 +229,7 @@ def test_charts_are_written(call, runs, tmp_path, ending):
     begins = {"svg": b"<svg", "png": b"\x89PNG", "html": b"<!"}[ending]
     assert call("predict", runs["shop"], "--storage", "gp2:500", "--seconds", "60", "--report", f"a.{ending}")[0] == 0
     code, out, err = call("compare-run", runs["slow"], runs["shop"], "--report", f"b.{ending}")
-    assert code == 0 and f"chart written to b.{ending}" in err and "mean tps, second half" in out
+    assert code == 0 and f"report written to b.{ending}" in err and "mean tps, second half" in out
     for name in ("a", "b"):
         content = (tmp_path / f"{name}.{ending}").read_bytes()
         assert content.startswith(begins) and len(content) > 5_000, name

@@ -13,7 +13,7 @@ from headrace import simulate
 from headrace.planner import plan, simulations_of
 from headrace.report import plan as report
 from headrace.report import plan_words
-from headrace.report.html import write_page
+from headrace.report.html import write_view
 from headrace.report.tables import TerminalTable, parts_of
 from headrace.workload.daily import new_daily
 
@@ -32,7 +32,7 @@ def sentences(result) -> str:
 
 def test_the_page_is_whole_escaped_and_alone(tmp_path, day):
     answer = plan(day, compare="gp2:600")
-    write_page(tmp_path / "plan.html", report.view_of(answer, day, simulations_of(answer, day, None)))
+    write_view(tmp_path / "plan.html", report.view_of(answer, day, simulations_of(answer, day, None)))
     text, page = checked(tmp_path / "plan.html")
     # Demand, cost against performance, bill; balances where there are credits.
     assert page.seen.count("svg") >= 3
@@ -53,7 +53,7 @@ def test_the_page_is_whole_escaped_and_alone(tmp_path, day):
 
 def test_the_page_without_winners(tmp_path, day):
     answer = plan(day, goals=["p99_ms<=0.001"])
-    write_page(tmp_path / "none.html", report.view_of(answer, day))
+    write_view(tmp_path / "none.html", report.view_of(answer, day))
     text, _ = checked(tmp_path / "none.html")
     assert "No storage meets every goal" in text and "Closest to the goals" in text and "Next steps" not in text
 

@@ -59,7 +59,7 @@ def test_a_report_answers_and_then_explains(name, tmp_path, browser):
     assert any(isinstance(block, Table) and block.rows for block in every(blocks)), "a chart is a table too"
 
     path = tmp_path / "report.html"
-    html.write_page(path, report)
+    html.write_view(path, report)
     # axe, which a test puts into the page, is no script of the page's own.
     context = browser.new_context(viewport={"width": 1400, "height": 900}, bypass_csp=True)
     page = context.new_page()

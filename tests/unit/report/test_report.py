@@ -115,10 +115,10 @@ def test_sparkline_shows_the_peak_whatever_the_width():
 
 
 def test_simulation_page_svg_and_png(tmp_path, day, dry):
-    simulation.write_simulation(tmp_path / "run.html", dry, day, [NASTY])
+    html.write_view(tmp_path / "run.html", simulation.view_of(dry, day, [NASTY]))
     text, page = checked(tmp_path / "run.html")
     assert text.count("<figure role") == 1 and "&lt;img" in text
-    simulation.write_simulation(tmp_path / "run.svg", dry, day, [])
+    html.write_view(tmp_path / "run.svg", simulation.view_of(dry, day, []))
     drawn = (tmp_path / "run.svg").read_text()
     assert (
         drawn.startswith("<svg")
@@ -126,7 +126,7 @@ def test_simulation_page_svg_and_png(tmp_path, day, dry):
         and "time of day (h:min)" in drawn
         and "balance (%)" in drawn
     )
-    simulation.write_simulation(tmp_path / "run.png", dry, day, [])
+    html.write_view(tmp_path / "run.png", simulation.view_of(dry, day, []))
     assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -141,8 +141,8 @@ def test_charts_of_short_and_long_runs(seconds):
 def test_an_idle_load_can_be_shown_and_drawn(tmp_path):
     idle = workload.new_constant(0, 0, seconds=600)
     run = simulate(idle, "gp3:10", form="interval")
-    simulation.write_simulation(tmp_path / "idle.html", run, idle, [])
-    simulation.write_workload(tmp_path / "shape.svg", idle)
+    html.write_view(tmp_path / "idle.html", simulation.view_of(run, idle, []))
+    html.write_view(tmp_path / "shape.svg", simulation.demand_view(idle))
     assert "The demand is zero." in (tmp_path / "idle.html").read_text()
 
 

@@ -16,7 +16,7 @@ from test_prove import proof, step
 import headrace
 from headrace import HeadraceError, InputError
 from headrace.report.benchmarks import conformance_view
-from headrace.report.html import write_page
+from headrace.report.html import write_view
 
 DAY = datetime.date(2018, 8, 15)
 
@@ -205,7 +205,7 @@ def test_the_page_of_a_lab_s_conformance(tmp_path):
     }
     figures = {"specified": None, "published": 0.6, "model": 0.55, "measured": 0.57, "error_percent": 3.6}
     cases = [SimpleNamespace(**case, **figures, what=what) for what in ("p50", "p99")]
-    write_page(tmp_path / "lab.html", conformance_view(cases))
+    write_view(tmp_path / "lab.html", conformance_view(cases))
     text, page = checked(tmp_path / "lab.html")
     assert "2 of 2 figures with a tolerance are within it." in text and text.count("<figure role") == 1
 

@@ -24,12 +24,9 @@ from headrace.operate.targets import SourceOptions, evidence_of
 from headrace.report import benchmarks, databases, plan, simulation, study
 from headrace.report import proof as proof_report
 from headrace.report import services as services_words
-from headrace.report.charts import runs as run_charts
-from headrace.report.fleet import page as fleet_chart
-from headrace.report.fleet import words as fleet_words
+from headrace.report.fleet import page as fleet_page
 from headrace.report.operate import doctor as doctor_report
 from headrace.report.operate import forecast as forecast_report
-from headrace.report.operate import forecast_charts
 from headrace.report.replication import measured, replicas
 from headrace.report.view import View
 from headrace.servers.topology.lag.record import SCHEMA as LAG_COLUMNS
@@ -75,7 +72,7 @@ def doctor(folder: Path) -> View:
 def forecast_of_days(folder: Path) -> View:
     days = headrace.new_constant(900, 600, size_gib=200, seconds=4 * 86_400)
     answer = forecast(days, "gp2:300", hours=24, runs=20)
-    return forecast_report.view_of(answer, forecast_charts.charts_of(answer))
+    return forecast_report.view_of(answer)
 
 
 def fleet(folder: Path) -> View:
@@ -85,12 +82,11 @@ def fleet(folder: Path) -> View:
                      proposed="gp3:1000", usd_today=100.0, usd_proposed=usd, risk=0.02, proposed_p99_ms=1.5, **facts)
         for number, (verdict, usd) in enumerate((("change", 80.0), ("grow", 120.0), ("unused", None)))
     ]  # fmt: skip
-    return fleet_words.view_of(answers, "list prices", [], fleet_chart.savings_against_risk(answers))
+    return fleet_page.view_of(answers, "list prices")
 
 
 def bench_run(folder: Path) -> View:
-    record = keep(store_in(folder), findings=["The machine was busy."])
-    return benchmarks.view_of(record, run_charts.time_line(record.series(), "t"))
+    return benchmarks.view_of(keep(store_in(folder), findings=["The machine was busy."]))
 
 
 def bench_comparison(folder: Path) -> View:

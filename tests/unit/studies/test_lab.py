@@ -18,7 +18,7 @@ from headrace.errors import CouldNotRun
 from headrace.experiment import machine, simulate
 from headrace.experiment.cell import OnFiles, OnServer, seconds_each
 from headrace.experiment.run import MeasuredCell, reusable
-from headrace.report.html import write_page
+from headrace.report.html import write_view
 from headrace.report.study import view_of
 from headrace.studies import scaling_2018
 from headrace.studies.base import Source, published
@@ -308,7 +308,7 @@ def test_a_burst_that_ends_as_the_formula_says_holds_and_another_does_not(tmp_pa
     same = {verdict.what: verdict.within for verdict in burst_result(1.0, 149.0).verdicts}
     assert same["throughput in the burst over that without credits"] is False
     page = tmp_path / "burst.html"
-    write_page(page, view_of(burst_result(1.0, 15.0)))
+    write_view(page, view_of(burst_result(1.0, 15.0)))
     text = page.read_text()
     for word in (
         "Published, simulated beforehand and measured",
@@ -340,7 +340,7 @@ def test_a_study_judges_and_draws_what_its_cells_gave(name, tmp_path):
     drawn = [part for chart in result.charts for part in (chart, *chart.panels)]
     roles = {series.role for part in drawn for series in part.series}
     assert {"simulated", "measured"} <= roles
-    write_page(tmp_path / "page.html", view_of(result))
+    write_view(tmp_path / "page.html", view_of(result))
 
 
 def test_a_busy_machine_is_a_finding():

@@ -7,7 +7,17 @@ import re
 from collections.abc import Iterator
 
 from headrace.advice.host.facts import HostFacts
-from headrace.advice.host.reading import FINDING, FINE, NOT_HERE, UNREAD, HostQuestion, HostReading, KernelSetting
+from headrace.advice.host.reading import (
+    FINDING,
+    FINE,
+    NOT_HERE,
+    UNREAD,
+    HostQuestion,
+    HostReading,
+    KernelSetting,
+    judge,
+    unread,
+)
 from headrace.advice.host.table import host_checks
 from headrace.base.mounts import Mount
 from headrace.base.units import KIB
@@ -41,7 +51,7 @@ def _queue(name: str, facts: HostFacts, disk: str, question: HostQuestion) -> Ho
     attribute = {"readahead": "read_ahead_kb", "max_sectors": "max_sectors_kb"}.get(name, name)
     text = facts.tree.read(f"/sys/block/{disk}/queue/{attribute}")
     if text is None:
-        return HostReading(name, disk, UNREAD, "", _why(facts, f"/sys/block/{disk}/queue/{attribute}"))
+        return unread(name, disk, facts.tree, f"/sys/block/{disk}/queue/{attribute}")
     if name == "scheduler":
         return _scheduler(disk, text)
     value = _whole(text)
@@ -49,11 +59,8 @@ def _queue(name: str, facts: HostFacts, disk: str, question: HostQuestion) -> Ho
         return HostReading(name, disk, UNREAD, text, "is not a number")
     unit = "" if name == "nr_requests" else " KiB"
     advised_value, note = _advise_queue(name, facts, disk, value, question)
-    if advised_value is None:
-        return HostReading(name, disk, FINE, f"{value:,}{unit}", note)
-    return HostReading(
-        name, disk, FINDING, f"{value:,}{unit}", note, (_udev(disk, f"queue/{attribute}", advised_value),)
-    )
+    settings = (_udev(disk, f"queue/{attribute}", advised_value),)
+    return judge(name, disk, advised_value is None, f"{value:,}{unit}", note, settings)
 
 
 def _advise_queue(name: str, facts: HostFacts, disk: str, value: int, question: HostQuestion) -> tuple[int | None, str]:
@@ -83,8 +90,7 @@ def _scheduler(disk: str, text: str) -> HostReading:
     match = re.search(r"\[([^\]]+)\]", text)
     chosen = match[1] if match else text
     fine = chosen == "none" or (chosen in ("mq-deadline", "noop") and not disk.startswith("nvme"))
-    settings = () if fine else (_udev(disk, "queue/scheduler", "none"),)
-    return HostReading("scheduler", disk, FINE if fine else FINDING, chosen, "", settings)
+    return judge("scheduler", disk, fine, chosen, "", (_udev(disk, "queue/scheduler", "none"),))
 
 
 def _udev(disk: str, attribute: str, value: object) -> KernelSetting:
@@ -100,13 +106,11 @@ def _timeout(facts: HostFacts) -> HostReading:
     path = "/sys/module/nvme_core/parameters/io_timeout"
     value = facts.tree.number(path)
     if value is None:
-        return HostReading("io_timeout", "", UNREAD, "", _why(facts, path))
+        return unread("io_timeout", "", facts.tree, path)
     least = int(host_checks()["io_timeout"].least or 0)
     # Kernels before 4.15 take one byte.
-    if value >= least or value == 255:
-        return HostReading("io_timeout", "", FINE, f"{value:,} s")
-    setting = KernelSetting("kernel", KERNEL_TIMEOUT, str(least))
-    return HostReading("io_timeout", "", FINDING, f"{value:,} s", "", (setting,))
+    fine = value >= least or value == 255
+    return judge("io_timeout", "", fine, f"{value:,} s", "", (KernelSetting("kernel", KERNEL_TIMEOUT, str(least)),))
 
 
 # --- the file system ------------------------------------------------------------------------------
@@ -117,7 +121,7 @@ def _file_system(facts: HostFacts) -> Iterator[HostReading]:
     mount = facts.data_mount
     if mount is None:
         for name in ("fs", "barrier", "atime", "discard"):
-            yield HostReading(name, "", UNREAD, "", _why(facts, "/proc/self/mountinfo"))
+            yield unread(name, "", facts.tree, "/proc/self/mountinfo")
         return
     place = f"{mount.place} ({facts.datadir})"
     if mount.kind == "overlay":
@@ -125,12 +129,12 @@ def _file_system(facts: HostFacts) -> Iterator[HostReading]:
         for name in ("fs", "barrier", "atime", "discard"):
             yield HostReading(name, place, UNREAD, mount.kind, note)
         return
-    yield HostReading("fs", place, FINE if mount.kind in FILE_SYSTEMS else FINDING, mount.kind)
+    yield judge("fs", place, mount.kind in FILE_SYSTEMS, mount.kind)
     off = next((option for option in ("nobarrier", "barrier=0") if option in mount.options), None)
-    yield HostReading("barrier", place, FINDING if off else FINE, off or "on")
+    yield judge("barrier", place, off is None, off or "on")
     yield _atime(mount, place)
     discards = "discard" in mount.options
-    yield HostReading("discard", place, FINDING if discards else FINE, "discard" if discards else "none")
+    yield judge("discard", place, not discards, "discard" if discards else "none")
 
 
 def _atime(mount: Mount, place: str) -> HostReading:
@@ -156,7 +160,7 @@ def _alignment(facts: HostFacts) -> Iterator[HostReading]:
             if size is not None and size * SECTOR < BOOT_BYTES:
                 continue
             seen = True
-            yield HostReading("align", part, FINDING if start % unit else FINE, f"{start:,} sectors")
+            yield judge("align", part, start % unit == 0, f"{start:,} sectors")
     if not seen:
         yield HostReading("align", "", NOT_HERE, "", "no partition: volumes as a whole start at 0")
 
@@ -180,14 +184,13 @@ def _arrays(facts: HostFacts) -> Iterator[HostReading]:
     for name in facts.arrays:
         chunk = facts.tree.number(f"/sys/block/{name}/md/chunk_size")
         if chunk is None:
-            yield HostReading("raid_chunk", name, UNREAD, "", _why(facts, f"/sys/block/{name}/md/chunk_size"))
+            yield unread("raid_chunk", name, facts.tree, f"/sys/block/{name}/md/chunk_size")
         elif chunk == 0:
             yield HostReading("raid_chunk", name, NOT_HERE, "none", "a mirror has no chunk")
         else:
             chunks[name] = chunk
             fine = (check.least or 0) <= chunk <= (check.most or 0)
-            members = ", ".join(facts.members(name))
-            yield HostReading("raid_chunk", name, FINE if fine else FINDING, f"{chunk // KIB} KiB", members)
+            yield judge("raid_chunk", name, fine, f"{chunk // KIB} KiB", ", ".join(facts.members(name)))
     yield _stripe(facts, chunks)
 
 
@@ -206,12 +209,8 @@ def _stripe(facts: HostFacts, chunks: dict[str, int]) -> HostReading:
         )
     fits = unit * SECTOR == chunks[device] and width % unit == 0
     value = f"sunit {unit * SECTOR // KIB} KiB, swidth {width * SECTOR // KIB} KiB"
-    return HostReading("raid_fs", mount.place, FINE if fits else FINDING, value, f"chunk {chunks[device] // KIB} KiB")
+    return judge("raid_fs", mount.place, fits, value, f"chunk {chunks[device] // KIB} KiB")
 
 
 def _whole(text: str) -> int | None:
     return int(text) if re.fullmatch(r"\d{1,18}", text.strip()) else None
-
-
-def _why(facts: HostFacts, path: str) -> str:
-    return f"{path}: {facts.tree.unreadable.get(path, 'is not there')}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.advice.host.tree import HostTree
+
 FINE, FINDING, UNREAD, NOT_HERE = "fine", "finding", "not readable", "does not apply"
 STATES = (FINDING, UNREAD, FINE, NOT_HERE)
 
@@ -31,6 +33,18 @@ class HostReading:
     value: str
     note: str = ""
     settings: tuple[KernelSetting, ...] = ()
+
+
+def judge(
+    check: str, subject: str, fine: bool, value: str, note: str = "", settings: tuple[KernelSetting, ...] = ()
+) -> HostReading:
+    """Returns a reading that is fine, or a finding with the `settings` that set it right."""
+    return HostReading(check, subject, FINE if fine else FINDING, value, note, () if fine else settings)
+
+
+def unread(check: str, subject: str, tree: HostTree, path: str) -> HostReading:
+    """Returns the reading of a file that is not there or cannot be read, with the reason."""
+    return HostReading(check, subject, UNREAD, "", f"{path}: {tree.unreadable.get(path, 'is not there')}")
 
 
 @dataclass(frozen=True)

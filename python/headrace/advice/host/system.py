@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from headrace.advice.host.facts import SERVERS, HostFacts
-from headrace.advice.host.reading import FINDING, FINE, NOT_HERE, UNREAD, HostQuestion, HostReading, KernelSetting
+from headrace.advice.host.reading import (
+    FINDING,
+    FINE,
+    NOT_HERE,
+    UNREAD,
+    HostQuestion,
+    HostReading,
+    KernelSetting,
+    judge,
+    unread,
+)
 from headrace.advice.host.table import host_checks
 from headrace.base.units import GIB, MIB
 
@@ -37,20 +47,15 @@ def system_readings(facts: HostFacts, question: HostQuestion) -> Iterator[HostRe
     yield from _statistics(facts)
 
 
-def _unread(check: str, facts: HostFacts, path: str) -> HostReading:
-    return HostReading(check, "", UNREAD, "", f"{path}: {facts.tree.unreadable.get(path, 'is not there')}")
-
-
 def _number(check: str, facts: HostFacts, path: str, key: str, advised_value: str) -> HostReading:
     """Checks a whole number in a file against the table's bounds; `key`, `advised_value`: the
     setting of the kernel that corrects it."""
     value = facts.tree.number(path)
     if value is None:
-        return _unread(check, facts, path)
+        return unread(check, "", facts.tree, path)
     table = host_checks()[check]
     fine = (table.least is None or value >= table.least) and (table.most is None or value <= table.most)
-    settings = () if fine else (KernelSetting("sysctl", key, advised_value),)
-    return HostReading(check, "", FINE if fine else FINDING, f"{value:,}", "", settings)
+    return judge(check, "", fine, f"{value:,}", "", (KernelSetting("sysctl", key, advised_value),))
 
 
 def _dirty(facts: HostFacts, question: HostQuestion) -> HostReading:
@@ -61,12 +66,11 @@ def _dirty(facts: HostFacts, question: HostQuestion) -> HostReading:
     bytes_, _, ratio, background = (facts.tree.number(f"{at}/{name}") for name in names)
     if bytes_:
         second = None if question.mib_s is None else question.mib_s * MIB
-        large = second is not None and bytes_ > DIRTY_SECONDS * second
+        fine = second is None or bytes_ <= DIRTY_SECONDS * second
         note = "" if second is None else f"{bytes_ / second:.1f} s of the volume"
-        settings = _dirty_settings(question) if large else ()
-        return HostReading("dirty", "", FINDING if large else FINE, f"{bytes_ / MIB:,.0f} MiB", note, settings)
+        return judge("dirty", "", fine, f"{bytes_ / MIB:,.0f} MiB", note, _dirty_settings(question))
     if ratio is None or background is None:
-        return _unread("dirty", facts, f"{at}/dirty_ratio")
+        return unread("dirty", "", facts.tree, f"{at}/dirty_ratio")
     most = host_checks()["dirty"].most or 0
     fine = ratio <= most and background <= BACKGROUND_PERCENT
     memory = facts.memory_bytes
@@ -75,8 +79,7 @@ def _dirty(facts: HostFacts, question: HostQuestion) -> HostReading:
         dirty_bytes = memory * ratio / 100
         waits = "" if question.mib_s is None else f", {dirty_bytes / (question.mib_s * MIB):,.0f} s of the volume"
         note = f"{ratio} % of memory are {dirty_bytes / GIB:,.1f} GiB{waits}"
-    value = f"{background} % and {ratio} %"
-    return HostReading("dirty", "", FINE if fine else FINDING, value, note, () if fine else _dirty_settings(question))
+    return judge("dirty", "", fine, f"{background} % and {ratio} %", note, _dirty_settings(question))
 
 
 # Seconds of the volume's MiB/s that may wait to be written before it is a finding (a judgement).
@@ -100,10 +103,9 @@ def _huge_pages(facts: HostFacts) -> HostReading:
     text = facts.tree.read(path)
     match = re.search(r"\[(\w+)\]", text or "")
     if match is None:
-        return _unread("thp", facts, path)
+        return unread("thp", "", facts.tree, path)
     fine = match[1] in ("madvise", "never")
-    settings = () if fine else (KernelSetting("sysfs", path, "madvise"),)
-    return HostReading("thp", "", FINE if fine else FINDING, match[1], "", settings)
+    return judge("thp", "", fine, match[1], "", (KernelSetting("sysfs", path, "madvise"),))
 
 
 def _nodes(facts: HostFacts) -> Iterator[HostReading]:
@@ -111,8 +113,8 @@ def _nodes(facts: HostFacts) -> Iterator[HostReading]:
     node."""
     nodes = facts.nodes
     if nodes is None:
-        yield _unread("numa", facts, "/sys/devices/system/node/online")
-        yield _unread("numa_balancing", facts, "/proc/sys/kernel/numa_balancing")
+        yield unread("numa", "", facts.tree, "/sys/devices/system/node/online")
+        yield unread("numa_balancing", "", facts.tree, "/proc/sys/kernel/numa_balancing")
         return
     if len(nodes) <= 1:
         yield HostReading("numa", "", FINE, "one node")
@@ -157,11 +159,11 @@ def _open_files(facts: HostFacts) -> Iterator[HostReading]:
         path = f"/proc/{process}/limits"
         match = re.search(r"^Max open files\s+(\d+|unlimited)", facts.tree.read(path) or "", re.M)
         if match is None:
-            yield _unread("nofile", facts, path)
+            yield unread("nofile", "", facts.tree, path)
             continue
         fine = match[1] == "unlimited" or int(match[1]) >= least
         name = (facts.tree.read(f"/proc/{process}/comm") or "").strip()
-        yield HostReading("nofile", f"{name} {process}", FINE if fine else FINDING, match[1])
+        yield judge("nofile", f"{name} {process}", fine, match[1])
 
 
 def _clock(facts: HostFacts) -> HostReading:
@@ -170,7 +172,7 @@ def _clock(facts: HostFacts) -> HostReading:
     place = "/sys/devices/system/clocksource/clocksource0"
     value = facts.tree.read(f"{place}/current_clocksource")
     if not value:
-        return _unread("clock", facts, f"{place}/current_clocksource")
+        return unread("clock", "", facts.tree, f"{place}/current_clocksource")
     if value in CLOCKS:
         return HostReading("clock", "", FINE, value)
     offered = (facts.tree.read(f"{place}/available_clocksource") or "").split()
@@ -191,7 +193,7 @@ def _interrupts(facts: HostFacts) -> HostReading:
         return HostReading("irq", "", FINE, "irqbalance runs")
     text = facts.tree.read("/proc/interrupts")
     if text is None:
-        return _unread("irq", facts, "/proc/interrupts")
+        return unread("irq", "", facts.tree, "/proc/interrupts")
     lines = [line for line in text.splitlines() if re.search(r"\b(?:eth|ens|enp|ena|ixgbe)[\w-]*-?Tx|-TxRx", line)]
     numbers = [line.split(":")[0].strip() for line in lines]
     masks = {facts.tree.read(f"/proc/irq/{number}/smp_affinity_list") for number in numbers if number.isdigit()}
@@ -201,8 +203,7 @@ def _interrupts(facts: HostFacts) -> HostReading:
         return HostReading("irq", "", UNREAD, "", note)
     spread = len(masks) > 1 or len(numbers) == 1
     value = f"{_several(len(numbers), 'queue')} on {_several(len(masks), 'set')} of processors"
-    note = "" if spread else "start irqbalance"
-    return HostReading("irq", "", FINE if spread else FINDING, value, note)
+    return judge("irq", "", spread, value, "" if spread else "start irqbalance")
 
 
 # --- network --------------------------------------------------------------------------------------
@@ -226,7 +227,7 @@ def _steering(facts: HostFacts, interface: str) -> HostReading:
     masks = [facts.tree.read(f"{queue}/rps_cpus") for queue in queues]
     readable_masks = [mask for mask in masks if mask is not None]
     if not readable_masks or processors is None:
-        return _unread("rps", facts, f"/sys/class/net/{interface}/queues")
+        return unread("rps", "", facts.tree, f"/sys/class/net/{interface}/queues")
     on = any(mask.strip("0,") for mask in readable_masks)
     enough = len(queues) >= min(processors, int(host_checks()["rps"].least or 0))
     value = f"{_several(len(queues), 'queue')}, {_several(processors, 'processor')}, {'on' if on else 'off'}"
@@ -248,7 +249,7 @@ def _flows(facts: HostFacts) -> HostReading:
     path = "/proc/sys/net/core/rps_sock_flow_entries"
     entries = facts.tree.number(path)
     if entries is None:
-        return _unread("rfs", facts, path)
+        return unread("rfs", "", facts.tree, path)
     queues = [(name, queue) for name in facts.interfaces for queue in facts.queues(name)]
     counts = {pair: count for pair in queues if (count := facts.tree.number(f"{pair[1]}/rps_flow_cnt")) is not None}
     per_queue = sum(counts.values())
@@ -282,9 +283,8 @@ def _governor(facts: HostFacts) -> HostReading:
     value = facts.tree.read(path)
     if value is None:
         return HostReading("governor", "", NOT_HERE, "", "the hypervisor keeps the frequency to itself")
-    fine = value == "performance"
-    settings = () if fine else (KernelSetting("sysfs", path.replace("cpu0", "cpu*"), "performance"),)
-    return HostReading("governor", "", FINE if fine else FINDING, value, "", settings)
+    settings = (KernelSetting("sysfs", path.replace("cpu0", "cpu*"), "performance"),)
+    return judge("governor", "", value == "performance", value, "", settings)
 
 
 def _space(facts: HostFacts) -> HostReading:
@@ -298,7 +298,7 @@ def _space(facts: HostFacts) -> HostReading:
         return HostReading("space", "", UNREAD, "", "the mount of the data is not known")
     least = host_checks()["space"].least or 0
     value = f"{shares[0]:.0f} % of space, {shares[1]:.0f} % of inodes free"
-    return HostReading("space", mount.place, FINE if min(shares) >= least else FINDING, value)
+    return judge("space", mount.place, min(shares) >= least, value)
 
 
 def _statistics(facts: HostFacts) -> Iterator[HostReading]:
@@ -312,8 +312,7 @@ def _statistics(facts: HostFacts) -> Iterator[HostReading]:
         return
     match = re.search(r"^CapEff:\s*([0-9a-f]+)", facts.tree.read("/proc/self/status") or "", re.M)
     allowed = bool(match) and bool(int(match[1], 16) >> SYS_ADMIN & 1) if match else False
-    check: Callable[[str], bool] = lambda disk: allowed and os.access(f"/dev/{disk}", os.R_OK)  # noqa: E731
     for disk in disks:
-        fine = check(disk)
+        fine = allowed and os.access(f"/dev/{disk}", os.R_OK)
         note = "" if fine else "this user may not: run the watcher with CAP_SYS_ADMIN, or through a helper"
-        yield HostReading("nvme_stats", disk, FINE if fine else FINDING, "readable" if fine else "refused", note)
+        yield judge("nvme_stats", disk, fine, "readable" if fine else "refused", note)

@@ -43,8 +43,38 @@ class HostTree(ABC):
         """Returns names in a folder, sorted; none where it is missing."""
 
     @abstractmethod
+    def _link(self, path: str) -> str | None:
+        """Returns the target of a link, as it is written; None for other files. No folder of `path`
+        is a link."""
+
     def target(self, path: str) -> str | None:
         """Returns the target of a link, as it is written; None for other files."""
+        parent, name = posixpath.split(path)
+        return self._link(posixpath.join(self._place(parent), name))
+
+    def _place(self, path: str) -> str:
+        """Returns a path with its links followed inside the tree; one that starts at the root means
+        the tree's. Raises InputError where they lead out or in a circle."""
+        at: list[str] = []
+        pending = [part for part in path.split("/") if part]
+        links = 0
+        while pending:
+            part = pending.pop(0)
+            if part == "..":
+                if not at:
+                    _leads_out(path)
+                at.pop()
+                continue
+            link = None if part == "." else self._link("/" + "/".join([*at, part]))
+            if link is None:
+                at += [] if part == "." else [part]
+                continue
+            links += 1
+            if links > MOST_LINKS:
+                raise refuse.input(quote_value(path), "is a link in a circle", "Capture the host again.")
+            pending = [*(name for name in link.split("/") if name), *pending]
+            at = [] if link.startswith("/") else at
+        return "/" + "/".join(at)
 
     def has(self, path: str) -> bool:
         """Says whether a folder with something in it is there."""
@@ -81,35 +111,21 @@ class _Folder(HostTree):
         super().__init__()
         self.root, self.live = root, live
 
-    def _place(self, path: str) -> Path:
-        """Returns the file behind a path, links followed inside the tree. A captured link that
-        starts at the root means the tree's."""
-        place = self.root / path.lstrip("/")
-        if self.live:
-            return place
-        at, pending = self.root, [part for part in path.split("/") if part]
-        for _ in range(MOST_LINKS * 64):
-            if not pending:
-                return at
-            part = pending.pop(0)
-            if part == "..":
-                if at == self.root:
-                    _leads_out(path)
-                at = at.parent
-                continue
-            if part == ".":
-                continue
-            step = at / part
-            if step.is_symlink():
-                link = os.readlink(step)
-                pending = [*(name for name in link.split("/") if name), *pending]
-                at = self.root if link.startswith("/") else at
-                continue
-            at = step
-        raise refuse.input(quote_value(path), "is a link in a circle", "Capture the host again.")
+    def _link(self, path: str) -> str | None:
+        try:
+            return os.readlink(self._file(path))
+        except OSError:
+            return None
+
+    def _place(self, path: str) -> str:
+        # The kernel follows the links of this machine.
+        return path if self.live else super()._place(path)
+
+    def _file(self, place: str) -> Path:
+        return self.root / place.lstrip("/")
 
     def read(self, path: str) -> str | None:
-        place = self._place(path)
+        place = self._file(self._place(path))
         try:
             if not stat.S_ISREG(place.stat().st_mode):
                 return None
@@ -123,19 +139,12 @@ class _Folder(HostTree):
 
     def names(self, path: str) -> list[str]:
         try:
-            return sorted(os.listdir(self._place(path)))
+            return sorted(os.listdir(self._file(self._place(path))))
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
             self.unreadable[path] = error.strerror or UNREADABLE
             return []
-
-    def target(self, path: str) -> str | None:
-        parent, name = posixpath.split(path)
-        try:
-            return os.readlink(self._place(parent) / name)
-        except OSError:
-            return None
 
 
 class _Tarball(HostTree):
@@ -198,29 +207,8 @@ class _Tarball(HostTree):
             raise refuse.input(f"{quote_value(name)} in the tarball", rule, "Make it with relative names.")
         return "/" + "/".join(parts)
 
-    def _place(self, path: str) -> str:
-        """Returns a path with its links followed inside the tarball. Raises InputError where they
-        lead out or in a circle."""
-        at: list[str] = []
-        pending = [part for part in path.split("/") if part]
-        links = 0
-        while pending:
-            part = pending.pop(0)
-            if part == "..":
-                if not at:
-                    _leads_out(path)
-                at.pop()
-                continue
-            link = None if part == "." else self.links.get("/" + "/".join([*at, part]))
-            if link is None:
-                at += [] if part == "." else [part]
-                continue
-            links += 1
-            if links > MOST_LINKS:
-                raise refuse.input(quote_value(path), "is a link in a circle", "Capture the host again.")
-            pending = [*(name for name in link.split("/") if name), *pending]
-            at = [] if link.startswith("/") else at
-        return "/" + "/".join(at)
+    def _link(self, path: str) -> str | None:
+        return self.links.get(path)
 
     def read(self, path: str) -> str | None:
         content = self.files.get(self._place(path))
@@ -228,10 +216,6 @@ class _Tarball(HostTree):
 
     def names(self, path: str) -> list[str]:
         return sorted(self.folders.get(self._place(path), ()))
-
-    def target(self, path: str) -> str | None:
-        parent, name = posixpath.split(path)
-        return self.links.get(posixpath.join(self._place(parent), name))
 
 
 def _leads_out(path: str) -> None:

@@ -43,6 +43,7 @@ from headrace.cli.output import (
     say_each,
     show,
     table,
+    write_report,
 )
 from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import WRITES_FILE
@@ -54,11 +55,10 @@ if TYPE_CHECKING:
 
 with lazily():
     from headrace import bench, servers
-    from headrace import lab as lab_client
     from headrace.base import settings
     from headrace.bench.store import query
     from headrace.calibration.runs import model
-    from headrace.report import benchmarks, html, view
+    from headrace.report import benchmarks, view
 
 
 def complete_run(context: typer.Context, incomplete: str) -> list[str]:
@@ -90,9 +90,7 @@ RUN_HELP = "An id, a part of it that no other has, `latest`, or `latest~1` (the 
 
 def show_run(record: RunRecord, output: Output, report: Path | None = None) -> None:
     """Prints a run, and writes its page where a file is named."""
-    if report is not None:
-        benchmarks.write_run(report, record)
-        say(f"report written to {report}")
+    write_report(report, lambda: benchmarks.view_of(record))
     if output == "json":
         return print_json(record.document | {"folder": record.folder, "run_toml": record.run_toml})
     if output == "csv":
@@ -133,6 +131,11 @@ class MeasuredOptions:
     ] = None
     volume: Annotated[list[str] | None, option("VOL", VOLUME)] = None
     instance: Annotated[str | None, instance_option("EC2 instance type of the server.")] = None
+
+    def facts(self) -> dict:
+        """Returns the options by their names in a target."""
+        more = {"devices": self.device or (), "volumes": self.volume or ()}
+        return {"storage": self.storage, "instance": self.instance, **more}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,14 +227,8 @@ class FileRun(LabPlace, RunOptions, MeasuredOptions):
 
     def run(self, benchmark: Benchmark, folder: Path) -> None:
         """Raises InputError, and as `carry_out`."""
-        lab = lab_client.Lab(self.data_dir, self.socket).place if self.volume else None
-        more = {
-            "storage": self.storage,
-            "devices": self.device or (),
-            "volumes": self.volume or (),
-            "instance": self.instance,
-        }
-        self.carry_out(benchmark, bench.file_target(folder, lab=lab, **more))
+        lab = self.open().place if self.volume else None
+        self.carry_out(benchmark, bench.file_target(folder, lab=lab, **self.facts()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,16 +255,10 @@ class ServerRun(LabPlace, PasswordOptions, RunOptions, MeasuredOptions, ServerOp
     def _at_address(self) -> Target:
         """Returns the server at the address as a target; a database is named where the address has
         none."""
-        lab = lab_client.Lab(self.data_dir, self.socket).place if self.volume else None
         address = self.read_address(str(self.address))
-        on = {
-            "storage": self.storage,
-            "log_storage": self.log_storage,
-            "devices": self.device or (),
-            "volumes": self.volume or (),
-        }
         address = address if address.database else address.with_database(DEFAULT_DATABASE)
-        return bench.server_target(address, lab=lab, instance=self.instance, engine=self.engine, **on)
+        lab = self.open().place if self.volume else None
+        return bench.server_target(address, lab=lab, log_storage=self.log_storage, engine=self.engine, **self.facts())
 
     def _in_lab(self) -> Target:
         """Returns a server of the lab as a target, with its storage, volumes and instance unless
@@ -523,9 +514,7 @@ def compare(
     run_store = place.open_store()
     sides = [[run_store.open(name.strip()) for name in text.split(",") if name.strip()] for text in (first, second)]
     comparison = bench.compare(*sides, allow_unlike=unlike)
-    if report is not None:
-        html.write_page(report, benchmarks.comparison_view(comparison))
-        say(f"report written to {report}")
+    write_report(report, lambda: benchmarks.comparison_view(comparison))
     rows = [asdict(difference) for difference in comparison.differences]
     ids = {"first": [record.id for record in comparison.a], "second": [record.id for record in comparison.b]}
     answer = ids | pick_fields(comparison, "differences", "differs", "unlike", "notes")

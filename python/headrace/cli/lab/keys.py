@@ -1,134 +1,25 @@
-"""`headrace lab key`: the keys under which volumes and snapshots are encrypted, and the file of an
-exported key: JSON with its id, description and material, and a check of them. It is not encrypted,
-and is readable by its owner alone."""
+"""`headrace lab key`: the keys under which volumes and snapshots are encrypted."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import json
-import os
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headrace.base.files import read_bytes, reason_of
 from headrace.base.lazy import lazily
 from headrace.cli.lab.common import tag_words, tags
-from headrace.cli.options import CommandGroup, LabPlace, OutputOption, YesOption, flag, lab_of, option
+from headrace.cli.options import CommandGroup, LabPlace, OutputOption, TagOption, YesOption, flag, lab_of, option
 from headrace.cli.output import confirm, pairs, print_answer, say, table
 from headrace.cli.sharing import read_epilog
-from headrace.errors import CouldNotRun, HeadraceError, InputError, Refusals
+from headrace.errors import HeadraceError, InputError, Refusals
 
 if TYPE_CHECKING:
     from headrace.lab import Lab, calls
-    from headrace.lab.calls import ExportedKey
 
 with lazily():
     from headrace.lab import client as lab_client
-
-
-FORMAT, VERSION = "headrace-key", 1
-# Standard input or output in place of a file.
-PIPE = Path("-")
-# Longest file, bytes: a description has at most 8,192 (KMS API, CreateKey), the rest some hundred.
-MOST_BYTES = 64 << 10
-# Bytes of a key: AES-256.
-KEY_BYTES = 32
-# Characters of the check that are kept: 64 bits tell a damaged file.
-CHECK_CHARS = 16
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class KeyFile:
-    """The content of a file, the material in base64. It has no repr: traces show no material."""
-
-    id: str
-    description: str
-    material: str
-
-
-def _check(name: str, description: str, material: bytes) -> str:
-    text = f"{FORMAT}\0{name}\0{description}\0".encode()
-    return hashlib.sha256(text + material).hexdigest()[:CHECK_CHARS]
-
-
-def text_of_key(exported: ExportedKey) -> str:
-    """Returns the text of a key's file."""
-    material = base64.b64decode(exported["material"])
-    facts = {
-        "format": FORMAT,
-        "version": VERSION,
-        "id": exported["id"],
-        "arn": exported["arn"],
-        "description": exported["description"],
-        "material": exported["material"],
-        "check": _check(exported["id"], exported["description"], material),
-    }
-    return json.dumps(facts, indent=2) + "\n"
-
-
-def check_free(path: Path) -> None:
-    """Refuses a file that is there, and a terminal: a key is not shown. Raises InputError."""
-    if path == PIPE:
-        if sys.stdout.isatty():
-            raise InputError("-", "would show the key on the terminal", "", "Name a file, or send it to a pipe.")
-        return
-    if path.exists() or path.is_symlink():
-        raise InputError(str(path), "exists already", "", "Name a new file: no key is overwritten.")
-    if not path.parent.is_dir():
-        raise InputError(str(path), "is in a folder that does not exist", "", "Make the folder, or name another file.")
-
-
-def write_key(path: Path, text: str) -> None:
-    """Writes a new file for its owner alone; on disk on return. Raises CouldNotRun, and leaves no
-    part of a file then.
-    """
-    if path == PIPE:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-        return
-    is_created = False
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        is_created = True
-        with os.fdopen(descriptor, "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        if is_created:
-            path.unlink(missing_ok=True)
-        rule, hint = f"cannot be written: {reason_of(error)}", "Name a file on a disk with space that you may write."
-        raise CouldNotRun(str(path), rule, "operating system", hint) from None
-
-
-def read_key(path: Path) -> KeyFile:
-    """Reads a key's file. Raises InputError where it is not one, or is damaged."""
-    shown = "standard input" if path == PIPE else str(path)
-    hint = "Give a file as `headrace lab key export` wrote it."
-    if path.is_file() and path.stat().st_size > MOST_BYTES:
-        raise InputError(shown, "is not the file of a key: it is larger than any", "", hint)
-    content = sys.stdin.buffer.read(MOST_BYTES) if path == PIPE else read_bytes(path, MOST_BYTES)
-    try:
-        facts = json.loads(content)
-        named = facts["format"], facts["version"]
-        name, description, text, check = (facts[key] for key in ("id", "description", "material", "check"))
-        material = base64.b64decode(text, validate=True)
-    except (ValueError, KeyError, TypeError, binascii.Error):
-        # The content is not shown: it may be a secret.
-        raise InputError(shown, "is not the file of a key", "", hint) from None
-    if named != (FORMAT, VERSION):
-        raise InputError(shown, "is of another format or version than this headrace reads", "", hint)
-    if len(material) != KEY_BYTES or _check(name, description, material) != check:
-        raise InputError(shown, "is damaged: its check is not that of its content", "", "Take another copy of it.")
-    if path != PIPE and path.stat().st_mode & 0o077:
-        say(f"{path} can be read by others than its owner: chmod 600 {path}")
-    return KeyFile(name, description, text)
+    from headrace.lab import key_file
 
 
 EPILOG = read_epilog("lab-key")
@@ -212,7 +103,7 @@ def create(
     place: LabPlace,
     alias: Annotated[str | None, option("NAME", "Name it alias/NAME.")] = None,
     description: Annotated[str | None, option("TEXT", "Purpose of the key.")] = None,
-    tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
+    tag: TagOption = None,
     source: Annotated[
         Path | None,
         option("FILE", "Key file that `headrace lab key export` wrote, or - for standard input.", "--from"),
@@ -234,7 +125,7 @@ def create(
         value is not None for value in (description, key_tags or None, kms_endpoint, kms_key)
     ):
         raise refuse.input(f"--from {source}", "is a whole key, with its description", "Leave all but --alias out.")
-    material = None if source is None else read_key(source)
+    material = None if source is None else key_file.read_key(source, say)
     if kms_endpoint is None and any(value is not None for value in there.values()):
         raise InputError(str(kms_key or kms_profile or kms_region), "is of a key elsewhere", "", "Name --kms-endpoint.")
     with place.open() as lab:
@@ -259,11 +150,11 @@ def export(
     A person with the file can read all that the key protects: keep it where backups of secrets lie,
     and not with the snapshots.
     """
-    check_free(file)
+    key_file.check_free(file)
     with place.open() as lab:
-        text = text_of_key(lab.export_key(key))
-    write_key(file, text)
-    if file != PIPE:
+        text = key_file.text_of_key(lab.export_key(key))
+    key_file.write_key(file, text)
+    if file != key_file.PIPE:
         say(f"{file}: who has it can read what {key} protects")
 
 

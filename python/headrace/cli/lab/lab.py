@@ -25,7 +25,7 @@ from headrace.cli.options import (
     instance_option,
     option,
 )
-from headrace.cli.output import confirm, exit_if, pairs, print_answer, progress, say, say_each, table
+from headrace.cli.output import confirm, exit_if, pairs, print_answer, progress, say, say_each, table, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.errors import Refusals
 from headrace.lab.place import API_PORT, METRICS_PORT
@@ -40,7 +40,7 @@ with lazily():
     from headrace.lab import doctor as lab_doctor
     from headrace.lab import launch, metrics
     from headrace.lab import place as lab_place
-    from headrace.report import benchmarks, html
+    from headrace.report import benchmarks
 
 if TYPE_CHECKING:
     from headrace.lab.calls import LabStatus
@@ -222,9 +222,7 @@ def verify(
     check_chart_path(report, PAGE_FORMATS)
     with place.open() as lab, progress("measuring") as tick:
         findings = conformance.verify(lab, quick, tick)
-    if report is not None:
-        html.write_page(report, benchmarks.conformance_view(findings))
-        say(f"report written to {report}")
+    write_report(report, lambda: benchmarks.conformance_view(findings))
     rows = [asdict(finding) for finding in findings]
     columns = tuple(field.name for field in fields(conformance.ConformanceFinding))
     print_answer(

@@ -23,6 +23,7 @@ from headrace.cli.options import (
     LabPlace,
     OutputOption,
     PasswordOptions,
+    TagOption,
     YesOption,
     choice,
     complete_volume,
@@ -60,6 +61,7 @@ app = CommandGroup("Take, restore, copy, lock, schedule and delete snapshots of 
 
 SET_COLUMNS = ("id", "server", "flavor", "version", "taken_at", "gtid", "position", "frozen_ms", "whole")
 On = Literal["lab", "ec2"]
+WaitOption = Annotated[bool, flag("--wait", "Return when everything is stored.")]
 SetArgument = Annotated[str, typer.Argument(metavar="SET", help="Id of the set, latest, or latest:SERVER.")]
 
 
@@ -174,7 +176,7 @@ def take(
     name: Annotated[
         str | None, option("NAME", "Server name to store in the set (EC2 only). Default: this host's name.")
     ] = None,
-    tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
+    tag: TagOption = None,
     description: Annotated[str, option("TEXT", "At most 255 characters.")] = "",
     wait_lock: Annotated[
         float, option("SECONDS", "Seconds to wait for the server's lock before giving up.", min=1)
@@ -183,7 +185,7 @@ def take(
     no_lock: Annotated[bool, flag("--no-lock", "Do not lock the server; the position is then not known.")] = False,
     no_freeze: Annotated[bool, flag("--no-freeze", "Do not freeze the filesystems.")] = False,
     dry_run: Annotated[bool, flag("--dry-run", "Say what would be locked, frozen and taken; do nothing.")] = False,
-    wait: Annotated[bool, flag("--wait", "Return when everything is stored.")] = False,
+    wait: WaitOption = False,
     timer: TimerOptions,
     output: OutputOption = "table",
 ) -> None:
@@ -299,11 +301,7 @@ def list_sets(
 ) -> None:
     """List the snapshot sets, and what is wrong with those that are not whole."""
     with ec2.open(place) as service:
-        snapshot_sets = [
-            snapshot_set
-            for snapshot_set in sets.sets_of(service.stored())
-            if server is None or snapshot_set.server == server
-        ]
+        snapshot_sets = _list_sets(service, server)
     rows = [snapshot_set.to_dict() for snapshot_set in snapshot_sets]
     cells = [
         (
@@ -318,6 +316,11 @@ def list_sets(
     ]
     columns = ("set", "server", "instant", "GiB", "GTID", "state")
     print_answer(rows, output, rows, SET_COLUMNS, lambda: (table(columns, cells, right=("GiB",)),))
+
+
+def _list_sets(service: VolumeService, server: str | None) -> list[SnapshotSet]:
+    """Returns the snapshot sets of a server, None: of all servers."""
+    return [chosen for chosen in sets.sets_of(service.stored()) if server in (None, chosen.server)]
 
 
 def _state(snapshot_set: SnapshotSet) -> str:
@@ -407,11 +410,7 @@ def prune(
 ) -> None:
     """Delete old snapshot sets, never the last whole one of a server."""
     with ec2.open(place) as service:
-        snapshot_sets = [
-            snapshot_set
-            for snapshot_set in sets.sets_of(service.stored())
-            if server is None or snapshot_set.server == server
-        ]
+        snapshot_sets = _list_sets(service, server)
         if server is not None and not snapshot_sets:
             raise InputError(f"--server {server[:60]}", "has no snapshot sets", "", "See headrace snapshot sets.")
         now = service.now()
@@ -484,9 +483,9 @@ def create(
     ],
     place: LabPlace,
     description: Annotated[str | None, option("TEXT", "At most 255 characters.")] = None,
-    tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
+    tag: TagOption = None,
     copy_tags: Annotated[bool, flag("--copy-tags", "Give the snapshots the tags of their volumes too.")] = False,
-    wait: Annotated[bool, flag("--wait", "Return when everything is stored.")] = False,
+    wait: WaitOption = False,
     output: OutputOption = "table",
 ) -> None:
     """Take a snapshot of volumes as they are now: all of one instant."""
@@ -583,7 +582,7 @@ def copy(
     description: Annotated[str | None, option("TEXT", "Default: that of the source.")] = None,
     encrypted: Annotated[bool, flag("--encrypted", "Encrypt the copy.")] = False,
     kms_key: Annotated[str | None, option("KEY", "Id, ARN or alias of the key.")] = None,
-    wait: Annotated[bool, flag("--wait", "Return when everything is stored.")] = False,
+    wait: WaitOption = False,
     output: OutputOption = "table",
 ) -> None:
     """Copy a snapshot of this lab or of another one.

@@ -33,6 +33,7 @@ from headrace.cli.options import (
     MemberOption,
     Output,
     OutputOption,
+    TagOption,
     VolumeArgument,
     YesOption,
     choice,
@@ -342,7 +343,7 @@ def create(
     ] = None,
     place: LabPlace,
     name: Annotated[str | None, option("NAME", "A name to call it by, unique in the lab.")] = None,
-    tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
+    tag: TagOption = None,
     as_of: AsOfText = None,
     start_balance: Annotated[
         str | None, option("PERCENT", "Credits to begin with, like 5%. Default: full, as AWS starts them.")

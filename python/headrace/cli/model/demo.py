@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from headrace.base.files import check_output
 from headrace.base.lazy import lazily
 from headrace.base.options import Region
-from headrace.cli.model.plan import make_plan, plans_of, show_plan, write_report
+from headrace.cli.model.plan import make_plan, plans_of, show_plan, write_plan
 from headrace.cli.model.prove import carry_out, present
 from headrace.cli.options import choice, flag, option
 from headrace.cli.output import exit_if, say, show
@@ -72,7 +72,7 @@ def _show_plan(plan: Plan, database: TransactionWorkload, settings: PlanSettings
     """Prints the plan, writes its page, and says where it is."""
     show("2. The volume that meets the goal, and its cost", "")
     show_plan(plan, "table")
-    write_report(report, plan, database, settings)
+    write_plan(report, plan, database, settings)
     show("", f"3. The page with charts is {report.resolve()}")
 
 

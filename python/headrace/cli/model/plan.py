@@ -20,7 +20,7 @@ from headrace.cli.options import (
     flag,
     option,
 )
-from headrace.cli.output import data, exit_if, print_json, progress, say, show
+from headrace.cli.output import data, exit_if, print_json, progress, show, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 from headrace.planner.settings import PlanSettings, ReplicaGoal, refuse_without_services
@@ -29,6 +29,7 @@ from headrace.report.output import PAGE_FORMATS, as_csv, check_chart_path
 if TYPE_CHECKING:
     from headrace.planner import Plan
     from headrace.planner.result import EngineComparison
+    from headrace.report.view import View
     from headrace.workload import TransactionWorkload
 
 with lazily():
@@ -36,7 +37,6 @@ with lazily():
 
     from headrace import planner
     from headrace import workload as workloads
-    from headrace.report import html
     from headrace.report import live as report_live
     from headrace.report import plan as plan_report
     from headrace.workload import server_settings
@@ -82,8 +82,7 @@ def plan(
     load = on_server(read(workload), server)
     other = None if against is None else on_server(read_database(against), server)
     answer = make_plan(load, other, settings)
-    if report is not None:
-        write_report(report, answer, load, settings, live)
+    write_plan(report, answer, load, settings, live)
     show_plan(answer, output, explain=explain, families=families)
     exit_if(not any(each.recommended for each in plans_of(answer)))
 
@@ -126,27 +125,26 @@ def check_live(live: bool, report: Path | None, against: str | None) -> None:
         raise InputError("--live", rule, "headrace plan --help", "For example --report plan.html --live.")
 
 
-def write_report(
-    path: Path,
+def write_plan(
+    path: Path | None,
     answer: Plan | EngineComparison,
     load: Any,
     settings: PlanSettings,
     live: bool = False,
 ) -> None:
-    """Writes the page, with the balances of the choices worth drawing where they are simulated;
-    `live`: the page recomputes."""
-    question = None
-    if not isinstance(answer, planner.Plan):
-        view = plan_report.view_of_engines(answer)
-    elif answer.subject == "database":
-        view = plan_report.view_of(answer)
-    else:
+    """Writes the page where a file is named, with the balances of the choices worth drawing where
+    they are simulated; `live`: the page recomputes."""
+
+    def view() -> View:
+        if not isinstance(answer, planner.Plan):
+            return plan_report.view_of_engines(answer)
+        if answer.subject == "database":
+            return plan_report.view_of(answer)
         demand = load.uncensored().scaled(answer.load.demand_growth)
-        view = plan_report.view_of(answer, demand, planner.simulations_of(answer, demand, settings.start_balance))
-    if live and isinstance(answer, planner.Plan):
-        question = report_live.what_if(answer, load, settings)
-    html.write_page(path, view, question)
-    say(f"report written to {path}")
+        return plan_report.view_of(answer, demand, planner.simulations_of(answer, demand, settings.start_balance))
+
+    question = report_live.what_if(answer, load, settings) if live and isinstance(answer, planner.Plan) else None
+    write_report(path, view, question)
 
 
 def show_plan(

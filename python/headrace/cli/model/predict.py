@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.base.lazy import lazily
-from headrace.base.options import Region, StorageText
+from headrace.base.options import Region, StorageText, list_given
 from headrace.cli.inputs import read_database
 from headrace.cli.model.replica import ReplicaOptions, print_replica
 from headrace.cli.options import (
@@ -21,11 +21,11 @@ from headrace.cli.options import (
     SetOption,
     option,
 )
-from headrace.cli.output import data, print_csv, print_json, progress, say, say_each, show
+from headrace.cli.output import data, print_csv, print_json, progress, say, say_each, show, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError, Refusals
 from headrace.report.output import as_csv, check_chart_path
-from headrace.simulation.settings import PredictionSettings
+from headrace.simulation.settings import BusyPercent, PredictionSettings, Readers
 
 if TYPE_CHECKING:
     from headrace.workload import TransactionWorkload
@@ -40,6 +40,13 @@ with lazily():
 
 
 refuse = Refusals("headrace predict --help")
+# Settings of a prediction that a comparison of services does not have, and why.
+NOT_WITH_ON = {
+    "log_storage": "means nothing with --on: services lay out their storage",
+    "start_balance_percent": "means nothing with --on: services lay out their storage",
+    "vcpus": "means nothing with --on: a class has its own",
+    "form": "is not there with --on",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,42 +61,32 @@ class ServiceSettings:
         ),
     ] = None
     region: Region = "us-east-1"
-    readers: Annotated[int, option("N", "With --on: readers of an Aurora cluster, its writer not counted.")] = 1
-    busy_percent: Annotated[
-        float, option("PERCENT", "With --on: how much of the month the load runs, for what is billed by use.")
-    ] = 100.0
+    readers: Readers = 1
+    busy_percent: BusyPercent = 100.0
 
 
 def refuse_alone(services: ServiceSettings) -> None:
     """Raises InputError: options that mean something with --on alone."""
-    plain = ServiceSettings()
-    for name in ("region", "readers", "busy_percent"):
-        if getattr(services, name) != getattr(plain, name):
-            flag = f"--{name.replace('_', '-')}"
-            raise refuse.input(flag, "is an option of --on", "Add --on ec2,rds,aurora, or leave it out.")
+    for setting in list_given(services):
+        raise refuse.input(setting.flag, "is an option of --on", "Add --on ec2,rds,aurora, or leave it out.")
 
 
 def print_services(
     workload: TransactionWorkload,
     storage: str,
-    settings: Any,
+    settings: PredictionSettings,
     services: ServiceSettings,
     output: Output,
     report: Path | None,
 ) -> None:
-    """Compares and prints. `settings`: the `RunSettings` of `predict`."""
+    """Compares and prints. `settings`: those of `predict`."""
     if settings.instance is None:
         raise refuse.input(
             "--on", "needs --instance: a class is an instance type", "For example --instance r6g.2xlarge."
         )
-    for name in ("log_storage", "start_balance_percent"):
-        if getattr(settings, name) is not None:
-            flag = f"--{name.removesuffix('_percent').replace('_', '-')}"
-            raise refuse.input(flag, "means nothing with --on: services lay out their storage", "Leave it out.")
-    if settings.vcpus is not None:
-        raise refuse.input("--vcpus", "means nothing with --on: a class has its own", "Leave it out.")
-    if settings.form != "interval":
-        raise refuse.input("--form events", "is not there with --on", "Leave it out.")
+    for setting in list_given(settings):
+        if (rule := NOT_WITH_ON.get(setting.name)) is not None:
+            raise refuse.input(f"{setting.flag} {getattr(settings, setting.name)}", rule, "Leave it out.")
     given: dict[str, Any] = {
         name: getattr(settings, name)
         for name in ("instance", "as_of", "cache_gib", "threads", "arrivals_tps", "seed", "growth")
@@ -105,13 +102,11 @@ def print_services(
         readers=services.readers,
         busy_percent=services.busy_percent,
         seconds=seconds,  # pyright: ignore[reportArgumentType] (checked there: a whole number)
-        start=settings.start or "warm",
+        start=settings.start or "warm",  # pyright: ignore[reportArgumentType] (checked there)
         **given,
     )
     possible = any(outcome.refusal is None for outcome in comparison.outcomes)
-    if report is not None and possible:
-        service_report.write_comparison(report, comparison)
-        say(f"chart written to {report}")
+    write_report(report if possible else None, lambda: service_report.view_of(comparison))
     if output == "json":
         print_json(comparison)
     elif output == "csv":
@@ -179,9 +174,7 @@ def print_prediction(
     with progress("simulating") as tick:
         run = database.predict(workload, storage, **vars(replace(settings, progress=tick)))
     run = run.with_warnings(databases.log_warnings(run, workload))
-    if report is not None:
-        databases.write_prediction(report, run, workload)
-        say(f"chart written to {report}")
+    write_report(report, lambda: databases.view_of(run, workload))
     if output == "json":
         print_json(databases.document(run, workload))
     elif output == "csv":

@@ -10,7 +10,7 @@ import typer
 from headrace.base.lazy import lazily
 from headrace.cli.inputs import read_database
 from headrace.cli.options import Output, OutputOption, ReportOption, choice, option, storage_option
-from headrace.cli.output import data, exit_if, print_json, progress, say, show
+from headrace.cli.output import data, exit_if, print_json, progress, say, show, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.errors import Refusals
 from headrace.report.output import PAGE_FORMATS, as_csv, check_chart_path
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 with lazily():
     from headrace import experiment
     from headrace.planner import planning
-    from headrace.report import html
     from headrace.report import proof as proof_report
 
 EPILOG = read_epilog("prove")
@@ -114,17 +113,15 @@ def carry_out(request: Request, report: Path | None, settings: dict[str, Any]) -
             return experiment.prove(request, progress=follow, **settings)
         except (experiment.InterruptedProof, experiment.BrokenProof) as stopped:
             tick.stop()
-            say(f"The measured values are kept: headrace prove --show {stopped.proof.folder}")
-            if report is not None:
-                html.write_page(report, proof_report.view_of(stopped.proof))
+            proof = stopped.proof
+            say(f"The measured values are kept: headrace prove --show {proof.folder}")
+            write_report(report, lambda: proof_report.view_of(proof))
             raise
 
 
 def present(proof: Proof, output: Output, report: Path | None) -> None:
     """Prints a proof in the form asked for, and writes its page."""
-    if report is not None:
-        html.write_page(report, proof_report.view_of(proof))
-        say(f"report written to {report}")
+    write_report(report, lambda: proof_report.view_of(proof))
     if output == "json":
         return print_json(proof.to_dict())
     if output == "csv":

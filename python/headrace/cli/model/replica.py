@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from headrace.base.lazy import lazily
+from headrace.base.options import spell_flag
 from headrace.cli.options import Output, choice, flag, instance_option, option, storage_option
-from headrace.cli.output import data, print_json, progress, say, say_each, show
+from headrace.cli.output import data, print_json, progress, say_each, show, write_report
 from headrace.errors import Refusals
 from headrace.planner.settings import PlanSettings, ReplicaGoal
 from headrace.report.output import as_csv
@@ -84,7 +85,7 @@ class ReplicaOptions:
 
     def given(self) -> list[str]:
         """Returns the names of the options that were given."""
-        return [f"--{name.replace('_', '-')}" for name, value in vars(self).items() if value not in (None, [])]
+        return [spell_flag(name) for name, value in vars(self).items() if value not in (None, [])]
 
     def check(self) -> None:
         """Refuses options of a replica where there is none."""
@@ -92,8 +93,7 @@ class ReplicaOptions:
             raise refuse.input(given[0], "is of a replica: give --replica too", "For example --replica gp3:500:6000.")
         for name in ("acknowledgements", "wait_point"):
             if self.semi_sync is None and getattr(self, name) is not None:
-                flag = f"--{name.replace('_', '-')}"
-                raise refuse.input(flag, "needs --semi-sync", "For example --semi-sync 0.5,1.2.")
+                raise refuse.input(spell_flag(name), "needs --semi-sync", "For example --semi-sync 0.5,1.2.")
 
     def to_replica(self) -> simulation_replica.Replica:
         """Returns the replica that the options describe. Raises InputError."""
@@ -148,9 +148,8 @@ def plan_for_replica(
     """Plans a replica and prints it; returns whether there is one that holds. Raises InputError."""
     with progress("planning") as tick:
         answer = planner_replica.plan_replica(workload, **{**vars(settings), **vars(goal), "progress": tick})
-    if report is not None and answer.prediction is not None:
-        replicas.write_page(report, answer.prediction)
-        say(f"report written to {report}")
+    if (prediction := answer.prediction) is not None:
+        write_report(report, lambda: replicas.view_of(prediction))
     if output == "json":
         print_json(answer.to_dict())
     elif output == "csv":
@@ -190,9 +189,7 @@ def print_replica(
         large=options.to_large(),
         **given,
     )
-    if report is not None:
-        replicas.write_page(report, prediction)
-        say(f"chart written to {report}")
+    write_report(report, lambda: replicas.view_of(prediction))
     if output == "json":
         print_json(replicas.document(prediction))
     elif output == "csv":

@@ -12,7 +12,7 @@ from headrace.base.options import StorageText
 from headrace.base.units import GIB, MIB
 from headrace.cli.inputs import read_demand
 from headrace.cli.options import DemandArgument, Output, OutputOption, PageOrChartOption, flag, option
-from headrace.cli.output import data, print_json, progress, say, show
+from headrace.cli.output import data, print_json, progress, show, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 from headrace.report.output import as_csv, check_chart_path
@@ -117,9 +117,7 @@ def show_run(run: Simulation, load: Workload, output: Output, report: Path | Non
         + facts.latency_caveats(run.storage, run.as_of)
         + list(load.notes())
     )
-    if report is not None:
-        simulation.write_simulation(report, run, load, notes)
-        say(f"chart written to {report}")
+    write_report(report, lambda: simulation.view_of(run, load, notes))
     if output == "json":
         print_json(simulation.document(run, load, notes, saved_second))
     elif output == "csv":

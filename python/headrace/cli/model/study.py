@@ -11,7 +11,7 @@ import typer
 
 from headrace.base.lazy import lazily
 from headrace.cli.options import ReportOption, TableOrJsonOption, choice, flag, option
-from headrace.cli.output import Ticker, exit_if, print_json, progress, say, show, table
+from headrace.cli.output import Ticker, exit_if, print_json, progress, show, table, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 from headrace.report.output import PAGE_FORMATS, check_chart_path
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 with lazily():
     from headrace import studies as published_studies
-    from headrace.report import html, words
     from headrace.report import study as study_report
+    from headrace.report import words
 
 EPILOG = read_epilog("study")
 
@@ -88,9 +88,7 @@ def study(
         else:
             published_studies.refuse_lab_options(given)
             result = published_studies.run_study(name, progress=tick)
-    if report is not None:
-        html.write_page(report, study_report.view_of(result))
-        say(f"report written to {report}")
+    write_report(report, lambda: study_report.view_of(result))
     if output == "json":
         print_json(result)
     else:

@@ -15,11 +15,11 @@ from headrace.cli.app import show_error
 from headrace.cli.inputs import RecordingOptions, read_database
 from headrace.cli.operate.common import TodayOptions
 from headrace.cli.options import LabPlace, PasswordOptions, ReportOption, choice, option
-from headrace.cli.output import progress, say, show, table
+from headrace.cli.output import print_answer, print_json, progress, say, table, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import WRITES_FILE
 from headrace.errors import CouldNotRun, InputError
-from headrace.report.output import PAGE_FORMATS, as_json, check_chart_path, plain
+from headrace.report.output import PAGE_FORMATS, check_chart_path, plain
 
 if TYPE_CHECKING:
     from headrace.observe.evidence.model import Evidence
@@ -33,7 +33,7 @@ with lazily():
     from headrace.operate.doctor import output as doctor_output
     from headrace.operate.doctor import trusted_advisor as doctor_trusted_advisor
     from headrace.operate.doctor.advising import gains
-    from headrace.report import html, tables
+    from headrace.report import tables
     from headrace.report.operate import doctor as operate_doctor
 
 EPILOG = read_epilog("doctor")
@@ -82,7 +82,7 @@ def doctor(
             raise InputError(
                 "TARGET", "is missing", "headrace doctor --help", "For example lab:db-data, or iostat.txt."
             )
-        raise typer.Exit(_advisor_rules(output))
+        return _print_advisor_rules(output)
     check_chart_path(report, PAGE_FORMATS)
     evidence_file.check_name(record)
     facts.check_region(region)
@@ -90,7 +90,7 @@ def doctor(
     database = None if workload is None else read_database(str(workload))
     with progress("reading") as tick:
         evidence = targets.evidence_of(target, replace(options, progress=tick), seconds, tick)
-    is_written = record is None or _try_write(record, lambda: evidence_file.save(evidence, record))
+    is_written = record is None or _try_write(lambda: evidence_file.save(evidence, record))
     if record is not None and is_written:
         say(f"kept in {record}: headrace doctor {record}")
     if trusted_advisor:
@@ -101,10 +101,7 @@ def doctor(
     code = _print_diagnosis(diagnosis, output, all_findings)
     if report is not None:
         ticks = [tick.to_document() for tick in evidence.ticks()]
-        if _try_write(report, lambda: html.write_page(report, operate_doctor.view_of(diagnosis, ticks))):
-            say(f"report: {report}")
-        else:
-            is_written = False
+        is_written &= _try_write(lambda: write_report(report, lambda: operate_doctor.view_of(diagnosis, ticks)))
     raise typer.Exit(code if is_written else CouldNotRun.default_exit_code)
 
 
@@ -118,7 +115,7 @@ def _check_form_of_checks(output: str, report: Path | None) -> None:
         raise InputError("--output nagios", "is for verdicts, not for these checks", source, "Leave it out.")
 
 
-def _try_write(path: Path, write: Callable[[], None]) -> bool:
+def _try_write(write: Callable[[], None]) -> bool:
     """Writes a file, and returns whether it was written; a failure is printed, and the command goes
     on."""
     try:
@@ -136,30 +133,26 @@ def _print_diagnosis(diagnosis: Diagnosis, output: str, everything: bool) -> int
         print(plain(doctor_output.nagios_line(diagnosis)))
         return doctor_output.nagios_code(diagnosis)
     if output == "json":
-        print(as_json(diagnosis.to_dict()))
+        print_json(diagnosis.to_dict())
     else:
         print(plain("\n".join(doctor_output.lines(diagnosis, everything, tables.folded))))
     return diagnosis.exit_code
 
 
-def _advisor_rules(output: str) -> int:
-    """Prints the rules of AWS Trusted Advisor's checks, and returns exit code 0."""
+def _print_advisor_rules(output: str) -> None:
+    """Prints the rules of AWS Trusted Advisor's checks."""
+    rules = doctor_trusted_advisor.rules().values()
     rows = [
         (
-            advisor_rule.check_id,
-            advisor_rule.name,
-            advisor_rule.status + (f" {advisor_rule.until}" if advisor_rule.until else ""),
-            advisor_rule.rule.replace("`threshold`", f"{advisor_rule.threshold} {advisor_rule.unit}"),
-            advisor_rule.as_of,
+            rule.check_id,
+            rule.name,
+            rule.status + (f" {rule.until}" if rule.until else ""),
+            rule.rule.replace("`threshold`", f"{rule.threshold} {rule.unit}"),
+            rule.as_of,
         )
-        for advisor_rule in doctor_trusted_advisor.rules().values()
+        for rule in rules
     ]
-    return _table(
-        [asdict(advisor_rule) for advisor_rule in doctor_trusted_advisor.rules().values()],
-        ("check", "name", "status", "rule", "as of"),
-        rows,
-        output,
-    )
+    _print_table([asdict(rule) for rule in rules], ("check", "name", "status", "rule", "as of"), rows, output)
 
 
 def _print_advisor_results(evidence: Evidence, output: str) -> int:
@@ -176,14 +169,10 @@ def _print_advisor_results(evidence: Evidence, output: str) -> int:
         {"volume": result.volume, "check_id": result.check_id, "result": result.result, "why": result.why}
         for result in results
     ]
-    _table(documents, ("volume", "check", "status", "result", "why"), rows, output)
+    _print_table(documents, ("volume", "check", "status", "result", "why"), rows, output)
     return int(any(result.result in ("yellow", "red") for result in results))
 
 
-def _table(documents: list[dict], columns: tuple[str, ...], rows: list[tuple], output: str) -> int:
-    """Prints documents as JSON or rows as a table, and returns exit code 0."""
-    if output == "json":
-        print(as_json(documents))
-    else:
-        show(table(columns, rows))
-    return 0
+def _print_table(documents: list[dict], columns: tuple[str, ...], rows: list[tuple], output: str) -> None:
+    """Prints documents as JSON, or rows as a table."""
+    print_answer(documents, output, documents, columns, lambda: (table(columns, rows),))

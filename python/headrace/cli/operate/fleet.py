@@ -27,7 +27,7 @@ from headrace.cli.options import (
     listed,
     option,
 )
-from headrace.cli.output import data, print_csv, print_json, progress, say, say_each, show
+from headrace.cli.output import data, print_csv, print_json, progress, say, say_each, show, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import WRITES_FILE
 from headrace.errors import Refusals
@@ -133,9 +133,7 @@ def report(
             notes.append(
                 f"The advice was searched at {searched}: give the same options to fleet plan to search at these."
             )
-    if page is not None:
-        fleet_page.write_fleet(page, fleet_answers, price_words, notes)
-        say(f"page written to {page}")
+    write_report(page, lambda: fleet_page.view_of(fleet_answers, price_words, notes))
     if patching.patch is not None:
         if fleet_inventory is None:
             raise refuse.input("--patch", "needs the inventory, to know what is there", "Give --inventory.")

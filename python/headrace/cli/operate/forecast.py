@@ -12,7 +12,7 @@ from headrace.base.lazy import lazily
 from headrace.base.options import AsOfText, InstanceType, Seed
 from headrace.cli.inputs import RecordingOptions, read_demand
 from headrace.cli.options import PageOrChartOption, TableOrJsonOption, flag, option, storage_option
-from headrace.cli.output import exit_if, print_json, progress, say, say_each, show, table
+from headrace.cli.output import exit_if, print_json, progress, say_each, show, table, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 from headrace.report.output import check_chart_path
@@ -115,9 +115,7 @@ def forecast(
     if keep:
         ledger.keep(prediction.promises(), ledger.default_ledger())
     # Said and kept first, then written: a disk that is full must not cost the answer.
-    if report is not None:
-        operate_forecast.write_forecast(report, prediction)
-        say(f"written to {report}")
+    write_report(report, lambda: operate_forecast.view_of(prediction))
     exit_if(prediction.findings())
 
 

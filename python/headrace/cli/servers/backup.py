@@ -69,6 +69,9 @@ InOption = Annotated[str, option("TARGET", "Target of backups: file:///FOLDER, o
 KeyOption = Annotated[
     Path | None, option("FILE", "Key of 64 hexadecimal digits: data are encrypted, documents sealed.", "--key-file")
 ]
+WorkOption = Annotated[
+    Path | None, option("FOLDER", "Folder to unpack the copy in. Default: the system's folder of temporary files.")
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -436,9 +439,7 @@ class RestoreOptions:
     workers: Annotated[
         int | None, option("N", "Workers of the replay. Default: twice the processors.", min=0, max=1024)
     ] = None
-    work: Annotated[
-        Path | None, option("FOLDER", "Folder to unpack the copy in. Default: the system's folder of temporary files.")
-    ] = None
+    work: WorkOption = None
     read_only: Annotated[bool, flag("--read-only", "Leave it read-only.")] = False
 
     def goal(self, flavor: str) -> moments.RestoreGoal | None:
@@ -640,9 +641,7 @@ def prove(
         str | None, option("SERVER", "Compare every table with this server, its source, at one GTID.", "--against")
     ] = None,
     unpaced: Annotated[bool, flag("--unpaced", "Restore onto a volume without its limits.")] = False,
-    work: Annotated[
-        Path | None, option("FOLDER", "Folder to unpack the copy in. Default: the system's folder of temporary files.")
-    ] = None,
+    work: WorkOption = None,
     key_file: KeyOption = None,
     output: OutputOption = "table",
 ) -> None:

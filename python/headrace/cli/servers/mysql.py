@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from headrace.base.lazy import lazily
+from headrace.base.options import spell_flag
 from headrace.cli import INTERRUPTED
 from headrace.cli.options import (
     CommandGroup,
@@ -20,6 +21,7 @@ from headrace.cli.options import (
     LabPlace,
     Output,
     OutputOption,
+    SettingOption,
     YesOption,
     choice,
     flag,
@@ -27,7 +29,7 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import confirm, exit_if, pairs, print_answer, print_rows, progress, say, table
+from headrace.cli.output import confirm, exit_if, pairs, print_answer, print_rows, progress, say, say_each, table
 from headrace.cli.sharing import read_epilog
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
@@ -110,7 +112,7 @@ def up(
     group: Annotated[
         int | None, option("N", "MySQL's group replication: N members, NAME-1 to NAME-N, 3 at least.")
     ] = None,
-    setting: Annotated[list[str] | None, option("K=V", "An option of the server, on top. Repeatable.", "--set")] = None,
+    setting: SettingOption = None,
     output: OutputOption = "table",
 ) -> None:
     """Make a server and start it; start one that exists again, with its data."""
@@ -137,7 +139,7 @@ def _group_up(
     given = [key for key, value in vars(new).items() if value is not None and value is not False]  # 0 is given, too
     others = [key for key in given if key not in (*shared, "flavor")]
     if others:
-        option_name = "--from" if others[0] == "seed_from" else f"--{others[0].replace('_', '-')}"
+        option_name = "--from" if others[0] == "seed_from" else spell_flag(others[0])
         raise InputError(option_name, "is not for a group", "headrace mysql up --help", "Leave it out, or use --set.")
     if new.flavor != "mysql":
         hint = "Add --flavor mysql. MariaDB: headrace replica up."
@@ -371,10 +373,8 @@ def _print(server: Server, output: Output) -> None:
 
 def _notes(server: Server) -> None:
     """Says the problems and notes of a server on stderr."""
-    for problem in server.problems:
-        say(f"problem: {server.name}: {problem}")
-    for note in server.notes:
-        say(f"note: {server.name}: {note}")
+    say_each(f"problem: {server.name}", server.problems)
+    say_each(f"note: {server.name}", server.notes)
 
 
 def _confirm_end(yes: bool, name: str, verb: str, reasons: Sequence[str]) -> None:

@@ -18,12 +18,13 @@ from headrace.cli.options import (
     OutputOption,
     PasswordOptions,
     ReportOption,
+    SettingOption,
     choice,
     flag,
     option,
     storage_option,
 )
-from headrace.cli.output import data, exit_if, print_answer, print_json, progress, say, table
+from headrace.cli.output import data, exit_if, print_answer, print_json, progress, say, say_each, table, write_report
 from headrace.cli.servers.mysql import complete_server
 from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 with lazily():
     from headrace import servers
-    from headrace.report import html
     from headrace.report.replication import measured
     from headrace.report.replication import members as member_words
     from headrace.servers.topology import explain as topology_explain
@@ -139,7 +139,7 @@ def up(
     log_storage: Annotated[str | None, storage_option("A volume for redo, binary and relay logs.")] = None,
     memory_gib: Annotated[float | None, option("GIB", "Memory of the replica in GiB. Default: the source's.")] = None,
     port: Annotated[int | None, option("PORT", "Port of the replica at 127.0.0.1. Default: a free port.")] = None,
-    setting: Annotated[list[str] | None, option("K=V", "An option of the server, on top. Repeatable.", "--set")] = None,
+    setting: SettingOption = None,
     unpaced: Annotated[
         bool,
         flag("--unpaced", "Leave the replica's volumes without their limits until its next start, to seed quickly."),
@@ -253,61 +253,21 @@ def lag(
                 record.run(seconds or (None if watch else LOOK_S), each)
             last = [reading for reading in watching.read() if name in (None, reading.replica)]
             problems = watching.problems()
-    if report is not None:
-        html.write_page(report, measured.view_of(record.frame()))
-        say(f"{report}: written")
+    write_report(report, lambda: measured.view_of(record.frame()))
     rows = [asdict(reading) for reading in last]
     if output == "csv" or not watch:
-        cells = [_lag_cells(reading) for reading in last]
-        print_answer(
-            rows, output, record.frame().to_dicts(), tuple(lag_record.SCHEMA), lambda: (table(LAG_COLUMNS, cells),)
-        )
+        cells = [member_words.clock_cells(reading) for reading in last]
+        parts = (table(member_words.CLOCK_COLUMNS, cells),)
+        print_answer(rows, output, record.frame().to_dicts(), tuple(lag_record.SCHEMA), lambda: parts)
     elif output == "json":
         print_json(record.frame().to_dicts())
-    for who, problem in problems.items():
-        say(f"problem: {who}: {problem}")
-    for reading in last:
-        if reading.problem:
-            say(f"problem: {reading.replica}: {reading.problem}")
-    exit_if(problems or any(reading.problem for reading in last))
+    wrong = [*problems.items(), *((reading.replica, reading.problem) for reading in last if reading.problem)]
+    say_each("problem", (f"{who}: {problem}" for who, problem in wrong))
+    exit_if(wrong)
 
 
 # s. Long enough for rates, which are taken over a second.
 LOOK_S = 2.0
-LAG_COLUMNS = (
-    "replica",
-    "source",
-    "lag s",
-    "gtid s",
-    "heartbeat s",
-    "server s",
-    "commit s",
-    "estimate s",
-    "backlog",
-    "unapplied",
-    "applied/s",
-    "state",
-)
-
-
-def _lag_cells(reading: LagReading) -> list[object]:
-    """Returns a reading of the lag as cells: lag and clocks in seconds, transactions waiting and
-    applied a second, state."""
-
-    def seconds(value: float | None, sign: str = "") -> str:
-        return "-" if value is None else f"{sign}{value:.2f}"
-
-    state = "ok" if not reading.problem else f"receive {reading.receive}, apply {reading.apply}"
-    replica = reading.replica + (f" ({reading.channel})" if reading.channel else "")
-    clocks = reading.clocks
-    server_s = "-" if clocks.server_s is None else clocks.server_s
-    ages = [seconds(clocks.gtid_s), seconds(clocks.heartbeat_s), server_s, seconds(clocks.commit_s)]
-    sign = "" if reading.exact else ">= " if reading.at_least else "~ "
-    counts = [
-        "-" if value is None else f"{value:,.0f}" for value in (reading.backlog, reading.unapplied, reading.applied_tps)
-    ]
-    lag = seconds(reading.lag_s, sign)
-    return [replica, reading.source, lag, *ages, seconds(clocks.estimate_s), *counts, state]
 
 
 def _lines(name: str | None) -> Callable[[list[LagReading]], None]:
@@ -322,10 +282,9 @@ def _lines(name: str | None) -> Callable[[list[LagReading]], None]:
         for reading in readings:
             if name in (None, reading.replica):
                 clock = time.strftime("%H:%M:%S", time.localtime(reading.at_unix))
-                words = [
-                    f"{label} {cell}" for label, cell in zip(LAG_COLUMNS[2:], _lag_cells(reading)[2:], strict=True)
-                ]
-                data(plain(f"{clock}  {_lag_cells(reading)[0]} < {reading.source}  " + "  ".join(words)) + "\n")
+                replica, source, *cells = member_words.clock_cells(reading)
+                words = [f"{label} {cell}" for label, cell in zip(member_words.CLOCK_COLUMNS[2:], cells, strict=True)]
+                data(plain(f"{clock}  {replica} < {source}  " + "  ".join(words)) + "\n")
 
     return each
 
@@ -345,9 +304,6 @@ def _print(members: list[TopologyMember], output: str) -> None:
 def _notes(members: list[TopologyMember]) -> None:
     """Says the problems, warnings and notes of all servers on stderr."""
     for member in members:
-        for problem in member.problems:
-            say(f"problem: {member.server.name}: {problem}")
-        for warning in member.warnings:
-            say(f"warning: {member.server.name}: {warning}")
-        for note in member.notes:
-            say(f"note: {member.server.name}: {note}")
+        say_each(f"problem: {member.name}", member.problems)
+        say_each(f"warning: {member.name}", member.warnings)
+        say_each(f"note: {member.name}", member.notes)

@@ -11,7 +11,7 @@ from headrace.base.lazy import lazily
 from headrace.base.options import Seed
 from headrace.cli.inputs import read_database
 from headrace.cli.options import OutputOption, PageOrChartOption
-from headrace.cli.output import data, print_json, say, show
+from headrace.cli.output import data, print_json, show, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.report.output import as_csv, check_chart_path
 
@@ -35,9 +35,7 @@ def compare_run(
     check_chart_path(report)
     database = read_database(workload)
     comparison = score.compare_run(runs.load_run(run), database, seed=seed)
-    if report is not None:
-        databases.write_comparison(report, comparison, database)
-        say(f"chart written to {report}")
+    write_report(report, lambda: databases.comparison_view(comparison, database))
     if output == "json":
         print_json(comparison.to_document(database))
     elif output == "csv":

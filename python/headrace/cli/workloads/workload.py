@@ -13,7 +13,7 @@ import typer
 from headrace.base.checks import check_number
 from headrace.base.files import check_output
 from headrace.base.lazy import lazily
-from headrace.base.options import Growth
+from headrace.base.options import Growth, spell_flag
 from headrace.cli.inputs import RecordingOptions, read_workload
 from headrace.cli.options import (
     CommandGroup,
@@ -28,7 +28,7 @@ from headrace.cli.options import (
     flag,
     option,
 )
-from headrace.cli.output import data, print_json, progress, say, show
+from headrace.cli.output import data, print_json, progress, say, show, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.cli.workloads import capture
 from headrace.cli.writing import WRITES_FILE
@@ -120,7 +120,7 @@ def _answers(
     InputError."""
     answers: dict[str, object] = {}
     for question in questions:
-        text, flag_name = typed[question.name], _flag(question.name)
+        text, flag_name = typed[question.name], spell_flag(question.name)
         if constant and question.name in DAY_ONLY:
             if text is not None:
                 raise InputError(flag_name, "describes a day, and --constant has none", "", "Leave one of them out.")
@@ -128,7 +128,7 @@ def _answers(
         needs = question.only_if or ""
         skipped = bool(needs) and answers.get(needs) is None
         if text is not None and skipped:
-            raise InputError(f"{flag_name} {text[:40]}", f"needs {_flag(needs)}", "", "Give both.")
+            raise InputError(f"{flag_name} {text[:40]}", f"needs {spell_flag(needs)}", "", "Give both.")
         if text is not None:
             answers[question.name] = question.validator(text)
         elif question.required and not asking:
@@ -139,10 +139,6 @@ def _answers(
             if value is not None:
                 answers[question.name] = value
     return answers
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def _ask(question: Question) -> object:
@@ -244,9 +240,7 @@ def show_workload(
     if to is not None:
         workloads.save(load, to)
         say(f"written to {to}")
-    if report is not None:
-        simulation.write_workload(report, load)
-        say(f"chart written to {report}")
+    write_report(report, lambda: simulation.demand_view(load))
     _show(load, output)
 
 

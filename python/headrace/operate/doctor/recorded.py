@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import polars as pl
 
+from headrace.base import caps
 from headrace.base.units import MIB, clock_text, in_percent, more_times, span_in_words
 from headrace.errors import HeadraceError
 from headrace.observe.evidence.model import Evidence
 from headrace.operate.doctor.advising.gains import Counsel, processors_spent, spent_words, why
-from headrace.operate.doctor.advising.remedies import change_of_instance, change_of_volume
+from headrace.operate.doctor.advising.remedies import find_change
 from headrace.operate.doctor.judging import assembled, grain_words
 from headrace.operate.doctor.levels import rate_in_words
 from headrace.operate.doctor.model import Diagnosis, Finding, FindingFigure, Window
@@ -26,14 +27,8 @@ from headrace.simulation.demand import Simulation, simulate
 from headrace.workload import ClosedWorkload, OpenWorkload
 from headrace.workload.observed import limits_met
 
-WORDS = {
-    "volume-iops": "the volume's IOPS",
-    "volume-throughput": "the volume's throughput",
-    "volume-credits": "spent burst credits",
-    "instance-iops": "the instance's EBS IOPS",
-    "instance-throughput": "the instance's EBS throughput",
-    "instance-credits": "the spent EBS burst of the instance",
-}
+# Limits that bind by their absence, in the sentence of a recording; the others: `caps.long`.
+SPENT = {"volume-credits": "spent burst credits", "instance-credits": "the spent EBS burst of the instance"}
 MODELLED_S = 10.0  # of a window, by the model: long enough for a mean
 
 
@@ -182,7 +177,7 @@ def _finding(name: str, windows: list[Window], workload: OpenWorkload, evidence:
         figures=_figures(first, rate, total_s / workload.span_s),
         begins=first.begins,
         ends=first.ends,
-        limit=WORDS.get(name, name),
+        limit=SPENT.get(name) or caps.long(name),
         rate=rate,
         baseline=baseline,
         more=more,
@@ -226,11 +221,7 @@ def _advised(entry: Finding, evidence: Evidence, bound: list[BoundWindow], couns
     seen.most_bytes_s = most_bytes_s(volume.rows)
     factor = t.spare_rate * at.at_least_iops / max(seen.iops, 1.0)
     try:
-        change = (
-            change_of_instance(seen, entry.subject, factor, counsel.region, counsel.as_of)
-            if entry.subject.startswith("instance")
-            else change_of_volume(seen, entry.subject, factor, counsel.region, counsel.as_of)
-        )
+        change = find_change(seen, entry.subject, factor, counsel.region, counsel.as_of)
     except HeadraceError as error:
         return replace(entry, words=f"{entry.words} The change to make is not known: {why(error)}.")
     return entry if change is None else replace(entry, remedies=(change.remedy,))

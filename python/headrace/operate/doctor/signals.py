@@ -236,7 +236,7 @@ def mean(frame: pl.DataFrame, name: str) -> float | None:
     return float((measured[name] * measured["duration_s"]).sum()) / seconds if seconds > 0 else None
 
 
-def _median(frame: pl.DataFrame, *names: str) -> float | None:
+def median(frame: pl.DataFrame, *names: str) -> float | None:
     """Returns the median over ticks of the first of these columns that is known, in its own unit;
     None without any."""
     for name in names:
@@ -277,9 +277,9 @@ def _volume(volume: VolumeEvidence, as_of: str | None, thresholds: Thresholds) -
         read_kib=read_kib,
         write_kib=write_kib,
         queue=mean(rows, "queue"),
-        read_ms=_median(rows, "read_p50_ms", "read_ms"),
-        write_ms=_median(rows, "write_p50_ms", "write_ms"),
-        read_p99_ms=_median(rows, "read_p99_ms"),
+        read_ms=median(rows, "read_p50_ms", "read_ms"),
+        write_ms=median(rows, "write_p50_ms", "write_ms"),
+        read_p99_ms=median(rows, "read_p99_ms"),
         use=LimitUse(over, over_seconds, *_uses(rows, limits, thresholds)),
         credits=CreditLevels(*((levels[-1], levels[0]) if levels else (None, None)), min(instance, default=None)),
         model=model_latency(volume.facts, read_kib, write_kib, as_of),
@@ -378,7 +378,7 @@ def _members(evidence: Evidence, name: str) -> dict[str, float]:
     latencies = {}
     for volume in evidence.volumes:
         if volume.facts.role == "member" and volume.facts.name.startswith(f"{name}/"):
-            ways = [_median(volume.rows, f"{way}_p50_ms", f"{way}_ms") for way in ("read", "write")]
+            ways = [median(volume.rows, f"{way}_p50_ms", f"{way}_ms") for way in ("read", "write")]
             measured = [value for value in ways if value is not None]
             if measured:
                 latencies[volume.facts.name] = max(measured)

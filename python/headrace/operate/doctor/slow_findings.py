@@ -20,7 +20,7 @@ from headrace.operate.doctor.levels import (
     rate_in_words,
 )
 from headrace.operate.doctor.model import Finding, FindingFigure
-from headrace.operate.doctor.signals import ModelLatency, model_of_rows
+from headrace.operate.doctor.signals import ModelLatency, median, model_of_rows
 from headrace.operate.doctor.slowness import (
     Slowness,
     cause_of,
@@ -230,9 +230,9 @@ def _there(limits: HoldingLimits | None, in_bytes: bool) -> str:
 
 def _first_touch(part: SlowPart, rows: pl.DataFrame, slowness: Slowness, model: ModelLatency) -> Finding:
     """Returns the finding that first reads of blocks of a snapshot explain a slow stretch."""
-    reads = _median_of(rows, "read_ms")
+    reads = median(rows, "read_ms") or 0.0
     if slowness.reads_only:
-        writes = _median_of(rows, "write_ms")
+        writes = median(rows, "write_ms") or 0.0
         seen = f"reads of {part.name} took {reads:,.1f} ms, and writes {writes:,.1f} ms: a limit slows both alike"
     elif not slowness.apart:
         seen = f"an I/O of {part.name} took {slowest_ms(rows):,.1f} ms (the type's p99 is {_p99(model):,.1f} ms) far below every limit"
@@ -246,11 +246,6 @@ def _first_touch(part: SlowPart, rows: pl.DataFrame, slowness: Slowness, model: 
         point = span_in_words(round(part.evidence.facts.grain_s))
         blind = f" Bursts of reads within {point}, while nothing is written, look alike: `iostat -xt 1` tells."
     return _finding(part, "recorded-first-touch", rows, seen=seen, falling=falling, blind=blind)
-
-
-def _median_of(rows: pl.DataFrame, name: str) -> float:
-    column = rows[name].drop_nulls() if name in rows.columns else pl.Series([], dtype=pl.Float64)
-    return float(column.median()) if column.len() else 0.0  # type: ignore[arg-type]
 
 
 def _degraded(part: SlowPart, rows: pl.DataFrame, slowness: Slowness, model: ModelLatency) -> Finding:
@@ -296,8 +291,8 @@ def slow_member(part: SlowPart) -> Finding | None:
     if ms[worst.name] < MEMBER_FACTOR * max(quick, 1e-3):
         return None
     # A burst is spread over all members, as all of the load is.
-    most = max((_median_of(rows, "charged_iops") for rows in beside.values()), default=0.0)
-    spread = _median_of(worst.rows, "charged_iops") <= SPREAD * most
+    most = max((median(rows, "charged_iops") or 0.0 for rows in beside.values()), default=0.0)
+    spread = (median(worst.rows, "charged_iops") or 0.0) <= SPREAD * most
     calm = worst.volume.rows.filter(~worst.slow)
     before = calm.filter(pl.col("t_unix") < worst.rows["t_unix"][0])
     limits = worst.volume.facts.limits

@@ -23,7 +23,7 @@ import polars as pl
 
 from headrace.observe.evidence.limits import HoldingLimits
 from headrace.operate.doctor.levels import bytes_per_s
-from headrace.operate.doctor.signals import ModelLatency
+from headrace.operate.doctor.signals import ModelLatency, median
 from headrace.operate.doctor.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -182,20 +182,15 @@ def _writes_rule_out_bursts(
     """
     reads_alone = part.with_columns(pl.col("read_iops").alias("charged_iops"), pl.lit(0.0).alias("write_mib_s"))
     share = float(_use(reads_alone, limits).median() or 0.0)  # type: ignore[arg-type]
-    wait_ms = share * ((_median(part, "read_ms") or 0.0) - model.read_p50)
-    usual_ms = max(_median(calm, "write_ms") or 0.0, model.write_p50)
-    waited_ms = (_median(part, "write_ms") or 0.0) - usual_ms
+    wait_ms = share * ((median(part, "read_ms") or 0.0) - model.read_p50)
+    usual_ms = max(median(calm, "write_ms") or 0.0, model.write_p50)
+    waited_ms = (median(part, "write_ms") or 0.0) - usual_ms
     return wait_ms >= SEEN_WAIT * usual_ms and waited_ms < QUICK_WRITES * wait_ms
-
-
-def _median(rows: pl.DataFrame, name: str) -> float | None:
-    column = rows[name].drop_nulls() if name in rows.columns else pl.Series([], dtype=pl.Float64)
-    return float(column.median()) if column.len() else None  # type: ignore[arg-type]
 
 
 def _way_is_slow(rows: pl.DataFrame, way: str, model: ModelLatency, t: Thresholds) -> bool | None:
     """Returns whether most points of a way are slow; None where it has hardly an I/O."""
-    rate, ms = _median(rows, f"{way}_iops"), _median(rows, f"{way}_ms")
+    rate, ms = median(rows, f"{way}_iops"), median(rows, f"{way}_ms")
     if ms is None or (rate or 0.0) < t.degraded_least_iops:
         return None
     return ms >= t.degraded_factor * getattr(model, f"{way}_p99")
@@ -254,12 +249,12 @@ def _falls(rows: pl.DataFrame, t: Thresholds) -> bool:
 def _may_be_cold(rows: pl.DataFrame, before: pl.DataFrame, falls: bool) -> bool:
     """Returns whether a latency that is known of reads alone, or of both together, may be that of
     cold blocks: unless it rose at once on a volume that served the same load quickly, and stays."""
-    reads = _median(rows, "read_iops") or 0.0
-    ios = reads + (_median(rows, "write_iops") or 0.0)
+    reads = median(rows, "read_iops") or 0.0
+    ios = reads + (median(rows, "write_iops") or 0.0)
     if ios and reads / ios < LITTLE_READING:
         return False
     usual = before[-CALM_POINTS:]
-    load = _median(usual, "read_iops") or 0.0
+    load = median(usual, "read_iops") or 0.0
     steps_up = usual.height >= CALM_POINTS and load >= CALM_LOAD * reads
     return falls or not steps_up
 
@@ -286,14 +281,14 @@ def _busy_share(rows: pl.DataFrame) -> float | None:
     volume's points. None where fewer than half of the points have that figure."""
     if "idle_share" not in rows.columns or rows["idle_share"].drop_nulls().len() < rows.height / 2:
         return None
-    return 1.0 - (_median(rows, "idle_share") or 0.0)
+    return 1.0 - (median(rows, "idle_share") or 0.0)
 
 
 def _explained(part: pl.DataFrame, calm: pl.DataFrame, limits: HoldingLimits | None, model: ModelLatency) -> float:
     """Returns the most of the time that a device can be busy with the rate of `part`, if a share of
     it is a burst at a limit and the rest takes as long as usual: all of it in the burst, or
     none."""
-    ios = _median(part, "charged_iops") or 0.0
+    ios = median(part, "charged_iops") or 0.0
     alone = ios * _busy_s_of_an_io(part, calm, model)
     if (seen := _busy_at(calm, ios)) is not None:
         # Requests overlap, many at once keep it busy for less than their sum.
@@ -318,7 +313,7 @@ def _busy_at(calm: pl.DataFrame, ios: float) -> float | None:
 def _busy_s_of_an_io(part: pl.DataFrame, calm: pl.DataFrame, model: ModelLatency) -> float:
     """Returns how long an I/O keeps the device busy while nothing waits, s: the most of what calm
     points show and the model's median."""
-    reads, writes = _median(part, "read_iops") or 0.0, _median(part, "write_iops") or 0.0
+    reads, writes = median(part, "read_iops") or 0.0, median(part, "write_iops") or 0.0
     both = max(reads + writes, 1e-9)
     own_s = (reads * model.read_p50 + writes * model.write_p50) / both / 1e3
     if "idle_share" not in calm.columns or not calm.height:

@@ -250,11 +250,8 @@ def _interval_within_weeks(days: np.ndarray, values: np.ndarray) -> tuple[float,
         for day in np.unique(weekday):
             levelled[weekday == day] -= np.median(residuals[weekday == day])
     middle, _, least, most = (float(value) for value in np.array(theilslopes(levelled, days, alpha=CLAIM_CONFIDENCE)))
-    rest = levelled - middle * days
-    rest = rest - rest.mean()
-    power = float(rest @ rest)
     # Days that resemble the day before carry less: the variance of a mean grows by (1 + r)/(1 - r).
-    likeness = min(MOST_LIKENESS, max(0.0, float(rest[1:] @ rest[:-1]) / power)) if power > 0 else 0.0
+    likeness = _likeness(levelled - middle * days)
     wider = math.sqrt((1.0 + likeness) / (1.0 - likeness))
     return middle + (least - middle) * wider, middle + (most - middle) * wider
 
@@ -356,12 +353,18 @@ def chances_of(days: np.ndarray, values: np.ndarray, logarithms: bool) -> dict[s
     return dict(sorted(likely.items(), key=lambda item: -item[1]))
 
 
+def _likeness(residuals: np.ndarray) -> float:
+    """Returns how much each day resembles the day before, 0 to MOST_LIKENESS: the autocorrelation
+    of days that follow each other."""
+    centred = residuals - residuals.mean()
+    power = float(centred @ centred)
+    return min(MOST_LIKENESS, max(0.0, float(centred[1:] @ centred[:-1]) / power)) if power > 0 else 0.0
+
+
 def _independent(residuals: np.ndarray) -> float:
     """Returns how many days count, where each resembles the day before: a mean of n has the
     variance of one of n (1 - r) / (1 + r)."""
-    centred = residuals - residuals.mean()
-    power = float(centred @ centred)
-    likeness = min(MOST_LIKENESS, max(0.0, float(centred[1:] @ centred[:-1]) / power)) if power > 0 else 0.0
+    likeness = _likeness(residuals)
     return len(residuals) * (1.0 - likeness) / (1.0 + likeness)
 
 

@@ -39,6 +39,8 @@ Channel = TypeVar("Channel", alt.X, alt.Y)
 Orient = Literal["top", "bottom", "right"]  # of a legend
 # A column, its label and its colour.
 Part = tuple[str, str, str]
+# A panel of a time line: its title, and the columns that it shows.
+Panel = tuple[str, Sequence[Part]]
 
 
 class TimeAxis:
@@ -194,6 +196,44 @@ def shade(spans: pl.DataFrame, x: alt.X, height: int, colour: str = style.WARN, 
     """Shades stretches of time behind a panel: rows of `at` and `until`."""
     rect = alt.Chart(spans).mark_rect(color=colour, opacity=0.13)
     return rect.encode(x=x, x2=until, y=alt.value(0), y2=alt.value(height))
+
+
+def has_figures(frame: pl.DataFrame, name: str) -> bool:
+    """Returns True when a column has any figure."""
+    return name in frame.columns and frame[name].drop_nulls().len() > 0
+
+
+def with_figures(panels: Sequence[Panel], frame: pl.DataFrame) -> list[Panel]:
+    """Returns the panels with the columns that have any figure; a panel without one is left out."""
+    parted = [(title, [part for part in parts if has_figures(frame, part[0])]) for title, parts in panels]
+    return [panel for panel in parted if panel[1]]
+
+
+def draw_panels(
+    frame: pl.DataFrame,
+    time: TimeAxis,
+    panels: Sequence[Panel],
+    height: int,
+    axes: Mapping[str, Callable[[str], alt.Y]] | None = None,
+    *,
+    shaded: pl.DataFrame | None = None,
+    colour: str = style.WARN,
+    last: bool = True,
+) -> list[Drawing]:
+    """Draws panels of `height` px that stand above each other, for `stacked`.
+
+    `axes`: the axis of a column, by the panel's title, where it is not from 0 up. `shaded`: rows of
+    `at` and `until`, stretches of time that are shaded behind all panels in `colour`. `last`: False
+    where more is drawn below, so that no panel shows the time.
+    """
+    drawn: list[Drawing] = []
+    for index, (title, parts) in enumerate(panels):
+        x = time.x(last and index == len(panels) - 1)
+        panel = lines(frame, x, title, parts, (axes or {}).get(title), height)
+        if shaded is not None and shaded.height:
+            panel = alt.layer(shade(shaded, x, height, colour), panel)
+        drawn.append(panel)
+    return drawn
 
 
 def stacked(panels: Sequence, title: str, subtitle: str = "", spacing: int = 26) -> alt.VConcatChart:

@@ -11,9 +11,9 @@ import altair as alt
 import polars as pl
 
 from headrace.report.charts import style
-from headrace.report.charts.builders import SHORT, Drawing, colour_of, decades, lowest_and_highest
+from headrace.report.charts.builders import SHORT, Drawing, decades, lowest_and_highest
 from headrace.report.charts.over_time import ms_axis
-from headrace.report.charts.predictions import KINDS, kind_of
+from headrace.report.charts.predictions import bill_bars
 from headrace.report.words import number, usd
 
 if TYPE_CHECKING:
@@ -284,23 +284,12 @@ def _recommended(frame: pl.DataFrame, choice: Choice) -> list[alt.Chart]:
 def bills(choices: Sequence[tuple[str, Sequence[dict]]]) -> Drawing:
     """Draws the monthly bill of several choices as stacked bars, by kind of item. `choices`: name
     and its items (`item`, `unit`, `usd`)."""
-    rows = [
-        {"choice": name, "kind": kind_of(item), "usd": float(item["usd"])}
-        for name, items in choices
-        for item in items
-        if item["usd"]
-    ]
-    frame = pl.DataFrame(rows, schema={"choice": pl.String, "kind": pl.String, "usd": pl.Float64}, orient="row")
-    sums = frame.group_by("choice", "kind", maintain_order=True).agg(pl.col("usd").sum())
-    sums = sums.with_columns(
-        pl.col("kind").replace_strict(dict(zip(KINDS, range(len(KINDS)), strict=True))).alias("place")
-    )
-    totals = frame.group_by("choice", maintain_order=True).agg(pl.col("usd").sum())
-    colours = {kind: hue for kind, hue in zip(KINDS, style.PARTS, strict=True) if kind in set(frame["kind"])}
     y = alt.Y("choice:N", sort=[name for name, _ in choices], axis=alt.Axis(title=None))
     x = alt.X("usd:Q", axis=alt.Axis(title="USD a month", labelExpr=SHORT, tickCount=6))
-    bars = alt.Chart(sums).mark_bar().encode(y=y, x=x, color=colour_of("kind", colours), order=alt.Order("place:Q"))
-    totals_chart = alt.Chart(totals.with_columns(pl.col("usd").map_elements(usd, return_dtype=pl.String).alias("text")))
-    labels = totals_chart.mark_text(align="left", dx=4).encode(y=y, x="usd:Q", text="text:N")
-    drawn = (bars + labels).properties(width=style.WIDTH - 180, height=alt.Step(24), title="The monthly bill")
+    sums = [(name, sum(item["usd"] for item in items)) for name, items in choices]
+    totals = [{"choice": name, "usd": total, "text": usd(total)} for name, total in sums if total]
+    labels = alt.Chart(pl.DataFrame(totals)).mark_text(align="left", dx=4).encode(y=y, x="usd:Q", text="text:N")
+    drawn = (bill_bars(choices, y, x) + labels).properties(
+        width=style.WIDTH - 180, height=alt.Step(24), title="The monthly bill"
+    )
     return style.configured(drawn)

@@ -14,14 +14,17 @@ from headrace.report.charts.builders import (
     MOST_POINTS,
     PERCENT,
     Drawing,
+    Panel,
     Part,
     TimeAxis,
     closed_at_end,
+    draw_panels,
     linear,
     lines,
     lowest_and_highest,
     shade,
     stacked,
+    with_figures,
 )
 from headrace.report.charts.rows import shortened
 from headrace.report.words import number
@@ -45,9 +48,6 @@ BALANCES = (
 )
 LATENCIES = (("mean_ms", "mean", style.QUIET), ("p50_ms", "p50", style.SIMULATED), ("p99_ms", "p99", style.SECOND))
 
-# A panel: title, columns, and the axis of a column where it is not from 0 up.
-Panel = tuple[str, list[Part], Callable[[str], alt.Y] | None]
-
 
 def ms_axis(title: str, ticks: int = 6) -> alt.Axis:
     """Returns a logarithmic axis of milliseconds, its ticks in the units people read."""
@@ -67,48 +67,40 @@ def simulation(rows: pl.DataFrame, title: str, clock_start: object = None, close
     one time axis; waiting shaded."""
     axis = TimeAxis(clock_start, rows["t_s"][-1] + rows["duration_s"][-1])
     frame = axis.add(shortened(rows, MOST_POINTS))
-    panels = [_delivered("IOPS", "iops", closed), _delivered("MiB/s", "mib_s", closed), *_state(frame, closed)]
+    panels = [_delivered("IOPS", "iops", closed), _delivered("MiB/s", "mib_s", closed)]
+    if frame["queue"].max() and not closed:  # the queue of a closed load is its depth
+        panels.append(("requests waiting", [("queue", "queue", style.SIMULATED)]))
+    panels += with_figures([("balance (%)", BALANCES)], frame)
+    axes = {"balance (%)": linear("balance (%)", *PERCENT)}
+    latencies = [part for part in LATENCIES if lowest_and_highest(frame, part[0])[1] > 0]
+    far_apart = _latency_axis(frame, latencies) if latencies else None
+    if far_apart is not None:
+        # Null where a logarithm has no value.
+        names = [name for name, _, _ in latencies]
+        frame = frame.with_columns(pl.when(pl.col(name) > 0).then(pl.col(name)).alias(name) for name in names)
+        panels.append(("I/O latency", latencies))
+        axes["I/O latency"] = far_apart
+    elif latencies:
+        panels.append(("I/O latency (ms)", latencies))
     spans = throttled_spans(frame)
     height = 90 if len(panels) > 4 else style.PANEL_HEIGHT
-    drawn = []
-    for index, (y_title, parts, y) in enumerate(panels):
-        x = axis.x(index == len(panels) - 1)
-        panel = lines(_positive(frame, parts) if y_title == "I/O latency" else frame, x, y_title, parts, y, height)
-        drawn.append(alt.layer(shade(spans, x, height), panel) if spans.height else panel)
-    return stacked(
-        drawn, title, "Shaded: requests waited for a limit." if spans.height else "No request waited for a limit."
-    )
+    words = "Shaded: requests waited for a limit." if spans.height else "No request waited for a limit."
+    return stacked(draw_panels(frame, axis, panels, height, axes, shaded=spans), title, words)
 
 
 def _delivered(title: str, column: str, closed: bool) -> Panel:
     delivered = (column, "delivered", style.SIMULATED)
-    return (title, [delivered] if closed else [(f"asked_{column}", "offered", style.QUIET), delivered], None)
+    return (title, [delivered] if closed else [(f"asked_{column}", "offered", style.QUIET), delivered])
 
 
-def _state(frame: pl.DataFrame, closed: bool) -> list[Panel]:
-    """Returns panels of queue, balances and latency, as far as they say something."""
-    panels: list[Panel] = []
-    if frame["queue"].max() and not closed:  # the queue of a closed load is its depth
-        panels.append(("requests waiting", [("queue", "queue", style.SIMULATED)], None))
-    shown = [part for part in BALANCES if frame[part[0]].is_not_null().any()]
-    if shown:
-        panels.append(("balance (%)", shown, linear("balance (%)", *PERCENT)))
-    shown = [
-        part for part in LATENCIES if frame[part[0]].is_not_null().any() and lowest_and_highest(frame, part[0])[1] > 0
-    ]
-    if shown:
-        ends = [lowest_and_highest(frame.filter(pl.col(name) > 0), name) for name, _, _ in shown]
-        low, high = min(low for low, _ in ends), max(high for _, high in ends)
-        if high <= LATENCIES_APART * low:
-            return [*panels, ("I/O latency (ms)", shown, None)]
-        scale, axis = alt.Scale(type="log", domainMax=1.5 * high), ms_axis("I/O latency", 5)
-        panels.append(("I/O latency", shown, lambda column: alt.Y(f"{column}:Q", scale=scale, axis=axis)))
-    return panels
-
-
-def _positive(frame: pl.DataFrame, parts: list[Part]) -> pl.DataFrame:
-    """Returns null where a logarithm has no value."""
-    return frame.with_columns(pl.when(pl.col(name) > 0).then(pl.col(name)).alias(name) for name, _, _ in parts)
+def _latency_axis(frame: pl.DataFrame, latencies: Sequence[Part]) -> Callable[[str], alt.Y] | None:
+    """Returns a maker of logarithmic axes where the latencies (ms) are far apart; else None."""
+    ends = [lowest_and_highest(frame.filter(pl.col(name) > 0), name) for name, _, _ in latencies]
+    low, high = min(low for low, _ in ends), max(high for _, high in ends)
+    if high <= LATENCIES_APART * low:
+        return None
+    scale, axis = alt.Scale(type="log", domainMax=1.5 * high), ms_axis("I/O latency", 5)
+    return lambda column: alt.Y(f"{column}:Q", scale=scale, axis=axis)
 
 
 def workload(load: OpenWorkload) -> alt.VConcatChart:
@@ -119,18 +111,22 @@ def workload(load: OpenWorkload) -> alt.VConcatChart:
     )
     axis = TimeAxis(load.source.get("clock_start"), load.span_s)
     panels = {"IOPS": ("reads_per_s", "writes_per_s", "ops_per_s"), "MiB/s": ("read_mib_s", "write_mib_s", "mib_s")}
-    each = -(-points.height // MOST_POINTS)
-    highest = [pl.col(name).max() for names in panels.values() for name in names]
-    merged = points.group_by(pl.int_range(points.height) // each, maintain_order=True).agg(
-        pl.col("t_s").first(), pl.col("duration_s").sum(), *highest
-    )
-    frame = axis.add(merged)
+    frame = axis.add(_busiest(points, [name for names in panels.values() for name in names]))
     labels = (("reads", style.SIMULATED), ("writes", style.SECOND), ("all", style.QUIET))
     drawn = []
     for title, names in panels.items():
         parts = [(name, *label) for name, label in zip(names, labels, strict=True)]
         drawn.append(lines(frame, axis.x(title == "MiB/s"), title, parts, height=150))
     return stacked(drawn, f"Demand of {load.name}")
+
+
+def _busiest(points: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """Returns at most MOST_POINTS stretches of points, with the highest figure of each of these
+    columns."""
+    each = -(-points.height // MOST_POINTS)
+    return points.group_by(pl.int_range(points.height) // each, maintain_order=True).agg(
+        pl.col("t_s").first(), pl.col("duration_s").sum(), pl.col(names).max()
+    )
 
 
 # A limit this many times higher than the busiest moment would press the day into the axis: it is
@@ -145,11 +141,7 @@ def day(load: OpenWorkload, limits: Sequence[tuple[str, float, str]], waits: pl.
     are shaded in which requests waited for a limit; None: nothing is shaded.
     """
     axis = TimeAxis(load.source.get("clock_start"), load.span_s)
-    points = with_totals(load.points)
-    merged = points.group_by(pl.int_range(points.height) // -(-points.height // MOST_POINTS), maintain_order=True).agg(
-        pl.col("t_s").first(), pl.col("duration_s").sum(), pl.col("ops_per_s").max()
-    )
-    frame, x = axis.add(merged), axis.x(True)
+    frame, x = axis.add(_busiest(with_totals(load.points), ["ops_per_s"])), axis.x(True)
     highest = lowest_and_highest(frame, "ops_per_s")[1]
     near = [limit for limit in limits if limit[1] <= FAR_ABOVE * highest]
     top = max([highest, *(iops for _, iops, _ in near)]) * ABOVE or 1.0

@@ -4,7 +4,7 @@ as bars with their intervals."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import altair as alt
 import polars as pl
@@ -14,8 +14,11 @@ from headrace.report.charts.builders import (
     PERCENT,
     SHORT,
     Drawing,
+    Panel,
     TimeAxis,
+    colour_of,
     density,
+    draw_panels,
     linear,
     lines,
     quantity,
@@ -195,7 +198,7 @@ def lag(run: ReplicaPrediction, title: str) -> alt.VConcatChart:
     time = TimeAxis(None, rows["t_s"][-1] + length)
     frame = time.add(thinned(rows.with_columns(pl.lit(length).alias("duration_s"))))
     summary = run.summary
-    panels = [
+    panels: list[Panel] = [
         ("lag (s)", [("lag_s", "lag", REPLICA_COLOUR)]),
         ("transactions waiting", [("backlog", "backlog", REPLICA_COLOUR)]),
         (
@@ -218,21 +221,13 @@ def lag(run: ReplicaPrediction, title: str) -> alt.VConcatChart:
     end = frame["until"].to_list()[-1]
     drained = moments[:1].select("at", pl.lit(end).alias("until"))
     shaded = rows["t_s"][-1] > summary["load_s"]
-    drawn: list[Drawing] = []
-    for index, (name, parts) in enumerate(panels):
-        x = time.x(index == len(panels) - 1)
-        layers: list = [lines(frame, x, name, parts, height=HEIGHT)]
-        if shaded:
-            layers.insert(0, shade(drained, x, HEIGHT))
-        if index == 0:
-            peak = alt.Chart(moments[1:].with_columns(pl.lit(_peak(summary)).alias("text")))
-            at = {"x": x, "y": alt.Y("lag_s:Q")}
-            layers.append(peak.mark_point(color=style.WARN, filled=True, size=60).encode(**at))
-            # At the bottom, since above stand the names of the lines.
-            late = summary["peak_at_s"] > rows["t_s"][-1] / 2
-            text = peak.mark_text(align="right" if late else "left", dx=-8 if late else 8, baseline="bottom")
-            layers.append(text.encode(text="text", x=x, y=alt.value(HEIGHT - 6)))
-        drawn.append(alt.layer(*layers))
+    drawn = draw_panels(frame, time, panels, HEIGHT, shaded=drained if shaded else None)
+    peak, x = alt.Chart(moments[1:].with_columns(pl.lit(_peak(summary)).alias("text"))), time.x(False)
+    point = peak.mark_point(color=style.WARN, filled=True, size=60).encode(x=x, y=alt.Y("lag_s:Q"))
+    # At the bottom, since above stand the names of the lines.
+    late = summary["peak_at_s"] > rows["t_s"][-1] / 2
+    text = peak.mark_text(align="right" if late else "left", dx=-8 if late else 8, baseline="bottom")
+    drawn[0] = alt.layer(drawn[0], point, text.encode(text="text", x=x, y=alt.value(HEIGHT - 6)))
     return stacked(drawn, title, "Shaded: after the load has stopped." if shaded else "")
 
 
@@ -274,34 +269,34 @@ def _rates(comparison: ServiceComparison, order: list[str]):
 def _bills(comparison: ServiceComparison, order: list[str]) -> alt.Chart:
     """Draws the bill of each service in USD a month, part by part; services without a price have no
     bar."""
-    rows = [
-        {"service": outcome.deployment, "part": (kind := kind_of(item)), "place": KINDS.index(kind), "usd": item["usd"]}
+    bills = [
+        (outcome.deployment, outcome.bill.items)
         for outcome in comparison.outcomes
         if outcome.refusal is None and outcome.bill.usd_month is not None
-        for item in outcome.bill.items
     ]
-    schema = {"service": pl.String, "part": pl.String, "place": pl.Int64, "usd": pl.Float64}
+    y = alt.Y("choice:N", sort=order, scale=alt.Scale(domain=order), title=None)
+    axis = alt.Axis(labelExpr=SHORT, labelFlush=False, tickCount=8)
+    x = alt.X("usd:Q", title="USD a month; no bar: no price known", axis=axis)
+    return bill_bars(bills, y, x).properties(width=style.WIDTH - 180, height=30 * max(1, len(order)))
+
+
+def bill_bars(bills: Sequence[tuple[str, Sequence[Mapping]]], y: alt.Y, x: alt.X) -> alt.Chart:
+    """Draws bills as stacked bars, by kind of item. `bills`: name and items (`item`, `unit`,
+    `usd`). `y`, `x`: axes of `choice`, the names, and of `usd`, USD a month."""
+    rows = [
+        {"choice": name, "kind": (kind := kind_of(item)), "place": KINDS.index(kind), "usd": float(item["usd"])}
+        for name, items in bills
+        for item in items
+        if item["usd"]
+    ]
+    schema = {"choice": pl.String, "kind": pl.String, "place": pl.Int64, "usd": pl.Float64}
     frame = pl.DataFrame(rows, schema=schema)
-    hues = {kind: hue for kind, hue in zip(KINDS, style.PARTS, strict=True) if kind in set(frame["part"])}
-    colours = alt.Scale(domain=list(hues), range=list(hues.values()))
-    return (
-        alt.Chart(frame.group_by("service", "part", "place", maintain_order=True).agg(pl.col("usd").sum()))
-        .mark_bar()
-        .encode(
-            y=alt.Y("service:N", sort=order, scale=alt.Scale(domain=order), title=None),
-            x=alt.X(
-                "usd:Q",
-                title="USD a month; no bar: no price known",
-                axis=alt.Axis(labelExpr=SHORT, labelFlush=False, tickCount=8),
-            ),
-            color=alt.Color("part:N", scale=colours, legend=alt.Legend(title=None, orient="bottom")),
-            order=alt.Order("place:Q"),
-        )
-        .properties(width=style.WIDTH - 180, height=30 * max(1, len(order)))
-    )
+    sums = frame.group_by("choice", "kind", "place", maintain_order=True).agg(pl.col("usd").sum())
+    hues = {kind: hue for kind, hue in zip(KINDS, style.PARTS, strict=True) if kind in set(frame["kind"])}
+    return alt.Chart(sums).mark_bar().encode(y=y, x=x, color=colour_of("kind", hues), order=alt.Order("place:Q"))
 
 
-def kind_of(item: Mapping[str, Any]) -> str:
+def kind_of(item: Mapping) -> str:
     """Returns the kind (KINDS) of an item of a bill."""
     name = item["item"]
     if item.get("part") in ("instance", "snapshots"):

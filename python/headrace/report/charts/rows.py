@@ -36,17 +36,27 @@ def clock_step_s(first_s: float, last_s: float, most: int = TABLE_ROWS) -> float
     return STEPS_S[-1]
 
 
-def on_clock(rows: pl.DataFrame, start: object = None, most: int = TABLE_ROWS) -> tuple[pl.DataFrame, float]:
-    """Returns the rows put together to rows that begin at 10:00, 11:00, ... (the first and the last
-    may be shorter), and their length in seconds."""
-    if rows.height <= most:
-        return rows, rows["duration_s"][0]
+def group_by_clock(
+    rows: pl.DataFrame, until_s: float, start: object = None, most: int = TABLE_ROWS
+) -> tuple[pl.DataFrame, float]:
+    """Returns the rows with the number of their stretch as `group`, and the length of a stretch in
+    seconds: at most `most` stretches, which begin at 10:00, 11:00, ... (the first and the last may
+    be shorter). `until_s`: the end of the last row; `start`: the clock at 0 s, None without one."""
     moment = start_of(start)
     midnight = moment and moment.replace(hour=0, minute=0, second=0, microsecond=0)
     since_s = 0.0 if moment is None or midnight is None else (moment - midnight).total_seconds()
-    step_s = clock_step_s(since_s + rows["t_s"][0], since_s + rows["t_s"][-1] + rows["duration_s"][-1], most)
+    step_s = clock_step_s(since_s + rows["t_s"][0], since_s + until_s, most)
     group = ((pl.col("t_s") + (since_s + ROUNDING_S)) / step_s).floor().cast(pl.Int64)
-    return _together(rows.with_columns(group=group)), step_s
+    return rows.with_columns(group=group), step_s
+
+
+def on_clock(rows: pl.DataFrame, start: object = None, most: int = TABLE_ROWS) -> tuple[pl.DataFrame, float]:
+    """Returns the rows put together to the stretches of `group_by_clock`, and their length in
+    seconds."""
+    if rows.height <= most:
+        return rows, rows["duration_s"][0]
+    parted, step_s = group_by_clock(rows, rows["t_s"][-1] + rows["duration_s"][-1], start, most)
+    return _together(parted), step_s
 
 
 def _together(grouped: pl.DataFrame) -> pl.DataFrame:

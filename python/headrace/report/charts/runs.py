@@ -14,22 +14,23 @@ from headrace.report.charts.builders import (
     FAR_APART,
     MOST_NINES,
     Drawing,
-    Part,
+    Panel,
     TimeAxis,
     colour_of,
     density,
+    draw_panels,
+    has_figures,
     linear,
-    lines,
     lowest_and_highest,
     percentile_axis,
     quantity,
-    shade,
     stacked,
     thinned,
+    with_figures,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from headrace.bench.comparison.compare import Difference
 
@@ -45,12 +46,7 @@ FIRST, SECOND = style.QUIET, style.MEASURED
 Labelled = tuple[str, pl.DataFrame, str]
 
 
-def has_figures(series: pl.DataFrame, name: str) -> bool:
-    """Returns True when a column has any figure."""
-    return name in series.columns and series[name].drop_nulls().len() > 0
-
-
-def panels_of(unit: str) -> list[tuple[str, list[Part]]]:
+def panels_of(unit: str) -> list[Panel]:
     """Returns the panels of a time line: the title of each, and its columns. `unit`: what is done,
     such as transactions."""
     return [
@@ -69,8 +65,7 @@ def time_line(series: pl.DataFrame, title: str, unit: str = "transactions") -> a
     shaded."""
     axis = TimeAxis(None, float(series["t_s"][-1] + series["duration_s"][-1]))
     frame = axis.add(thinned(series, pl.col("phase").first()))
-    panels = [(y_title, [part for part in parts if has_figures(frame, part[0])]) for y_title, parts in panels_of(unit)]
-    panels = [panel for panel in panels if panel[1]]
+    panels = with_figures(panels_of(unit), frame)
     # An instance without limits holds nothing back: of its limits only those that were reached are
     # shown.
     strip = [
@@ -81,22 +76,22 @@ def time_line(series: pl.DataFrame, title: str, unit: str = "transactions") -> a
     height = 84 if len(panels) > 4 else style.PANEL_HEIGHT
     warm = frame.filter(pl.col("phase") == "warmup")
     span = warm.select(pl.col("at").first(), pl.col("until").last())
-    drawn = []
-    for index, (y_title, parts) in enumerate(panels):
-        x = axis.x(index == len(panels) - 1 and not strip)
-        panel = lines(frame, x, y_title, parts, _balance_axis(frame) if "balance" in y_title else None, height)
-        drawn.append(alt.layer(shade(span, x, height, style.QUIET), panel) if warm.height else panel)
+    shaded = span if warm.height else None
+    drawn: list = draw_panels(
+        frame, axis, panels, height, _balance_axis(frame), shaded=shaded, colour=style.QUIET, last=not strip
+    )
     if strip:
         drawn.append(_limits(frame, axis, strip))
     warmup_s = warm["duration_s"].sum()
     return stacked(drawn, title, f"Shaded: {warmup_s:,.0f} s of warm-up, which do not count." if warmup_s else "")
 
 
-def _balance_axis(frame: pl.DataFrame):
-    """Returns all of 0 to 100 %, except for a volume that is nearly empty: there the last credits
-    are what matters."""
-    most = lowest_and_highest(frame, "balance_percent")[1]
-    return linear("credit balance (%)", 0, 100) if most > 10 else None
+def _balance_axis(frame: pl.DataFrame) -> dict[str, Callable[[str], alt.Y]]:
+    """Returns the axis of the balance, by its panel: all of 0 to 100 %, except for a volume that is
+    nearly empty, of which the last credits are what matters."""
+    title = "credit balance (%)"
+    nearly_empty = not has_figures(frame, "balance_percent") or lowest_and_highest(frame, "balance_percent")[1] <= 10
+    return {} if nearly_empty else {title: linear(title, 0, 100)}
 
 
 def _limits(frame: pl.DataFrame, axis: TimeAxis, names: list[str]) -> alt.Chart:

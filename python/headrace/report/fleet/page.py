@@ -4,19 +4,16 @@ that can be changed, or that needs more."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal
 
 import altair as alt
 import polars as pl
 
-from headrace.errors import InputError
 from headrace.report.charts import style
 from headrace.report.charts.builders import SHORT, Drawing, colour_of
 from headrace.report.fleet import words
 from headrace.report.fleet.words import of_verdict
-from headrace.report.html import write_chart
-from headrace.report.output import PAGE_FORMATS
+from headrace.report.view import View
 
 MOST_POINTS = 1_000  # more would only make the file larger; those that save most are drawn
 NAMED = 3  # points with their name: those worth most
@@ -92,10 +89,6 @@ def _type(storage: str) -> str:
     return kind if kind in style.FAMILY_COLOURS else "other"
 
 
-def write_fleet(path: Path, answers: Sequence, prices: str, notes: Sequence[str] = ()) -> None:
-    """Writes the page, or the chart alone, by the ending of `path`. Raises InputError where there
-    is nothing to draw, CouldNotRun."""
-    chart = savings_against_risk(answers)
-    if chart is None and path.suffix.lower() not in PAGE_FORMATS:
-        raise InputError(str(path), "nothing can be changed, so there is no chart", "", "Write a page: .html.")
-    write_chart(path, chart, lambda: words.view_of(answers, prices, notes, chart))
+def view_of(answers: Sequence, prices: str, notes: Sequence[str] = ()) -> View:
+    """Returns the answers as the view of a page: with savings against risk as a chart."""
+    return words.view_of(answers, prices, notes, savings_against_risk(answers))

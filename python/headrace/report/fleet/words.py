@@ -23,11 +23,8 @@ KINDS = {
     "drop": ("p99", "USD/month", "then"),
 }
 BRIEF = ("volumes", "today", "proposed", "saves", "risk")
-COLUMNS = tuple(
-    replace(column, brief=column.title in BRIEF)
-    for column in columns(
-        ("count", "volumes", "today", "proposed", "USD/month", "then", "saves", "risk", "p99", "why"), **KINDS
-    )
+COLUMNS = columns(
+    ("count", "volumes", "today", "proposed", "USD/month", "then", "saves", "risk", "p99", "why"), brief=BRIEF, **KINDS
 )
 UNUSED = columns(("count", "volumes", "today", "saves", "why"), **KINDS)
 WITHHELD = columns(("volume", "name", "instance", "today", "why"), prose=("why",))

@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import altair as alt
 import polars as pl
 
 from headrace.base import caps
 from headrace.base.units import DAY_S
 from headrace.report.charts import style
-from headrace.report.charts.builders import Part, TimeAxis, linear, lines, shade, stacked
+from headrace.report.charts.builders import PERCENT, Panel, TimeAxis, draw_panels, linear, stacked, with_figures
 from headrace.report.tables import fold_of
 from headrace.report.view import Block, Card, Chart, Code, Fold, Heading, Items, Mark, Sentence, Table, View, columns
 from headrace.report.words import number, percent
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.operate.doctor.model import Diagnosis, Finding, Window
 
 # Column, label, colour.
-PANELS: tuple[tuple[str, tuple[Part, ...]], ...] = (
+PANELS: tuple[Panel, ...] = (
     ("IOPS", (("read_iops", "reads", style.MEASURED), ("write_iops", "writes", style.SECOND))),
     ("MiB/s", (("read_mib_s", "reads", style.MEASURED), ("write_mib_s", "writes", style.SECOND))),
     ("latency (ms)", (("read_ms", "reads", style.MEASURED), ("write_ms", "writes", style.SECOND))),
@@ -171,20 +170,15 @@ def _seen(volume: str, ticks: Sequence[Mapping[str, Any]], windows: Sequence[Win
     ]
     frame = frame.drop(still)
     axis = TimeAxis(_began(ticks[0]["t_unix"]), float(frame["t_s"][-1] + frame["duration_s"][-1]))
-    shown = [(title, [part for part in parts if part[0] in frame.columns]) for title, parts in PANELS]
-    shown = [(title, parts) for title, parts in shown if parts]
-    drawn, timed = [], axis.add(frame)
+    shown = with_figures(PANELS, frame)
     at_limit = {
         "t_s": [window.from_s for window in windows],
         "duration_s": [window.to_s - window.from_s for window in windows],
     }
     spans = axis.add(pl.DataFrame(at_limit, schema={"t_s": pl.Float64, "duration_s": pl.Float64}))
     words = "Shaded: at a limit." if windows else ""
-    for index, (title, parts) in enumerate(shown):
-        y = linear(title, 0, 106) if title in IN_PERCENT else None
-        x = axis.x(index == len(shown) - 1)
-        panel = lines(timed, x, title, parts, y, HEIGHT)
-        drawn.append(alt.layer(shade(spans, x, HEIGHT), panel) if spans.height else panel)
+    axes = {title: linear(title, *PERCENT) for title in IN_PERCENT}
+    drawn = draw_panels(axis.add(frame), axis, shown, HEIGHT, axes, shaded=spans)
     zero = {title: [label for column, label, _ in parts if column in still] for title, parts in PANELS}
     described = f"{volume}: I/Os, MiB/s, latency, time over limits and transactions over time"
     yield Chart(lambda: stacked(drawn, volume, words), described)

@@ -6,23 +6,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from headrace.base import caps
 from headrace.base.encoding import pick_fields
-from headrace.errors import InputError
-from headrace.report.html import write_chart
 from headrace.report.operate import forecast_charts as charts
-from headrace.report.output import PAGE_FORMATS, plain
+from headrace.report.output import plain
 from headrace.report.view import Block, Card, Fold, Heading, Items, Table, View, columns, drawn
 from headrace.report.words import number, percent, span
 
 if TYPE_CHECKING:
-    import altair as alt
-
     from headrace.operate.forecast.answer import Forecast
     from headrace.operate.forecast.credits import CreditForecast
     from headrace.operate.forecast.growth import GrowthForecast
@@ -169,22 +164,10 @@ def _date_in_words(today: datetime, days: Sequence[float]) -> str:
     return NEVER if early == NEVER else f"{when} (80 %: {early} to {late})"
 
 
-def write_forecast(path: Path, forecast: Forecast) -> None:
-    """Writes the page (.html) or the first chart alone (.svg, .png): of credits, else of space,
-    else of growth. Raises InputError where there is none, CouldNotRun."""
-    charts_drawn = charts.charts_of(forecast)
-    if not charts_drawn and path.suffix.lower() not in PAGE_FORMATS:
-        hint = "Write a page (.html) instead."
-        raise InputError(str(path), "nothing is forecast here that a chart shows", "headrace forecast --help", hint)
-
-    first = charts_drawn[0] if charts_drawn else None
-    write_chart(path, first, lambda: view_of(forecast, charts_drawn))
-
-
-def view_of(forecast: Forecast, charts_drawn: Sequence[alt.TopLevelMixin]) -> View:
+def view_of(forecast: Forecast) -> View:
     """Returns a forecast with its charts as a view."""
     lines = in_words(forecast)
-    blocks: list[Block] = [drawn(chart, " ".join(lines)) for chart in charts_drawn]
+    blocks: list[Block] = [drawn(chart, " ".join(lines)) for chart in charts.charts_of(forecast)]
     if rows := _rows(forecast):
         blocks.append(Table(ENDS, rows))
     blocks += [Heading("In words"), Items(lines[1:])]

@@ -9,7 +9,17 @@ import altair as alt
 import polars as pl
 
 from headrace.report.charts import style
-from headrace.report.charts.builders import Part, TimeAxis, linear, lines, shade, stacked, thinned
+from headrace.report.charts.builders import (
+    PERCENT,
+    Panel,
+    Part,
+    TimeAxis,
+    draw_panels,
+    linear,
+    stacked,
+    thinned,
+    with_figures,
+)
 from headrace.report.tables import fold_of
 from headrace.report.view import Block, Card, Chart, Heading, Sentence, Table, View, columns
 
@@ -20,7 +30,7 @@ CLOCKS: tuple[Part, ...] = (
     ("server_s", "server says", style.QUIET),
     ("commit_s", "commit timestamps", style.THIRD),
 )
-PANELS: tuple[tuple[str, tuple[Part, ...]], ...] = (
+PANELS: tuple[Panel, ...] = (
     ("lag (s)", CLOCKS),
     ("transactions", (("backlog", "backlog", style.MEASURED), ("unapplied", "received, not applied", style.SECOND))),
     ("a second", (("source_tps", "source", style.QUIET), ("applied_tps", "applied", style.MEASURED))),
@@ -39,14 +49,8 @@ def time_line(rows: pl.DataFrame, title: str) -> alt.VConcatChart:
     axis = TimeAxis(None, float(rows["t_s"][-1] + rows["duration_s"][-1]))
     frame = axis.add(thinned(rows, (pl.col("problem") != "").any().alias("broken")))
     broken = frame.filter(pl.col("broken")).select("at", "until")
-    shown = [(y_title, [part for part in parts if frame[part[0]].is_not_null().any()]) for y_title, parts in PANELS]
-    shown = [panel for panel in shown if panel[1]]
-    drawn = []
-    for index, (y_title, parts) in enumerate(shown):
-        x = axis.x(index == len(shown) - 1)
-        y = linear(y_title, 0, 106) if y_title == "credits (%)" else None
-        panel = lines(frame, x, y_title, parts, y, HEIGHT)
-        drawn.append(alt.layer(shade(broken, x, HEIGHT), panel) if broken.height else panel)
+    axes = {"credits (%)": linear("credits (%)", *PERCENT)}
+    drawn = draw_panels(frame, axis, with_figures(PANELS, frame), HEIGHT, axes, shaded=broken)
     return stacked(drawn, title, "Shaded: it received or applied nothing." if broken.height else "")
 
 

@@ -21,6 +21,10 @@ CSV = (
     "delay_s", "filters", "semi_sync", "problems",
 )  # fmt: skip
 LAG_COLUMNS = ("replica", "source", "lag s", "backlog", "received, not applied", "applied/s", "state")
+CLOCK_COLUMNS = (
+    "replica", "source", "lag s", "gtid s", "heartbeat s", "server s", "commit s", "estimate s", "backlog", "unapplied", "applied/s",
+    "state",
+)  # fmt: skip
 # Consequence of the loss of the source, by the level of the guarantee.
 GUARANTEES = {
     "kept": "no acknowledged commit is lost with the source, as long as",
@@ -81,16 +85,27 @@ def cells_of(members: Sequence[TopologyMember]) -> list[list[object]]:
 
 
 def lag_cells(reading: LagReading) -> list[object]:
-    """Returns a row of LAG_COLUMNS: the lag and what makes it; `headrace replica lag` has each of
-    its clocks."""
+    """Returns a row of LAG_COLUMNS: the lag and what makes it."""
     sign = "" if reading.exact else ">= " if reading.at_least else "~ "
-    lag = "-" if reading.lag_s is None else f"{sign}{reading.lag_s:.2f}"
+    lag = _seconds(reading.lag_s, sign)
     counts = [
         "-" if value is None else f"{value:,.0f}" for value in (reading.backlog, reading.unapplied, reading.applied_tps)
     ]
     state = "ok" if not reading.problem else f"receive {reading.receive}, apply {reading.apply}"
     replica = reading.replica + (f" ({reading.channel})" if reading.channel else "")
     return [replica, reading.source, lag, *counts, state]
+
+
+def clock_cells(reading: LagReading) -> list[object]:
+    """Returns a row of CLOCK_COLUMNS: that of `lag_cells`, with the lag by each clock, s."""
+    clocks, cells = reading.clocks, lag_cells(reading)
+    server_s = "-" if clocks.server_s is None else clocks.server_s
+    ages = [_seconds(clocks.gtid_s), _seconds(clocks.heartbeat_s), server_s, _seconds(clocks.commit_s)]
+    return [*cells[:3], *ages, _seconds(clocks.estimate_s), *cells[3:]]
+
+
+def _seconds(value: float | None, sign: str = "") -> str:
+    return "-" if value is None else f"{sign}{value:.2f}"
 
 
 def guarantee_lines(guarantee: Guarantee) -> list[str]:

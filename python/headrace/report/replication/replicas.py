@@ -4,7 +4,6 @@ up, the parameters of an applier."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -12,14 +11,12 @@ import polars as pl
 from headrace.base.encoding import pick_fields
 from headrace.base.lazy import lazily
 from headrace.base.packaged import read_rows
-from headrace.report.charts.rows import TABLE_ROWS, clock_step_s
-from headrace.report.output import PAGE_FORMATS
+from headrace.report.charts.rows import TABLE_ROWS, group_by_clock
 from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, columns
 from headrace.report.words import number, percent, row_labels, span, storage_words
 from headrace.workload.replica import ReplicaParameters
 
 with lazily():
-    from headrace.report import html
     from headrace.report.charts import predictions
 
 if TYPE_CHECKING:
@@ -160,13 +157,13 @@ def table_of(run: ReplicaPrediction, most: int = TABLE_ROWS):
     """Returns the rows as a table, means over stretches on the clock."""
     rows = run.rows
     length = rows["t_s"][1] - rows["t_s"][0] if rows.height > 1 else 1.0
-    step_s = clock_step_s(rows["t_s"][0], rows["t_s"][-1] + length, most)
-    short = rows.group_by((pl.col("t_s") / step_s).floor().alias("row"), maintain_order=True).agg(
+    parted, step_s = group_by_clock(rows, rows["t_s"][-1] + length, most=most)
+    short = parted.group_by("group", maintain_order=True).agg(
         pl.col("t_s").first(),
         pl.col("source_tps", "applied_tps", "iops", "mib_s").mean(),
         pl.col("lag_s", "backlog").last(),
         pl.col("balance_percent").min(),
-        pl.col("binding").mode().first(),
+        pl.col("binding").mode().sort().first(),  # sorted: modes come in no order
     )
     labels = row_labels(short["t_s"].to_list())
     cells = []
@@ -244,14 +241,6 @@ def _cards(summary: ReplicaOutcome) -> Iterator[Card]:
     yield (NOT_APPLIED if summary["catch_up_s"] is None else LAG).filled(figures, mark)
     if (chance := summary["keeps_up"]) is not None:
         yield CHANCE.filled(figures, "good" if chance >= LIKELY else "warn")
-
-
-def write_page(path: Path, run: ReplicaPrediction) -> None:
-    """Writes the prediction as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
-    view = view_of(run)
-    html.write_chart(
-        path, None if path.suffix.lower() in PAGE_FORMATS else predictions.lag(run, title_of(run)), lambda: view
-    )
 
 
 # --- the cheapest that keeps up -------------------------------------------------------------------

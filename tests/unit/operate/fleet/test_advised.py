@@ -23,8 +23,8 @@ from headrace.operate.fleet.applying.scripts import patch_scripts
 from headrace.operate.fleet.cost import FleetPrices
 from headrace.operate.fleet.inventory import FleetInventory, KnownModification, inventory_json
 from headrace.report.fleet import words
-from headrace.report.fleet.page import write_fleet
-from headrace.report.html import page_of
+from headrace.report.fleet.page import view_of
+from headrace.report.html import page_of, write_view
 
 MINE = "111111111111"
 
@@ -209,7 +209,7 @@ def test_the_page_has_every_part_and_escapes(tmp_path):
         answer("vol-d", "io2:500:8000", why="less durable", durability="99.999 % -> 99.8 to 99.9 %", today_p99_ms=0.57),
     ]
     path = tmp_path / "fleet.html"
-    write_fleet(path, answers, "list prices", ["a note"])
+    write_view(path, view_of(answers, "list prices", ["a note"]))
     page = path.read_text().replace("\u00a0", " ")
     assert (
         "<script" not in page
@@ -234,12 +234,12 @@ def test_the_page_has_every_part_and_escapes(tmp_path):
         assert part in page, part
     assert words.reasons(answers) == [(2, "not modelled: its balance is off by ... points ...")]
     for name in ("fleet.svg", "fleet.png"):
-        write_fleet(tmp_path / name, answers, "list prices")
+        write_view(tmp_path / name, view_of(answers, "list prices"))
         assert (tmp_path / name).stat().st_size > 1000
     nothing = page_of(words.view_of([], "list prices"))
     assert "Nothing can be changed" in nothing and "No volume was left" in nothing
     with pytest.raises(HeadraceError, match="no chart"):
-        write_fleet(tmp_path / "none.svg", [], "list prices")
+        write_view(tmp_path / "none.svg", view_of([], "list prices"))
 
 
 def test_sums_are_those_of_the_answers():

@@ -11,7 +11,7 @@ from headrace.base.units import Z80, in_percent
 from headrace.errors import HeadraceError
 from headrace.observe.evidence.model import Evidence
 from headrace.operate.doctor.advising.own_database import OwnDatabase, own_database, tps_on
-from headrace.operate.doctor.advising.remedies import change_of_instance, change_of_volume
+from headrace.operate.doctor.advising.remedies import find_change
 from headrace.operate.doctor.model import Finding, Gain
 from headrace.operate.doctor.signals import HostSignals, Signals, VolumeSignals, most_bytes_s
 from headrace.operate.doctor.thresholds import Thresholds
@@ -74,11 +74,7 @@ def _add_counsel(
         most = min(most, max(1.0, room.most))
     factor_needed, unknown = min(factor or most, most) * t.spare_rate, ""
     try:
-        change = (
-            change_of_volume(volume, finding.subject, factor_needed, counsel.region, counsel.as_of)
-            if finding.subject.startswith("volume")
-            else change_of_instance(volume, finding.subject, factor_needed, counsel.region, counsel.as_of)
-        )
+        change = find_change(volume, finding.subject, factor_needed, counsel.region, counsel.as_of)
     except HeadraceError as error:
         change, unknown = None, f" The change to make is not known: {why(error)}."
     gain = Gain(None, None, None, factor, next_limit, factor, "rates of the window over the other limits")

@@ -36,6 +36,14 @@ class Change:
     instance: str | None = None
 
 
+def find_change(volume: VolumeSignals, subject: str, factor: float, region: str, as_of: str | None) -> Change | None:
+    """Returns the change that lifts the limit `subject` to `factor` times today's rates, of the
+    instance or of the volume; see `change_of_instance` and `change_of_volume`. Raises
+    HeadraceError."""
+    find = change_of_instance if subject.startswith("instance") else change_of_volume
+    return find(volume, subject, factor, region, as_of)
+
+
 def change_of_volume(
     volume: VolumeSignals, subject: str, factor: float, region: str, as_of: str | None
 ) -> Change | None:

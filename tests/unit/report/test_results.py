@@ -3,11 +3,13 @@ cannot be is refused."""
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import pickle
 import re
 from types import SimpleNamespace
 
+import polars as pl
 import pytest
 from page_checks import checked
 from places import ROOT
@@ -15,6 +17,7 @@ from test_prove import proof, step
 
 import headrace
 from headrace import HeadraceError, InputError
+from headrace.report import databases
 from headrace.report.benchmarks import conformance_view
 from headrace.report.html import write_view
 
@@ -73,6 +76,14 @@ def test_a_result_is_written_as_a_page(results, tmp_path, name):
     headrace.write_report(results[name], str(tmp_path / "r.html"))
     _, page = checked(tmp_path / "r.html")
     assert "h1" in page.seen and "svg" in page.seen
+
+
+def test_a_stretch_that_two_limits_bind_as_long_names_the_same_limit_each_time(results):
+    run = results["Prediction"]
+    caps = pl.Series("cap", ["volume-iops", "cpu"] * (run.rows.height // 2))
+    table = databases.table_of(dataclasses.replace(run, rows=run.rows.with_columns(caps)), most=6)
+    # Six stretches of ten seconds, five with each: the first by name stands for both.
+    assert [row[-1] for row in table.rows] == ["processors"] * 6
 
 
 def test_what_is_drawn_over_time_is_written_as_a_chart_too(results, tmp_path):

@@ -36,7 +36,7 @@ from typing import (
     overload,
 )
 
-from headrace.base.checks import check_number, check_whole, did_you_mean, quote_value
+from headrace.base.checks import check_choice, check_number, check_whole, quote_value
 from headrace.base.units import Day
 from headrace.errors import InputError, Refusals
 
@@ -167,9 +167,8 @@ class OptionField:
         low, high = self.option.least, self.option.most
         if self.many or (value is None and self.empty):
             return value
-        if self.kind == "choice" and value not in self.choices:
-            rule = f"must be {' or '.join(self.choices)}"
-            raise refuse.input(f"{self.name} = {quote_value(value)}", rule, did_you_mean(value, self.choices))
+        if self.kind == "choice":
+            return check_choice(self.name, value, self.choices, refuse)
         if self.kind == "switch" and not isinstance(value, bool):
             raise refuse.input(f"{self.name} = {quote_value(value)}", "must be True or False")
         if low is None or high is None:

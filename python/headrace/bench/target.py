@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headrace.base.checks import check_choice
 from headrace.base.encoding import Document
 from headrace.base.units import GIB
 from headrace.errors import Refusals
@@ -101,8 +102,7 @@ def server_target(
         variables = ask_pairs(connection, "SHOW GLOBAL VARIABLES")
     config = {name: "***" if SECRET.search(name) else value for name, value in variables.items()}
     engine = engine or ("myrocks" if config.get("default_storage_engine", "").lower() == "rocksdb" else "innodb")
-    if engine not in ("innodb", "myrocks"):
-        raise refuse.input(f"engine {engine[:40]}", "must be innodb or myrocks")
+    check_choice("engine", engine, ("innodb", "myrocks"), refuse)
     return Target(
         address=address,
         storage=storage,

@@ -8,9 +8,9 @@ import mmap
 import os
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 from headrace.base.checks import check_whole
+from headrace.base.threads import work_through
 from headrace.errors import InputError
 from headrace.lab.client import Lab
 
@@ -35,13 +35,13 @@ def initialize(lab: Lab, volume: str, threads: int, tick: Callable[[float], None
     if not total:
         return 0
     file = os.open(path, os.O_RDONLY | os.O_DIRECT)
-    stop, done, lock = threading.Event(), 0, threading.Lock()
+    done, lock = 0, threading.Lock()
     end = os.lseek(file, 0, os.SEEK_END)
 
-    def read(block: int) -> None:
+    def read(block: int, _: threading.Event) -> None:
         nonlocal done
         at = block * BLOCK_BYTES
-        if stop.is_set() or at >= end:
+        if at >= end:
             return
         with mmap.mmap(-1, min(BLOCK_BYTES, end - at)) as into:
             os.preadv(file, [into], at)
@@ -50,16 +50,8 @@ def initialize(lab: Lab, volume: str, threads: int, tick: Callable[[float], None
             tick(min(1.0, done / total))
 
     try:
-        with ThreadPoolExecutor(threads) as pool:
-            try:
-                for batch in _list_cold_blocks(lab, volume):
-                    for _ in pool.map(read, batch):
-                        pass
-            except BaseException:
-                # Waiting reads are cancelled; each thread ends after its read.
-                stop.set()
-                pool.shutdown(cancel_futures=True)
-                raise
+        for batch in _list_cold_blocks(lab, volume):
+            work_through(batch, read, threads)
     finally:
         os.close(file)
     return done

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from headrace.base import settings
-from headrace.base.checks import check_choice
+from headrace.base.checks import check_choice, did_you_mean
 from headrace.base.files import explain_unwritable, replace_file
 from headrace.errors import InputError, Refusals
 from headrace.mysql.option_files import quoted, read_client
@@ -196,7 +196,8 @@ def _query(text: str, query: str) -> dict[str, str]:
             if name.startswith("pass") or name == "pwd":
                 hint = f"Give it in {PASSWORD_VARIABLE} or an option file; and change this one."
                 raise refuse.input(hide_password(text), "holds a password", hint)
-            raise refuse.input(f"?{key[:40]}= in {hide_password(text)}", f"must be one of {', '.join(PARAMETERS)}")
+            what, rule = f"?{key[:40]}= in {hide_password(text)}", f"must be one of {', '.join(PARAMETERS)}"
+            raise refuse.input(what, rule, did_you_mean(name, PARAMETERS))
         if name in values or not value:
             raise refuse.input(f"?{name}= in {hide_password(text)}", "needs one value")
         values[name] = value

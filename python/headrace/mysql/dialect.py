@@ -4,7 +4,8 @@
     MySQL 8.0.22 and later    CHANGE REPLICATION SOURCE, SHOW REPLICA STATUS; SHOW MASTER STATUS and
                               RESET MASTER got other names in 8.2 and 8.4
 
-Older servers are only watched, for which `replica_status` has their statement.
+Older servers are only watched: `replica_status` has their statement, and what starts and stops
+threads is advised.
 
 Everything here is pure: text in, text out. Statements with a password must not be logged; servers
 replace the password in their own logs.
@@ -114,7 +115,12 @@ class Dialect:
         checked_channel(channel)
         if self.is_mariadb:
             return f"{verb} SLAVE {literal(channel)}{' ' + threads if threads else ''}"
-        return f"{verb} REPLICA{' ' + threads if threads else ''} FOR CHANNEL {literal(channel)}"
+        return f"{verb} {self._follower}{' ' + threads if threads else ''} FOR CHANNEL {literal(channel)}"
+
+    @property
+    def _follower(self) -> str:
+        """The word for a replica in the statements of MySQL."""
+        return "REPLICA" if self.version >= (8, 0, 22) else "SLAVE"
 
     def start(self, channel: str = "") -> tuple[str, ...]:
         """Returns statements that start both threads."""
@@ -253,7 +259,7 @@ class Dialect:
         """Returns a query with a row for each channel."""
         if self.is_mariadb:
             return "SHOW ALL SLAVES STATUS"
-        return "SHOW REPLICA STATUS" if self.version >= (8, 0, 22) else "SHOW SLAVE STATUS"
+        return f"SHOW {self._follower} STATUS"
 
     def replica_hosts(self) -> str:
         """Returns a query with a row for each connected replica."""

@@ -321,6 +321,35 @@ def _semi_sync(variables: dict[str, str], status: dict[str, str]) -> SemiSync:
     )
 
 
+@dataclass(frozen=True)
+class ChannelThreads:
+    """The threads of a channel and their last errors, as Channel has them."""
+
+    receive: str
+    apply: str
+    receive_error: str
+    apply_error: str
+
+    @classmethod
+    def from_row(cls, row: NamedRow) -> ChannelThreads:
+        """Reads a row of the replica status, whose names are in lower case."""
+        receive, apply = (
+            str(row.get(f"replica_{thread}_running", row.get(f"slave_{thread}_running")) or "").lower()
+            for thread in ("io", "sql")
+        )
+        return cls(
+            receive=RECEIVE.get(receive, "connecting"),
+            apply="on" if apply == "yes" else "off",
+            receive_error=_error(row.get("last_io_errno"), str(row.get("last_io_error") or "")),
+            apply_error=_error(row.get("last_sql_errno"), str(row.get("last_sql_error") or "")),
+        )
+
+
+def read_channel_name(row: NamedRow) -> str:
+    """Returns the name of a channel from its row, "" for the default one."""
+    return str(row.get("channel_name", row.get("connection_name")) or "")
+
+
 RECEIVE = {"yes": "on", "no": "off"}  # anything else is on its way: Connecting, Preparing
 
 
@@ -342,14 +371,14 @@ def _channel(row: NamedRow, variables: dict[str, str], dialect: Dialect) -> Chan
     workers = variables.get("slave_parallel_threads" if dialect.is_mariadb else "replica_parallel_workers", "0")
     filters = tuple((kind, patterns) for kind in FILTERS if (patterns := text(kind.replace("-", "_"))))
     behind, auto = of("seconds_behind_source", "seconds_behind_master"), of("auto_position")
-    receive = text("replica_io_running", "slave_io_running").lower()
+    threads = ChannelThreads.from_row(row)
     return Channel(
-        name=text("channel_name", "connection_name"),
+        name=read_channel_name(row),
         source_host=text("source_host", "master_host"),
         source_port=int(of("source_port", "master_port") or 0),
         source_server_id=int(of("source_server_id", "master_server_id") or 0),
-        receive=RECEIVE.get(receive, "connecting"),
-        apply="on" if text("replica_sql_running", "slave_sql_running").lower() == "yes" else "off",
+        receive=threads.receive,
+        apply=threads.apply,
         received=applied.union(got),
         executed=applied,
         read_file=text("source_log_file", "master_log_file"),
@@ -357,8 +386,8 @@ def _channel(row: NamedRow, variables: dict[str, str], dialect: Dialect) -> Chan
         applied_file=text("relay_source_log_file", "relay_master_log_file"),
         applied_pos=int(of("exec_source_log_pos", "exec_master_log_pos") or 0),
         seconds_behind=None if behind is None else int(behind),
-        receive_error=_error(of("last_io_errno"), text("last_io_error")),
-        apply_error=_error(of("last_sql_errno"), text("last_sql_error")),
+        receive_error=threads.receive_error,
+        apply_error=threads.apply_error,
         delay_s=int(of("sql_delay") or 0),
         filters=filters,
         workers=int(workers),

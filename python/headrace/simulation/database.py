@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from headrace.base import core
-from headrace.base.checks import Shown, check_number, check_text, check_whole, quote_value
+from headrace.base.checks import Shown, check_choice, check_number, check_text, check_whole, quote_value
 from headrace.base.core import core_errors
 from headrace.base.options import takes
 from headrace.base.units import GIB, day_of, span_in_words
@@ -125,8 +125,7 @@ def predict(workload: TransactionWorkload, storage: str, settings: PredictionSet
     cache = workload.cache_gib if settings.cache_gib is None else settings.cache_gib
     clients = workload.threads if settings.threads is None else settings.threads
     usual_s = EVENTS_SECONDS if form == "events" else DATABASE_SECONDS
-    if form not in ("interval", "events"):
-        raise refuse.input(f"form = {form!r}", "must be interval or events")
+    check_choice("form", form, ("interval", "events"), refuse)
     run, host = run_settings(
         storage,
         log_storage=settings.log_storage,

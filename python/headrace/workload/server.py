@@ -3,7 +3,7 @@ how far its processors were used."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -20,8 +20,6 @@ FULL_SHARE = 0.85
 # processors hold says of the storage only that it was enough.
 UNEXPLAINED_WHERE_FULL = 0.35
 
-_Flavor = Annotated[str, said_as(f"must be one of {', '.join(FLAVORS)}", pattern=rf"\A({'|'.join(FLAVORS)})\Z")]
-
 
 class SourceServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Facts of the server on which the runs were measured, each None where it is not known, as
@@ -32,7 +30,7 @@ class SourceServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at work, the mean of the run in which it was highest; `busy_s`: how long that run was.
     """
 
-    flavor: _Flavor | None = None
+    flavor: Literal[FLAVORS] | None = None  # pyright: ignore[reportInvalidTypeForm]
     version: Annotated[str, said_as("must be text", least=1, most=100, pattern=r"\S")] | None = None
     log_bin: bool | None = None
     vcpus: Annotated[int, between(1, 65_536)] | None = None

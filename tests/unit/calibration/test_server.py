@@ -118,14 +118,23 @@ def test_releases_as_the_model_knows_them(flavor, version, release):
 
 
 @pytest.mark.parametrize(
-    "line", ["busy_share = 1.5", 'flavor = "oracle"', "vcpus = 0", 'version = ""', "unknown = 1", 'log_bin = "yes"']
+    ("line", "words"),
+    [
+        ("busy_share = 1.5", "server.busy_share = 1.5: must be 0 to 1"),
+        ('flavor = "oracle"', "server.flavor = 'oracle': must be one of mysql, percona, mariadb"),
+        ('flavor = "marriadb"', "server.flavor = 'marriadb': .*Did you mean mariadb?"),
+        ("vcpus = 0", "server.vcpus = 0: must be a whole number 1 to 65,536"),
+        ('version = ""', "server.version = '': must be text"),
+        ("unknown = 1", "server.unknown"),
+        ('log_bin = "yes"', "server.log_bin = 'yes': must be true or false"),
+    ],
 )
-def test_a_damaged_table_is_refused(tmp_path, line):
+def test_a_damaged_table_is_refused(tmp_path, line, words):
     workload = headrace.sysbench_tpcc(warehouses=10, engine="innodb", cache_gib=1, threads=4)
     headrace.save(workload, tmp_path / "w.toml")
     text = (tmp_path / "w.toml").read_text()
     (tmp_path / "w.toml").write_text(f"{text}\n[server]\n{line}\n")
-    with pytest.raises(headrace.InputError, match="server"):
+    with pytest.raises(headrace.InputError, match=words):
         headrace.load(tmp_path / "w.toml")
 
 

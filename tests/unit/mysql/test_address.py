@@ -89,6 +89,7 @@ WRONG = [
     ("mysql://w@db/?ssl-ca=/nonexistent.pem", "names no file"),
     ("mysql://w@db/?ssl-mode=REQUIRED&ssl-ca=/etc/hostname", "is not used with"),
     ("mysql://w@db/?charset=utf8", "must be one of socket"),
+    ("mysql://w@db/?ssl_mod=REQUIRED", "Did you mean ssl-mode"),
     ("mysql://w@db/?ssl-mode", "KEY=VALUE"),
     ("mysql://w@db/?ssl-mode=REQUIRED&ssl-mode=DISABLED", "needs one value"),
     ("mysql://w@db/" + "d" * 65, "1 to 64"),

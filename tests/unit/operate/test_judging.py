@@ -4,11 +4,13 @@ what would make a DBA angry."""
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from doctored import evidence, findings, headline
 
+from headrace.observe.evidence.model import SeenChannel
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.judging import MOST_FINDINGS
 from headrace.operate.doctor.model import OF_STORAGE, VERDICTS
@@ -128,6 +130,49 @@ def test_one_applier():
     assert headline(evidence(None, None, replica={"lag_s": 1.0}, variables=entry)) == ("fine", "fine")
     # A delay that was asked for is no lag.
     assert headline(evidence(None, None, replica=lag | {"delay_s": lag["lag_s"]}, variables=entry)) == ("fine", "fine")
+
+
+BILLING = SeenChannel("billing", "on", "on")
+DUPLICATE = "1062: Duplicate entry '7' for key 'PRIMARY'"
+
+
+@pytest.mark.parametrize(
+    ("flavor", "broken", "words", "lines", "undo"),
+    [
+        ("mariadb", SeenChannel("orders", "on", "off", DUPLICATE), f"the apply thread is stopped, while billing works. The last error is {DUPLICATE}.", "START SLAVE 'orders' SQL_THREAD;", "STOP SLAVE 'orders' SQL_THREAD"),
+        ("mysql", SeenChannel("orders", "on", "off", DUPLICATE), f"the apply thread is stopped, while billing works. The last error is {DUPLICATE}.", "START REPLICA SQL_THREAD FOR CHANNEL 'orders';", "STOP REPLICA SQL_THREAD FOR CHANNEL 'orders'"),
+        ("mysql", SeenChannel("orders", "off", "on"), "the receive thread is stopped, while billing works. There is no error.", "START REPLICA IO_THREAD FOR CHANNEL 'orders';", "STOP REPLICA IO_THREAD FOR CHANNEL 'orders'"),
+        ("mariadb", SeenChannel("orders", "off", "off"), "the receive thread is stopped and the apply thread is stopped,", "START SLAVE 'orders';", "STOP SLAVE 'orders'"),
+        ("mysql", SeenChannel("orders", "connecting", "on", "2003: Can't connect"), "the receive thread does not connect, while", None, ""),
+        ("mysql", SeenChannel("o'r", "on", "off"), "Replication channel o'r does not follow", None, ""),
+        ("mysql", SeenChannel("", "on", "off"), "The default replication channel does not follow", "START REPLICA SQL_THREAD FOR CHANNEL '';", "STOP REPLICA SQL_THREAD FOR CHANNEL ''"),
+    ],
+)  # fmt: skip
+def test_a_channel_that_does_not_work_beside_another(flavor, broken, words, lines, undo):
+    replica = {"lag_s": 0.0, "sql_running": float(broken.apply == "on"), "io_running": float(broken.receive == "on")}
+    # Clients that ask nothing do not excuse it.
+    idle = {"tps": 0.0, "questions_per_s": 0.0, "threads_running": 0.0}
+    rest = {"read_iops": 0.0, "write_iops": 0.0, "charged_iops": 0.0}
+    seen = evidence(rest, idle, flavor=flavor, replica=replica, follows=True, channels=(BILLING, broken))
+    [first, *others] = findings(seen)
+    assert (first.verdict, first.subject) == ("misconfigured", "channel") and words in first.words
+    assert [figure.words for figure in first.figures] == ["1 of 2 channels work"]
+    [remedy] = first.remedies
+    assert (remedy.lines, remedy.undo) == ((lines,) if lines else (), undo) and remedy.what
+    assert not [finding for finding in others if finding.subject == "channel"]
+
+
+def test_channels_that_are_no_finding():
+    stopped, broken = {"sql_running": 0.0, "io_running": 0.0}, replace(BILLING, apply="off", error=DUPLICATE)
+    alone = replace(BILLING, receive="off", apply="off")
+    assert headline(evidence(replica=stopped, channels=(broken,))) == ("misconfigured", "channel"), "alone, by an error"
+    for channels, replica in (
+        ((BILLING, BILLING), stopped),  # started again meanwhile
+        ((alone,), stopped),  # taken out of replication by somebody
+        ((BILLING, replace(alone, receive="connecting", apply="on")), stopped),  # on its way, without an error
+        ((BILLING, broken), {"sql_running": 1.0, "io_running": 1.0}),  # not within this window
+    ):
+        assert headline(evidence(replica=replica, channels=channels)) == ("fine", "fine"), channels
 
 
 def test_a_member_of_an_array():

@@ -9,14 +9,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from headrace.cli.lab import snapshot as snapshot_commands
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql import Address
-from headrace.operate.snapshots import retention, sets
+from headrace.operate.snapshots import ec2, retention, services, sets, take
 from headrace.operate.snapshots.services import MemberVolume
 from headrace.operate.snapshots.sets import StoredSnapshot
-from headrace.operate.snapshots.take import Prepared, SnapshotRequest, _run_steps
+from headrace.operate.snapshots.take import CreateCall, Prepared, SnapshotRequest, _run_steps
 from headrace.servers.copies.locks import ServerFacts
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -49,7 +50,10 @@ def test_no_tag_is_too_long():
 
 
 class SlowList:
-    """Snapshots of an EC2 that lists them and their tags only at the third look."""
+    """Snapshots of an EC2 that lists them and their tags only at the third look. `error`: what its call ends with."""
+
+    listed_within_s = 60.0
+    error: Exception | None = None
 
     def __init__(self, volumes: list[str]) -> None:
         self.snapshots = [StoredSnapshot(f"snap-{volume}", volume, 1, "pending", NOW.isoformat()) for volume in volumes]
@@ -59,7 +63,12 @@ class SlowList:
     def create(self, volumes, tags, description, token):
         for own in self.tags.values():
             own |= tags
+        if self.error is not None:
+            raise self.error
         return self.snapshots
+
+    def delete(self, name):
+        self.snapshots = [snapshot for snapshot in self.snapshots if snapshot.id != name]
 
     def tag(self, snapshots, tags):
         for name in snapshots:
@@ -78,17 +87,54 @@ def test_a_set_that_is_not_listed_yet_was_taken_and_is_waited_for(monkeypatch):
     facts = ServerFacts("mysql", "9.7.0", (9, 7, 0), "db.example", "a-b", 1, "", "/data", ("/data",), ())
     members = tuple((MemberVolume(name, "gp3:1"), {"place": "/data", "kind": "xfs"}) for name in volumes)
     lock: Any = SimpleNamespace(held_ms=0.0, waited_ms=0.0)
-    taken = _run_steps(request, Prepared(facts, (), members), lock, "set-a", lambda step: None).snapshot_set
+    prepared, call = Prepared(facts, (), members), CreateCall("set-a")
+    taken = _run_steps(request, prepared, lock, call, lambda step: None).snapshot_set
     assert taken.whole and taken.id == "set-a" and not taken.stored
     assert [snapshot.member["place"] for snapshot in taken.snapshots] == ["/data", "/data"]
-    monkeypatch.setattr(snapshot_commands, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(services, "LOOK_EVERY_S", 0.0)
     snapshot_commands.stored_set(service, taken, lambda share: None)
     [listed] = sets.sets_of(service.stored())
     assert listed.stored and replace(listed, snapshots=()) == replace(taken, snapshots=())
     service.snapshots.pop()
-    monkeypatch.setattr(snapshot_commands, "LISTED_S", 0.0)
+    service.listed_within_s = 0.0
     with pytest.raises(CouldNotRun, match="could not be stored"):
         snapshot_commands.stored_set(service, taken, lambda share: None)
+
+
+@pytest.mark.parametrize(
+    ("error", "listed_within_s", "remaining", "hint"),
+    [
+        # The answer is lost, and the snapshots are listed at the third look; or not in time.
+        (CouldNotRun("EC2", "no answer"), 60.0, 0, ""),
+        (CouldNotRun("EC2", "no answer"), 1e-9, 1, "sets shows set-a later"),
+        (InputError("EC2", "UnauthorizedOperation"), 60.0, 2, ""),
+    ],
+)
+def test_a_set_whose_call_failed_is_deleted_once_it_is_listed(monkeypatch, error, listed_within_s, remaining, hint):
+    monkeypatch.setattr(take, "LOOK_EVERY_S", 0.0)
+    service: Any = SlowList(["vol-0", "vol-1"])
+    service.error, service.listed_within_s = error, listed_within_s
+    request = SnapshotRequest("db", Address("u", "db.example"), service)
+    members = tuple((MemberVolume(name, "gp3:1"), {}) for name in ("vol-0", "vol-1"))
+    call, facts = CreateCall("set-a"), ServerFacts("mysql", "9.7.0", (9, 7, 0), "db", "", 1, "", "/", ("/",), ())
+    with pytest.raises(type(error)):
+        take._create(request, Prepared(facts, (), members), call, {sets.SET: "set-a"})
+    words = take._delete_begun(service, call)
+    assert len(service.snapshots) == remaining and (hint in words if hint else not words)
+
+
+@pytest.mark.parametrize(("status", "kind"), [(400, InputError), (503, CouldNotRun)])
+def test_an_error_of_aws_itself_is_no_refusal(monkeypatch, status, kind):
+    """After the second the call may have been carried out."""
+
+    def create_tags(**_: object) -> None:
+        answer: Any = {"Error": {"Code": "Sorry"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+        raise ClientError(answer, "CreateTags")
+
+    monkeypatch.setattr(ec2, "_client", lambda profile, region: SimpleNamespace(create_tags=create_tags))
+    with pytest.raises(kind, match="Sorry") as caught:
+        ec2.Ec2Service().tag(["snap-1"], {})
+    assert caught.value.kind == "Sorry"
 
 
 DAMAGE = ("none", "missing", "later", "foreign", "twice", "unfinished", "error", "contradiction", "no list")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from headrace.observe.evidence.limits import holding
-from headrace.observe.evidence.model import Evidence, SeenServer, SeenVolume, SourceFacts, Tick, gathered
+from headrace.observe.evidence.model import Evidence, SeenChannel, SeenServer, SeenVolume, SourceFacts, Tick, gathered
 from headrace.operate.doctor.judging import judged
 from headrace.operate.doctor.model import Finding
 from headrace.operate.doctor.signals import signals_of
@@ -54,6 +54,7 @@ def evidence(
     vcpus: int = 4,
     flavor: str = "mariadb",
     follows: bool = False,
+    channels: tuple[SeenChannel, ...] = (),
     loading_known: bool = True,
     each=lambda index, tick: tick,
 ) -> Evidence:
@@ -80,7 +81,7 @@ def evidence(
         )  # fmt: skip
         ticks.append(each(index, tick))
     version = "10.11.19-MariaDB" if flavor == "mariadb" else "9.7.0"
-    seen = SeenServer("mysql://db1", version, flavor, VARIABLES | (variables or {}), replica=follows)
+    seen = SeenServer("mysql://db1", version, flavor, VARIABLES | (variables or {}), False, follows, channels)
     source_server = seen if with_server else None
     source = SourceFacts("test", "live", grain_s, "UTC", tuple(facts), source_server, vcpus, instance, None, exact)
     return gathered(source, [tick for tick in ticks if tick is not None])

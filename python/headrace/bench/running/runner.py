@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
-from headrace.base.checks import check_whole
+from headrace.base.checks import check_choice, check_whole
 from headrace.base.processes import Ended, run_lines
 from headrace.base.signals import Interrupts
 from headrace.base.units import DAY_S
@@ -100,8 +100,8 @@ def run(
     Ctrl-C.
     """
     load = checked(seconds, warmup_s, threads, seed)
-    if start not in (None, "cold", "warm"):
-        raise refuse.input(f"start = {start}", "must be cold or warm")
+    if start is not None:
+        check_choice("start", start, ("cold", "warm"), refuse)
     benchmark.check_target(target)
     _check_connections(target, threads)
     tool = benchmark.tool()

@@ -258,12 +258,6 @@ def _set_facts(taken: TakenSet) -> list[tuple[str, object]]:
     ]
 
 
-# Between two looks at snapshots that are being stored, s: EC2 counts requests.
-LOOK_EVERY_S = 1.0
-# Until EC2 lists snapshots that it has begun, s, at most: it promises no time. A guess.
-LISTED_S = 60.0
-
-
 def stored_set(service: VolumeService, taken: SnapshotSet, tick: Callable[[float], None]) -> None:
     """Waits until all snapshots of a set that was just taken are stored. Raises CouldNotRun."""
     ids = {snapshot.id for snapshot in taken.snapshots}
@@ -271,7 +265,7 @@ def stored_set(service: VolumeService, taken: SnapshotSet, tick: Callable[[float
     def read_states() -> list[str]:
         return [snapshot.state for snapshot in service.stored() if snapshot.id in ids]
 
-    wait_until(lambda: len(read_states()) == len(ids), LISTED_S, LOOK_EVERY_S)
+    wait_until(lambda: len(read_states()) == len(ids), service.listed_within_s, services.LOOK_EVERY_S)
     while True:
         states = read_states()
         if len(states) < len(ids) or "error" in states:
@@ -280,7 +274,7 @@ def stored_set(service: VolumeService, taken: SnapshotSet, tick: Callable[[float
         if done == len(ids):
             return
         tick(done / len(ids))
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(services.LOOK_EVERY_S)
 
 
 def _print_plan(prepared: Prepared, output: str) -> None:

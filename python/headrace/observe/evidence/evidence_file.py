@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -60,10 +61,19 @@ def check_name(path: Path | None) -> None:
 def save(evidence: Evidence, path: Path) -> None:
     """Writes it, whole or not at all; packed where the name ends with .gz. Raises CouldNotRun."""
     encoder = msgspec.json.Encoder()
-    lines = [encoder.encode(Header(SCHEMA, evidence.facts, evidence.notes))]
+    lines = [encoder.encode(Header(SCHEMA, _without_words(evidence.facts), evidence.notes))]
     lines += [encoder.encode(tick.to_document()) for tick in evidence.ticks()]
     content = b"\n".join(lines) + b"\n"
     write_whole(path, gzip.compress(content, mtime=0) if path.suffix.lower() == ".gz" else content)
+
+
+def _without_words(facts: SourceFacts) -> SourceFacts:
+    """Returns facts with the numbers alone of replication errors: their words name tables and
+    rows."""
+    if facts.server is None:
+        return facts
+    channels = tuple(replace(channel, error=channel.error.partition(":")[0]) for channel in facts.server.channels)
+    return replace(facts, server=replace(facts.server, channels=channels))
 
 
 def load(path: Path) -> Evidence:

@@ -166,18 +166,18 @@ class LiveSource(TickSource):
         return ticks
 
     def _ask_facts(self) -> None:
-        if self._volumes and time.monotonic() - self._asked >= FACTS_EVERY_S:
+        if time.monotonic() - self._asked >= FACTS_EVERY_S:
             self._asked = time.monotonic()
-            self._facts = replace(self._facts, volumes=self._volumes.facts())
+            self.refresh()
 
     def _say(self, text: str) -> None:
         if text not in self._notes:
             self._notes.append(text)
 
     def refresh(self) -> None:
-        """Asks again what the volumes are."""
-        if self._volumes:
-            self._facts = replace(self._facts, volumes=self._volumes.facts())
+        """Asks again what the volumes are, and takes over what the server's channels last did."""
+        server = self._server.facts if self._server else None
+        self._facts = replace(self._facts, volumes=self._volumes.facts() if self._volumes else (), server=server)
 
     def close(self) -> None:
         """Ends the connection to the server."""

@@ -105,9 +105,32 @@ class SeenVolume:
 
 
 @dataclass(frozen=True)
+class SeenChannel:
+    """A replication channel as it was seen last. `name`: "" for the default one. `receive` and
+    `apply`: its threads, on, connecting or off, as mysql.state has them. `error`: number and words
+    of the last error of a thread that is not on, "" without one."""
+
+    name: str
+    receive: str
+    apply: str
+    error: str = ""
+
+    @property
+    def works(self) -> bool:
+        """True if both threads are on."""
+        return self.receive == self.apply == "on"
+
+    @property
+    def is_stopped(self) -> bool:
+        """True if one of its threads is off."""
+        return "off" in (self.receive, self.apply)
+
+
+@dataclass(frozen=True)
 class SeenServer:
     """The facts of the server: `variables` are its global ones, by name. `waits_timed`: whether
-    performance_schema times file waits. `replica`: whether it follows a source."""
+    performance_schema times file waits. `replica`: whether it follows a source, `channels` by
+    which."""
 
     label: str
     version: str = ""
@@ -115,6 +138,7 @@ class SeenServer:
     variables: Mapping[str, str] = field(default_factory=dict)
     waits_timed: bool = False
     replica: bool = False
+    channels: tuple[SeenChannel, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headrace.base.processes import cpu_seconds
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.mysql import Address, connect, statements
 from headrace.mysql.dialect import Dialect
-from headrace.mysql.state import channel_rows, parse_version
+from headrace.mysql.state import ChannelThreads, channel_rows, parse_version, read_channel_name
 from headrace.mysql.statements import NamedRow, numbers_of
 from headrace.observe.evidence.counters import (
     OWN_SELECT,
@@ -23,7 +23,7 @@ from headrace.observe.evidence.counters import (
     another_server,
     status_row,
 )
-from headrace.observe.evidence.model import Row, SeenServer
+from headrace.observe.evidence.model import Row, SeenChannel, SeenServer
 from headrace.observe.live import host, profile
 from headrace.observe.run_files.status import COMMITS, READS, WRITES
 
@@ -94,6 +94,7 @@ class ServerReader:
         self._before = Before()
         self._replica_at = 0.0
         self._replica: Row = {}
+        self._channels: tuple[SeenChannel, ...] = ()
         self._connection = connect(address, ANSWER_S)
         server = profile.read_profile(self._connection, address)
         self._idle_threads = server.idle_threads
@@ -107,7 +108,8 @@ class ServerReader:
             for name, value in server.variables.items()
             if name.startswith(RECORDED_VARIABLES) and len(value) < LONGEST
         }
-        self.facts = SeenServer(address.label, server.version, server.flavor, variables, timed, replica)
+        label = address.label
+        self.facts = SeenServer(label, server.version, server.flavor, variables, timed, replica, self._channels)
         self.data_device = host.device_of(server.variables.get("datadir", "")) if self.local else None
         self.log_device = host.device_of(_log_folder(server.variables)) if self.local else None
         self.clocks_apart_s = self._clock()
@@ -152,6 +154,7 @@ class ServerReader:
         at_s = time.monotonic()
         if self.facts.replica and at_s - self._replica_at >= REPLICA_EVERY_S and self._before.counters:
             self._replica, self._replica_at = self._ask_replica(), at_s
+            self.facts = replace(self.facts, channels=self._channels)
             return {}, dict(self._replica), 0.0
         try:
             now = numbers_of(self._ask(self._statement))
@@ -179,13 +182,15 @@ class ServerReader:
         """Returns the worst of all replication channels: lag and delay, in seconds, of the channel
         that is furthest behind; the relay logs together, in bytes; 1 for a kind of thread that runs
         in every channel, else 0. Empty without a channel, or where the server refuses the
-        statement, which `missing` then names."""
+        statement, which `missing` then names. Keeps what each channel does."""
+        self._channels = ()
         try:
             rows = channel_rows(self._connection, self._dialect)
         except Exception:  # mostly no REPLICATION CLIENT; a connection that is lost says so in `read`
             if UNSEEN_REPLICA not in self.missing:
                 self.missing.append(UNSEEN_REPLICA)
             return {}
+        self._channels = tuple(_seen_channel(row) for row in rows)
         channels = [_channel_row(row) for row in rows]
         if not channels:
             return {}
@@ -224,14 +229,22 @@ def _channel_row(columns: NamedRow) -> Row:
     def first(*keys: str) -> object:
         return next((columns[key] for key in keys if key in columns), None)
 
-    lag = first("seconds_behind_source", "seconds_behind_master")
+    lag, threads = first("seconds_behind_source", "seconds_behind_master"), ChannelThreads.from_row(columns)
     return {
         "lag_s": None if lag is None else float(str(lag)),
         "delay_s": float(str(first("sql_delay") or 0)),
         "relay_log_bytes": float(str(first("relay_log_space") or 0)),
-        "sql_running": 1.0 if str(first("replica_sql_running", "slave_sql_running")) == "Yes" else 0.0,
-        "io_running": 1.0 if str(first("replica_io_running", "slave_io_running")) == "Yes" else 0.0,
+        "sql_running": 1.0 if threads.apply == "on" else 0.0,
+        "io_running": 1.0 if threads.receive == "on" else 0.0,
     }
+
+
+def _seen_channel(columns: NamedRow) -> SeenChannel:
+    """Returns what a channel does, from its replica status."""
+    threads = ChannelThreads.from_row(columns)
+    errors = [threads.apply_error] if threads.apply != "on" else []
+    errors += [threads.receive_error] if threads.receive != "on" else []
+    return SeenChannel(read_channel_name(columns), threads.receive, threads.apply, next(filter(None, errors), ""))
 
 
 def _log_folder(variables: Mapping[str, str]) -> str:

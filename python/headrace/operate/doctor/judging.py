@@ -72,7 +72,7 @@ def _ordered(
     ahead = [
         finding
         for finding in settings
-        if finding.subject in ("redo", "applier", "log-buffer") and finding.weight >= LEAST_WEIGHT
+        if finding.subject in ("redo", "applier", "log-buffer", "channel") and finding.weight >= LEAST_WEIGHT
     ]
     behind = [finding for finding in settings if finding not in ahead]
     if felt and not explaining:

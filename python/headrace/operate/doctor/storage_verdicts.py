@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from headrace.base import caps
 from headrace.base.units import GIB, MIB, in_percent, span_in_words
+from headrace.operate.doctor.channels import of_channels
 from headrace.operate.doctor.innocence import figure, is_busy
 from headrace.operate.doctor.model import Basis, Finding, FindingFigure
 from headrace.operate.doctor.signals import ServerSignals, Signals, VolumeSignals, syncs_of, together, writes_a_page
@@ -414,7 +415,8 @@ def _coming(volume: VolumeSignals, t: Thresholds) -> list[Finding]:
 
 
 def of_settings(signals: Signals, t: Thresholds) -> list[Finding]:
-    """Returns findings on redo log, log buffer, free pages, the applier of a replica."""
+    """Returns findings on redo log, log buffer, free pages, the applier and the channels of a
+    replica."""
     server = signals.server
     if server is None:
         return []
@@ -424,7 +426,7 @@ def of_settings(signals: Signals, t: Thresholds) -> list[Finding]:
         _free_pages(server, t),
         _applier(server, signals, t),
     )
-    return [finding for finding in looked if finding is not None]
+    return [finding for finding in looked if finding is not None] + of_channels(server, signals.replica)
 
 
 def _log_buffer(server: ServerSignals, t: Thresholds) -> Finding | None:

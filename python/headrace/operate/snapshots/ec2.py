@@ -14,7 +14,7 @@ from pathlib import Path
 
 from headrace.aws.client import CREDENTIALS, AwsAnswer, AwsClient, CallLimits, make_client, translate_errors
 from headrace.aws.volumes import notation_of_answer, order_of
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.operate.snapshots.freezing.filesystems import Below, volume_id
 from headrace.operate.snapshots.services import MemberVolume
 from headrace.operate.snapshots.sets import SET, StoredSnapshot, refuse
@@ -22,6 +22,10 @@ from headrace.operate.snapshots.sets import SET, StoredSnapshot, refuse
 # Guesses: shorter than a freeze may last. A call that changes things is tried once: while a
 # filesystem is frozen nothing waits for a second try.
 LIMITS = CallLimits(connect_s=3.0, answer_s=8.0, tries=1)
+# Seconds until EC2 lists what it has begun, at most. It promises no time: "the result of an API
+# command might not be immediately visible to all subsequent commands" (Amazon EC2 Developer Guide,
+# Eventual consistency in the Amazon EC2 API). A guess.
+LISTED_S = 60.0
 MOST_EXCLUDED = 127  # EC2 User Guide: ExcludeDataVolumeIds takes 127 ids
 # EC2 API reference, error codes.
 WOULD_RUN, GONE = "DryRunOperation", ("InvalidSnapshot.NotFound", "InvalidVolume.NotFound")
@@ -30,6 +34,8 @@ REFUSED = ("UnauthorizedOperation", "AuthFailure", "AccessDenied", "InvalidClien
 
 class Ec2Service:
     """EC2 of one account and region."""
+
+    listed_within_s = LISTED_S
 
     def __init__(
         self,
@@ -178,11 +184,14 @@ class Ec2Service:
     # --- calls ---
 
     def _call(self, name: str, **arguments: object) -> AwsAnswer:
-        """Makes one call. Raises InputError with the error's code as `kind`, CouldNotRun."""
+        """Makes one call. Raises InputError with the error's code as `kind`, or CouldNotRun where
+        no answer came, or an error of AWS's own side: the call may have been carried out then."""
         operation: Callable[..., AwsAnswer] = getattr(self._client, name)
 
-        def refusal(code: str, message: str, _answer: AwsAnswer) -> InputError:
+        def refusal(code: str, message: str, answer: AwsAnswer) -> HeadraceError:
             source, hint = "EC2 API, error codes", ""
+            if answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 400) >= 500:
+                return CouldNotRun(f"EC2 {name}", f"{code}: {message[:300]}", source, "Try again later.", kind=code)
             if code in REFUSED:
                 source, hint = refuse.source, "The guide has the policy that it takes."
             return InputError(f"EC2 {name}", f"{code}: {message[:300]}", source, hint, kind=code)

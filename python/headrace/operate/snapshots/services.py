@@ -15,6 +15,9 @@ from headrace.lab.client import all_snapshots
 from headrace.operate.snapshots.freezing.filesystems import Below
 from headrace.operate.snapshots.sets import SET, StoredSnapshot, moment, refuse
 
+# Between two looks at snapshots, s: EC2 counts requests.
+LOOK_EVERY_S = 1.0
+
 
 @dataclass(frozen=True)
 class MemberVolume:
@@ -27,7 +30,10 @@ class MemberVolume:
 
 
 class VolumeService(Protocol):
-    """The calls that the lab or EC2 must answer. Every method raises InputError or CouldNotRun."""
+    """The calls that the lab or EC2 must answer. Every method raises InputError for a refusal, or
+    CouldNotRun. `listed_within_s`: longest time until it lists snapshots that it has begun."""
+
+    listed_within_s: float
 
     def members(self, device: Below) -> list[MemberVolume]:
         """Returns the volumes of these disks, in their order."""
@@ -70,6 +76,8 @@ class VolumeService(Protocol):
 
 class LabService:
     """The lab. An array is one device and one volume there, so its members share a moment."""
+
+    listed_within_s = 0.0  # the daemon lists what it has written to its journal
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab

@@ -17,12 +17,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from headrace.base.signals import ends_as_interrupts, undisturbed
+from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql import Address
 from headrace.operate.snapshots import sets
 from headrace.operate.snapshots.freezing.filesystems import Filesystem, below, escape_text, filesystems_of
 from headrace.operate.snapshots.freezing.freeze import Freezer, Frozen
-from headrace.operate.snapshots.services import MemberVolume, VolumeService, delete_all
+from headrace.operate.snapshots.services import LOOK_EVERY_S, MemberVolume, VolumeService, delete_all
 from headrace.operate.snapshots.sets import SnapshotSet, StoredSnapshot, refuse
 from headrace.servers.copies.locks import ServerFacts, ServerLock, ServerPosition
 from headrace.servers.copies.snapshot import capture, ignore
@@ -80,6 +81,16 @@ class TakenSet:
     frozen_ms: float
     waited_ms: float
     notes: tuple[str, ...]
+
+
+@dataclass
+class CreateCall:
+    """The call that makes the snapshots of the set `name`. `count`: of snapshots that it may have
+    begun, 0 before it is sent and where it was refused. `snapshots`: those of its answer."""
+
+    name: str
+    count: int = 0
+    snapshots: list[StoredSnapshot] = field(default_factory=list)
 
 
 def prepare(request: SnapshotRequest, facts: ServerFacts) -> Prepared:
@@ -163,75 +174,104 @@ def take(request: SnapshotRequest, on_step: Step = ignore) -> TakenSet:
     to the server's filesystems.
 
     Raises InputError for what cannot be locked or frozen, CouldNotRun for what was not had in time
-    or did not hold. Then there is no set, and nothing is frozen or locked.
+    or did not hold. Then there is no set, and nothing is frozen or locked; the hint names a set
+    that EC2 may list later.
     """
     if request.freeze and os.geteuid() != 0:
         rule = "freezing a filesystem takes root"
         raise CouldNotRun(f"user id {os.geteuid()}", rule, "ioctl FIFREEZE", "Run it with sudo, or add --no-freeze.")
-    name = sets.new_id()
-    with ends_as_interrupts(), ServerLock(request.address, request.wait_lock_s, _hold_s(request)) as lock:
-        assert lock.facts is not None
-        prepared = prepare(request, lock.facts)
-        request.service.rehearse(prepared.volumes, _first_tags(request, prepared, name, ServerPosition()))
-        return _run_steps(request, prepared, lock, name, on_step)
+    call = CreateCall(sets.new_id())
+    with ends_as_interrupts():
+        try:
+            with ServerLock(request.address, request.wait_lock_s, _hold_s(request)) as lock:
+                assert lock.facts is not None
+                prepared = prepare(request, lock.facts)
+                tags = _first_tags(request, prepared, call.name, ServerPosition())
+                request.service.rehearse(prepared.volumes, tags)
+                return _run_steps(request, prepared, lock, call, on_step)
+        except BaseException as error:
+            # The lock has ended: no commit waits for what is cleaned up here.
+            hint = _delete_begun(request.service, call)
+            if hint and isinstance(error, (InputError, CouldNotRun)):
+                raise error.but(hint=f"{error.hint} {hint}".strip()) from error
+            raise
 
 
 def _hold_s(request: SnapshotRequest) -> float:
     return request.hold_s + SYNC_S
 
 
-def _run_steps(request: SnapshotRequest, prepared: Prepared, lock: ServerLock, name: str, on_step: Step) -> TakenSet:
-    """Takes the set `name` by STEPS and returns it with the times it took. On any error deletes the
-    snapshots that were begun; those that could not be deleted are named in the error's hint. Raises
-    CouldNotRun if the freeze did not hold."""
-    snapshots: list[StoredSnapshot] = []
+def _run_steps(
+    request: SnapshotRequest, prepared: Prepared, lock: ServerLock, call: CreateCall, on_step: Step
+) -> TakenSet:
+    """Takes the set of the call by STEPS and returns it with the times it took. Raises CouldNotRun
+    if the freeze did not hold."""
     done = ["lock"] if request.lock else []
-    try:
-        with Freezer(prepared.filesystems, request.hold_s) as freezer:
-            on_step("watchdog")
+    with Freezer(prepared.filesystems, request.hold_s) as freezer:
+        on_step("watchdog")
 
-            def create(position: ServerPosition) -> Frozen:
-                if request.freeze:
-                    freezer.freeze()
-                    done.append("freeze")
-                    on_step("frozen")
-                tags = _first_tags(request, prepared, name, position)
-                created = request.service.create(prepared.volumes, tags, request.description, name)
-                snapshots.extend(replace(snapshot, tags=tags) for snapshot in created)
-                on_step("snapshot")
-                return freezer.thaw()
+        def create(position: ServerPosition) -> Frozen:
+            if request.freeze:
+                freezer.freeze()
+                done.append("freeze")
+                on_step("frozen")
+            _create(request, prepared, call, _first_tags(request, prepared, call.name, position))
+            on_step("snapshot")
+            return freezer.thaw()
 
-            position, frozen = capture(lock if request.lock else None, freezer.sync, create, on_step)
-            on_step("thawed")
-        if request.freeze and not frozen.unbroken:
-            why = f"after {request.hold_s:g} s" if freezer.late else "by another program"
-            rule = f"the filesystems were thawed before the snapshot had begun, {why}"
-            raise refuse.run(request.name, rule, "Allow it more time (--hold), or see what is slow.")
-        if request.lock:
-            lock.release()
-            on_step("unlocked")
-        finished = _finish(request, prepared, snapshots, done, frozen)
-        on_step("tagged")
-    except BaseException as error:
-        with undisturbed():
-            remaining = delete_all(
-                request.service, [snapshot.id for snapshot in snapshots] or _find_begun(request.service, name)
-            )
-        if remaining and isinstance(error, (InputError, CouldNotRun)):
-            raise error.but(hint=f"{error.hint} Not deleted: {'; '.join(remaining)}.".strip()) from error
-        raise
+        position, frozen = capture(lock if request.lock else None, freezer.sync, create, on_step)
+        on_step("thawed")
+    if request.freeze and not frozen.unbroken:
+        why = f"after {request.hold_s:g} s" if freezer.late else "by another program"
+        rule = f"the filesystems were thawed before the snapshot had begun, {why}"
+        raise refuse.run(request.name, rule, "Allow it more time (--hold), or see what is slow.")
+    if request.lock:
+        lock.release()
+        on_step("unlocked")
+    finished = _finish(request, prepared, call.snapshots, done, frozen)
+    on_step("tagged")
     # By the answers of the calls: EC2 may list the snapshots and their tags only a moment later.
     [snapshot_set] = sets.sets_of(finished)
     frozen_ms = frozen.milliseconds if request.freeze else 0.0
     return TakenSet(snapshot_set, lock.held_ms, frozen_ms, lock.waited_ms, _notes(request, prepared, position))
 
 
-def _find_begun(service: VolumeService, name: str) -> list[str]:
-    """Returns the snapshots of a call whose answer did not come."""
+def _create(request: SnapshotRequest, prepared: Prepared, call: CreateCall, tags: dict[str, str]) -> None:
+    """Sends the call, and writes down what is known of it."""
+    call.count = len(prepared.volumes)
     try:
-        return [snapshot.id for snapshot in service.stored() if snapshot.tags.get(sets.SET) == name]
-    except (InputError, CouldNotRun):
+        created = request.service.create(prepared.volumes, tags, request.description, call.name)
+    except InputError:
+        call.count = 0
+        raise
+    call.snapshots.extend(replace(snapshot, tags=tags) for snapshot in created)
+
+
+def _delete_begun(service: VolumeService, call: CreateCall) -> str:
+    """Deletes the snapshots that a call has begun, and returns in words what may remain, "" where
+    that is nothing.
+
+    Without an answer they are found by their tag, as soon as the service lists them: no client
+    token lets CreateSnapshots be sent again. Another interrupt ends that wait.
+    """
+
+    def list_begun() -> list[StoredSnapshot]:
+        with contextlib.suppress(InputError, CouldNotRun):  # the network may be what failed
+            return [snapshot for snapshot in service.stored() if snapshot.tags.get(sets.SET) == call.name]
         return []
+
+    is_lost = call.count > 0 and not call.snapshots
+    if is_lost:
+        with contextlib.suppress(KeyboardInterrupt):
+            wait_until(lambda: len(list_begun()) >= call.count, service.listed_within_s, LOOK_EVERY_S)
+    with undisturbed():
+        begun = list_begun() if is_lost else call.snapshots
+        remaining = delete_all(service, [snapshot.id for snapshot in begun])
+    words = [f"Not deleted: {'; '.join(remaining)}."] if remaining else []
+    if is_lost and service.listed_within_s and len(begun) < call.count:
+        later = f"headrace snapshot sets shows {call.name} later, and headrace snapshot prune deletes it."
+        words.append(f"If the call was carried out, {later}")
+    return " ".join(words)
 
 
 def _first_tags(request: SnapshotRequest, prepared: Prepared, name: str, position: ServerPosition) -> dict[str, str]:

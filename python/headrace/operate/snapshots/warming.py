@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.base.threads import work_through
 from headrace.servers import Server
 
 # Bytes that EBS loads at a time (EBS direct API: blocks of a snapshot have 512 KiB).
@@ -103,12 +103,10 @@ def warm(stretches: Iterable[FilePart], total: int, tick: Callable[[float], None
     """Reads the parts, some at once, in their order, and returns the number of bytes. `total`:
     bytes of all parts; `tick` gets the share that is read, 0 to 1. A file that is gone meanwhile is
     left out. An interrupt ends it within a read."""
-    stop, lock, done = threading.Event(), threading.Lock(), 0
+    lock, done = threading.Lock(), 0
 
-    def read(part: FilePart) -> None:
+    def read(part: FilePart, _: threading.Event) -> None:
         nonlocal done
-        if stop.is_set():
-            return
         try:
             handle = os.open(part.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -125,14 +123,7 @@ def warm(stretches: Iterable[FilePart], total: int, tick: Callable[[float], None
             done += part.length
             tick(min(1.0, done / max(1, total)))
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        try:
-            for _ in pool.map(read, stretches):
-                pass
-        except BaseException:
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise
+    work_through(stretches, read, THREADS)
     return done
 
 

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headrace.base.checks import check_choice
 from headrace.base.units import MIB
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab
@@ -110,8 +111,7 @@ def run(source: CopySource, target: BackupTarget, request: BackupRequest) -> Man
 
 def _refuse(source: CopySource, target: BackupTarget, request: BackupRequest) -> None:
     """Raises InputError for a request that cannot be met."""
-    if request.method not in documents.METHODS:
-        raise refuse.input(request.method[:40], f"a method is one of {', '.join(documents.METHODS)}")
+    check_choice("method", request.method, documents.METHODS, refuse)
     refuse_method(source, request.method)
     if request.only and request.method != "logical":
         rule = f"is for logical copies: a {request.method} copy has the whole server"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from headrace.base.processes import Command, run_checked
 from headrace.base.signals import undisturbed
+from headrace.base.threads import work_through
 from headrace.errors import CouldNotRun
 from headrace.mysql.dialect import refuse
 from headrace.servers import record as records
@@ -65,9 +65,8 @@ def copy_contents(of: Path, to: Path) -> None:
     """Copies the bytes of all files below a folder into existing, empty files below another. A
     single stream would wait for each of its reads: several, with read-ahead, use a volume's
     throughput. Raises CouldNotRun."""
-    ended = threading.Event()
 
-    def copied(path: Path) -> None:
+    def copy(path: Path, ended: threading.Event) -> None:
         with open(path, "rb", buffering=0) as source, open(to / path.relative_to(of), "r+b", buffering=0) as target:
             at = flushed = 0
             while not ended.is_set() and (block := source.read(BLOCK)):
@@ -83,13 +82,8 @@ def copy_contents(of: Path, to: Path) -> None:
     # The largest first: they take longest.
     files = [path for path in of.rglob("*") if path.is_file() and not path.is_symlink()]
     files.sort(key=lambda path: path.stat().st_size, reverse=True)
-    with ThreadPoolExecutor(STREAMS) as pool:
-        try:
-            for done in [pool.submit(copied, path) for path in files]:
-                done.result()
-        except OSError as error:
-            rule = f"cannot be copied: {error.strerror}"
-            raise refuse.run(str(error.filename or of), rule, "Is there room? Is a volume paused?") from None
-        finally:
-            ended.set()
-            pool.shutdown(cancel_futures=True)
+    try:
+        work_through(files, copy, STREAMS)
+    except OSError as error:
+        rule = f"cannot be copied: {error.strerror}"
+        raise refuse.run(str(error.filename or of), rule, "Is there room? Is a volume paused?") from None

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from headrace.base.checks import check_choice
 from headrace.base.encoding import Document
 from headrace.base.signals import ends_as_interrupts, undisturbed
 from headrace.base.storage import Storage
@@ -174,8 +175,8 @@ def _check_following(following: Following) -> Following:
     """Returns how a replica is to follow, if all of it is valid. Raises InputError."""
     checked_channel(following.channel)
     checked_filters(dict(following.filters))
-    if following.seed is not None and following.seed not in seeding.SEEDS:
-        raise refuse.input(f"--seed {following.seed[:40]}", f"is one of {', '.join(seeding.SEEDS)}")
+    if following.seed is not None:
+        check_choice("--seed", following.seed, seeding.SEEDS, refuse)
     if following.workers is not None and not 0 <= following.workers <= MOST_WORKERS:
         raise refuse.input(f"--workers {following.workers}", f"is 0 to {MOST_WORKERS:,}")
     if not 0 <= following.delay_s <= MOST_DELAY_S:
@@ -296,9 +297,7 @@ def workers_settings(flavor: str, following: Following) -> dict[str, str | None]
     if following.workers is not None:
         options["slave-parallel-threads" if mariadb else "replica-parallel-workers"] = str(following.workers)
     if following.parallel_mode is not None:
-        if following.parallel_mode not in MODES[flavor]:
-            rule = f"is one of {', '.join(MODES[flavor])} there"
-            raise refuse.input(f"--parallel-mode {following.parallel_mode[:40]}", rule)
+        check_choice("--parallel-mode", following.parallel_mode, MODES[flavor], refuse)
         options["slave-parallel-mode" if mariadb else "replica-parallel-type"] = following.parallel_mode
     if following.preserve_order is not None:
         if mariadb and not following.preserve_order:

@@ -21,7 +21,7 @@ from headrace.observe.evidence import volumes as volumes_module
 from headrace.observe.evidence.counters import another_server, status_row
 from headrace.observe.evidence.limits import holding
 from headrace.observe.evidence.live import HostReader, LiveSource
-from headrace.observe.evidence.model import SeenVolume, SourceFacts, Tick, gathered
+from headrace.observe.evidence.model import SeenChannel, SeenVolume, SourceFacts, Tick, gathered
 from headrace.observe.evidence.volumes import DeviceVolumes, device_row
 from headrace.observe.live import host
 from headrace.observe.remote.span import TimeSpan
@@ -250,6 +250,39 @@ def test_the_worst_of_all_channels_is_the_replica(server, version):
         "sql_running": 0.0,
         "io_running": 1.0,
     }
+    assert [(seen.name, seen.works) for seen in read.facts.channels] == [(a, True) for a in ("a", "b", "late")] + [
+        ("stopped", False)
+    ]
+
+
+@pytest.mark.parametrize("version", ["10.11.6-MariaDB", "9.7.0"])
+def test_a_channel_that_stops_is_seen_and_recorded_without_its_words(server, tmp_path, version):
+    names = ("Replica", "Source") if version == "9.7.0" else ("Slave", "Master")
+    well = {"Last_SQL_Errno": 0, "Last_SQL_Error": "", "Last_IO_Errno": 0, "Last_IO_Error": ""}
+    error = well | {"Last_SQL_Errno": 1062, "Last_SQL_Error": "Duplicate entry 'secret'"}
+    channels = [channel(name, 0, names=names) | well for name in ("a", "b")]
+    seconds = [status(at) for at in range(10, 20)]
+    fake, read = server(variables={"version": version}, channels=channels, status=seconds)
+    source = LiveSource("mysql://db1", None, read, with_host=False)
+    assert all(seen.works for seen in source.facts.server.channels)
+    fake.channels[1] = channel("b", None, sql="No", names=names) | error
+    collected = collect_ticks(source, 4)
+    [first, second] = collected.facts.server.channels
+    assert first.works
+    assert second == SeenChannel("b", "on", "off", "1062: Duplicate entry 'secret'")
+    assert [finding.subject for finding in diagnose(collected).findings][:1] == ["channel"]
+    evidence_file.save(collected, tmp_path / "seen.jsonl")
+    assert "secret" not in (tmp_path / "seen.jsonl").read_text()
+    recorded = evidence_of(str(tmp_path / "seen.jsonl"))
+    assert recorded.facts.server.channels[1].error == "1062"
+    assert [finding.subject for finding in diagnose(recorded).findings][:1] == ["channel"]
+
+
+def collect_ticks(source, readings):
+    """Returns the evidence of some readings, each right after the one before."""
+    ticks = [tick for _ in range(readings) for tick in source._read()]
+    source.refresh()
+    return gathered(source.facts, ticks)
 
 
 def test_a_replica_status_that_is_refused_is_named(server):

@@ -18,11 +18,11 @@ done
 [ -n "$missing" ] || exit 0
 
 if [ "${HEADRACE_SYSTEM_PACKAGES:-yes}" = no ]; then
-    echo "note: not installed, as HEADRACE_SYSTEM_PACKAGES=no asks:$missing. What needs them is skipped by name." >&2
+    echo "note: not installed, because of HEADRACE_SYSTEM_PACKAGES=no:$missing. Tests that need them are skipped by name." >&2
     exit 0
 fi
 if ! command -v apt-get >/dev/null; then
-    echo "note: there is no apt-get here. Please install, $purpose:$missing. What needs them is skipped by name." >&2
+    echo "note: there is no apt-get here. Please install, $purpose:$missing. Tests that need them are skipped by name." >&2
     exit 0
 fi
 
@@ -35,7 +35,7 @@ $as_root apt-get update -qq
 if ! trial=$(LC_ALL=C $as_root apt-get --simulate --quiet install $missing 2>&1); then
     echo "error: apt-get cannot install$missing:" >&2
     echo "$trial" | grep '^ \|^E:' >&2 || echo "$trial" | tail -5 >&2
-    echo "Mend that, or run again with HEADRACE_SYSTEM_PACKAGES=no: what needs them is then skipped by name." >&2
+    echo "Correct that, or run again with HEADRACE_SYSTEM_PACKAGES=no: what needs them is then skipped by name." >&2
     exit 3
 fi
 removed=$(echo "$trial" | sed -n 's/^Remv \([^ ]*\).*/\1/p' | tr '\n' ' ')

@@ -302,7 +302,7 @@ ALTERNATIVES: dict[str, Callable[[ModelSettings, Situation], Alternative | None]
 def _sentence(
     label: str, old: ModelSettings, new: ModelSettings, situation: Situation, note: str, first_hour: bool = False
 ) -> str:
-    """Returns the effect in words: `A to B: 210 to 254 tps, +21 % (80 %: +15 to +27)`."""
+    """Returns the effect in words: `A to B: 210 to 254 tps, +21 % (80 % interval: +15 to +27)`."""
     workload = situation.workload
     assert workload is not None  # the caller looked
 
@@ -319,7 +319,7 @@ def _sentence(
     if abs(change) >= NOTHING or spread >= NOTHING:
         change_text = _change(change)
         if spread >= NOTHING:
-            change_text += f" (80 %: {_change(change - Z80 * spread)} to {_change(change + Z80 * spread)})"
+            change_text += f" (80 % interval: {_change(change - Z80 * spread)} to {_change(change + Z80 * spread)})"
     return f"{label}: {before:,.4g} to {after:,.4g} tps, {change_text}, simulated{f'; {note}' if note else ''}"
 
 

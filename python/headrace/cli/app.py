@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 HELP = "Plan and prove storage for MySQL on Amazon EBS: the volumes that a load needs, their cost, and when they will be too small."
 EPILOG = """\b
 Examples:
-  headrace demo                                         all of it, on a recorded day
+  headrace demo                                         plan, page and proof of an example
   headrace workload import iostat.txt --to mysql.toml   what your server demands of its disks
   headrace plan mysql.toml --goal 'p99_ms<=20' --report plan.html
   headrace simulate mysql.toml --storage gp2:500 --report day.html
@@ -54,11 +54,11 @@ Exit codes: 0 fine, 1 findings (a goal missed), 2 usage or bad input, 3 could no
 # Name, where it is, and its line in the help. A module has its commands in `app`, or one function
 # of the command's name with an EPILOG.
 COMMANDS = {
-    "demo": ("model.demo", "Plan a recorded day: demand, plan, report, proof."),
+    "demo": ("model.demo", "Plan an example database, write its page, prove the plan."),
     "workload": ("workloads.workload", "Make, import, capture and show what a database demands."),
     "plan": ("model.plan", "Find the cheapest storage that meets your goals."),
-    "simulate": ("model.simulate", "Run a demand of I/Os on a storage: delivered, waiting."),
-    "predict": ("model.predict", "Run a database on a storage: transactions a second."),
+    "simulate": ("model.simulate", "Simulate a demand of I/Os on a storage."),
+    "predict": ("model.predict", "Predict the transactions a second of a database."),
     "replay": ("model.replay", "Repeat what a volume recorded; compare every decision."),
     "calibrate": ("workloads.calibrate", "Fit a database model to measured runs."),
     "compare-run": ("workloads.compare_run", "Score a prediction against a measured run."),
@@ -69,7 +69,7 @@ COMMANDS = {
     "mysql": ("servers.mysql", "Run real servers on volumes of the lab: MariaDB and MySQL."),
     "backup": ("servers.backup", "Back up, stream, restore to any moment, and prove it."),
     "replica": ("servers.replica", "Make replicas; see their state and their lag."),
-    "failover": ("servers.failover", "Let another server take over, losing nothing."),
+    "failover": ("servers.failover", "Let another server take over, without losing commits."),
     "watch": ("operate.watch", "Watch a server and its volumes on one screen."),
     "export": ("operate.export", "Export metrics: Prometheus, OpenTelemetry, Grafana."),
     "doctor": ("operate.doctor", "Find what limits a server now, and what to do about it."),
@@ -79,7 +79,7 @@ COMMANDS = {
     "bench": ("bench.bench", "Run standard benchmarks; keep, compare, export results."),
     "prove": ("model.prove", "Predict a plan, build it on the lab, measure it, compare."),
     "study": ("model.study", "Run published experiments again: their figures and ours."),
-    "page": ("page", "Open a page: plans, databases and the lab, moved."),
+    "page": ("page", "Open a page with plans, databases, fleets and the lab."),
 }
 
 

@@ -254,7 +254,7 @@ PageOrChartOption = Annotated[
     option("FILE", "Write a page with charts (.html), Markdown (.md), or one chart (.svg, .png).", "--report"),
     WRITES_PAGE,
 ]
-ForceOption = Annotated[bool, typer.Option("--force", "--yes", "-y", help="Overwrite what is there.")]
+ForceOption = Annotated[bool, typer.Option("--force", "--yes", "-y", help="Overwrite existing files.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 NameOption = Annotated[str | None, option("NAME", "Name to store it under.")]
 FILE = "A workload file"

@@ -33,7 +33,7 @@ def page(
     open_browser: Annotated[bool, flag("--open/--no-open", "Open the page in a browser.")] = True,
 ) -> None:
     """Open a page on this machine: plans, databases, fleets, the lab, replicas, studies and proofs,
-    to be seen and moved."""
+    to view and to change."""
     server = ui_server.PageServer(port, lambda: headrace_lab.Lab(lab), allow_changes)
     say(f"{server.address}\nCtrl-C ends it.")
     if open_browser:

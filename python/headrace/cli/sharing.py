@@ -66,7 +66,9 @@ LabOption = Annotated[
         readable=False,
     ),
 ]
-SocketOption = Annotated[Path | None, option("FILE", "Socket of the lab. Default: in the directory.", readable=False)]
+SocketOption = Annotated[
+    Path | None, option("FILE", "Socket of the lab. Default: lab.sock in the directory.", readable=False)
+]
 DefaultsFileOption = Annotated[
     Path | None, option("FILE", "Option file whose [client] has the password (only its owner may read it).")
 ]

@@ -262,8 +262,8 @@ class DemandChooser(Chooser[DemandJudge]):
         return [asks["words"], *(miss_in_words(goal, metrics[goal.metric]) for goal in others)]
 
     def _asks(self, candidate: Candidate, limits: core.VolumeLimits, row: dict) -> dict | None:
-        """Says how many times what it can a storage is asked for, where the queue that comes of it
-        is none that clients could make; see `Choice.asks`."""
+        """Says how many times the limit of a storage the demand is, where the queue that follows is
+        longer than clients could make it; see `Choice.asks`."""
         [overload] = self.judge.overloads([candidate])
         never = overload is not None and overload > 1
         if not never and (row["peak_queue"] or 0.0) <= MOST_CLIENTS:
@@ -271,12 +271,12 @@ class DemandChooser(Chooser[DemandJudge]):
         entry = max(self.utilisations(candidate, limits, sustained=never), key=lambda limit: limit["utilisation"])
         if entry["utilisation"] <= 1:
             return None
-        figures = f"{entry['asked']:,.0f} of {entry['allowed']:,.0f} {entry['unit']}"
+        figures = f"{entry['asked']:,.0f} against {entry['allowed']:,.0f} {entry['unit']}"
         times = f"{entry['utilisation']:.2g} x"
         words = (
-            f"never catches up: asks {times} what it sustains ({figures})"
+            f"never catches up: mean demand {times} the sustained limit ({figures})"
             if never
-            else f"asks {times} what it can {self.moment(entry['at_s'])} ({figures})"
+            else f"demand {times} the limit {self.moment(entry['at_s'])} ({figures})"
         )
         names = ("asked", "allowed", "unit")
         return {"ratio": entry["utilisation"], "never": never, "words": words} | {name: entry[name] for name in names}

@@ -250,7 +250,7 @@ def _array_words(best: Choice, cheapest: Choice) -> str:
     cheapest_afr, best_afr = cheapest.durability_afr_percent, best.durability_afr_percent
     risk = ""
     if cheapest_afr and best_afr and cheapest_afr > best_afr:
-        risk = f", and {cheapest_afr:.2g} % a year to lose everything instead of {best_afr:.2g} %"
+        risk = f", and its risk of losing all data is {cheapest_afr:.2g} % a year instead of {best_afr:.2g} %"
     saves = f"where they save at least {SAVES_PERCENT:.0f} % and {SAVES_USD:.0f} USD a month"
     return f"it needs {cheapest.volumes} volumes instead of {best.volumes}{risk}: more volumes are recommended {saves}"
 

@@ -147,7 +147,7 @@ class PlanSettings:
     hours: Annotated[
         float,
         Option(
-            "Length looked at; its worst hour counts.",
+            "Simulated time, of which the worst hour counts.",
             unit="h",
             least=0.1,
             most=24.0 * 31,
@@ -158,7 +158,12 @@ class PlanSettings:
     binlog_days: Annotated[
         float,
         Option(
-            "Binary logs on the server.", unit="days", least=0, most=3_650, otherwise=BINLOG_DAYS, scope=FOR_DATABASES
+            "Days of binary logs that stay on the server.",
+            unit="days",
+            least=0,
+            most=3_650,
+            otherwise=BINLOG_DAYS,
+            scope=FOR_DATABASES,
         ),
     ] = UNSET
     cache_share: Annotated[
@@ -198,7 +203,7 @@ class ReplicaGoal:
     replica_lag_s: Annotated[
         float | None,
         Option(
-            "Plan a replica of it whose lag stays at most this. --compare: its source.",
+            "Plan a replica of it with at most this lag. --compare: its source.",
             unit="s",
             least=0.001,
             most=86_400,
@@ -209,7 +214,9 @@ class ReplicaGoal:
         str | None,
         Option("Mysql-9.7 or the like.", value="FLAVOR-VERSION", usual="the source's", scope=WITH_REPLICAS),
     ] = None
-    replica_mode: Annotated[ReplicaMode | None, Option("Transactions applied at once.", scope=WITH_REPLICAS)] = None
+    replica_mode: Annotated[
+        ReplicaMode | None, Option("Rule for transactions that may be applied in parallel.", scope=WITH_REPLICAS)
+    ] = None
     replica_binlog: Annotated[bool | None, Option("The replica writes a binary log.", scope=WITH_REPLICAS)] = None
     sync_relay_log: Annotated[
         int | None, Option("Events per flush of the relay log.", least=0, most=2**32 - 1, scope=WITH_REPLICAS)

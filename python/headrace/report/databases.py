@@ -177,7 +177,9 @@ def fitted(value: float, spread: float) -> str:
     return f"{rounded:,.{places}f}"
 
 
-SPREADS = "Uncertainty: one standard deviation, relative; before: that of the prior, the standard benchmark."
+SPREADS = (
+    "The uncertainty is one standard deviation in % of the value; before the runs it is that of the standard benchmark."
+)
 
 
 PARAMETERS = columns(

@@ -148,9 +148,8 @@ def _demand_cells(choice: Choice) -> dict[str, str]:
 
 
 def _asks(asks: dict) -> str:
-    """Says how many times the possible rate is asked for, in place of a wait that no client could
-    make."""
-    return f"asks {asks['ratio']:.2g} x"
+    """Says how many times the limit the demand is, in place of a wait that no client could make."""
+    return f"{asks['ratio']:.2g} x limit"
 
 
 def _database_cells(choice: Choice) -> dict[str, str]:

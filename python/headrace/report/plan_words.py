@@ -91,15 +91,15 @@ def headroom(choice: Choice) -> str:
 
 
 def durability(choice: Choice) -> str:
-    """Returns the chance to lose the data in a year, in words."""
+    """Says how likely the data are lost in a year, in %."""
     if not choice.persistent:
         return "the data are gone when the instance stops"
     if choice.durability_afr_percent is None:
         return "no annual failure rate is published"
     chance = small_percent(choice.durability_afr_percent)
     if choice.durability_afr_percent < LEAST_TOLD:
-        return f"{chance} a year to lose the data"
-    return f"up to {chance} a year to lose the data (1 in {number(100.0 / choice.durability_afr_percent, 2)})"
+        return f"data-loss risk {chance} a year"
+    return f"data-loss risk up to {chance} a year (1 in {number(100.0 / choice.durability_afr_percent, 2)})"
 
 
 def _first_day(choice: Choice, first: dict) -> str:

@@ -208,7 +208,7 @@ def _queue(summary: core.Summary, at: Callable[[float | None], str], closed: boo
     elif summary["queue_at_end"] >= 1:
         asked, served = (count / summary["seconds"] for count in (summary["asked_ios"], summary["delivered_ios"]))
         times = f"{number(asked / served)} x" if served else "more than"
-        line += f"; it never catches up: {times} what it serves is asked for ({number(asked, 4)} of {number(served, 4)} IOPS on average)"
+        line += f"; it never catches up: the offered load is {times} the delivered rate ({number(asked, 4)} against {number(served, 4)} IOPS on average)"
     return [line + "."]
 
 

@@ -2,7 +2,7 @@
 
 A volume at its limit gives a flat rate however much is asked. Such points are *censored*: the
 demand is known only from below. The rule that finds them, and what it misses, is in
-docs/reference/import-formats.md, "What was recorded is not what was asked". Every threshold below
+docs/reference/import-formats.md, "Demand and recorded rate". Every threshold below
 is ours (a guess, tried on simulated recordings in tests/unit/workload/test_observed.py) unless it
 names a source.
 """

@@ -94,7 +94,7 @@ def test_a_finding_says_what_it_brings_and_what_is_next():
     assert first.gain.next_limit == "instance-throughput" and first.gain.at_factor == pytest.approx(
         56_250_000 / 2**20 / 4.6875
     )
-    assert "Next bind" in first.words and first.remedies and first.remedies[0].undo
+    assert "The next limit is" in first.words and first.remedies and first.remedies[0].undo
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_without_a_name_one_that_is_at_a_limit_is_not_acquitted(call, tmp_path):
     code, out, _ = call("doctor", two_devices(tmp_path / "two.txt"), "--storage", "gp2:100")
     text = " ".join(out.split())
     assert code == 1 and "bound nvme2n1" in text
-    assert "nvme2n1 was taken" in text and "not judged: nvme1n1" in text
+    assert "nvme2n1 was judged" in text and "not judged: nvme1n1" in text
 
 
 @pytest.mark.parametrize("command", [("doctor",), ("watch", "--once"), ("forecast", "--storage", "gp2:100")])
@@ -175,5 +175,5 @@ def test_devices_that_make_no_demand_are_in_nobodys_way(call, tmp_path):
     path.write_text(lines.removesuffix(idle) + "\n")
     code, out, _ = call("doctor", str(path))
     message = " ".join(out.split())
-    assert code == 0 and "recording of nvme1n1" in message and "was taken: it" not in message
+    assert code == 0 and "recording of nvme1n1" in message and "was judged: it" not in message
     assert "not judged: idle0, idle1, idle10" in message

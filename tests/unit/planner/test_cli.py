@@ -107,7 +107,7 @@ def test_a_demand_s_table_has_what_a_dba_asks_first(tmp_path):
         "Recommended, and the cheapest that meets every goal: gp3:670, 53.60 USD a month; "
     )
     first = out.splitlines()[0]
-    for word in ("I/O p99 of the worst 5 min", "head-room +20 %", "up to 0.2 % a year to lose the data (1 in 500)"):
+    for word in ("I/O p99 of the worst 5 min", "head-room +20 %", "data-loss risk up to 0.2 % a year (1 in 500)"):
         assert word in first, word
     assert (
         "Today gp2:1000 costs 100.00 USD a month and " in out
@@ -320,7 +320,7 @@ def test_a5_the_goal_as_the_help_has_it_is_the_worst_five_minutes(tmp_path):
     reply = answer("spike.toml", "--goal", "p99_ms<=20", "--max-volumes", "1", "--compare", "gp3:667")
     assert not reply["compared"]["meets_goals"] and not reply["compared"]["headroom_percent"]
     # No MySQL has 300,000 clients that wait: the queue is told by what makes it.
-    assert reply["compared"]["misses"][0] == "asks 1.6 x what it can 10 h after the start (4,700 of 3,000 IOPS)"
+    assert reply["compared"]["misses"][0] == "demand 1.6 x the limit 10 h after the start (4,700 against 3,000 IOPS)"
     assert reply["compared"]["metrics"]["p99_ms"] > 60_000
     assert Storage.parse(reply["winners"][0]["storage"]).members[0].iops > 5_000
 

@@ -40,7 +40,10 @@ def test_gp3_carries_a_steady_2500_iops_with_what_it_includes():
     # 40 IOPS of st1's 1 MiB units: hopeless for random I/O, and the bound says so without
     # simulating.
     assert verdict(result, "st1").outcome == "fails" and verdict(result, "st1").overload > 1
-    assert "never catches up: asks 5 x what it sustains (2,500 of 500 MiB/s charged" in verdict(result, "st1").why
+    assert (
+        "never catches up: mean demand 5 x the sustained limit (2,500 against 500 MiB/s charged"
+        in verdict(result, "st1").why
+    )
     assert result.choices.compared.cost_usd_month == pytest.approx(100.0)
     assert result.choices.saving.as_planned == pytest.approx(60.0)
     assert result.search.considered == result.search.simulated + result.search.bounded + result.search.invalid

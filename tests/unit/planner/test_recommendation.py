@@ -74,7 +74,10 @@ def test_one_volume_is_kept_unless_an_array_saves_20_percent_and_20_usd(one_usd,
     assert best is (array if array_wins else entry)
     if not array_wins:
         assert f"2xgp3:250 would cost {one_usd - array_usd:,.2f} USD a month less" in why
-        assert "needs 2 volumes instead of 1" in why and "0.4 % a year to lose everything instead of 0.2 %" in why
+        assert (
+            "needs 2 volumes instead of 1" in why
+            and "its risk of losing all data is 0.4 % a year instead of 0.2 %" in why
+        )
         assert f"at least {SAVES_PERCENT:.0f} % and {SAVES_USD:.0f} USD" in why
     else:
         assert why == ""

@@ -362,7 +362,7 @@ def tpcc(
     customers: Annotated[int, option("N", "Customers of a district. Fewer make a trial, not TPC-C.")] = 3_000,
 ) -> None:
     """Run TPC-C on a server: five transactions, nine tables, the standard's consistency checked
-    afterwards. No keying and think times."""
+    afterwards. There are no keying and think times."""
     on.run(bench.Tpcc(warehouses, items, customers))
 
 
@@ -372,7 +372,7 @@ def mysqlslap(
     load: Annotated[str, option("KIND", "mixed, read (scans), key, update or write.")] = "mixed",
     rows: Annotated[int, option("N", "Rows of the table, some 160 bytes each.")] = 100_000,
 ) -> None:
-    """Run mysqlslap on a server: many clients with the same statements. It tells no latencies."""
+    """Run mysqlslap on a server: many clients with the same statements, without latencies."""
     on.run(bench.Mysqlslap(load, rows))
 
 
@@ -406,7 +406,7 @@ def fio(
     size_gib: Annotated[float, option("GIB", "Size of the file, or of the part of the device.")] = 1.0,
     read_percent: Annotated[int, option("PERCENT", "Share of reads in mixed patterns.")] = 50,
     ioengine: Annotated[str, option("NAME", "libaio, io_uring, psync or sync.")] = "libaio",
-    direct: Annotated[bool, flag("--direct/--buffered", "Past the page cache, or through it.")] = True,
+    direct: Annotated[bool, flag("--direct/--buffered", "Bypass the page cache, or use it.")] = True,
     fdatasync: Annotated[int, option("N", "fdatasync after every N writes; 0: never.")] = 0,
     overwrite: Annotated[bool, flag("--overwrite", "Write to a block device: what is on it is lost.")] = False,
 ) -> None:

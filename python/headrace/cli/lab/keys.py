@@ -118,7 +118,7 @@ def create(
     ] = None,
     output: OutputOption = "table",
 ) -> None:
-    """Make a key, take in one that another lab exported, or name one that is in KMS elsewhere."""
+    """Create a key, import one that another lab exported, or name one in another KMS."""
     key_tags = tags(tag)
     there = {"kms_key": kms_key, "kms_region": kms_region, "kms_profile": kms_profile}
     if source is not None and any(

@@ -95,7 +95,9 @@ def up(
         ),
     ] = None,
     group: Annotated[str | None, option("GROUP", "Group whose members may use the lab too, by name or number.")] = None,
-    foreground: Annotated[bool, flag("--foreground", "Stay, and log to stderr: for systemd and containers.")] = False,
+    foreground: Annotated[
+        bool, flag("--foreground", "Run in the foreground and log to stderr, for systemd and containers.")
+    ] = False,
 ) -> None:
     """Start the lab, and wait until it answers.
 

@@ -90,7 +90,8 @@ class TimerOptions:
     """A systemd service and timer that take snapshot sets, and delete old ones."""
 
     every: Annotated[
-        str | None, option("TIME", "Take nothing now: print a systemd service and timer that do each 15m, 6h, 1d.")
+        str | None,
+        option("TIME", "Take no snapshot now: print a systemd service and timer that do so every 15m, 6h, 1d."),
     ] = None
     keep: Annotated[int | None, option("N", "Delete old sets after each run, and keep the newest N.", min=1)] = None
     keep_for: Annotated[
@@ -581,7 +582,7 @@ def copy(
 ) -> None:
     """Copy a snapshot of this lab or of another one.
 
-    The key of an encrypted snapshot is in its own lab: name the lab, not its store.
+    An encrypted snapshot needs its KMS key: name the lab that has the key, or import the key first.
     """
     if lab_dir is not None:
         if store is not None or region is not None:
@@ -614,7 +615,7 @@ def modify_snapshot(
         bool | None,
         flag(
             "--fast-restore/--no-fast-restore",
-            "Let volumes be made from it without first touch, as credits allow. Default: as it is.",
+            "Fast snapshot restore: volumes from it are not slow at first touch, as credits allow. Default: as it is.",
         ),
     ] = None,
 ) -> None:

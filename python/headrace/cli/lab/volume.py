@@ -92,8 +92,8 @@ def fault(
     output: OutputOption = "table",
 ) -> None:
     """Let a device fail for a while: it does not answer, answers late, with errors or slowly; or
-    the power goes, or a member of an array fails. Without a kind: list the faults that are to come
-    or last."""
+    the power is cut, or a member of an array fails. Without a kind: list the planned and the
+    active faults."""
     if kind is None and (mib_s is not None or any(list_given(settings))):
         raise refuse.input(volume, "has settings of a fault, and no kind of it", "For example pause.")
     if kind is not None and clear is not None:
@@ -181,7 +181,7 @@ def balance(
     load: Annotated[Path | None, option("FILE", "Restore the balances that --save wrote.")] = None,
     output: OutputOption = "table",
 ) -> None:
-    """Show, set, save or bring back credit balances."""
+    """Show, set, save or restore credit balances."""
     target_percent = read_percent(set_to, "--set")
     if sum(given is not None for given in (set_to, save, load)) > 1:
         raise InputError(
@@ -461,7 +461,7 @@ def attach(
     ] = False,
     output: OutputOption = "table",
 ) -> None:
-    """Make a block device of a volume."""
+    """Attach a volume as a block device."""
     with place.open() as lab:
         attached = lab.attach(volume, name, unpaced, not no_probe)
     _warn(attached)
@@ -474,7 +474,7 @@ def detach(
     place: LabPlace,
     force: Annotated[bool, flag("--force", "Detach it even while it is mounted: unwritten data are lost.")] = False,
 ) -> None:
-    """Take the device of a volume away."""
+    """Detach a volume: remove its block device."""
     with place.open() as lab:
         lab.detach(volume, force)
     say(f"{volume}: detached")

@@ -50,7 +50,7 @@ def plan(
     settings: PlanSettings,
     replica: ReplicaGoal,
     against: Annotated[
-        str | None, option("WORKLOAD", "Database: another database under the same goals: InnoDB against MyRocks.")
+        str | None, option("WORKLOAD", "Database: second database to plan for the same goals, such as MyRocks.")
     ] = None,
     server: SetOption = None,
     families: Annotated[
@@ -59,7 +59,7 @@ def plan(
     explain: Annotated[bool, flag("--explain", "Show the arithmetic.")] = False,
     output: OutputOption = "table",
     report: ReportOption = None,
-    live: Annotated[bool, flag("--live", "The page of --report recomputes in the reader's browser.")] = False,
+    live: Annotated[bool, flag("--live", "Add sliders to the page of --report; the browser recomputes it.")] = False,
 ) -> None:
     """Find the storage that meets every goal: what to buy, what it costs, why the others lost, and
     what to do next."""

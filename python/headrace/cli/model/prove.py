@@ -44,8 +44,8 @@ def prove(
     compare: Annotated[
         str | None, storage_option("Today's storage: calibrate on it.", metavar="DATA[,log=LOG]")
     ] = None,
-    workload: Annotated[str | None, option("WORKLOAD", "The workload a plan was made for: its skew is taken.")] = None,
-    minutes: Annotated[float, option("M", "About how long it may take.")] = 10.0,
+    workload: Annotated[str | None, option("WORKLOAD", "Workload of the plan, for the skew of its accesses.")] = None,
+    minutes: Annotated[float, option("M", "Approximate minutes for the whole proof.")] = 10.0,
     scale: Annotated[
         str, option("auto|F", "Factor on data, cache, IOPS and clients. auto: the largest this machine holds.")
     ] = "auto",

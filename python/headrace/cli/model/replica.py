@@ -47,7 +47,7 @@ class ReplicaOptions:
         option("FLAVOR-VERSION", "mysql-9.7, mariadb-10.11 or another. Default: the source's, else mysql-8.4."),
     ] = None
     replica_mode: Annotated[
-        Mode | None, choice("Transactions that may be applied at once. Default: the version's.")
+        Mode | None, choice("Rule for transactions that may be applied in parallel. Default: the version's.")
     ] = None
     workers: Annotated[int | None, option("N", "Applier threads; 0 and 1 both mean one.")] = None
     preserve_order: Annotated[
@@ -68,7 +68,11 @@ class ReplicaOptions:
         float | None, option("N", "Transactions of clients that read on the replica, per transaction applied.")
     ] = None
     semi_sync: Annotated[
-        str | None, option("RTT_MS[,RTT_MS...]", "Commits wait for a replica at this round trip; one for each replica.")
+        str | None,
+        option(
+            "RTT_MS[,RTT_MS...]",
+            "Semi-sync: round trip to the replica that a commit waits for; one value for each replica.",
+        ),
     ] = None
     acknowledgements: Annotated[int | None, option("N", "Replicas that must acknowledge. Default: 1.")] = None
     wait_point: Annotated[
@@ -78,7 +82,9 @@ class ReplicaOptions:
     large: Annotated[
         list[str] | None,
         option(
-            "START:SOURCE_S:REPLICA_S", "Large transaction or ALTER that holds up all others. Repeatable.", "--large"
+            "START:SOURCE_S:REPLICA_S",
+            "Large transaction or ALTER that holds up all others: begin and durations, s. Repeatable.",
+            "--large",
         ),
     ] = None
     drain: Annotated[int | None, option("S", "Follow the replica this long after the load. Default: 3,600.")] = None

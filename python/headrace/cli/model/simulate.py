@@ -60,7 +60,9 @@ class ModelOptions:
         str | None,
         option("SPEC@START..END", "ModifyVolume to SPEC: 'modifying' ends at START, 'optimizing' at END (s)."),
     ] = None
-    lose_member: Annotated[list[str] | None, option("N", "This member of the array is lost. Repeatable.")] = None
+    lose_member: Annotated[
+        list[str] | None, option("N", "Remove this member of the array, counted from 0. Repeatable.")
+    ] = None
 
     def for_the_model(self) -> dict[str, object]:
         """Returns the `options` of `headrace.simulate`. Raises InputError."""

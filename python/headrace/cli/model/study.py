@@ -39,22 +39,22 @@ class LabRunOptions:
     scale: Annotated[
         float | None, option("F", "Lab: data and cache as a share of the published ones. Default: what fits the time.")
     ] = None
-    minutes: Annotated[float | None, option("M", "Lab: about how long it may take. Default: 10, with --quick 3.")] = (
-        None
-    )
+    minutes: Annotated[
+        float | None, option("M", "Lab: approximate minutes for all cells. Default: 10, with --quick 3.")
+    ] = None
     quick: Annotated[bool, flag("--quick", "Lab: run the fewest cells that answer the question.")] = False
     resume: Annotated[
         bool, flag("--resume", "Lab: take complete runs of the store with the same configuration; measure the others.")
     ] = False
     seed: Annotated[int | None, option("N", "Lab: seed for the clients' random numbers. Default: 1.")] = None
     store: Annotated[
-        Path | None, option("DIR", "Lab: where runs are kept. Default: $HEADRACE_RUNS, as for headrace bench.")
+        Path | None, option("DIR", "Lab: folder of the runs. Default: $HEADRACE_RUNS, as for headrace bench.")
     ] = None
     work: Annotated[
         Path | None,
         option(
             "DIR",
-            "Lab: where volumes are put while it runs. Default: memory, where they fit, else the system's folder for temporary files.",
+            "Lab: folder of the volumes during the study. Default: memory if they fit, else the system's folder for temporary files.",
         ),
     ] = None
 

@@ -20,7 +20,7 @@ with lazily():
 
 TARGET = "lab:VOLUME[,VOLUME...], mysql://USER@HOST[:PORT], aws:vol-..., a captured folder or a file of one"
 TargetArgument = Annotated[str, typer.Argument(metavar="TARGET", help=f"{TARGET}.")]
-LIVE = "lab:VOLUME[,VOLUME...], mysql://USER@HOST[:PORT] or aws:vol-..., several of them together if you like"
+LIVE = "lab:VOLUME[,VOLUME...], mysql://USER@HOST[:PORT] or aws:vol-...; one or several"
 TargetsArgument = Annotated[list[str], typer.Argument(metavar="TARGET...", help=f"{LIVE}.")]
 
 
@@ -33,7 +33,9 @@ class TodayOptions:
     as_of: AsOfText = None
     device: Annotated[
         list[str] | None,
-        option("DEVICE", "Block device of the server or of a recording: nvme1n1. Repeatable. Default: its data's."),
+        option(
+            "DEVICE", "Block device of the server or of a recording: nvme1n1. Repeatable. Default: that of the data."
+        ),
     ] = None
 
     def source(self, place: LabPlace, password: PasswordOptions) -> SourceOptions:

@@ -51,7 +51,7 @@ def doctor(
     target: Annotated[str | None, typer.Argument(metavar="TARGET", help=TARGET)] = None,
     today: TodayOptions,
     workload: Annotated[
-        Path | None, option("FILE", "A database of `headrace calibrate`, for what lifting a limit brings.")
+        Path | None, option("FILE", "A database of `headrace calibrate`, to compute the gain of lifting a limit.")
     ] = None,
     seconds: Annotated[
         float | None, option("N", "Seconds to watch a live target. Default: 10.", min=2, max=86_400)
@@ -69,7 +69,7 @@ def doctor(
     trusted_advisor: Annotated[
         bool,
         typer.Option(
-            "--trusted-advisor", help="Say what AWS Trusted Advisor's checks say; without TARGET, their rules."
+            "--trusted-advisor", help="Show the results of AWS Trusted Advisor's checks; without TARGET, their rules."
         ),
     ] = False,
     region: Region = "us-east-1",

@@ -56,7 +56,7 @@ def otlp(
     password: PasswordOptions,
     today: TodayOptions,
     endpoint: Annotated[str, option("URL", "The collector, OTLP over HTTP.")] = "http://127.0.0.1:4318/v1/metrics",
-    every: Annotated[float, option("S", "Send this often.", min=1)] = 15.0,
+    every: Annotated[float, option("S", "Seconds between two pushes.", min=1)] = 15.0,
     seconds: Annotated[int | None, option("N", "End after N seconds. Default: at Ctrl-C.", min=1)] = None,
 ) -> None:
     """Send the metrics of targets to a collector of OpenTelemetry. Needs the extra `otlp`."""

@@ -260,8 +260,8 @@ def import_metrics(
         float | None,
         option(
             "S",
-            "Period of the points that are written, s, 60 to 86,400, and of points that state none, unless --interval "
-            "says that. Default: as they are.",
+            "Period of the written points, 60 to 86,400 s, and of points that state none, unless --interval "
+            "gives it. Default: the period of the points.",
         ),
     ] = None,
     device: Annotated[
@@ -296,9 +296,11 @@ def plan(
     to: Annotated[Path, option("FILE", "Parquet file to write: an answer for each volume.", "--to", "-o"), WRITES_FILE],
     prices: FleetPriceOptions,
     p99_ms: Annotated[
-        float, option("MS", "No advice whose I/O p99 is above this and above today's.", "--p99-ms")
+        float, option("MS", "Highest I/O p99 of advised storage, or today's if that is higher.", "--p99-ms")
     ] = 5.0,
-    headroom: Annotated[float, option("PERCENT", "Spare capacity, because means of minutes hide bursts.")] = 30.0,
+    headroom: Annotated[
+        float, option("PERCENT", "Additional demand that advised storage must serve, because means hide bursts.")
+    ] = 30.0,
     least_days: Annotated[float, option("DAYS", "Volumes with fewer days of points get no advice.")] = 7.0,
     exclude: Annotated[list[str] | None, option("LIST", "Volume types not to advise: st1,sc1.")] = None,
     fortnights: Annotated[int, option("N", "Fortnights that are drawn for the risk; 0: none.")] = 10,

@@ -68,7 +68,7 @@ def forecast(
         float, option("GIB", "Free space inside the files (data_free): it is used up before they grow.")
     ] = 0.0,
     device: Annotated[str | None, option("NAME", "Device of the recording. Default: the one that does most.")] = None,
-    score: Annotated[bool, flag("--score", "Hold the forecasts that were kept against this recording.")] = False,
+    score: Annotated[bool, flag("--score", "Compare the stored forecasts with this recording.")] = False,
     keep: Annotated[bool, flag("--keep/--no-keep", "Keep this forecast, to score it later.")] = True,
     seed: Seed = 1,
     output: TableOrJsonOption = "table",

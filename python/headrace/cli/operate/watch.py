@@ -49,7 +49,10 @@ class AlarmOptions:
         bool, flag("--alarm", "No screen: a line when a finding fires (after 60 s) and when it clears (after 180 s).")
     ] = False
     command: Annotated[
-        str | None, option("COMMAND", "Run it for each such event, without a shell; its values are in the environment.")
+        str | None,
+        option(
+            "COMMAND", "Run this command for each event, without a shell; the event's values are in its environment."
+        ),
     ] = None
     webhook: Annotated[str | None, option("URL", "POST each such event there: https, or http on this machine.")] = None
     webhook_secret: Annotated[Path | None, option("FILE", "Sign the POST with the secret in this file (mode 600).")] = (

@@ -162,11 +162,14 @@ class PaceOptions:
     )
     mib_s: Annotated[float | None, option("MIB_S", "Most MiB/s to read from the source.", "--mib-s")] = None
     credit_floor: Annotated[
-        float, option("PERCENT", "Pause while a credit balance that the copy draws on is this low.")
+        float, option("PERCENT", "Pause while a credit balance that the copy uses is at or below this.")
     ] = 10.0
-    lag_s: Annotated[float | None, option("S", "Slow down while the server, a replica, is more seconds behind.")] = None
+    lag_s: Annotated[
+        float | None, option("S", "Slow down while the server, if a replica, is more than this behind.")
+    ] = None
     latency_ratio: Annotated[
-        float | None, option("RATIO", "Slow down while the volume's latency is above this many times that before.")
+        float | None,
+        option("RATIO", "Slow down while the volume's latency is above this multiple of its value before."),
     ] = None
 
     def limits(self) -> PaceLimits:

@@ -56,7 +56,7 @@ FromOption = Annotated[str | None, option("NAME", "The source. Default: the one 
 DryRunOption = Annotated[
     bool,
     flag(
-        "--dry-run", "Print every step and the end, and change nothing (a source that answers gets a row of a probe)."
+        "--dry-run", "Print every step and the end, and change nothing (a source that answers gets one row as a probe)."
     ),
 ]
 
@@ -99,8 +99,8 @@ class ChoiceOptions:
     alone: Annotated[
         Alone,
         choice(
-            "Decision for a new source without a replica that acknowledges: serve writes, so that its own loss loses"
-            " commits (announced before and after), or refuse them."
+            "Decision if no replica can acknowledge commits of the new source: serve writes, which are lost if it dies"
+            " (announced before and after), or refuse them."
         ),
     ] = "serve"
 
@@ -207,7 +207,7 @@ def run(
         str | None, option("NAME", "Replica that takes over. Default: the one that received the most.")
     ] = None,
 ) -> None:
-    """Fail over: the source is dead. It is fenced, and a replica takes over."""
+    """Fail over from a dead source: fence it, and let a replica take over."""
     _change("failover", place, change, to)
 
 
@@ -220,9 +220,9 @@ def switchover(
     ] = None,
     max_wait: MaxWaitOption = 10.0,
 ) -> None:
-    """Switch by plan: the source works, a replica takes over, the old source follows it.
+    """Switch over from a source that works to a replica; the old source then follows it.
 
-    Writes go on until the replica is near; they are stopped for the rest alone."""
+    Writes are stopped only while the replica applies the last transactions."""
     _change("switchover", place, change, to, max_wait)
 
 

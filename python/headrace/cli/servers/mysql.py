@@ -66,7 +66,7 @@ ServerArgument = Annotated[
     str, typer.Argument(metavar="[NAME]", help="Name of the server. Default: db.", autocompletion=complete_server)
 ]
 CONFIG = "The server's own defaults, the advice for this storage, or an option file's [mysqld]."
-MEMORY = "Memory of the server; three quarters of it (half of less than 4 GiB) cache data. Default: a cache of 128 MiB."
+MEMORY = "Memory of the server; 3/4 of it is cache, but 2 GiB (half of 4 GiB or less) stay free. Default: a cache of 128 MiB."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,9 @@ class NewServerOptions:
     """Options of a new server; an existing server keeps its own."""
 
     flavor: Annotated[Flavor | None, choice("Flavor of the server. Default: mariadb.")] = None
-    engine: Annotated[Engine | None, choice("Default: innodb. MyRocks comes with MariaDB.")] = None
+    engine: Annotated[Engine | None, choice("Default storage engine; MyRocks comes with MariaDB. Default: innodb.")] = (
+        None
+    )
     storage: Annotated[str | None, storage_option("The data volumes of a new server: gp3:100:6000, 2xgp2:500.")] = None
     log_storage: Annotated[str | None, storage_option("A volume of its own for redo, binary or write-ahead log.")] = (
         None
@@ -115,7 +117,7 @@ def up(
     setting: SettingOption = None,
     output: OutputOption = "table",
 ) -> None:
-    """Make a server and start it; start one that exists again, with its data."""
+    """Create a server and start it, or start an existing one with its data."""
     settings = servers.settings_of(setting)
     if group is not None:
         return _group_up(place, new, name, group, settings, output)
@@ -159,20 +161,21 @@ def down(
     place: LabPlace,
     name: ServerArgument = "db",
     channel: Annotated[
-        str | None, option("NAME", "Stay up and end this channel of a replica for good ('' is the unnamed one).")
+        str | None, option("NAME", "Leave the replica up and remove this channel of it ('' is the unnamed one).")
     ] = None,
     kill: Annotated[bool, flag("--kill", "End it at once, as a crash would: the next start recovers.")] = False,
     mount: Annotated[
-        bool, flag("--mount", "Then mount its volumes, to delete files where one is full, until `down` or `up`.")
+        bool, flag("--mount", "Mount its volumes afterwards, to delete files on a full one, until `down` or `up`.")
     ] = False,
     save: Annotated[
-        Path | None, option("FOLDER", "Then copy its data to a folder to be made, for `mysql up --from FOLDER`.")
+        Path | None, option("FOLDER", "Copy its data afterwards to this new folder, for `mysql up --from FOLDER`.")
     ] = None,
     yes: YesOption = False,
     output: OutputOption = "table",
 ) -> None:
     """Shut a server down; its volumes and data stay, and a replica follows on at its next start.
-    Asks first where replicas follow it, or where a source waits for it."""
+    The command asks first if replicas follow it, or if a source waits for its
+    acknowledgement."""
     if channel is not None and (mount or save is not None or kill):
         raise InputError("--channel", "leaves the server up", "headrace mysql down --help", "Leave the others out.")
     with place.open() as lab:

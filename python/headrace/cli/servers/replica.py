@@ -73,7 +73,8 @@ class FollowOptions:
     channel: Annotated[str, option("NAME", "Add a second source to an existing replica, under this channel name.")] = ""
     delay: Annotated[int, option("S", "Apply this many seconds after the source, on purpose.", min=0)] = 0
     filter: Annotated[
-        list[str] | None, option("KIND=NAME", "replicate-do-db=shop and others of its kind. Repeatable.", "--filter")
+        list[str] | None,
+        option("KIND=NAME", "Replication filter, such as replicate-do-db=shop. Repeatable.", "--filter"),
     ] = None
     workers: Annotated[int | None, option("N", "Applier threads. Default: the server's.", min=0)] = None
     parallel_mode: Annotated[
@@ -147,7 +148,7 @@ def up(
     ] = False,
     output: OutputOption = "table",
 ) -> None:
-    """Make a replica; start one that exists; let it follow one source more (--channel)."""
+    """Create a replica, start an existing one, or add a source to it (--channel)."""
     settings: Any = servers.settings_of(setting)
     following = follow.following()
     with place.open() as lab, progress("seeding") as tick:
@@ -238,7 +239,7 @@ def lag(
     report: ReportOption = None,
     output: OutputOption = "table",
 ) -> None:
-    """Show how far replicas are behind, by four clocks; exit code 1 when one is broken."""
+    """Show how far replicas are behind, by up to five clocks; exit code 1 if one is broken."""
     if report is not None:
         check_chart_path(report, PAGE_FORMATS)
     listener = None if prometheus is None else exporter.open_port(prometheus)

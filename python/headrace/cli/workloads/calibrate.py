@@ -46,7 +46,7 @@ class ReplicaRuns:
     ] = None
     binary_log: Annotated[
         Path | None,
-        option("FILE", "A file of the source's binary log: events, what may be applied at once.", "--binary-log"),
+        option("FILE", "A file of the source's binary log, for its events and their parallelism.", "--binary-log"),
     ] = None
 
     @property

@@ -84,7 +84,9 @@ class DayOptions:
     backup_minutes: Annotated[str | None, option("N", "Minutes that the backup runs. Default: 60.")] = None
     backup_mib_s: Annotated[str | None, option("MIB_S", "Rate at which the backup reads. Default: 50.")] = None
     size_gib: Annotated[str | None, option("GIB", "Data the volume must hold; a plan needs it.")] = None
-    growth_per_year: Annotated[str | None, option("SHARE", "0.3 is 30 % more a year; plan --months uses it.")] = None
+    growth_per_year: Annotated[str | None, option("SHARE", "Growth a year, which plan --months uses: 0.3 is 30 %.")] = (
+        None
+    )
 
 
 @app.command()
@@ -95,7 +97,9 @@ def new(
     constant: Annotated[int | None, option("S", "Make a constant load of this many seconds instead of a day.")] = None,
     sequential_read_share: Annotated[float, option("SHARE", "Share of reads that follow the one before, 0-1.")] = 0.0,
     sequential_write_share: Annotated[float, option("SHARE", "Share of writes that follow the one before, 0-1.")] = 0.0,
-    arrivals: Annotated[Literal["poisson", "even"], choice("Arrival of I/Os inside a point.")] = "poisson",
+    arrivals: Annotated[
+        Literal["poisson", "even"], choice("Distribution of the I/Os over the time of a point.")
+    ] = "poisson",
     to: ToOption = None,
     force: ForceOption = False,
     output: TableOrJsonOption = "table",
@@ -177,12 +181,16 @@ def import_recording(
     ] = None,
     gaps: Annotated[
         Literal["refuse", "hold", "zero"] | None,
-        choice("Missing reports: refuse, hold the report before, or zero. Default: refuse; zero for aws:vol-..."),
+        choice(
+            "Treatment of missing reports: refuse the file, repeat the report before, or zero. Default: refuse; zero for aws:vol-..."
+        ),
     ] = None,
     name: NameOption = None,
     read_kib: Annotated[float | None, option("KIB", "Size assumed of a read (vmstat only, it counts no I/Os).")] = None,
     write_kib: Annotated[float | None, option("KIB", "Size assumed of a write (vmstat only).")] = None,
-    any_unit: Annotated[bool, flag("--any-unit", "Take vmstat's bi and bo for KiB though -S looks used.")] = False,
+    any_unit: Annotated[
+        bool, flag("--any-unit", "Read vmstat's bi and bo as KiB, even if -S seems to have been used.")
+    ] = False,
     size_gib: DataSizeOption = None,
     to: ToOption = None,
     force: ForceOption = False,

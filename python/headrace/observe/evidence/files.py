@@ -114,7 +114,7 @@ def _slowest(loaded: LoadedRecording, options: ImportOptions, busiest: OpenWorkl
     taken, notes = busiest, []
     if slow and not _waits(busiest):
         name, taken = next(iter(slow.items()))
-        notes.append(f"{name} was taken: it was at a limit or always busy, and {first}, which does most, was not")
+        notes.append(f"{name} was judged: it was at a limit or always busy, unlike {first}, which did most of the I/O")
     judged = taken.source.get("device")
     others = [name for name in slow if name != judged]
     notes += [f"{name} was at a limit or always busy too, and was not judged: add --device {name}" for name in others]

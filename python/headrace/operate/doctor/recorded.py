@@ -200,7 +200,7 @@ def _figures(window: Window, rate: str, share: float) -> tuple[FindingFigure, ..
         FindingFigure("rate", window.rate, window.unit, f"rate: a flat {rate}"),
         FindingFigure("recorded_ms", window.recorded_ms, "ms", recorded),
         FindingFigure("model_ms", window.model_ms, "ms", modelled),
-        FindingFigure("at_least_iops", least, "I/Os/s", f"at least {least:,.0f} IOPS were asked"),
+        FindingFigure("at_least_iops", least, "I/Os/s", f"demand: at least {least:,.0f} IOPS"),
     )
 
 

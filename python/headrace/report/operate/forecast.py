@@ -63,11 +63,11 @@ def _credits(forecast: Forecast, ahead: CreditForecast) -> list[str]:
     else:
         early, middle, late = (_after(forecast, hours, ahead.hours) for hours in ahead.empty_after_h)
         text = f"{begin}; in the next {ahead.hours} h they run out in {percent(ahead.share_empty)} of {futures}"
-        when = f": {middle} (80 %: {early} to {late})" if math.isfinite(ahead.empty_after_h[0]) else ""
+        when = f": median {middle} (80 % interval: {early} to {late})" if math.isfinite(ahead.empty_after_h[0]) else ""
         lines = [f"{text}{when}."]
     if ahead.outage_h is not None:
         low, middle, high = (span(3_600 * value) for value in ahead.outage_h)
-        lines.append(f"Once they run out, they are gone for {middle} in all (80 %: {low} to {high}).")
+        lines.append(f"Once they run out, they are gone for {middle} in all (80 % interval: {low} to {high}).")
     worst = [hour for hour, minutes in enumerate(ahead.throttled_by_hour) if minutes >= NAMED_MIN]
     if worst:
         hour = max(range(24), key=ahead.throttled_by_hour.__getitem__)
@@ -79,7 +79,7 @@ def _credits(forecast: Forecast, ahead: CreditForecast) -> list[str]:
         doubt = ""
         if ahead.soon.earliest is not None and ahead.soon.latest is not None:
             earliest, latest = (_span(value) for value in (ahead.soon.earliest, ahead.soon.latest))
-            doubt = f" (80 %: {earliest} to {latest})"
+            doubt = f" (80 % interval: {earliest} to {latest})"
         lines.append(f"If demand stays as in the last minute, they are gone in {span(ahead.soon.seconds)}{doubt}.")
     return lines
 
@@ -110,7 +110,7 @@ def _growth(forecast: Forecast, growth: GrowthForecast) -> str:
     if not growth.trend.claimed:
         return f"Growth: {now}; {_no_trend(growth.trend, forecast.made_at - timedelta(days=1) if forecast.dated else None)}."
     low, middle, high = (percent(value) for value in growth.growth_per_month)
-    text = f"Growth: {now}; {middle} in 30 days (80 %: {low} to {high}), from {growth.trend.days} days{_describe_bend(growth.trend)}"
+    text = f"Growth: {now}; {middle} in 30 days (80 % interval: {low} to {high}), from {growth.trend.days} recorded days{_describe_bend(growth.trend)}"
     if growth.trend.per_day <= 0 or growth.at_limit:
         return f"{text}."
     return f"{text}; 90 % of the limit is met {_date_in_words(forecast.made_at, growth.days)}."
@@ -120,13 +120,13 @@ def _space(full: SpaceForecast) -> str:
     """Says how full the volume is in GiB, how that grows in 30 days, and when it is full."""
     limit = f"{number(full.limit_gib, 4)} GiB"
     when = "" if full.used_on == full.last else f" (on {full.used_on:%Y-%m-%d})"
-    now = f"Space: {number(full.used_gib, 4)} GiB used at the most{when}, full at {limit}"
+    now = f"Space: {number(full.used_gib, 4)} GiB used at most{when}, full at {limit}"
     if full.full:
         share = percent(full.used_gib / full.limit_gib)
         now = f"Space: the volume is full: {number(full.used_gib, 4)} GiB used{when}, {share} of {limit}"
     if not full.trend.claimed:
         return f"{now}; {_no_trend(full.trend, full.last)}."
-    month = f"{number(30 * full.trend.per_day)} GiB in 30 days, from {full.trend.days} days{_describe_bend(full.trend)}"
+    month = f"{number(30 * full.trend.per_day)} GiB more in 30 days, from {full.trend.days} recorded days{_describe_bend(full.trend)}"
     cut = "" if full.trend.cut is None else " (what was before a sudden change is left out)"
     text = f"{now}; {month}{cut}"
     return f"{text}." if full.full else f"{text}: full {_date_in_words(full.last, full.days)}."
@@ -161,7 +161,7 @@ def _date_in_words(today: datetime, days: Sequence[float]) -> str:
         (today + timedelta(days=day)).strftime("%Y-%m-%d") if math.isfinite(day) else NEVER for day in days
     )
     when = middle if middle == NEVER else f"on {middle}"
-    return NEVER if early == NEVER else f"{when} (80 %: {early} to {late})"
+    return NEVER if early == NEVER else f"{when} (80 % interval: {early} to {late})"
 
 
 def view_of(forecast: Forecast) -> View:

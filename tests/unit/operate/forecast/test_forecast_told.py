@@ -132,7 +132,7 @@ def test_a_date_is_in_the_sentence_if_the_interval_has_one(forecast_of_days):
     space = replace(forecast_of_days.space, days=(10.0, math.inf, math.inf))
     text = " ".join(in_words(replace(forecast_of_days, space=space)))
     day = f"{space.last + timedelta(days=10):%Y-%m-%d}"
-    assert f"full not in sight (80 %: {day} to not in sight)." in text
+    assert f"full not in sight (80 % interval: {day} to not in sight)." in text
 
 
 def test_what_is_drawn_where_there_are_no_credits(call, tmp_path):

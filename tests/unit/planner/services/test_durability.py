@@ -88,7 +88,7 @@ def test_a_standby_in_another_zone_is_a_second_copy():
     assert "assumed" in multi.durability and "24 h" in multi.durability and "rds-guide-2026-04" in multi.durability
     aurora = best["aurora:standard"]
     assert 0 < aurora.durability_afr_percent < 1e-6 and "sigmod-2017" in aurora.durability
-    assert plan_words.durability(aurora) == "below 0.000001 % a year to lose the data"
+    assert plan_words.durability(aurora) == "data-loss risk below 0.000001 % a year"
     assert any(
         "copies in different zones" in line and line.startswith("rds:multi-az") for line in lines_of_rules(result)
     )

@@ -317,7 +317,7 @@ def _gain_words(gain: Gain, t: Thresholds) -> str:
         if gain.at_factor < NEAR:
             words += f" It will not help alone: {then} {bind} at {gain.at_factor:.2g} times today's load."
         else:
-            words += f" Next {bind} {then}, at {gain.at_factor:,.2g} times today's load."
+            words += f" The next limit is {then}, at {gain.at_factor:,.2g} times today's load."
     return words
 
 

@@ -1,1 +1,1 @@
-"""Measures the lag of replicas by four clocks."""
+"""Measures the lag of replicas by up to five clocks."""

@@ -15,7 +15,7 @@
 //! process that is locked into memory and cannot be dumped (`bin/headraced.rs`), and is overwritten
 //! when it is no longer needed.
 
-use crate::problem::{could_not, of_io, refused, Outcome};
+use crate::problem::{could_not, from_io, refused, Outcome};
 use aes_gcm::aead::{Aead, Payload};
 use aes_gcm::{Aes256Gcm, KeyInit, Nonce};
 use headrace_control::{ControlError, ErrorKind, Problem};
@@ -99,7 +99,7 @@ fn invalid_ciphertext(rule: &str) -> Problem {
         "Give what a key of this lab encrypted, with the same encryption context.",
     );
     // KMS says no more than its code.
-    crate::problem::of_control(error.says("InvalidCiphertextException", ""))
+    Problem::from(error.says("InvalidCiphertextException", ""))
 }
 
 /// Returns the bytes that are authenticated: header, then every name and value of the context with
@@ -245,14 +245,14 @@ impl Keyring {
             Material::Elsewhere(remote) => {
                 let mut sealed = vec![VERSION_REMOTE];
                 sealed.extend(name);
-                sealed.extend(remote.encrypt(plaintext, context).map_err(|error| of_remote(id, &remote, error))?);
+                sealed.extend(remote.encrypt(plaintext, context).map_err(|error| from_remote(id, &remote, error))?);
                 return Ok(sealed);
             }
         };
         let mut sealed = vec![VERSION];
         sealed.extend(name);
         let mut nonce = [0u8; NONCE_BYTES];
-        draw(&mut nonce).map_err(|error| of_io("drawing a nonce", &error))?;
+        draw(&mut nonce).map_err(|error| from_io("drawing a nonce", &error))?;
         sealed.extend(nonce);
         let payload = Payload { msg: plaintext, aad: &authenticated(&sealed, context) };
         let body =
@@ -282,7 +282,7 @@ impl Keyring {
         let material = match (self.find_material(&id)?, sealed[0]) {
             (Material::Here(material), VERSION) => material,
             (Material::Elsewhere(remote), VERSION_REMOTE) => {
-                return remote.decrypt(&sealed[REMOTE_HEADER_BYTES..], context).map_err(|error| of_remote(&id, &remote, error));
+                return remote.decrypt(&sealed[REMOTE_HEADER_BYTES..], context).map_err(|error| from_remote(&id, &remote, error));
             }
             _ => return Err(invalid_ciphertext("is not what this key encrypted")),
         };
@@ -300,7 +300,7 @@ fn cipher_of(material: &[u8; KEY_BYTES]) -> Outcome<Aes256Gcm> {
 }
 
 /// Turns a refusal of a KMS elsewhere into the lab's, with the same code.
-fn of_remote(id: &str, remote: &RemoteKey, error: RemoteError) -> Problem {
+fn from_remote(id: &str, remote: &RemoteKey, error: RemoteError) -> Problem {
     let there = format!("key {id}, which is {} at {}", remote.key, remote.endpoint);
     match error {
         RemoteError::Refused(code, message) => {

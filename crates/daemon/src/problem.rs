@@ -1,7 +1,7 @@
 //! Errors as the protocol writes them.
 
 use crate::journal::JournalError;
-use headrace_control::{ControlError, ErrorKind, Problem};
+use headrace_control::{ErrorKind, Problem};
 use std::io;
 
 /// Result of a call or of a step, or an error with all its parts.
@@ -27,18 +27,15 @@ pub fn in_use(value: impl Into<String>, rule: impl Into<String>, hint: impl Into
     refused(ErrorKind::InUse, value, rule, hint)
 }
 
-/// Takes the parts out of a rule's error.
-pub fn of_control(error: ControlError) -> Problem {
-    error.problem().clone()
-}
-
 /// Makes an error of the journal: nothing was written.
-pub fn of_journal(error: JournalError) -> Problem {
-    could_not("journal", error.to_string(), "Nothing was changed. Free space or repair the disk, then try again.")
+impl From<JournalError> for Problem {
+    fn from(error: JournalError) -> Problem {
+        could_not("journal", error.to_string(), "Nothing was changed. Free space or repair the disk, then try again.")
+    }
 }
 
 /// Makes the error of an I/O error while doing `what`.
-pub fn of_io(what: impl Into<String>, error: &io::Error) -> Problem {
+pub fn from_io(what: impl Into<String>, error: &io::Error) -> Problem {
     let hint = match error.kind() {
         io::ErrorKind::StorageFull => "Free space on the disk of the lab's folder, or of its object store, then try again.",
         _ => "Look at the daemon's log and the disk of the data directory.",

@@ -3,7 +3,7 @@
 
 use crate::calls::{self, After};
 use crate::engine::Engine;
-use crate::problem::{bad_input, of_io, refused, Outcome};
+use crate::problem::{bad_input, from_io, refused, Outcome};
 use headrace_control::{ErrorKind, Problem};
 use rustix::fs::{chmod, chown, Gid, Mode};
 use rustix::net::sockopt::socket_peercred;
@@ -57,7 +57,7 @@ impl Socket {
     /// # Errors
     /// Another daemon answers there, or the folder cannot be written.
     pub fn listen(path: &Path, group: Option<u32>) -> Outcome<Socket> {
-        let failed = |error: io::Error| of_io(format!("listening at {}", path.display()), &error);
+        let failed = |error: io::Error| from_io(format!("listening at {}", path.display()), &error);
         if let Some(folder) = path.parent() {
             std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(failed)?;
         }

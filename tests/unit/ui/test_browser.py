@@ -78,6 +78,22 @@ def test_a_database_is_run_and_refusals_are_said(visit):
     assert "gp3" in page.get_by_role("alert").inner_text()
 
 
+@pytest.fixture
+def changing_network(browser, monkeypatch):
+    """The first request of a window for its address, and the next one for its program, are dropped, as Chromium does
+    when an interface of the machine comes or goes; `visit` opens the address again."""
+    new_context = browser.new_context
+
+    def open_context(**settings):
+        context = new_context(**settings)
+        for address in ("**/studies?*", "**/static/main.js"):
+            context.route(address, lambda route: route.abort("internetdisconnected"), times=1)
+        return context
+
+    monkeypatch.setattr(browser, "new_context", open_context)
+
+
+@pytest.mark.usefixtures("changing_network")
 def test_a_study_shows_both_figures(visit):
     page = visit(STUDY, ready=".points")
     assert page.locator(".points g.published").count() and page.locator(".points g.simulated").count()

@@ -203,6 +203,12 @@ impl ControlError {
     }
 }
 
+impl From<ControlError> for Problem {
+    fn from(error: ControlError) -> Problem {
+        *error.0
+    }
+}
+
 impl From<CatalogError> for ControlError {
     fn from(error: CatalogError) -> ControlError {
         let kind = match error {

@@ -6,7 +6,7 @@ use headrace_daemon::cloudwatch::alarming;
 use headrace_daemon::engine::housekeeping;
 use headrace_daemon::engine::Engine;
 use headrace_daemon::options::Options;
-use headrace_daemon::problem::{of_io, refused, Outcome};
+use headrace_daemon::problem::{from_io, refused, Outcome};
 use headrace_daemon::socket::Socket;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -60,17 +60,17 @@ fn run(options: &Options) -> Outcome<()> {
     }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
-        signal_hook::flag::register(signal, stop.clone()).map_err(|error| of_io("waiting for signals", &error))?;
+        signal_hook::flag::register(signal, stop.clone()).map_err(|error| from_io("waiting for signals", &error))?;
     }
     // Memory pressure must not make this process wait for its own devices to write.
     let _ = rustix::process::configure_io_flusher_behavior(true);
     keep_memory_private();
     let engine = Engine::open(options)?;
     let socket = Socket::listen(&engine.socket, options.group)?;
-    let housekeeper = housekeeping::start(&engine).map_err(|error| of_io("starting the housekeeping", &error))?;
-    let watching = alarming::start(&engine.alarms).map_err(|error| of_io("starting the alarms", &error))?;
+    let housekeeper = housekeeping::start(&engine).map_err(|error| from_io("starting the housekeeping", &error))?;
+    let watching = alarming::start(&engine.alarms).map_err(|error| from_io("starting the alarms", &error))?;
     engine.volumes.resume_rebuilds();
-    engine.workers.start().map_err(|error| of_io("starting the snapshots", &error))?;
+    engine.workers.start().map_err(|error| from_io("starting the snapshots", &error))?;
     if let Some(words) = &engine.repaired {
         tracing::warn!("cut off what a crash left: {words}");
     }

@@ -5,9 +5,9 @@ use crate::calls::answer::{json, Answer};
 use crate::calls::snapshots::view as snapshot_view;
 use crate::engine::state::changes::Changes;
 use crate::engine::{lab_time, Engine};
-use crate::problem::{of_control, Outcome};
+use crate::problem::Outcome;
 use headrace_control::keys::key_arn;
-use headrace_control::{SnapshotId, VolumeId, VolumeRecord};
+use headrace_control::{Problem, SnapshotId, VolumeId, VolumeRecord};
 use headrace_protocol::answers::{AttachmentFacts, VolumeChanges, VolumeFacts};
 use headrace_protocol::arguments::Since;
 use headrace_protocol::snapshots::SnapshotChanges;
@@ -40,7 +40,7 @@ where
         return Ok(Page { whole: false, records, gone, next: None });
     }
     let from = match &args.after {
-        Some(after) => Bound::Excluded(after.parse::<Id>().map_err(of_control)?),
+        Some(after) => Bound::Excluded(after.parse::<Id>()?),
         None => Bound::Unbounded,
     };
     let mut rest = all.range((from, Bound::Unbounded));
@@ -54,7 +54,7 @@ pub(crate) fn volumes(engine: &Engine, args: &Since) -> Outcome<Answer> {
     let (version, whole, records, gone, next) = engine.ledger.state(|state| {
         let page = select_changed::<VolumeId, VolumeRecord>(&state.changed_volumes, &state.lab.volumes, args)?;
         let records: Vec<VolumeRecord> = page.records.into_iter().cloned().collect();
-        Ok((state.changed_volumes.version(), page.whole, records, page.gone, page.next))
+        Ok::<_, Problem>((state.changed_volumes.version(), page.whole, records, page.gone, page.next))
     })?;
     let volumes = facts(engine, &records);
     json(VolumeChanges { version, whole, volumes, gone, next: next.map(|id| id.to_string()) })
@@ -68,7 +68,7 @@ pub(crate) fn snapshots(engine: &Engine, args: &Since) -> Outcome<Answer> {
         let page = select_changed::<SnapshotId, _>(&state.changed_snapshots, &all.records, args)?;
         let snapshots = page.records.into_iter().map(|record| snapshot_view(&state.lab.settings, all, record, now_ms)).collect();
         let next = page.next.map(|id| id.to_string());
-        Ok(SnapshotChanges { version: state.changed_snapshots.version(), whole: page.whole, snapshots, gone: page.gone, next })
+        Ok::<_, Problem>(SnapshotChanges { version: state.changed_snapshots.version(), whole: page.whole, snapshots, gone: page.gone, next })
     })?;
     json(answer)
 }

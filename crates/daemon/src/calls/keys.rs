@@ -4,7 +4,7 @@ use crate::calls::answer::{json, Answer};
 use crate::engine::encryption::Keys;
 use crate::engine::{lab_time, Engine};
 use crate::keyring::{self, KEY_BYTES};
-use crate::problem::{bad_input, of_io, refused, Outcome};
+use crate::problem::{bad_input, from_io, refused, Outcome};
 use base64::prelude::{Engine as _, BASE64_STANDARD};
 use headrace_control::keys::{self, key_arn, Alias, Grant, EBS_ALIAS};
 use headrace_control::{Command, ErrorKind, KeyCommand, KeyRecord, Settings, TagRequest};
@@ -167,7 +167,7 @@ impl Keys {
     pub(crate) fn new_grant(&self, args: NewGrant) -> Outcome<KeyGrant> {
         let NewGrant { key, grantee, operations, retiring, name, constraints } = args;
         let mut id = [0u8; 32];
-        keyring::draw(&mut id).map_err(|error| of_io("drawing the id of a grant", &error))?;
+        keyring::draw(&mut id).map_err(|error| from_io("drawing the id of a grant", &error))?;
         let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
         let constraints = constraints.map(|value| value.to_string());
         let grant = Grant { id: id.clone(), grantee, retiring, operations, name: name.clone(), constraints, created_ms: 0 };
@@ -210,7 +210,7 @@ impl Keys {
         }
         let key = self.usable_key(&args.key)?;
         let mut data_key = Zeroizing::new(vec![0u8; bytes]);
-        keyring::draw(&mut data_key).map_err(|error| of_io("drawing a data key", &error))?;
+        keyring::draw(&mut data_key).map_err(|error| from_io("drawing a data key", &error))?;
         let sealed = self.keyring.encrypt(&key.id, &data_key, &args.context.unwrap_or_default())?;
         let plaintext = args.plaintext.unwrap_or(true).then(|| BASE64_STANDARD.encode(data_key.as_slice()));
         Ok(DataKey { ciphertext: BASE64_STANDARD.encode(sealed), plaintext, key: self.arn(&key.id) })

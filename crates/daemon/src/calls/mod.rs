@@ -10,7 +10,7 @@ use crate::cloudwatch::calls as cloudwatch;
 use crate::engine::{lab_time, Engine};
 use crate::envelope::{self, Envelope};
 use crate::metrics::{Resolution, COLUMNS};
-use crate::problem::{bad_input, could_not, of_control, of_io, refused, Outcome};
+use crate::problem::{bad_input, could_not, from_io, refused, Outcome};
 use crate::view;
 use headrace_control::{AttachRequest, ClientToken, Command, CreateRequest, DetachRequest, ErrorKind, ModifyRequest, TagRequest, VolumeId, VolumeRecord};
 use headrace_model::record::HostChange as ModelChange;
@@ -293,12 +293,12 @@ fn slow_member(args: SlowMember) -> Command {
 
 fn list(engine: &Arc<Engine>, args: SomeVolumes) -> Outcome<Answer> {
     let after = match args.after {
-        Some(after) => Bound::Excluded(after.parse::<VolumeId>().map_err(of_control)?),
+        Some(after) => Bound::Excluded(after.parse::<VolumeId>()?),
         None => Bound::Unbounded,
     };
     let limit = args.limit.unwrap_or(usize::MAX);
     let records: Vec<VolumeRecord> = match args.volumes {
-        Some(names) => engine.ledger.lab(|lab| lab.find_all(&names).map(|records| records.into_iter().cloned().collect::<Vec<_>>())).map_err(of_control)?,
+        Some(names) => engine.ledger.lab(|lab| lab.find_all(&names).map(|records| records.into_iter().cloned().collect::<Vec<_>>()))?,
         None => engine.ledger.lab(|lab| lab.volumes.range((after, Bound::Unbounded)).take(limit).map(|(_, record)| record.clone()).collect()),
     };
     json(VolumeList { volumes: records.iter().map(|record| engine.volumes.view(record)).collect() })
@@ -342,7 +342,7 @@ fn metrics(engine: &Arc<Engine>, args: &MetricsRequest) -> Outcome<Answer> {
         Some("minute") => Resolution::Minute,
         Some(other) => return Err(bad_input(other, "is not a resolution: second or minute", "Name one of them.")),
     };
-    let rows = engine.metrics.store.rows(&volume, args.member, resolution, args.since, args.last).map_err(|error| of_io("reading metrics", &error))?;
+    let rows = engine.metrics.store.rows(&volume, args.member, resolution, args.since, args.last).map_err(|error| from_io("reading metrics", &error))?;
     json(MetricsRows { columns: COLUMNS.iter().map(ToString::to_string).collect(), rows: rows.iter().map(|row| row.to_json()).collect() })
 }
 
@@ -354,7 +354,7 @@ fn record(engine: &Arc<Engine>, args: Record) -> Outcome<Answer> {
         Some(path) => return Err(bad_input(path.display().to_string(), "must be a path from the root: the daemon has another folder", "Write it whole.")),
         None => engine.volumes.folder.join("records").join(format!("{}-{}.rec", volume.id, lab_time(engine.ledger.lab_ms()).replace(':', ""))),
     };
-    engine.volumes.devices.record(&path).map_err(|error| of_io(format!("recording to {}", path.display()), &error))?;
+    engine.volumes.devices.record(&path).map_err(|error| from_io(format!("recording to {}", path.display()), &error))?;
     json(RecordStarted { path: text_of(&path) })
 }
 

@@ -2,12 +2,12 @@
 
 use crate::calls::answer::{json, Answer};
 use crate::engine::{lab_time, Engine};
-use crate::problem::{bad_input, of_control, Outcome};
+use crate::problem::{bad_input, Outcome};
 use chrono::DateTime;
 use headrace_control::keys::key_arn;
 use headrace_control::{
-    Command, CopyRequest, DirectRequest, FastRestore, LockMode, LockRequest, RetentionRule, Schedule, ScheduleRequest, Settings, SnapshotCommand, SnapshotId,
-    SnapshotLock, SnapshotRecord, SnapshotRequest, SnapshotSource, Snapshots,
+    Command, CopyRequest, DirectRequest, FastRestore, LockMode, LockRequest, Problem, RetentionRule, Schedule, ScheduleRequest, Settings, SnapshotCommand,
+    SnapshotId, SnapshotLock, SnapshotRecord, SnapshotRequest, SnapshotSource, Snapshots,
 };
 use headrace_protocol::answers::Done;
 use headrace_protocol::snapshots::*;
@@ -153,7 +153,7 @@ pub(crate) fn repeated(engine: &Engine, snapshot: &str) -> Outcome<Answer> {
 
 /// Returns a snapshot that is not in the recycle bin.
 fn find(engine: &Engine, snapshot: &str) -> Outcome<SnapshotId> {
-    engine.ledger.lab(|lab| lab.snapshots.find(snapshot).map(|record| record.id.clone())).map_err(of_control)
+    engine.ledger.lab(|lab| lab.snapshots.find(snapshot).map(|record| record.id.clone())).map_err(Problem::from)
 }
 
 fn describe(engine: &Engine, id: &SnapshotId) -> Outcome<Answer> {
@@ -174,13 +174,13 @@ fn list(engine: &Engine, args: &ListSnapshots) -> Outcome<Answer> {
         .lab(|lab| {
             let all = &lab.snapshots;
             if let Some(names) = args.snapshots.as_ref().filter(|_| !in_bin) {
-                let records = names.iter().map(|snapshot| all.find(snapshot)).collect::<Result<Vec<_>, _>>().map_err(of_control)?;
+                let records = names.iter().map(|snapshot| all.find(snapshot)).collect::<Result<Vec<_>, _>>()?;
                 return Ok(SnapshotList { snapshots: records.into_iter().map(|record| view(&lab.settings, all, record, now_ms)).collect(), next: None });
             }
             // A volume that is gone still has its snapshots.
             let volume = args.volume.as_ref().map(|volume| lab.find(volume).map_or_else(|_| volume.clone(), |record| record.id.to_string()));
             let from = match &args.after {
-                Some(after) => Bound::Excluded(after.parse::<SnapshotId>().map_err(of_control)?),
+                Some(after) => Bound::Excluded(after.parse::<SnapshotId>()?),
                 None => Bound::Unbounded,
             };
             let matches = |record: &&SnapshotRecord| {

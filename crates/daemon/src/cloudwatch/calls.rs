@@ -6,12 +6,12 @@ use super::points::Reader;
 use super::{read, to_problem};
 use crate::engine::{lock, unix_ms, Engine};
 use crate::events::ACCOUNT;
-use crate::problem::{bad_input, of_control, of_io, Outcome};
+use crate::problem::{bad_input, from_io, Outcome};
 use headrace_cloudwatch::alarm::{AlarmSpec, State};
 use headrace_cloudwatch::{
     check_period, evaluate, rounded_start, Code, Dimension, MetricSpec, MetricStat, Points, Query, Refusal, Statistic, Unit, Window, HOUR_S, MAX_DATAPOINTS,
 };
-use headrace_control::{AlarmCommand, AlarmRecord, HistoryItem};
+use headrace_control::{AlarmCommand, AlarmRecord, HistoryItem, Problem};
 use headrace_protocol::cloudwatch::{
     AlarmFilter, AlarmHistory, AlarmHistoryItem, AlarmList, AlarmState, AlarmTagRequest, AlarmTags, AlarmView, DataRequest, Datapoint, EventsRequest,
     HistoryFilter, LabEvents, MetricData, MetricFilter, MetricName, MetricNames, MetricResult, MetricStatistics, PutAlarm, PutMetrics, StatisticsPage,
@@ -415,7 +415,7 @@ fn tagged<T>(outcome: Outcome<T>) -> Outcome<T> {
 /// Returns the tags of an alarm.
 pub fn alarm_tags(engine: &Engine, arn: &str) -> Outcome<AlarmTags> {
     let name = name_of(engine, arn)?;
-    let tags = engine.ledger.lab(|lab| lab.alarms.find(&name).map(|alarm| alarm.tags.clone())).map_err(of_control);
+    let tags = engine.ledger.lab(|lab| lab.alarms.find(&name).map(|alarm| alarm.tags.clone())).map_err(Problem::from);
     tagged(tags).map(|tags| AlarmTags { tags })
 }
 
@@ -454,7 +454,7 @@ pub fn nvme_statistics(engine: &Engine, args: StatisticsPageRequest) -> Outcome<
         return Err(bad_input(member.to_string(), rule, "Leave the member out for the volume as a whole."));
     }
     let queue_length = engine.volumes.queue_length(&record)?;
-    let page = engine.metrics.store.nvme_page(record.id.as_str(), args.member, queue_length).map_err(|error| of_io("reading metrics", &error))?;
+    let page = engine.metrics.store.nvme_page(record.id.as_str(), args.member, queue_length).map_err(|error| from_io("reading metrics", &error))?;
     Ok(StatisticsPage { page_hex: page.iter().map(|byte| format!("{byte:02x}")).collect() })
 }
 

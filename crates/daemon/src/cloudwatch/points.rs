@@ -4,7 +4,7 @@ use crate::cloudwatch::custom::Custom;
 use crate::engine::ledger::Ledger;
 use crate::engine::{lock, unix_ms};
 use crate::metrics::{facts_of, minute_of, Retired, Store};
-use crate::problem::{of_io, Outcome};
+use crate::problem::{from_io, Outcome};
 use headrace_catalog::VolumeLimits;
 use headrace_cloudwatch::ebs::{Minute, VolumeFacts, BALANCE_STEP_S, EBS, EC2, INSTANCE_METRICS, VOLUME_METRICS};
 use headrace_cloudwatch::{aggregate, Distribution, MetricId, MetricStat, Points, Unit, Window, HOUR_S, MINUTE_S};
@@ -57,8 +57,8 @@ pub struct Metrics {
 impl Metrics {
     /// Opens the metrics in the folder of a lab.
     pub(crate) fn open(folder: &Path, ledger: Arc<Ledger>) -> Outcome<Metrics> {
-        let store = Store::open(&folder.join("metrics")).map_err(|error| of_io("opening the metrics", &error))?;
-        let custom = Custom::open(folder, (unix_ms() / 1_000) as i64).map_err(|error| of_io("reading metrics of users", &error))?;
+        let store = Store::open(&folder.join("metrics")).map_err(|error| from_io("opening the metrics", &error))?;
+        let custom = Custom::open(folder, (unix_ms() / 1_000) as i64).map_err(|error| from_io("reading metrics of users", &error))?;
         Ok(Metrics { store, ledger, custom: Mutex::new(custom) })
     }
 

@@ -2,7 +2,7 @@
 
 use crate::engine::parts::lock;
 use crate::engine::volumes::Volumes;
-use crate::problem::{could_not, in_use, of_io, Outcome};
+use crate::problem::{could_not, from_io, in_use, Outcome};
 use headrace_control::{AttachRequest, AttachedDevice, AttachmentState, Ceiling, Command, DetachRequest, VolumeRecord};
 use headrace_device::devices::{AttachedVolume, Pace};
 use headrace_device::loopdev;
@@ -83,10 +83,10 @@ impl Volumes {
         }
         self.devices.open(attached);
         let file = self.file_of(record)?;
-        let device = loopdev::attach(&file).map_err(|error| of_io(format!("a loop device on {}", file.display()), &error))?;
+        let device = loopdev::attach(&file).map_err(|error| from_io(format!("a loop device on {}", file.display()), &error))?;
         let links = self.link(record, &attachment.name, &device).map_err(|error| {
             let _ = loopdev::release(&device);
-            of_io("links to the device", &error)
+            from_io("links to the device", &error)
         })?;
         let warnings = cost.map_or_else(Vec::new, |cost| self.beyond(record, &cost, attachment.unpaced));
         Ok(AttachedDevice {
@@ -110,7 +110,7 @@ impl Volumes {
         }
         let mount = lock(&self.mount);
         let mount = mount.as_ref().ok_or_else(|| could_not("lab", "is going down", "Start it again."))?;
-        let cost = probe::measure(&self.devices, mount, &self.volumes_folder()).map_err(|error| of_io("measuring the path", &error))?;
+        let cost = probe::measure(&self.devices, mount, &self.volumes_folder()).map_err(|error| from_io("measuring the path", &error))?;
         *cached = Some((Instant::now(), cost));
         Ok(cost)
     }

@@ -2,7 +2,7 @@
 
 use crate::engine::parts::lock;
 use crate::engine::snapshots::{started, Put, Snapshots};
-use crate::problem::{bad_input, of_control, of_io, refused, Outcome};
+use crate::problem::{bad_input, from_io, refused, Outcome};
 use base64::prelude::{Engine as _, BASE64_STANDARD};
 use headrace_control::{Command, DirectRequest, ErrorKind, SnapshotCommand, SnapshotId, SnapshotRecord, SnapshotSource};
 use headrace_protocol::snapshots::{BlockData, BlockView, Blocks, FinishSnapshot, PutBlock};
@@ -46,7 +46,7 @@ impl Snapshots {
         let before = since.map(|since| self.ledger.completed(since)).transpose()?;
         let failed = |id: &SnapshotId| {
             let id = id.to_string();
-            move |error: io::Error| of_io(format!("the manifest of {id}"), &error)
+            move |error: io::Error| from_io(format!("the manifest of {id}"), &error)
         };
         let manifest = self.manifest(&record.id).map_err(failed(&record.id))?;
         let until_s = unix_s() + TOKEN_HOLDS_S;
@@ -77,9 +77,9 @@ impl Snapshots {
         if let Some(token) = token {
             self.check_token(&record.id, block, token)?;
         }
-        let manifest = self.manifest(&record.id).map_err(|error| of_io(format!("the manifest of {snapshot}"), &error))?;
-        let cipher = self.cipher_of(&record).map_err(|error| of_io(format!("the key of {snapshot}"), &error))?;
-        let data = read_block(&self.objects, &manifest, block, cipher.as_deref()).map_err(|error| of_io(format!("block {block}"), &error))?;
+        let manifest = self.manifest(&record.id).map_err(|error| from_io(format!("the manifest of {snapshot}"), &error))?;
+        let cipher = self.cipher_of(&record).map_err(|error| from_io(format!("the key of {snapshot}"), &error))?;
+        let data = read_block(&self.objects, &manifest, block, cipher.as_deref()).map_err(|error| from_io(format!("block {block}"), &error))?;
         let Some(data) = data else {
             let hint = "List the blocks that there are.";
             return Err(refused(ErrorKind::NotFound, block.to_string(), format!("is not a block of {snapshot}"), hint)
@@ -98,7 +98,7 @@ impl Snapshots {
         if let Err(error) = self.open_builder(&record) {
             let events = self.ledger.command(&Command::Snapshot(SnapshotCommand::Abandon { snapshots: vec![record.id.clone()] }))?;
             self.after_deletions(&events);
-            return Err(of_io("beginning the snapshot", &error));
+            return Err(from_io("beginning the snapshot", &error));
         }
         Ok(record.id)
     }
@@ -122,7 +122,7 @@ impl Snapshots {
     }
 
     fn put_of(&self, snapshot: &str) -> Outcome<(SnapshotId, Arc<Put>)> {
-        let record = self.ledger.lab(|lab| lab.snapshots.find(snapshot).cloned()).map_err(of_control)?;
+        let record = self.ledger.lab(|lab| lab.snapshots.find(snapshot).cloned())?;
         let put = lock(&self.builders).get(&record.id).cloned();
         let rule = "is not being put block by block";
         let put = put.ok_or_else(|| {
@@ -147,7 +147,7 @@ impl Snapshots {
         }
         put.builder.put(args.block, &data).map_err(|error| match error.kind() {
             io::ErrorKind::InvalidInput => invalid("block", "is behind the end of the snapshot"),
-            _ => of_io(format!("block {}", args.block), &error),
+            _ => from_io(format!("block {}", args.block), &error),
         })?;
         lock(&put.checksums).insert(args.block, digest);
         Ok(())
@@ -184,7 +184,7 @@ impl Snapshots {
         let done = stored.and_then(|()| put.builder.complete()).and_then(|manifest| self.complete_snapshot(&record, &manifest, parent));
         if let Err(error) = done {
             self.resume_builder(&record);
-            return Err(of_io("completing the snapshot", &error));
+            return Err(from_io("completing the snapshot", &error));
         }
         Ok(id)
     }

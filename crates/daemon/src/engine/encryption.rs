@@ -12,7 +12,7 @@ use crate::engine::parts::{lock, random};
 use crate::envelope;
 use crate::keyring::{self, Context, Keyring, KEY_BYTES};
 use crate::other_lab::OpenKey;
-use crate::problem::{bad_input, could_not, of_control, of_io, refused, Outcome};
+use crate::problem::{bad_input, could_not, from_io, refused, Outcome};
 use base64::prelude::{Engine as _, BASE64_STANDARD};
 use headrace_control::keys::{key_arn, of_ec2, NewKey};
 use headrace_control::{ClientToken, Command, CreateRequest, ErrorKind, KeyCommand, KeyRecord, Problem, SnapshotKey, VolumeRecord};
@@ -46,22 +46,22 @@ impl Keys {
 
     /// Returns a key by id, ARN or alias.
     pub fn key(&self, key: &str) -> Outcome<KeyRecord> {
-        self.ledger.lab(|lab| lab.keys.find(&lab.settings, key).cloned()).map_err(of_control)
+        self.ledger.lab(|lab| lab.keys.find(&lab.settings, key).cloned()).map_err(Problem::from)
     }
 
     /// Returns a key that can be used now.
     pub fn usable_key(&self, key: &str) -> Outcome<KeyRecord> {
-        self.ledger.lab(|lab| lab.keys.usable(&lab.settings, key).cloned()).map_err(of_control)
+        self.ledger.lab(|lab| lab.keys.usable(&lab.settings, key).cloned()).map_err(Problem::from)
     }
 
     /// Makes a key, material first: a key that is written down can be used. `remote`: the key is in
     /// KMS elsewhere, and this lab makes no material.
     pub fn create_key(&self, new: NewKey, remote: Option<&RemoteKey>) -> Outcome<KeyRecord> {
         let _work = lock(&self.work);
-        let id = keyring::new_id().map_err(|error| of_io("drawing the id of a key", &error))?;
+        let id = keyring::new_id().map_err(|error| from_io("drawing the id of a key", &error))?;
         if !envelope::is_dry_run() {
             let result = remote.map_or_else(|| self.keyring.make(&id), |remote| self.keyring.make_remote(&id, remote));
-            result.map_err(|error| of_io("making a key", &error))?;
+            result.map_err(|error| from_io("making a key", &error))?;
             if let Err(problem) = self.try_key(&id) {
                 self.keyring.destroy(&id);
                 return Err(problem);
@@ -78,7 +78,7 @@ impl Keys {
     /// use.
     fn try_key(&self, id: &str) -> Outcome<()> {
         let mut drawn = [0u8; 32];
-        keyring::draw(&mut drawn).map_err(|error| of_io("trying a key", &error))?;
+        keyring::draw(&mut drawn).map_err(|error| from_io("trying a key", &error))?;
         let sealed = self.keyring.encrypt(id, &drawn, &context_of(id))?;
         match self.keyring.decrypt(&sealed, &context_of(id))?.as_slice() == drawn {
             true => Ok(()),
@@ -141,7 +141,7 @@ impl Keys {
     fn wrapped_data_key(&self, key: &str, context: &str) -> Outcome<String> {
         let key = self.usable_key(key).map_err(as_ec2)?;
         let mut data_key = Zeroizing::new([0u8; DATA_KEY_BYTES]);
-        keyring::draw(data_key.as_mut()).map_err(|error| of_io("drawing a data key", &error))?;
+        keyring::draw(data_key.as_mut()).map_err(|error| from_io("drawing a data key", &error))?;
         let sealed = self.keyring.encrypt(&key.id, data_key.as_ref(), &context_of(context)).map_err(as_ec2)?;
         Ok(BASE64_STANDARD.encode(sealed))
     }
@@ -208,7 +208,7 @@ impl Keys {
     fn new_snapshot_key(&self, encrypted: Option<bool>, kms_key: Option<String>, made_for: &str) -> Outcome<Option<SnapshotKey>> {
         let mut request = CreateRequest { encrypted, kms_key, ..CreateRequest::default() };
         self.key_for_new_volume(&mut request)?;
-        let key = self.ledger.lab(|lab| lab.keys.for_volume(&lab.settings, request.encrypted, request.kms_key.as_deref())).map_err(of_control)?;
+        let key = self.ledger.lab(|lab| lab.keys.for_volume(&lab.settings, request.encrypted, request.kms_key.as_deref()))?;
         let context = format!("{made_for}-{:016x}", random());
         key.map(|key| Ok(SnapshotKey { wrapped: self.wrapped_data_key(&key, &context)?, key, context })).transpose()
     }
@@ -273,7 +273,7 @@ impl Keys {
         if envelope::is_dry_run() {
             return Err(envelope::dry_run_passed());
         }
-        self.keyring.keep_imported(id, material).map_err(|error| of_io("keeping an imported key", &error))?;
+        self.keyring.keep_imported(id, material).map_err(|error| from_io("keeping an imported key", &error))?;
         if let Err(problem) = self.ledger.command(&Command::Key(KeyCommand::Create { id: id.to_string(), new: NewKey { description, ..NewKey::default() } })) {
             self.keyring.destroy(id);
             return Err(problem);
@@ -319,7 +319,7 @@ fn as_ec2(problem: headrace_control::Problem) -> headrace_control::Problem {
     match problem.code.as_str() {
         "NotFoundException" | "DisabledException" | "KMSInvalidStateException" => {
             let headrace_control::Problem { kind, value, rule, source, hint, code, message } = problem;
-            of_control(of_ec2(headrace_control::ControlError::new(kind, value, rule, source, hint).says(code, message)))
+            of_ec2(headrace_control::ControlError::new(kind, value, rule, source, hint).says(code, message)).into()
         }
         _ => problem,
     }

@@ -3,7 +3,7 @@
 use crate::engine::parts::{lock, random};
 use crate::engine::volume_files::member_of;
 use crate::engine::volumes::Volumes;
-use crate::problem::{bad_input, could_not, of_control, of_io, refused, Outcome};
+use crate::problem::{bad_input, could_not, from_io, refused, Outcome};
 use headrace_catalog::RaidLevel;
 use headrace_control::{fault_id, Command, ErrorKind, MemberState, Slowness, VolumeRecord, MOST_EXTRA_MS};
 use headrace_device::fault_injector::{Fault, FaultKind};
@@ -117,11 +117,11 @@ impl Volumes {
     }
 
     fn degrade(&self, record: &VolumeRecord, request: &FaultRequest, set: FaultSet) -> Outcome<FaultSet> {
-        let slow = Slowness::new(request.caps_percent.unwrap_or(DEGRADED_PERCENT), request.extra_ms.unwrap_or(DEGRADED_MS)).map_err(of_control)?;
+        let slow = Slowness::new(request.caps_percent.unwrap_or(DEGRADED_PERCENT), request.extra_ms.unwrap_or(DEGRADED_MS))?;
         let event = degradation(slow, set.from, set.until);
         let device = self.device_number(record)?;
         let chosen = match request.member {
-            Some(member) => std::iter::once(record.member_index(member).map_err(of_control)?).collect(),
+            Some(member) => std::iter::once(record.member_index(member)?).collect(),
             None => (0..record.members.len()).collect::<Vec<_>>(),
         };
         for member in chosen {
@@ -138,7 +138,7 @@ impl Volumes {
         if power.is_armed() {
             return Err(refused(ErrorKind::IncorrectState, record.label(), "has a power cut coming", "Wait for it, or detach the volume."));
         }
-        power.arm().map_err(|error| of_io("flushing before the power cut", &error))?;
+        power.arm().map_err(|error| from_io("flushing before the power cut", &error))?;
         let seed = request.seed.unwrap_or_else(random);
         let (volumes, at, id) = (self.clone(), set.from, record.id.clone());
         std::thread::spawn(move || {
@@ -215,7 +215,7 @@ impl Volumes {
         self.slow_in_model(device, index, &record.members[index].state);
         if matches!(record.members[index].state, MemberState::Rebuilding { .. }) {
             if let Some(raid) = &raid {
-                raid.empty_member(index).map_err(|error| of_io(format!("emptying {}", record.member_name(index)), &error))?;
+                raid.empty_member(index).map_err(|error| from_io(format!("emptying {}", record.member_name(index)), &error))?;
             }
             self.start_rebuild(&record, index);
         }
@@ -261,7 +261,7 @@ impl Volumes {
             if self.ledger.is_stopping() || raid.member(member) != MemberData::Rebuilding {
                 return Ok(false);
             }
-            let written = raid.rebuild_step(member, offset).map_err(|error| of_io(format!("rebuilding {}", record.member_name(member)), &error))?;
+            let written = raid.rebuild_step(member, offset).map_err(|error| from_io(format!("rebuilding {}", record.member_name(member)), &error))?;
             if written > 0 {
                 self.charge(device_number, record, member, offset);
             }

@@ -5,9 +5,11 @@ use crate::engine::parts::{lock, random};
 use crate::engine::state::{commit, write_waiting, State};
 use crate::envelope;
 use crate::journal::{Balances, Checkpoint, Entry, Json, Saved};
-use crate::problem::{of_control, of_journal, refused, Outcome};
+use crate::problem::{refused, Outcome};
 use headrace_catalog::InstanceLimits;
-use headrace_control::{ClientToken, Command, ErrorKind, Event, Lab, SettingsRequest, SnapshotRecord, SnapshotState, UsedToken, VolumeId, VolumeRecord};
+use headrace_control::{
+    ClientToken, Command, ErrorKind, Event, Lab, Problem, SettingsRequest, SnapshotRecord, SnapshotState, UsedToken, VolumeId, VolumeRecord,
+};
 use headrace_model::{InstanceState, ModelOptions, Nanos, SavedDevice, SavedVolume};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,10 +39,10 @@ impl Ledger {
         let mut detached = state.lab.clone();
         detached.volumes.values_mut().for_each(|record| record.attachment = None);
         let now = state.clock.lab_ms(0);
-        let events = detached.decide(&Command::Configure(request), now, &mut random).map_err(of_control)?;
+        let events = detached.decide(&Command::Configure(request), now, &mut random)?;
         commit(&mut state, events)?;
         state.clock = state.clock.rescaled(0, state.lab.settings.time_scale);
-        let instance = state.lab.settings.instance().map_err(of_control)?;
+        let instance = state.lab.settings.instance()?;
         let levels = state.balances.instance.as_ref().and_then(|saved| saved.state.read::<InstanceState>().ok());
         Ok((instance, levels))
     }
@@ -53,7 +55,7 @@ impl Ledger {
             None => state.lab.decide(command, now, &mut random),
             Some(token) => state.lab.decide_once(command, &token, now, &mut random),
         };
-        let events = decided.map_err(of_control)?;
+        let events = decided?;
         if envelope::is_dry_run() {
             return Err(envelope::dry_run_passed());
         }
@@ -64,7 +66,7 @@ impl Ledger {
 
     /// Returns the record of a client token; None if no call has used it yet.
     pub fn used_token(&self, token: &ClientToken) -> Outcome<Option<UsedToken>> {
-        self.lab(|lab| lab.tokens.find(token).map(|used| used.cloned())).map_err(of_control)
+        self.lab(|lab| lab.tokens.find(token).map(|used| used.cloned())).map_err(Problem::from)
     }
 
     /// Returns the events that are due, without applying them.
@@ -91,12 +93,12 @@ impl Ledger {
         let devices: BTreeMap<_, _> = devices.into_iter().filter_map(|(id, now, device)| Some((id, saved(now, Json::of(&levels(device)))?))).collect();
         let newer = Balances { instance: instance.and_then(|(now, state)| saved(now, Json::of(&state))), devices };
         write_waiting(&mut state)?;
-        state.journal.append(&Entry::Balances(newer.clone()), false).map_err(of_journal)?;
+        state.journal.append(&Entry::Balances(newer.clone()), false)?;
         state.balances.instance = newer.instance.or(state.balances.instance.take());
         state.balances.devices.extend(newer.devices);
         if state.journal.needs_compaction() {
             let all = Checkpoint { lab: state.lab.clone(), balances: state.balances.clone() };
-            state.journal.compact(&all).map_err(of_journal)?;
+            state.journal.compact(&all)?;
         }
         Ok(())
     }
@@ -141,11 +143,11 @@ impl Ledger {
 
     /// Returns a volume by id or name.
     pub fn find(&self, volume: &str) -> Outcome<VolumeRecord> {
-        self.lab(|lab| lab.find(volume).cloned()).map_err(of_control)
+        self.lab(|lab| lab.find(volume).cloned()).map_err(Problem::from)
     }
 
     pub(crate) fn model_options(&self) -> Outcome<ModelOptions> {
-        let instance = self.lab(|lab| lab.settings.instance()).map_err(of_control)?;
+        let instance = self.lab(|lab| lab.settings.instance())?;
         Ok(ModelOptions::behind(instance.as_ref()))
     }
 
@@ -156,7 +158,7 @@ impl Ledger {
 
     /// Returns a completed snapshot; refuses one in another state.
     pub(crate) fn completed(&self, snapshot: &str) -> Outcome<SnapshotRecord> {
-        let record = self.lab(|lab| lab.snapshots.find(snapshot).cloned()).map_err(of_control)?;
+        let record = self.lab(|lab| lab.snapshots.find(snapshot).cloned())?;
         if record.state == SnapshotState::Completed {
             return Ok(record);
         }

@@ -68,7 +68,7 @@ use crate::events::EventLog;
 use crate::journal::{Checkpoint, Journal};
 use crate::keyring::Keyring;
 use crate::options::Options;
-use crate::problem::{in_use, of_io, of_journal, Outcome};
+use crate::problem::{from_io, in_use, Outcome};
 use headrace_control::{LabClock, SettingsRequest, VolumeRecord};
 use headrace_device::mount::Mount;
 use headrace_device::stale_mounts::{self, StaleMounts};
@@ -118,14 +118,14 @@ impl Engine {
         if options.group.is_some() {
             // Members of the group must reach the socket in it; the other files in the folder stay
             // closed.
-            std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o711)).map_err(|error| of_io("opening the folder to the group", &error))?;
+            std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o711)).map_err(|error| from_io("opening the folder to the group", &error))?;
         }
-        let (journal, recovered) = Journal::open(&folder).map_err(of_journal)?;
+        let (journal, recovered) = Journal::open(&folder)?;
         let mnt = folder.join("mnt");
         // Before anything else: a dead mount can neither be looked at nor be made again.
-        let released = stale_mounts::release(&mnt).map_err(|error| of_io("releasing what an earlier daemon left", &error))?;
+        let released = stale_mounts::release(&mnt).map_err(|error| from_io("releasing what an earlier daemon left", &error))?;
         for name in ["keys", "volumes", "metrics", "mnt", "dev/by-id", "records", "snapshots"] {
-            create_private(&folder.join(name)).map_err(|error| of_io(format!("making {name}"), &error))?;
+            create_private(&folder.join(name)).map_err(|error| from_io(format!("making {name}"), &error))?;
         }
         let repaired = recovered.repair.as_ref().map(|cut| format!("{} bytes at {} of the journal: {}", cut.bytes, cut.offset, cut.reason));
         let Checkpoint { lab, balances } = recovered.state.clone();
@@ -137,9 +137,9 @@ impl Engine {
         };
         let clock = LabClock::new(last_ms, 0, lab.settings.time_scale);
         let devices = Arc::new(Devices::new(&SavedHost { now: Nanos(now), instance: None, devices: Vec::new() }));
-        let mount = Mount::new(devices.clone(), &mnt).map_err(|error| of_io(format!("mounting {}", mnt.display()), &error))?;
-        let keyring = Keyring::open(&folder.join("keys"), |id| lab.keys.keys.contains_key(id)).map_err(|error| of_io("opening the keys", &error))?;
-        let events = EventLog::open(&folder).map_err(|error| of_io("reading the events", &error))?;
+        let mount = Mount::new(devices.clone(), &mnt).map_err(|error| from_io(format!("mounting {}", mnt.display()), &error))?;
+        let keyring = Keyring::open(&folder.join("keys"), |id| lab.keys.keys.contains_key(id)).map_err(|error| from_io("opening the keys", &error))?;
+        let events = EventLog::open(&folder).map_err(|error| from_io("reading the events", &error))?;
         let ledger = Arc::new(Ledger::new(State::new(lab, journal, clock, balances, events)));
         let metrics = Arc::new(Metrics::open(&folder, ledger.clone())?);
         let keys = Arc::new(Keys::new(ledger.clone(), keyring));
@@ -230,8 +230,8 @@ impl Engine {
 }
 
 fn make_folder(folder: &Path) -> Outcome<PathBuf> {
-    create_private(folder).map_err(|error| of_io(format!("making {}", folder.display()), &error))?;
-    folder.canonicalize().map_err(|error| of_io(format!("finding {}", folder.display()), &error))
+    create_private(folder).map_err(|error| from_io(format!("making {}", folder.display()), &error))?;
+    folder.canonicalize().map_err(|error| from_io(format!("finding {}", folder.display()), &error))
 }
 
 /// Creates a folder that only its owner may look into.

@@ -3,7 +3,7 @@
 use crate::engine::attaching::device_path;
 use crate::engine::parts::lock;
 use crate::engine::volumes::Volumes;
-use crate::problem::{could_not, of_control, of_io, Outcome};
+use crate::problem::{could_not, from_io, Outcome};
 use headrace_control::{Change, Command, Modification, ModifyRequest, VolumeRecord};
 use headrace_device::loopdev;
 use headrace_model::rates::VolumeModification as ModelModification;
@@ -30,7 +30,7 @@ impl Volumes {
 
     fn modify_model(&self, record: &VolumeRecord, modification: &Modification) -> Outcome<()> {
         let after = VolumeRecord { spec: modification.to.clone(), ..record.clone() };
-        let limits = self.ledger.lab(|lab| after.limits(&lab.settings)).map_err(of_control)?;
+        let limits = self.ledger.lab(|lab| after.limits(&lab.settings))?;
         let now = self.devices.clock.now();
         let modifying = self.ledger.device_span(modification.modifying_until_ms - modification.started_ms);
         let optimizing = self.ledger.device_span(modification.optimizing_until_ms - modification.modifying_until_ms);
@@ -53,12 +53,12 @@ impl Volumes {
         if power.bytes() >= bytes {
             return Ok(());
         }
-        power.grow(bytes).map_err(|error| of_io(format!("growing {volume} to {} GiB", bytes >> 30), &error))?;
+        power.grow(bytes).map_err(|error| from_io(format!("growing {volume} to {} GiB", bytes >> 30), &error))?;
         let Some(device) = device_path(&record) else { return Ok(()) };
         // The kernel learns a FUSE file's size when it is asked for, the loop device when told.
         let file = self.file_of(&record)?;
         let result = std::fs::metadata(&file).and_then(|_| loopdev::resized(&device));
-        result.map_err(|error| of_io(format!("telling {} its new size", device.display()), &error))
+        result.map_err(|error| from_io(format!("telling {} its new size", device.display()), &error))
     }
 
     /// Restores the limits in the model after a modification that failed.

@@ -9,7 +9,7 @@ use crate::engine::parts::lock;
 use crate::engine::parts::Resting;
 use crate::engine::volume_files::{self, VolumeFiles};
 use crate::engine::volumes::Volumes;
-use crate::problem::{could_not, of_control, Outcome};
+use crate::problem::{could_not, Outcome};
 use headrace_catalog::VolumeLimits;
 use headrace_control::{MemberState, VolumeId, VolumeRecord};
 use headrace_device::AttachedVolume;
@@ -108,7 +108,7 @@ impl Volumes {
         if let Some(cached) = lock(&self.known_limits).get(&key) {
             return Ok(cached.clone());
         }
-        let limits = Arc::new(self.ledger.lab(|lab| record.limits(&lab.settings)).map_err(of_control)?);
+        let limits = Arc::new(self.ledger.lab(|lab| record.limits(&lab.settings))?);
         let mut cache = lock(&self.known_limits);
         if cache.len() >= MOST_LIMITS {
             cache.clear();

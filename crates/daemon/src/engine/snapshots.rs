@@ -5,7 +5,7 @@ use crate::engine::encryption::{id_of_data_key, Keys};
 use crate::engine::ledger::Ledger;
 use crate::engine::parts::{lock, random};
 use crate::other_lab::{unknown_key, OtherLab};
-use crate::problem::{bad_input, could_not, of_control, of_io, refused, Outcome};
+use crate::problem::{bad_input, could_not, from_io, refused, Outcome};
 use headrace_control::keys::key_arn;
 use headrace_control::{
     Change, Command, CopyRequest, ErrorKind, Event, Lab, Problem, SnapshotChange, SnapshotCommand, SnapshotId, SnapshotKey, SnapshotRecord, SnapshotSource,
@@ -158,7 +158,7 @@ impl Snapshots {
     }
 
     fn copy_of_own(&self, request: CopyRequest, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<CopyRequest> {
-        let own = self.ledger.lab(|lab| lab.snapshots.find(&request.snapshot).cloned()).map_err(of_control)?;
+        let own = self.ledger.lab(|lab| lab.snapshots.find(&request.snapshot).cloned())?;
         Ok(CopyRequest { key: self.keys.key_of_copy(own.of.encryption.is_some(), encrypted, kms_key)?, ..request })
     }
 
@@ -167,12 +167,12 @@ impl Snapshots {
     /// the store under a key that this lab has too; it is kept here wrapped under the key of the
     /// copy.
     fn copy_of_another(&self, request: CopyRequest, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<(CopyRequest, Option<Problem>)> {
-        let id: SnapshotId = request.snapshot.parse().map_err(of_control)?;
+        let id: SnapshotId = request.snapshot.parse()?;
         let named = request.store.clone().unwrap_or_default();
         let other = OtherLab::of(&named);
         let offer = other.as_ref().map(|other| other.offer(id.as_str())).transpose()?;
         let url = offer.as_ref().map_or(named, |offer| offer.store.clone());
-        let failed = |error: io::Error| of_io(format!("{id} in {url}"), &error);
+        let failed = |error: io::Error| from_io(format!("{id} in {url}"), &error);
         let objects = Objects::open_existing(&url).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
                 refused(ErrorKind::NotFound, &url, "is not an object store: there is no such folder", "Name the folder of its snapshots.")
@@ -448,7 +448,7 @@ impl Snapshots {
     pub(crate) fn look_for_snapshot(&self, snapshot: Option<&str>) -> Outcome<()> {
         let record = snapshot.and_then(|snapshot| self.ledger.lab(|lab| lab.snapshots.find(snapshot).cloned()).ok());
         match record.filter(|record| record.state == SnapshotState::Completed) {
-            Some(record) => self.manifest(&record.id).map(drop).map_err(|error| of_io(format!("the snapshot {}", record.id), &error)),
+            Some(record) => self.manifest(&record.id).map(drop).map_err(|error| from_io(format!("the snapshot {}", record.id), &error)),
             // The decision names the fault of another snapshot.
             None => Ok(()),
         }
@@ -489,7 +489,7 @@ impl Snapshots {
 pub(crate) fn open_store(folder: &Path, lab: &Lab, requested: Option<&str>) -> Outcome<Objects> {
     let had = lab.settings.snapshot_store.clone().unwrap_or_else(|| format!("file://{}", folder.join("snapshots").display()));
     let url = requested.unwrap_or(&had);
-    let failed = |error: io::Error| of_io("opening the object store of snapshots", &error);
+    let failed = |error: io::Error| from_io("opening the object store of snapshots", &error);
     let store = Objects::open(url).map_err(failed)?;
     if url.trim_end_matches('/') == had.trim_end_matches('/') {
         return Ok(store);

@@ -10,7 +10,7 @@ use crate::engine::ledger::Ledger;
 use crate::engine::parts::lock;
 use crate::engine::snapshots::{started, Job, Snapshots};
 use crate::engine::volumes::Volumes;
-use crate::problem::{of_io, Outcome};
+use crate::problem::{from_io, Outcome};
 use headrace_control::{
     Command, Event, SnapshotCommand, SnapshotId, SnapshotRecord, SnapshotRequest, SnapshotSource, SnapshotState, VolumeId, VolumeRecord, VolumeStatus,
 };
@@ -121,7 +121,7 @@ impl SnapshotWorkers {
             Err(error) => {
                 let events = self.ledger.command(&Command::Snapshot(SnapshotCommand::Abandon { snapshots: ids }))?;
                 self.snapshots.after_deletions(&events);
-                return Err(of_io("taking the instant of the snapshot", &error));
+                return Err(from_io("taking the instant of the snapshot", &error));
             }
         };
         for (id, instant) in ids.iter().zip(instants) {

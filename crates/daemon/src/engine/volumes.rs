@@ -6,7 +6,7 @@ use crate::engine::ledger::Ledger;
 use crate::engine::parts::{lock, KnownLimits, Noting, Resting};
 use crate::engine::snapshots::Snapshots;
 use crate::engine::volume_files::{self, DataKey, VolumeFiles};
-use crate::problem::{could_not, of_io, refused, Outcome};
+use crate::problem::{could_not, from_io, refused, Outcome};
 use headrace_control::{Command, CreateRequest, ErrorKind, VolumeId, VolumeRecord, VolumeStatus};
 use headrace_device::mount::Mount;
 use headrace_device::probe::PathCost;
@@ -92,7 +92,7 @@ impl Volumes {
                 // Until its pending snapshots are stored.
                 VolumeStatus::Deleting if self.snapshots.is_being_stored(&record.id) => {}
                 VolumeStatus::Deleting => {
-                    volume_files::remove_files(&self.volumes_folder(), &record).map_err(|error| of_io(format!("removing {volume}"), &error))?;
+                    volume_files::remove_files(&self.volumes_folder(), &record).map_err(|error| from_io(format!("removing {volume}"), &error))?;
                     self.metrics.retire(&record);
                     self.ledger.command(&Command::Deleted { volume })?;
                 }
@@ -185,8 +185,8 @@ impl Volumes {
 
     fn finish_creation(&self, record: &VolumeRecord) -> Outcome<VolumeRecord> {
         let volume = record.id.to_string();
-        let result = volume_files::create_files(&self.volumes_folder(), record).map_err(|error| of_io(format!("making the files of {volume}"), &error));
-        let result = result.and_then(|()| self.origin_of(record).map(drop).map_err(|error| of_io(format!("the snapshot of {volume}"), &error)));
+        let result = volume_files::create_files(&self.volumes_folder(), record).map_err(|error| from_io(format!("making the files of {volume}"), &error));
+        let result = result.and_then(|()| self.origin_of(record).map(drop).map_err(|error| from_io(format!("the snapshot of {volume}"), &error)));
         if let Err(problem) = result.and_then(|()| self.keys.make_data_key(record)) {
             let _ = volume_files::remove_files(&self.volumes_folder(), record);
             self.ledger.command(&Command::VolumeFailed { volume: volume.clone(), reason: problem.rule.clone() })?;
@@ -214,7 +214,7 @@ impl Volumes {
             self.devices.remove(files.device_number);
         }
         lock(&self.resting).remove(&record.id);
-        volume_files::remove_files(&self.volumes_folder(), record).map_err(|error| of_io(format!("removing {}", record.id), &error))?;
+        volume_files::remove_files(&self.volumes_folder(), record).map_err(|error| from_io(format!("removing {}", record.id), &error))?;
         self.metrics.retire(record);
         self.ledger.command(&Command::Deleted { volume: record.id.to_string() })?;
         if record.origin.is_some() {

@@ -14,7 +14,7 @@ use crate::engine::parts::lock;
 use crate::engine::snapshots::Job;
 use crate::engine::snapshotting::SnapshotWorkers;
 use crate::engine::volume_files::{self, DataKey};
-use crate::problem::{could_not, of_io, Outcome};
+use crate::problem::{could_not, from_io, Outcome};
 use headrace_control::{Command, CreateRequest, Problem, VolumeId, VolumeRecord};
 use headrace_store::snapshots::{begin_all, BlockSource, Instant, BLOCK_BYTES};
 use headrace_store::Backing;
@@ -40,7 +40,7 @@ impl SnapshotWorkers {
         match self.begin_copy(&id, &source) {
             Ok(instant) => drop(lock(&self.snapshots.copies).insert(id.clone(), instant)),
             Err(error) => {
-                let problem = of_io(format!("taking the instant of {}", source.label()), &error);
+                let problem = from_io(format!("taking the instant of {}", source.label()), &error);
                 self.ledger.command(&Command::VolumeFailed { volume: id.to_string(), reason: problem.rule.clone() })?;
                 return Err(problem);
             }

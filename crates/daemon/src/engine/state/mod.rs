@@ -5,7 +5,7 @@ pub(crate) mod changes;
 use super::parts::{random, unix_ms};
 use crate::events::EventLog;
 use crate::journal::{Balances, Entry, Journal};
-use crate::problem::{of_journal, Outcome};
+use crate::problem::Outcome;
 use changes::Changes;
 use headrace_control::keys::KeyChange;
 use headrace_control::{Change, Event, Lab, LabClock, SnapshotChange, SnapshotId, VolumeId};
@@ -80,7 +80,7 @@ pub(crate) fn commit(state: &mut State, events: Vec<Event>) -> Outcome<()> {
         state.waiting.extend(events.iter().cloned());
     } else {
         let all = state.waiting.iter().chain(&events).cloned().collect();
-        state.journal.append(&Entry::Events(all), events.iter().any(Event::must_last)).map_err(of_journal)?;
+        state.journal.append(&Entry::Events(all), events.iter().any(Event::must_last))?;
         state.waiting.clear();
     }
     let wall_ms = unix_ms();
@@ -94,7 +94,7 @@ pub(crate) fn commit(state: &mut State, events: Vec<Event>) -> Outcome<()> {
 /// Writes down what waits for that.
 pub(crate) fn write_waiting(state: &mut State) -> Outcome<()> {
     if !state.waiting.is_empty() {
-        state.journal.append(&Entry::Events(state.waiting.clone()), true).map_err(of_journal)?;
+        state.journal.append(&Entry::Events(state.waiting.clone()), true)?;
         state.waiting.clear();
     }
     Ok(())

@@ -15,10 +15,10 @@ from botocore.credentials import Credentials
 
 from headrace.api.access.keys import KeyPair
 from headrace.api.protocol.shapes import service
-from headrace.api.protocol.wire import Incoming
 from headrace.api.server.labs import LabPool
 from headrace.api.server.worker import Endpoint
 from headrace.lab import Lab
+from headrace.lab.http_server import Incoming
 
 REQUESTS = int(os.environ.get("MUTATED_REQUESTS", "12000"))
 KEY = Credentials("LABKAAAABBBBCCCCDDDD", "secret")

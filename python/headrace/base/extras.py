@@ -20,7 +20,7 @@ EXTRAS = {
     "duckdb": ("sql", "SQL over stored benchmark runs"),
     "pymysql": ("lab", "connections to MySQL servers"),
     "cbor2": ("lab", "the AWS endpoint of the lab"),
-    "httptools": ("lab", "the AWS endpoint of the lab"),
+    "httptools": ("lab", "the AWS endpoint and the metrics of the lab"),
     "prometheus_client": ("lab", "metrics for Prometheus"),
     "boto3": ("aws", "calls of AWS"),
     "botocore": ("aws", "calls of AWS"),

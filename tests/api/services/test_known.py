@@ -19,10 +19,10 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from headrace.api.access.keys import KeyPair
-from headrace.api.protocol.wire import Incoming
 from headrace.api.server.labs import LabPool
 from headrace.api.server.worker import Endpoint
 from headrace.lab import Lab
+from headrace.lab.http_server import Incoming
 
 KEY = Credentials("LABKAAAABBBBCCCCDDDD", "secret")
 # The seed of the random operations; printed by pytest where one fails.

@@ -17,7 +17,7 @@ from botocore.credentials import Credentials
 
 from headrace.api.access import signature
 from headrace.api.access.signature import BadSignature, claim_of, verify
-from headrace.api.protocol.wire import Incoming
+from headrace.lab.http_server import Incoming
 
 KEY, SECRET = "LABKAAAABBBBCCCCDDDD", "s3cr3t/with+signs=and~more"
 HOST = "127.0.0.1:9465"

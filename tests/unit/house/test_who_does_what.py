@@ -14,7 +14,7 @@ from places import ROOT
 PACKAGE = ROOT / "python/headrace"
 PAGE = ROOT / "ARCHITECTURE.md"
 FILE = re.compile(r"(?<![\w./-])([a-z_][\w/]*\.(?:py|rs))\b")
-# `calls.rs` behind `crates/protocol:` or two spaces, `connection.py` behind `api` and two spaces.
+# `calls.rs` behind `crates/protocol:` or two spaces, `worker.py` behind `api` and two spaces.
 PLACE = re.compile(r"(crates/[\w/]+|[a-z_]+)(?=:| {2}|$)")
 # `module.py::name`, `module.py::Class.method`, or a file alone.
 USE = re.compile(r"`([\w/]+\.(?:py|rs))(?:::([\w.]+))?`")
@@ -128,7 +128,7 @@ def test_jobs_stand_once():
 
 def test_what_is_not_there_is_found():
     assert (
-        missing(("base/files.py", "write_whole")) == "" == missing(("lab/exporter.py", "MetricsServer.process_request"))
+        missing(("base/files.py", "write_whole")) == "" == missing(("lab/http_server.py", "HttpServer.serve_forever"))
     )
     assert missing(("base/files.py", "write_half")) and missing(("base/file.py", ""))
     assert missing(("servers/failover/journal.py", "Journal.together"))

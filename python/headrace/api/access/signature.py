@@ -16,7 +16,7 @@ from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from headrace.api.errors import AwsError
-from headrace.api.protocol.wire import Incoming
+from headrace.lab.http_server import Incoming
 
 ALGORITHM = "AWS4-HMAC-SHA256"
 # Most difference between a request's date and now (IAM guide: 15 minutes).

@@ -9,7 +9,8 @@ import cbor2
 import msgspec
 
 from headrace.api.protocol.shapes import SERVICES, service
-from headrace.api.protocol.wire import FORM, Answer, Incoming
+from headrace.api.protocol.wire import FORM
+from headrace.lab.http_server import Answer, Incoming
 
 # Never 5xx: clients would try again.
 STATUS = 400

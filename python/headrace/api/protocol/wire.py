@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
 from functools import cache, lru_cache
 
 import cbor2
@@ -15,6 +14,7 @@ from headrace.api.errors import STATUS, AwsError
 from headrace.api.protocol import documents, query, rest, xml
 from headrace.api.protocol.reading import Where
 from headrace.api.protocol.shapes import SERVICES, Members, Operation, ServiceModel, refused_operations, service
+from headrace.lab.http_server import Answer, Incoming
 
 FORM = "application/x-www-form-urlencoded"
 CBOR_PATH = re.compile(r"/service/([A-Za-z0-9]+)/operation/([A-Za-z0-9]+)")
@@ -22,32 +22,6 @@ CBOR_PATH = re.compile(r"/service/([A-Za-z0-9]+)/operation/([A-Za-z0-9]+)")
 SIGNATURE_PREFIX = "X-Amz-"
 # Names of services in signatures that are kept. A guess: clients sign for five.
 SIGNING_NAMES = 64
-
-
-@dataclass(slots=True)
-class Incoming:
-    """A request of HTTP as it came. `path` and `query` are raw; names of headers are lower case and
-    a header that came several times is joined by commas.
-    """
-
-    method: str
-    path: str
-    query: str
-    headers: dict[str, str]
-    body: bytes
-
-    def head(self) -> Incoming:
-        """Returns the request without its body."""
-        return Incoming(self.method, self.path, self.query, self.headers, b"")
-
-
-@dataclass(slots=True)
-class Answer:
-    """An answer of HTTP."""
-
-    status: int
-    body: bytes
-    headers: list[tuple[str, str]] = field(default_factory=list)
 
 
 class Format(ABC):

@@ -27,11 +27,11 @@ from headrace.api.errors import AwsError, dry_run, from_lab
 from headrace.api.handling import ApiRequest, Caller, load
 from headrace.api.protocol import unserved
 from headrace.api.protocol.shapes import SERVICES, Operation, refused_operations, service
-from headrace.api.protocol.wire import Answer, Format, Incoming, identify
-from headrace.api.server.connection import HttpServer
+from headrace.api.protocol.wire import Format, identify
 from headrace.api.server.labs import Broker, HandedLab, LabPool
 from headrace.errors import HeadraceError
 from headrace.lab.exporter import drop_rights
+from headrace.lab.http_server import Answer, HttpServer, Incoming
 from headrace.lab.place import Place
 
 # A body after it was unpacked. CloudWatch takes 1 MB for PutMetricData (CloudWatch service quotas);

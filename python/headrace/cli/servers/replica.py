@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 with lazily():
     from headrace import servers
+    from headrace.lab import exporter
     from headrace.report import html
     from headrace.report.replication import measured
     from headrace.report.replication import members as member_words
@@ -231,23 +232,23 @@ def lag(
     heartbeat: Annotated[
         bool, flag("--heartbeat", "Write a row on the source ten times a second, for another clock.")
     ] = False,
-    prometheus: Annotated[int | None, option("PORT", "Serve metrics at 127.0.0.1 instead; 0: a free port.")] = None,
+    prometheus: Annotated[
+        int | None, option("PORT", "Serve metrics at 127.0.0.1 instead; 0: a free port.", min=0, max=65535)
+    ] = None,
     report: ReportOption = None,
     output: OutputOption = "table",
 ) -> None:
     """Show how far replicas are behind, by four clocks; exit code 1 when one is broken."""
     if report is not None:
         check_chart_path(report, PAGE_FORMATS)
-    listener = None if prometheus is None else metrics.listen(prometheus)
+    listener = None if prometheus is None else exporter.open_port(prometheus)
     with place.open() as lab:
         addresses = [password.read_address(text) for text in server or ()]
         topology_watch = topology.watched(lab, name, addresses, heartbeat)
         with topology_watch.watch as watching:
             record = lag_record.LagRecord(watching, topology_watch.servers)
             if listener is not None:
-                with contextlib.suppress(KeyboardInterrupt):
-                    metrics.serve(watching, listener, say)
-                return
+                return exporter.serve(listener, lambda: metrics.text_of(watching), say)
             each = _lines(name) if watch and output == "table" else lambda readings: None
             with contextlib.suppress(KeyboardInterrupt):
                 record.run(seconds or (None if watch else LOOK_S), each)

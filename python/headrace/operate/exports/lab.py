@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 
 from headrace.errors import HeadraceError
 from headrace.lab.calls import LabTotals
-from headrace.lab.exporter import MetricsServer, connected, drop_rights
+from headrace.lab.exporter import connected, drop_rights, metrics_server
 from headrace.lab.place import READY_S
 from headrace.operate.exports.prometheus import text_of
 from headrace.operate.exports.samples import BinSample, Samples, ValueSample
@@ -80,15 +80,16 @@ def main() -> int:
     os.chdir("/")
     try:
         lab, daemon = connected(path, 0.0 if detach else READY_S)
-        # The table of metrics is read while the package is surely readable: nobody may not be.
+        # The table of metrics and the server are read while the package is surely readable: to
+        # nobody it may not be.
         lab_exposition(lab.metrics_totals())
+        server = metrics_server(listener, lambda: lab_exposition(lab.metrics_totals()))
     except HeadraceError as error:
         print(f"metrics: {error}", file=sys.stderr)
         return error.exit_code
     if detach and os.fork():
         return 0
     drop_rights()
-    server = MetricsServer(listener, lambda: lab_exposition(lab.metrics_totals()))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     while not select.select([daemon], [], [], KEEP_ALIVE_S)[0]:
         with contextlib.suppress(HeadraceError):

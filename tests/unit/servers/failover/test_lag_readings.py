@@ -11,6 +11,7 @@ from relay_logs import Cluster
 from headrace.mysql.address import Address
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.failover.planning.election import required
+from headrace.servers.topology.lag import metrics
 from headrace.servers.topology.lag.clocks import age_by_rate
 from headrace.servers.topology.lag.watch import LagReading, LagWatch
 
@@ -40,6 +41,11 @@ def read_lag(
         channels = tuple(replace(each, seconds_behind=server_s, receive=receive) for each in state.channels)
         watched.state, watched.state_s = replace(state, channels=channels), now
     [reading] = watch.read()
+    lines = metrics.text_of(watch).splitlines()
+    assert f'headrace_replica_apply_up{{channel="",replica="s1",source="s0"}} {float(reading.apply == "on")}' in lines
+    assert (
+        "# TYPE headrace_replica_lag_seconds gauge" in lines and 'headrace_replica_server_up{server="s0"} 1.0' in lines
+    )
     return reading
 
 

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
 from headrace.base.packaged import read_rows
-from headrace.errors import CouldNotRun, InputError
-from headrace.lab.exporter import MetricsServer
 from headrace.servers.topology.lag.watch import LagReading, LagWatch
 
 METRICS = read_rows("headrace.servers.topology.lag", "metrics.csv")
 
 
+class LagCollector(Collector):
+    """Turns what a watch knows now into families of metrics; one without samples is left out."""
+
+    def __init__(self, watch: LagWatch) -> None:
+        self.watch = watch
+
+    def collect(self) -> Iterator[Metric]:
+        """Yields a family for each metric that has samples, in the order of the table."""
+        families = {
+            row["name"]: Metric(row["name"].removesuffix("_total"), row["help"], row["kind"]) for row in METRICS
+        }
+        of_channels = (figure for reading in self.watch.read() for figure in _of_reading(reading))
+        for name, labels, value in (*of_channels, *self.watch.server_figures()):
+            families[name].add_sample(name, labels, float(value))
+        yield from (family for family in families.values() if family.samples)
+
+
 def text_of(watch: LagWatch) -> str:
     """Returns all metrics in Prometheus's text format."""
-    lines: dict[str, list[str]] = {}
-    of_channels = (figure for reading in watch.read() for figure in _of_reading(reading))
-    for name, labels, value in (*of_channels, *watch.server_figures()):
-        lines.setdefault(name, []).append(f"{name}{_labels(labels)} {float(value):.6g}")
-    parts = []
-    for row in METRICS:
-        if values := lines.get(name := row["name"]):
-            parts += [f"# HELP {name} {row['help']}", f"# TYPE {name} {row['kind']}", *values]
-    return "\n".join(parts) + "\n"
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(LagCollector(watch))
+    return generate_latest(registry).decode()
 
 
 def _of_reading(reading: LagReading) -> Iterator[tuple[str, dict[str, str], float]]:
@@ -48,33 +61,6 @@ def _of_reading(reading: LagReading) -> Iterator[tuple[str, dict[str, str], floa
             yield f"headrace_replica_{name}", labels, value
     for worker in reading.workers:
         yield "headrace_replica_worker_lag_seconds", labels | {"worker": str(worker.number)}, worker.age_s
-
-
-def _labels(labels: dict[str, str]) -> str:
-    """Returns labels as Prometheus reads them: in braces, with quotes and escapes."""
-
-    def escaped(value: str) -> str:
-        return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-    return "{" + ",".join(f'{name}="{escaped(value)}"' for name, value in labels.items()) + "}"
-
-
-def listen(port: int) -> socket.socket:
-    """Listens at a port of the loopback, 0 for a free one. Raises InputError, CouldNotRun."""
-    if not 0 <= port <= 65_535:
-        raise InputError(f"--prometheus {port}", "a port is 0 to 65,535", "TCP, RFC 9293", "")
-    try:
-        return socket.create_server(("127.0.0.1", port))
-    except OSError as error:
-        rule = f"cannot be used: {error.strerror}"
-        raise CouldNotRun(f"port {port} of 127.0.0.1", rule, "bind(2)", "Choose another, or 0.") from None
-
-
-def serve(watch: LagWatch, listener: socket.socket, ready: Callable[[str], None]) -> None:
-    """Serves until it is interrupted, with the bounds of the lab's own metrics."""
-    with MetricsServer(listener, lambda: text_of(watch)) as server:
-        ready(f"http://127.0.0.1:{listener.getsockname()[1]}/metrics")
-        server.serve_forever(poll_interval=0.5)
 
 
 def names(readings: Sequence[LagReading]) -> list[str]:

@@ -1,4 +1,4 @@
-"""HTTP of the endpoint against clients that mean no good. Needs no lab: what is answered is the request itself."""
+"""HTTP of the endpoint and of the metrics against clients that mean no good. Needs no lab: what is answered is the request itself."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import threading
 import pytest
 from waiting import wait_until
 
-from headrace.api.protocol.wire import Answer, Incoming
-from headrace.api.server import connection
 from headrace.lab import exporter
+from headrace.lab.http_server import Answer, HttpBounds, HttpServer, Incoming
 
 HERE = b"Host: 127.0.0.1\r\n"
+BOUNDS = HttpBounds(connections=8, request_s=1.0, crowded_idle_s=0.2)
 
 
 def repeat_request(incoming: Incoming) -> Answer:
@@ -22,10 +22,9 @@ def repeat_request(incoming: Incoming) -> Answer:
 
 
 @pytest.fixture
-def port(monkeypatch):
-    monkeypatch.setattr(connection, "TIMEOUT_S", 1.0)
+def port():
     listener = exporter.listen(0)
-    threading.Thread(target=connection.HttpServer(listener, repeat_request).serve_forever, daemon=True).start()
+    threading.Thread(target=HttpServer(listener, repeat_request, BOUNDS).serve_forever, daemon=True).start()
     yield listener.getsockname()[1]
     listener.close()
 
@@ -74,6 +73,9 @@ def test_requests_are_answered_in_their_order_on_one_connection(port):
         (b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", "421"),
         (b"GET / HTTP/1.1\r\nHost: 127.0.0.1.evil.example\r\n\r\n", "421"),
         (b"GET / HTTP/1.1\r\nHost: 127.0.0.1:x\r\n\r\n", "421"),
+        (b"GET / HTTP/1.1\r\nHost: LOCALHOST:1\r\n\r\n", "200"),
+        (b"GET / HTTP/1.1\r\nHost: [::1]\r\n\r\n", "200"),
+        (b"GET / HTTP/1.1\r\nHost:\r\n\r\n", "421"),
         (b"GET / HTTP/1.1\r\n\r\n", "421"),
         (b"GET / HTTP/1.1\r\n" + HERE + HERE + b"\r\n", "400"),
         (b"GET / HTTP/1.1\r\n" + HERE + b"Origin: http://evil.example\r\n\r\n", "403"),
@@ -112,7 +114,7 @@ def chunked(size: int) -> bytes:
 
 
 def test_bodies_are_bounded_however_they_come(port):
-    most = connection.MAX_BODY_BYTES
+    most = BOUNDS.body_bytes
     assert status(ask(port, chunked(most))) == "200" and status(ask(port, chunked(most + 1))) == "413"
     whole = b"POST / HTTP/1.1\r\n" + HERE + b"Content-Length: %d\r\n\r\n" % most + b"b" * most
     assert status(ask(port, whole)) == "200"
@@ -145,17 +147,15 @@ def test_the_slow_are_let_go(port):
             assert client.recv(1024).startswith(b"HTTP/1.1 408 ")
 
 
-def test_the_many_wait_for_their_turn(port, monkeypatch):
-    """128 silent connections hold all places; they are let go early, and the next is answered."""
-    monkeypatch.setattr(connection, "CROWDED_IDLE_S", 0.2)
-    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(connection.MAX_CONNECTIONS)]
+def test_the_many_wait_for_their_turn(port):
+    """Silent connections hold all places; they are let go early, and the next is answered."""
+    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(BOUNDS.connections)]
     assert status(ask(port, b"GET / HTTP/1.1\r\n" + HERE + b"\r\n")) == "200"
     for entry in silent:
         entry.close()
 
 
-def test_a_client_that_does_not_read_is_let_go(monkeypatch):
-    monkeypatch.setattr(connection, "TIMEOUT_S", 1.0)
+def test_a_client_that_does_not_read_is_let_go():
     listener = exporter.listen(0)
     served = threading.Event()
 
@@ -163,7 +163,7 @@ def test_a_client_that_does_not_read_is_let_go(monkeypatch):
         served.set()
         return Answer(200, b"x" * (32 << 20), [])
 
-    server = connection.HttpServer(listener, much)
+    server = HttpServer(listener, much, BOUNDS)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with socket.create_connection(listener.getsockname(), timeout=10) as deaf:
         deaf.sendall(b"GET / HTTP/1.1\r\n" + HERE + b"\r\n")

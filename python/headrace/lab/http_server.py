@@ -1,9 +1,9 @@
 """Serves HTTP/1.1 on the loopback within bounds: a thread for each connection.
 
-Bounds: 128 connections; 16 KiB and 100 fields for the head of a request (431); 1 MiB for its body
-(413); 10 seconds for the whole of it (408), and as long for the answer. A request whose Host is not
-this machine (421) or that has an Origin (403) is refused: a web page that a browser here shows must
-reach nothing (DNS rebinding, cross-site requests).
+The AWS endpoint and the metrics for Prometheus stand on it; the page for browsers has a server of
+its own (docs/decisions/0021-one-http-server.md). A request whose Host is not this machine (421) or
+that has an Origin (403) is refused: a web page that a browser here shows must reach nothing (DNS
+rebinding, cross-site requests).
 """
 
 from __future__ import annotations
@@ -15,31 +15,68 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 import httptools
 
-from headrace.api.protocol.wire import Answer, Incoming
-from headrace.lab.exporter import HOSTS, is_here
-
-# Tools of one machine: Terraform has 10 at once, an SDK's pool 10 to 50. A guess with room.
-MAX_CONNECTIONS = 128
-# Heads of SDKs have one to two KiB; a presigned query may have some more. Guesses with room.
-MAX_HEAD_BYTES = 16 << 10
-MAX_FIELDS = 100
-# A block of EBS direct has 512 KiB; CloudWatch takes 1 MB for PutMetricData (its service quotas).
-MAX_BODY_BYTES = 1 << 20
-# For the whole of a request, and again for its answer. SDKs time out after 60 s.
-TIMEOUT_S = 10.0
-# Between requests of a connection: SDKs keep theirs for 10 to 60 s.
-IDLE_S = 60.0
-# While all connections are taken, and others wait.
-CROWDED_IDLE_S = 1.0
-CHUNK_BYTES = 64 << 10
+CHUNK_BYTES = 64 << 10  # read at once; a guess
 # Taken from a client after a refusal, so that closing does not reset what it has not read yet.
 MAX_DRAINED_BYTES = 2 << 20
 DRAIN_S = 1.0
 METHODS = ("GET", "POST", "PUT", "DELETE", "HEAD")
+# Names of this machine on the loopback.
+HOSTS = ("127.0.0.1", "localhost", "[::1]")
+
+
+@dataclass(frozen=True)
+class HttpBounds:
+    """Bounds of a server; the defaults are those of the AWS endpoint.
+
+    `connections`: open at once, and one more waits for its turn; tools of one machine need fewer
+    (Terraform has 10, an SDK's pool 10 to 50; a guess with room). `head_bytes`, `fields`: address
+    and header fields of a request (431); heads of SDKs have one to two KiB, a presigned query some
+    more (guesses with room). `body_bytes`: its body (413); a block of EBS direct has 512 KiB, and
+    CloudWatch takes 1 MB for PutMetricData (its service quotas). `request_s`: seconds for the whole
+    of it (408), and as long for the answer; SDKs time out after 60 s. `idle_s`: seconds between
+    requests of a connection, which SDKs keep for 10 to 60 s; `crowded_idle_s`: while all
+    connections are taken. `requests_go_on`: a connection may have several requests.
+    """
+
+    connections: int = 128
+    head_bytes: int = 16 << 10
+    fields: int = 100
+    body_bytes: int = 1 << 20
+    request_s: float = 10.0
+    idle_s: float = 60.0
+    crowded_idle_s: float = 1.0
+    requests_go_on: bool = True
+
+
+@dataclass(slots=True)
+class Incoming:
+    """A request of HTTP as it came. `path` and `query` are raw; names of headers are lower case and
+    a header that came several times is joined by commas.
+    """
+
+    method: str
+    path: str
+    query: str
+    headers: dict[str, str]
+    body: bytes
+
+    def head(self) -> Incoming:
+        """Returns the request without its body."""
+        return Incoming(self.method, self.path, self.query, self.headers, b"")
+
+
+@dataclass(slots=True)
+class Answer:
+    """An answer of HTTP."""
+
+    status: int
+    body: bytes
+    headers: list[tuple[str, str]] = field(default_factory=list)
 
 
 class Refused(Exception):
@@ -57,7 +94,8 @@ class Refused(Exception):
 class _Reader:
     """Collects the parts of a request that the parser finds."""
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: HttpBounds) -> None:
+        self.bounds = bounds
         self.parser = httptools.HttpRequestParser(self)
         self.ready: deque[tuple[Incoming, bool]] = deque()
         self.refused: Refused | None = None
@@ -70,7 +108,7 @@ class _Reader:
     def _clear(self) -> None:
         """Forgets the parts of the last request."""
         self._url = b""
-        self._fields = self._field_bytes = 0
+        self._fields = self._named_bytes = 0
         self._headers: dict[str, str] = {}
         self._body: list[bytes] = []
         self._size = 0
@@ -85,12 +123,18 @@ class _Reader:
             raise Refused(HTTPStatus.BAD_REQUEST, "only HTTP/1.1 is here") from None
         except httptools.HttpParserError:
             raise self.refused or Refused(HTTPStatus.BAD_REQUEST, "this is not a request of HTTP/1.1") from None
-        if not self.in_body and not self.ready and self._head_bytes > MAX_HEAD_BYTES:
-            raise self._too_long()
+        if not self.in_body and not self.ready and self._head_bytes > self.bounds.head_bytes:
+            raise self._refuse_head()
 
-    @staticmethod
-    def _too_long() -> Refused:
-        return Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the head of a request has at most 16 KiB")
+    def _refuse_head(self) -> Refused:
+        most = f"the head of a request has at most {self.bounds.head_bytes // 1024} KiB"
+        return self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, most)
+
+    def _count_head(self, more: int) -> None:
+        """Counts bytes of the address and of header fields. Raises Refused for too long a head."""
+        self._named_bytes += more
+        if self._named_bytes > self.bounds.head_bytes:
+            raise self._refuse_head()
 
     def _refuse(self, status: HTTPStatus, why: str) -> Refused:
         self.refused = Refused(status, why)
@@ -105,23 +149,17 @@ class _Reader:
     def on_url(self, url: bytes) -> None:
         """Takes a part of the address, for the parser. Raises Refused for too long a head."""
         self._url += url
-        if len(self._url) > MAX_HEAD_BYTES:
-            self.refused = self._too_long()
-            raise self.refused
+        self._count_head(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Takes a header field, for the parser; repeated ones are joined by commas. Raises Refused
         for too many or too long ones, or a repeated one that may be there once."""
         self._fields += 1
-        self._field_bytes += len(name) + len(value)
-        if self._field_bytes > MAX_HEAD_BYTES:
-            self.refused = self._too_long()
-            raise self.refused
+        self._count_head(len(name) + len(value))
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        if self._fields > MAX_FIELDS:
-            raise self._refuse(
-                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a request has at most {MAX_FIELDS} header fields"
-            )
+        if self._fields > self.bounds.fields:
+            most = f"a request has at most {self.bounds.fields} header fields"
+            raise self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, most)
         if key in self._headers:
             if key in ("host", "authorization", "content-length", "content-type"):
                 raise self._refuse(HTTPStatus.BAD_REQUEST, f"a request has one {key}")
@@ -133,24 +171,26 @@ class _Reader:
         the body. Raises Refused for too long a body."""
         self.in_body, self._head_bytes = True, 0
         length = self._headers.get("content-length", "0")
-        if not length.isdigit() or len(length) > 18 or int(length) > MAX_BODY_BYTES:
-            raise self._body_too_long()
+        if not length.isdigit() or len(length) > 18 or int(length) > self.bounds.body_bytes:
+            raise self._refuse_body()
         self.expects = self._headers.get("expect", "").lower() == "100-continue"
 
-    def _body_too_long(self) -> Refused:
-        return self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has at most {MAX_BODY_BYTES:,} bytes")
+    def _refuse_body(self) -> Refused:
+        return self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body has at most {self.bounds.body_bytes:,} bytes")
 
     def on_body(self, body: bytes) -> None:
         """Takes a part of the body, for the parser. Raises Refused for too long a one."""
         self._size += len(body)
-        if self._size > MAX_BODY_BYTES:
-            raise self._body_too_long()
+        if self._size > self.bounds.body_bytes:
+            raise self._refuse_body()
         self._body.append(body)
 
     def on_message_complete(self) -> None:
-        """Puts the whole request among those that are ready, for the parser. Raises Refused for an
-        address that is not ASCII."""
+        """Puts the whole request among those that are ready, for the parser. Raises Refused for
+        another version of HTTP, and for an address that is not ASCII."""
         self.in_body = self.begun = self.expects = False
+        if self.parser.get_http_version() not in ("1.0", "1.1"):
+            raise self._refuse(HTTPStatus.BAD_REQUEST, "only HTTP/1.0 and HTTP/1.1 are here")
         method = self.parser.get_method().decode("latin-1")
         try:
             url = self._url.decode("ascii")
@@ -160,6 +200,14 @@ class _Reader:
         incoming = Incoming(method, path, query, self._headers, b"".join(self._body))
         self._clear()
         self.ready.append((incoming, self.parser.should_keep_alive()))
+
+
+def is_here(host: str) -> bool:
+    """Returns whether a Host names this machine."""
+    name, colon, port = host.rpartition(":")
+    if not colon or host.endswith("]"):
+        return host.lower() in HOSTS
+    return name.lower() in HOSTS and port.isascii() and port.isdigit()
 
 
 def refusal(incoming: Incoming) -> Refused | None:
@@ -179,13 +227,10 @@ def refusal(incoming: Incoming) -> Refused | None:
 class Connection:
     """One connection: requests are answered in their order."""
 
-    def __init__(
-        self, client: socket.socket, answer: Callable[[Incoming], Answer], crowded: Callable[[], bool]
-    ) -> None:
+    def __init__(self, client: socket.socket, server: HttpServer) -> None:
         self._client = client
-        self._answer = answer
-        self._crowded = crowded
-        self._reader = _Reader()
+        self._server = server
+        self._reader = _Reader(server.bounds)
 
     def serve(self) -> None:
         """Answers until the client ends or breaks a bound."""
@@ -205,12 +250,12 @@ class Connection:
     def _request(self) -> bool:
         """Reads until a request is whole, and answers it; returns whether the connection goes
         on."""
-        reader, after = self._reader, None
+        reader, request_s, after = self._reader, self._server.bounds.request_s, None
         deadline = 0.0
         while not reader.ready:
             if not reader.begun and not self._waited():
                 return False
-            deadline = deadline or time.monotonic() + TIMEOUT_S
+            deadline = deadline or time.monotonic() + request_s
             remaining_s = deadline - time.monotonic()
             try:
                 if remaining_s <= 0:
@@ -218,7 +263,7 @@ class Connection:
                 self._client.settimeout(remaining_s)
                 data = self._client.recv(CHUNK_BYTES)
             except TimeoutError:
-                raise Refused(HTTPStatus.REQUEST_TIMEOUT, f"a request comes within {TIMEOUT_S:g} s") from None
+                raise Refused(HTTPStatus.REQUEST_TIMEOUT, f"a request comes within {request_s:g} s") from None
             if not data:
                 return False
             try:
@@ -233,10 +278,11 @@ class Connection:
                 self._client.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
         while reader.ready:
             incoming, keep = reader.ready.popleft()
+            keep = keep and self._server.bounds.requests_go_on
             refused = refusal(incoming)
             if refused is not None:
                 raise refused
-            self._send(self._answer(incoming), keep, incoming.method != "HEAD")
+            self._send(self._server.answer(incoming), keep, incoming.method != "HEAD")
             if not keep:
                 return False
         if after is not None:
@@ -245,12 +291,12 @@ class Connection:
 
     def _waited(self) -> bool:
         """Returns whether the client sends something before it was silent for too long."""
-        begun = time.monotonic()
+        begun, bounds = time.monotonic(), self._server.bounds
         while True:
             idle = time.monotonic() - begun
-            if idle >= (CROWDED_IDLE_S if self._crowded() else IDLE_S):
+            if idle >= (bounds.crowded_idle_s if self._server.is_crowded() else bounds.idle_s):
                 return False
-            if select.select([self._client], [], [], CROWDED_IDLE_S)[0]:
+            if select.select([self._client], [], [], bounds.crowded_idle_s)[0]:
                 return True
 
     def _send(self, answer: Answer, keep: bool, with_body: bool = True) -> None:
@@ -261,7 +307,7 @@ class Connection:
             f"HTTP/1.1 {int(answer.status)} {phrase}\r\n{fields}Content-Length: {len(answer.body)}\r\n"
             f"Connection: {'keep-alive' if keep else 'close'}\r\n\r\n"
         )
-        self._client.settimeout(TIMEOUT_S)
+        self._client.settimeout(self._server.bounds.request_s)
         self._client.sendall(head.encode("latin-1", "replace") + (answer.body if with_body else b""))
 
     def _drain(self) -> None:
@@ -280,15 +326,19 @@ class Connection:
 class HttpServer:
     """Accepts connections on a socket that listens; one beyond the bound waits in its queue."""
 
-    def __init__(self, listener: socket.socket, answer: Callable[[Incoming], Answer]) -> None:
+    def __init__(
+        self, listener: socket.socket, answer: Callable[[Incoming], Answer], bounds: HttpBounds | None = None
+    ) -> None:
+        self.answer = answer
+        self.bounds = bounds or HttpBounds()
         self._listener = listener
-        self._answer = answer
-        self._places = threading.Semaphore(MAX_CONNECTIONS)
+        self._places = threading.Semaphore(self.bounds.connections)
         self._open = 0
         self._lock = threading.Lock()
 
-    def _crowded(self) -> bool:
-        return self._open >= MAX_CONNECTIONS
+    def is_crowded(self) -> bool:
+        """Returns whether all connections are taken."""
+        return self._open >= self.bounds.connections
 
     def serve_forever(self) -> None:
         """Serves until the listening socket is closed."""
@@ -310,7 +360,7 @@ class HttpServer:
     def _serve(self, client: socket.socket) -> None:
         """Serves one connection to its end, then gives its place to another."""
         try:
-            Connection(client, self._answer, self._crowded).serve()
+            Connection(client, self).serve()
         finally:
             with self._lock:
                 self._open -= 1

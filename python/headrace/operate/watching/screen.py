@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.text import Text
 
 from headrace.base import caps
@@ -70,9 +70,9 @@ def lines(moment: Moment, width: int, height: int, state: ScreenState | None = N
     state = state or ScreenState()
     if width < LEAST_COLUMNS or height < LEAST_LINES:
         message = f"{width} x {height} is too small: watch takes {LEAST_COLUMNS} x {LEAST_LINES} and up"
-        return [Text(*_cell((message, "bold"), max(1, width)))][:height]
+        return [_cell((message, "bold"), max(1, width))][:height]
     head = _head(moment, width, state)
-    footer = [Text(*_cell((line, "reverse"), width)) for line in _folded(state.message or KEYS, width)[:MOST_FOOTER]]
+    footer = [_cell((line, "reverse"), width) for line in _folded(state.message or KEYS, width)[:MOST_FOOTER]]
     rows = [*head, *_server(moment, state)]
     rows[len(head) : len(head)] = _volumes(moment, height - len(rows) - len(footer), state)
     rows = [*rows, *_notes(moment, width)][: height - len(footer)]
@@ -162,13 +162,12 @@ def _row(columns: Columns, cells: Sequence[Part], style: str = "") -> Text:
     return Text.assemble(*(_cell(cell, width, at > 0) for at, ((width, _), cell) in enumerate(row)), style=style)
 
 
-def _cell(part: Part, width: int, right: bool = False) -> Part:
+def _cell(part: Part, width: int, right: bool = False) -> Text:
     """Returns a text of that many columns, on the `right` with a space before it."""
-    text, room = _printable(part[0]), width - right
-    if cell_len(text) > room:
-        text = set_cell_size(text, room - 1) + CUT
-    space = " " * (width - cell_len(text))
-    return (space + text if right else text + space), part[1]
+    cell = Text(_printable(part[0]), part[1])
+    cell.truncate(width - right, overflow="ellipsis")
+    cell.align("right" if right else "left", width)
+    return cell
 
 
 def _figures(volume: VolumeNow) -> tuple[float | None, ...]:

@@ -190,26 +190,22 @@ def main() -> int:
     if arguments.draw is not None:
         others = drawn(arguments.flavor, arguments.draw, arguments.cells)
     say = lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)  # noqa: E731
-    with ExperimentLab(data_gib=2.0) as place:
-        lab = ReplicationLab(place, say=say)
-        try:
-            log = lab.source(reference[0].load).sample()
-            base = [drained for cell in reference if (drained := quickest(lab, cell, arguments.repeat)) is not None]
-            workload = calibrated(base, log)
-            assert workload.replica is not None
-            say(f"calibrated: {dict(workload.replica.values)}")
-            measured = [
-                drained
-                for cell in others[: arguments.cells]
-                if (drained := quickest(lab, cell, arguments.repeat)) is not None
-            ]
-            courses = []
-            for _ in range(arguments.courses):
-                # Twice of what this replica applies, so that it falls behind by half a second a second.
-                rate = round(2 * base[0].tps)
-                courses.append(score_course(workload, course(lab, reference[0], rate, 12)))
-        finally:
-            lab.close()
+    with ExperimentLab(data_gib=2.0) as place, ReplicationLab(place, say=say) as lab:
+        log = lab.source(reference[0].load).sample()
+        base = [drained for cell in reference if (drained := quickest(lab, cell, arguments.repeat)) is not None]
+        workload = calibrated(base, log)
+        assert workload.replica is not None
+        say(f"calibrated: {dict(workload.replica.values)}")
+        measured = [
+            drained
+            for cell in others[: arguments.cells]
+            if (drained := quickest(lab, cell, arguments.repeat)) is not None
+        ]
+        courses = []
+        for _ in range(arguments.courses):
+            # Twice of what this replica applies, so that it falls behind by half a second a second.
+            rate = round(2 * base[0].tps)
+            courses.append(score_course(workload, course(lab, reference[0], rate, 12)))
     scored = score(workload, measured)
     rows = [as_row(entry) for entry in scored]
     print(f"### Replicas, {arguments.flavor}\n\n{table(rows)}\n")

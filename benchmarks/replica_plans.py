@@ -26,6 +26,7 @@ import math
 import random
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -345,22 +346,18 @@ def main() -> int:
     reference, _ = cells(FLAVOR)
     quiet = Quiet(arguments.quiet_lock, HOLD_S)
     say = lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)  # noqa: E731
-    with ExperimentLab(data_gib=2.0) as place:
-        lab = ReplicationLab(place, say=say)
-        try:
+    with ExperimentLab(data_gib=2.0) as place, ReplicationLab(place, say=say) as lab, ExitStack() as ends:
+        ends.callback(quiet.free)
+        with quiet.gate():
+            log = lab.source(reference[0].load).sample()
+        base = []
+        for cell in reference:
             with quiet.gate():
-                log = lab.source(reference[0].load).sample()
-            base = []
-            for cell in reference:
-                with quiet.gate():
-                    base.append(lab.drain(cell))
-            workload = calibrated(base, log)
-            quiet.free()
-            result = verdicts(lab, workload, base[0], arguments.verdicts, quiet)
-            rows = (plans_apart if arguments.apart else plans_proved)(lab, workload, arguments, quiet)
-        finally:
-            quiet.free()
-            lab.close()
+                base.append(lab.drain(cell))
+        workload = calibrated(base, log)
+        quiet.free()
+        result = verdicts(lab, workload, base[0], arguments.verdicts, quiet)
+        rows = (plans_apart if arguments.apart else plans_proved)(lab, workload, arguments, quiet)
     total, failed = sum(row["chosen"]["held"] for row in rows), sum(not row["cheaper"]["held"] for row in rows)
     print(f"### Planned replicas\n\n{plans_table(rows)}\n")
     print(f"{total} of {len(rows)} hold (bar {HELD_BAR:g}), {failed} next cheaper ones fail (bar {FAILED_BAR:g}).\n")

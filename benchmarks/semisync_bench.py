@@ -28,9 +28,8 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from headrace import SemiSyncOptions, calibrate, predict_replica, servers
+from headrace import SemiSyncOptions, calibrate, predict_replica
 from headrace.base import core
-from headrace.base.signals import undisturbed
 from headrace.bench import SysbenchOltp, run
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.experiment import DataSet, ExperimentLab, lab_counted, machine
@@ -271,11 +270,11 @@ def cells_measured(lab: ReplicationLab, flavor: str, cells: tuple[SemiSyncCell, 
     benchmark = SysbenchOltp("oltp_write_only", TABLES, ROWS, "uniform")
     data = DataSet(f"semi-sync-{flavor}", benchmark, ROW_BYTES * ROWS * TABLES / 2**30, flavor=flavor)
     load = ReplicaLoad(f"semi-sync, {flavor}", data, benchmark, max(CALIBRATED_ON), 0)
-    source = lab.written(load, SOURCE_STORAGE)
     mode = "optimistic" if flavor == "mariadb" else "ordered"
     rows: list[dict] = []
     workload = None
-    try:
+    with lab.written(load, SOURCE_STORAGE) as source, ExitStack() as ends:
+        ends.callback(quiet.free)
         with Statements(source.server) as sql:
             seeding.load_semi_sync(sql.connection, sql.dialect, source.server.name)
         scan(target_of(source.server))
@@ -298,10 +297,6 @@ def cells_measured(lab: ReplicationLab, flavor: str, cells: tuple[SemiSyncCell, 
                             lab.say(f"{cell}: {error}")
                             continue
                         rows += [] if row is None else [row]
-    finally:
-        quiet.free()
-        with undisturbed():
-            servers.destroy(source.server)
     return {"flavor": flavor, "workload": workload.to_document() if workload else None, "rows": rows}
 
 

@@ -144,16 +144,7 @@ class ExperimentLab:
             )
             if data.settle_s >= LEAST_SETTLE_S:
                 progress(0.6, "settling the data")
-                seed = data.seed + SETTLING_SEED
-                with tempfile.TemporaryDirectory() as unwanted:
-                    run(
-                        data.benchmark,
-                        target,
-                        seconds=data.settle_s,
-                        threads=SETTLING_THREADS,
-                        seed=seed,
-                        store=unwanted,
-                    )
+                apply_load(data.benchmark, target, data.settle_s, SETTLING_THREADS, data.seed + SETTLING_SEED)
             progress(0.8, "stopping the server")
             server = servers.stop(server)
             progress(0.9, "keeping the data")
@@ -172,59 +163,63 @@ class ExperimentLab:
         return sum(entry.stat().st_blocks * 512 for entry in entries) / GIB
 
     @contextmanager
-    def server(self, place: OnServer, progress: Progress = silent) -> Iterator[Target]:
-        """Starts a server with a copy of its data, warm as asked; removed afterwards."""
+    def start(
+        self,
+        place: OnServer,
+        name: str = SERVER,
+        *,
+        port: int | None = None,
+        unpaced: bool = False,
+        progress: Progress = silent,
+    ) -> Iterator[servers.Server]:
+        """Starts a server with a copy of its data; removed afterwards. `port`: None: a free one;
+        `unpaced`: its volumes have no limits. Raises as servers.up."""
         self.load(place.data)
-        self._check_room(place)
-        seed = self._saved[repr(place.data)] if place.restored is None else self._snapshot(place)
         server = servers.up(
             self.lab,
-            name=SERVER,
+            name=name,
             flavor=place.data.flavor,
             engine=place.data.engine,
             storage=place.storage,
             log_storage=place.log_storage,
             settings=dict(place.settings),
-            seed_from=seed,
+            port=port,
+            unpaced=unpaced,
+            seed_from=self._saved[repr(place.data)] if place.restored is None else self._snapshot(place),
             encrypted=place.encrypted,
             progress=progress,
         )
         try:
+            yield server
+        finally:
+            with undisturbed():
+                servers.destroy(server)
+
+    @contextmanager
+    def server(self, place: OnServer, progress: Progress = silent) -> Iterator[Target]:
+        """Starts the server of a cell, warm as asked; removed afterwards."""
+        self.load(place.data)
+        self._check_room(place)
+        with self.start(place, progress=progress) as server:
             target = target_of(server, self.day)
             if place.restored == "initialized":
                 assert server.volumes.data is not None, server.name
                 initialize(self.lab, server.volumes.data, INITIALIZING_THREADS)
             if place.scan:
                 scan(target)
-            self._credits(server.volumes.data, place.balance_percent)
+            self.set_credits(server.volumes.data, place.balance_percent)
             yield target
-        finally:
-            with undisturbed():
-                servers.destroy(server)
 
     def _snapshot(self, place: OnServer) -> str:
         """Returns a snapshot of a data volume with a copy of the data, its server shut down; it is
         made only for the first call."""
         key = repr((place.data, place.storage))
         if key not in self._snapshots:
-            server = servers.up(
-                self.lab,
-                name="source",
-                flavor=place.data.flavor,
-                engine=place.data.engine,
-                storage=place.storage,
-                settings=dict(place.settings),
-                unpaced=True,
-                seed_from=self._saved[repr(place.data)],
-            )
-            try:
-                server = servers.stop(server)
-                assert server.volumes.data is not None, server.name
-                snapshot = self.lab.create_snapshot(server.volumes.data)
-                self._snapshots[key] = stored(self.lab, snapshot["id"])["id"]
-            finally:
-                with undisturbed():
-                    servers.destroy(server)
+            plain = OnServer(place.data, place.storage, place.settings)
+            with self.start(plain, "source", unpaced=True) as running:
+                volume = servers.stop(running).volumes.data
+                assert volume is not None, running.name
+                self._snapshots[key] = stored(self.lab, self.lab.create_snapshot(volume)["id"])["id"]
         return self._snapshots[key]
 
     def _check_room(self, place: OnServer) -> None:
@@ -256,7 +251,7 @@ class ExperimentLab:
             volumes.unmount(mount)
             self.lab.detach(volume)
             volumes.mount(self._attached(volume), mount)
-            self._credits(volume, place.balance_percent)
+            self.set_credits(volume, place.balance_percent)
             yield file_target(mount, storage=place.storage, lab=self.lab.place, volumes=(volume,), as_of=self.day)
         finally:
             with undisturbed():
@@ -271,9 +266,17 @@ class ExperimentLab:
         assert attachment is not None and attachment["device"] is not None, volume
         return attachment["device"]
 
-    def _credits(self, volume: str | None, percent: float | None) -> None:
+    def set_credits(self, volume: str | None, percent: float | None) -> None:
+        """Sets the credits of a volume; None: they stay."""
         if percent is not None and volume is not None:
             self.lab.set_balance(volume, percent)
+
+
+def apply_load(benchmark: Benchmark, target: Target, seconds: int, threads: int, seed: int) -> None:
+    """Runs a benchmark for what it does to the server: its figures are not kept. Raises as
+    bench.run."""
+    with tempfile.TemporaryDirectory() as unwanted:
+        run(benchmark, target, seconds=seconds, threads=threads, seed=seed, store=unwanted)
 
 
 def scan(target: Target) -> None:

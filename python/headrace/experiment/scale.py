@@ -20,6 +20,7 @@ from headrace.base.units import GIB, MIB
 from headrace.bench import SysbenchOltp
 from headrace.calibration.from_runs import sysbench_oltp
 from headrace.experiment.request import Configuration, refuse
+from headrace.experiment.standin import describe_distribution
 from headrace.observe.settings import LAB_IO_CPU_US
 from headrace.simulation.database import predict
 
@@ -141,16 +142,13 @@ def _expect_rates(
 ) -> tuple[float, float, float]:
     """Returns transactions a second; and of each transaction its I/Os and its processor time, ms,
     by the standard benchmark. `data`: factor on the cache."""
-    kind: dict[str, object] = {"type": benchmark.distribution}
-    if benchmark.distribution == "pareto":
-        kind["h"] = benchmark.parameters["rand_pareto_h"]
     workload = sysbench_oltp(
         cache_gib=max(configuration.cache_gib * data, LEAST_CACHE_GIB),
         threads=configuration.threads,
         script=benchmark.script,
         tables=benchmark.tables,
         table_size=benchmark.rows,
-        distribution=kind,
+        distribution=describe_distribution(benchmark),
         engine=engine,
     )
     log = configuration.log_storage

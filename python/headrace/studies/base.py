@@ -7,18 +7,24 @@ them, `headrace.cli` prints them.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal, cast
 
+from headrace.base import core
 from headrace.base.checks import Shown
+from headrace.base.core import core_errors
 from headrace.base.packaged import read_rows, read_text
+from headrace.simulation.demand import Simulation
+from headrace.workload import OpenWorkload
+from headrace.workload.points import make_points
 
 Role = Literal["published", "simulated", "measured"]
 ChartKind = Literal["line", "bar", "quantiles", "scatter", "ridge", "curves", "panels"]
 Progress = Callable[[float], None]
 
+REGION = "us-east-1"  # of all prices
 ROLES: tuple[Role, ...] = ("published", "simulated", "measured")
 # Errors are computed in floating point: an error of exactly the tolerance is within it.
 ROUNDING = 1e-9
@@ -141,15 +147,41 @@ class StudyResult(Shown):
         return f"{self.study.name} on the {self.on}: {sum(judged)} of {len(judged)} figures within bounds"
 
 
-def columns(text: str) -> tuple[str, ...]:
-    """Returns the titles of columns, read from `a | b | c`."""
-    return tuple(text.split(" | "))
+def tabulate(title: str, columns: str, rows: Iterable[tuple]) -> StudyTable:
+    """Returns a table whose columns are read from `a | b | c`."""
+    return StudyTable(title, tuple(columns.split(" | ")), tuple(rows))
 
 
 def by_role(x: tuple, label: str = "{role}", **y: Iterable[float]) -> tuple[ChartSeries, ...]:
     """Returns a series for each role (published, simulated, measured) on the same x; `label` names
     them."""
     return tuple(ChartSeries(label.format(role=role), cast(Role, role), x, tuple(values)) for role, values in y.items())
+
+
+def limits_of(storage: str, day: str, instance: str | None = None) -> core.VolumeLimits:
+    """Returns the catalog's limits of a single volume on a day. Raises InputError if the day has no
+    such volume."""
+    with core_errors():
+        return core.storage_limits(storage, day, instance)[0]
+
+
+def monthly_usd(storage: str, day: str) -> float:
+    """Returns the cost of the storage alone in `REGION`, USD a month, at prices of a day."""
+    with core_errors():
+        return sum(item["usd"] for item in core.monthly_cost(storage, REGION, day))
+
+
+def constant_load(
+    seconds: float, reads: float = 0.0, writes: float = 0.0, read_kib: float = 0.0, write_kib: float = 0.0
+) -> OpenWorkload:
+    """Returns an open load of that many requests a second of these sizes, KiB."""
+    points = make_points([0.0], [seconds], [reads], [writes], [read_kib], [write_kib])
+    return OpenWorkload(name="constant load", kind="constant", points=points)
+
+
+def iops_of(run: Simulation) -> float:
+    """Returns the requests a second that a simulated storage delivered."""
+    return run.summary["delivered_ios"] / run.summary["seconds"]
 
 
 def require_figure(value: float | None) -> float:
@@ -171,6 +203,21 @@ def compare(
     error = error_percent(result, figure.value)
     within = None if tolerance_percent is None else abs(error) <= tolerance_percent + ROUNDING
     return Verdict(what, figure.value, result, figure.unit, error, within, tolerance_percent, figure.source, note)
+
+
+def compare_figures(
+    name: str, results: Mapping[str, float], derived: Mapping[str, Figure] | None = None, **values: object
+) -> list[Verdict]:
+    """Returns a verdict on each result, in their order. `[verdicts]` of `texts/NAME.toml` says
+    which published figure it is compared with, in which words, within which tolerance, percent ("":
+    nothing is promised), and with which note. `derived`: figures that follow from published ones;
+    `values`: of words and notes."""
+    by_name, verdicts = figures(name) | dict(derived or {}), []
+    for key, result in results.items():
+        figure, what, tolerance, note = _texts(name)["verdicts"][key]
+        promised = None if tolerance == "" else tolerance
+        verdicts.append(compare(what.format(**values), by_name[figure], result, promised, note.format(**values)))
+    return verdicts
 
 
 def agree(what: str, published: str, result: str, source: Source, same: bool | None, note: str = "") -> Verdict:

@@ -27,7 +27,6 @@ ARTICLE_DAY = "2020-07-13"
 CAP_DAY = "2018-04-30"
 TODAY = "2026-11-01"
 DAYS = (CAP_DAY, ARTICLE_DAY, TODAY)
-REGION = "us-east-1"
 EBS_TYPES = ("standard", "gp2", "gp3", "io1", "io2", "st1", "sc1")
 
 # Our figures for the words of the questions: the article gives none.
@@ -68,17 +67,10 @@ def _spec(volume_type: str, size_gib: int, iops: int | None, mib_s: int | None, 
         if volume_type == "gp3" and mib_s:
             text += f":{max(mib_s, 125)}"
     try:
-        with core_errors():
-            limits = core.storage_limits(text, day)[0]
+        limits = base.limits_of(text, day)
     except InputError:  # the catalog says why; here only that it cannot be had matters
         return None
     return text if iops is None or (limits["iops"] or 0) >= iops else None
-
-
-def _monthly_usd(storage: str, day: str) -> float:
-    """Returns the USD a month of a storage at the prices of a day."""
-    with core_errors():
-        return sum(item["usd"] for item in core.monthly_cost(storage, REGION, day))
 
 
 def _eras(day: str) -> dict[str, core.Era]:
@@ -97,8 +89,7 @@ def max_volume_iops(volume_type: str, day: str) -> int:
     volume and, if IOPS are provisioned, for more and more."""
     size = _eras(day)[volume_type]["size_gib"]["max"]["value"]
     if volume_type not in ("gp3", "io1", "io2"):
-        with core_errors():
-            return int(core.storage_limits(f"{volume_type}:{size}", day)[0]["iops"])
+        return int(base.limits_of(f"{volume_type}:{size}", day)["iops"])
     low, high = 100, 1_000_000
     while high - low > 1:
         middle = (low + high) // 2
@@ -109,7 +100,7 @@ def max_volume_iops(volume_type: str, day: str) -> int:
 def _rank_by_cost(specs: dict[str, str | None], day: str) -> TypeAnswer:
     """Orders volume types by USD a month of the storage that does the job; a type without one
     (None) is left out."""
-    priced = sorted((_monthly_usd(spec, day), name, spec) for name, spec in specs.items() if spec is not None)
+    priced = sorted((base.monthly_usd(spec, day), name, spec) for name, spec in specs.items() if spec is not None)
     return TypeAnswer(
         tuple(name for _, name, _ in priced), "; ".join(f"{spec} {usd:.2f} USD/month" for usd, _, spec in priced)
     )
@@ -157,17 +148,16 @@ def dense_instance_family(day: str) -> tuple[str, str]:
     Types without known EBS limits are passed over: they are the ones from before 2014 (hs1, i2), of
     which the catalog cannot say until when they were sold.
     """
-    best = None
     with core_errors():
-        for instance in core.instances(day):
-            price = core.instance_price(instance["instance_type"], REGION, day)
-            if price is None or instance["instance_store_gb"] < 1_000 or instance["max_iops"] is None:
-                continue
-            per_tb_hour = 1_000.0 * price["usd"] / instance["instance_store_gb"]
-            if best is None or per_tb_hour < best[0]:
-                best = (per_tb_hour, instance["instance_type"])
-    assert best is not None, day
-    return best[1].split(".")[0], f"{best[1]} {best[0]:.3f} USD per TB of local disk and hour, the least of the day"
+        priced = [
+            (1_000.0 * price["usd"] / instance["instance_store_gb"], instance["instance_type"])
+            for instance in core.instances(day)
+            if instance["instance_store_gb"] >= 1_000
+            and instance["max_iops"] is not None
+            and (price := core.instance_price(instance["instance_type"], base.REGION, day)) is not None
+        ]
+    per_tb_hour, name = min(priced, key=lambda entry: entry[0])
+    return name.split(".")[0], f"{name} {per_tb_hour:.3f} USD per TB of local disk and hour, the least of the day"
 
 
 def large_sequential(day: str) -> TypeAnswer:
@@ -216,20 +206,21 @@ def over_80k(day: str) -> TypeAnswer:
 
 def _cheapest_local(day: str) -> str:
     """Returns the cheapest instance whose documented local write IOPS reach it."""
-    best = None
+    local = []
     with core_errors():
         for instance in core.instances(day):
             name, disks = instance["instance_type"], instance["instance_store_devices"]
-            price = core.instance_price(name, REGION, day) if disks else None
+            price = core.instance_price(name, base.REGION, day) if disks else None
             if price is None:
                 continue
-            of = core.storage_limits("instance-store:1", day, name)[0]
+            of = base.limits_of("instance-store:1", day, name)
             documented = any(caveat["field"] == "iops.documented" for caveat in of["caveats"])
-            if documented and of["iops"] * disks >= MANY_IOPS and (best is None or price["usd"] < best[0]):
-                best = (price["usd"], name, of["iops"] * disks)
-    return (
-        "local disks" if best is None else f"{best[1]} has {best[2]:,} local write IOPS for {best[0]:.3f} USD an hour"
-    )
+            if documented and of["iops"] * disks >= MANY_IOPS:
+                local.append((price["usd"], name, of["iops"] * disks))
+    if not local:
+        return "local disks"
+    usd, name, iops = min(local, key=lambda entry: entry[0])
+    return f"{name} has {iops:,} local write IOPS for {usd:.3f} USD an hour"
 
 
 def _yearly_failures(era: core.Era) -> float:
@@ -320,7 +311,7 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
     verdicts.append(_cap_verdict(answers_of["ebs-max-iops"]))
     steps.step()
     notes = base.texts("choices")
-    table = base.StudyTable("Answers by day", ("question", "day", "the article", "ours", "because"), tuple(rows))
+    table = base.tabulate("Answers by day", "question | day | the article | ours | because", rows)
     return base.StudyResult(STUDY, tuple(verdicts), (table,), (_chart(),), notes)
 
 

@@ -99,9 +99,9 @@ def _judge_curve(engine: str, cold: dict[int, Prediction]) -> tuple[base.Verdict
     what = f"{name}, simulated: volumes from {FEW:,} IOPS up lie on one curve"
     how = "median over 1-70 million I/Os; second half hour by the clock"
     verdict = base.agree(what, "one curve", answer, SOURCE, statistics.median(apart) < clock / 2.0, how)
-    names = ("engine", "million I/Os", *(f"{iops:,} IOPS" for iops in IOPS))
+    names = " | ".join(f"{iops:,} IOPS" for iops in IOPS)
     title = f"{name}: tps per 1,000 IOPS by million I/Os done, from a cold start"
-    return verdict, base.StudyTable(title, names, tuple(rows))
+    return verdict, base.tabulate(title, f"engine | million I/Os | {names}", rows)
 
 
 def _judge_warm(
@@ -174,9 +174,7 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
         tables.append(table)
         rows += of_warm
         charts += _draw_charts(engine, *runs)
-    names = base.columns(
-        "engine | IOPS | cold tps | per 1,000 IOPS | reads/tx | warm tps | per 1,000 IOPS, warm | reads/tx, warm"
-    )
-    tables.append(base.StudyTable("Second half of the hour", names, tuple(rows)))
+    names = "engine | IOPS | cold tps | per 1,000 IOPS | reads/tx | warm tps | per 1,000 IOPS, warm | reads/tx, warm"
+    tables.append(base.tabulate("Second half of the hour", names, rows))
     notes = base.texts("first_hour")
     return base.StudyResult(STUDY, tuple(verdicts), tuple(tables), tuple(charts), notes)

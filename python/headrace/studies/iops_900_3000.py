@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from functools import cache
 from typing import Any
 
 from headrace.base import core
 from headrace.base.core import core_errors
-from headrace.base.units import in_percent
+from headrace.base.units import GIB, in_percent
 from headrace.studies import base
 
 STUDY = base.study("iops_900_3000")
@@ -26,7 +26,10 @@ ARTICLE = STUDY.sources[0]
 
 DAY = "2020-07-13"
 INSTANCE = "m5.2xlarge"
-CACHE_BYTES = 24 * 1024.0**3  # the article's innodb_buffer_pool_size
+# The article's tables with the rows of each, and its innodb_buffer_pool_size.
+TABLES, ROWS, POOL_GIB = 20, 10_000_000, 24.0
+# 2 GiB of redo-log-file-size in two files, the default number of 8.0.15.
+REDO_GIB = 4.0
 # gp2 gives 3 IOPS per GiB: 1,000 GiB have 3,000 and no burst, 300 GiB have 900 once their credits
 # are spent.
 VOLUMES = {3_000: "gp2:1000", 900: "gp2:300"}
@@ -37,19 +40,19 @@ LOADS = {
     "select": "oltp_point_select",
 }
 THREADS = (1, 2, 4, 8, 16, 32, 64)  # the article's
-# 2 GiB of redo-log-file-size in two files (the default number of 8.0.15); log_bin and sync_binlog=1
-# are defaults of 8.0. Time of a select of one thread (5,365 a second were published) in which a
-# core does not work: 1 / 5,365 s less 0.685 x 8 / 50,733 s (both of the table), of which four
-# clients a processor take 3 % more, ms.
+# Time of a select of one thread (5,365 a second were published) in which a core does not work: 1 /
+# 5,365 s less 0.685 x 8 / 50,733 s (both of the table), of which four clients a processor take 3 %
+# more, ms.
 ROUND_TRIP_MS = 0.08152
+# log_bin and sync_binlog=1 are defaults of 8.0.
 SETTINGS = {
     # Not stated; no statement on the server's own host takes 0.19 ms.
     "client_host": "network",
     "round_trip_ms": ROUND_TRIP_MS,
-    "tables": 20,
-    "table_size": 10_000_000,
-    "redo_gib": 4.0,
-    "cache_gib": 24.0,
+    "tables": TABLES,
+    "table_size": ROWS,
+    "redo_gib": REDO_GIB,
+    "cache_gib": POOL_GIB,
     "log_bin": True,
     "sync_binlog": 1,
     "flush_log_at_trx_commit": 1,
@@ -112,7 +115,7 @@ def simulated(
         "storage": VOLUMES[iops],
         "instance": INSTANCE,
         "as_of": DAY,
-        "cache_bytes": CACHE_BYTES,
+        "cache_bytes": POOL_GIB * GIB,
         "clients": threads,
         "start": start,
         "seconds": seconds,
@@ -176,16 +179,21 @@ def cells(steps: base.StepProgress) -> dict[Cell, tuple[float, float]]:
     return rates
 
 
-def errors(rates: dict[Cell, tuple[float, float]], leave_out: tuple[Cell, ...]) -> list[float]:
-    """Returns the absolute error of every cell in percent, without the cells of `leave_out`."""
-    return [abs(base.error_percent(rates[cell][0], value)) for cell, value in table().items() if cell not in leave_out]
+def tested_cells(load: str | None = None, iops: int | None = None) -> list[Cell]:
+    """Returns the cells that nothing was calibrated on, of a load and a volume or of all."""
+    return [cell for cell in table() if cell not in USED and load in (None, cell[0]) and iops in (None, cell[1])]
+
+
+def errors(rates: dict[Cell, tuple[float, float]], cells: Iterable[Cell]) -> list[float]:
+    """Returns the absolute error of cells, percent."""
+    return [abs(base.error_percent(rates[cell][0], table()[cell])) for cell in cells]
 
 
 def _judge_cells(rates: dict[Cell, tuple[float, float]]) -> list[base.Verdict]:
     """Judges the error of the cells that nothing was fitted to, in percent, and the gain from 900
     to 3,000 IOPS by load. `rates`: tps and page reads by cell."""
-    used, bounded = tuple(USED), (*USED, *BOUNDS)
-    tested, rest = errors(rates, used), errors(rates, bounded)
+    tested = errors(rates, tested_cells())
+    rest = errors(rates, (cell for cell in tested_cells() if cell not in BOUNDS))
     answer = (
         f"{statistics.median(tested):.1f} % of {len(tested)} cells not used ({statistics.median(rest):.1f} % "
         f"without the {len(BOUNDS)} held below)"
@@ -219,11 +227,7 @@ def _judge_cells(rates: dict[Cell, tuple[float, float]]) -> list[base.Verdict]:
     verdicts.append(base.agree("every cell is less with 900 IOPS", "yes", "yes" if less else "no", ARTICLE, less))
     for load in LOADS:
         for iops in VOLUMES:
-            off = [
-                abs(base.error_percent(rates[load, iops, n][0], table()[load, iops, n]))
-                for n in THREADS
-                if (load, iops, n) not in USED
-            ]
+            off = errors(rates, tested_cells(load, iops))
             answer = f"{statistics.median(off):.1f} % of {len(off)} cells, worst {max(off):.0f} %"
             verdicts.append(
                 base.agree(
@@ -243,7 +247,7 @@ def _list_identified() -> base.StudyTable:
     the pool."""
     start = selects_before()
     with core_errors():
-        curve = core.mysql_warm_up(database("select"), CACHE_BYTES)
+        curve = core.mysql_warm_up(database("select"), POOL_GIB * GIB)
     cached_share = next(
         (share for tx, share in zip(curve["tx"], curve["cached_share"], strict=True) if tx >= start), 1.0
     )
@@ -256,11 +260,11 @@ def _list_identified() -> base.StudyTable:
         "times and both journals' commit records come on top)",
         f"{start:,.0f} selects since it was empty; {in_percent(cached_share)} of it in use",
     )
-    rows = tuple(
+    rows = [
         (f"{load}, {iops:,} IOPS, {threads} threads", words, value)
         for ((load, iops, threads), words), value in zip(USED.items(), values, strict=True)
-    )
-    return base.StudyTable("Identified", ("cell", "what", "value"), rows)
+    ]
+    return base.tabulate("Identified", "cell | what | value", rows)
 
 
 def _tabulate_cells(rates: dict[Cell, tuple[float, float]]) -> base.StudyTable:
@@ -281,10 +285,9 @@ def _tabulate_cells(rates: dict[Cell, tuple[float, float]]) -> base.StudyTable:
                     "calibrates" if cell in USED else "",
                 ]
             rows.append(tuple(row))
-    columns = tuple(
-        f"{iops:,}: {what}" for iops in VOLUMES for what in ("published", "ours", "error %", "reads/tx", "use")
-    )
-    return base.StudyTable("The table", ("load", "threads", *columns), tuple(rows))
+    figures = ("published", "ours", "error %", "reads/tx", "use")
+    names = " | ".join(f"{iops:,}: {what}" for iops in VOLUMES for what in figures)
+    return base.tabulate("The table", f"load | threads | {names}", rows)
 
 
 def _tabulate_lengths(rates: dict[Cell, tuple[float, float]], steps: base.StepProgress) -> base.StudyTable:
@@ -293,20 +296,11 @@ def _tabulate_lengths(rates: dict[Cell, tuple[float, float]], steps: base.StepPr
     for seconds in sorted((*OTHER_SECONDS, SECONDS)):
         series = selects_at_900(selects_before(seconds), seconds)
         of = rates | {("select", 900, threads): cell for threads, cell in series.items()}
-        selects = [
-            abs(base.error_percent(series[n][0], table()["select", 900, n]))
-            for n in THREADS
-            if ("select", 900, n) not in USED
-        ]
-        rows.append(
-            (seconds, round(statistics.median(errors(of, tuple(USED))), 1), round(statistics.median(selects), 1))
-        )
+        all_cells, selects = errors(of, tested_cells()), errors(of, tested_cells("select", 900))
+        rows.append((seconds, round(statistics.median(all_cells), 1), round(statistics.median(selects), 1)))
         steps.step()
-    return base.StudyTable(
-        "If a cell of the selects at 900 IOPS ran for another time",
-        ("s a cell", "median error % of all", "of selects at 900 IOPS"),
-        tuple(rows),
-    )
+    title = "If a cell of the selects at 900 IOPS ran for another time"
+    return base.tabulate(title, "s a cell | median error % of all | of selects at 900 IOPS", rows)
 
 
 def _draw_charts(rates: dict[Cell, tuple[float, float]]) -> tuple[base.ChartData, ...]:
@@ -344,8 +338,8 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
     notes = base.texts(
         "iops_900_3000",
         size_gib=size,
-        least_reads=900 / 14269,
-        most_reads=900 / 9521,
+        least_reads=900 / table()["select", 900, 64],
+        most_reads=900 / table()["select", 900, 8],
         worst_reads=worst,
         bounds=len(BOUNDS),
     )

@@ -19,9 +19,7 @@ from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.simulation.demand import Simulation, simulate
 from headrace.studies import base
-from headrace.studies.base import columns
-from headrace.workload import ClosedWorkload, OpenWorkload
-from headrace.workload.points import make_points
+from headrace.workload import ClosedWorkload
 
 STUDY = base.study("published_latency")
 
@@ -125,8 +123,7 @@ def repeat(run: LatencyRun, seed: int = 1) -> Simulation:
         # More requests than were measured: below the cap the rate does not matter, and our own
         # sampling error should not.
         rate, seconds = max(run.iops, 1_000.0), 100.0
-        points = make_points([0.0], [seconds], [rate], [0.0], [run.bs_kib], [0.0])
-        load = OpenWorkload(name="paced", kind="constant", points=points)
+        load = base.constant_load(seconds, reads=rate, read_kib=run.bs_kib)
     else:
         seconds = run.seconds
         load = ClosedWorkload(name="fio", rw=run.rw, bs_kib=run.bs_kib, iodepth=run.iodepth_in_flight, numjobs=run.jobs)
@@ -158,13 +155,13 @@ class Compared:
 
 def _compare(run: LatencyRun) -> Compared:
     """Repeats a run and returns our latencies in us and their errors in percent."""
-    summary = repeat(run).summary
-    simulated_us = {name: 1e3 * summary[f"{name}_ms"] for name in ("mean", *QUANTILES)}
+    repeated = repeat(run)
+    simulated_us = {name: 1e3 * repeated.summary[f"{name}_ms"] for name in ("mean", *QUANTILES)}
     error = {
         name: base.error_percent(simulated_us[name], published_us) for name, published_us in run.latency_us.items()
     }
-    iops = summary["delivered_ios"] / summary["seconds"]
-    return Compared(run, REGIMES[run.iops >= AT_CAP_SHARE * cap_iops(run)], iops, simulated_us, error)
+    regime = REGIMES[run.iops >= AT_CAP_SHARE * cap_iops(run)]
+    return Compared(run, regime, base.iops_of(repeated), simulated_us, error)
 
 
 def cap_iops(run: LatencyRun) -> float:
@@ -233,46 +230,33 @@ def _table_of_shares(compared: list[Compared]) -> base.StudyTable:
             if total:
                 shares = (tolerance, within, total, round(100 * within / total), round(middle, 1), round(mean, 1))
                 rows.append((family or "all", regime or "all", quantile, *shares))
-    names = columns(
-        "volume | regime | quantile | tolerance % | within | runs | share % | median |error| % | mean error %"
-    )
-    return base.StudyTable("Share of runs within tolerance", names, tuple(rows))
+    names = "volume | regime | quantile | tolerance % | within | runs | share % | median |error| % | mean error %"
+    return base.tabulate("Share of runs within tolerance", names, rows)
 
 
 def _table_of_runs(compared: list[Compared]) -> base.StudyTable:
     """Tabulates every run with its latencies in us, published and ours, and their errors in
     percent."""
-    columns = ["volume", "regime", "storage", "instance", "as of", "load", "KiB", "depth", "IOPS", "ours"]
+    names = "volume | regime | storage | instance | as of | load | KiB | depth | IOPS | ours"
     for name in ("mean", *QUANTILES):
-        columns += [f"{name} us", "ours", "error %"]
-    columns += ["note", "source"]
+        names += f" | {name} us | ours | error %"
     rows = []
     for c in sorted(compared, key=lambda c: (FAMILIES.index(c.run.family), -REGIMES.index(c.regime))):
         r = c.run
-        row = [
-            r.family,
-            c.regime,
-            r.storage,
-            r.instance,
-            r.as_of,
-            r.rw,
-            r.bs_kib,
-            r.depth,
-            round(r.iops),
-            round(c.iops),
-        ]
+        load = (r.as_of, r.rw, r.bs_kib, r.depth, round(r.iops), round(c.iops))
+        row = [r.family, c.regime, r.storage, r.instance, *load]
         for name in ("mean", *QUANTILES):
             published_us, error = r.latency_us.get(name), c.error.get(name)
             row += [published_us, round(c.ours_us[name], 1), None if error is None else round(error, 1)]
         rows.append((*row, r.note, str(r.source)))
-    return base.StudyTable("Every run", tuple(columns), tuple(rows))
+    return base.tabulate("Every run", f"{names} | note | source", rows)
 
 
 def _table_of_skipped(skipped: list[dict[str, str]]) -> base.StudyTable:
     """Tabulates the runs that were left out, each with the reason."""
     columns = ("family", "storage", "rw", "bs_kib", "iops", "skipped_because")
-    rows = tuple((*(r[name] for name in columns), f"{r['source']}, {r['date']}") for r in skipped)
-    return base.StudyTable("Runs left out", ("volume", "storage", "load", "KiB", "IOPS", "because", "source"), rows)
+    rows = [(*(r[name] for name in columns), f"{r['source']}, {r['date']}") for r in skipped]
+    return base.tabulate("Runs left out", "volume | storage | load | KiB | IOPS | because | source", rows)
 
 
 def _judge_runs(compared: list[Compared]) -> tuple[base.Verdict, ...]:

@@ -11,7 +11,6 @@ import math
 import statistics
 
 from headrace.base import core
-from headrace.base.core import core_errors
 from headrace.base.units import HOURS_PER_MONTH, in_percent
 from headrace.simulation.database import Prediction
 from headrace.studies import base
@@ -32,13 +31,11 @@ from headrace.studies.tpcc_runs import (
 STUDY = base.study("scaling_2018")
 ARTICLE = STUDY.sources[0]
 
-REGION = "us-east-1"
-
 # Sizes of the article: gp2 in steps of 100 GB (InnoDB's 500 GB do not fit below 1,000), io1 of 1 TB
 # in steps of 1,000 IOPS.
 GP2_GIB = {"innodb": range(1_000, 3_401, 100), "myrocks": range(500, 3_401, 100)}
 IO1_IOPS = range(1_000, 30_001, 1_000)
-LARGEST = {"gp2": "gp2:3400", "io1": "io1:1024:30000"}
+LARGEST = {"gp2": 3_400, "io1": 30_000}
 # Bars of this project for a calibration on one long run: median and 90th percentile of the error of
 # means of the second half.
 BARS = {"innodb": (3.0, 8.0), "myrocks": (1.5, 4.0)}
@@ -73,13 +70,6 @@ def _predict_all(steps: base.StepProgress) -> dict[tuple[str, str], dict[int, Pr
 def storage(kind: str, point: int) -> str:
     """Returns gp2 of `point` GiB, or io1 of 1 TiB with `point` IOPS."""
     return f"gp2:{point}" if kind == "gp2" else f"io1:1024:{point}"
-
-
-def monthly_usd(spec: str) -> float:
-    """Returns the cost of the storage alone in us-east-1, USD a month, at prices of the day of the
-    runs."""
-    with core_errors():
-        return sum(item["usd"] for item in core.monthly_cost(spec, REGION, DAY))
 
 
 def width(run: Prediction) -> float:
@@ -141,12 +131,12 @@ def _judge_runs(steps: base.StepProgress) -> tuple[list[base.Verdict], base.Stud
             f"at most {limit:g} % (this project's bar)",
         )
         verdicts.append(base.agree(what, bar, answer, ARTICLE, middle <= limit))
-    names = base.columns(
+    names = (
         "run | use | mean | ours | error % | Q1 error % | Q2 error % | Q3 error % | Q4 error % | p5 | ours p5 | "
         "p50 | ours p50 | p95 | ours p95"
     )
     title = "Published runs and ours: tps; quarters of the hour, quantiles of one-second tps in the second half"
-    return verdicts, base.StudyTable(title, names, tuple(rows))
+    return verdicts, base.tabulate(title, names, rows)
 
 
 def _row(run: TpccRun, prediction: Prediction) -> tuple:
@@ -177,8 +167,7 @@ def _judge_article(runs: dict) -> list[base.Verdict]:
         base.compare("InnoDB no better from this gp2 size on", published_knee, stops, KNEE_TOLERANCE_PERCENT, why),
         base.agree(line, "continues to scale linearly", answer, ARTICLE, linear, smaller),
     ]
-    for kind, spec in LARGEST.items():
-        point = 3_400 if kind == "gp2" else 30_000
+    for kind, point in LARGEST.items():
         predictions = {engine: runs[engine, kind][point] for engine in ENGINES}
         widths = {engine: width(run) for engine, run in predictions.items()}
         answer = "; ".join(
@@ -186,34 +175,32 @@ def _judge_article(runs: dict) -> list[base.Verdict]:
             for engine, run in predictions.items()
         )
         wider, how = widths["myrocks"] > widths["innodb"], "5th to 95th percentile, as a density plot shows it"
+        spec = storage(kind, point)
         verdicts.append(base.agree(f"MyRocks varies more on {spec}", "a lot of variance", answer, ARTICLE, wider, how))
     least, most = runs["myrocks", "io1"][1_000].summary["tps"], runs["myrocks", "io1"][30_000].summary["tps"]
     growth = f"{most / least:.0f} times the tps with 30 times the IOPS"
     verdicts.append(base.agree("MyRocks on io1 grows", "an impressive growth", growth, ARTICLE, most > 10 * least))
     for size, name in ((500, "gp2_500_iops"), (1_000, "gp2_1000_iops"), (3_334, "gp2_3334_iops")):
-        with core_errors():
-            iops = core.storage_limits(f"gp2:{size}", DAY)[0]["iops"]
+        iops = base.limits_of(f"gp2:{size}", DAY)["iops"]
         verdicts.append(base.compare(f"baseline of gp2 {size:,} GiB", published[name], iops, 0.0, "catalog"))
     return verdicts
 
 
 def _tabulate_scaling(runs: dict) -> base.StudyTable:
     """Tabulates tps, bottleneck and USD a month of every volume of the article."""
-    instance = core.instance_price(INSTANCE, REGION, DAY)
+    instance = core.instance_price(INSTANCE, base.REGION, DAY)
     hourly = 0.0 if instance is None else instance["usd"]
     rows = []
     for (engine, _), sweep in runs.items():
         for run in sweep.values():
-            usd, summary = monthly_usd(run.storage), run.summary
+            usd, summary = base.monthly_usd(run.storage, DAY), run.summary
             binds = max(summary["caps"], key=summary["caps"].get)
             both = (usd + hourly * HOURS_PER_MONTH) / summary["tps"]
             rates = (round(summary[name]) for name in ("tps", "tps_p5", "tps_p95"))
             costs = (round(usd, 2), round(usd / summary["tps"], 3), round(both, 3))
             rows.append((ENGINES[engine], run.storage, *rates, binds, *costs))
-    names = base.columns(
-        f"engine | storage | tps | p5 | p95 | binds | storage USD/month | USD/month per tps | with {INSTANCE}"
-    )
-    return base.StudyTable("Mean of the second half, and what it costs", names, tuple(rows))
+    names = f"engine | storage | tps | p5 | p95 | binds | storage USD/month | USD/month per tps | with {INSTANCE}"
+    return base.tabulate("Mean of the second half, and what it costs", names, rows)
 
 
 def _draw_sweeps(runs: dict) -> list[base.ChartData]:
@@ -277,15 +264,14 @@ def _draw_densities(runs: dict) -> list[base.ChartData]:
 def _draw_seconds(runs: dict) -> list[base.ChartData]:
     """Draws the tps of the second half hour on the largest volumes, second by second."""
     charts = []
-    for kind, spec in LARGEST.items():
-        point = 3_400 if kind == "gp2" else 30_000
+    for kind, point in LARGEST.items():
         seconds = range(SECONDS // 2, SECONDS)
         minutes = tuple(second / 60.0 for second in seconds)
         series = tuple(
             ChartSeries(name, "simulated", minutes, tuple(runs[engine, kind][point].rows["tps"][SECONDS // 2 :]))
             for engine, name in ENGINES.items()
         )
-        title = f"Second by second on {spec}, second half hour"
+        title = f"Second by second on {storage(kind, point)}, second half hour"
         charts.append(base.ChartData(title, "curves", "time since the cold start (min)", "tps", series))
     return charts
 
@@ -295,12 +281,12 @@ def _draw_costs(runs: dict) -> list[base.ChartData]:
     by_tps, per_tps = [], []
     for (engine, kind), sweep in runs.items():
         name = f"{ENGINES[engine]} on {kind}"
-        usd = [monthly_usd(run.storage) for run in sweep.values()]
+        usd = [base.monthly_usd(run.storage, DAY) for run in sweep.values()]
         tps = [run.summary["tps"] for run in sweep.values()]
         by_tps.append(ChartSeries(name, "simulated", tuple(usd), tuple(tps)))
         each = tuple(cost / rate for cost, rate in zip(usd, tps, strict=True))
         per_tps.append(ChartSeries(name, "simulated", tuple(tps), each))
-    title = f"Transactions for more money ({REGION}, prices of {DAY}, storage alone)"
+    title = f"Transactions for more money ({base.REGION}, prices of {DAY}, storage alone)"
     return [
         base.ChartData(title, "curves", "storage (USD a month)", "tps", tuple(by_tps)),
         base.ChartData("Cost of a transaction a second", "curves", "tps", "USD a month per tps", tuple(per_tps)),

@@ -21,10 +21,14 @@ PAPER = STUDY.sources[0]
 # The paper says r4.8xlarge for the servers; the copy read has no date, its limits are those of
 # 2017.
 INSTANCE, DAY = "r4.8xlarge", "2017-06-01"
-CLIENTS = 1_024  # the paper's
-# Table 3: buffer pool and redo (two files, the default number). 193G in a my.cnf is GiB, the others
-# are printed in MB.
-SERVERS = {"default": (134e6, 2 * 50e6), "tuned": (193 * GIB, 2 * 134e6)}
+FIGURES = base.figures("whitepaper_2017")
+CLIENTS, ROWS = round(FIGURES["clients"].value), round(FIGURES["rows"].value)
+# Buffer pool and redo (two files), bytes.
+SERVERS = {name: (FIGURES[f"{name}_pool"].value, 2 * FIGURES[f"{name}_redo"].value) for name in ("default", "tuned")}
+# The second experiment, and the selects of one of its transactions.
+ALIKE_TPS = FIGURES["alike_tps"].value
+ALIKE_SELECTS = round(FIGURES["alike_selects"].value / ALIKE_TPS)
+WRITTEN_MIB_S = FIGURES["volume_writes"].value * FIGURES["write_kib"].value / 1024
 # Volumes that may have run table 4, which does not state its volume: the two single ones of the
 # paper.
 VOLUMES = ("gp2:500", "io1:500:5000")
@@ -55,7 +59,7 @@ def database(selects: int, pool_bytes: float, redo_bytes: float, tables: int) ->
         "distribution": {"type": "uniform"},
         "statements": off,
         "tables": tables,
-        "table_size": 10_000_000,
+        "table_size": ROWS,
         "redo_gib": redo_bytes / GIB,
         "cache_gib": pool_bytes / GIB,
         "log_bin": False,
@@ -72,7 +76,7 @@ def database(selects: int, pool_bytes: float, redo_bytes: float, tables: int) ->
 def data_gib(tables: int) -> float:
     """Returns the size of `tables` of the paper's tables, GiB."""
     with core_errors():
-        return core.mysql_sysbench({"tables": tables, "table_size": 10_000_000})["size_gib"]
+        return core.mysql_sysbench({"tables": tables, "table_size": ROWS})["size_gib"]
 
 
 def _run(storage: str, pool_bytes: float, **load: object) -> dict:
@@ -139,7 +143,7 @@ def simulate_load(storage: str, redo_gib: float, tps: float, selects: int) -> di
 def per_transaction(name: str) -> dict[str, float]:
     """Returns the statements of a transaction in table 4, and the clients that its rate and mean
     response time imply (Little's law)."""
-    published = {figure: value.value for figure, value in base.figures("whitepaper_2017").items()}
+    published = {figure: value.value for figure, value in FIGURES.items()}
     of = published[f"{name}_transactions"]
     return {
         "selects": published[f"{name}_read"] / of,
@@ -152,7 +156,6 @@ def per_transaction(name: str) -> dict[str, float]:
 def _judge_servers(steps: base.StepProgress) -> tuple[list[base.Verdict], base.StudyTable, dict]:
     """Simulates table 4 on each volume and server; returns verdicts, table and the hours by tables
     used, storage and server."""
-    paper = base.figures("whitepaper_2017")
     selects = round(per_transaction("tuned")["selects"])
     hours = {}
     for tables in (1, 100):
@@ -163,111 +166,104 @@ def _judge_servers(steps: base.StepProgress) -> tuple[list[base.Verdict], base.S
     verdicts = []
     for storage in VOLUMES:
         default, tuned = (hours[1, storage, server]["tps"] for server in ("default", "tuned"))
-        ratio, what = paper["ratio"], f"tuned over default, {storage}"
+        ratio, what = FIGURES["ratio"], f"tuned over default, {storage}"
         verdicts.append(base.compare(what, ratio, tuned / default, TOLERANCE_PERCENT, "one table used"))
     io1, nearer = VOLUMES[1], "the volume is not stated; this one is nearer than gp2:500"
     for server in SERVERS:
         tps = hours[1, io1, server]["tps"]
-        verdicts.append(base.compare(f"{server} server, {io1}", paper[f"{server}_tps"], tps, TOLERANCE_PERCENT, nearer))
+        verdicts.append(
+            base.compare(f"{server} server, {io1}", FIGURES[f"{server}_tps"], tps, TOLERANCE_PERCENT, nearer)
+        )
     rows = []
     for place, run in hours.items():
-        published = paper[f"{place[2]}_tps"].value
+        published = FIGURES[f"{place[2]}_tps"].value
         error = round(base.error_percent(run["tps"], published), 1)
         figures = (round(run["tps"]), error, round(run["reads_per_tx"], 2), round(run["iops"]), run["cap"])
         rows.append((*place, published, *figures))
-    names = base.columns("tables used | storage | server | published tps | ours | error % | reads/tx | IOPS | binds")
-    return verdicts, base.StudyTable("Table 4: an hour from a cold start", names, tuple(rows)), hours
+    names = "tables used | storage | server | published tps | ours | error % | reads/tx | IOPS | binds"
+    return verdicts, base.tabulate("Table 4: an hour from a cold start", names, rows), hours
 
 
 def _judge_storages(redo_gib: float, steps: base.StepProgress) -> tuple[list[base.Verdict], base.StudyTable, dict]:
     """Asks 6,000 tps of four storages; returns verdicts, table and what each did. `redo_gib`: the
     redo log, GiB."""
-    published = base.figures("whitepaper_2017")
-    tps = published["alike_tps"].value
-    selects = round(published["alike_selects"].value / tps)
     runs = {}
     for name, storage in STORAGES.items():
-        runs[name] = simulate_load(storage, redo_gib, tps, selects)
+        runs[name] = simulate_load(storage, redo_gib, ALIKE_TPS, ALIKE_SELECTS)
         steps.step()
     served = [run["tps"] for run in runs.values()]
     apart = max(served) / min(served) - 1.0
     single, striped = runs["io1"], runs["three io1 in RAID 0"]
     most = ", ".join(f"{name} {run['tps']:,.0f}" for name, run in runs.items())
-    read, asked_of = f"{single['reads']:.0f} of {selects * tps:,.0f}", "25 of 36,000 a second"
-    few = single["reads"] < 0.01 * selects * tps
+    selects_s = FIGURES["alike_selects"].value
+    read, asked_of = (
+        f"{single['reads']:.0f} of {selects_s:,.0f}",
+        f"{FIGURES['volume_reads'].value:.0f} of {selects_s:,.0f} a second",
+    )
+    few = single["reads"] < 0.01 * selects_s
     log = f"ours syncs the log {single['log']:,.0f} times a second; published sizes leave room for some 700"
-    mib_s = base.Figure(published["volume_writes"].value * published["write_kib"].value / 1024, "MiB/s", PAPER)
+    mib_s = base.Figure(WRITTEN_MIB_S, "MiB/s", PAPER)
     ours_mib_s, chosen = single["writes"] * single["write_kib"] / 1024, "the redo log's size was chosen by this figure"
     same, answer = "no discernable difference", f"{in_percent(apart, 2)} apart: {most}"
     free = "encryption costs nothing in the model"
     verdicts = [
         base.agree("four storages under 6,000 tps", same, answer, PAPER, apart < ALIKE, free),
         base.agree("statements that read a volume", asked_of, read, PAPER, few, "everything is in the pool"),
-        base.compare("writes on one volume", published["volume_writes"], single["writes"], None, log),
+        base.compare("writes on one volume", FIGURES["volume_writes"], single["writes"], None, log),
+        base.compare("KiB of a write", FIGURES["write_kib"], single["write_kib"], None, "smaller for the same reason"),
         base.compare(
-            "KiB of a write", published["write_kib"], single["write_kib"], None, "smaller for the same reason"
-        ),
-        base.compare(
-            "writes on each of three", published["striped_writes"], striped["writes"] / 3, None, "a third of all"
+            "writes on each of three", FIGURES["striped_writes"], striped["writes"] / 3, None, "a third of all"
         ),
         base.compare("MiB/s written", mib_s, ours_mib_s, None, chosen),
     ]
     digits = {"tps": None, "mean_ms": 2, "reads": None, "writes": None, "write_kib": 1}
-    rows = tuple(
+    rows = [
         (name, STORAGES[name], *(round(run[figure], places) for figure, places in digits.items()))
         for name, run in runs.items()
-    )
-    names = base.columns("storage |  | tps | mean ms | reads/s | writes/s | KiB a write")
-    table = base.StudyTable(f"6,000 tps asked of each, redo log of {redo_gib:g} GiB", names, rows)
-    return verdicts, table, runs
+    ]
+    names = "storage |  | tps | mean ms | reads/s | writes/s | KiB a write"
+    return verdicts, base.tabulate(f"6,000 tps asked of each, redo log of {redo_gib:g} GiB", names, rows), runs
 
 
 def _choose_redo(steps: base.StepProgress) -> tuple[float, base.StudyTable]:
     """Returns the redo log whose bytes come nearest to those published, and the table of what
     others would give on gp2."""
-    published = base.figures("whitepaper_2017")
-    tps = published["alike_tps"].value
-    selects = round(published["alike_selects"].value / tps)
-    published_mib_s = published["volume_writes"].value * published["write_kib"].value / 1024
     rows = []
     for redo in REDO_GIB:
-        gp2 = simulate_load("gp2:500", redo, tps, selects)
+        gp2 = simulate_load("gp2:500", redo, ALIKE_TPS, ALIKE_SELECTS)
         mib_s = gp2["writes"] * gp2["write_kib"] / 1024
         figures = (round(gp2["tps"]), round(gp2["writes"]), round(gp2["write_kib"], 1), round(mib_s, 1))
         rows.append((redo, *figures))
         steps.step()
-    nearest = min((row for row in rows if row[1] > (1 - ALIKE) * tps), key=lambda row: abs(row[4] - published_mib_s))
-    names = base.columns("redo GiB | tps | writes/s | KiB a write | MiB/s written")
-    return nearest[0], base.StudyTable("6,000 tps asked of gp2:500, by redo log", names, tuple(rows))
+    nearest = min(
+        (row for row in rows if row[1] > (1 - ALIKE) * ALIKE_TPS), key=lambda row: abs(row[4] - WRITTEN_MIB_S)
+    )
+    names = "redo GiB | tps | writes/s | KiB a write | MiB/s written"
+    return nearest[0], base.tabulate("6,000 tps asked of gp2:500, by redo log", names, rows)
 
 
 def _tabulate_counts() -> base.StudyTable:
     """Tabulates the statements of a transaction and the clients that the printed totals imply."""
-    published = base.figures("whitepaper_2017")
     rows = []
     for name in SERVERS:
         of = per_transaction(name)
         counts = (round(of[kind], 2) for kind in ("selects", "writes", "other"))
         rows.append((f"table 4, {name}", *counts, round(of["clients"])))
-    selects = published["alike_selects"].value / published["alike_tps"].value
-    rows.append(("four storages", selects, 4.0, None, None))
-    names = base.columns("experiment | selects | writes | BEGIN and COMMIT | clients, by Little's law")
-    return base.StudyTable("Statements of a transaction, from the printed totals", names, tuple(rows))
+    rows.append(("four storages", FIGURES["alike_selects"].value / ALIKE_TPS, 4.0, None, None))
+    names = "experiment | selects | writes | BEGIN and COMMIT | clients, by Little's law"
+    return base.tabulate("Statements of a transaction, from the printed totals", names, rows)
 
 
 def _draw_charts(hours: dict, alike: dict) -> tuple[base.ChartData, ...]:
     """Draws the published and simulated tps of both servers and of the four storages."""
-    published = base.figures("whitepaper_2017")
     names = tuple(SERVERS)
-    bars = [base.ChartSeries("published", "published", names, tuple(published[f"{name}_tps"].value for name in names))]
+    bars = [base.ChartSeries("published", "published", names, tuple(FIGURES[f"{name}_tps"].value for name in names))]
     for storage in VOLUMES:
         rates = tuple(hours[1, storage, name]["tps"] for name in names)
         bars.append(base.ChartSeries(f"simulated, {storage}", "simulated", names, rates))
     storages = tuple(STORAGES)
     each = (
-        base.ChartSeries(
-            "published (about)", "published", storages, tuple(published["alike_tps"].value for _ in storages)
-        ),
+        base.ChartSeries("published (about)", "published", storages, tuple(ALIKE_TPS for _ in storages)),
         base.ChartSeries(
             "simulated, 6,000 asked", "simulated", storages, tuple(alike[name]["tps"] for name in storages)
         ),
@@ -285,10 +281,7 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
     verdicts, table, hours = _judge_servers(steps)
     redo_gib, by_redo = _choose_redo(steps)
     more, alike_table, alike = _judge_storages(redo_gib, steps)
-    published = base.figures("whitepaper_2017")
-    free = database(
-        round(published["alike_selects"].value / published["alike_tps"].value), SERVERS["tuned"][0], redo_gib * GIB, 1
-    )["clients"]["cpu_ms"]
+    free = database(ALIKE_SELECTS, SERVERS["tuned"][0], redo_gib * GIB, 1)["clients"]["cpu_ms"]
     notes = base.texts(
         "whitepaper_2017",
         hundred_gib=data_gib(100),

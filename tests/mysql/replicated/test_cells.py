@@ -37,12 +37,8 @@ def load_of(flavor: str, rows: int = ROWS, seconds: int = 4) -> ReplicaLoad:
 
 @pytest.fixture(scope="module")
 def lab():
-    with ExperimentLab(data_gib=0.5) as place:
-        lab = ReplicationLab(place)
-        try:
-            yield lab
-        finally:
-            lab.close()
+    with ExperimentLab(data_gib=0.5) as place, ReplicationLab(place) as lab:
+        yield lab
 
 
 def cell(load: ReplicaLoad, cache_mib: int, **more) -> ReplicaCell:
@@ -102,14 +98,10 @@ def test_cells_never_calibrated_on(flavor):
     import replica_bench  # pyright: ignore[reportMissingImports]
 
     reference, others = replica_bench.cells(flavor)
-    with ExperimentLab(data_gib=2.0) as place:
-        lab = ReplicationLab(place)
-        try:
-            log = lab.source(reference[0].load).sample()
-            workload = calibrated([lab.drain(entry) for entry in reference], log)
-            scores = score(workload, [lab.drain(other) for other in others[:CELLS]])
-        finally:
-            lab.close()
+    with ExperimentLab(data_gib=2.0) as place, ReplicationLab(place) as lab:
+        log = lab.source(reference[0].load).sample()
+        workload = calibrated([lab.drain(entry) for entry in reference], log)
+        scores = score(workload, [lab.drain(other) for other in others[:CELLS]])
     median, worst = errors(scores)
     texts = [
         f"{score.drained.cell.words}: {score.error_percent:+.0f} %, load {score.drained.load_average}"

@@ -297,7 +297,7 @@ def burst_result(dry_s: float, after: float):
             **{k: columns[k] for k in ("balance_percent", "p95_ms")},
         }
     )
-    return burst.result(here, {cell.key: result}, {cell.key: simulate.SimulatedCell(100.0, 5.0, rows)})
+    return session.complete(burst, here, {cell.key: result}, {cell.key: simulate.SimulatedCell(100.0, 5.0, rows)})
 
 
 def test_a_burst_that_ends_as_the_formula_says_holds_and_another_does_not(tmp_path):
@@ -333,7 +333,7 @@ def test_a_study_judges_and_draws_what_its_cells_gave(name, tmp_path):
     rows = pl.DataFrame({"t_s": [float(t) for t in range(8)], "tps": [100.0 + t % 3 for t in range(8)], "p95_ms": 5.0})
     own = {cell.key: simulate.SimulatedCell(100.0 + 3.0 * place, 5.0, rows) for place, cell in enumerate(cells)}
     facts = {"cpu": "b", "cpus_usable": 2, "memory_gib": 4.0, "kernel": "6", "sysbench": "1.0.20", "server": "10.11"}
-    result = module(name).result(session.Session(options, facts, HERE), details, own)
+    result = session.complete(module(name), session.Session(options, facts, HERE), details, own)
     assert result.verdicts[-1].what == "the machine was at rest" and len(result.verdicts) > 2
     for table in result.tables:
         assert table.rows and all(len(row) == len(table.columns) for row in table.rows), table.title
@@ -403,9 +403,8 @@ def test_studies_say_where_they_run():
 
 def test_places_of_studies_are_what_their_engines_need():
     for name in MODULES:
-        files_only = module(name).FILES_ONLY
         for cell in module(name).cells(LabOptions(quick=True)):
-            assert isinstance(cell.place, OnFiles) == files_only
+            assert isinstance(cell.place, OnFiles) == (not module(name).ENGINES)
             if isinstance(cell.place, OnServer):
                 assert cell.place.data.engine in module(name).ENGINES
                 assert simulate.cache_bytes(cell.place) > 0

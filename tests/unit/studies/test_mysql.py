@@ -12,7 +12,7 @@ from headrace import studies
 from headrace.report.charts.drawing import svg
 from headrace.report.charts.studies import study as chart_of
 from headrace.studies import first_hour, iops_900_3000, scaling_2018, tpcc_runs, whitepaper_2017
-from headrace.studies.base import error_percent, figures, published
+from headrace.studies.base import error_percent, figures, monthly_usd, published
 
 NAMES = ("scaling-2018", "iops-900-vs-3000", "whitepaper-2017", "first-hour")
 
@@ -131,8 +131,8 @@ def test_more_iops_never_mean_fewer_transactions():
 
 def test_costs_are_those_of_the_day():
     # us-east-1 in 2018: gp2 0.10 per GB-month; io1 0.125 per GB-month and 0.065 per IOPS-month.
-    assert scaling_2018.monthly_usd("gp2:3400") == pytest.approx(340.0)
-    assert scaling_2018.monthly_usd("io1:1024:30000") == pytest.approx(1024 * 0.125 + 30_000 * 0.065)
+    assert monthly_usd("gp2:3400", tpcc_runs.DAY) == pytest.approx(340.0)
+    assert monthly_usd("io1:1024:30000", tpcc_runs.DAY) == pytest.approx(1024 * 0.125 + 30_000 * 0.065)
 
 
 def test_a_density_is_highest_where_most_values_are():

@@ -2,8 +2,8 @@
 
 >>> from headrace.experiment import DataSet, ExperimentLab                         # doctest: +SKIP
 >>> from headrace.experiment.replication import ReplicaCell, ReplicationLab        # doctest: +SKIP
->>> with ExperimentLab() as lab:                                                   # doctest: +SKIP
-...     ReplicationLab(lab).drain(ReplicaCell("one thread", load, "gp3:20:3000", cache_mib=64)).tps
+>>> with ExperimentLab() as lab, ReplicationLab(lab) as cells:                     # doctest: +SKIP
+...     cells.drain(ReplicaCell("one thread", load, "gp3:20:3000", cache_mib=64)).tps
 108.3
 """
 

@@ -7,59 +7,43 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from headrace.base.packaged import read_rows
 from headrace.base.processes import cpu_seconds
 from headrace.base.units import MIB
-from headrace.errors import CouldNotRun
 from headrace.experiment.replication.statements import Statements
 from headrace.lab.calls import VolumeTotals
 
-# Totals of the lab per volume (`Lab.metrics_totals`): the model's requests, as they arrived; and
-# counters of SHOW GLOBAL STATUS.
-_ROWS = read_rows("headrace.experiment.replication", "counters.csv")
-VOLUME, STATUS = ({row["name"]: row["counter"] for row in _ROWS if row["of"] == what} for what in ("volume", "server"))
+# Totals of the lab per volume (`Lab.metrics_totals`): the model's requests, as they arrived.
+VOLUME = (
+    *("reads", "writes", "read_bytes", "write_bytes", "read_s", "write_s"),
+    *("flushes", "idle_s", "queue_s", "exceeded_iops_s"),
+)
 
 
 @dataclass(frozen=True)
 class Counted:
-    """Totals at a moment. `volume`: of all its volumes together; `cpu_s`: of the process."""
+    """Totals at a moment. `status`: SHOW GLOBAL STATUS; `volume`: of all its volumes together;
+    `cpu_s`: of the process."""
 
     at: float
     applied: int
     status: Mapping[str, float]
     volume: Mapping[str, float]
     cpu_s: float
-    metrics: Mapping[str, float]
 
 
 def count(sql: Statements) -> Counted:
     """Reads all counters now."""
     server = sql.server
-    at = time.monotonic()
-    applied = sql.done()
-    status = sql.status()
-    counters = {name: status[name.lower()] for name in STATUS if name.lower() in status}
-    volumes = set(server.volumes.ids)
-    totals, cpu_s = volume_totals(server.lab.metrics_totals()["volumes"], volumes), cpu_seconds(server.pid)
-    return Counted(at, applied, counters, totals, 0.0 if cpu_s is None else cpu_s, _applier_metrics(sql))
+    at, applied, status = time.monotonic(), sql.done(), sql.status()
+    totals = volume_totals(server.lab.metrics_totals()["volumes"], set(server.volumes.ids))
+    return Counted(at, applied, status, totals, cpu_seconds(server.pid) or 0.0)
 
 
 def volume_totals(totals: Iterable[VolumeTotals], volumes: Collection[str]) -> dict[str, float]:
     """Returns the lab's totals of some volumes, together; an array counts once, as a whole."""
     rows = [row for row in totals if row["volume"] in volumes and row["member"] is None]
     figures = [cast("Mapping[str, float]", row) for row in rows]
-    return {name: float(sum(row[field] for row in figures)) for name, field in VOLUME.items()}
-
-
-def _applier_metrics(sql: Statements) -> dict[str, float]:
-    """Reads MySQL's component_replication_applier_metrics if loaded: counts and times of waits."""
-    if sql.mariadb:
-        return {}
-    try:
-        rows = sql.rows("SELECT * FROM performance_schema.replication_applier_metrics")
-    except CouldNotRun:
-        return {}
-    return {key.lower(): float(value) for row in rows for key, value in row.items() if isinstance(value, int | float)}
+    return {name: float(sum(row[name] for row in figures)) for name in VOLUME}
 
 
 @dataclass(frozen=True)
@@ -99,7 +83,6 @@ class PerTransaction:
     queue: float
     capped: float
     free: float
-    metrics: Mapping[str, float]
 
     @property
     def tps(self) -> float:
@@ -120,17 +103,17 @@ def between(first: Counted, last: Counted) -> PerTransaction:
     def mean_ms(time_of: str, of: str) -> float | None:
         return 1e3 * volume(time_of) / volume(of) if volume(of) > 0 else None
 
-    groups, seconds = status("Binlog_group_commits"), last.at - first.at
+    groups, seconds = status("binlog_group_commits"), last.at - first.at
     return PerTransaction(
         transactions=n,
         seconds=seconds,
-        reads=status("Innodb_buffer_pool_reads") / n,
-        pages=status("Innodb_buffer_pool_pages_flushed") / n,
-        log_bytes=status("Innodb_os_log_written") / n,
-        fsyncs=status("Innodb_data_fsyncs") / n,
-        group=status("Binlog_commits") / groups if groups else None,
-        retries=status("Slave_retried_transactions") / n,
-        waits_for_free=status("Innodb_buffer_pool_wait_free") / n,
+        reads=status("innodb_buffer_pool_reads") / n,
+        pages=status("innodb_buffer_pool_pages_flushed") / n,
+        log_bytes=status("innodb_os_log_written") / n,
+        fsyncs=status("innodb_data_fsyncs") / n,
+        group=status("binlog_commits") / groups if groups else None,
+        retries=status("slave_retried_transactions") / n,
+        waits_for_free=status("innodb_buffer_pool_wait_free") / n,
         cpu_ms=1e3 * (last.cpu_s - first.cpu_s) / n,
         volume=VolumePerTransaction(
             reads=volume("reads") / n,
@@ -142,7 +125,6 @@ def between(first: Counted, last: Counted) -> PerTransaction:
         ),
         busy=1.0 - volume("idle_s") / seconds,
         queue=volume("queue_s") / seconds,
-        capped=volume("capped_s") / seconds,
-        free=last.status["Innodb_buffer_pool_pages_free"] / last.status["Innodb_buffer_pool_pages_total"],
-        metrics={key: last.metrics[key] - first.metrics.get(key, 0.0) for key in last.metrics},
+        capped=volume("exceeded_iops_s") / seconds,
+        free=last.status["innodb_buffer_pool_pages_free"] / last.status["innodb_buffer_pool_pages_total"],
     )

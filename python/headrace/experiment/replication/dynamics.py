@@ -8,7 +8,6 @@ single clock, needs no writes of its own, and is right while nothing is applied.
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 import time
 from bisect import bisect_right
@@ -20,12 +19,11 @@ from typing import TYPE_CHECKING
 
 from headrace import servers
 from headrace.base.processes import Command
-from headrace.base.signals import undisturbed
 from headrace.base.waiting import wait_until
-from headrace.bench import SysbenchOltp, Target, run
+from headrace.bench import SysbenchOltp, Target
 from headrace.bench.drivers.benchmark import RunLoad
 from headrace.errors import CouldNotRun
-from headrace.experiment.data import scan, target_of
+from headrace.experiment.data import apply_load, scan, target_of
 from headrace.experiment.replication.cell import ReplicaCell
 from headrace.experiment.replication.run import (
     MOST_WARM_S,
@@ -190,8 +188,7 @@ class LiveReplica:
         """Runs `rate` transactions a second for `load_s` seconds, and returns the course of the lag
         until all are applied. Raises CouldNotRun if that takes longer than `patience` times the
         load."""
-        if self.cell.balance_percent is not None and self.server.volumes.data is not None:
-            self.lab.lab.lab.set_balance(self.server.volumes.data, self.cell.balance_percent)
+        self.lab.set_balance(self.cell, self.server)
         watch = _Watch(self.at_source, self.sql)
         before = os.getloadavg()[0]
         watch.start()
@@ -211,17 +208,17 @@ class LiveReplica:
 @contextmanager
 def live(lab: ReplicationLab, cell: ReplicaCell, rate: int) -> Iterator[LiveReplica]:
     """Starts a replica behind a source of its own, whose cache a part of `rate` has warmed."""
-    source = lab.written(replace(cell.load, name=f"{cell.load.name}, live", seconds=0))
-    try:
-        with Statements(source.server) as at_source, lab.replica(cell, source) as (server, sql):
-            sql.run(sql.dialect.start_receive())
-            sql.run(sql.dialect.start_apply())
-            scan(target_of(server))
-            _warm(source, cell, sql, round(WARM_RATE_SHARE * rate) or 1)
-            yield LiveReplica(lab, cell, source, server, at_source, sql)
-    finally:
-        with undisturbed():
-            servers.destroy(source.server)
+    idle_load = replace(cell.load, name=f"{cell.load.name}, live", seconds=0)
+    with (
+        lab.written(idle_load) as source,
+        Statements(source.server) as at_source,
+        lab.replica(cell, source) as (server, sql),
+    ):
+        sql.run(sql.dialect.start_receive())
+        sql.run(sql.dialect.start_apply())
+        scan(target_of(server))
+        _warm(source, cell, sql, round(WARM_RATE_SHARE * rate) or 1)
+        yield LiveReplica(lab, cell, source, server, at_source, sql)
 
 
 def course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int) -> Course:
@@ -248,8 +245,7 @@ def _paced(source: WrittenSource, rate: int, seconds: int) -> None:
     load = source.load
     assert isinstance(load.benchmark, SysbenchOltp), load.name
     paced = PacedOltp(**{**vars(load.benchmark), "rate": rate})
-    with tempfile.TemporaryDirectory() as unwanted:
-        run(paced, target_of(source.server), seconds=seconds, threads=load.clients, seed=load.seed, store=unwanted)
+    apply_load(paced, target_of(source.server), seconds, load.clients, load.seed)
 
 
 def _course(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from headrace import servers
 from headrace.base.signals import undisturbed
 from headrace.base.waiting import wait_until
-from headrace.bench import SysbenchOltp, Target, run
+from headrace.bench import SysbenchOltp, Target
 from headrace.bench.drivers.benchmark import Say, silent
 from headrace.errors import CouldNotRun, InputError
-from headrace.experiment.data import ExperimentLab, scan, scan_index, target_of
+from headrace.experiment.cell import OnServer
+from headrace.experiment.data import ExperimentLab, apply_load, scan, scan_index, target_of
 from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad, source_settings
 from headrace.experiment.replication.counters import PerTransaction, between, count
 from headrace.experiment.replication.statements import Statements
@@ -99,93 +99,62 @@ class Drained:
 
 @dataclass
 class ReplicationLab:
-    """`with ExperimentLab(...) as lab: cells = ReplicationLab(lab)`. Sources stay until `close`."""
+    """`with ExperimentLab(...) as lab, ReplicationLab(lab) as cells: ...`; sources stay until its
+    end."""
 
     lab: ExperimentLab
     say: Say = silent
     _sources: dict[str, WrittenSource] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    def __enter__(self) -> ReplicationLab:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with undisturbed():
+            self._sources.clear()
+            self._stack.close()
 
     def source(self, load: ReplicaLoad) -> WrittenSource:
         """Returns a load's source, made and written once. Raises as servers.up and bench.run."""
         key = repr(load)
         if key not in self._sources:
-            self._sources[key] = self.written(load)
+            self._sources[key] = self._stack.enter_context(self.written(load))
         return self._sources[key]
 
-    def written(self, load: ReplicaLoad, storage: str | None = None) -> WrittenSource:
-        """Returns a new source that wrote the load; its server is the caller's to destroy.
-        `storage`: its volume, with its limits; None: one without."""
+    @contextmanager
+    def written(self, load: ReplicaLoad, storage: str | None = None) -> Iterator[WrittenSource]:
+        """Makes a new source that wrote the load; removed afterwards. `storage`: its volume, with
+        its limits; None: one without."""
         self.lab.load(load.data)
-        port = free_port()
         size = max(SOURCE_GIB, round(4 * load.data.gib))
-        server = servers.up(
-            self.lab.lab,
-            name=f"source-{next(self._numbers)}",
-            flavor=load.flavor,
-            storage=storage or SOURCE_STORAGE.format(size_gib=size),
-            settings=source_settings(load),
-            port=port,
-            unpaced=storage is None,
-            seed_from=self.lab.saved(load.data),
-        )
-        try:
+        place = OnServer(load.data, storage or SOURCE_STORAGE.format(size_gib=size), source_settings(load))
+        name = f"source-{next(self._numbers)}"
+        with self.lab.start(place, name, port=free_port(), unpaced=storage is None) as server:
             with Statements(server) as sql:
                 sql.create_account()
                 before = sql.done()
                 target = target_of(server)
                 scan(target)
                 if load.seconds:
-                    self.write(load, target, load.seconds)
-                written = sql.done()
-        except BaseException:
-            with undisturbed():
-                servers.destroy(server)
-            raise
-        source = WrittenSource(load, server, written)
-        if load.seconds:
-            self.say(f"{load.name}: {written - before:,} transactions ({source.tps:,.0f} tps)")
-        return source
-
-    def write(self, load: ReplicaLoad, target: Target, seconds: int) -> None:
-        """Runs the load."""
-        with tempfile.TemporaryDirectory() as unwanted:
-            run(load.benchmark, target, seconds=seconds, threads=load.clients, seed=load.seed, store=unwanted)
-
-    def close(self) -> None:
-        """Removes the sources."""
-        with undisturbed():
-            for source in self._sources.values():
-                servers.destroy(source.server)
-            self._sources.clear()
+                    apply_load(load.benchmark, target, load.seconds, load.clients, load.seed)
+                source = WrittenSource(load, server, sql.done())
+            if load.seconds:
+                self.say(f"{load.name}: {source.transactions - before:,} transactions ({source.tps:,.0f} tps)")
+            yield source
 
     def set_balance(self, cell: ReplicaCell, server: servers.Server) -> None:
         """Sets the credits of the cell; until then they are full, so that caches fill quickly."""
-        if cell.balance_percent is not None and server.volumes.data is not None:
-            self.lab.lab.set_balance(server.volumes.data, cell.balance_percent)
+        self.lab.set_credits(server.volumes.data, cell.balance_percent)
 
     @contextmanager
     def replica(self, cell: ReplicaCell, source: WrittenSource) -> Iterator[tuple[servers.Server, Statements]]:
         """Makes a replica with the source's first data, pointed at it; nothing is received yet."""
-        server = servers.up(
-            self.lab.lab,
-            name="replica",
-            flavor=cell.load.flavor,
-            storage=cell.storage,
-            log_storage=cell.log_storage,
-            settings=cell.server_settings,
-            seed_from=self.lab.saved(cell.load.data),
-        )
-        try:
-            with Statements(server) as sql:
-                if not sql.mariadb:
-                    with contextlib.suppress(CouldNotRun):
-                        sql.rows("INSTALL COMPONENT 'file://component_replication_applier_metrics'")
-                sql.follow(source.server)
-                yield server, sql
-        finally:
-            with undisturbed():
-                servers.destroy(server)
+        place = OnServer(cell.load.data, cell.storage, cell.server_settings, cell.log_storage)
+        with self.lab.start(place, "replica") as server, Statements(server) as sql:
+            sql.follow(source.server)
+            yield server, sql
 
     def drain(self, cell: ReplicaCell) -> Drained:
         """Receives all of the load, then applies it for as long as the cell says. Raises
@@ -211,8 +180,7 @@ def prime(cell: ReplicaCell, target: Target) -> None:
         return scan(target)
     scan_index(target)
     reads = replace(benchmark, script="oltp_point_select")
-    with tempfile.TemporaryDirectory() as unwanted:
-        run(reads, target, seconds=PRIME_S, threads=PRIME_CLIENTS, seed=cell.load.seed, store=unwanted)
+    apply_load(reads, target, PRIME_S, PRIME_CLIENTS, cell.load.seed)
 
 
 def holds_all(cell: ReplicaCell) -> bool:

@@ -17,12 +17,12 @@ from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import MIB
 from headrace.bench import SysbenchOltp
-from headrace.calibration.prior import DISTRIBUTION_OPTIONS
 from headrace.calibration.replica import ReplicaRun, average_rates, calibrate_replica, predict_run
 from headrace.experiment import machine
 from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad
 from headrace.experiment.replication.dynamics import ONSET_S, Course
 from headrace.experiment.replication.run import Drained
+from headrace.experiment.standin import describe_distribution
 from headrace.observe.formats.binary_log import BinaryLogSample
 from headrace.simulation.replica import Replica, predict_replica
 from headrace.workload import TransactionWorkload
@@ -69,11 +69,9 @@ def standard_workload(load: ReplicaLoad, cache_mib: int) -> TransactionWorkload:
     """Returns the database of a load behind a cache of `cache_mib`."""
     benchmark = load.benchmark
     assert isinstance(benchmark, SysbenchOltp), load.name
-    given = benchmark.options()["parameters"].items()
-    parameters = {DISTRIBUTION_OPTIONS[name]: value for name, value in given if name in DISTRIBUTION_OPTIONS}
     options = {
         "script": benchmark.script,
-        "distribution": {"type": benchmark.distribution} | parameters,
+        "distribution": describe_distribution(benchmark),
         "engine": "innodb",
         "tables": benchmark.tables,
         "table_size": benchmark.rows,

@@ -8,21 +8,18 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from headrace.base.units import GIB
 from headrace.bench import SysbenchOltp
 from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
 from headrace.studies import base
 from headrace.studies import gp2_burst as model
-from headrace.studies.measured import tables
-from headrace.studies.measured.session import LabOptions, Session
+from headrace.studies.measured.session import COLD_POOL, Judgement, LabOptions, Session, loading_s, rows_gib
 
-STUDY = model.STUDY
+STUDY, WORDS = model.STUDY, "burst_oltp"
 SOURCE = STUDY.sources[1]
 DAY = model.AS_OF
 ENGINES = ("innodb",)
-FILES_ONLY = False
 
 GIB_OF_VOLUME = 100  # 300 IOPS: a tenth of the burst
 STORAGE = f"gp2:{GIB_OF_VOLUME}"
@@ -31,7 +28,7 @@ STORAGE = f"gp2:{GIB_OF_VOLUME}"
 ROWS, TABLES, POOL_MIB, REDO_MIB = 12_000_000, 4, 256, 256
 AUTO_SCALE, LEAST_POOL_MIB, LEAST_REDO_MIB = 1 / 12, 16, 32  # guesses; the server takes no less
 THREADS = 16  # enough to take 3,000 IOPS
-CREDITS = 5_400_000  # AWS's
+CREDITS = model.FIGURES["credits"].value
 # Share of the run at full speed; the rest is long enough to see the baseline.
 BURST_SHARE = 0.4
 SECONDS = (60, 600)  # least and most (guesses)
@@ -57,7 +54,7 @@ def sizes(options: LabOptions) -> tuple[int, int, int]:
 
 def data_gib(options: LabOptions) -> float:
     """Returns the size of the tables, GiB."""
-    return TABLES * sizes(options)[0] * 250 / GIB
+    return rows_gib(TABLES * sizes(options)[0])
 
 
 def cells(options: LabOptions) -> list[Cell]:
@@ -65,16 +62,13 @@ def cells(options: LabOptions) -> list[Cell]:
     rows, pool, redo = sizes(options)
     load = SysbenchOltp(tables=TABLES, rows=rows, distribution="uniform")
     most = 240.0 if options.minutes is None and not options.quick else 1e9
-    seconds = int(
-        max(SECONDS[0], min(SECONDS[1], most, options.time_s - 40.0 - 60.0 * data_gib(options) - SERVER_CELL_S))
-    )
+    seconds = int(max(SECONDS[0], min(SECONDS[1], most, options.time_s - loading_s(data_gib(options)) - SERVER_CELL_S)))
     of = model.limits(GIB_OF_VOLUME)
     spent = (model.bucket(GIB_OF_VOLUME)["iops"] - of["iops"]) * BURST_SHARE * seconds
     settings = {
         "innodb_buffer_pool_size": f"{pool}M",
         "innodb_log_file_size": f"{redo}M",
-        "innodb_buffer_pool_load_at_startup": "OFF",
-    }
+    } | COLD_POOL
     place = OnServer(
         DataSet("sbtest", load, data_gib(options)), STORAGE, settings, balance_percent=round(100.0 * spent / CREDITS, 4)
     )
@@ -141,43 +135,33 @@ def _iops(part: pl.DataFrame) -> pl.Series:
     return part["iops"] if "iops" in part.columns else part["read_iops"] + part["write_iops"]
 
 
-def result(
-    session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]
-) -> base.StudyResult:
+def judge(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> Judgement:
     """Judges when the volume ran dry and what remained of throughput, latency and IOPS, and draws
     the four curves."""
     measurement, prediction = measured["dry",], simulated["dry",]
     series = measurement.measured()
     dry, simulated_dry = dry_at(series), dry_at(prediction.rows)
     rows, pool, redo = sizes(session.options)
-    scale = tables.scale(
-        "burst_oltp",
-        storage=STORAGE,
-        iops=model.limits(GIB_OF_VOLUME)["iops"],
-        all_credits=CREDITS,
-        credits=_credits(measurement),
-        threads=THREADS,
-        tables=TABLES,
-        rows=rows,
-        pool_mib=pool,
-        redo_mib=redo,
-        scale=session.options.scale_or(AUTO_SCALE),
-    )
+    values = {
+        "storage": STORAGE,
+        "iops": model.limits(GIB_OF_VOLUME)["iops"],
+        "all_credits": round(CREDITS),
+        "credits": _credits(measurement),
+        "threads": THREADS,
+        "tables": TABLES,
+        "rows": rows,
+        "pool_mib": pool,
+        "redo_mib": redo,
+        "scale": session.options.scale_or(AUTO_SCALE),
+    }
     parts = phases(series, dry), phases(prediction.rows, simulated_dry)
     burst, after = parts[0]
     if dry is None or burst is None or after is None or burst.seconds < 2 or after.seconds < 2:
         verdicts = [_judge_never_dry(series, dry)]
     else:
         verdicts = [_judge_when_dry(measurement, series, dry, simulated_dry), *_judge_falls(burst, after, *parts[1])]
-    result_tables = [scale, _tabulate_phases(*parts), tables.runs(measured, simulated)]
-    return session.result(
-        STUDY,
-        verdicts,
-        result_tables,
-        [_draw_chart(measurement, series, prediction)],
-        [*base.texts("burst_oltp")],
-        measured,
-    )
+    charts = [_draw_chart(measurement, series, prediction)]
+    return Judgement(verdicts, charts, values, [_tabulate_phases(*parts)])
 
 
 def _credits(measurement: MeasuredCell) -> float:
@@ -280,8 +264,7 @@ def _tabulate_phases(*both: tuple[Phase | None, Phase | None]) -> base.StudyTabl
         for words, part in zip(("burst", "no credits"), parts, strict=True)
         if part is not None
     ]
-    columns = ("", "phase", "n (s)", "tps", "p95 ms (median second)", "IOPS", "queue")
-    return base.StudyTable("Before and after", columns, tuple(rows))
+    return base.tabulate("Before and after", " | phase | n (s) | tps | p95 ms (median second) | IOPS | queue", rows)
 
 
 def _draw_chart(measurement: MeasuredCell, series: pl.DataFrame, prediction: SimulatedCell) -> base.ChartData:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.base.units import GIB, in_percent
+from headrace.base.units import in_percent
 from headrace.bench import SysbenchOltp
 from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, seconds_each
 from headrace.experiment.run import MeasuredCell
@@ -10,16 +10,16 @@ from headrace.experiment.simulate import SimulatedCell
 from headrace.studies import base
 from headrace.studies import whitepaper_2017 as model
 from headrace.studies.measured import tables, verdicts
-from headrace.studies.measured.session import LabOptions, Session
+from headrace.studies.measured.session import DIRECT_COLD_POOL, Judgement, LabOptions, Session, loading_s, rows_gib
 
 # Encryption of a volume costs the model nothing, so this one runs on the lab alone.
-STUDY = base.study("encryption")
+WORDS = "encryption"
+STUDY = base.study(WORDS)
 DAY = model.DAY
 ENGINES = ("innodb",)
-FILES_ONLY = False
 
 STORAGE = "io1:500:5000"
-PUBLISHED_ROWS, AUTO_SCALE = 10_000_000, 1 / 20  # the paper's table; a guess
+AUTO_SCALE = 1 / 20  # of one of the paper's tables; a guess
 THREADS = 32  # a guess: enough to keep two processors busy
 SECONDS, WARMUP_S = (10, 90), 5  # guesses
 # Half of the table fits: pages are decrypted when they are read and encrypted when they are
@@ -28,11 +28,7 @@ POOL_SHARE = 0.5
 # "No discernable difference" of two runs an hour long; a twentieth is what a reader of the paper's
 # bars could not tell.
 ALIKE = 0.05
-SETTINGS = {
-    "innodb_flush_method": "O_DIRECT",
-    "innodb_buffer_pool_load_at_startup": "OFF",
-    "innodb_log_file_size": "128M",
-}
+SETTINGS = DIRECT_COLD_POOL | {"innodb_log_file_size": "128M"}
 KINDS = ("plain", "encrypted")
 # Each twice at least, turn and turn about: what a machine does over minutes must not be taken for
 # encryption.
@@ -41,12 +37,12 @@ TURNS = {"quick": ("plain", "encrypted"), "usual": ("plain", "encrypted", "encry
 
 def rows_of(options: LabOptions) -> int:
     """Returns the rows of the single table."""
-    return max(10_000, round(PUBLISHED_ROWS * options.scale_or(AUTO_SCALE)))
+    return max(10_000, round(model.ROWS * options.scale_or(AUTO_SCALE)))
 
 
 def data_gib(options: LabOptions) -> float:
     """Returns the size of the table, GiB."""
-    return rows_of(options) * 250 / GIB
+    return rows_gib(rows_of(options))
 
 
 def cells(options: LabOptions) -> list[Cell]:
@@ -54,9 +50,8 @@ def cells(options: LabOptions) -> list[Cell]:
     turns = TURNS["quick" if options.quick else "usual"]
     rows = rows_of(options)
     load = SysbenchOltp(tables=1, rows=rows, distribution="uniform")
-    pool = max(8, round(POOL_SHARE * rows * 250 / 2**20))
-    fixed_s = 40.0 + 60.0 * data_gib(options)
-    seconds = seconds_each(options.time_s, fixed_s, len(turns), SERVER_CELL_S + WARMUP_S, *SECONDS)
+    pool = max(8, round(POOL_SHARE * data_gib(options) * 1024))
+    seconds = seconds_each(options.time_s, loading_s(data_gib(options)), len(turns), SERVER_CELL_S + WARMUP_S, *SECONDS)
     all_cells = []
     for turn, kind in enumerate(turns):
         data = DataSet("sbtest", load, data_gib(options))
@@ -69,9 +64,7 @@ def cells(options: LabOptions) -> list[Cell]:
     return all_cells
 
 
-def result(
-    session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]
-) -> base.StudyResult:
+def judge(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> Judgement:
     """Compares the means of the turns."""
     plain, hidden = ([measurement for key, measurement in measured.items() if key[0] == kind] for kind in KINDS)
     means = {
@@ -92,30 +85,27 @@ def result(
         )
     ]
     what = "the simulation (which knows no encryption) against what was measured"
-    all_verdicts.append(verdicts.against_model(what, simulated, measured, model.PAPER))
+    all_verdicts.append(verdicts.against_model(simulated, measured, model.PAPER, what=what))
     rows = []
     for measurement in measured.values():
         idle = (measurement.record.summary.get(name) for name in ("p95_ms", "idle_cpus"))
         rows.append((measurement.cell.words, round(measurement.tps, 1), round(100 * measurement.relative, 1), *idle))
-    names = base.columns("turn | tps | ± % (1 s.e.) | p95 ms | idle processors")
-    repeats = base.StudyTable("Turn and turn about", names, tuple(rows))
-    scale = tables.scale(
-        "encryption",
-        published_rows=PUBLISHED_ROWS,
-        rows=rows_of(session.options),
-        scale=rows_of(session.options) / PUBLISHED_ROWS,
-        pool=next(iter(measured.values())).cell.server.settings["innodb_buffer_pool_size"],
-        storage=STORAGE,
-        threads=THREADS,
-    )
-    notes = [*base.texts("encryption")]
+    repeats = base.tabulate("Turn and turn about", "turn | tps | ± % (1 s.e.) | p95 ms | idle processors", rows)
+    values = {
+        "published_rows": model.ROWS,
+        "rows": rows_of(session.options),
+        "scale": rows_of(session.options) / model.ROWS,
+        "pool": next(iter(measured.values())).cell.server.settings["innodb_buffer_pool_size"],
+        "storage": STORAGE,
+        "threads": THREADS,
+    }
+    notes = []
     if len(plain) > 1:
         notes.append(
             f"Repetitions on the plain volume differ by {in_percent(_spread(plain), 1)}, on the encrypted one by "
             f"{in_percent(_spread(hidden), 1)} (largest over smallest)."
         )
-    result_tables = [scale, repeats, tables.runs(measured, simulated)]
-    return session.result(STUDY, all_verdicts, result_tables, _draw_charts(measured, simulated), notes, measured)
+    return Judgement(all_verdicts, _draw_charts(measured, simulated), values, [repeats], notes)
 
 
 def _spread(runs: list[MeasuredCell]) -> float:
@@ -124,9 +114,8 @@ def _spread(runs: list[MeasuredCell]) -> float:
 
 def _draw_charts(measured: dict, simulated: dict) -> list[base.ChartData]:
     """Draws tps of the plain and the encrypted volume: published, by turn, and second by second."""
-    about = base.figures("whitepaper_2017")["alike_tps"].value
     names = ("io1, plain", "io1, encrypted")
-    published = base.by_role(names, published=(about, about))
+    published = base.by_role(names, published=(model.ALIKE_TPS, model.ALIKE_TPS))
     turns = tuple(measurement.cell.words for measurement in measured.values())
     series = tables.series(turns, measured, measured, simulated)
     seconds = [

@@ -8,27 +8,25 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from headrace.base.units import GIB, in_percent
+from headrace.base.units import GIB, MIB, in_percent
 from headrace.bench.drivers.tpcc import Tpcc
 from headrace.calibration.prior import TPCC_BYTES
 from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, Parts, seconds_each
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SIMULATE_S, SimulatedCell
 from headrace.experiment.simulate import simulate as simulate_cell
-from headrace.studies import base
 from headrace.studies import scaling_2018 as model
-from headrace.studies.base import ChartData, ChartSeries, StudyResult, StudyTable, Verdict, agree, columns
+from headrace.studies.base import ChartData, ChartSeries, StudyTable, Verdict, agree, tabulate
 from headrace.studies.measured import tables, verdicts
-from headrace.studies.measured.session import LabOptions, Session
+from headrace.studies.measured.session import DIRECT_COLD_POOL, Judgement, LabOptions, Session
 from headrace.studies.tpcc_runs import DAY as RUNS_DAY
 from headrace.studies.tpcc_runs import ENGINES as NAMES
 from headrace.studies.tpcc_runs import TpccRun, calibrated
 from headrace.studies.tpcc_runs import measured as published_runs
 
-STUDY = model.STUDY
+STUDY, WORDS = model.STUDY, "engines"
 DAY = RUNS_DAY
 ENGINES = ("innodb", "myrocks")
-FILES_ONLY = False
 
 WAREHOUSES = 5_000  # 100 tables x scale 50
 AUTO_SCALE = {"quick": 2 / WAREHOUSES, "usual": 4 / WAREHOUSES}
@@ -41,7 +39,7 @@ LEAST_CACHE_MIB, LEAST_REDO_MIB = 16, 16  # what the servers take at least
 # size in an hour.
 REDO_GIB = 10.0
 REST = {
-    "innodb": {"innodb_flush_method": "O_DIRECT", "innodb_buffer_pool_load_at_startup": "OFF"},
+    "innodb": DIRECT_COLD_POOL,
     # Direct I/O: the page cache of this machine would answer reads. Levels as small as the data, or
     # nothing would ever be compacted.
     "myrocks": {
@@ -73,7 +71,7 @@ def warehouses(options: LabOptions) -> int:
 
 def data_gib(options: LabOptions) -> float:
     """Returns the GiB to plan for, in room and in time to load, for the data of both engines
-    together; their sizes at rest are those of `_describe_scale`."""
+    together; their sizes at rest are those of `judge`."""
     return warehouses(options) * (TPCC_BYTES["innodb"] + MYROCKS_UNPACKED * TPCC_BYTES["myrocks"]) / GIB
 
 
@@ -123,7 +121,7 @@ def simulate(session: Session, needed_cells: list[Cell], parts: Parts) -> dict[t
     return simulated
 
 
-def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
+def judge(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> Judgement:
     """Judges what more IOPS bring each engine, which one wins where, and which one scatters more;
     draws densities."""
     points = tuple(dict.fromkeys(iops for _, iops in measured))
@@ -134,11 +132,19 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
         _judge_spread(measured, simulated, points),
     ]
     why = "databases calibrated on hours of 5,000 warehouses, shrunk; this machine's processors"
-    what = "the simulation against what was measured"
-    all_verdicts.append(verdicts.against_model(what, simulated, measured, model.ARTICLE, why))
-    result_tables = [_describe_scale(session.options), _tabulate_densities(measured), tables.runs(measured, simulated)]
-    charts = _draw_charts(measured, simulated, points)
-    return session.result(STUDY, all_verdicts, result_tables, charts, [*base.texts("engines")], measured)
+    all_verdicts.append(verdicts.against_model(simulated, measured, model.ARTICLE, why))
+    count = warehouses(session.options)
+    values = {
+        "published": WAREHOUSES,
+        "warehouses": count,
+        "scale": count / WAREHOUSES,
+        "innodb_mib": count * TPCC_BYTES["innodb"] / MIB,
+        "myrocks_mib": count * TPCC_BYTES["myrocks"] / MIB,
+        "cache_mib": cache_mib(session.options),
+        "iops": ", ".join(f"{iops:,}" for iops in points),
+        "threads": THREADS,
+    }
+    return Judgement(all_verdicts, _draw_charts(measured, simulated, points), values, [_tabulate_densities(measured)])
 
 
 def _judge_more_iops(measured: dict, simulated: dict, points: tuple[int, ...]) -> list[Verdict]:
@@ -222,22 +228,6 @@ def _judge_spread(measured: dict, simulated: dict, points: tuple[int, ...]) -> V
     return replace(verdict, simulated=list_widths(simulated_widths))
 
 
-def _describe_scale(options: LabOptions):
-    """Describes the warehouses, data and cache in MiB of this scale against those published."""
-    count = warehouses(options)
-    return tables.scale(
-        "engines",
-        published=WAREHOUSES,
-        warehouses=count,
-        scale=count / WAREHOUSES,
-        innodb_mib=count * TPCC_BYTES["innodb"] / GIB * 1024,
-        myrocks_mib=count * TPCC_BYTES["myrocks"] / GIB * 1024,
-        cache_mib=cache_mib(options),
-        iops=", ".join(f"{iops:,}" for iops in IOPS["quick" if options.quick else "usual"]),
-        threads=THREADS,
-    )
-
-
 def _tabulate_densities(measured: dict[tuple, MeasuredCell]) -> StudyTable:
     """Tabulates mean, quantiles and spread (percent of the mean) of one-second tps by engine and
     IOPS."""
@@ -248,8 +238,8 @@ def _tabulate_densities(measured: dict[tuple, MeasuredCell]) -> StudyTable:
         figures = [round(float(value), 1) for value in (mean, *np.quantile(values, (0.05, 0.5, 0.95)))]
         spread = round(CENT * width(measurement.measured()["tps"])), round(CENT * float(values.std(ddof=1)) / mean)
         rows.append((NAMES[engine], iops, len(values), *figures, *spread))
-    names = columns("engine | IOPS | n (s) | mean | p5 | p50 | p95 | p5 to p95, % of the mean | sd, % of the mean")
-    return StudyTable("One-second tps", names, tuple(rows))
+    names = "engine | IOPS | n (s) | mean | p5 | p50 | p95 | p5 to p95, % of the mean | sd, % of the mean"
+    return tabulate("One-second tps", names, rows)
 
 
 def _draw_charts(measured: dict, simulated: dict, points: tuple[int, ...]) -> list[ChartData]:

@@ -3,27 +3,23 @@ database."""
 
 from __future__ import annotations
 
-from headrace.base.units import GIB
 from headrace.bench import SysbenchOltp
 from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, seconds_each
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
-from headrace.studies import base
 from headrace.studies import iops_900_3000 as model
-from headrace.studies.base import ChartData, StudyResult, by_role
+from headrace.studies.base import ChartData, by_role
 from headrace.studies.measured import tables, verdicts
-from headrace.studies.measured.session import LabOptions, Session
+from headrace.studies.measured.session import COLD_POOL, Judgement, LabOptions, Session, loading_s, rows_gib
 
-STUDY = model.STUDY
+STUDY, WORDS = model.STUDY, "iops_threads"
 DAY = model.DAY
 ENGINES = ("innodb",)
-FILES_ONLY = False
 
-# Published: 20 tables of 10 million rows, 48 GiB, a pool of 24. At a hundredth, sysbench's default
-# draws touch some 15,000 pages: 17 s of reads at 900 IOPS, 5 s at 3,000. So a cell of ten seconds
-# from an empty pool is on its way as one of the article's minutes was.
-PUBLISHED_ROWS, PUBLISHED_TABLES, PUBLISHED_POOL_GIB, PUBLISHED_REDO_GIB = 10_000_000, 20, 24.0, 4.0
-AUTO_SCALE = 1 / 100  # see above
+# Published: 48 GiB, half of it in the pool. At a hundredth, sysbench's default draws touch some
+# 15,000 pages: 17 s of reads at 900 IOPS, 5 s at 3,000. So a cell of ten seconds from an empty pool
+# is on its way as one of the article's minutes was.
+AUTO_SCALE = 1 / 100
 LEAST_ROWS, LEAST_POOL_MIB = 1_000, 8  # a guess; what the server takes
 # Redo is written around in the time of a run at full scale and at this one alike; the server takes
 # no less.
@@ -39,18 +35,17 @@ CAPS = max(model.VOLUMES) / min(model.VOLUMES)
 
 
 def sizes(scale: float) -> tuple[int, int, int]:
-    """Returns the rows of each of 20 tables, pool MiB, and redo MiB."""
+    """Returns the rows of each table, pool MiB, and redo MiB."""
     return (
-        max(LEAST_ROWS, round(PUBLISHED_ROWS * scale)),
-        max(LEAST_POOL_MIB, round(PUBLISHED_POOL_GIB * 1024 * scale)),
-        max(LEAST_REDO_MIB, round(PUBLISHED_REDO_GIB * 1024 * scale)),
+        max(LEAST_ROWS, round(model.ROWS * scale)),
+        max(LEAST_POOL_MIB, round(model.POOL_GIB * 1024 * scale)),
+        max(LEAST_REDO_MIB, round(model.REDO_GIB * 1024 * scale)),
     )
 
 
 def data_gib(options: LabOptions) -> float:
-    """Returns the size of all data, GiB: 230 bytes a row with its index (2.3 GiB for 10
-    million)."""
-    return PUBLISHED_TABLES * sizes(options.scale_or(AUTO_SCALE))[0] * 250 / GIB
+    """Returns the size of all data, GiB."""
+    return rows_gib(model.TABLES * sizes(options.scale_or(AUTO_SCALE))[0])
 
 
 def cells(options: LabOptions) -> list[Cell]:
@@ -58,27 +53,23 @@ def cells(options: LabOptions) -> list[Cell]:
     size = "quick" if options.quick else "long" if options.time_s >= LONG_S else "usual"
     loads, threads = LOADS[size], THREADS[size]
     rows, pool, redo = sizes(options.scale_or(AUTO_SCALE))
-    data = DataSet("sbtest", SysbenchOltp(tables=PUBLISHED_TABLES, rows=rows), data_gib(options))
+    data = DataSet("sbtest", SysbenchOltp(tables=model.TABLES, rows=rows), data_gib(options))
     count = len(loads) * len(threads) * len(model.VOLUMES)
-    seconds = seconds_each(options.time_s, 40.0 + 60.0 * data.gib, count, SERVER_CELL_S + WARMUP_S, *SECONDS)
-    settings = {
-        "innodb_buffer_pool_size": f"{pool}M",
-        "innodb_log_file_size": f"{redo}M",
-        "innodb_buffer_pool_load_at_startup": "OFF",
-    }
+    seconds = seconds_each(options.time_s, loading_s(data.gib), count, SERVER_CELL_S + WARMUP_S, *SECONDS)
+    settings = COLD_POOL | {"innodb_buffer_pool_size": f"{pool}M", "innodb_log_file_size": f"{redo}M"}
     all_cells = []
     for load in loads:
         for iops, storage in model.VOLUMES.items():
             # The bucket of a 300 GiB volume is empty, as after hours of load: 900 is all it has.
             place = OnServer(data, storage, settings, balance_percent=0.0 if iops == min(model.VOLUMES) else None)
-            script = SysbenchOltp(model.LOADS[load], tables=PUBLISHED_TABLES, rows=rows)
+            script = SysbenchOltp(model.LOADS[load], tables=model.TABLES, rows=rows)
             for n in threads:
                 words = f"{load}, {iops:,} IOPS, {n} threads"
                 all_cells.append(Cell((load, iops, n), words, place, script, n, WARMUP_S, seconds, options.seed))
     return all_cells
 
 
-def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
+def judge(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> Judgement:
     """Judges directions, ratios and the order of all cells; draws a chart for each load."""
     loads = tuple(dict.fromkeys(key[0] for key in measured))
     threads = tuple(dict.fromkeys(key[2] for key in measured))
@@ -112,35 +103,26 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
     simulated_tps = {key: cell.tps for key, cell in simulated.items()}
     what, why = "all cells in the published order", "the published machine has 8 vCPUs, so its loads top out elsewhere"
     all_verdicts.append(verdicts.order(what, published, simulated_tps, measured, model.ARTICLE, ORDER, why))
-    all_verdicts.append(
-        verdicts.against_model("the simulation against what was measured", simulated, measured, model.ARTICLE)
-    )
-    result_tables = [_describe_scale(session.options), tables.runs(measured, simulated)]
-    notes = [*base.texts("iops_threads", warmup_s=WARMUP_S)]
-    return session.result(
-        STUDY, all_verdicts, result_tables, _draw_charts(measured, simulated, loads, threads), notes, measured
-    )
+    all_verdicts.append(verdicts.against_model(simulated, measured, model.ARTICLE))
+    scale = session.options.scale_or(AUTO_SCALE)
+    rows, pool, redo = sizes(scale)
+    values = {
+        "published_rows": model.ROWS,
+        "rows": rows,
+        "scale": scale,
+        "published_pool_gib": model.POOL_GIB,
+        "pool_mib": pool,
+        "published_redo_gib": model.REDO_GIB,
+        "redo_mib": redo,
+        "published_threads": _join(model.THREADS),
+        "threads": _join(threads),
+        "warmup_s": WARMUP_S,
+    }
+    return Judgement(all_verdicts, _draw_charts(measured, simulated, loads, threads), values)
 
 
 def _join(values: tuple) -> str:
     return ", ".join(map(str, values))
-
-
-def _describe_scale(options: LabOptions):
-    """Describes rows, pool, redo log and threads of this scale against those published."""
-    rows, pool, redo = sizes(options.scale_or(AUTO_SCALE))
-    return tables.scale(
-        "iops_threads",
-        published_rows=PUBLISHED_ROWS,
-        rows=rows,
-        scale=options.scale_or(AUTO_SCALE),
-        published_pool_gib=PUBLISHED_POOL_GIB,
-        pool_mib=pool,
-        published_redo_gib=PUBLISHED_REDO_GIB,
-        redo_mib=redo,
-        published_threads=_join(model.THREADS),
-        threads=_join(tuple(dict.fromkeys(cell.threads for cell in cells(options)))),
-    )
 
 
 def _draw_charts(measured: dict, simulated: dict, loads: tuple, threads: tuple) -> list[ChartData]:

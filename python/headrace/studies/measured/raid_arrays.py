@@ -9,18 +9,15 @@ from headrace.bench.drivers.sysbench_fileio import SysbenchFileio
 from headrace.experiment.cell import FILES_CELL_S, Cell, OnFiles, Parts, seconds_each
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SIMULATE_S, SimulatedCell
-from headrace.simulation.demand import simulate as simulate_load
 from headrace.studies import base
 from headrace.studies import raid_2009 as model
-from headrace.studies.base import ChartData, Source, StudyResult, Verdict, published, require_figure
+from headrace.studies.base import ChartData, Source, Verdict, published
 from headrace.studies.measured import tables, verdicts
-from headrace.studies.measured.session import LabOptions, Session
-from headrace.workload import ClosedWorkload
+from headrace.studies.measured.session import Judgement, LabOptions, Session
 
-STUDY = model.STUDY
+STUDY, WORDS = model.STUDY, "raid_arrays"
 DAY = model.AS_OF
 ENGINES: tuple[str, ...] = ()
-FILES_ONLY = True
 
 # 16 GB in 128 files published. Requests must not meet: a hundredth has 10,000 places for 16 of
 # them.
@@ -79,35 +76,14 @@ def simulate(session: Session, cells: list[Cell], parts: Parts) -> dict[tuple, S
     it."""
     simulated = {}
     for cell in cells:
-        array, mode, threads = cell.key
-        jobs, depth = (1, threads) if mode.startswith("seq") else (threads, 1)
-        load = ClosedWorkload(
-            name=mode,
-            rw=model.MODES[mode],
-            bs_kib=16,
-            iodepth=depth,
-            numjobs=jobs,
-            rwmixread=model.READ_PERCENT,
-            size_gib=size_gib(session.options),
-        )
+        size, seconds = size_gib(session.options), float(cell.seconds)
         with parts.part(SIMULATE_S, f"simulating {cell.words}"):
-            run = simulate_load(
-                load,
-                model.ARRAYS[array],
-                as_of=DAY,
-                seconds=float(cell.seconds),
-                interval_s=1.0,
-                seed=cell.seed,
-                form="events",
-                options={"saved_second": False},
-            )
-        simulated[cell.key] = SimulatedCell(
-            run.summary["delivered_ios"] / cell.seconds, require_figure(run.summary["p95_ms"]), pl.DataFrame()
-        )
+            run = model.fileio(*cell.key, seconds=seconds, size_gib=size, instance=None, seed=cell.seed)
+        simulated[cell.key] = SimulatedCell(run.requests_per_s, run.p95_ms, pl.DataFrame())
     return simulated
 
 
-def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
+def judge(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> Judgement:
     """Compares every published direction with both simulation and measurement."""
     modes = tuple(dict.fromkeys(key[1] for key in measured))
     all_verdicts = [
@@ -115,36 +91,20 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
         for row in published("raid_2009")
         if (verdict := _judge_direction(row, measured, simulated, modes)) is not None
     ]
-    all_verdicts.append(
-        verdicts.against_model(
-            "the simulation against what was measured",
-            simulated,
-            measured,
-            model.STUDY.sources[0],
-            "the lab's volumes are the model's: what differs is the machine",
-        )
-    )
-    scale = tables.scale(
-        "raid_arrays",
-        file_gib=model.FILE_GIB,
-        size_mib=size_gib(session.options) * 1024,
-        files=FILES,
-        scale=size_gib(session.options) / model.FILE_GIB,
-        threads=", ".join(map(str, model.THREADS)),
-        most_threads=MOST_THREADS,
-        fewest_threads=ONE,
-        seconds=next(iter(measured.values())).cell.seconds,
-        warmup_s=WARMUP_S,
-    )
-    notes = [*base.texts("raid_arrays")]
-    return session.result(
-        STUDY,
-        all_verdicts,
-        [scale, tables.runs(measured, simulated, "requests/s")],
-        _draw_charts(measured, simulated, modes),
-        notes,
-        measured,
-    )
+    why = "the lab's volumes are the model's: what differs is the machine"
+    all_verdicts.append(verdicts.against_model(simulated, measured, model.STUDY.sources[0], why))
+    values = {
+        "file_gib": model.FILE_GIB,
+        "size_mib": size_gib(session.options) * 1024,
+        "files": FILES,
+        "scale": size_gib(session.options) / model.FILE_GIB,
+        "threads": ", ".join(map(str, model.THREADS)),
+        "most_threads": MOST_THREADS,
+        "fewest_threads": ONE,
+        "seconds": next(iter(measured.values())).cell.seconds,
+        "warmup_s": WARMUP_S,
+    }
+    return Judgement(all_verdicts, _draw_charts(measured, simulated, modes), values, unit="requests/s")
 
 
 def _judge_direction(
@@ -155,19 +115,19 @@ def _judge_direction(
 ) -> Verdict | None:
     """Judges a claim: it holds when it does, within doubt, in every measured mode that it names;
     None if none of them was measured."""
-    better, worse = (_key(row[name]) for name in ("better", "worse"))
-    judged_modes = [
-        mode
+    pairs = {
+        mode: [model.read_point(row[which], mode) for which in ("better", "worse")]
         for mode in row["modes"].split()
-        if mode in modes and (better[0], mode, better[1]) in measured and (worse[0], mode, worse[1]) in measured
-    ]
-    if not judged_modes:
+        if mode in modes
+    }
+    pairs = {mode: keys for mode, keys in pairs.items() if all(key in measured for key in keys)}
+    if not pairs:
         return None
-    least = {"clearly": model.CLEARLY, "worse": 1.0 + model.SAME, "not-better": 1.0 - model.SAME}[row["strength"]]
+    least = model.LEAST[row["strength"]]
     ratios, ratio_words, failing, excused = [], [], [], []
-    for mode in judged_modes:
-        a, b = (measured[name, mode, threads] for name, threads in (better, worse))
-        c, d = (simulated[name, mode, threads] for name, threads in (better, worse))
+    for mode, keys in pairs.items():
+        a, b = (measured[key] for key in keys)
+        c, d = (simulated[key] for key in keys)
         ratio, doubt = a.tps / b.tps, verdicts.doubt(a, b)
         ratios.append(f"{mode} {ratio:.2f} x")
         ratio_words.append(f"{mode} {c.tps / d.tps:.2f} x")
@@ -197,19 +157,13 @@ def _judge_direction(
     )
 
 
-def _key(name: str) -> tuple[str, int]:
-    """Splits `ARRAY@THREADS`; without threads the most are meant."""
-    array, _, threads = name.partition("@")
-    return array, int(threads or MOST_THREADS)
-
-
 def _draw_charts(
     measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell], modes: tuple[str, ...]
 ) -> list[ChartData]:
     """Draws the requests a second of each array at the most threads, one chart a mode."""
-    arrays = tuple(model.ARRAYS)
     charts = []
     for mode in modes:
+        arrays = tuple(array for array in model.ARRAYS if (array, mode, MOST_THREADS) in measured)
         title = f"{mode}, {MOST_THREADS} threads (published: directions only, in the table)"
         series = tables.series(arrays, [(array, mode, MOST_THREADS) for array in arrays], measured, simulated)
         charts.append(ChartData(title, "bar", "array", "requests/s", series))

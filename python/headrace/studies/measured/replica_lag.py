@@ -14,7 +14,6 @@ import os
 import time
 from dataclasses import dataclass
 
-from headrace.base.units import GIB
 from headrace.bench import SysbenchOltp
 from headrace.bench.drivers.benchmark import Say, silent
 from headrace.experiment import machine
@@ -22,9 +21,9 @@ from headrace.experiment.cell import DataSet, Progress
 from headrace.experiment.data import ExperimentLab
 from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad
 from headrace.experiment.replication.run import Drained, ReplicationLab
-from headrace.studies.base import ChartData, ChartSeries, StudyResult, StudyTable, Verdict, agree, columns, texts
+from headrace.studies.base import ChartData, ChartSeries, StudyResult, Verdict, agree, tabulate, texts
 from headrace.studies.measured import tables
-from headrace.studies.measured.session import LabOptions, refuse
+from headrace.studies.measured.session import LabOptions, refuse, rows_gib
 from headrace.studies.replication import replication_2016 as model
 
 STUDY = model.STUDY
@@ -55,7 +54,7 @@ class LoadRates:
 
 def data_set() -> DataSet:
     """Returns the data set of one table, as in the article."""
-    return DataSet("sbtest", SysbenchOltp(tables=1, rows=ROWS), ROWS * 250 / GIB)
+    return DataSet("sbtest", SysbenchOltp(tables=1, rows=ROWS), rows_gib(ROWS))
 
 
 def cells(options: LabOptions) -> list[ReplicaCell]:
@@ -93,17 +92,17 @@ def run(options: LabOptions, progress: Progress = silent, say: Say = silent) -> 
     machine.require(f"study {STUDY.name} on the lab", refuse.source, lacks)
     todo = cells(options)
     rates: dict[int, LoadRates] = {}
-    with ExperimentLab(options.work, data_gib=gib, in_memory=options.work is None, say=say) as lab:
-        runs = ReplicationLab(lab, say)
-        try:
-            for done, cell in enumerate(todo):
-                progress(done / len(todo), cell.words)
-                drained = runs.drain(cell)
-                source = runs.source(cell.load)
-                pair = rates.setdefault(cell.load.clients, LoadRates(cell.load.clients, source.tps, {}))
-                pair.applied[cell.workers] = drained
-        finally:
-            runs.close()
+    in_memory = options.work is None
+    with (
+        ExperimentLab(options.work, data_gib=gib, in_memory=in_memory, say=say) as lab,
+        ReplicationLab(lab, say) as runs,
+    ):
+        for done, cell in enumerate(todo):
+            progress(done / len(todo), cell.words)
+            drained = runs.drain(cell)
+            source = runs.source(cell.load)
+            pair = rates.setdefault(cell.load.clients, LoadRates(cell.load.clients, source.tps, {}))
+            pair.applied[cell.workers] = drained
         progress(1.0, "stopping the lab")
     return result(tuple(rates.values()), todo, time.monotonic() - began)
 
@@ -130,8 +129,8 @@ def result(pairs: tuple[LoadRates, ...], todo: list[ReplicaCell], seconds: float
         for pair in pairs
         for workers, drained in pair.applied.items()
     ]
-    names = columns("clients | threads that apply | source tps | applied tps | lag after 30 min (s) | load average")
-    lag_table = StudyTable("Measured on the lab", names, tuple(rows))
+    names = "clients | threads that apply | source tps | applied tps | lag after 30 min (s) | load average"
+    lag_table = tabulate("Measured on the lab", names, rows)
     cell = todo[0]
     scaled = tables.scale(
         "replication_2016",

@@ -6,22 +6,20 @@ import statistics
 
 import polars as pl
 
-from headrace.base.units import GIB
 from headrace.bench import SysbenchOltp
 from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, seconds_each
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
 from headrace.studies import base
-from headrace.studies.base import ChartData, ChartSeries, StudyResult, Verdict, agree, figures, judge, study
-from headrace.studies.measured import tables
-from headrace.studies.measured.session import LabOptions, Session
+from headrace.studies.base import ChartData, ChartSeries, Verdict
+from headrace.studies.measured.session import DIRECT_COLD_POOL, Judgement, LabOptions, Session, loading_s, rows_gib
 
-STUDY = study("restored_volume")
+WORDS = "restored_volume"
+STUDY = base.study(WORDS)
 PAPER = STUDY.sources[0]
 # The newest limits: the question is of today's volumes.
 DAY = None
 ENGINES = ("innodb",)
-FILES_ONLY = False
 
 STORAGE = "gp3:100"
 ROWS, AUTO_SCALE = 40_000_000, 1 / 20  # guesses: 10 GB, and what loads within a run
@@ -32,7 +30,6 @@ FIRST_S = 3  # the seconds in which nearly every read is a first touch (a guess)
 LAST_SHARE = 1 / 3  # of the run, in which everything is there
 CLEAR = 1.5  # a guess: a ratio nobody takes for scatter
 ALIKE = 0.15  # a guess: what single seconds scatter by
-SETTINGS = {"innodb_flush_method": "O_DIRECT", "innodb_buffer_pool_load_at_startup": "OFF"}
 KINDS = ("cold", "initialized")
 
 
@@ -43,7 +40,7 @@ def rows_of(options: LabOptions) -> int:
 
 def data_gib(options: LabOptions) -> float:
     """Returns the size of the table, GiB."""
-    return rows_of(options) * 250 / GIB
+    return rows_gib(rows_of(options))
 
 
 def cells(options: LabOptions) -> list[Cell]:
@@ -51,9 +48,8 @@ def cells(options: LabOptions) -> list[Cell]:
     rows = rows_of(options)
     load = SysbenchOltp("oltp_read_only", tables=1, rows=rows, distribution="uniform")
     data = DataSet("sbtest", load, data_gib(options))
-    settings = SETTINGS | {"innodb_buffer_pool_size": f"{POOL_MIB}M"}
-    fixed_s = 40.0 + 60.0 * data_gib(options)
-    seconds = seconds_each(options.time_s, fixed_s, len(KINDS), 2 * SERVER_CELL_S, *SECONDS)
+    settings = DIRECT_COLD_POOL | {"innodb_buffer_pool_size": f"{POOL_MIB}M"}
+    seconds = seconds_each(options.time_s, loading_s(data_gib(options)), len(KINDS), 2 * SERVER_CELL_S, *SECONDS)
     return [
         Cell(
             (kind,),
@@ -76,25 +72,20 @@ def first_and_last(rows: pl.DataFrame) -> tuple[float, float]:
     return statistics.fmean(tps[:FIRST_S]), statistics.fmean(last)
 
 
-def result(session: Session, runs: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
+def judge(session: Session, runs: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> Judgement:
     """Judges how far throughput falls at first, and whether it comes back."""
     measured = {kind: first_and_last(runs[kind,].measured()) for kind in KINDS}
     simulated_ends = {kind: first_and_last(simulated[kind,].rows) for kind in KINDS}
     rows = rows_of(session.options)
-    scale = tables.scale(
-        "restored_volume",
-        rows=rows,
-        gib=data_gib(session.options),
-        scale=rows / ROWS,
-        pool=f"{POOL_MIB} MiB",
-        storage=STORAGE,
-        threads=THREADS,
-    )
-    result_tables = [scale, tables.runs(runs, simulated)]
-    charts = [_draw_chart(runs, simulated)]
-    return session.result(
-        STUDY, _judge_phases(measured, simulated_ends), result_tables, charts, [*base.texts("restored_volume")], runs
-    )
+    values = {
+        "rows": rows,
+        "gib": data_gib(session.options),
+        "scale": rows / ROWS,
+        "pool": f"{POOL_MIB} MiB",
+        "storage": STORAGE,
+        "threads": THREADS,
+    }
+    return Judgement(_judge_phases(measured, simulated_ends), [_draw_chart(runs, simulated)], values)
 
 
 def _judge_phases(
@@ -104,16 +95,16 @@ def _judge_phases(
     seconds and of the last third, by kind of volume."""
     slower, simulated = (_ratio(of["initialized"][0], of["cold"][0]) for of in (measured, simulated_ends))
     back, back_simulated = (_ratio(of["cold"][1], of["initialized"][1]) for of in (measured, simulated_ends))
-    touch = figures("restored_volume")["first_touch_ms"]
+    touch = base.figures("restored_volume")["first_touch_ms"]
     return [
-        agree(
+        base.agree(
             "the database answers before its volume has been loaded",
             "it can be used right away",
             f"{measured['cold'][0]:.1f} tps in the first {FIRST_S} s",
             PAPER,
             measured["cold"][0] > 0.0,
         ),
-        judge(
+        base.judge(
             f"throughput of the initialized volume over the cold one, first {FIRST_S} s",
             "higher",
             slower,
@@ -123,7 +114,7 @@ def _judge_phases(
             f"a first touch takes some {touch.value:g} ms ({touch.source}), a later read less than 1 ms",
             simulated=simulated,
         ),
-        judge(
+        base.judge(
             "cold over initialized, last third of the run",
             1.0,
             back,

@@ -1,8 +1,9 @@
 """Runs a study on the lab, from its options to its page.
 
-A study is a module of this folder with STUDY, DAY (of the limits), ENGINES, FILES_ONLY,
-`data_gib(options)`, `cells(options)`, `result(session, found, simulated)`, and `simulate(session,
-cells, parts)` where its cells are not of sysbench OLTP.
+A study is a module of this folder with STUDY, WORDS (its file in texts/), DAY (of the limits),
+ENGINES (none: its cells are on files), `data_gib(options)`, `cells(options)`, `judge(session,
+measured, simulated)`, and `simulate(session, cells, parts)` where its cells are not of sysbench
+OLTP.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from headrace.base.checks import check_number, check_whole
-from headrace.base.units import in_percent
+from headrace.base.units import GIB, in_percent
 from headrace.bench import Store
 from headrace.bench.drivers.benchmark import Say, silent
 from headrace.bench.running.environment import BUSY_SHARE
@@ -24,7 +25,8 @@ from headrace.experiment import simulate as simulation
 from headrace.experiment.cell import Cell, Parts, Progress
 from headrace.experiment.data import ExperimentLab
 from headrace.experiment.run import CellRunner, MeasuredCell, reusable
-from headrace.studies.base import ChartData, Source, Study, StudyResult, StudyTable, Verdict, agree
+from headrace.experiment.simulate import SimulatedCell
+from headrace.studies.base import ChartData, Source, StudyResult, StudyTable, Verdict, agree, texts
 from headrace.studies.measured import tables
 
 refuse = Refusals("docs/guide/studies.md, On the lab")
@@ -34,6 +36,24 @@ MINUTES = (0.5, 24 * 60.0)
 DEFAULT_MINUTES, QUICK_MINUTES = 10.0, 3.0
 # Seconds of starting the lab, and of loading a GiB: 15 s a million rows on 2 cores.
 LAB_S, LOAD_S_PER_GIB = 3.0, 60.0
+# Seconds of measuring the processors and of simulating, in which no cell of the study runs (a
+# guess).
+PROBING_S = 40.0
+ROW_BYTES = 250  # a row of sysbench's tables with its index: 2.3 GiB for 10 million
+# Settings of the servers: the pool begins empty, and reads come from the volume.
+COLD_POOL = {"innodb_buffer_pool_load_at_startup": "OFF"}
+DIRECT_COLD_POOL = {"innodb_flush_method": "O_DIRECT"} | COLD_POOL
+
+
+def rows_gib(rows: int) -> float:
+    """Returns the size of that many rows of sysbench, GiB."""
+    return rows * ROW_BYTES / GIB
+
+
+def loading_s(gib: float) -> float:
+    """Returns the seconds of a study on servers that go to no cell: loading `gib` GiB, and
+    probing."""
+    return PROBING_S + LOAD_S_PER_GIB * gib
 
 
 @dataclass(frozen=True)
@@ -79,7 +99,7 @@ class LabOptions:
 
 @dataclass
 class Session:
-    """The values that a study's `result` gets in addition to the runs. `here`: the speed of this
+    """The values that a study's `judge` gets in addition to the runs. `here`: the speed of this
     machine."""
 
     options: LabOptions
@@ -87,30 +107,43 @@ class Session:
     here: simulation.ProcessorSpeed | None = None
     began: float = field(default_factory=time.monotonic)
 
-    def result(
-        self,
-        study: Study,
-        verdicts: list[Verdict],
-        parts: list[StudyTable],
-        charts: list[ChartData],
-        notes: list[str],
-        cells: Mapping[tuple, MeasuredCell],
-    ) -> StudyResult:
-        """Returns the study's result with the parts that all of them end with."""
-        more = [] if self.here is None else [tables.processors(self.here)]
-        measured = (
-            "Measured on Headrace's lab: a real server on block devices that answer when the model of the volume says. "
-            "So the volumes are the model's by construction; the server, its I/Os and their order are real."
-        )
-        return StudyResult(
-            study,
-            (*verdicts, at_rest(cells)),
-            tuple(parts),
-            tuple(charts),
-            (measured, *notes, *more, *tables.of_machine(self.facts, cells)),
-            time.monotonic() - self.began,
-            "lab",
-        )
+
+@dataclass(frozen=True)
+class Judgement:
+    """The part of a result that a study makes by itself. `values`: of the notes and of the scale in
+    its words; `tables` stand between the scale and the runs, whose rate has the `unit`; `notes`
+    come after those of its words."""
+
+    verdicts: list[Verdict]
+    charts: list[ChartData]
+    values: Mapping[str, object]
+    tables: Sequence[StudyTable] = ()
+    notes: Sequence[str] = ()
+    unit: str = "tps"
+
+
+def complete(
+    module: ModuleType,
+    session: Session,
+    measured: Mapping[tuple, MeasuredCell],
+    simulated: Mapping[tuple, SimulatedCell],
+) -> StudyResult:
+    """Returns the result of a study's module, with the parts that all of them have."""
+    own = module.judge(session, measured, simulated)
+    first = (
+        "Measured on Headrace's lab: a real server on block devices that answer when the model of the volume says. "
+        "So the volumes are the model's by construction; the server, its I/Os and their order are real."
+    )
+    last = [] if session.here is None else [tables.processors(session.here)]
+    return StudyResult(
+        module.STUDY,
+        (*own.verdicts, at_rest(measured)),
+        (tables.scale(module.WORDS, **own.values), *own.tables, tables.runs(measured, simulated, own.unit)),
+        tuple(own.charts),
+        (first, *texts(module.WORDS, **own.values), *own.notes, *last, *tables.of_machine(session.facts, measured)),
+        time.monotonic() - session.began,
+        "lab",
+    )
 
 
 def at_rest(cells: Mapping[tuple, MeasuredCell]) -> Verdict:
@@ -145,21 +178,22 @@ def run(module: ModuleType, options: LabOptions, progress: Progress = silent, sa
     finished cells in the store.
     """
     name, gib, store = module.STUDY.name, module.data_gib(options), options.runs
-    engines = () if module.FILES_ONLY else module.ENGINES
     machine.require(
-        f"study {name} on the lab", refuse.source, machine.missing("mariadb", engines, folder=options.work, gib=gib)
+        f"study {name} on the lab",
+        refuse.source,
+        machine.missing("mariadb", module.ENGINES, folder=options.work, gib=gib),
     )
     # A store that cannot be written is found out before anything is measured.
     store.drop(store.begin(name)[1])
-    session = Session(options, machine.identity("mariadb" if engines else None))
+    session = Session(options, machine.identity("mariadb" if module.ENGINES else None))
     cells = module.cells(options)
-    probes = simulation.probe_cells(options.seed) if engines else ()
+    probes = simulation.probe_cells(options.seed) if module.ENGINES else ()
 
     have, probed = (
         resumed(options, of, them, store, session.facts) for of, them in ((name, cells), ("processors", probes))
     )
     remaining_cells = [cell for cell in (*probes, *cells) if cell.key not in {**have, **probed}]
-    sets = {repr(cell.place.data): cell.place.data for cell in cells if cell.key not in have} if engines else {}
+    sets = {repr(cell.place.data): cell.place.data for cell in cells if cell.key not in have} if module.ENGINES else {}
     fixed_s = LAB_S + simulation.SIMULATE_S * len(cells) + sum(LOAD_S_PER_GIB * data.gib for data in sets.values())
     parts = Parts(progress, fixed_s + sum(cell.length_s for cell in remaining_cells))
     with ExperimentLab(options.work, day=module.DAY, data_gib=gib, in_memory=options.work is None, say=say) as lab:
@@ -177,4 +211,4 @@ def run(module: ModuleType, options: LabOptions, progress: Progress = silent, sa
                 lab.load(data)
         measured = CellRunner(name, lab, store, session.facts, parts, say).run(cells, have)
         progress(1.0, "stopping the lab")
-    return module.result(session, measured, simulated)
+    return complete(module, session, measured, simulated)

@@ -11,7 +11,7 @@ from headrace.experiment import machine
 from headrace.experiment.cell import OnServer
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import ProcessorSpeed, SimulatedCell
-from headrace.studies.base import ChartSeries, StudyTable, by_role, columns, scale_rows
+from headrace.studies.base import ChartSeries, StudyTable, by_role, scale_rows, tabulate
 
 
 def runs(
@@ -46,11 +46,11 @@ def runs(
                 run,
             )
         )
-    names = columns(
+    names = (
         f"cell | storage | threads | simulated {unit} | measured {unit} | ± % (1 s.e.) | simulated over measured % | "
         "p95 ms | reads/s | writes/s | bound by | n (s) | seed | run"
     )
-    return StudyTable("Every cell: run ids are those of `headrace bench list`", names, tuple(rows))
+    return tabulate("Every cell: run ids are those of `headrace bench list`", names, rows)
 
 
 def _rounded(value: float | None, digits: int) -> float | None:
@@ -97,7 +97,7 @@ def series(
 
 def scale(name: str, **values: object) -> StudyTable:
     """Returns the table of what is scaled and what is not."""
-    return StudyTable("The scale", ("what", "published", "here", "scaled?"), scale_rows(name, **values))
+    return tabulate("The scale", "what | published | here | scaled?", scale_rows(name, **values))
 
 
 def processors(here: ProcessorSpeed) -> str:

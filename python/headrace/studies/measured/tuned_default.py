@@ -6,26 +6,23 @@ from __future__ import annotations
 import math
 
 from headrace.advice import tuned_settings
-from headrace.base.units import GIB, MIB
+from headrace.base.units import MIB
 from headrace.bench import SysbenchOltp
 from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, seconds_each
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
 from headrace.servers import find_program
-from headrace.studies import base
 from headrace.studies import whitepaper_2017 as model
-from headrace.studies.base import ChartData, StudyResult, StudyTable, by_role, figures
+from headrace.studies.base import ChartData, StudyTable, Verdict, by_role, tabulate
 from headrace.studies.measured import tables, verdicts
-from headrace.studies.measured.session import LabOptions, Session
+from headrace.studies.measured.session import DIRECT_COLD_POOL, Judgement, LabOptions, Session, loading_s, rows_gib
 
-STUDY = model.STUDY
+STUDY, WORDS = model.STUDY, "tuned_default"
 DAY = model.DAY
 ENGINES = ("innodb",)
-FILES_ONLY = False
 
-# One of the paper's tables of 10 million rows (studies/whitepaper_2017.py says why one).
-PUBLISHED_ROWS = 10_000_000
-AUTO_SCALE = 1 / 20  # what ten minutes allow
+# One of the paper's tables (studies/whitepaper_2017.py says why one); what ten minutes allow of it.
+AUTO_SCALE = 1 / 20
 # The least that the server takes.
 LEAST_POOL_MIB, LEAST_REDO_MIB = 6, 4
 # 1,024 clients keep a server as busy as 64 do here, and cost this machine memory that is not their
@@ -34,11 +31,7 @@ THREADS = 64
 SECONDS, WARMUP_S = (15, 120), 8  # guesses
 # Table 3 without pool and redo, as MariaDB knows it. O_DIRECT in both: the memory of this machine
 # would otherwise be the default server's cache.
-COMMON = {
-    "innodb_flush_method": "O_DIRECT",
-    "innodb_buffer_pool_load_at_startup": "OFF",
-    "innodb_flush_log_at_trx_commit": "1",
-}
+COMMON = DIRECT_COLD_POOL | {"innodb_flush_log_at_trx_commit": "1"}
 SERVERS = {
     "default": "the default server",
     "tuned": "table 3's tuned server",
@@ -51,12 +44,12 @@ SPREAD = math.exp(2.0 * 0.5)
 
 def rows_of(options: LabOptions) -> int:
     """Returns the rows of the single table."""
-    return max(10_000, round(PUBLISHED_ROWS * options.scale_or(AUTO_SCALE)))
+    return max(10_000, round(model.ROWS * options.scale_or(AUTO_SCALE)))
 
 
 def data_gib(options: LabOptions) -> float:
     """Returns the size of the table, GiB."""
-    return rows_of(options) * 250 / GIB
+    return rows_gib(rows_of(options))
 
 
 def settings_of(server: str, storage: str, options: LabOptions) -> dict[str, str]:
@@ -99,7 +92,7 @@ def cells(options: LabOptions) -> list[Cell]:
     load = SysbenchOltp(tables=1, rows=rows_of(options), distribution="uniform", shape=shape)
     data = DataSet("sbtest", SysbenchOltp(tables=1, rows=rows_of(options), distribution="uniform"), data_gib(options))
     count = len(storages) * len(servers)
-    seconds = seconds_each(options.time_s, 40.0 + 60.0 * data.gib, count, SERVER_CELL_S + WARMUP_S + 4.0, *SECONDS)
+    seconds = seconds_each(options.time_s, loading_s(data.gib), count, SERVER_CELL_S + WARMUP_S + 4.0, *SECONDS)
     all_cells = []
     for storage in storages:
         for server in servers:
@@ -112,9 +105,9 @@ def cells(options: LabOptions) -> list[Cell]:
     return all_cells
 
 
-def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
+def judge(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> Judgement:
     """Compares the ratio on each volume with table 4's."""
-    paper = figures("whitepaper_2017")
+    paper = model.FIGURES
     storages = tuple(dict.fromkeys(storage for _, storage in measured))
     published = paper["tuned_tps"].value / paper["default_tps"].value
     all_verdicts = []
@@ -129,17 +122,26 @@ def result(session: Session, measured: dict[tuple, MeasuredCell], simulated: dic
             advised = verdicts.compare_cells(storage, measured, simulated, advice, default)
             what = f"Headrace's advice beats default on {storage}"
             all_verdicts.append(verdicts.wins(what, "not published", [advised], model.PAPER))
-    all_verdicts.append(
-        verdicts.against_model("the simulation against what was measured", simulated, measured, model.PAPER)
-    )
-    result_tables = [_describe_scale(session.options), _tabulate_settings(measured), tables.runs(measured, simulated)]
-    notes = [*base.texts("tuned_default")]
-    return session.result(
-        STUDY, all_verdicts, result_tables, _draw_charts(measured, simulated, storages), notes, measured
-    )
+    all_verdicts.append(verdicts.against_model(simulated, measured, model.PAPER))
+    options = session.options
+    small, large = (settings_of(server, model.VOLUMES[-1], options) for server in ("default", "tuned"))
+    values = {
+        "published_rows": model.ROWS,
+        "rows": rows_of(options),
+        "scale": options.scale_or(AUTO_SCALE),
+        "default_pool": small["innodb_buffer_pool_size"],
+        "tuned_pool": large["innodb_buffer_pool_size"],
+        "default_redo": small["innodb_log_file_size"],
+        "tuned_redo": large["innodb_log_file_size"],
+        "least_redo_mib": LEAST_REDO_MIB,
+        "volumes": ", ".join(model.VOLUMES),
+        "clients": model.CLIENTS,
+        "threads": THREADS,
+    }
+    return Judgement(all_verdicts, _draw_charts(measured, simulated, storages), values, [_tabulate_settings(measured)])
 
 
-def _judge_ratio(storage: str, pair: verdicts.Pair, measured: dict[tuple, MeasuredCell]):
+def _judge_ratio(storage: str, pair: verdicts.Pair, measured: dict[tuple, MeasuredCell]) -> Verdict:
     """Judges the ratio within the simulation's own doubt. There is no lower bound but 1 if the
     tuned server ended at the processors: those of this machine, or others' work on them, limit it.
     """
@@ -154,25 +156,6 @@ def _judge_ratio(storage: str, pair: verdicts.Pair, measured: dict[tuple, Measur
     return verdicts.ratio(f"tuned over default on {storage}", pair, max(1.0, low), high, model.PAPER, why)
 
 
-def _describe_scale(options: LabOptions):
-    """Describes how far rows, pools and redo logs are from those published."""
-    default, tuned = (settings_of(server, model.VOLUMES[-1], options) for server in ("default", "tuned"))
-    return tables.scale(
-        "tuned_default",
-        published_rows=PUBLISHED_ROWS,
-        rows=rows_of(options),
-        scale=options.scale_or(AUTO_SCALE),
-        default_pool=default["innodb_buffer_pool_size"],
-        tuned_pool=tuned["innodb_buffer_pool_size"],
-        default_redo=default["innodb_log_file_size"],
-        tuned_redo=tuned["innodb_log_file_size"],
-        least_redo_mib=LEAST_REDO_MIB,
-        volumes=", ".join(model.VOLUMES),
-        clients=model.CLIENTS,
-        threads=THREADS,
-    )
-
-
 def _tabulate_settings(measured: dict[tuple, MeasuredCell]) -> StudyTable:
     """Tabulates the settings of each server as they were run."""
     rows = [
@@ -183,13 +166,13 @@ def _tabulate_settings(measured: dict[tuple, MeasuredCell]) -> StudyTable:
         )
         for (server, storage), measurement in measured.items()
     ]
-    return StudyTable("Settings", ("server", "storage", "settings"), tuple(rows))
+    return tabulate("Settings", "server | storage | settings", rows)
 
 
 def _draw_charts(measured: dict, simulated: dict, storages: tuple) -> list[ChartData]:
     """Draws the tps of both servers and their ratio on each storage: published, simulated,
     measured."""
-    paper = figures("whitepaper_2017")
+    paper = model.FIGURES
     charts = []
     for storage in storages:
         names = tuple(server for server, place in measured if place == storage)

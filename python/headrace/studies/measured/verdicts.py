@@ -173,11 +173,11 @@ def concordant(
 
 
 def against_model(
-    what: str,
     simulated: Mapping[tuple, SimulatedCell],
     measured: Mapping[tuple, MeasuredCell],
     source: Source,
     why: str = UNCALIBRATED,
+    what: str = "the simulation against what was measured",
 ) -> Verdict:
     """Compares the simulation with the measurement; nothing is promised for a database that was not
     calibrated."""

@@ -179,10 +179,8 @@ def _judge_mysql(steps: base.StepProgress) -> tuple[list[base.Verdict], list[bas
                 (threads, workers or 1, *figures, round(run.summary["lag_at_load_end_s"], 1), run.summary["binding"])
             )
     title = "MySQL 5.7: source, applier, and lag after 30 minutes (simulated)"
-    names = base.columns(
-        "clients | threads that apply | source tps, no contention | source tps | applier tps | lag s | applier held back by"
-    )
-    return verdicts, [base.StudyTable(title, names, tuple(rows))], [_draw_lag(single, many)]
+    names = "clients | threads that apply | source tps, no contention | source tps | applier tps | lag s | applier held back by"
+    return verdicts, [base.tabulate(title, names, rows)], [_draw_lag(single, many)]
 
 
 def _grows(run: ReplicaPrediction) -> bool:
@@ -253,7 +251,7 @@ def _judge_aurora(steps: base.StepProgress) -> tuple[list[base.Verdict], list[ba
         ("I/Os of a transaction, six copies counted", table1["ios_per_transaction"]["value"], "fitted (batches)"),
         ("writes of 4 KiB billed for it", None, round(per_tx, 2)),
     )
-    made_tables = [base.StudyTable("Aurora's log writes, table 1", base.columns("what | published | ours"), rows)]
+    table = base.tabulate("Aurora's log writes, table 1", "what | published | ours", rows)
     chart = base.ChartData(
         "Lag of an Aurora reader",
         "line",
@@ -261,7 +259,7 @@ def _judge_aurora(steps: base.StepProgress) -> tuple[list[base.Verdict], list[ba
         "lag (ms)",
         base.by_role(tuple(rates), published=published, simulated=simulated),
     )
-    return verdicts, made_tables, [chart]
+    return verdicts, [table], [chart]
 
 
 def tpcc(warehouses: int) -> dict:
@@ -321,8 +319,8 @@ def _judge_2020(steps: base.StepProgress) -> tuple[list[base.Verdict], list[base
             what, f"at most {AIM_PERCENT:g} %", errors[HELD_OUT], "%", errors[HELD_OUT] <= AIM_PERCENT, PERCONA, note
         )
     )
-    names = base.columns("layout | clients | published tps | ours | error | limited by")
-    return verdicts, [base.StudyTable("Aurora, sysbench-tpcc on db.r5.xlarge (2020)", names, tuple(rows))], charts
+    names = "layout | clients | published tps | ours | error | limited by"
+    return verdicts, [base.tabulate("Aurora, sysbench-tpcc on db.r5.xlarge (2020)", names, rows)], charts
 
 
 def run(progress: base.Progress | None = None) -> base.StudyResult:

@@ -72,8 +72,8 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
         drawn = base.by_role(x, published=published, simulated=predicted)
         charts.append(base.ChartData(f"{deployment}, sysbench-tpcc", "line", "clients", "transactions a second", drawn))
     verdicts += [_judge_order(tps_by_service, clients) for clients in tps_by_service["rds"]]
-    names = base.columns("service | clients | published tps | ours | error | published p95 ms | ours, ms | limited by")
-    tables = (base.StudyTable("sysbench-tpcc on db.r5.xlarge", names, tuple(rows)), _tabulate_storages(database, steps))
+    names = "service | clients | published tps | ours | error | published p95 ms | ours, ms | limited by"
+    tables = (base.tabulate("sysbench-tpcc on db.r5.xlarge", names, rows), _tabulate_storages(database, steps))
     notes = base.texts("services_2020", storage=RDS_2020)
     return base.StudyResult(STUDY, tuple(verdicts), tables, tuple(charts), notes)
 
@@ -95,5 +95,5 @@ def _tabulate_storages(database: dict, steps: base.StepProgress) -> base.StudyTa
         steps.step()
     published = [_published("rds", "tps")[clients]["value"] for clients in (1, 16, 128)]
     rows.append(("published, not stated", *published, ""))
-    names = base.columns("storage of RDS | 1 client | 16 clients | 128 clients | limited by, 128 clients")
-    return base.StudyTable("RDS on other storage (simulated)", names, tuple(rows))
+    names = "storage of RDS | 1 client | 16 clients | 128 clients | limited by, 128 clients"
+    return base.tabulate("RDS on other storage (simulated)", names, rows)

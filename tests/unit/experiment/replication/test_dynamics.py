@@ -111,7 +111,7 @@ def test_figures_of_a_volume_are_its_own():
 
     def row(volume: str, member: int | None, reads: int) -> VolumeTotals:
         named = {"volume": volume, "member": member, "reads": reads}
-        return cast("VolumeTotals", dict.fromkeys(VOLUME.values(), 1.5e-3) | named)
+        return cast("VolumeTotals", dict.fromkeys(VOLUME, 1.5e-3) | named)
 
     rows = [row("vol-1", None, 12), row("vol-1", 0, 5), row("vol-1", 1, 7), row("vol-12", None, 100)]
     result = volume_totals(rows, {"vol-1"})

@@ -186,9 +186,11 @@ class _Reader:
         self._body.append(body)
 
     def on_message_complete(self) -> None:
-        """Puts the whole request among those that are ready, for the parser. Raises Refused for an
-        address that is not ASCII."""
+        """Puts the whole request among those that are ready, for the parser. Raises Refused for
+        another version of HTTP, and for an address that is not ASCII."""
         self.in_body = self.begun = self.expects = False
+        if self.parser.get_http_version() not in ("1.0", "1.1"):
+            raise self._refuse(HTTPStatus.BAD_REQUEST, "only HTTP/1.0 and HTTP/1.1 are here")
         method = self.parser.get_method().decode("latin-1")
         try:
             url = self._url.decode("ascii")

@@ -195,12 +195,12 @@ def _judge_storages(redo_gib: float, steps: base.StepProgress) -> tuple[list[bas
     apart = max(served) / min(served) - 1.0
     single, striped = runs["io1"], runs["three io1 in RAID 0"]
     most = ", ".join(f"{name} {run['tps']:,.0f}" for name, run in runs.items())
-    asked = FIGURES["alike_selects"].value
+    selects_s = FIGURES["alike_selects"].value
     read, asked_of = (
-        f"{single['reads']:.0f} of {asked:,.0f}",
-        f"{FIGURES['volume_reads'].value:.0f} of {asked:,.0f} a second",
+        f"{single['reads']:.0f} of {selects_s:,.0f}",
+        f"{FIGURES['volume_reads'].value:.0f} of {selects_s:,.0f} a second",
     )
-    few = single["reads"] < 0.01 * asked
+    few = single["reads"] < 0.01 * selects_s
     log = f"ours syncs the log {single['log']:,.0f} times a second; published sizes leave room for some 700"
     mib_s = base.Figure(WRITTEN_MIB_S, "MiB/s", PAPER)
     ours_mib_s, chosen = single["writes"] * single["write_kib"] / 1024, "the redo log's size was chosen by this figure"

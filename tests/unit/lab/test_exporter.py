@@ -65,7 +65,7 @@ def test_metrics_are_answered_and_nothing_else(serve):
         (b"HEAD /metrics HTTP/1.1\r\n" + HERE + b"\r\n", "405"),
         (b"DELETE /nothing HTTP/1.1\r\n" + HERE + b"\r\n", "405"),
         (b"get /metrics HTTP/1.1\r\n" + HERE + b"\r\n", "400"),
-        (b"GET /metrics\r\n\r\n", "421"),
+        (b"GET /metrics\r\n\r\n", "400"),
         (b"GET /metrics HTTP/2.0\r\n" + HERE + b"\r\n", "400"),
         (b"GET /metrics HTTP/1.1 x\r\n" + HERE + b"\r\n", "400"),
         (b"GET /metrics HTTP/1.1\r\n" + HERE + b"no field\r\n\r\n", "400"),

@@ -102,6 +102,7 @@ class Raw:
             head, body = self.exchange(data)
         taken = time.perf_counter() - begun
         if head.startswith(b"HTTP/1.0") or b"\nconnection: close" in head.lower():
+            assert self.socket is not None  # `exchange` opened it
             self.socket.close()
             self.socket = None
         if b" 200 " not in head[:16]:

@@ -113,7 +113,9 @@ class Server:
     def tps(self, seconds: int, seed: int) -> float:
         """Transactions a second of one run."""
         text = self.sysbench(f"--threads={os.cpu_count()}", f"--time={seconds}", f"--rand-seed={seed}", "run")
-        return float(re.search(r"transactions: .*\(([\d.]+) per sec", text)[1])
+        rate = re.search(r"transactions: .*\(([\d.]+) per sec", text)
+        assert rate is not None, text
+        return float(rate[1])
 
     def cpu_s(self) -> float:
         """Returns the processor time of the server so far, s."""
@@ -179,7 +181,7 @@ def pairs(server: Server, count: int, seconds: int, begin: Callable[[], Beside])
     """`count` pairs of tps, each arm first as often as second."""
     rows = []
     for pair in range(count):
-        row = {"pair": pair + 1}
+        row: dict[str, float] = {"pair": pair + 1}
         for arm in ("with", "without") if pair % 2 == 0 else ("without", "with"):
             beside = begin() if arm == "with" else None
             time.sleep(SETTLE_S)
@@ -293,7 +295,7 @@ def show(result: dict) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=8)
     parser.add_argument("--seconds", type=int, default=8)
     parser.add_argument("--json", type=Path, help="write the figures here too")

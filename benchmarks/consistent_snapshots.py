@@ -46,6 +46,7 @@ from headrace.operate.snapshots.services import LabService
 from headrace.operate.snapshots.take import take
 from headrace.operate.snapshots.targets import lab_request
 from headrace.servers import Server
+from headrace.servers.volumes import device_of
 
 CLIENTS = 8  # a guess: enough for group commit, and for writes that overlap
 # The cache is smaller than the data, so that pages are written all the time, to all members.
@@ -202,7 +203,7 @@ def composed(lab: Lab, spec: str, taken: list[str], name: str) -> str:
         devices = []
         for number, entry in enumerate(taken):
             result.append(lab.create(spec, name=f"{name}-{number}", snapshot=entry)["id"])
-            devices.append(lab.attach(result[-1], unpaced=True, probe=False)["attachment"]["device"])
+            devices.append(device_of(lab.attach(result[-1], unpaced=True, probe=False)))
         target = os.open(devices[-1], os.O_RDWR | os.O_DIRECT)
         try:
             for number, entry in enumerate(taken[:-1]):
@@ -296,7 +297,11 @@ def run_round(lab: Lab, server: Server, variant: Variant, number: int, members: 
         request = replace(lab_request(lab, server.name), lock=variant.lock, freeze=variant.freeze)
         if variant.members:
             request = replace(request, service=MemberByMember(lab, members))
-        got = take(request, lambda step: moments.setdefault(step, time.monotonic()))
+
+        def note(step: str) -> None:
+            moments.setdefault(step, time.monotonic())
+
+        got = take(request, note)
         taken = [
             snapshot.id for snapshot in sorted(got.snapshot_set.snapshots, key=lambda snapshot: snapshot.started_at)
         ]

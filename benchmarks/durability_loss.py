@@ -100,10 +100,13 @@ def crash_once(
     time.sleep(seconds * chance.uniform(0.75, 1.25) - (CUT_AFTER_S if how == "power cut" else 0))
     seed = None
     if how == "power cut":
+        assert server.volumes.data is not None
         fault = lab.fault(server.volumes.data, "power-cut", in_s=CUT_AFTER_S)
+        assert fault["starts_at"] is not None
         seed, at = fault["seed"], datetime.fromisoformat(fault["starts_at"]).timestamp()
         time.sleep(max(0.0, at - time.time()) + NOTICE_S)
     else:
+        assert server.pid is not None
         os.kill(server.pid, signal.SIGKILL)
         at = time.time()
     since = time.monotonic()

@@ -24,7 +24,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
 from rich.console import Console
 from rich.table import Table
@@ -34,8 +33,7 @@ from headrace.operate.fleet.answer import FleetSettings
 from headrace.operate.fleet.batch import THROTTLED_S, answer_batch
 from headrace.operate.fleet.cost import FleetPrices
 from headrace.operate.fleet.inventory import FleetVolume
-from headrace.workload.model import MAX_OUTSTANDING
-from seeded_fleet import BEGIN, SeededFleet, seeded_fleet
+from seeded_fleet import BEGIN, SeededFleet, joined, seeded_fleet
 
 DAYS = 14  # that a rule sees, and as many that it is judged by
 DAY_S = 86_400
@@ -164,13 +162,9 @@ def _truth(fleet: SeededFleet, volumes: list[FleetVolume], storages: list[str]) 
     """Throttled seconds and p99 of the second fortnight's true demand on these storages."""
     result: list[tuple[float, float]] = []
     for some in _parts(list(zip(volumes, storages, strict=True))):
-        half = [len(fleet.demand[volume.id][0]) // 2 for volume, _ in some]
-        columns = [
-            np.concatenate([fleet.demand[volume.id][column][at:] for (volume, _), at in zip(some, half, strict=True)])
-            for column in range(5)
-        ]
         count = len(some)
-        verdict = core.FleetDemands(*columns, half, MAX_OUTSTANDING).evaluate(
+        demands = [fleet.demand[volume.id] for volume, _ in some]
+        verdict = joined([column[len(column) // 2 :] for column in columns] for columns in demands).evaluate(
             list(range(count)),
             [storage for _, storage in some],
             [None] * count,

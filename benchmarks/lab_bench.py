@@ -29,6 +29,7 @@ from headrace import HeadraceError
 from headrace import lab as labs
 from headrace.bench import FioLoad, fio_once
 from headrace.lab import Lab
+from headrace.servers.volumes import device_of
 
 REPETITIONS = 3  # a guess: what ten minutes allow
 SECONDS = 4.0  # of each run (a guess)
@@ -130,7 +131,7 @@ PEERS = {
 def volume(lab: Lab, spec: str, unpaced: bool = False) -> Iterator[str]:
     volume_id = lab.create(spec)["id"]
     try:
-        yield lab.attach(volume_id, unpaced=unpaced)["attachment"]["device"]
+        yield device_of(lab.attach(volume_id, unpaced=unpaced))
     finally:
         lab.detach(volume_id, force=True)
         lab.delete(volume_id)
@@ -247,18 +248,25 @@ def depletion(lab: Lab) -> dict:
     rows = []
     for _ in range(REPETITIONS):
         volume_id = lab.create("gp2:100")["id"]
-        device = lab.attach(volume_id)["attachment"]["device"]
+        device = device_of(lab.attach(volume_id))
         fio_once(load("randread", 16, 16, 2.0), device)
         lab.set_balance(volume_id, 0.2)
-        before = lab.balance(volume_id)["members"][0]["credits"]
+        before = credits_of(lab, volume_id)
         begun = time.monotonic()
         done = fio_once(FioLoad("randread", 16, 16, 8.0, size_gib=SIZE_GIB), device)
-        after = lab.balance(volume_id)["members"][0]["credits"]
+        after = credits_of(lab, volume_id)
         # Credits at the start, what was earned between the two looks at them, less what is left.
         rows.append({"ios": done.ios, "formula": before + 300 * (time.monotonic() - begun) - after})
         lab.detach(volume_id, force=True)
         lab.delete(volume_id)
     return {"error_percent": [100.0 * (row["ios"] / row["formula"] - 1.0) for row in rows]}
+
+
+def credits_of(lab: Lab, volume_id: str) -> int:
+    """Credits of a single volume of a type that has them."""
+    member = lab.balance(volume_id)["members"][0]
+    assert member is not None
+    return member["credits"]
 
 
 def cpu_s(pid: int) -> float:
@@ -275,7 +283,7 @@ def many(lab: Lab) -> dict:
     alone = resident_mib(lab.pid())
     ids = [lab.create("gp3:8")["id"] for _ in range(MANY)]
     try:
-        devices = [lab.attach(volume_id, unpaced=True)["attachment"]["device"] for volume_id in ids]
+        devices = [device_of(lab.attach(volume_id, unpaced=True)) for volume_id in ids]
         resident = resident_mib(lab.pid())
         scaling = {}
         for busy in (1, 4, 16):

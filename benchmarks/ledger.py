@@ -101,13 +101,13 @@ class Ledger:
         with contextlib.suppress(Exception):
             try:
                 connection = connect(self.address.with_database(SCHEMA), ANSWER_S)
-                connection.autocommit(False)
                 cursor = connection.cursor()
+                cursor.execute("SET autocommit = 0")
                 while not self._stop.is_set():
                     number += 1
                     cursor.execute("INSERT INTO entries VALUES (%s, %s, %s)", (client.number, number, PAYLOAD))
                     cursor.execute("UPDATE counters SET number = %s WHERE client = %s", (number, client.number))
-                    connection.commit()
+                    cursor.execute("COMMIT")
                     client.acknowledged.append(time.time())
                 connection.close()
             except BaseException as error:

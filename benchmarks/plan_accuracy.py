@@ -6,8 +6,8 @@ Each question is drawn by its seed: the shape of a day (office, evening, two pea
 one), its rates and request sizes, the data, the goals and the day of limits and prices (2014 to
 2026). Two questions are asked of the answer:
 
-  cheapest   every storage of a fine grid (sizes, IOPS, MiB/s and members, none of it the planner's own choice) is priced, and those cheaper
-             than the answer are simulated one by one: does any meet the goals?
+  cheapest   every storage of a fine grid (sizes, IOPS, MiB/s and members in round figures, none of it the planner's own choice) is
+             priced, and those cheaper than the answer are simulated one by one: does any meet the goals?
   holds      the answer is run for three days one after the other, per interval; of some, the hours around the peak per I/O.
 
     python benchmarks/plan_accuracy.py [--questions 1000] [--seed 1] [--events 100]
@@ -21,6 +21,7 @@ import random
 import statistics
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -28,6 +29,8 @@ import polars as pl
 import headrace
 from headrace import Goal, OpenWorkload
 from headrace import _core as core
+from headrace.planner import Plan
+from headrace.planner.candidates import GIB_STEPS, IOPS_STEPS, MIB_S_STEPS, rounded_up
 
 DATES = (
     "2014-09-01",
@@ -108,7 +111,7 @@ def _level(shape: str, at: float, peak: float, dice: random.Random) -> float:
 # --- brute force ---
 
 
-def cheaper_that_passes(question: Question, plan) -> tuple[float, str] | None:
+def cheaper_that_passes(question: Question, plan: Plan) -> tuple[float, str] | None:
     """The cheapest storage of the grid that meets the goals and costs less than the plan's by more
     than is allowed; None where there is none.
 
@@ -134,10 +137,10 @@ def _million(day: OpenWorkload, copies: int) -> float:
     return (totals[0] + copies * totals[1]) / day.span_s * 730 * 3_600 / 1e6
 
 
-def grid(question: Question, plan) -> list[str]:
+def grid(question: Question, plan: Plan) -> list[str]:
     """Storages around and below what the planner found in each family, and a coarse grid over
     everything that is sold."""
-    needed = plan.needed_gib
+    needed = plan.load.needed_gib
     eras = {era["volume_type"]: era for era in core.volume_eras(question.as_of)}
     result: dict[str, None] = {}
     counts = (
@@ -156,17 +159,48 @@ def grid(question: Question, plan) -> list[str]:
                 result |= dict.fromkeys(
                     head + text for text in _volumes(kind, eras[kind], gib, question, members, share)
                 )
-    return list(result | dict.fromkeys(neighbours(question, plan)))
+    result |= dict.fromkeys(neighbours(question, plan))
+    ordered = (_as_ordered(headrace.Storage.parse(text), eras) for text in result)
+    return list(dict.fromkeys(text for text in ordered if text is not None))
 
 
-def neighbours(question: Question, plan) -> list[str]:
+def _as_ordered(storage: headrace.Storage, eras: Mapping[str, core.Era]) -> str | None:
+    """Returns a storage of equal members with the next round figures, in which the planner answers
+    (docs/guide/planning.md, Round figures); None where they are not sold together."""
+    volume, count = storage.members[0], len(storage.members)
+    era = eras[volume.type]
+
+    def figure(part: str, name: str) -> float:
+        return float(era[part][name]["value"])
+
+    def round_up(value: int, steps: Sequence[tuple[float, int]], part: str, least: str, most: str) -> int:
+        return rounded_up(value, steps, int(figure(part, least)), int(figure(part, most)))
+
+    gib = round_up(volume.size_gib, GIB_STEPS, "size_gib", "min", "max")
+    texts = [volume.type, str(gib)]
+    if volume.type not in ("gp2", "st1", "sc1"):
+        least = "included" if volume.type == "gp3" else "min"
+        iops = round_up(volume.iops or 0, IOPS_STEPS, "iops", least, "max")
+        if iops > max(figure("iops", least), gib * figure("iops", "per_gib")):
+            return None
+        texts.append(str(iops))
+        if volume.type == "gp3":
+            mib_s = round_up(volume.mib_s or 0, MIB_S_STEPS, "throughput", "included_mib_s", "max_mib_s")
+            if mib_s > iops * figure("throughput", "mib_s_per_iops"):
+                return None
+            texts.append(str(mib_s))
+    head = "" if count == 1 else f"{count}x" if storage.level == "raid0" else f"{storage.level}:{count}x"
+    return head + ":".join(texts)
+
+
+def neighbours(question: Question, plan: Plan) -> list[str]:
     """The answer itself made smaller: each axis alone and all together, in steps of 0.2 % down to
     half, and spread over other numbers of volumes."""
     if plan.winner is None:
         return []
     winner = headrace.Storage.parse(plan.winner.storage)
     volume, result = winner.members[0], {}
-    least_gib = math.ceil(plan.needed_gib * (2 if winner.level == "raid10" else 1) / len(winner.members))
+    least_gib = math.ceil(plan.load.needed_gib * (2 if winner.level == "raid10" else 1) / len(winner.members))
     for members in (
         {len(winner.members), *range(2, question.max_volumes + 1)} if winner.level == "raid0" else {len(winner.members)}
     ):
@@ -196,13 +230,17 @@ def neighbours(question: Question, plan) -> list[str]:
     return list(result)
 
 
-def _volumes(kind: str, era: dict, gib: int, question: Question, members: int, share: int) -> list[str]:
-    peak = (question.day.points["reads_per_s"] + question.day.points["writes_per_s"] * share).max() / members
+def _largest(numbers: pl.Series) -> float:
+    largest = numbers.max()
+    assert isinstance(largest, int | float)
+    return largest
+
+
+def _volumes(kind: str, era: core.Era, gib: int, question: Question, members: int, share: int) -> list[str]:
+    points = question.day.points
+    peak = _largest(points["reads_per_s"] + points["writes_per_s"] * share) / members
     peak_mib_s = (
-        (
-            question.day.points["reads_per_s"] * question.day.points["read_kib"]
-            + question.day.points["writes_per_s"] * question.day.points["write_kib"] * share
-        ).max()
+        _largest(points["reads_per_s"] * points["read_kib"] + points["writes_per_s"] * points["write_kib"] * share)
         / 1024
         / members
     )
@@ -282,9 +320,10 @@ def days(day: OpenWorkload, count: int) -> OpenWorkload:
     return replace(day, points=pl.concat(parts))
 
 
-def holds(question: Question, plan) -> list[str]:
+def holds(question: Question, plan: Plan) -> list[str]:
     """Goals that the winner misses on the third of three days in a row, in words; the credits of
     the first are full."""
+    assert plan.winner is not None
     run = headrace.simulate(
         days(question.day, 3), plan.winner.storage, as_of=question.as_of, form="interval", interval_s=60.0
     )
@@ -302,9 +341,10 @@ def holds(question: Question, plan) -> list[str]:
     return missed
 
 
-def holds_per_io(question: Question, plan) -> list[str]:
+def holds_per_io(question: Question, plan: Plan) -> list[str]:
     """Returns the goals that the plan misses in the busiest twenty minutes, with every request
     simulated. Bursting types start with what the settled day left them then."""
+    assert plan.winner is not None
     points = question.day.points.with_columns((pl.col("reads_per_s") + pl.col("writes_per_s")).alias("iops"))
     worst = int(points["iops"].rolling_mean(20).arg_max() or 19)
     part = points[max(0, worst - 19) : worst + 1].drop("iops")

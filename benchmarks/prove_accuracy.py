@@ -39,7 +39,7 @@ from headrace import HeadraceError, bench, calibrate, experiment
 from headrace.base.machine import cores
 from headrace.bench.running import environment
 from headrace.errors import InputError
-from headrace.experiment import Configuration, neighbours
+from headrace.experiment import Configuration, machine, neighbours
 from headrace.experiment.neighbours import OTHERS_SHARE
 
 HERE = Path(__file__).parent
@@ -468,7 +468,7 @@ def main() -> int:
     arguments.store.mkdir(parents=True, exist_ok=True)
     plan = QUICK if arguments.quick else LONG if arguments.long else Plan()
     quiet, all_met = Quiet(arguments.quiet_lock), True
-    answers = {"machine": experiment.machine.identity(None), "plan": asdict(plan), "sets": {}}
+    answers = {"machine": machine.identity(None), "plan": asdict(plan), "sets": {}}
     for each in [each for each in chosen if not lacks[each]]:
 
         def keep(rows: list[dict], each: Series = each) -> None:

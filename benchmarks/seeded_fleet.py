@@ -7,6 +7,7 @@ form: such a fleet judges the method that reads them, not the model.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,14 +52,23 @@ def seeded_fleet(volumes: int, seed: int, days: int = 14, grain_s: float = 300.0
     inventory = inventory_json(described)
     for begin in range(0, volumes, 250):
         some = inventory.volumes[begin : begin + 250]
-        batch = [np.concatenate([demand[entry.id][column] for entry in some]) for column in range(5)]
-        lengths = [len(demand[entry.id][0]) for entry in some]
-        followed = core.FleetDemands(*batch, lengths, MAX_OUTSTANDING).follow(
+        followed = joined([demand[entry.id] for entry in some]).follow(
             list(range(len(some))), [entry.notation for entry in some], [None] * len(some), [None] * len(some)
         )
         for member, rows in zip(some, followed, strict=True):
+            assert not isinstance(rows, str), rows
             points[member.id] = _points(member.id, member.type, demand[member.id], rows, grain_s)
     return SeededFleet(described, inventory, points, demand)
+
+
+def joined(demands: Iterable[list[np.ndarray]]) -> core.FleetDemands:
+    """Demands of volumes, each in five columns, as the core takes them."""
+    columns = list(zip(*demands, strict=True))
+    duration_s, reads_per_s, writes_per_s, read_bytes, write_bytes = (np.concatenate(column) for column in columns)
+    lengths = [len(rows) for rows in columns[0]]
+    return core.FleetDemands(
+        duration_s, reads_per_s, writes_per_s, read_bytes, write_bytes, lengths, max_outstanding=MAX_OUTSTANDING
+    )
 
 
 def _volume(draw: np.random.Generator, days: int, grain_s: float) -> tuple[dict, list[np.ndarray]]:
@@ -98,9 +108,11 @@ def _volume(draw: np.random.Generator, days: int, grain_s: float) -> tuple[dict,
     return volume, request
 
 
-def _points(name: str, kind: str, ndarrays: list[np.ndarray], rows: dict[str, bytes], grain_s: float) -> pl.DataFrame:
+def _points(name: str, kind: str, ndarrays: list[np.ndarray], rows: core.Followed, grain_s: float) -> pl.DataFrame:
     """Returns the points that CloudWatch would show: what was delivered, not what was asked."""
-    balance, throttled, queue = (np.frombuffer(rows[column]) for column in ("balance_percent", "throttled_s", "queue"))
+    balance, throttled, queue = (
+        np.frombuffer(column) for column in (rows["balance_percent"], rows["throttled_s"], rows["queue"])
+    )
     total = ndarrays[1] + ndarrays[2]
     # Delivered in a period: what was asked in it, and what waits less at its end than at its start.
     delivered = total * grain_s - np.diff(queue, prepend=0.0)

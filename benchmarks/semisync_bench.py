@@ -24,6 +24,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -211,7 +212,9 @@ def predicted(workload: TransactionWorkload, cell: SemiSyncCell, replica: Replic
         )
         source_tps[name] = prediction.summary["source_tps"]
         if request is not None:
-            source_tps["price"] = dict(prediction.summary["semi_sync"])
+            price = prediction.summary["semi_sync"]
+            assert price is not None
+            source_tps["price"] = dict(price)
     return source_tps
 
 
@@ -265,7 +268,7 @@ def table(rows: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def cells_measured(lab: ReplicationLab, flavor: str, cells: tuple[SemiSyncCell, ...], quiet: Quiet) -> dict:
+def cells_measured(lab: ReplicationLab, flavor: str, cells: Sequence[SemiSyncCell], quiet: Quiet) -> dict:
     """Runs of the calibration and a row for each cell."""
     benchmark = SysbenchOltp("oltp_write_only", TABLES, ROWS, "uniform")
     data = DataSet(f"semi-sync-{flavor}", benchmark, ROW_BYTES * ROWS * TABLES / 2**30, flavor=flavor)

@@ -39,6 +39,7 @@ from headrace import HeadraceError
 from headrace import lab as labs
 from headrace.bench import FioLoad, FioResult, fio_once
 from headrace.lab import Lab
+from headrace.servers.volumes import device_of
 
 GIB = 2  # that are copied (a guess: more than a second of any disk, little enough for ten minutes)
 RECORDS = 10_000  # volumes and snapshots on record, as the project's bar says
@@ -67,7 +68,7 @@ def volume(lab: Lab, spec: str, unpaced: bool = False, **more) -> Iterator[tuple
     """A volume that is attached: its id and its device."""
     result = lab.call("volume.create", spec=spec, **more)["id"]
     try:
-        yield result, lab.attach(result, unpaced=unpaced)["attachment"]["device"]
+        yield result, device_of(lab.attach(result, unpaced=unpaced))
     finally:
         with contextlib.suppress(HeadraceError):
             lab.detach(result, force=True)
@@ -132,7 +133,7 @@ def foreground(lab: Lab, gib: float) -> dict:
     for _ in range(REPETITIONS):
         with volume(lab, f"gp3:{int(gib) + 1}") as (sample, device):
             unpaced_fill(lab, sample, gib)
-            device = lab.describe(sample)["attachment"]["device"]
+            device = device_of(lab.describe(sample))
             before.append(fio_once(FOREGROUND, device).p99_ms)
             taken: list[float] = []
             worker = threading.Thread(
@@ -148,7 +149,7 @@ def foreground(lab: Lab, gib: float) -> dict:
 
 def unpaced_fill(lab: Lab, text: str, gib: float) -> None:
     lab.detach(text)
-    fill(lab.attach(text, unpaced=True)["attachment"]["device"], gib)
+    fill(device_of(lab.attach(text, unpaced=True)), gib)
     lab.detach(text)
     lab.attach(text)
 

@@ -30,7 +30,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -198,11 +198,12 @@ def score(
                 continue
             for name in held_out:
                 try:
-                    row = _predicted(runs[name], calibrated(sources)) | {"misfit": misfit(sources)}
+                    row = _predicted(family["name"], name, sources, runs[name], calibrated(sources))
+                    row = replace(row, misfit=misfit(sources))
                 except HeadraceError as error:
-                    row = {"error": None, "refusal": str(error)}
-                scores.append(Score(family["name"], name, sources, **row))
-                progress(scores[-1].in_words())
+                    row = Score(family["name"], name, sources, error=None, refusal=str(error))
+                scores.append(row)
+                progress(row.in_words())
     return scores
 
 
@@ -214,23 +215,26 @@ def score_without_run(runs: dict[str, Any], beginnings: Iterable[str] = ()) -> l
         for name in runs
         if name.startswith(tuple(family["runs"]))
     ]
-    return [Score(family, name, (), **_predicted(runs[name], build_standard(runs[name]))) for family, name in named]
+    return [_predicted(family, name, (), runs[name], build_standard(runs[name])) for family, name in named]
 
 
-def _predicted(run: Any, workload: TransactionWorkload) -> dict:
+def _predicted(family: str, name: str, sources: tuple[str, ...], run: Any, workload: TransactionWorkload) -> Score:
     comparison = compare_run(run, workload)
     summary = comparison.prediction.summary
     measured = comparison.measured["tps"]
     distances = comparison.prediction.distances
-    return {
-        "covered": math.sqrt(max(0.0, summary["relative_spread"] ** 2 - distances.spread**2)),
-        "distances": vars(distances),
-        "error": comparison.error_percent(SECOND_HALF),
-        "first_error": compare_first_half(comparison.figures),
-        "p95_error": next(row["error_percent"] for row in comparison.figures if row["what"] in RESPONSE),
-        "holds": summary["tps_low"] <= measured <= summary["tps_high"],
-        "spread": summary["relative_spread"],
-    }
+    return Score(
+        family,
+        name,
+        sources,
+        error=comparison.error_percent(SECOND_HALF),
+        holds=summary["tps_low"] <= measured <= summary["tps_high"],
+        spread=summary["relative_spread"],
+        covered=math.sqrt(max(0.0, summary["relative_spread"] ** 2 - distances.spread**2)),
+        distances=vars(distances),
+        p95_error=next(row["error_percent"] for row in comparison.figures if row["what"] in RESPONSE),
+        first_error=compare_first_half(comparison.figures),
+    )
 
 
 def compare_first_half(figures: Iterable[dict]) -> float:
@@ -244,16 +248,18 @@ def find_worsened(scores: list[Score]) -> list[Score]:
     itself."""
     errors = {(row.family, row.run, row.calibrated_on): row for row in scores if row.error is not None}
 
-    def size(row: Score) -> float:
-        assert row.error is not None
-        return abs(math.log1p(row.error / 100.0))
-
     worsened = []
     for (family, run, sources), row in errors.items():
         alone = [errors[key] for source in sources if (key := (family, run, (source,))) in errors]
-        if len(sources) > 1 and alone and size(row) > size(min(alone, key=lambda each: each.spread)) + REPEATS:
+        if len(sources) > 1 and alone and _size(row) > _size(min(alone, key=lambda each: each.spread)) + REPEATS:
             worsened.append(row)
     return worsened
+
+
+def _size(row: Score) -> float:
+    """Returns the size of the error of a prediction that could be made, as a logarithm."""
+    assert row.error is not None
+    return abs(math.log1p(row.error / 100.0))
 
 
 def summary(scores: list[Score]) -> list[dict]:
@@ -321,7 +327,7 @@ def spreads(scores: list[Score], begin: Mapping[str, float], documented: Iterabl
         for row in rows:
             parts = [table[name] * distance for name, distance in row.distances.items()]
             variance = row.covered**2 + table["none"] ** 2 + sum(part**2 for part in parts)
-            total += (math.log(variance) + math.log1p(row.error / 100.0) ** 2 / variance) / count[row.family]
+            total += (math.log(variance) + _size(row) ** 2 / variance) / count[row.family]
         return total
 
     seen = {"none"} | {name for row in rows for name, distance in row.distances.items() if distance > 0}

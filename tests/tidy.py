@@ -278,7 +278,9 @@ def bare_constants(path: Path) -> list[str]:
     source = path.read_text()
     lines, wrong = source.splitlines(), []
     commented = {number for number, _ in comments_of(source)}
-    for node in nodes_of(source)[0].body:
+    module = nodes_of(source)[0]
+    assert isinstance(module, ast.Module)
+    for node in module.body:
         value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
         if not is_number(value):
             continue
@@ -297,7 +299,9 @@ def laid_out_by_hand(path: Path) -> list[str]:
     source = path.read_text()
     tables = set()
     for node in nodes_of(source):
-        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        if not isinstance(node, ast.Assign | ast.AnnAssign):
+            continue
+        value = node.value
         if isinstance(value, ast.List | ast.Tuple | ast.Dict | ast.Set) or (isinstance(value, ast.Call) and value.args):
             tables |= set(range(node.lineno, node.end_lineno + 1))
     return [

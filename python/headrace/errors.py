@@ -45,7 +45,7 @@ class HeadraceError(Exception):
             text += f" ({self.source})"
         return f"{text}. {self.hint}" if self.hint else text
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self.value, self.rule, self.source, self.hint, self.exit_code, self.kind))
 
     def but(self, *, value: str | None = None, hint: str | None = None) -> HeadraceError:

@@ -131,7 +131,7 @@ class AwsLab:
     def device(self, volume: str) -> str:
         """The block device of an attached volume."""
         attachment = self.lab.describe(volume)["attachment"]
-        assert attachment is not None
+        assert attachment is not None and attachment["device"] is not None
         return attachment["device"]
 
 

@@ -15,7 +15,7 @@ import pytest
 from aws_labs import AwsLab
 
 from headrace.observe.live.nvme import read_page
-from headrace.workload import load
+from headrace.workload import OpenWorkload, load
 
 LOAD_S = 6  # at the burst of gp2:10: 18,000 I/Os
 # The load begins in these seconds of a minute, so that its minute ends soon and has all of it.
@@ -74,7 +74,9 @@ def test_doctor_watch_and_forecast_of_a_volume_of_ec2(gp2):
     result = lab.folder / "volume.toml"
     document = lab.headrace("workload", "import", f"aws:{volume}", "--last", "10m", "--to", str(result)).stdout
     assert "Source: CloudWatch" in document and volume in document
-    points = load(result).points
+    workload = load(result)
+    assert isinstance(workload, OpenWorkload)
+    points = workload.points
     assert set(points["duration_s"]) == {60.0}
     assert max(points["reads_per_s"]) * 60 == pytest.approx(count, abs=1) and points["writes_per_s"].sum() < 1
     lab.headrace("fleet", "import", f"aws:{volume}", "--last", "10m", "--to", str(lab.folder / "fleet.parquet"))

@@ -123,8 +123,14 @@ class Command:
 
     def begun(self, *arguments: str) -> subprocess.Popen:
         """A process that has begun, with its output in pipes."""
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
-        return subprocess.Popen(self.words(*arguments), text=True, env=self.environment, **pipes)
+        return subprocess.Popen(
+            self.words(*arguments),
+            text=True,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
 
     def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess:
         done = subprocess.run(

@@ -23,7 +23,7 @@ import pytest
 from lab_folders import Command, kill, loops_of
 from waiting import wait_until
 
-from headrace.errors import InputError
+from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab, LabRefused, NoLab, doctor, metrics
 from headrace.lab import up as lab_up
 from headrace.lab.launch import Settings
@@ -128,7 +128,7 @@ def test_two_daemons_on_one_directory(labs):
     """
     folder = labs.folder()
     with labs.up(folder):
-        with pytest.raises(Exception, match="in use") as raised:
+        with pytest.raises(HeadraceError, match="in use") as raised:
             lab_up(folder, folder / "other.sock", Settings(metrics_port=0, api_port=0))
         assert raised.value.exit_code in (2, 3)
 
@@ -175,6 +175,7 @@ def exporters(folder: Path) -> list[Path]:
 def test_metrics_are_served_by_a_process_without_rights_that_ends_with_the_lab(labs, foreground):
     folder, port = labs.folder(), free_port()
     run = Command(folder)
+    daemon: subprocess.Popen[bytes] | None = None
     if foreground:
         words = run.words("lab", "up", "--foreground", "--metrics-port", str(port), "--api-port", "0")
         daemon = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=run.environment)
@@ -195,7 +196,7 @@ def test_metrics_are_served_by_a_process_without_rights_that_ends_with_the_lab(l
     run("lab", "down")
     wait_until(lambda: not exporters(folder), "the end of the exporter with its lab")
     if foreground:
-        assert daemon.wait(60) == 0
+        assert daemon is not None and daemon.wait(60) == 0
     with pytest.raises(urllib.error.URLError):
         scraped(port)
 

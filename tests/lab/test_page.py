@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from browsers import lacking, launched
@@ -70,7 +70,7 @@ def test_a_change_of_the_page_does_what_its_command_does(lab, headrace):
         before = [volume["id"] for volume in lab.volumes()]
         assert [volume["id"] for volume in lab.volumes()] == before, "a proposal changes nothing"
         changes.carry_out(AskTicket(str(proposal["ticket"])))
-        [line] = proposal["commands"]
+        [line] = cast("list[str]", proposal["commands"])
         words = ["twin" if word == "page" else word for word in shlex.split(line)[1:]]
         headrace(*words, *(["--yes"] if action == "fault" else []))
         if action == "modify":

@@ -12,7 +12,7 @@ from lab_folders import Command, small_disk
 
 from headrace.bench import Store, run
 from headrace.bench.server import connected
-from headrace.experiment import ExperimentLab
+from headrace.experiment import ExperimentLab, OnServer
 from headrace.experiment import run as running
 from headrace.report.html import write_view
 from headrace.report.study import view_of
@@ -69,7 +69,7 @@ def test_arrays_are_measured_interrupted_and_resumed(tmp_path, monkeypatch):
 
 def test_an_encrypted_volume_holds_no_plain_text_and_runs(tmp_path):
     cell = encryption.cells(LabOptions(quick=True, scale=0.002))[1]
-    assert cell.place.encrypted
+    assert isinstance(cell.place, OnServer) and cell.place.encrypted
     with ExperimentLab(tmp_path, day=encryption.DAY) as lab, lab.server(cell.place) as target:
         (volume,) = lab.lab.volumes()
         assert volume["encrypted"]

@@ -94,11 +94,16 @@ def calibrate(
         # such a difference between runs, and by far too much: no run here constrains them.
         fixed = {parameter.name for parameter in OF_CLIENTS if busy is None or parameter.name != "cpu_ms"}
         ways.insert(0, _Way(True, frozenset(fixed)))
-    for way in ways:
+
+    def fit_by(way: _Way) -> tuple[_Rounds, list[Misfit | None]]:
         rounds = _fit_in_rounds(first, begin, observations, busy, way, progress)
-        run_misfits = measure_misfits(rounds.database, observations)
+        return rounds, measure_misfits(rounds.database, observations)
+
+    rounds, run_misfits = fit_by(ways[0])
+    for way in ways[1:]:
         if not any(each is not None and each.misses for each in run_misfits):
             break
+        rounds, run_misfits = fit_by(way)
     notes = [each.in_words(run.name) for run, each in zip(runs, run_misfits, strict=True) if each and each.misses]
     notes += _name_strange_parameters(engine, rounds.database, rounds.fitted)
     notes += [*pool_notes, *_collect_notes(runs, observations, rounds.database, rounds.fitted, busy)]

@@ -77,7 +77,7 @@ class BrokenProof(CouldNotRun):
         super().__init__(value, rule, source, hint)
         self.proof = proof
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self.proof, self.value, self.rule, self.source, self.hint))
 
 

@@ -50,7 +50,7 @@ class LabRefused(InputError):
         self.code = code
         self.message = message
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self.kind, self.value, self.rule, self.source, self.hint, self.code, self.message))
 
 

@@ -334,7 +334,8 @@ async def _answer_while_waited_for(request: Request, function: Callable, body: b
         tasks.start_soon(watch)
         answer = await to_thread.run_sync(function, body, go_on)
         tasks.cancel_scope.cancel()
-    return answer
+        return answer
+    raise Cancelled  # not reached: a group that is cancelled from outside raises
 
 
 def _answer(server: PageServer, answerer: Answerer, body: bytes, *progress: Callable[[float], None]) -> Response:

@@ -94,9 +94,9 @@ class Volume:
 
     def _state(self) -> str | None:
         result = self._found()
-        return result and result["State"]
+        return None if result is None else result["State"]
 
-    def create(self, tags: dict[str, str], **arguments) -> dict:
+    def create(self, tags: dict[str, str], **arguments) -> dict | None:
         given = {self.MEMBERS[name]: value for name, value in arguments.items()}
         given |= {"ClientToken": token(), "TagSpecifications": specification("volume", tags)}
         self.id = self.ec2.create_volume(**given)["VolumeId"]
@@ -119,7 +119,7 @@ class Volume:
         assert now is not None, "the volume is gone"
         return {name: (now[name], value) for name, value in arguments.items() if now[name] != value}
 
-    def update(self, **changes) -> dict:
+    def update(self, **changes) -> dict | None:
         self.ec2.modify_volume(VolumeId=self.id, **{self.MEMBERS[name]: value for name, value in changes.items()})
         wait_for(self._modification, {"modifying"}, {"optimizing", "completed"})
         wait_for(self._state, {"creating", "modifying"}, {"available", "in-use"})

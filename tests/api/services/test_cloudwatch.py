@@ -192,7 +192,7 @@ class Received(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         self.end_headers()
 
-    def log_message(self, *_: object) -> None: ...
+    def log_message(self, format: str, *_: object) -> None: ...
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from headrace.mysql import Address, Secret, connect
 from headrace.servers.failover.cluster import FailoverCluster, cluster_of
 from headrace.servers.failover.hosts import state_of
 from headrace.servers.failover.planning.members import FailoverWish, Outcome
-from headrace.servers.failover.rejoin import Diverged, rejoin
+from headrace.servers.failover.rejoin import Diverged, RejoinAnswer, rejoin
 from headrace.servers.failover.watcher import Watcher
 from headrace.servers.topology.topology import Following, replica_up
 
@@ -230,7 +230,7 @@ class Trio:
         for path in (self.folder / "journal").glob("*.jsonl"):
             path.unlink()
 
-    def rejoin(self, name: str, diverged: Diverged = "refuse") -> dict:
+    def rejoin(self, name: str, diverged: Diverged = "refuse") -> RejoinAnswer:
         return rejoin(self.cluster(), name, self.source, diverged, say=self.say)
 
     def rows_of(self, server: servers.Server, client: int) -> set[int]:

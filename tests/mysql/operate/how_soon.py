@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from headrace.errors import HeadraceError
@@ -40,7 +41,7 @@ class HowSoon:
         self._thread.start()
 
     def _watch(self, source: LiveSource) -> None:
-        with source:
+        with closing(source):
             for tick in source.ticks():
                 if self._ending.is_set():
                     return

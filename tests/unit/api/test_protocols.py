@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -55,7 +56,7 @@ def same(entry: Any, other: Any) -> bool:
         return len(entry) == len(other) and all(map(same, entry, other))
     if isinstance(entry, float) and not isinstance(other, bool):
         return entry == other
-    if hasattr(entry, "timestamp") and hasattr(other, "timestamp"):
+    if isinstance(entry, datetime) and isinstance(other, datetime):
         return abs(entry.timestamp() - other.timestamp()) < 1.0  # forms and headers have whole seconds
     return type(entry) is type(other) and entry == other
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import pytest
 from bench_runs import keep, series, store_in
@@ -114,8 +116,8 @@ def test_groups_count_repetitions(tmp_path):
     keeps = [keep(store, series(rate, 0.0)) for rate in (500.0, 510.0, 495.0)]
     right = [keep(store, series(rate, 0.0), storage="io2:100:5000") for rate in (560.0, 540.0)]
     tps = next(difference for difference in compare_runs(keeps, right).differences if difference.name == "tps")
-    logs = [np.log([record.summary["tps"] for record in side]) for side in (right, keeps)]
-    interval = stats.ttest_ind(*logs, equal_var=False).confidence_interval(0.95)
+    after, before = (np.log([cast(float, record.summary["tps"]) for record in side]) for side in (right, keeps))
+    interval = stats.ttest_ind(after, before, equal_var=False).confidence_interval(0.95)
     assert (tps.low_percent, tps.high_percent) == pytest.approx(
         (100 * np.expm1(interval.low), 100 * np.expm1(interval.high))
     )

@@ -13,7 +13,7 @@ from headrace.calibration.from_runs import calibrate
 from headrace.calibration.runs import load_run
 from headrace.cli import main as cli
 from headrace.simulation.database import predict
-from headrace.workload import load, save
+from headrace.workload import load_database, save
 from headrace.workload.misfit import MOST_MISFIT, MOST_NOISE, Misfit, misfit_of
 
 # A run of 20,000 IOPS that is described as one on a hundredth of them: no parameter makes up for that.
@@ -57,7 +57,7 @@ def test_a_run_that_is_missed_is_refused_and_forced(tmp_path, capsys):
     assert "Misses its own run: made: the calibration gives" in output.err and "Likely cause: the storage" in output.err
     assert "nothing is written" in output.err and "--force" in output.err and not shop.exists()
     assert cli.main(["calibrate", str(path), "--to", str(shop), "--force"]) == 0
-    missed = load(shop)
+    missed = load_database(shop)
     assert len(missed.missed) == 1 and missed.misfit > MOST_MISFIT
     assert any("Likely cause" in caveat for caveat in missed.caveats)
     # Off by so much on its own run, it is off by no less elsewhere.
@@ -74,7 +74,7 @@ def test_a_disk_without_figures_is_written_and_read(tmp_path):
     workload = calibrate([load_run(tmp_path / "run.toml")])
     assert workload.covered.iops is None
     save(workload, tmp_path / "shop.toml")
-    assert load(tmp_path / "shop.toml").covered == workload.covered
+    assert load_database(tmp_path / "shop.toml").covered == workload.covered
 
 
 @pytest.mark.parametrize("clients", [1, 16, 128])
@@ -89,7 +89,7 @@ def test_what_is_written_of_rds_is_read(tmp_path, clients):
     (tmp_path / "run.toml").write_text(text)
     workload = calibrate([load_run(tmp_path / "run.toml")])
     save(workload, tmp_path / "shop.toml")
-    again = load(tmp_path / "shop.toml")
+    again = load_database(tmp_path / "shop.toml")
     assert again.covariance == workload.covariance
     assert all(workload.covariance[i][i] > 0 for i in range(len(workload.covariance)))
 

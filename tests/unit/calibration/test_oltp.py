@@ -91,12 +91,12 @@ def test_a_table_that_fits_reads_nothing_and_processors_hold_it(true_and_calibra
     that of the true database, as far as the prior of the processor time is that of both."""
     true, calibrated = true_and_calibrated
     # Four of the disks: writes of 20,000 transactions a second would wait for one.
-    settings = {"storage": "4xinstance-store:500", "growth": 0.1, "seconds": 1_200, "seed": None}
-    predicted = headrace.predict(calibrated, start="cold", **settings)
+    storage = "4xinstance-store:500"
+    predicted = headrace.predict(calibrated, storage, start="cold", growth=0.1, seconds=1_200, seed=None)
     assert predicted.rows["reads_per_tx"][-1] < 0.01
     assert predicted.rows["cap"][-1] == "cpu"
     grown = core.mysql_grown(true, 0.1)
-    run = {"storage": settings["storage"], "log_storage": None, "instance": None, "vcpus": 64, "as_of": None,
+    run = {"storage": storage, "log_storage": None, "instance": None, "vcpus": 64, "as_of": None,
            "cache_bytes": CACHE_GIB * 2**30, "clients": THREADS, "arrivals": None, "start": "cold", "seconds": 1_200,
            "step_s": 1.0, "seed": None, "start_balance_percent": None, "follow": None}  # fmt: skip
     rate = core.mysql_runs(grown, [run])[0]["tps"][-1]

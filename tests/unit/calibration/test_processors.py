@@ -126,7 +126,7 @@ def test_a_workload_keeps_where_and_how_it_was_measured(tmp_path):
     workload = calibrate([load_run(record(tmp_path, truth("innodb"), seconds=600, start="warm"))])
     origin = (LONG, None, "warm", "c5.9xlarge", (VCPUS, VCPUS))
     files.save(workload, tmp_path / "w.toml")
-    for each in (workload, files.load(tmp_path / "w.toml")):
+    for each in (workload, files.load_database(tmp_path / "w.toml")):
         assert (each.storage, each.log_storage, each.start, each.instance, each.covered.vcpus) == origin
     standard = headrace.sysbench_tpcc(warehouses=10, cache_gib=1, threads=4)
     assert (standard.storage, standard.start, standard.covered.vcpus) == (None, None, None)

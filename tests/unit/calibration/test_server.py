@@ -45,7 +45,7 @@ def test_the_server_is_kept_and_read_again(mariadb, tmp_path):
     assert (facts.flavor, facts.version, facts.log_bin, facts.vcpus) == ("mariadb", "10.11.19-MariaDB-log", True, 2)
     assert facts.busy_share == 0.97 and facts.busy_s == run.span_s and facts.is_full
     headrace.save(workload, tmp_path / "shop.toml")
-    assert headrace.load(tmp_path / "shop.toml").server == facts
+    assert headrace.load_database(tmp_path / "shop.toml").server == facts
 
 
 def test_full_processors_are_said_and_widen_what_is_predicted(mariadb):

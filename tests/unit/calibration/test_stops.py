@@ -27,7 +27,8 @@ from headrace.workload.server_settings import database_under
 from headrace.workload.transactions import TransactionWorkload
 
 # Warm, 64 clients, 8 pages flushed of a transaction at 1,000 pages a second.
-WHERE = {"storage": "gp3:1000:6000:500", "start": "warm", "seconds": 300, "seed": None, "draws": 0}
+STORAGE = "gp3:1000:6000:500"
+WHERE = {"start": "warm", "seconds": 300, "seed": None, "draws": 0}
 
 
 def shop(redo_gib: float = 0.25, version: str = "5.7.30") -> TransactionWorkload:
@@ -41,7 +42,7 @@ def shop(redo_gib: float = 0.25, version: str = "5.7.30") -> TransactionWorkload
 def test_a_small_redo_log_stops_clients_and_the_prediction_says_so():
     workload = shop()
     assert stops_clients(workload.database)
-    run = headrace.predict(workload, **WHERE)
+    run = headrace.predict(workload, STORAGE, **WHERE)
     stopped = run.rows["stopped_share"].to_numpy()
     share = run.summary["stalled_share"]
     assert share == run.summary["stalls_s"] / 300 and 0.05 < share < 0.5
@@ -58,7 +59,7 @@ def test_the_ceiling_the_size_of_the_log_and_the_server_decide():
     assert large.database["log"]["redo_capacity_bytes"] == 8 * GIB  # two files
     wide = headrace.with_settings(small, ["innodb_io_capacity_max=20000"])
     shares = [
-        headrace.predict(each, **cold).rows["stopped_share"].mean()
+        headrace.predict(each, STORAGE, **cold).rows["stopped_share"].mean()
         for each in (small, large, wide, shop(version="8.4.0"))
     ]
     assert shares[0] > 0.05 and shares[1:] == [0.0, 0.0, 0.0]
@@ -141,11 +142,12 @@ def test_a_run_that_stopped_is_calibrated_to_stop(tmp_path):
     true = build_prior(write_run(tmp_path, [1.0] * SECONDS))
     true["popularity"] = [{**item, "pages": 0.6 * item["pages"]} for item in true["popularity"]]
     true["writes"] = {**true["writes"], "flush_per_tx": 4.2}
-    where = {"storage": "gp2:931", "instance": "r5.xlarge", "as_of": "2020-05-15", "start": "warm", "seconds": SECONDS}
-    stopped = headrace.predict(replace(shop(), database=true, threads=128), **where, draws=0, seed=3).rows
+    storage = "gp2:931"
+    where = {"instance": "r5.xlarge", "as_of": "2020-05-15", "start": "warm", "seconds": SECONDS}
+    stopped = headrace.predict(replace(shop(), database=true, threads=128), storage, **where, draws=0, seed=3).rows
     waited = float(np.mean(find_waiting(stopped["tps"].to_numpy())))
     assert waited > 0.1
     workload = headrace.calibrate([write_run(tmp_path, stopped["tps"])])
-    again = headrace.predict(workload, **where, draws=0, seed=None)
+    again = headrace.predict(workload, storage, **where, draws=0, seed=None)
     assert float(again.rows["stopped_share"].mean()) == pytest.approx(waited, abs=2 * LEAST_SHARE)
     assert float(again.rows["tps"].mean()) == pytest.approx(float(stopped["tps"].mean()), rel=0.02)

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.calibration.from_runs import sysbench_tpcc
 from headrace.cli import main as cli
-from headrace.workload import load, save
+from headrace.workload import load_database, save
 
 DESCRIPTION = """format = "headrace-replica-run"
 version = 1
@@ -42,7 +42,7 @@ def test_what_was_found_is_shown_and_kept(call):
     code, out, _ = call("calibrate", "--of", "shop.toml", "--replica", "replica.toml", "--to", "new.toml")
     assert code == 0
     assert "flush_factor" in out
-    replica = load("new.toml").replica
+    replica = load_database("new.toml").replica
     assert replica is not None
     assert replica.origin["flush_factor"] == "replica"
     # One rate: 100 transactions a second is what is predicted for it afterwards.

@@ -49,7 +49,9 @@ def test_every_command_has_help_and_stands_in_the_reference(call):
     for _, command in commands():
         assert command.help
         assert all(
-            param.help for param in command.params if param.name not in ("install_completion", "show_completion")
+            getattr(param, "help", None)
+            for param in command.params
+            if param.name not in ("install_completion", "show_completion")
         ), command.name
 
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.cli import main as cli
-from headrace.workload import load
+from headrace.workload import load_database
 
 COLUMNS = "t_s,tps,p50_ms,p95_ms,p99_ms,iops,mib_s,balance_percent,instance_balance_percent,cap,dirty_share,cached_share,reads_per_tx,backlog,stopped_share"
 TPCC = "sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16"
@@ -75,7 +75,7 @@ def test_calibrate_writes_a_workload_and_says_what_it_knows(call, runs, tmp_path
     ):
         assert part in out, part
     assert "next: headrace predict both.toml" in err and "nothing is written" not in err
-    written = load(tmp_path / "both.toml")
+    written = load_database(tmp_path / "both.toml")
     assert (written.name, written.engine, written.threads, len(written.runs)) == ("fast", "innodb", 72, 2), (
         "the run with most transactions names it"
     )

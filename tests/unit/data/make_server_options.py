@@ -53,7 +53,7 @@ def taken(command: str, flavor: str, name: str, value: str) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    servers = dict(argument.partition("=")[::2] for argument in arguments)
+    servers = {label: command for label, _, command in (argument.partition("=") for argument in arguments)}
     options_of = {label: options(command) for label, command in servers.items()}
     with (HERE / "server_options.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -484,8 +484,8 @@ def dirtier(popularity, changed, pages, other_pages):
         "usable_share": 1.0,
         "writes": database["writes"] | {"first_dirty": 1e-9, "later_dirty": 1e-9},
     }
-    sizes = [count * database["cached_bytes"] for count in (pages, other_pages)]
-    writes = core.cache_after(database, *sizes, changed)["writes"]
+    size, other_size = (count * database["cached_bytes"] for count in (pages, other_pages))
+    writes = core.cache_after(database, size, other_size, changed)["writes"]
     assert writes["first_dirty"] == writes["later_dirty"]
     return writes["first_dirty"] / 1e-9
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 import headrace
+from headrace.bench import SysbenchOltp
 from headrace.experiment import Configuration, predict, small_pools, standin
 from headrace.workload.server import SourceServer
 
 POOL_GIB = 0.0625
-LOAD = headrace.bench.SysbenchOltp("oltp_read_write", 8, 135_209, "uniform")
+LOAD = SysbenchOltp("oltp_read_write", 8, 135_209, "uniform")
 
 
 def calibrate_at(tps: float, flavor: str = "mariadb", cache_gib: float = POOL_GIB) -> headrace.TransactionWorkload:

@@ -63,8 +63,10 @@ SERVICE_RUN = {
 def fields_of(node: ast.ClassDef | ast.Call) -> dict[str, ast.expr]:
     """Keys and annotations of a TypedDict, in either way of writing one."""
     if isinstance(node, ast.ClassDef):
-        return {item.target.id: item.annotation for item in node.body if isinstance(item, ast.AnnAssign)}
-    return {key.value: value for key, value in zip(node.args[1].keys, node.args[1].values, strict=True)}
+        return {ast.unparse(item.target): item.annotation for item in node.body if isinstance(item, ast.AnnAssign)}
+    fields = node.args[1]
+    assert isinstance(fields, ast.Dict)
+    return {ast.literal_eval(key): value for key, value in zip(fields.keys, fields.values, strict=True)}
 
 
 def typed_dicts() -> dict[str, dict[str, ast.expr]]:
@@ -82,7 +84,7 @@ def typed_dicts() -> dict[str, dict[str, ast.expr]]:
             and isinstance(node.value, ast.Call)
             and ast.unparse(node.value.func) == "TypedDict"
         ):
-            classes[node.targets[0].id] = fields_of(node.value)
+            classes[ast.unparse(node.targets[0])] = fields_of(node.value)
     return classes
 
 
@@ -102,6 +104,7 @@ def wrong(value: object, annotation: ast.expr, place: str) -> list[str]:
         if of == "dict":
             return [] if isinstance(value, dict) else [f"{place} is no dict"]
         if of == "tuple":
+            assert isinstance(annotation.slice, ast.Tuple)
             kinds = annotation.slice.elts
             fits = isinstance(value, tuple) and len(value) == len(kinds)
             return (
@@ -142,7 +145,7 @@ def exported() -> set[str]:
 
 def test_stub_and_module_have_the_same_names():
     classes = {node.name for node in TREE.body if isinstance(node, ast.ClassDef)} - set(TYPES)
-    constants = {node.target.id for node in TREE.body if isinstance(node, ast.AnnAssign)}
+    constants = {ast.unparse(node.target) for node in TREE.body if isinstance(node, ast.AnnAssign)}
     assert set(stub_functions()) | classes | constants == exported()
 
 

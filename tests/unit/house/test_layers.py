@@ -373,7 +373,8 @@ def rust_graph(crate: str) -> dict[str, set[str]]:
         return None
 
     graph = {
-        module: {home(path) for path in rust_uses(text, module)} - {module, None, ""} for module, text in files.items()
+        module: {place for path in rust_uses(text, module) if (place := home(path)) and place != module}
+        for module, text in files.items()
     }
     return {module: targets for module, targets in graph.items() if module}
 

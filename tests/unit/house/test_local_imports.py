@@ -47,7 +47,7 @@ def test_a_module_waits_until_one_of_its_names_is_used():
     assert wave.open is not None and name in sys.modules
     assert handler.ContentHandler.__name__ == "ContentHandler"
     with pytest.raises(AttributeError):
-        _ = wave.nothing_of_the_kind
+        _ = wave.nothing_of_the_kind  # pyright: ignore[reportAttributeAccessIssue] - it must fail
 
 
 def test_what_stands_behind_the_block_is_imported_at_once():

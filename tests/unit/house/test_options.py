@@ -10,6 +10,7 @@ from dataclasses import fields
 
 import pytest
 from places import ROOT
+from typer.core import TyperOption
 
 import headrace
 from headrace.base.options import complete, describe, list_settings
@@ -43,7 +44,7 @@ def declarations(source: str, others: frozenset[str] = frozenset()) -> Iterator[
     annotation, and keyword parameters of `plan` and its like. `others`: classes that are the settings of other functions."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ClassDef) and node.name.endswith(OF_OPTIONS) and node.name not in others:
-            yield from (field.target.id for field in node.body if isinstance(field, ast.AnnAssign))
+            yield from (ast.unparse(field.target) for field in node.body if isinstance(field, ast.AnnAssign))
         if isinstance(node, ast.FunctionDef):
             yield from (
                 part.arg for part in node.args.args if part.annotation and "Annotated" in ast.unparse(part.annotation)
@@ -75,10 +76,11 @@ def test_what_counts_as_a_declaration():
     assert list(declarations(source)) == ["top", "seed", "a"]
 
 
-def parameters_of(name: str) -> dict[str, object]:
+def parameters_of(name: str) -> dict[str, TyperOption]:
     """The options of a command by their spelling."""
     command = dict(commands())[f"headrace {name}"]
-    return {spelled: parameter for parameter in command.params for spelled in parameter.opts}
+    options = [parameter for parameter in command.params if isinstance(parameter, TyperOption)]
+    return {spelled: parameter for parameter in options for spelled in parameter.opts}
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -90,8 +90,14 @@ def test_call_and_result(serve, tmp_path):
             "call": "volume.create",
             "args": {"spec": "gp2:500", "name": "db", "balance_percent": 5.0, "multi_attach": False},
         }
-        assert lab.detach("db")["args"] == {"volume": "db", "force": False, "waits": False}
-        assert lab.attach("db")["args"] == {"volume": "db", "unpaced": False, "probe": True}
+        assert lab.detach("db") == {
+            "call": "volume.detach",
+            "args": {"volume": "db", "force": False, "waits": False},
+        }
+        assert lab.attach("db") == {
+            "call": "volume.attach",
+            "args": {"volume": "db", "unpaced": False, "probe": True},
+        }
         assert lab.pid() == os.getpid()
     assert [call["id"] for call in server.calls] == [1, 2, 3]
     assert server.connections == 1

@@ -367,8 +367,8 @@ def test_what_is_used_of_pymysql_beyond_its_public_interface_is_there():
     cutting a connection.
     """
     connection = pymysql.connect(defer_connect=True)
-    connection._secure = None  # set when a connection is made
-    connection._auth_plugin_name = None
+    for name in ("_secure", "_auth_plugin_name"):  # set when a connection is made
+        setattr(connection, name, None)
     assert all(hasattr(connection, name) for name in PRIVATE)
     source = inspect.getsource(pymysql.connections)
     assert all(f"self.{name}" in source for name in PRIVATE)

@@ -94,6 +94,7 @@ def test_what_is_read_is_what_the_servers_read(tmp_path, main, included, first, 
         ("d/c.txt", "[mysqld]\nnot-read=1\n"),
     ):
         (tmp_path / name).write_text(text, encoding="utf-8")
+    assert TOOL is not None
     printed = subprocess.run(
         [TOOL, "--defaults-file=main.cnf", "mysqld", "mysqld-10.11"], cwd=tmp_path, capture_output=True
     )

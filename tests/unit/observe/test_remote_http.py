@@ -43,7 +43,7 @@ class Server(ThreadingHTTPServer):
                 self.requests.append((parts.path, parse_qs(parts.query), dict(handler.headers)))
                 answer(handler)
 
-            def log_message(handler, *_) -> None:
+            def log_message(handler, format: str, *args: object) -> None:
                 pass
 
         super().__init__(("127.0.0.1", 0), Handler)

@@ -16,7 +16,7 @@ from planner_cases import only, recorded, shop, steady
 from headrace.base.storage import Storage
 from headrace.cli import main as cli
 from headrace.planner import plan as make
-from headrace.workload import load, new_constant, save
+from headrace.workload import load_database, new_constant, save
 
 SHOP = "sysbench-tpcc:warehouses=100,cache_gib=8,threads=16"
 LSM = "sysbench-tpcc:warehouses=100,cache_gib=2,threads=16,engine=myrocks"
@@ -363,7 +363,7 @@ def test_a9_today_is_the_run_s_own_cache(calibrated):
         "1",
     )
     now = reply["compared"]
-    assert load(calibrated).instance == "m5.4xlarge" and now["cache_gib"] == 24
+    assert load_database(calibrated).instance == "m5.4xlarge" and now["cache_gib"] == 24
     # Warm, as the last quarter was. A quarter of an hour's mean of a database is known to a few
     # percent; the calibration states its fit.
     assert now["metrics"]["tps"] == pytest.approx(513, rel=0.1)

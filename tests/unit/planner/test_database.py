@@ -465,6 +465,7 @@ def test_two_databases_under_the_same_goals():
     # MyRocks, 511 of InnoDB, less 1.5 % for each doubling of the clients of a processor.
     single = plan_against(rows, lsm, **settings | {"goals": ["tps>=400", "headroom_percent>=0"]})
     assert [bool(answer.winner) for answer in single.plans].count(True) == 1
+    assert single.winner is not None
     assert (
         single.words.startswith(f"Only {single.plans[single.winner].engine} meets the goals.")
         and "closest is" in single.words

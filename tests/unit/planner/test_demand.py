@@ -10,6 +10,7 @@ import pytest
 from planner_cases import NO_ARRAYS, bare, burst_day, only, recorded, repeated, steady, verdict
 
 import headrace
+from headrace.base import core
 from headrace.base.storage import Storage
 from headrace.planner import plan
 from headrace.workload.daily import new_constant, new_daily
@@ -194,7 +195,7 @@ def test_a_bill_adds_up_and_names_its_sources():
 def test_an_instance_adds_its_price_and_its_limits():
     alone = bare(steady(), exclude=NO_ARRAYS).winner
     result = bare(steady(), exclude=NO_ARRAYS, instances=["m5.large", "r6i.xlarge"])
-    price = headrace._core.instance_price("m5.large", "us-east-1")["usd"]
+    price = core.instance_price("m5.large", "us-east-1")["usd"]
     assert result.winner.storage == "gp3:500" and result.winner.instance == "m5.large"
     assert result.winner.cost_usd_month == pytest.approx(alone.cost_usd_month + 730 * price)
     # m5.large holds 3,600 IOPS; above it lives on a burst bucket: 8,000 IOPS all day run it dry.
@@ -303,7 +304,7 @@ def test_winners_meet_the_goals_when_simulated_again(instances):
         # edge of a wait by rounding.
         assert run["throttled_s"] / 60 <= 2 + 1e-6
         # 350 GiB are three quarters of 466.7.
-        assert headrace._core.parse_storage(choice.storage)["usable_gib"] >= 467
+        assert core.parse_storage(choice.storage)["usable_gib"] >= 467
 
 
 def test_the_p99_of_a_goal_is_that_of_the_worst_five_minutes():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+from typing import cast
 
 import pytest
 from planner_cases import NO_ARRAYS, recorded, steady
@@ -16,6 +17,7 @@ import headrace
 from headrace.planner import plan
 from headrace.planner.engine import PlanEngine
 from headrace.planner.question import PlanSettings, make_question
+from headrace.planner.replay import WinnerReplay
 from headrace.planner.result import Replayed
 
 DAYS = range(int(os.environ.get("HEADRACE_REPLAYS", "4")))
@@ -120,7 +122,7 @@ def test_what_the_replay_refutes_is_not_recommended_and_the_next_step_is():
             replayed = Replayed({"p99_ms": 1.0}, 1, 0.0, words, "volume-iops")
             return self.replays.setdefault(candidate, replayed)
 
-    engine.replay = Stern()
+    engine.replay = cast(WinnerReplay, Stern())
     reply = engine.answer()
     assert candidates[:1] == ["gp3:500"] and reply.recommended.storage == reply.winner.storage == "gp3:500:3300"
     assert reply.search.stepped_up == ["gp3:500", "gp3:500:3100", "gp3:500:3200"]

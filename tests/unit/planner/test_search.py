@@ -57,7 +57,8 @@ class Terrain:
         )
 
     def meets(self, candidates) -> list[bool]:
-        points = [tuple(map(int, text.split(":"))) for text, *_ in candidates]
+        pairs = [text.split(":") for text, *_ in candidates]
+        points = [(int(x), int(y)) for x, y in pairs]
         self.questions += points
         return [any(x >= rest and y >= low for rest, low in self.corners) for x, y in points]
 

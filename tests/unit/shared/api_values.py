@@ -42,8 +42,8 @@ def every_operation() -> list[tuple[str, str, str]]:
 
 
 def _bounded(shape: ModelShape, least: int = 0, most: int = 4) -> dict[str, int]:
-    low = max(least, shape.facts.get("min", least))
-    return {"min_size": low, "max_size": max(low, min(shape.facts.get("max", most), most))}
+    low = max(least, int(shape.facts.get("min", least)))
+    return {"min_size": low, "max_size": max(low, min(int(shape.facts.get("max", most)), most))}
 
 
 def _scalar(shape: ModelShape) -> st.SearchStrategy:

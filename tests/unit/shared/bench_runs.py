@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import polars as pl
 
 from headrace.bench.store.store import PERCENTILES_FILE, SERIES_FILE, RunRecord, Store, write_parquet
 
 CONFIG = {"innodb_buffer_pool_size": "134217728", "sync_binlog": "1", "hostname": "one"}
+
+
+class Changes(TypedDict, total=False):
+    """Differences of a run from the others."""
+
+    storage: str
+    threads: int
+    options: dict[str, object]
+    config: dict[str, str]
+    state: str
+    version: str
+    environment: dict[str, object]
+    findings: list[str]
 
 
 def series(
@@ -31,8 +45,8 @@ def series(
     return pl.DataFrame(rows)
 
 
-def document(frame: pl.DataFrame, **changes: object) -> dict:
-    """run.json of it. `changes`: `storage`, `threads`, `options`, `config`, `state`, `version`, `environment`."""
+def document(frame: pl.DataFrame, **changes: Unpack[Changes]) -> dict:
+    """run.json of it."""
     part = frame.filter(pl.col("phase") == "measure")
     summary = {
         name: part[name].mean()
@@ -65,7 +79,7 @@ def document(frame: pl.DataFrame, **changes: object) -> dict:
     }  # fmt: skip
 
 
-def keep(store: Store, frame: pl.DataFrame | None = None, **changes: object) -> RunRecord:
+def keep(store: Store, frame: pl.DataFrame | None = None, **changes: Unpack[Changes]) -> RunRecord:
     """A run in the store."""
     frame = series() if frame is None else frame
     name, folder = store.begin("sysbench-oltp")

@@ -79,6 +79,7 @@ def test_a_bill_is_its_items_and_counts_the_month():
     entry = of(comparison, "aurora:standard")
     assert entry.bill.usd_month == pytest.approx(sum(item["usd"] for item in entry.bill.items))
     assert entry.bill.items[0]["quantity"] == 3 * 730
+    assert entry.ios_per_tx is not None
     assert entry.bill.million_ios == pytest.approx(sum(entry.ios_per_tx) * entry.tps * 0.5 * SECONDS_A_MONTH / 1e6)
     assert of(comparison, "aurora:io-optimized").bill.items[-1]["usd"] == 0.0
 

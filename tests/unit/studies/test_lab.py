@@ -274,7 +274,6 @@ def burst_result(dry_s: float, after: float):
         "queue": [8.0 if t < dry else 14.0 for t in range(n)], "read_iops": [2_000.0 if t < dry else 200.0 for t in range(n)], "write_iops": [1_000.0 if t < dry else 100.0 for t in range(n)],
     }  # fmt: skip
     result = run_of(cell, values, **columns)
-    result.record.findings = ()
     options = LabOptions(quick=True)
     here = session.Session(
         options,

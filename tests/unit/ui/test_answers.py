@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shlex
+from typing import cast
 
 import pytest
 from places import ROOT
@@ -81,7 +82,7 @@ def model_of(
     """A run or a replica as the page asks the model for it (engine.js)."""
     memory = workloads.Workloads()
     about = modelling.describe_database(memory, modelling.AskLoad(workload))
-    usual = about["run"] if kind == "run" else about["replica_run"]
+    usual = cast("dict[str, object]", about["run"] if kind == "run" else about["replica_run"])
     question = {
         "ask": kind,
         "run": {name: settings.get(name, value) for name, value in usual.items()} | {"storage": storage},
@@ -257,7 +258,7 @@ def test_a_view_is_what_its_blocks_say():
         ],
     )
     plain = answers.plain_view(view)
-    assert [block["block"] for block in plain["blocks"]] == ["Sentence", "Fold", "Heading", "Table"]
+    assert [block["block"] for block in cast("list[dict]", plain["blocks"])] == ["Sentence", "Fold", "Heading", "Table"]
     assert plain["blocks"][2]["text"] == "a chart with its figures"
     assert plain["blocks"][1]["count"] == 3 and plain["blocks"][3]["rows"] == [[1.5]]
     assert json.dumps(plain)

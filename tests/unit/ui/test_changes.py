@@ -6,6 +6,7 @@ import json
 import shlex
 import threading
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
@@ -73,7 +74,7 @@ def lab() -> RecordingLab:
 @pytest.mark.parametrize("action", ACTIONS)
 def test_the_command_that_is_shown_is_one_of_the_command_line(action, lab):
     proposal = LabChanges(lambda: lab).propose(AskChange(action, "gp3:20", SETTINGS.get(action, {})))
-    [line] = proposal["commands"]
+    [line] = cast("list[str]", proposal["commands"])
     words = shlex.split(line)[1:]
     assert words == WORDS[action] and not lab.calls and proposal["consequence"]
     command = dict(commands())[f"headrace {words[0]} {words[1]}"]

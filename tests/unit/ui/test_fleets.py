@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
@@ -80,7 +81,7 @@ def test_a_patch_is_what_its_command_writes(parquet, call, tmp_path, chosen):
     assert patch["commands"] == [
         "headrace fleet report answers.parquet --inventory volumes.json --patch changes --with-growth"
     ]
-    [script] = patch["scripts"]
+    [script] = cast("list[dict[str, str]]", patch["scripts"])
     code, _, err = call(
         "fleet", "report", str(parquet), "--inventory", str(INVENTORY), "--patch", str(tmp_path / "changes"), "--with-growth"
     )  # fmt: skip
@@ -88,7 +89,7 @@ def test_a_patch_is_what_its_command_writes(parquet, call, tmp_path, chosen):
     whole = (tmp_path / "changes/patch.sh").read_text()
     if chosen is None:
         assert script["patch"] == whole and script["rollback"] == (tmp_path / "changes/rollback.sh").read_text()
-        assert all(line in err for line in patch["lines"]) and patch["whole"]
+        assert all(line in err for line in cast("list[str]", patch["lines"])) and patch["whole"]
     else:
         assert GP2 in script["patch"] and IO1 not in script["patch"] and IO1 in whole
         assert patch["lines"] == ["1 volumes to modify, saving 20.00 USD a month."] and not patch["whole"]

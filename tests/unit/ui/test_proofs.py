@@ -6,6 +6,7 @@ import base64
 import json
 import shlex
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from samples import proof
@@ -31,7 +32,7 @@ def store(tmp_path, monkeypatch):
 
 
 def test_proofs_are_listed_the_newest_first(store):
-    listed = list_proofs(Nothing())["proofs"]
+    listed = cast("list[dict]", list_proofs(Nothing())["proofs"])
     assert [(row["name"], row["holds"]) for row in listed] == [("20261102-2", False), ("20261101-1", True)]
 
 
@@ -46,7 +47,7 @@ def test_a_proof_is_what_its_command_shows(store, call):
     code, out, err = call(*shlex.split(answer["commands"][0])[1:], "--output", "json")
     assert code == 1, err
     printed = json.loads(out)
-    steps = answer["steps"]
+    steps = cast("list[dict]", answer["steps"])
     assert [step["measured"] for step in steps] == [step["measured"]["tps"] for step in printed["steps"]]
     assert steps[1]["predicted"] == printed["steps"][1]["predicted"]["tps"] and steps[0]["predicted"] is None
     assert len(steps[1]["predicted_series"]) == len(steps[1]["measured_series"]) == 70

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,6 +13,7 @@ from headrace.errors import CouldNotRun, InputError
 from headrace.lab import Lab
 from headrace.mysql.state import SemiSync
 from headrace.report.replication import members as member_words
+from headrace.report.view import Sentence
 from headrace.servers.failover.planning.members import Guarantee
 from headrace.servers.topology import topology
 from headrace.ui import replicas, workloads
@@ -34,7 +35,7 @@ def test_a_replica_is_what_its_command_prints(settings, workers, replica, call):
     printed = json.loads(out)
     rows = printed.pop("rows")
     assert json.loads(json.dumps(answer["result"])) == printed
-    for name, values in answer["columns"].items():
+    for name, values in cast("dict[str, list]", answer["columns"]).items():
         assert values == [row[name] for row in rows], name
 
 
@@ -91,7 +92,7 @@ def test_the_topology_is_drawn_as_it_is_seen(monkeypatch):
     monkeypatch.setattr(replicas, "read_guarantee", lambda lab: (guarantee, ""))
     answer = replicas.show_topology(SilentLab, Nothing())
     assert answer["links"] == [{"from": "db", "to": "r1", "lag_s": 0.25}, {"from": "r1", "to": "r2", "lag_s": None}]
-    assert [server["state"] for server in answer["servers"]] == ["running"] * 3 + ["stopped"]
+    assert [server["state"] for server in cast("list[dict]", answer["servers"])] == ["running"] * 3 + ["stopped"]
     text = json.dumps(answer["view"])
     assert answer["view"]["title"] == "2 servers follow another"
     assert "0.25 s" in text and "no acknowledged commit is lost" in text and "can be reached at the failover" in text
@@ -101,7 +102,9 @@ def test_the_topology_is_drawn_as_it_is_seen(monkeypatch):
 def test_what_is_wrong_comes_first_and_an_unknown_guarantee_says_why(monkeypatch):
     broken = [MEMBERS[0], member("r1", 3307, channel(3306, apply="off"), problems=("its applier is off",))]
     view = member_words.view_of(broken, [], None, "db: cannot be asked")
-    assert view.title == "1 thing is wrong" and view.blocks[0].text == "r1: its applier is off"
+    first = view.blocks[0]
+    assert isinstance(first, Sentence)
+    assert view.title == "1 thing is wrong" and first.text == "r1: its applier is off"
     assert any("cannot be asked" in getattr(block, "text", "") for block in view.blocks)
 
 

@@ -4,6 +4,7 @@ import os
 import random
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, note, settings
@@ -14,7 +15,9 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.workload import (
     ClosedWorkload,
     OpenWorkload,
+    TransactionWorkload,
     load,
+    load_demand,
     make_points,
     new_constant,
     new_daily,
@@ -43,6 +46,13 @@ def recorded(rng, count):
         source={"tool": "test", "n": 1},
         caveats=('say "so"',),
     )
+
+
+def describe(path: Path) -> str:
+    """Loads demand in I/Os, and describes it in words."""
+    workload = load(path)
+    assert not isinstance(workload, TransactionWorkload)
+    return workload.describe()
 
 
 @pytest.mark.parametrize(
@@ -96,7 +106,7 @@ def test_daily_file_is_short_and_editable(tmp_path):
     text = (tmp_path / "w.toml").read_text()
     assert len(text) < 600 and "[daily]" in text
     (tmp_path / "w.toml").write_text(text.replace("reads_per_s = 1000", "reads_per_s = 2000"))
-    assert load(tmp_path / "w.toml").summary()["peak_iops"] == 2500
+    assert load_demand(tmp_path / "w.toml").summary()["peak_iops"] == 2500
 
 
 HEAD = 'format = "headrace-workload"\nversion = 1\nmodel = "open"\nname = "t"\nkind = "recorded"\n'
@@ -187,7 +197,7 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
 
 def test_bom_and_crlf_are_fine(tmp_path):
     (tmp_path / "w.toml").write_bytes(b"\xef\xbb\xbf" + (HEAD + POINTS).replace("\n", "\r\n").encode())
-    assert load(tmp_path / "w.toml").points["reads_per_s"].to_list() == [1, 2]
+    assert load_demand(tmp_path / "w.toml").points["reads_per_s"].to_list() == [1, 2]
 
 
 @MUTATIONS
@@ -224,7 +234,7 @@ def test_mutated_files_load_or_are_refused(tmp_path, seed):
                 del text[min(at, other) : max(at, other)]
     (tmp_path / "w.toml").write_bytes(bytes(text))
     try:
-        load(tmp_path / "w.toml").describe()
+        describe(tmp_path / "w.toml")
     except HeadraceError as error:
         assert error.exit_code in (2, 3) and str(error)
 
@@ -237,7 +247,7 @@ def test_examples_of_the_document_load(tmp_path, block):
     blocks = re.findall(r"```toml\n(.*?)```", DOC.read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) == 4
     (tmp_path / "w.toml").write_text(blocks[block])
-    assert load(tmp_path / "w.toml").describe()
+    assert describe(tmp_path / "w.toml")
 
 
 def test_the_document_names_every_key():

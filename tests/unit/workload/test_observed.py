@@ -227,6 +227,7 @@ def test_demand_is_never_censored():
 
 
 def test_known_limits_at_every_size():
+    wave: list[float] = []
     for limits, kib in ((KNOWN_IOPS, 4.0), (KNOWN_MIB_S, 48.0)):
         for limit in limits:
             rate = limit if limits is KNOWN_IOPS else limit * 1024 / kib
@@ -247,6 +248,7 @@ def test_known_limits_are_facts(table, limits):
     """
     facts, newest = set(), set()
     for path in (ROOT / "data" / "volumes").glob("*.toml"):
+        values = {}
         for era in tomllib.loads(path.read_text())["era"]:
             values = {key: numbers_in(value) for key, value in era[table].items()}
             facts |= set().union(*values.values())

@@ -24,7 +24,7 @@ def test_what_was_measured_is_kept_and_the_rest_derived(database, tmp_path):
         written=(0.5,) * classes,
     )
     headrace.save(workload, tmp_path / "made.toml")
-    read = headrace.load(tmp_path / "made.toml")
+    read = headrace.load_database(tmp_path / "made.toml")
     assert read.replica == workload.replica
     applier = applier_of(read)
     derived = core.replica_applier(database.database)["applier"]
@@ -41,7 +41,7 @@ def test_what_was_measured_is_kept_and_the_rest_derived(database, tmp_path):
 def test_a_file_without_a_replica_stays_as_it_was(database, tmp_path):
     headrace.save(database, tmp_path / "plain.toml")
     assert "replica" not in (tmp_path / "plain.toml").read_text()
-    assert headrace.load(tmp_path / "plain.toml").replica is None
+    assert headrace.load_database(tmp_path / "plain.toml").replica is None
     assert set(parameter_spreads()) == set(applier_of(database)) - {"written"}
 
 

@@ -60,7 +60,7 @@ class BrokenRun(CouldNotRun):
         super().__init__(value, rule, source, hint)
         self.record = record
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self.record, self.value, self.rule, self.source, self.hint))
 
 

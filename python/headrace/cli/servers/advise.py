@@ -53,7 +53,7 @@ def advise(
     vcpus: Annotated[int | None, option("N", "Virtual CPUs of the machine.")] = None,
     instance: Annotated[str | None, instance_option("EC2 type: gives memory, virtual CPUs and EBS limits.")] = None,
     flavor: Annotated[
-        Literal["mysql", "mariadb", "percona"] | None,
+        Literal["mysql", "percona", "mariadb"] | None,
         choice("Flavor of the server. Default: that of the address or the option file, else mysql."),
     ] = None,
     server_version: Annotated[str | None, option("VERSION", VERSION)] = None,

@@ -60,7 +60,7 @@ class HostReader:
 
 
 class LiveSource(TickSource):
-    """Reads volumes, server and host; `close()` at the end, or use it in a `with`."""
+    """Reads volumes, server and host, until `close()`."""
 
     def __init__(
         self,

@@ -18,9 +18,10 @@ import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
+from http.client import HTTPMessage
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 from urllib.parse import urlsplit
 
 from headrace.errors import CouldNotRun, Refusals
@@ -114,7 +115,9 @@ class AlarmWebhook:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: object) -> None:
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> None:
         return None
 
 

@@ -189,7 +189,7 @@ class Observer:
         longest wait for each answer."""
         from pymysql.err import MySQLError
 
-        connection = None
+        connection, number = None, 0
         try:
             connection = self.hosts[name].connected(write_s)
             number = connection.thread_id()
@@ -212,7 +212,7 @@ class Observer:
             if code not in (0, 2013):  # 2013: no answer within the deadline
                 return ("blocked" if code == 1205 else "refused"), f"{code}: {words_of_error(error)}"
             words = f"no answer to a write within {write_s:g} s"
-            return self._find_cause(name, number if connection else 0, before, words)
+            return self._find_cause(name, number, before, words)
         except HeadraceError as error:
             return "blocked", f"the probe is not let in: {error.rule}"
         except Exception as error:

@@ -19,7 +19,7 @@ from headrace.observe.evidence import aws, evidence_file, model
 from headrace.observe.evidence import server as reader
 from headrace.observe.evidence import volumes as volumes_module
 from headrace.observe.evidence.counters import another_server, status_row
-from headrace.observe.evidence.limits import holding
+from headrace.observe.evidence.limits import HoldingLimits, holding
 from headrace.observe.evidence.live import HostReader, LiveSource
 from headrace.observe.evidence.model import SeenChannel, SeenVolume, SourceFacts, Tick, gathered
 from headrace.observe.evidence.volumes import DeviceVolumes, device_row
@@ -105,7 +105,9 @@ def test_a_kernel_counter_that_wraps():
     before = {name: 0.0 for name in host.FIELDS} | {"read_ms": 2.0**32 - 100}
     now = before | {"reads": 50.0, "read_bytes": 50 * 16_384.0, "read_ms": 100.0}
     volumes = DeviceVolumes.__new__(DeviceVolumes)
-    volumes._limits, volumes.notes = {"nvme1n1": None}, []
+    no_limits: dict[str, HoldingLimits | None] = {"nvme1n1": None}
+    volumes._limits = no_limits
+    volumes.notes = []
     row = volumes._difference("nvme1n1", before, now, 1.0)
     assert row is not None and row["read_ms"] == pytest.approx(4.0) and not volumes.notes
     assert volumes._difference("nvme1n1", now, before, 1.0) is None and "went back" in volumes.notes[0]

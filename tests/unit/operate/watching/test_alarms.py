@@ -150,7 +150,7 @@ class Receiver(BaseHTTPRequestHandler):
 
     do_GET = do_POST
 
-    def log_message(self, *_):
+    def log_message(self, format, *_):
         """Quiet."""
 
 

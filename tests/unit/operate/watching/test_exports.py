@@ -321,7 +321,8 @@ def test_the_dashboard_is_of_grafanas_schema():
 def test_prometheus_parses_every_expression_of_the_dashboard(tmp_path):
     """The expressions are parsed by promtool as alert expressions; Grafana's own variables are
     filled in."""
-    expressions = [target["expr"] for panel in grafana.dashboard()["panels"] for target in panel["targets"]]
+    panels = cast("list[dict]", grafana.dashboard()["panels"])
+    expressions = [target["expr"] for panel in panels for target in panel["targets"]]
     rules = "groups:\n  - name: g\n    rules:\n"
     for number, expression in enumerate(expressions):
         filled = expression.replace("$__rate_interval", "1m").replace("$volume_id", ".*")
@@ -341,7 +342,7 @@ def test_fifty_volumes_are_scraped_at_once(record_property):
     socket = serving.listener("127.0.0.1:0")
     urls: list[str] = []
     threading.Thread(target=exporter.serve, args=(socket, written.text, urls.append), daemon=True).start()
-    took = []
+    took, body = [], ""
     while not urls:
         time.sleep(0.01)
     for _ in range(100):
@@ -378,7 +379,7 @@ class OtlpReceiver(BaseHTTPRequestHandler):
         self.send_response(200)
         self.end_headers()
 
-    def log_message(self, *_):
+    def log_message(self, format, *_):
         """Quiet."""
 
 

@@ -205,11 +205,13 @@ def test_time_to_empty_of_ticks_is_the_cores(storage):
     assert limits is not None and limits.credits
     refill = limits.iops if limits.credit_unit == "ios" else limits.bytes_s
     follower, level = TickFollower(), 0.7 * limits.credits
+    moment: Moment | None = None
     for second in range(30):
         moment = follower.see(
             reference, Tick(float(second), 1.0, {"db": {"balance_percent": 100 * level / limits.credits}})
         )
         level -= 1.5 * refill
+    assert moment is not None
     rest = moment.volumes[0].time_to_empty
     assert rest.seconds == pytest.approx((level + 1.5 * refill) / (1.5 * refill), rel=1e-6)
     assert moment.empty_first[0] == "db" and moment.volumes[0].id == "vol-1"
@@ -217,9 +219,11 @@ def test_time_to_empty_of_ticks_is_the_cores(storage):
 
 def test_time_to_empty_of_an_instance():
     reference, follower = facts("gp3:100", "m5.large"), TickFollower()
+    moment: Moment | None = None
     for second in range(10):
         row = {"instance_io_balance_percent": 80.0 - second, "instance_byte_balance_percent": 100.0}
         moment = follower.see(reference, Tick(float(second), 1.0, {"db": row}))
+    assert moment is not None
     # 1 % a second: 71 s are left of 71 %.
     assert moment.instance.time_to_empty["ios"].seconds == pytest.approx(71.0)
     assert math.isinf(moment.instance.time_to_empty["bytes"].seconds) and moment.volumes[0].time_to_empty is None
@@ -227,8 +231,10 @@ def test_time_to_empty_of_an_instance():
 
 def test_a_volume_that_is_silent_is_gone_and_begins_anew():
     reference, follower = facts(), TickFollower()
+    moment: Moment | None = None
     for second in range(10):
         moment = follower.see(reference, Tick(float(second), 1.0, {"db": {"balance_percent": 90.0 - second}}))
+    assert moment is not None
     assert follower.see(reference, Tick(11.0, 1.0)).volumes[0] == moment.volumes[0], "a late row is not a loss"
     moment = follower.see(reference, Tick(30.0, 1.0))
     assert moment.volumes[0].gone == "no figures for 21 s" and moment.volumes[0].time_to_empty is None
@@ -270,10 +276,11 @@ def test_waits_that_are_not_timed_follow_from_the_disks():
 
 def judged(seconds: int, share: float, io_wait: float | None, rest: CreditsLeft | None = None) -> LiveVerdict:
     judge, server = Judge(), None if io_wait is None else ServerNow("m", io_wait=io_wait, running=4.0)
+    results: list[tuple[LiveVerdict, ...]] = []
     for second in range(seconds):
         volume = VolumeNow("db", "db", exceeded={"volume-iops": share, "instance-iops": share / 2}, time_to_empty=rest)
-        result = judge.see(Moment("t", float(second), 1.0, (Judge.UNKNOWN,), (volume,), server=server))
-    return result[0]
+        results.append(judge.see(Moment("t", float(second), 1.0, (Judge.UNKNOWN,), (volume,), server=server)))
+    return results[-1][0]
 
 
 @pytest.mark.parametrize(
@@ -315,9 +322,10 @@ def test_every_limit_is_found_the_worst_first():
             VolumeNow("tmp", "tmp", exceeded={"volume-bytes": 0.01}),
         ),
     )
+    results: list[tuple[LiveVerdict, ...]] = []
     for second in range(10):
-        result = judge.see(Moment("t", float(second), 1.0, (Judge.UNKNOWN,), volumes))
-    assert [(entry.word, entry.where, entry.limit) for entry in result] == [
+        results.append(judge.see(Moment("t", float(second), 1.0, (Judge.UNKNOWN,), volumes)))
+    assert [(entry.word, entry.where, entry.limit) for entry in results[-1]] == [
         ("binds", "db", "volume-iops"),
         ("binds", "log", "volume-bytes"),
         ("binds", "db", "instance-iops"),
@@ -327,10 +335,11 @@ def test_every_limit_is_found_the_worst_first():
 
 def test_row_locks_acquit_storage():
     judge, server = Judge(), ServerNow("m", io_wait=0.2, running=4.0, waits={"row locks": 0.7})
+    results: list[tuple[LiveVerdict, ...]] = []
     for second in range(10):
         volume = VolumeNow("db", "db", exceeded={"volume-iops": 0.5})
-        result = judge.see(Moment("t", float(second), 1.0, (Judge.UNKNOWN,), (volume,), server=server))
-    (entry,) = result
+        results.append(judge.see(Moment("t", float(second), 1.0, (Judge.UNKNOWN,), (volume,), server=server)))
+    (entry,) = results[-1]
     assert entry.word == "not storage" and "70 %" in entry.text
 
 

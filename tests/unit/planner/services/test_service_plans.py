@@ -16,6 +16,7 @@ from headrace.base import core
 from headrace.cli import main as cli
 from headrace.planner import PlanEngine, plan
 from headrace.planner.candidates import GIB_STEPS, Host, rounded_up, volumes_behind
+from headrace.planner.database import DatabaseJudge
 from headrace.planner.market.services import managed_shapes
 from headrace.planner.question import PlanSettings, make_question
 from headrace.simulation.services import SECONDS_A_MONTH, compare
@@ -37,6 +38,11 @@ def answer(result, deployment: str):
 
 def engine(on, **settings) -> PlanEngine:
     return PlanEngine(make_question(SHOP, PlanSettings(on=on, **QUICK | settings)))
+
+
+def judge_of(plans: PlanEngine) -> DatabaseJudge:
+    assert isinstance(plans.judge, DatabaseJudge)
+    return plans.judge
 
 
 # --- bills ----------------------------------------------------------------------------------------
@@ -184,9 +190,9 @@ def test_rds_is_the_array_behind_it():
     rds = next(i for i, host in enumerate(result.hosts) if host.service == "rds:single-az")
     ec2 = next(i for i, host in enumerate(result.hosts) if host.service == "ec2")
     request = ["gp3:200", "gp3:400", "gp3:800:20000:1500", "gp2:300", "gp2:2000", "io1:500:9000", "io2:300:4000"]
-    own = result.judge.run([(text, None, rds) for text in request], bounds=False)
+    own = judge_of(result).run([(text, None, rds) for text in request], bounds=False)
     behind = [volumes_behind(text, "rds:single-az", result.directory.as_of) for text in request]
-    reference = result.judge.run([(text, None, ec2) for text in behind], bounds=False)
+    reference = judge_of(result).run([(text, None, ec2) for text in behind], bounds=False)
     for name in ("tps", "p95_ms", "reads_per_tx", "ios_per_tx"):
         assert own[name].tolist() == reference[name].tolist()
 
@@ -202,7 +208,7 @@ def test_plan_and_predict_agree(deployment):
         host = Host(with_price.instance, 0.0, with_price.cache_gib, deployment)
         result.hosts.append(host)
     storage = "aurora" if deployment.startswith("aurora") else "gp3:500"
-    row = result.judge.run_today([(storage, None, result.hosts.index(host))])
+    row = judge_of(result).run_today([(storage, None, result.hosts.index(host))])
     comparison = compare(
         SHOP, "gp3:500", on=[deployment], instance="r7g.2xlarge", cache_gib=host.cache_gib, draws=0, seed=None
     )
@@ -218,7 +224,7 @@ def test_a_standby_costs_latency_and_aurora_is_least_known():
     result = engine("ec2,rds,aurora")
     storage = {"ec2": "4xgp3:100", "rds:single-az": "gp3:400", "rds:multi-az": "gp3:400", "aurora:standard": "aurora"}
     places = {host.service: place for place, host in enumerate(result.hosts)}
-    doubts = result.judge.scenarios.of([(text, None, places[name]) for name, text in storage.items()])
+    doubts = judge_of(result).scenarios.of([(text, None, places[name]) for name, text in storage.items()])
     width = [doubt.spread for doubt in doubts]
     assert width == sorted(width) and len(set(width)) == len(width)
 

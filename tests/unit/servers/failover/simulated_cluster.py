@@ -19,6 +19,7 @@ from simulated_time import Process, Task, Time
 from headrace.errors import CouldNotRun
 from headrace.mysql.address import Address, Secret
 from headrace.mysql.dialect import SourceOf
+from headrace.mysql.statements import SqlConnection
 from headrace.servers.failover.executor import Executor
 from headrace.servers.failover.hosts import AddressHost
 from headrace.servers.failover.journal import DECODER, Journal
@@ -338,7 +339,8 @@ class SimulatedHost(AddressHost):
         cluster.say(f"{self.name} is fenced")
         return "killed"
 
-    def source_for(self, follower: Any, connection: Connection, dialect: Any) -> SourceOf:
+    def source_for(self, follower: Any, connection: SqlConnection, dialect: Any) -> SourceOf:
+        assert isinstance(connection, Connection)
         connection.ask("SELECT @@version")
         return SourceOf(self.host, self.port, f"headrace_{follower.name}", Secret("secret"))
 

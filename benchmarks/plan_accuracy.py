@@ -115,10 +115,12 @@ def cheaper_that_passes(question: Question, plan: Plan) -> tuple[float, str] | N
     """The cheapest storage of the grid that meets the goals and costs less than the plan's by more
     than is allowed; None where there is none.
 
-    Nothing is pruned but by price: what costs less than the answer is simulated.
+    Nothing is pruned but by price: what costs less than the answer is simulated. Storages that the
+    planner refused after a replay of every request (`stepped_up`) pass per interval and do not count.
     """
     limit = plan.winner.cost_usd_month * (1 - ALLOWED) if plan.winner else math.inf
-    storages = [text for text in grid(question, plan) if plan.winner is None or text != plan.winner.storage]
+    settled = {*plan.search.stepped_up, *([plan.winner.storage] if plan.winner else [])}
+    storages = [text for text in grid(question, plan) if text not in settled]
     million = {True: _million(question.day, 2), False: _million(question.day, 1)}
     usd = {}
     for mirrored in (True, False):

@@ -39,6 +39,7 @@ from headrace import HeadraceError
 from headrace import lab as labs
 from headrace.bench import FioLoad, FioResult, fio_once
 from headrace.lab import Lab
+from headrace.lab.calls import Snapshot
 from headrace.servers.volumes import device_of
 
 GIB = 2  # that are copied (a guess: more than a second of any disk, little enough for ten minutes)
@@ -81,12 +82,12 @@ def fill(device: str, gib: float) -> None:
     subprocess.run(words, check=True, capture_output=True)
 
 
-def snapshot(lab: Lab, text: str) -> tuple[float, dict]:
+def snapshot(lab: Lab, text: str) -> tuple[float, Snapshot]:
     """Seconds until it is completed, and its record."""
     begun = time.perf_counter()
-    request = lab.call("snapshot.create", volume=text)["id"]
+    request = lab.create_snapshot(text)["id"]
     while time.perf_counter() - begun < DONE_S:
-        now = lab.call("snapshot.describe", snapshot=request)
+        now = lab.describe_snapshot(request)
         if now["state"] != "pending":
             if now["state"] == "error":
                 raise RuntimeError(f"the snapshot failed: {now['error']}")
@@ -121,7 +122,7 @@ def throughput(lab: Lab, folder: Path, gib: float) -> dict:
             drop_caches()
             seconds, record = snapshot(lab, result)
             snapshots.append(gib * 1024 / seconds)
-            lab.call("snapshot.delete", snapshot=record["id"])
+            lab.delete_snapshot(record["id"])
     return {"gib": gib, "snapshot_mib_s": snapshots, "copy_mib_s": copies}
 
 
@@ -176,7 +177,7 @@ def first_reads(lab: Lab) -> list[dict]:
                 usable.append(1e3 * (time.perf_counter() - begun))
                 reads += [1e3 * seconds for seconds in cold_reads(device)]
         rows.append({"gib": gib, "usable_ms": usable, "first_read_ms": reads})
-    lab.call("snapshot.delete", snapshot=source)
+    lab.delete_snapshot(source)
     return rows
 
 
@@ -202,7 +203,7 @@ def incremental(lab: Lab, gib: float) -> list[dict]:
     with volume(lab, f"gp3:{int(gib) + 1}", unpaced=True) as (result, device):
         fill(device, gib)
         full_s, full = snapshot(lab, result)
-        rows.append({"changed": blocks, "seconds": full_s, "stored_bytes": full["stored_bytes"]})
+        rows.append({"changed": blocks, "seconds": full_s, "stored_bytes": full["blocks"]["stored_bytes"]})
         for share in CHANGED:
             count = max(1, int(blocks * share))
             descriptor = os.open(device, os.O_WRONLY)
@@ -211,7 +212,7 @@ def incremental(lab: Lab, gib: float) -> list[dict]:
             os.fsync(descriptor)
             os.close(descriptor)
             seconds, record = snapshot(lab, result)
-            rows.append({"changed": count, "seconds": seconds, "stored_bytes": record["stored_bytes"]})
+            rows.append({"changed": count, "seconds": seconds, "stored_bytes": record["blocks"]["stored_bytes"]})
     return rows
 
 
@@ -228,13 +229,13 @@ def timed(work: Callable[[], object], repetitions: int = 50) -> list[float]:
 def many(lab: Lab, records: int) -> dict:
     """Calls with ten on record and with thousands: single ones must not be slower."""
     result = [lab.create("gp3:1")["id"] for _ in range(10)]
-    taken = [lab.call("snapshot.create", volume=result[0])["id"]]
+    taken = [lab.create_snapshot(result[0])["id"]]
     details = {10: calls(lab, result[0], taken[0])}
     while len(result) < records:
         result.append(lab.create("gp3:1")["id"])
     while len(taken) < records:
         # One after the other of a volume each: five of one volume may be pending at once.
-        taken.append(lab.call("snapshot.create", volume=result[len(taken) % len(result)])["id"])
+        taken.append(lab.create_snapshot(result[len(taken) % len(result)])["id"])
     details[records] = calls(lab, result[0], taken[0])
     return details
 
@@ -242,7 +243,7 @@ def many(lab: Lab, records: int) -> dict:
 def calls(lab: Lab, text: str, shot: str) -> dict:
     return {
         "volume.describe": timed(lambda: lab.describe(text)),
-        "snapshot.describe": timed(lambda: lab.call("snapshot.describe", snapshot=shot)),
+        "snapshot.describe": timed(lambda: lab.describe_snapshot(shot)),
         "volume.tag": timed(lambda: lab.tag(text, {"bench": "yes"})),
         "volume.create and delete": timed(lambda: lab.delete(lab.create("gp3:1")["id"])),
     }

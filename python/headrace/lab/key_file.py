@@ -95,10 +95,10 @@ def write_key(path: Path, text: str) -> None:
 def read_key(path: Path, say: Callable[[str], None]) -> KeyFile:
     """Reads a key's file; `say` is called with a warning where others can read it. Raises
     InputError where it is not one, or is damaged."""
-    shown = "standard input" if path == PIPE else str(path)
+    source = "standard input" if path == PIPE else str(path)
     hint = "Give a file as `headrace lab key export` wrote it."
     if path.is_file() and path.stat().st_size > MOST_BYTES:
-        raise InputError(shown, "is not the file of a key: it is larger than any", "", hint)
+        raise InputError(source, "is not the file of a key: it is larger than any", "", hint)
     content = sys.stdin.buffer.read(MOST_BYTES) if path == PIPE else read_bytes(path, MOST_BYTES)
     try:
         facts = json.loads(content)
@@ -107,11 +107,11 @@ def read_key(path: Path, say: Callable[[str], None]) -> KeyFile:
         material = base64.b64decode(text, validate=True)
     except (ValueError, KeyError, TypeError, binascii.Error):
         # The content is not shown: it may be a secret.
-        raise InputError(shown, "is not the file of a key", "", hint) from None
+        raise InputError(source, "is not the file of a key", "", hint) from None
     if named != (FORMAT, VERSION):
-        raise InputError(shown, "is of another format or version than this headrace reads", "", hint)
+        raise InputError(source, "is of another format or version than this headrace reads", "", hint)
     if len(material) != KEY_BYTES or _check(name, description, material) != check:
-        raise InputError(shown, "is damaged: its check is not that of its content", "", "Take another copy of it.")
+        raise InputError(source, "is damaged: its check is not that of its content", "", "Take another copy of it.")
     if path != PIPE and path.stat().st_mode & 0o077:
         say(f"{path} can be read by others than its owner: chmod 600 {path}")
     return KeyFile(name, description, text)

@@ -206,9 +206,9 @@ def _queue(summary: core.Summary, at: Callable[[float | None], str], closed: boo
     elif summary["queue_at_end"] >= 1 and possible:
         line += f"; {number(summary['queue_at_end'])} still waiting at the end: it never recovered"
     elif summary["queue_at_end"] >= 1:
-        asked, served = (count / summary["seconds"] for count in (summary["asked_ios"], summary["delivered_ios"]))
-        times = f"{number(asked / served)} x" if served else "more than"
-        line += f"; it never catches up: the offered load is {times} the delivered rate ({number(asked, 4)} against {number(served, 4)} IOPS on average)"
+        offered, served = (count / summary["seconds"] for count in (summary["asked_ios"], summary["delivered_ios"]))
+        times = f"{number(offered / served)} x" if served else "more than"
+        line += f"; it never catches up: the offered load is {times} the delivered rate ({number(offered, 4)} against {number(served, 4)} IOPS on average)"
     return [line + "."]
 
 

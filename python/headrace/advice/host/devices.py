@@ -16,7 +16,7 @@ from headrace.advice.host.reading import (
     HostReading,
     KernelSetting,
     judge,
-    unread,
+    report_unread,
 )
 from headrace.advice.host.table import host_checks
 from headrace.base.mounts import Mount
@@ -51,7 +51,7 @@ def _queue(name: str, facts: HostFacts, disk: str, question: HostQuestion) -> Ho
     attribute = {"readahead": "read_ahead_kb", "max_sectors": "max_sectors_kb"}.get(name, name)
     text = facts.tree.read(f"/sys/block/{disk}/queue/{attribute}")
     if text is None:
-        return unread(name, disk, facts.tree, f"/sys/block/{disk}/queue/{attribute}")
+        return report_unread(name, disk, facts.tree, f"/sys/block/{disk}/queue/{attribute}")
     if name == "scheduler":
         return _scheduler(disk, text)
     value = _whole(text)
@@ -106,7 +106,7 @@ def _timeout(facts: HostFacts) -> HostReading:
     path = "/sys/module/nvme_core/parameters/io_timeout"
     value = facts.tree.number(path)
     if value is None:
-        return unread("io_timeout", "", facts.tree, path)
+        return report_unread("io_timeout", "", facts.tree, path)
     least = int(host_checks()["io_timeout"].least or 0)
     # Kernels before 4.15 take one byte.
     fine = value >= least or value == 255
@@ -121,7 +121,7 @@ def _file_system(facts: HostFacts) -> Iterator[HostReading]:
     mount = facts.data_mount
     if mount is None:
         for name in ("fs", "barrier", "atime", "discard"):
-            yield unread(name, "", facts.tree, "/proc/self/mountinfo")
+            yield report_unread(name, "", facts.tree, "/proc/self/mountinfo")
         return
     place = f"{mount.place} ({facts.datadir})"
     if mount.kind == "overlay":
@@ -184,7 +184,7 @@ def _arrays(facts: HostFacts) -> Iterator[HostReading]:
     for name in facts.arrays:
         chunk = facts.tree.number(f"/sys/block/{name}/md/chunk_size")
         if chunk is None:
-            yield unread("raid_chunk", name, facts.tree, f"/sys/block/{name}/md/chunk_size")
+            yield report_unread("raid_chunk", name, facts.tree, f"/sys/block/{name}/md/chunk_size")
         elif chunk == 0:
             yield HostReading("raid_chunk", name, NOT_HERE, "none", "a mirror has no chunk")
         else:

@@ -42,7 +42,7 @@ def judge(
     return HostReading(check, subject, FINE if fine else FINDING, value, note, () if fine else settings)
 
 
-def unread(check: str, subject: str, tree: HostTree, path: str) -> HostReading:
+def report_unread(check: str, subject: str, tree: HostTree, path: str) -> HostReading:
     """Returns the reading of a file that is not there or cannot be read, with the reason."""
     return HostReading(check, subject, UNREAD, "", f"{path}: {tree.unreadable.get(path, 'is not there')}")
 

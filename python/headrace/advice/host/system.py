@@ -16,7 +16,7 @@ from headrace.advice.host.reading import (
     HostReading,
     KernelSetting,
     judge,
-    unread,
+    report_unread,
 )
 from headrace.advice.host.table import host_checks
 from headrace.base.units import GIB, MIB
@@ -52,7 +52,7 @@ def _number(check: str, facts: HostFacts, path: str, key: str, advised_value: st
     setting of the kernel that corrects it."""
     value = facts.tree.number(path)
     if value is None:
-        return unread(check, "", facts.tree, path)
+        return report_unread(check, "", facts.tree, path)
     table = host_checks()[check]
     fine = (table.least is None or value >= table.least) and (table.most is None or value <= table.most)
     return judge(check, "", fine, f"{value:,}", "", (KernelSetting("sysctl", key, advised_value),))
@@ -70,7 +70,7 @@ def _dirty(facts: HostFacts, question: HostQuestion) -> HostReading:
         note = "" if second is None else f"{bytes_ / second:.1f} s of the volume"
         return judge("dirty", "", fine, f"{bytes_ / MIB:,.0f} MiB", note, _dirty_settings(question))
     if ratio is None or background is None:
-        return unread("dirty", "", facts.tree, f"{at}/dirty_ratio")
+        return report_unread("dirty", "", facts.tree, f"{at}/dirty_ratio")
     most = host_checks()["dirty"].most or 0
     fine = ratio <= most and background <= BACKGROUND_PERCENT
     memory = facts.memory_bytes
@@ -103,7 +103,7 @@ def _huge_pages(facts: HostFacts) -> HostReading:
     text = facts.tree.read(path)
     match = re.search(r"\[(\w+)\]", text or "")
     if match is None:
-        return unread("thp", "", facts.tree, path)
+        return report_unread("thp", "", facts.tree, path)
     fine = match[1] in ("madvise", "never")
     return judge("thp", "", fine, match[1], "", (KernelSetting("sysfs", path, "madvise"),))
 
@@ -113,8 +113,8 @@ def _nodes(facts: HostFacts) -> Iterator[HostReading]:
     node."""
     nodes = facts.nodes
     if nodes is None:
-        yield unread("numa", "", facts.tree, "/sys/devices/system/node/online")
-        yield unread("numa_balancing", "", facts.tree, "/proc/sys/kernel/numa_balancing")
+        yield report_unread("numa", "", facts.tree, "/sys/devices/system/node/online")
+        yield report_unread("numa_balancing", "", facts.tree, "/proc/sys/kernel/numa_balancing")
         return
     if len(nodes) <= 1:
         yield HostReading("numa", "", FINE, "one node")
@@ -159,7 +159,7 @@ def _open_files(facts: HostFacts) -> Iterator[HostReading]:
         path = f"/proc/{process}/limits"
         match = re.search(r"^Max open files\s+(\d+|unlimited)", facts.tree.read(path) or "", re.M)
         if match is None:
-            yield unread("nofile", "", facts.tree, path)
+            yield report_unread("nofile", "", facts.tree, path)
             continue
         fine = match[1] == "unlimited" or int(match[1]) >= least
         name = (facts.tree.read(f"/proc/{process}/comm") or "").strip()
@@ -172,7 +172,7 @@ def _clock(facts: HostFacts) -> HostReading:
     place = "/sys/devices/system/clocksource/clocksource0"
     value = facts.tree.read(f"{place}/current_clocksource")
     if not value:
-        return unread("clock", "", facts.tree, f"{place}/current_clocksource")
+        return report_unread("clock", "", facts.tree, f"{place}/current_clocksource")
     if value in CLOCKS:
         return HostReading("clock", "", FINE, value)
     offered = (facts.tree.read(f"{place}/available_clocksource") or "").split()
@@ -193,7 +193,7 @@ def _interrupts(facts: HostFacts) -> HostReading:
         return HostReading("irq", "", FINE, "irqbalance runs")
     text = facts.tree.read("/proc/interrupts")
     if text is None:
-        return unread("irq", "", facts.tree, "/proc/interrupts")
+        return report_unread("irq", "", facts.tree, "/proc/interrupts")
     lines = [line for line in text.splitlines() if re.search(r"\b(?:eth|ens|enp|ena|ixgbe)[\w-]*-?Tx|-TxRx", line)]
     numbers = [line.split(":")[0].strip() for line in lines]
     masks = {facts.tree.read(f"/proc/irq/{number}/smp_affinity_list") for number in numbers if number.isdigit()}
@@ -227,7 +227,7 @@ def _steering(facts: HostFacts, interface: str) -> HostReading:
     masks = [facts.tree.read(f"{queue}/rps_cpus") for queue in queues]
     readable_masks = [mask for mask in masks if mask is not None]
     if not readable_masks or processors is None:
-        return unread("rps", "", facts.tree, f"/sys/class/net/{interface}/queues")
+        return report_unread("rps", "", facts.tree, f"/sys/class/net/{interface}/queues")
     on = any(mask.strip("0,") for mask in readable_masks)
     enough = len(queues) >= min(processors, int(host_checks()["rps"].least or 0))
     value = f"{_several(len(queues), 'queue')}, {_several(processors, 'processor')}, {'on' if on else 'off'}"
@@ -249,7 +249,7 @@ def _flows(facts: HostFacts) -> HostReading:
     path = "/proc/sys/net/core/rps_sock_flow_entries"
     entries = facts.tree.number(path)
     if entries is None:
-        return unread("rfs", "", facts.tree, path)
+        return report_unread("rfs", "", facts.tree, path)
     queues = [(name, queue) for name in facts.interfaces for queue in facts.queues(name)]
     counts = {pair: count for pair in queues if (count := facts.tree.number(f"{pair[1]}/rps_flow_cnt")) is not None}
     per_queue = sum(counts.values())

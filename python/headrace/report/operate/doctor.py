@@ -170,7 +170,7 @@ def _seen(volume: str, ticks: Sequence[Mapping[str, Any]], windows: Sequence[Win
     ]
     frame = frame.drop(still)
     axis = TimeAxis(_began(ticks[0]["t_unix"]), float(frame["t_s"][-1] + frame["duration_s"][-1]))
-    shown = with_figures(PANELS, frame)
+    panels = with_figures(PANELS, frame)
     at_limit = {
         "t_s": [window.from_s for window in windows],
         "duration_s": [window.to_s - window.from_s for window in windows],
@@ -178,11 +178,11 @@ def _seen(volume: str, ticks: Sequence[Mapping[str, Any]], windows: Sequence[Win
     spans = axis.add(pl.DataFrame(at_limit, schema={"t_s": pl.Float64, "duration_s": pl.Float64}))
     words = "Shaded: at a limit." if windows else ""
     axes = {title: linear(title, *PERCENT) for title in IN_PERCENT}
-    drawn = draw_panels(axis.add(frame), axis, shown, HEIGHT, axes, shaded=spans)
+    drawn = draw_panels(axis.add(frame), axis, panels, HEIGHT, axes, shaded=spans)
     zero = {title: [label for column, label, _ in parts if column in still] for title, parts in PANELS}
     described = f"{volume}: I/Os, MiB/s, latency, time over limits and transactions over time"
     yield Chart(lambda: stacked(drawn, volume, words), described)
-    fold = fold_of(f"{volume} as a table", frame, shown, _began(ticks[0]["t_unix"]))
+    fold = fold_of(f"{volume} as a table", frame, panels, _began(ticks[0]["t_unix"]))
     if still:
         named = "; ".join(f"{title}: {', '.join(labels)}" for title, labels in zero.items() if labels)
         quiet = Sentence(f"It was 0 all the time, and is not drawn: {named}.")

@@ -25,12 +25,10 @@ from headrace.planner.candidates import (
     OWN_SHARE,
     Candidate,
     Directory,
-    Family,
     Host,
     Space,
     families_on,
     list_hosts,
-    shape_of,
 )
 from headrace.planner.choice import DatabaseChooser, DemandChooser
 from headrace.planner.database import DatabaseJudge, Regret, regrets
@@ -38,6 +36,7 @@ from headrace.planner.demand import DemandJudge, PlannedDemand
 from headrace.planner.goals import budget_of, needed_tps
 from headrace.planner.market.answer import services_part
 from headrace.planner.market.services import managed_families, spaces_on
+from headrace.planner.modifying import can_be_modified, modified_shapes
 from headrace.planner.question import PlanQuestion
 from headrace.planner.reasons import binlog_note, explain, latency_checks, recommend, stay, verdict
 from headrace.planner.replay import WinnerReplay
@@ -427,11 +426,10 @@ class PlanEngine:
         """Finds the cheapest that today's volumes can be modified into: the same layout and number,
         nothing smaller, on today's instance with the cache a plan gives it. A log volume that is
         too small is enlarged."""
-        if today is None or compared is None or compared.volume_type in (LOCAL, "standard"):
+        if today is None or compared is None:
             return None
         about, need = self.directory.about(today[0]), self.question.need
-        sizes = {member.size_gib for member in about.storage.members}
-        if len(sizes) > 1 or compared.usable_gib <= 0:
+        if not can_be_modified(about.storage) or compared.usable_gib <= 0:
             return None
         log = None if today[1] is None else self.directory.about(today[1]).storage
         if log is not None and log.usable_gib < need.log_gib:
@@ -441,18 +439,11 @@ class PlanEngine:
             (i for i, host in enumerate(self.hosts) if (host.service, host.label) == ("ec2", compared.instance)),
             key=lambda i: self.hosts[i].cache_gib,
         )
-        # Volumes that are large enough stay as they are; smaller ones grow to a size that is
-        # ordered.
-        least = math.ceil(need.of(today[1]) * max(sizes) / compared.usable_gib)
-        spaces = []
-        for family in self.families:
-            if family.service == "ec2" and family.layout == "single" and family.volume_type != LOCAL:
-                own = Family(family.volume_type, compared.layout, family.era, (compared.members,))
-                gib = max(max(sizes), own.min_gib)
-                gib = own.ordered_gib(least) if least > gib else gib
-                if gib <= own.max_gib:
-                    shape = shape_of(own, compared.members, gib)
-                    spaces.append(Space(shape, None if log is None else str(log), place))
+        gib = about.storage.members[0].size_gib
+        # Volumes that are large enough stay as they are.
+        least = math.ceil(need.of(today[1]) * gib / compared.usable_gib)
+        shapes = modified_shapes(self.families, compared.layout, compared.members, gib, least)
+        spaces = [Space(shape, None if log is None else str(log), place) for shape in shapes]
         best = [math.inf]
 
         def note(cheaper: SpaceResult) -> None:

@@ -30,8 +30,9 @@ from headrace.operate.fleet.cost import PriceTable
 from headrace.operate.fleet.history import FORTNIGHT_DAYS, DeviceHistory, at_level, history_of, unused_because
 from headrace.operate.fleet.inventory import FleetDevice
 from headrace.operate.fleet.selfcheck import SelfCheck, check
-from headrace.planner.candidates import LOCAL, Candidate, Directory, Family, Host, Shape, Space, families_on, shape_of
+from headrace.planner.candidates import Candidate, Family, Shape, Space
 from headrace.planner.demand import THROTTLED_S
+from headrace.planner.modifying import can_be_modified, list_types, modified_shapes
 from headrace.planner.search import Search, SpaceResult, rank
 from headrace.workload.model import MAX_OUTSTANDING
 
@@ -277,7 +278,7 @@ class _Batch:
     def _spaces(self, index: int) -> list[Space]:
         """Returns what today's volumes can be modified into, as the planner's `in place` row."""
         today = self.devices[index].today
-        if not can_be_searched(today):
+        if not can_be_modified(today):
             return []
         region, settings = self._region(self.devices[index]), self.settings
         count, gib = len(today.members), today.members[0].size_gib
@@ -454,7 +455,7 @@ class _Batch:
     def _why_keep(self, case: _Case) -> str:
         """Returns why today's storage stays: nothing is looked for, nothing meets the goals, or
         nothing saves."""
-        if case.best is None and not can_be_searched(case.today):
+        if case.best is None and not can_be_modified(case.today):
             return f"for {case.today.text} nothing is looked for: magnetic volumes and arrays of unequal ones stay"
         if case.best is None:
             return "no storage that it can be modified into meets the goals"
@@ -469,8 +470,6 @@ def _ms(value: float) -> str:
 
 
 # --- the core, prices and families ----------------------------------------------------------------
-
-NO_HOST = Host(None)
 
 
 @cache
@@ -523,31 +522,16 @@ def weaker(storage: str, today: str, as_of: str | None, short_of: tuple[bool, bo
     return any(short and less for short, less in zip(short_of, fewer, strict=True))
 
 
-def can_be_searched(today: Storage) -> bool:
-    """Returns whether something else is looked for: for volumes that are alike and of a current
-    type."""
-    alike = len({member.size_gib for member in today.members}) == 1
-    return alike and today.members[0].type not in (LOCAL, "standard")
-
-
 @lru_cache(maxsize=MOST_SHAPES)
 def shapes_in(
     region: str, as_of: str | None, exclude: tuple[str, ...], layout: str, members: int, gib: int
 ) -> tuple[Shape, ...]:
     """Returns what `members` volumes of `gib` in a layout can be modified into. Volumes of one size
     share the shapes, and so the notations made."""
-    shapes: list[Shape] = []
-    for family in families(region, as_of, exclude):
-        own = Family(family.volume_type, layout, family.era, (members,))
-        least = max(gib, family.min_gib)
-        if least <= family.max_gib:
-            shapes.append(shape_of(own, members, least))
-    return tuple(shapes)
+    return tuple(modified_shapes(families(region, as_of, exclude), layout, members, gib))
 
 
 @cache
 def families(region: str, as_of: str | None, exclude: tuple[str, ...]) -> tuple[Family, ...]:
     """Returns the types that single volumes may be modified into."""
-    prices = prices_of(region, as_of)
-    listed, _ = families_on(Directory(prices.as_of), prices, dict.fromkeys(exclude, "excluded"), 1, [NO_HOST])
-    return tuple(family for family in listed if family.layout == "single" and family.volume_type != LOCAL)
+    return tuple(list_types(prices_of(region, as_of), exclude))

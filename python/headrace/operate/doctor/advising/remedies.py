@@ -4,27 +4,30 @@ instance: the cheapest that is sold, never smaller, never more than the instance
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.base import core
 from headrace.base.core import core_errors
-from headrace.base.storage import Storage, Volume
+from headrace.base.storage import Storage
 from headrace.base.units import HOURS_PER_MONTH, KIB, MIB
-from headrace.errors import HeadraceError, InputError
+from headrace.catalog.price_list import PriceList
 from headrace.observe.evidence.limits import HoldingLimits, holding
 from headrace.operate.doctor.model import Remedy
 from headrace.operate.doctor.signals import VolumeSignals
 from headrace.planner.actions import VOLUME_ID, modification_lines
-from headrace.planner.candidates import Family
+from headrace.planner.candidates import Candidate, Space
+from headrace.planner.modifying import can_be_modified, list_types, modified_shapes
+from headrace.planner.search import Search, rank
 
-IOPS_STEP, MIB_S_STEP = 100, 25  # of what is bought: what a person types
 # Shares of a limit from here up count as the same limit: gp2 below 170 GiB gives 128 MiB/s, and 125
 # are included in a gp3. A guess.
 SAME = 0.97
 # Times the most MiB/s that were seen, for what a change must keep of those that came with the type:
 # the planner's margin of a censored demand (thresholds.csv, spare_rate).
 UNBOUGHT_SPARE = 1.25
+# Times today's limit, from which on another is better. A guess.
+BETTER = 1.01
 
 
 @dataclass(frozen=True)
@@ -48,40 +51,28 @@ def change_of_volume(
     volume: VolumeSignals, subject: str, factor: float, region: str, as_of: str | None
 ) -> Change | None:
     """Returns the cheapest modification that gives `factor` times today's rates, or as much as can
-    be had. None where nothing better is within one modification. Raises HeadraceError where none
-    can be priced or judged at all."""
+    be had. None where nothing better is within one modification. Raises HeadraceError where the
+    region has no prices."""
     limits = volume.limits
     if limits is None:
         return None
     if volume.facts.state in ("modifying", "optimizing") or volume.facts.storage is None:
         return None
     today = Storage.parse(volume.facts.storage)
-    need_ios, need_bytes = _needed_rates(volume, limits, factor)
-    kept_bytes = _kept_bytes(volume, today, limits, need_bytes)
-    options: list[tuple[float, float, Storage, HoldingLimits]] = []
-    refused: HeadraceError | None = None
-    judged = False
-    for storage in _variants(today, limits, need_ios, need_bytes, kept_bytes, as_of):
-        try:
-            then = holding(storage.text, limits.instance, as_of)
-            usd = sum(item["usd"] for item in storage.monthly_cost(region, as_of))
-        except HeadraceError as error:
-            refused = refused or error
-            continue
-        judged = True
-        if not _better(limits, then, subject, kept_bytes):
-            continue
-        given = min(_room(then, need_ios, need_bytes), 1.0)
-        options.append((-round(given, 2), usd, storage, then))
-    if not judged and refused is not None:
-        raise refused
-    if not options:
-        return None
-    _, usd, storage, then = min(options, key=lambda option: (option[0], option[1]))
-    more = usd - sum(item["usd"] for item in today.monthly_cost(region, as_of))
-    lines = modification_lines(storage, today, as_of or core.newest_date())
+    judge = LimitJudge(volume, today, limits, subject, factor, PriceList(region, as_of))
+    storage = judge.find_cheapest()
+    return None if storage is None else _describe_change(volume, judge, storage)
+
+
+def _describe_change(volume: VolumeSignals, judge: LimitJudge, storage: Storage) -> Change:
+    """Returns the modification of today's volumes into `storage`, with its lines and its price."""
+    today, limits, prices = judge.today, judge.limits, judge.prices
+    usd_today, usd = prices.volume_totals([today.text, storage.text])
+    more = usd - usd_today
+    lines = modification_lines(storage, today, prices.as_of)
     volume_id = volume.facts.id if len(today.members) == 1 else None
-    cost = f"{more:+,.2f} USD a month ({usd:,.2f} instead of {usd - more:,.2f}; list prices of {region})"
+    cost = f"{more:+,.2f} USD a month ({usd:,.2f} instead of {usd_today:,.2f}; list prices of {prices.region})"
+    then = judge.limits_of(storage)
     if then.burst_bytes_s < SAME * _given_bytes(limits):
         less, seen = (f"{value / MIB:,.0f} MiB/s" for value in (then.burst_bytes_s, volume.most_bytes_s))
         cost += f"; {less} are enough for the {seen} that were seen at the most, though {today} may give more"
@@ -96,6 +87,88 @@ def change_of_volume(
         storage.text,
     )
     return Change(remedy, storage.text, limits.instance)
+
+
+class LimitJudge:
+    """Judges for the planner's search what today's volumes can be modified into: a storage meets
+    the goal if it lifts a limit to what is needed, or to as much of it as any type gives, and takes
+    away nothing that was bought or used."""
+
+    def __init__(
+        self,
+        volume: VolumeSignals,
+        today: Storage,
+        limits: HoldingLimits,
+        subject: str,
+        factor: float,
+        prices: PriceList,
+    ) -> None:
+        """Computes the rates that are needed: `factor` times those of `volume`, for the limit
+        `subject`."""
+        self.today, self.limits, self.subject, self.prices = today, limits, subject, prices
+        self.ios, self.bytes_s = _needed_rates(volume, limits, factor)
+        self.kept_bytes = _kept_bytes(volume, today, limits, self.bytes_s)
+        self.share = 1.0  # of the needed rates, that some type gives
+
+    def find_cheapest(self) -> Storage | None:
+        """Finds the cheapest storage that meets the goal; None where nothing is better."""
+        spaces = self._list_spaces()
+        strongest = [
+            self.limits_of(self._read(space.candidate((space.shape.x[1], space.shape.y[1])))) for space in spaces
+        ]
+        # In hundredths: the last half of one is not worth another type.
+        most = max((self._room(then) for then in strongest if self._is_better(then)), default=0.0)
+        self.share = math.floor(100.0 * most) / 100.0
+        results = Search(self, self.meets, lambda space: math.inf).run(spaces)
+        cheapest = min((result for result in results if result.best is not None), key=rank, default=None)
+        return None if cheapest is None else self._read(cheapest.candidate)
+
+    def _list_spaces(self) -> list[Space]:
+        """Lists what the volumes can become: more of their own type, gp3 or io2. None where they
+        differ from each other."""
+        first, *others = self.today.members
+        if not can_be_modified(self.today) or any(other != first for other in others):
+            return []
+        types = [family for family in list_types(self.prices) if family.volume_type in (first.type, "gp3", "io2")]
+        shapes = modified_shapes(types, self.today.layout, len(self.today.members), first.size_gib)
+        return [Space(shape, None, 0) for shape in shapes]
+
+    def cost(self, candidate: Candidate) -> float:
+        """Returns USD a month, NaN where no price is known."""
+        return self.prices.volume_totals([candidate[0]])[0]
+
+    def meets(self, candidates: Sequence[Candidate]) -> list[bool]:
+        """Says which candidates meet the goal."""
+        every = [self.limits_of(self._read(candidate)) for candidate in candidates]
+        return [self._is_better(then) and self._room(then) >= self.share for then in every]
+
+    def _read(self, candidate: Candidate) -> Storage:
+        """Returns the storage of a candidate, with the chunks of today's array."""
+        storage = Storage.parse(candidate[0])
+        return Storage.of(storage.members, self.today.level, self.today.chunk_kib if self.today.level else None)
+
+    def limits_of(self, storage: Storage) -> HoldingLimits:
+        """Returns the limits of a storage on today's instance."""
+        return holding(storage.text, self.limits.instance, self.prices.as_of)
+
+    def _room(self, then: HoldingLimits) -> float:
+        """Returns the share of the needed rates that limits give for good, at most 1."""
+        rates = ((then.iops, self.ios), (then.bytes_s, self.bytes_s))
+        return min([1.0, *(given / need for given, need in rates if need)])
+
+    def _is_better(self, then: HoldingLimits) -> bool:
+        """Says whether the limit is higher, and no other is lower than what was bought or used."""
+        before = self.limits
+        if then.burst_iops < before.burst_iops and before.credit_unit != "bytes":
+            return False
+        if then.burst_bytes_s < SAME * self.kept_bytes:
+            return False
+        in_bytes = self.subject.endswith("throughput") or before.credit_unit == "bytes"
+        if self.subject == "volume-credits":
+            return then.bytes_s > BETTER * before.bytes_s if in_bytes else then.iops > BETTER * before.iops
+        if self.subject.endswith("throughput"):
+            return then.burst_bytes_s > BETTER * before.burst_bytes_s
+        return then.burst_iops > BETTER * before.burst_iops
 
 
 def _needed_rates(volume: VolumeSignals, limits: HoldingLimits, factor: float) -> tuple[float, float]:
@@ -122,81 +195,6 @@ def _kept_bytes(volume: VolumeSignals, today: Storage, limits: HoldingLimits, ne
     return min(given, max(need_bytes, UNBOUGHT_SPARE * volume.most_bytes_s))
 
 
-def _variants(
-    today: Storage, limits: HoldingLimits, need_ios: float, need_bytes: float, kept_bytes: float, as_of: str | None
-) -> list[Storage]:
-    """Returns the same members as other types, or with more bought; never smaller, and with no less
-    of what the window did not use."""
-    count, member = len(today.members), today.members[0]
-    if any(other != member for other in today.members) or member.type in ("standard", "instance-store"):
-        return []
-    ios = max(100, math.ceil(need_ios / count / IOPS_STEP) * IOPS_STEP)
-    mib_s = max(1, math.ceil(need_bytes / count / MIB / MIB_S_STEP) * MIB_S_STEP)
-    candidates: list[Volume] = []
-    kept_mib_s = math.ceil(kept_bytes / count / MIB)
-    kept_ios = member.iops or math.ceil(limits.iops / count) if limits.credit_unit != "bytes" else 0
-    types = _types(as_of)
-    for size in dict.fromkeys((member.size_gib, *_sizes(member, ios, types))):
-        if gp3 := types.get("gp3"):
-            included = int(gp3.figure("throughput", "included_mib_s") or 0)
-            gp3_mib_s = max(included, mib_s, kept_mib_s if SAME * kept_mib_s > included else 0)
-            carried = math.ceil(gp3_mib_s / (gp3.figure("throughput", "mib_s_per_iops") or math.inf))
-            gp3_ios = max(int(gp3.figure("iops", "included") or 0), ios, kept_ios, carried)
-            candidates.append(Volume("gp3", size, gp3_ios, gp3_mib_s))
-        candidates += [
-            Volume(kind, size, max(100, ios, member.iops or 0))
-            for kind in ("io1", "io2")
-            if kind in (member.type, "io2")
-        ]
-        if member.type in ("gp2", "st1", "sc1"):
-            candidates.append(Volume(member.type, size))
-    storages = []
-    for volume in candidates:
-        if volume != member:
-            try:
-                storages.append(Storage.of([volume] * count, today.level, today.chunk_kib if today.level else None))
-            except InputError:
-                continue
-    return storages
-
-
-def _types(as_of: str | None) -> dict[str, Family]:
-    """Returns the types of volumes of a day by name, with the figures of the catalog."""
-    with core_errors():
-        return {era["volume_type"]: Family(era["volume_type"], "", era) for era in core.volume_eras(as_of)}
-
-
-def _sizes(member: Volume, ios: int, types: Mapping[str, Family]) -> list[int]:
-    """Returns larger sizes that the volume's own type, gp3 and io2 need for these IOPS."""
-    figures = (types[kind].figure("iops", "per_gib") for kind in (member.type, "gp3", "io2") if kind in types)
-    sizes = {math.ceil(ios / per_gib) for per_gib in figures if per_gib}
-    return sorted(size for size in sizes if size > member.size_gib)
-
-
-def _better(before: HoldingLimits, after: HoldingLimits, subject: str, kept_bytes: float) -> bool:
-    """Returns whether the limit is higher afterwards, and none of the volume's is lower than what
-    is delivered without credits."""
-    if after.burst_iops < SAME * before.burst_iops and before.credit_unit != "bytes":
-        return False
-    if after.burst_bytes_s < SAME * kept_bytes:
-        return False
-    if subject.endswith("throughput") or (subject == "volume-credits" and before.credit_unit == "bytes"):
-        return (
-            after.bytes_s > before.bytes_s * 1.01
-            if subject == "volume-credits"
-            else after.burst_bytes_s > before.burst_bytes_s * 1.01
-        )
-    if subject == "volume-credits":
-        return after.iops > before.iops * 1.01
-    return after.burst_iops > before.burst_iops * 1.01
-
-
-def _room(limits: HoldingLimits, ios: float, bytes_s: float) -> float:
-    """Returns how much of the needed rates (`ios` I/Os and `bytes_s` bytes a second) the limits
-    give for good: a factor, below 1 where they give less."""
-    return min(limits.iops / ios if ios else 1.0, limits.bytes_s / bytes_s if bytes_s else 1.0)
-
-
 def _share(rate: float, allowed: float | None) -> float:
     return rate / allowed if allowed else 0.0
 
@@ -212,11 +210,11 @@ def change_of_instance(
     if limits is None or limits.instance is None:
         return None
     family = limits.instance.partition(".")[0]
+    prices = PriceList(region, as_of)
     with core_errors():
         larger = [
             instance for instance in core.instances(as_of) if instance["instance_type"].partition(".")[0] == family
         ]
-        now = core.instance_price(limits.instance, region, as_of)
     in_bytes = subject == "instance-throughput" or (
         subject == "instance-credits"
         and _share(volume.bytes_s, limits.instance_bytes_s) > _share(volume.charged_iops, limits.instance_iops)
@@ -228,20 +226,17 @@ def change_of_instance(
         today = limits.instance_bytes_s if in_bytes else limits.instance_iops
         if not base or not today or base <= today:
             continue
-        with core_errors():
-            price = core.instance_price(instance["instance_type"], region, as_of)
-        usd = None if price is None else price["usd"] * HOURS_PER_MONTH
-        options.append((base < need, instance["vcpus"], instance["instance_type"], usd, base))
+        options.append((base < need, instance["vcpus"], instance["instance_type"], base))
     if not options:
         return None
-    too_small, _, name, usd, base = min(options, key=lambda option: option[:3])
+    too_small, _, name, base = min(options)
     what = f"Change the instance from {limits.instance} to {name}; a larger volume does not help"
     if too_small:
         unit, divisor = ("MiB/s", MIB) if in_bytes else ("I/Os a second", 1)
         needed, given = (f"{rate / divisor:,.0f}" for rate in (need, base))
         what += f". It is too small: {needed} {unit} are needed, no {family} carries them for good, and {name} carries {given}"
-    before = None if now is None else now["usd"] * HOURS_PER_MONTH
-    more = None if usd is None or before is None else usd - before
+    before, after = (prices.instance_hour_usd(instance) for instance in (limits.instance, name))
+    more = None if after is None or before is None else (after - before) * HOURS_PER_MONTH
     cost = "no price is known" if more is None else f"{more:+,.2f} USD a month (list prices of {region})"
     remedy = Remedy(
         what,

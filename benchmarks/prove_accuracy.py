@@ -2,7 +2,7 @@
 with other volumes, clients and caches, on the lab.
 
     python benchmarks/prove_accuracy.py [--quick | --long] [--server mariadb|mysql] [--engine innodb|myrocks]
-        [--distribution uniform|pareto|zipfian] [--seeds 3] [--results FILE] [--store DIR] [--stored]
+        [--distribution uniform|pareto|zipfian] [--seeds 1,2,3] [--results FILE] [--store DIR] [--stored]
         [--rest S] [--quiet-lock FILE]
 
 Every configuration begins with the same data and an empty cache, and its prediction is made before
@@ -30,6 +30,7 @@ import os
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -334,7 +335,7 @@ class Set:
     def __init__(
         self,
         series: Series,
-        seeds: int,
+        seeds: Sequence[int],
         plan: Plan,
         place: Path,
         quiet: Quiet,
@@ -359,7 +360,7 @@ class Set:
         """All configurations of every seed; `keep(rows)` after each."""
         rows: list[dict] = []
         with self.ends:
-            for seed in range(1, self.seeds + 1):
+            for seed in self.seeds:
                 self.run_seed(seed, rows, keep)
         return rows
 
@@ -430,6 +431,15 @@ SETS = (
 )
 
 
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Reads seeds such as `1,2`. Raises InputError for what is no whole number from 1 on."""
+    names = [name.strip() for name in text.split(",")]
+    if not all(name.isdecimal() and int(name) >= 1 for name in names):
+        rule, source = "must be whole numbers from 1 on, with commas", "benchmarks/prove_accuracy.py"
+        raise InputError(f"--seeds {text}", rule, source, "For example 1,2,3.")
+    return tuple(dict.fromkeys(map(int, names)))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     lengths = parser.add_mutually_exclusive_group()
@@ -438,7 +448,7 @@ def main() -> int:
     parser.add_argument("--server", choices=("mariadb", "mysql"))
     parser.add_argument("--engine", choices=("innodb", "myrocks"))
     parser.add_argument("--distribution", choices=("uniform", "pareto", "zipfian"))
-    parser.add_argument("--seeds", type=int)
+    parser.add_argument("--seeds", type=parse_seeds, default=())
     parser.add_argument("--results", type=Path, default=HERE / "results" / "prove_accuracy.json")
     parser.add_argument(
         "--store",
@@ -449,10 +459,6 @@ def main() -> int:
     parser.add_argument("--quiet-lock")
     parser.add_argument("--rest", type=float, default=0.0)
     arguments = parser.parse_args()
-    if arguments.seeds is not None and arguments.seeds < 1:
-        raise InputError(
-            f"--seeds {arguments.seeds}", "must be 1 or more", "benchmarks/prove_accuracy.py", "For example 3."
-        )
     quick_set = ("innodb", "pareto") if arguments.quick else (None, None)
     given = (arguments.server, arguments.engine or quick_set[0], arguments.distribution or quick_set[1])
     chosen = [
@@ -481,7 +487,7 @@ def main() -> int:
             fresh.write_text(json.dumps(answers, indent=1) + "\n")
             os.replace(fresh, arguments.results)
 
-        seeds = arguments.seeds or (1 if arguments.quick else 3)
+        seeds = arguments.seeds or ((1,) if arguments.quick else (1, 2, 3))
         rows = Set(each, seeds, plan, arguments.store, quiet, arguments.rest, arguments.stored).run(keep)
         if arguments.stored and not rows:
             continue

@@ -6,39 +6,16 @@ headraced is $HEADRACED, else beside this Python, else what cargo built.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
-from lab_folders import CommandHere, Labs
-
-from headrace.errors import HeadraceError
-from headrace.lab import doctor
-from headrace.lab.launch import find_headraced
-
-ROOT = Path(__file__).parents[2]
+from lab_folders import CommandHere, Labs, find_lacking
 
 
 @pytest.fixture(scope="session", autouse=True)
 def machine():
     """Says in words what is missing."""
-    try:
-        find_headraced()
-    except HeadraceError:
-        built = ROOT / "target/release/headraced"
-        if built.exists():
-            os.environ["HEADRACED"] = str(built)
-    # The programs are notes to a user and needed here.
-    lacking = [
-        check
-        for check in doctor.examine()
-        if check.state == "missing" or (check.what in ("fio", "mkfs.xfs") and check.state != "ok")
-    ]
+    lacking = find_lacking(("fio", "mkfs.xfs"))
     if lacking:
-        pytest.fail(
-            "tests of the lab need: " + "; ".join(f"{check.what}: {check.finding}. {check.do}" for check in lacking),
-            pytrace=False,
-        )
+        pytest.fail("tests of the lab need: " + "; ".join(lacking), pytrace=False)
 
 
 @pytest.fixture

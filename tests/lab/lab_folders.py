@@ -21,8 +21,28 @@ from waiting import wait_until
 from headrace import lab as lab_package
 from headrace.errors import HeadraceError
 from headrace.lab import Lab, Settings, doctor
+from headrace.lab.launch import find_headraced
 
 NO_METRICS_PORT = 0  # nor an endpoint: labs next to each other must not want the same port
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def find_lacking(programs: Sequence[str] = ()) -> list[str]:
+    """Lists in words what this machine lacks for a lab; `programs`, which are notes to a user, are
+    needed too. Names the daemon that cargo built in HEADRACED where no other is found."""
+    try:
+        find_headraced()
+    except HeadraceError:
+        built = ROOT / "target/release/headraced"
+        if built.exists():
+            os.environ["HEADRACED"] = str(built)
+    return [
+        f"{check.what}: {check.finding}. {check.do}"
+        for check in doctor.examine()
+        if check.state == "missing" or (check.what in programs and check.state != "ok")
+    ]
 
 
 class Labs:

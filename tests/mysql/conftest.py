@@ -7,7 +7,6 @@ others.
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -15,26 +14,18 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from lab_folders import find_lacking
 from lab_servers import SPEC, ServerLabs
 
 from headrace import servers
 from headrace.errors import HeadraceError
 from headrace.lab import doctor
-from headrace.lab.launch import find_headraced
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session", autouse=True)
 def machine():
     """Says in words what is missing."""
-    try:
-        find_headraced()
-    except HeadraceError:
-        built = ROOT / "target/release/headraced"
-        if built.exists():
-            os.environ["HEADRACED"] = str(built)
-    lacking = [f"{check.what}: {check.finding}. {check.do}" for check in doctor.examine() if check.state == "missing"]
+    lacking = find_lacking()
     lacking += [
         f"{name}: not found. apt-get install {name}"
         for name in ("sysbench", "openssl")

@@ -37,10 +37,10 @@ from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import Lab, Settings
 from headrace.mysql import connect
 from headrace.servers import Server, volumes
-from headrace.servers.backup.forecast import volume_seconds
-from headrace.servers.backup.manifest import backups
+from headrace.servers.backup.forecast import estimate_volume_seconds
+from headrace.servers.backup.manifest import read_backups
 from headrace.servers.backup.targets import open_target
-from headrace.servers.copies.source import physical_bytes
+from headrace.servers.copies.source import count_physical_bytes
 
 # Rows of 1,000 bytes in each of four tables; a cache that holds a tenth of them.
 TABLES, ROW_BYTES = 4, 1000
@@ -81,7 +81,7 @@ class Clients:
     def _run(self, number: int) -> None:
         chance, each = random.Random(number), CLIENTS / RATE
         due = self._from + number / RATE
-        with connect(self.server.address()) as connection, connection.cursor() as cursor:
+        with connect(self.server.make_address()) as connection, connection.cursor() as cursor:
             while not self._stop.is_set():
                 time.sleep(max(0.0, due - time.monotonic()))
                 table, keys = chance.randrange(TABLES), [chance.randrange(1, self.rows) for _ in range(3)]
@@ -93,8 +93,8 @@ class Clients:
 
 def make_server(lab: Lab, name: str, storage: str, rows: int) -> Server:
     """A server with data, on a volume that is paced from now on."""
-    server = servers.up(lab, name=name, storage=storage, settings=SETTINGS, unpaced=True)
-    with connect(server.address(), 600) as connection, connection.cursor() as cursor:
+    server = servers.bring_up(lab, name=name, storage=storage, settings=SETTINGS, unpaced=True)
+    with connect(server.make_address(), 600) as connection, connection.cursor() as cursor:
         cursor.execute("CREATE DATABASE p")
         cursor.execute("USE p")
         for table in range(TABLES):
@@ -102,7 +102,7 @@ def make_server(lab: Lab, name: str, storage: str, rows: int) -> Server:
             text = "REPEAT(MD5(seq), 31)"  # packs to about a third
             cursor.execute(f"INSERT INTO p.t{table} SELECT seq, 0, {text} FROM seq_1_to_{rows}")
     servers.stop(server)
-    return servers.up(lab, name=name)
+    return servers.bring_up(lab, name=name)
 
 
 @contextlib.contextmanager
@@ -127,8 +127,8 @@ def copied(server: Server, target: Path, *options: str) -> tuple[float, float]:
     if done.returncode:
         raise CouldNotRun("headrace backup run", done.stderr.strip()[-300:])
     print(done.stderr.strip(), f"load average {os.getloadavg()[0]:.1f}", sep="\n", file=sys.stderr)
-    manifest = backups(open_target(target))[0][-1].manifest
-    return physical_bytes(server) / MIB, manifest.ended_unix - manifest.began_unix
+    manifest = read_backups(open_target(target))[0][-1].manifest
+    return count_physical_bytes(server) / MIB, manifest.ended_unix - manifest.began_unix
 
 
 def speed(lab: Lab, server: Server, folder: Path) -> dict[str, float]:
@@ -136,11 +136,11 @@ def speed(lab: Lab, server: Server, folder: Path) -> dict[str, float]:
     bounds: dict[str, float] = {}
     for pack in ("none", "zstd"):
         size, took = copied(server, folder / pack, "--pack", pack)
-        bound = volume_seconds("gp3:50", int(size * MIB), False, None)
+        bound = estimate_volume_seconds("gp3:50", int(size * MIB), False, None)
         bounds[f"gp3_{pack}"] = round(bound / took, 3)
     with st1(lab, folder / "st1") as place:
         size, took = copied(server, place / "b", "--pack", "none")
-        bound = max(bound, volume_seconds("st1:500", int(size * MIB), True, 100.0))
+        bound = max(bound, estimate_volume_seconds("st1:500", int(size * MIB), True, 100.0))
         bounds["st1"] = round(bound / took, 3)
     return bounds | {"mib": round(size)}
 
@@ -198,7 +198,7 @@ def main() -> int:
     result: dict[str, object] = {}
     with tempfile.TemporaryDirectory(prefix="backup-pace-") as text:
         folder = Path(text)
-        lab = labs.up(folder / "lab", settings=Settings(metrics_port=0, api_port=0))
+        lab = labs.start_lab(folder / "lab", settings=Settings(metrics_port=0, api_port=0))
         try:
             server = make_server(lab, "paced", "gp3:50", arguments.rows)
             try:
@@ -220,7 +220,7 @@ def main() -> int:
             console.print(f"error: {error}")
             return 3
         finally:
-            labs.down(lab, force=True)
+            labs.stop_lab(lab, force=True)
     print(json.dumps(result, indent=1))
     if arguments.results:
         arguments.results.write_text(json.dumps(result, indent=1) + "\n")

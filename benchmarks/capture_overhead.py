@@ -40,7 +40,7 @@ from scipy.stats import t as student
 
 from headrace import HeadraceError
 from headrace.observe.live.record import VARIABLES
-from headrace.observe.live.sampler import Sampler, _statement
+from headrace.observe.live.sampler import Sampler, _build_statement
 from headrace.servers import connect, parse_address
 
 NEEDED = ("mariadbd", "mariadb-install-db", "sysbench")
@@ -195,7 +195,7 @@ def pairs(server: Server, count: int, seconds: int, begin: Callable[[], Beside])
 def cost_of_a_sample(server: Server) -> dict[str, float]:
     """Processor time of one SHOW GLOBAL STATUS as a capture asks it, ms: of the server and of who
     asks."""
-    statement = _statement(VARIABLES)
+    statement = _build_statement(VARIABLES)
     with connect(server.address) as connection, connection.cursor() as cursor:
         cursor.execute(statement)
         before, own = server.cpu_s(), time.process_time()

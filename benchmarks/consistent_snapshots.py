@@ -38,15 +38,15 @@ from headrace import lab as labs
 from headrace import servers
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import Lab, Settings
-from headrace.lab.waiting import stored
+from headrace.lab.waiting import wait_for_snapshot
 from headrace.mysql import connect
 from headrace.mysql.gtid import GtidSet
 from headrace.operate.snapshots import restore
 from headrace.operate.snapshots.services import LabService
 from headrace.operate.snapshots.take import take
-from headrace.operate.snapshots.targets import lab_request
+from headrace.operate.snapshots.targets import make_lab_request
 from headrace.servers import Server
-from headrace.servers.volumes import device_of
+from headrace.servers.volumes import get_device
 
 CLIENTS = 8  # a guess: enough for group commit, and for writes that overlap
 # The cache is smaller than the data, so that pages are written all the time, to all members.
@@ -76,7 +76,7 @@ def prepare(server: Server, torn: bool = False, rows: int = ROWS) -> None:
     digits = " UNION ALL ".join(f"SELECT {digit} AS d" for digit in range(10))
     numbers = "SELECT 1 + " + " + ".join(f"{10**place} * t{place}.d" for place in range(5)) + " AS id FROM "
     numbers += ", ".join(f"({digits}) AS t{place}" for place in range(5))
-    with connect(server.address(), 300) as connection, connection.cursor() as cursor:
+    with connect(server.make_address(), 300) as connection, connection.cursor() as cursor:
         for statement in SCHEMA[: None if torn else -1]:
             cursor.execute(statement.replace("{numbers}", numbers).replace("{rows}", str(rows)))
 
@@ -93,7 +93,7 @@ class Writers:
         self._threads: list[threading.Thread] = []
 
     def __enter__(self) -> Writers:
-        with connect(self.server.address()) as connection, connection.cursor() as cursor:
+        with connect(self.server.make_address()) as connection, connection.cursor() as cursor:
             cursor.execute("SELECT client, MAX(n) FROM held.a GROUP BY client")
             self.begun = dict(cursor.fetchall())
             cursor.execute("SELECT COUNT(*) FROM held.c")
@@ -121,7 +121,7 @@ class Writers:
     def _write(self, client: int) -> None:
         n, chance = self.begun.get(client, 0), random.Random(client)
         try:
-            with connect(self.server.address(), 120) as connection, connection.cursor() as cursor:
+            with connect(self.server.make_address(), 120) as connection, connection.cursor() as cursor:
                 while not self._stop.is_set():
                     n += 1
                     cursor.execute("BEGIN")
@@ -136,7 +136,7 @@ class Writers:
 
     def _write_torn(self) -> None:
         try:
-            with connect(self.server.address(), 120) as connection, connection.cursor() as cursor:
+            with connect(self.server.make_address(), 120) as connection, connection.cursor() as cursor:
                 while not self._stop.is_set():
                     cursor.execute("INSERT INTO held.m (filler) VALUES (REPEAT('m', 150))")
         except Exception as error:
@@ -167,7 +167,7 @@ class Findings:
 def examine(server: Server, expected: dict[int, int], gtid: str, torn: bool = False) -> Findings:
     """Compares a restored server with what was acknowledged and tagged."""
     findings = Findings(opened=True)
-    with connect(server.address(), 120) as connection, connection.cursor() as cursor:
+    with connect(server.make_address(), 120) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT client, COUNT(*), MIN(n), MAX(n) FROM held.a GROUP BY client")
         first = {row[0]: row[1:] for row in cursor.fetchall()}
         cursor.execute("SELECT client, COUNT(*), MIN(n), MAX(n) FROM held.b GROUP BY client")
@@ -197,13 +197,13 @@ def examine(server: Server, expected: dict[int, int], gtid: str, torn: bool = Fa
 def composed(lab: Lab, spec: str, taken: list[str], name: str) -> str:
     """A snapshot whose member `i` is as in the i-th of these snapshots of the array."""
     for entry in taken:
-        stored(lab, entry)
+        wait_for_snapshot(lab, entry)
     result: list[str] = []
     try:
         devices = []
         for number, entry in enumerate(taken):
             result.append(lab.create(spec, name=f"{name}-{number}", snapshot=entry)["id"])
-            devices.append(device_of(lab.attach(result[-1], unpaced=True, probe=False)))
+            devices.append(get_device(lab.attach(result[-1], unpaced=True, probe=False)))
         target = os.open(devices[-1], os.O_RDWR | os.O_DIRECT)
         try:
             for number, entry in enumerate(taken[:-1]):
@@ -213,7 +213,7 @@ def composed(lab: Lab, spec: str, taken: list[str], name: str) -> str:
             os.close(target)
         lab.detach(result[-1])
         whole = lab.create_snapshot(result[-1])["id"]
-        stored(lab, whole)
+        wait_for_snapshot(lab, whole)
         return whole
     finally:
         for volume in result:
@@ -294,7 +294,7 @@ def run_round(lab: Lab, server: Server, variant: Variant, number: int, members: 
     with Writers(server, torn=torn) as writers:
         time.sleep(WARM_S)
         moments: dict[str, float] = {"begun": time.monotonic()}
-        request = replace(lab_request(lab, server.name), lock=variant.lock, freeze=variant.freeze)
+        request = replace(make_lab_request(lab, server.name), lock=variant.lock, freeze=variant.freeze)
         if variant.members:
             request = replace(request, service=MemberByMember(lab, members))
 
@@ -319,7 +319,7 @@ def run_round(lab: Lab, server: Server, variant: Variant, number: int, members: 
         else:
             whole = composed(lab, server.storage, taken, f"mixed{number}")
             taken.append(whole)
-            looked = servers.up(lab, name=name, flavor=server.flavor, storage=server.storage, seed_from=whole, settings=SMALL, timeout_s=60)  # fmt: skip
+            looked = servers.bring_up(lab, name=name, flavor=server.flavor, storage=server.storage, seed_from=whole, settings=SMALL, timeout_s=60)  # fmt: skip
         opened_s = time.monotonic() - began
         result.findings = examine(looked, expected, got.snapshot_set.gtid, torn)
         result.findings.open_s = opened_s
@@ -386,10 +386,10 @@ def print_rows(rows: list[dict[str, object]]) -> None:
 def measure(folder: Path, flavor: str, storage: str, count: int, texts: list[str], torn: bool, tell: Callable) -> list:
     """All variants, in turn, so that what the machine does meanwhile meets all of them."""
     # Fast lab time: EC2 takes a snapshot of one volume every 15 s at most, and so does the lab.
-    lab = labs.up(folder, settings=Settings(metrics_port=0, api_port=0, time_scale=1_000_000))
+    lab = labs.start_lab(folder, settings=Settings(metrics_port=0, api_port=0, time_scale=1_000_000))
     members = len(lab.describe(lab.create(storage, name="probe")["id"])["members"])
     lab.delete("probe")
-    server = servers.up(lab, name="db", flavor=flavor, storage=storage, settings=SMALL)
+    server = servers.bring_up(lab, name="db", flavor=flavor, storage=storage, settings=SMALL)
     prepare(server, torn)
     chosen = [variant for variant in VARIANTS if not texts or any(variant.name.startswith(word) for word in texts)]
     rounds: list[Round] = []
@@ -419,9 +419,9 @@ def main() -> int:
         rounds = measure(folder, given.flavor, given.storage, given.snapshots, given.variant, given.myisam, tell)
     finally:
         with labs.Lab(folder) as lab:
-            for server in servers.servers(lab):
+            for server in servers.list_servers(lab):
                 servers.destroy(server)
-            labs.down(lab, force=True)
+            labs.stop_lab(lab, force=True)
         shutil.rmtree(folder, ignore_errors=True)
     names = list(dict.fromkeys(entry.variant for entry in rounds))
     rows = [summary(name, [entry for entry in rounds if entry.variant == name]) for name in names]

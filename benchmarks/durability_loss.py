@@ -76,7 +76,7 @@ def settings_of(engine: str, flush: int, sync_binlog: int | None) -> dict[str, s
 
 
 def rows(server: servers.Server, *statements: str) -> tuple:
-    with connect(server.address(), 120) as connection, connection.cursor() as cursor:
+    with connect(server.make_address(), 120) as connection, connection.cursor() as cursor:
         for statement in statements:
             cursor.execute(statement)
         return cursor.fetchall()
@@ -110,7 +110,7 @@ def crash_once(
         os.kill(server.pid, signal.SIGKILL)
         at = time.time()
     since = time.monotonic()
-    server = servers.up(lab, name=server.name)
+    server = servers.bring_up(lab, name=server.name)
     recovery_s = time.monotonic() - since
     ledger.stop()
     # Every acknowledgement of a killed server counts; a machine without power sends none.
@@ -140,11 +140,11 @@ def measure(lab: Lab, name: str, cases: list[tuple], crashes: int, seconds: floa
     flavor, engine = SERVERS[name]
     result = []
     for case in cases:
-        server = servers.up(
+        server = servers.bring_up(
             lab, name=name, flavor=flavor, engine=engine, storage=STORAGE, settings=settings_of(engine, *case)
         )
         try:
-            ledger = Ledger(server.address(), CLIENTS)
+            ledger = Ledger(server.make_address(), CLIENTS)
             ledger.create()
             for how in CRASHES:
                 for repeat in range(crashes):
@@ -243,14 +243,14 @@ def measured(chosen: argparse.Namespace) -> dict:
     """Measures everything, and returns what --raw writes: facts of the run, and every crash."""
     folder = Path(tempfile.mkdtemp(prefix="headrace-durability-"))
     result: list[Crash] = []
-    lab = labs.up(folder / "lab", settings=labs.Settings(metrics_port=0, api_port=0))
+    lab = labs.start_lab(folder / "lab", settings=labs.Settings(metrics_port=0, api_port=0))
     try:
         for name in chosen.servers.split(","):
             result += measure(lab, name, cases_of(chosen.settings), chosen.crashes, chosen.seconds, chosen.seed)
     finally:
-        for server in servers.servers(lab):
+        for server in servers.list_servers(lab):
             servers.destroy(server)
-        labs.down(lab, force=True)
+        labs.stop_lab(lab, force=True)
         shutil.rmtree(folder, ignore_errors=True)
     about = (
         f"{datetime.now(UTC):%Y-%m-%d} on {machine()}; storage {STORAGE}, one volume; {CLIENTS} clients; "

@@ -111,11 +111,11 @@ def compare(fleet: SeededFleet) -> tuple[list[RuleScore], float]:
         "gp2 to gp3": [f"gp3:{volume.size_gib}" if volume.type == "gp2" else volume.notation for volume in volumes],
         "headrace": _advised(fleet, seen),
     }
-    usd = prices.totals(today, REGION)
+    usd = prices.compute_totals(today, REGION)
     before = _truth(fleet, volumes, today)
     scores = []
     for name, rule in rules.items():
-        after, bills = _truth(fleet, volumes, rule), prices.totals(rule, REGION)
+        after, bills = _truth(fleet, volumes, rule), prices.compute_totals(rule, REGION)
         changed = [at for at in range(len(volumes)) if rule[at] != today[at]]
         more = [bills[at] - usd[at] for at in changed]
         worse = [violates(before[at], after[at]) for at in changed]
@@ -146,7 +146,7 @@ def _cheapest(prices: FleetPrices, volume: FleetVolume, iops: float, mib_s: floa
     baseline = core.storage_limits(f"gp2:{volume.size_gib}")[0]
     if iops <= baseline["iops"] and mib_s * 2**20 <= baseline["throughput_bytes_s"]:
         texts.append(f"gp2:{volume.size_gib}")
-    totals = prices.totals(texts, REGION)  # NaN: not sold so
+    totals = prices.compute_totals(texts, REGION)  # NaN: not sold so
     return min(zip(totals, texts, strict=True), key=lambda entry: (math.isnan(entry[0]), entry[0]))[1]
 
 

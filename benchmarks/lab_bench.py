@@ -29,7 +29,7 @@ from headrace import HeadraceError
 from headrace import lab as labs
 from headrace.bench import FioLoad, fio_once
 from headrace.lab import Lab
-from headrace.servers.volumes import device_of
+from headrace.servers.volumes import get_device
 
 REPETITIONS = 3  # a guess: what ten minutes allow
 SECONDS = 4.0  # of each run (a guess)
@@ -131,7 +131,7 @@ PEERS = {
 def volume(lab: Lab, spec: str, unpaced: bool = False) -> Iterator[str]:
     volume_id = lab.create(spec)["id"]
     try:
-        yield device_of(lab.attach(volume_id, unpaced=unpaced))
+        yield get_device(lab.attach(volume_id, unpaced=unpaced))
     finally:
         lab.detach(volume_id, force=True)
         lab.delete(volume_id)
@@ -166,9 +166,9 @@ def ceilings(lab: Lab, folder: Path) -> dict[str, dict]:
     results = {}
     with volume(lab, "gp3:8", unpaced=True) as device:
         fill(device)
-        before = cpu_s(lab.pid())
+        before = cpu_s(lab.get_pid())
         figures = path_figures(device)
-        used = cpu_s(lab.pid()) - before
+        used = cpu_s(lab.get_pid()) - before
         requests = sum(sum(values) for name, values in figures.items() if "iops" in name) * (SECONDS + 1.0)
         results["headrace, unpaced"] = figures | {"cpu_us_per_io": [1e6 * used / requests]}
     for name, (peer, program) in PEERS.items():
@@ -248,7 +248,7 @@ def depletion(lab: Lab) -> dict:
     rows = []
     for _ in range(REPETITIONS):
         volume_id = lab.create("gp2:100")["id"]
-        device = device_of(lab.attach(volume_id))
+        device = get_device(lab.attach(volume_id))
         fio_once(load("randread", 16, 16, 2.0), device)
         lab.set_balance(volume_id, 0.2)
         before = credits_of(lab, volume_id)
@@ -280,11 +280,11 @@ def resident_mib(pid: int) -> float:
 
 def many(lab: Lab) -> dict:
     """64 volumes at once: memory, and the sum of what 1, 4 and 16 busy ones do."""
-    alone = resident_mib(lab.pid())
+    alone = resident_mib(lab.get_pid())
     ids = [lab.create("gp3:8")["id"] for _ in range(MANY)]
     try:
-        devices = [device_of(lab.attach(volume_id, unpaced=True)) for volume_id in ids]
-        resident = resident_mib(lab.pid())
+        devices = [get_device(lab.attach(volume_id, unpaced=True)) for volume_id in ids]
+        resident = resident_mib(lab.get_pid())
         scaling = {}
         for busy in (1, 4, 16):
             # One queue of 32 over all of them.
@@ -313,7 +313,7 @@ def run() -> dict:
         return {"missing": why}
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
         folder = Path(name)
-        with labs.up(folder / "lab", None, labs.Settings(metrics_port=0, api_port=0)) as lab:
+        with labs.start_lab(folder / "lab", None, labs.Settings(metrics_port=0, api_port=0)) as lab:
             try:
                 return {
                     "many": many(lab),
@@ -322,7 +322,7 @@ def run() -> dict:
                     "depletion": depletion(lab),
                 }
             finally:
-                labs.down(lab, True)
+                labs.stop_lab(lab, True)
 
 
 def spread(values: list[float], digits: int = 4) -> str:

@@ -30,7 +30,7 @@ import headrace
 from headrace import Goal, OpenWorkload
 from headrace import _core as core
 from headrace.planner import Plan
-from headrace.planner.candidates import GIB_STEPS, IOPS_STEPS, MIB_S_STEPS, rounded_up
+from headrace.planner.candidates import GIB_STEPS, IOPS_STEPS, MIB_S_STEPS, round_figure_up
 
 DATES = (
     "2014-09-01",
@@ -176,7 +176,7 @@ def _as_ordered(storage: headrace.Storage, eras: Mapping[str, core.Era]) -> str 
         return float(era[part][name]["value"])
 
     def round_up(value: int, steps: Sequence[tuple[float, int]], part: str, least: str, most: str) -> int:
-        return rounded_up(value, steps, int(figure(part, least)), int(figure(part, most)))
+        return round_figure_up(value, steps, int(figure(part, least)), int(figure(part, most)))
 
     gib = round_up(volume.size_gib, GIB_STEPS, "size_gib", "min", "max")
     texts = [volume.type, str(gib)]
@@ -287,7 +287,7 @@ def meets(question: Question, goals: tuple[Goal, ...], storages: list[str]) -> l
     fine = [True] * len(storages)
     for factor in {1.0, 1.0 + room / 100.0}:
         answer = core.evaluate(
-            question.day.scaled(factor).to_core(),
+            question.day.scale(factor).to_core(),
             storages,
             [None] * len(storages),
             [],
@@ -309,7 +309,7 @@ def meets(question: Question, goals: tuple[Goal, ...], storages: list[str]) -> l
                     answer["throttled_s"][i] / 60 if goal.metric == "throttled_min" else answer[names[goal.metric]][i]
                 )
                 value = 100.0 if goal.metric == "lowest_balance_percent" and value is None else value
-                fine[i] &= bool(goal.met(value))
+                fine[i] &= bool(goal.is_met(value))
     return fine
 
 
@@ -332,13 +332,13 @@ def holds(question: Question, plan: Plan) -> list[str]:
     last = run.rows.filter(pl.col("t_s") >= 2 * question.day.span_s - 1e-6)
     missed = []
     for goal in plan.goals:
-        if goal.metric == "throttled_min" and not goal.met(last["throttled_s"].sum() / 60):
+        if goal.metric == "throttled_min" and not goal.is_met(last["throttled_s"].sum() / 60):
             missed.append(f"throttled {last['throttled_s'].sum() / 60:.2f} min against {goal.limit:g}")
-        if goal.metric == "lowest_balance_percent" and not goal.met(
+        if goal.metric == "lowest_balance_percent" and not goal.is_met(
             last["balance_percent"].min() if last["balance_percent"].is_not_null().any() else 100.0
         ):
             missed.append(f"balance {last['balance_percent'].min():.2f} %")
-        if goal.metric == "p99_ms" and not goal.met(run.summary["worst_p99_ms"]):
+        if goal.metric == "p99_ms" and not goal.is_met(run.summary["worst_p99_ms"]):
             missed.append(f"p99 {run.summary['worst_p99_ms']:.2f} ms")
     return missed
 
@@ -368,7 +368,7 @@ def holds_per_io(question: Question, plan: Plan) -> list[str]:
     missed = [
         f"p99 {run.summary['worst_p99_ms']:.2f} ms"
         for goal in plan.goals
-        if goal.metric == "p99_ms" and not goal.met(run.summary["worst_p99_ms"])
+        if goal.metric == "p99_ms" and not goal.is_met(run.summary["worst_p99_ms"])
     ]
     if (
         any(goal.metric == "throttled_min" and goal.limit == 0 for goal in plan.goals)

@@ -37,7 +37,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from headrace import HeadraceError, bench, calibrate, experiment
-from headrace.base.machine import cores
+from headrace.base.machine import count_cores
 from headrace.bench.running import environment
 from headrace.errors import InputError
 from headrace.experiment import Configuration, machine, neighbours
@@ -206,7 +206,7 @@ def is_judged(record: bench.RunRecord, others: float = math.inf) -> bool:
     beside = neighbours.read(record.folder)
     if beside is not None and (beside.disturb or beside.others > others):
         return False
-    return regime(record.summary) == "clients" or not experiment.measured(record).processors_bound
+    return regime(record.summary) == "clients" or not experiment.make_measured_result(record).processors_bound
 
 
 def same(record: bench.RunRecord, configuration: Configuration, seconds: int, seed: int) -> bool:
@@ -348,11 +348,11 @@ class Set:
         self.benchmark = bench.SysbenchOltp(tables=8, rows=rows, distribution=series.distribution)
         self.store = bench.Store(place / f"{series.server}-{series.engine}-{series.distribution}-{rows}")
         gib = experiment.ROW_BYTES[series.engine] * rows * 8 / 2**30
-        self.data = experiment.data_set(
+        self.data = experiment.make_data_set(
             self.benchmark, series.engine, gib, flavor=series.server, settle_s=plan.settle_s
         )
         self.data_folder = place / f"data-{series.server}-{series.engine}-{rows}"
-        self.changed = experiment.changed(series.engine, self.benchmark)
+        self.changed = experiment.compute_changed(series.engine, self.benchmark)
         self.ends = ExitStack()
         self.lab: experiment.ExperimentLab | None = None
 
@@ -372,11 +372,11 @@ class Set:
         calibration = self.measured(every[0], self.plan.calibration_s, seed, CALIBRATION_OTHERS)
         if calibration is None:
             return
-        workload = calibrate([experiment.lab_counted(calibration)], least_seconds=0.9 * self.plan.calibration_s)
+        workload = calibrate([experiment.write_lab_counts(calibration)], least_seconds=0.9 * self.plan.calibration_s)
         for each in every[1:]:
             if self.plan.only and each.name not in self.plan.only:
                 continue
-            prediction = experiment.predicted(
+            prediction = experiment.predict_result(
                 workload,
                 each,
                 changed=self.changed,
@@ -384,13 +384,13 @@ class Set:
                 warmup_s=self.plan.warmup_s,
                 seed=seed,
                 draws=DRAWS,
-                processors=cores(),
+                processors=count_cores(),
             )
             when = datetime.now(UTC).isoformat(timespec="seconds")
             record = self.measured(each, self.plan.each_s, seed)
             if record is None:
                 continue
-            rows.append(row(each, seed, prediction, experiment.measured(record), record, when))
+            rows.append(row(each, seed, prediction, experiment.make_measured_result(record), record, when))
             rows[-1]["judged"] &= is_judged(calibration, CALIBRATION_OTHERS)
             keep(rows)
             print(line(rows[-1], rows), flush=True)
@@ -400,7 +400,7 @@ class Set:
     ) -> bench.RunRecord | None:
         """Returns the judged run of the store, or a new one; None where there is none and `stored`
         forbids to measure. `others`: processors that other programs may have used (`is_judged`)."""
-        for record in self.store.runs():
+        for record in self.store.list_runs():
             if record.state == "complete" and same(record, configuration, seconds, seed) and is_judged(record, others):
                 return record
         if self.stored:
@@ -409,7 +409,7 @@ class Set:
             self.ends.callback(self.quiet.free)
             self.lab = self.ends.enter_context(experiment.ExperimentLab(self.place, data_gib=self.data.gib))
             self.lab.load(self.data, self.data_folder)
-        cell = experiment.cell_of(configuration, self.data, seconds=seconds, warmup_s=self.plan.warmup_s, seed=seed)
+        cell = experiment.make_cell(configuration, self.data, seconds=seconds, warmup_s=self.plan.warmup_s, seed=seed)
 
         @contextmanager
         def gate():
@@ -468,13 +468,13 @@ def main() -> int:
             want in (None, has) for want, has in zip(given, (each.server, each.engine, each.distribution), strict=True)
         )
     ]
-    lacks = {each: () if arguments.stored else experiment.missing(each.server, (each.engine,)) for each in chosen}
+    lacks = {each: () if arguments.stored else experiment.list_missing(each.server, (each.engine,)) for each in chosen}
     for each in [each for each in chosen if lacks[each]]:
         print(f"prove accuracy: {each.title} is skipped, this machine lacks: " + " ".join(lacks[each]))
     arguments.store.mkdir(parents=True, exist_ok=True)
     plan = QUICK if arguments.quick else LONG if arguments.long else Plan()
     quiet, all_met = Quiet(arguments.quiet_lock), True
-    answers = {"machine": machine.identity(None), "plan": asdict(plan), "sets": {}}
+    answers = {"machine": machine.collect_identity(None), "plan": asdict(plan), "sets": {}}
     for each in [each for each in chosen if not lacks[each]]:
 
         def keep(rows: list[dict], each: Series = each) -> None:

@@ -31,9 +31,9 @@ from headrace.experiment.replication import (
     ReplicaCell,
     ReplicaLoad,
     ReplicationLab,
-    calibrated,
-    course,
-    errors,
+    calibrate_workload,
+    compute_errors,
+    measure_course,
     score,
     score_course,
 )
@@ -191,9 +191,9 @@ def main() -> int:
         others = drawn(arguments.flavor, arguments.draw, arguments.cells)
     say = lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)  # noqa: E731
     with ExperimentLab(data_gib=2.0) as place, ReplicationLab(place, say=say) as lab:
-        log = lab.source(reference[0].load).sample()
+        log = lab.get_source(reference[0].load).read_sample()
         base = [drained for cell in reference if (drained := quickest(lab, cell, arguments.repeat)) is not None]
-        workload = calibrated(base, log)
+        workload = calibrate_workload(base, log)
         assert workload.replica is not None
         say(f"calibrated: {dict(workload.replica.values)}")
         measured = [
@@ -205,12 +205,12 @@ def main() -> int:
         for _ in range(arguments.courses):
             # Twice of what this replica applies, so that it falls behind by half a second a second.
             rate = round(2 * base[0].tps)
-            courses.append(score_course(workload, course(lab, reference[0], rate, 12)))
+            courses.append(score_course(workload, measure_course(lab, reference[0], rate, 12)))
     scored = score(workload, measured)
     rows = [as_row(entry) for entry in scored]
     print(f"### Replicas, {arguments.flavor}\n\n{table(rows)}\n")
     if scored:
-        median, worst = errors(scored)
+        median, worst = compute_errors(scored)
         print(
             f"n = {len(scored)}: median {median:.1f} % (bar {MEDIAN_BAR:g}), worst {worst:.1f} % (bar {WORST_BAR:g})."
         )

@@ -40,8 +40,8 @@ from headrace.experiment.replication import (
     Drained,
     ReplicaCell,
     ReplicationLab,
-    calibrated,
-    live,
+    calibrate_workload,
+    open_live_replica,
     score,
 )
 from headrace.planner import candidates
@@ -209,12 +209,12 @@ def on_replica(lab: ReplicationLab, group: list[Try], load_s: int) -> list[dict]
     heavier ones are not run: they fail too."""
     rows: list[dict] = []
     lost = False
-    with live(lab, group[0].cell, group[0].goal.tps) as replica:
+    with open_live_replica(lab, group[0].cell, group[0].goal.tps) as replica:
         for entry in group:
             answer = {"rate": entry.goal.tps, "lag_s": math.inf, "applied_share": 0.0, "held": False, "ran": not lost}
             if not lost:
                 try:
-                    ran = replace(replica, cell=entry.cell).course(entry.goal.tps, load_s, PATIENCE)
+                    ran = replace(replica, cell=entry.cell).run_course(entry.goal.tps, load_s, PATIENCE)
                     answer |= judged(ran, entry.goal.lag_s)
                 except CouldNotRun as error:
                     if "has not caught up" not in str(error):
@@ -340,7 +340,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path)
     parser.add_argument("--quiet-lock")
     arguments = parser.parse_args()
-    if lacks := machine.missing(FLAVOR):
+    if lacks := machine.list_missing(FLAVOR):
         print("replica plans: skipped, this machine lacks: " + " ".join(lacks))
         return 0
     reference, _ = cells(FLAVOR)
@@ -349,12 +349,12 @@ def main() -> int:
     with ExperimentLab(data_gib=2.0) as place, ReplicationLab(place, say=say) as lab, ExitStack() as ends:
         ends.callback(quiet.free)
         with quiet.gate():
-            log = lab.source(reference[0].load).sample()
+            log = lab.get_source(reference[0].load).read_sample()
         base = []
         for cell in reference:
             with quiet.gate():
                 base.append(lab.drain(cell))
-        workload = calibrated(base, log)
+        workload = calibrate_workload(base, log)
         quiet.free()
         result = verdicts(lab, workload, base[0], arguments.verdicts, quiet)
         rows = (plans_apart if arguments.apart else plans_proved)(lab, workload, arguments, quiet)
@@ -363,7 +363,7 @@ def main() -> int:
     print(f"{total} of {len(rows)} hold (bar {HELD_BAR:g}), {failed} next cheaper ones fail (bar {FAILED_BAR:g}).\n")
     print(f"### What holds a replica back\n\n{verdicts_table(result)}")
     if arguments.results:
-        retained = {"machine": machine.identity(FLAVOR), "plans": rows, "verdicts": result}
+        retained = {"machine": machine.collect_identity(FLAVOR), "plans": rows, "verdicts": result}
         arguments.results.write_text(json.dumps(retained, indent=1, default=str) + "\n")
     met = total >= HELD_BAR * len(rows) and failed >= FAILED_BAR * len(rows) and all(row["right"] for row in result)
     return 0 if met else 1

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from headrace.base import core
-from headrace.operate.fleet.inventory import FleetDevice, FleetInventory, inventory_json
+from headrace.operate.fleet.inventory import FleetDevice, FleetInventory, parse_inventory
 from headrace.workload import daily
 from headrace.workload.model import MAX_OUTSTANDING
 
@@ -35,7 +35,7 @@ class SeededFleet:
 
     @property
     def devices(self) -> list[FleetDevice]:
-        return self.inventory.devices()
+        return self.inventory.list_devices()
 
 
 def seeded_fleet(volumes: int, seed: int, days: int = 14, grain_s: float = 300.0, first: int = 0) -> SeededFleet:
@@ -49,7 +49,7 @@ def seeded_fleet(volumes: int, seed: int, days: int = 14, grain_s: float = 300.0
             {"VolumeId": name, "AvailabilityZone": "us-east-1a", "State": "in-use", "Attachments": [], **volume}
         )
         demand[name] = request
-    inventory = inventory_json(described)
+    inventory = parse_inventory(described)
     for begin in range(0, volumes, 250):
         some = inventory.volumes[begin : begin + 250]
         followed = joined([demand[entry.id] for entry in some]).follow(

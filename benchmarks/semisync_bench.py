@@ -33,15 +33,15 @@ from headrace import SemiSyncOptions, calibrate, predict_replica
 from headrace.base import core
 from headrace.bench import SysbenchOltp, run
 from headrace.errors import CouldNotRun, HeadraceError
-from headrace.experiment import DataSet, ExperimentLab, lab_counted, machine
-from headrace.experiment.data import scan, target_of
-from headrace.experiment.replication import ReplicaCell, ReplicaLoad, ReplicationLab, WrittenSource, replica_of
+from headrace.experiment import DataSet, ExperimentLab, machine, write_lab_counts
+from headrace.experiment.data import make_target, scan
+from headrace.experiment.replication import ReplicaCell, ReplicaLoad, ReplicationLab, WrittenSource, make_replica
 from headrace.experiment.replication.statements import Statements
 from headrace.mysql import connect
 from headrace.mysql.state import observe
 from headrace.servers.topology import seeding
 from headrace.workload import TransactionWorkload
-from headrace.workload.replica import measured_replica
+from headrace.workload.replica import add_measured_replica
 from prove_accuracy import Quiet
 from relay import Relay
 
@@ -137,12 +137,12 @@ class Pair:
             port = self.links.enter_context(Relay(("127.0.0.1", port or 0), delay_ms / 1e3)).port
         sql.run(dialect.stop())
         sql.follow(self.source.server, port)
-        sql.run(dialect.semi_sync("replica", semi_sync))
+        sql.run(dialect.switch_semi_sync("replica", semi_sync))
         sql.run(dialect.start_receive())
         sql.run(dialect.start_apply())
         with Statements(self.source.server) as source:
             until = time.monotonic() + CAUGHT_UP_S
-            while sql.received() < source.done() or sql.done() < source.done():
+            while sql.count_received() < source.count_done() or sql.count_done() < source.count_done():
                 if time.monotonic() > until:
                     raise CouldNotRun("replica", f"has not caught up in {CAUGHT_UP_S:g} s", "")
                 time.sleep(0.1)
@@ -150,7 +150,7 @@ class Pair:
 
     def round_trip(self, port: int | None) -> float:
         """Returns the median answer to an empty statement, ms."""
-        address = replace(self.source.server.address(tcp=True), port=port)
+        address = replace(self.source.server.make_address(tcp=True), port=port)
         moments = []
         with connect(address, 10.0) as connection, connection.cursor() as cursor:
             for _ in range(PINGS):
@@ -164,7 +164,7 @@ class Pair:
         load = self.source.load
         return run(
             load.benchmark,
-            target_of(self.source.server),
+            make_target(self.source.server),
             seconds=seconds,
             warmup_s=WARMUP_S,
             threads=clients,
@@ -177,7 +177,7 @@ class Pair:
 def waits(source: Statements) -> tuple[float, float]:
     """Commits that waited for an acknowledgement so far, and how long in all, ms."""
     role = "master" if source.mariadb else "source"
-    status = source.status()
+    status = source.read_status()
     prefix = f"rpl_semi_sync_{role}_tx"
     return status[f"{prefix}_waits"], status[f"{prefix}_wait_time"] / 1e3
 
@@ -187,20 +187,20 @@ def calibrated_on(pair: Pair, folder: Path) -> TransactionWorkload:
     records = [pair.run(clients, CALIBRATION_S, folder, f"{clients} clients") for clients in CALIBRATED_ON]
     for record in records:
         pair.lab.say(f"without semi-sync: {record.document['name']}, {record.summary['tps']:.1f} tps")
-    workload = calibrate([lab_counted(record) for record in records], least_seconds=0.9 * CALIBRATION_S)
-    return measured_replica(workload, {"events_per_tx": pair.source.sample().events})
+    workload = calibrate([write_lab_counts(record) for record in records], least_seconds=0.9 * CALIBRATION_S)
+    return add_measured_replica(workload, {"events_per_tx": pair.source.read_sample().events})
 
 
 def predicted(workload: TransactionWorkload, cell: SemiSyncCell, replica: ReplicaCell, trip_ms: float) -> dict:
     """Transactions a second of the source, and what a commit waits, ms."""
-    instance, _ = machine.like_this(core.newest_date())
+    instance, _ = machine.choose_instance(core.newest_date())
     semi_sync = SemiSyncOptions((trip_ms,), timeout_ms=TIMEOUT_MS, wait_point=cell.wait_point.lower().replace("_", "-"))
     source_tps = {}
     for name, request in (("alone", None), ("semi_sync", semi_sync)):
         prediction = predict_replica(
             workload,
             SOURCE_STORAGE,
-            replica_of(replica.with_(sync_relay_log=cell.sync_relay_log)),
+            make_replica(replica.with_(sync_relay_log=cell.sync_relay_log)),
             instance=instance,
             cache_gib=CACHE_MIB / 1024,
             threads=cell.clients,
@@ -221,18 +221,18 @@ def predicted(workload: TransactionWorkload, cell: SemiSyncCell, replica: Replic
 def measured(pair: Pair, cell: SemiSyncCell, workload: TransactionWorkload, replica: ReplicaCell) -> dict | None:
     """A row; None where the source went on without its replica."""
     with Statements(pair.source.server) as source:
-        source.run(source.dialect.semi_sync("source", False))
+        source.run(source.dialect.switch_semi_sync("source", False))
         pair.replica.run((f"SET GLOBAL sync_relay_log = {cell.sync_relay_log}",))
         trip_ms = pair.linked(cell.delay_ms, True)
         answer = predicted(workload, cell, replica, trip_ms)
-        source.run(source.dialect.semi_sync("source", True, timeout_ms=TIMEOUT_MS, count=1))
-        point = source.dialect.semi_sync_variable("source", "wait_point")
+        source.run(source.dialect.switch_semi_sync("source", True, timeout_ms=TIMEOUT_MS, count=1))
+        point = source.dialect.name_semi_sync_variable("source", "wait_point")
         source.run((f"SET GLOBAL {point} = '{cell.wait_point}'",))
         before, load_before = (observe(source.connection, "source").semi_sync, waits(source)), os.getloadavg()[0]
         with tempfile.TemporaryDirectory() as unwanted:
             tps = pair.run(cell.clients, CELL_S, unwanted).summary["tps"]
         after = (observe(source.connection, "source").semi_sync, waits(source))
-        source.run(source.dialect.semi_sync("source", False))
+        source.run(source.dialect.switch_semi_sync("source", False))
     alone = after[0].no_tx - before[0].no_tx
     if alone or not after[0].source_status or after[0].yes_tx == before[0].yes_tx:
         pair.lab.say(f"{cell.words(trip_ms)}: does not count, {alone} commits were not acknowledged by a replica")
@@ -276,14 +276,14 @@ def cells_measured(lab: ReplicationLab, flavor: str, cells: Sequence[SemiSyncCel
     mode = "optimistic" if flavor == "mariadb" else "ordered"
     rows: list[dict] = []
     workload = None
-    with lab.written(load, SOURCE_STORAGE) as source, ExitStack() as ends:
+    with lab.open_written_source(load, SOURCE_STORAGE) as source, ExitStack() as ends:
         ends.callback(quiet.free)
         with Statements(source.server) as sql:
             seeding.load_semi_sync(sql.connection, sql.dialect, source.server.name)
-        scan(target_of(source.server))
+        scan(make_target(source.server))
         for storage in dict.fromkeys(cell.storage for cell in cells):
             replica = ReplicaCell(f"replica on {storage}", load, storage, CACHE_MIB, workers=4, mode=mode)
-            with lab.replica(replica, source) as (server, sql), tempfile.TemporaryDirectory() as folder:
+            with lab.open_replica(replica, source) as (server, sql), tempfile.TemporaryDirectory() as folder:
                 seeding.load_semi_sync(sql.connection, sql.dialect, server.name)
                 pair = Pair(lab, source, sql)
                 with pair.links:
@@ -311,7 +311,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path)
     parser.add_argument("--quiet-lock")
     arguments = parser.parse_args()
-    if lacks := machine.missing(arguments.flavor):
+    if lacks := machine.list_missing(arguments.flavor):
         print("semi-sync: skipped, this machine lacks: " + " ".join(lacks))
         return 0
     say = lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)  # noqa: E731
@@ -329,7 +329,7 @@ def main() -> int:
         print(f"n = {len(off)}: median {statistics.median(off):.1f} %, worst {max(off):.1f} % (bar {BAR:g} %).")
     if arguments.results:
         arguments.results.write_text(
-            json.dumps(result | {"machine": machine.identity(arguments.flavor)}, indent=1) + "\n"
+            json.dumps(result | {"machine": machine.collect_identity(arguments.flavor)}, indent=1) + "\n"
         )
     return 0 if rows and max(abs(row["error_percent"]) for row in rows) <= BAR else 1
 

@@ -40,7 +40,7 @@ from headrace import lab as labs
 from headrace.bench import FioLoad, FioResult, fio_once
 from headrace.lab import Lab
 from headrace.lab.calls import Snapshot
-from headrace.servers.volumes import device_of
+from headrace.servers.volumes import get_device
 
 GIB = 2  # that are copied (a guess: more than a second of any disk, little enough for ten minutes)
 RECORDS = 10_000  # volumes and snapshots on record, as the project's bar says
@@ -69,7 +69,7 @@ def volume(lab: Lab, spec: str, unpaced: bool = False, **more) -> Iterator[tuple
     """A volume that is attached: its id and its device."""
     result = lab.call("volume.create", spec=spec, **more)["id"]
     try:
-        yield result, device_of(lab.attach(result, unpaced=unpaced))
+        yield result, get_device(lab.attach(result, unpaced=unpaced))
     finally:
         with contextlib.suppress(HeadraceError):
             lab.detach(result, force=True)
@@ -134,7 +134,7 @@ def foreground(lab: Lab, gib: float) -> dict:
     for _ in range(REPETITIONS):
         with volume(lab, f"gp3:{int(gib) + 1}") as (sample, device):
             unpaced_fill(lab, sample, gib)
-            device = device_of(lab.describe(sample))
+            device = get_device(lab.describe(sample))
             before.append(fio_once(FOREGROUND, device).p99_ms)
             taken: list[float] = []
             worker = threading.Thread(
@@ -150,7 +150,7 @@ def foreground(lab: Lab, gib: float) -> dict:
 
 def unpaced_fill(lab: Lab, text: str, gib: float) -> None:
     lab.detach(text)
-    fill(device_of(lab.attach(text, unpaced=True)), gib)
+    fill(get_device(lab.attach(text, unpaced=True)), gib)
     lab.detach(text)
     lab.attach(text)
 
@@ -269,7 +269,7 @@ def run(gib: float = GIB, records: int = RECORDS) -> dict:
         return {"missing": why}
     with tempfile.TemporaryDirectory(prefix="snapshot-bench-") as name:
         folder = Path(name)
-        with labs.up(folder / "lab", None, labs.Settings(metrics_port=0, api_port=0)) as lab:
+        with labs.start_lab(folder / "lab", None, labs.Settings(metrics_port=0, api_port=0)) as lab:
             try:
                 parts: dict[str, Callable[[], object]] = {
                     "throughput": lambda: throughput(lab, folder, gib),
@@ -286,7 +286,7 @@ def run(gib: float = GIB, records: int = RECORDS) -> dict:
                     print(f"{name}: {result[name]}", file=sys.stderr)
                 return result
             finally:
-                labs.down(lab, True)
+                labs.stop_lab(lab, True)
 
 
 def show(console: Console, result: dict) -> None:

@@ -189,7 +189,7 @@ def score(
     @cache
     def misfit(names: tuple[str, ...]) -> float:
         workload = calibrated(names)
-        return max(abs(compare_run(runs[name], workload, draws=0).error_percent(SECOND_HALF)) for name in names)
+        return max(abs(compare_run(runs[name], workload, draws=0).get_error_percent(SECOND_HALF)) for name in names)
 
     scores = []
     for family in families(beginnings):
@@ -227,7 +227,7 @@ def _predicted(family: str, name: str, sources: tuple[str, ...], run: Any, workl
         family,
         name,
         sources,
-        error=comparison.error_percent(SECOND_HALF),
+        error=comparison.get_error_percent(SECOND_HALF),
         holds=summary["tps_low"] <= measured <= summary["tps_high"],
         spread=summary["relative_spread"],
         covered=math.sqrt(max(0.0, summary["relative_spread"] ** 2 - distances.spread**2)),

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from headrace.api import handling
 from headrace.api.handling import Served
-from headrace.api.protocol.shapes import SERVICES, refused_operations, service
+from headrace.api.protocol.shapes import SERVICES, get_service, read_refused_operations
 
 ROOT = Path(__file__).parents[1]
 TITLES = {
@@ -212,10 +212,10 @@ def page() -> str:
     served = handling.load()
     for name in SERVICES:
         parts.append(f"## {TITLES[name]}\n")
-        for operation in service(name).operations:
+        for operation in get_service(name).operations:
             if (name, operation) in served:
                 parts.append("\n".join(section(served[name, operation])))
-        refused = [f"`{operation}` ({why})" for (of, operation), why in refused_operations().items() if of == name]
+        refused = [f"`{operation}` ({why})" for (of, operation), why in read_refused_operations().items() if of == name]
         if refused:
             parts.append(f"Refused with a reason: {', '.join(refused)}.\n")
     return "\n".join(parts)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from typer.core import TyperArgument
 
-from headrace.cli.app import COMMANDS, commands, walk_commands
+from headrace.cli.app import COMMANDS, list_commands, walk_commands
 from headrace.cli.sharing import list_flags, list_own_options
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def reference() -> str:
 def tree() -> str:
     """Returns the page with all commands: a tree on one screen, and a table with the purpose of
     each command and group."""
-    by_name = {name.removeprefix("headrace "): command for name, command in commands()}
+    by_name = {name.removeprefix("headrace "): command for name, command in list_commands()}
     lines, rows = [], []
     for subject, names in SUBJECTS.items():
         lines += [subject, *_lines_of(names, by_name)]

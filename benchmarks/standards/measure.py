@@ -34,7 +34,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.base.machine import which
+from headrace.base.machine import find_executable
 from headrace.bench.drivers import tpcc
 from headrace.errors import CouldNotRun
 from headrace.mysql import Address, connect
@@ -171,7 +171,7 @@ class Scratch:
         program = self.program
         words = [*program.command, f"--defaults-file={config}", "--initialize-insecure", "--skip-log-bin"]
         if program.flavor == "mariadb":
-            script = program.companion("mariadb-install-db", "mysql_install_db")
+            script = program.find_companion("mariadb-install-db", "mysql_install_db")
             words = [
                 str(script),
                 f"--defaults-file={config}",
@@ -367,7 +367,7 @@ def main() -> int:
         "--without", nargs="+", choices=["oltp", "tprocc", "paged"], default=[], help="what is left out (nothing)"
     )
     given = parser.parse_args()
-    if which("sysbench") is None:
+    if find_executable("sysbench") is None:
         print("sysbench is not here: apt-get install sysbench", file=sys.stderr)
         return 3
     about = {"date": datetime.date.today().isoformat(), "processor": processor()}

@@ -48,7 +48,7 @@ class HeadraceError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self.value, self.rule, self.source, self.hint, self.exit_code, self.kind))
 
-    def but(self, *, value: str | None = None, hint: str | None = None) -> HeadraceError:
+    def amend(self, *, value: str | None = None, hint: str | None = None) -> HeadraceError:
         """Returns the same refusal, of the same class, with another value or hint."""
         refusal = copy.copy(self)
         refusal.value = self.value if value is None else value

@@ -18,7 +18,7 @@ from lab_folders import Command, Labs
 from waiting import wait_until
 
 from headrace.lab import Lab
-from headrace.lab import down as lab_down
+from headrace.lab import stop_lab as lab_down
 
 PROFILE = "headrace"
 # A lab's modifications, pending snapshots and the like take lab time; at this scale an hour is a blink.

@@ -97,11 +97,11 @@ def test_a_supervisor_that_dies_takes_its_worker_along_and_lab_up_starts_both_ag
     until(lambda: processes(aws_lab.folder), lambda result: not result, "the worker outlived its supervisor")
     status = aws_lab.headrace("lab", "status")
     assert "the AWS endpoint at" in status.stderr and "has ended: headrace lab up" in status.stderr
-    daemon = aws_lab.lab.pid()
+    daemon = aws_lab.lab.get_pid()
     assert "is started again" in aws_lab.headrace("lab", "up").stderr
     assert answers(aws_lab), "at its former port"
     again, _ = roles(aws_lab.folder)
-    assert again != supervisor and aws_lab.lab.pid() == daemon
+    assert again != supervisor and aws_lab.lab.get_pid() == daemon
     assert aws_lab.lab.describe("db")["attachment"] == device, "what is attached stays"
     assert len(aws_lab.client("ec2").describe_volumes()["Volumes"]) == 1
     # A lab that lacks nothing is not started twice.
@@ -111,7 +111,7 @@ def test_a_supervisor_that_dies_takes_its_worker_along_and_lab_up_starts_both_ag
     until(lambda: processes(aws_lab.folder), lambda result: not result, "the worker outlived its supervisor")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         stderr = aws_lab.headrace("lab", "up", "--api-port", str(taken.getsockname()[1]), code=3).stderr
-        assert "--api-port" in stderr and aws_lab.lab.pid() == daemon
+        assert "--api-port" in stderr and aws_lab.lab.get_pid() == daemon
 
 
 @pytest.mark.parametrize("how", ["down", "kill"])
@@ -120,7 +120,7 @@ def test_it_ends_with_the_daemon(aws_lab, how):
     if how == "down":
         aws_lab.down()
     else:
-        os.kill(aws_lab.lab.pid(), signal.SIGKILL)
+        os.kill(aws_lab.lab.get_pid(), signal.SIGKILL)
     until(lambda: processes(aws_lab.folder), lambda result: not result, "it outlived its lab")
     assert not answers(aws_lab) and not (aws_lab.folder / "api.json").exists()
     # The port is free again at once.

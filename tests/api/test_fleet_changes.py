@@ -13,9 +13,9 @@ from pathlib import Path
 from aws_labs import AwsLab, until
 
 from headrace.base.storage import Storage
-from headrace.operate.fleet.applying.changes import VolumeChange, changes_of, checked, ranked
+from headrace.operate.fleet.applying.changes import VolumeChange, check_changes, list_changes, rank_changes
 from headrace.operate.fleet.applying.scripts import patch_scripts
-from headrace.operate.fleet.inventory import FleetInventory, inventory_json, read_inventory
+from headrace.operate.fleet.inventory import FleetInventory, parse_inventory, read_inventory
 
 AWS = str(Path(sys.executable).with_name("aws"))
 
@@ -32,7 +32,7 @@ def describe_volumes(lab: AwsLab) -> dict[str, str]:
     """Returns the volumes that exist, by boto3, which is faster than the CLI."""
     volumes = lab.client("ec2").describe_volumes()["Volumes"]
     return {
-        volume.id: volume.notation for volume in inventory_json(json.loads(json.dumps(volumes, default=str))).volumes
+        volume.id: volume.notation for volume in parse_inventory(json.loads(json.dumps(volumes, default=str))).volumes
     }
 
 
@@ -44,9 +44,11 @@ def run(lab: AwsLab, script: str, name: str, *options: str, code: int = 0) -> st
 
 
 def planned(inventory: FleetInventory, expected: dict[str, tuple[str, float]]) -> list[VolumeChange]:
-    devices = {device.key: device for device in inventory.devices()}
-    return ranked(
-        change for key, (text, usd) in expected.items() for change in changes_of(devices[key], Storage.parse(text), usd)
+    devices = {device.key: device for device in inventory.list_devices()}
+    return rank_changes(
+        change
+        for key, (text, usd) in expected.items()
+        for change in list_changes(devices[key], Storage.parse(text), usd)
     )
 
 
@@ -61,7 +63,7 @@ def test_a_patch_is_made_once_and_taken_back(aws_lab):
     small, large = (ec2.create_volume(AvailabilityZone=lab.zone, **entry)["VolumeId"] for entry in given)
     reference = inventory(lab)
     changes = planned(reference, {small: ("gp3:8", -0.16), large: ("gp3:12:3000:125", -17.0)})
-    retained, refused = checked(changes, {volume.id: volume for volume in reference.volumes}, datetime.now(UTC))
+    retained, refused = check_changes(changes, {volume.id: volume for volume in reference.volumes}, datetime.now(UTC))
     assert [change.volume_id for change in retained] == [large, small] and not refused
     [scripts] = patch_scripts(retained)
     first = run(lab, scripts.patch, "patch.sh")
@@ -109,5 +111,5 @@ def test_what_ec2_would_refuse_is_not_asked_for(aws_lab):
     assert f"{grown}: REFUSED, a volume never shrinks, and it has 13 GiB" in result
     assert ec2.describe_volumes_modifications()["VolumesModifications"] == sample
     volumes = inventory(lab).volumes
-    retained, refused = checked(changes, {volume.id: volume for volume in volumes}, now)
+    retained, refused = check_changes(changes, {volume.id: volume for volume in volumes}, now)
     assert not retained and sorted(entry.change.volume_id for entry in refused) == sorted([often, grown])

@@ -14,7 +14,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from headrace.api.access.keys import KeyPair
-from headrace.api.protocol.shapes import service
+from headrace.api.protocol.shapes import get_service
 from headrace.api.server.labs import LabPool
 from headrace.api.server.worker import Endpoint
 from headrace.lab import Lab
@@ -32,7 +32,7 @@ def signed(name: str, incoming: Incoming, region: str) -> Incoming:
     signature."""
     url = f"http://127.0.0.1:9465{incoming.path}" + (f"?{incoming.query}" if incoming.query else "")
     request = AWSRequest(incoming.method, url, data=incoming.body, headers=incoming.headers)
-    SigV4Auth(KEY, service(name).signing_name, region).add_auth(request)
+    SigV4Auth(KEY, get_service(name).signing_name, region).add_auth(request)
     headers = {key.lower(): value for key, value in request.headers.items()} | {"host": "127.0.0.1:9465"}
     return Incoming(incoming.method, incoming.path, incoming.query, headers, incoming.body)
 

@@ -64,7 +64,7 @@ class Labs:
         return folder
 
     def up(self, folder: Path | None = None, **settings) -> Lab:
-        return lab_package.up(
+        return lab_package.start_lab(
             folder or self.folder(),
             settings=Settings(**{"metrics_port": NO_METRICS_PORT, "api_port": NO_METRICS_PORT, **settings}),
         )
@@ -77,10 +77,10 @@ class Labs:
 def clean_up(folder: Path) -> None:
     try:
         with Lab(folder, timeout_s=20) as lab:
-            lab_package.down(lab, force=True)
+            lab_package.stop_lab(lab, force=True)
     except HeadraceError:
         kill(folder)
-    mounted = {entry.place: entry for entry in doctor.mounts(doctor.Machine())}
+    mounted = {entry.place: entry for entry in doctor.list_mounts(doctor.Machine())}
     loops = loops_of(folder)
     for place in sorted(mounted, reverse=True):
         if place.startswith(f"{folder}/") or mounted[place].source in loops:
@@ -92,12 +92,12 @@ def clean_up(folder: Path) -> None:
 
 def kill(folder: Path) -> None:
     """kill -9 of the daemon of a folder, if there is one; returns when it is gone."""
-    pid = doctor.daemon_of(doctor.Machine(), folder)
+    pid = doctor.find_daemon(doctor.Machine(), folder)
     if pid is None:
         return
     watched = os.pidfd_open(pid)
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: doctor.daemon_of(doctor.Machine(), folder) != pid, "the end of a killed daemon")
+    wait_until(lambda: doctor.find_daemon(doctor.Machine(), folder) != pid, "the end of a killed daemon")
     os.close(watched)
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, 0)

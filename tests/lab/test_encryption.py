@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from waiting import wait_until
 
-from headrace.lab import Lab, LabRefused, Settings, up
+from headrace.lab import Lab, LabRefused, Settings, start_lab
 
 # Found nowhere by chance: 64 bytes, written in whole sectors.
 MARK = b"headrace marks what it wrote here, and looks for it elsewhere..."
@@ -56,7 +56,7 @@ def files_with(folder: Path, needles: list[bytes], without: str | None = None) -
 
 def killed(lab: Lab) -> None:
     """Kills the daemon, and waits until it is gone."""
-    watched = os.pidfd_open(lab.pid())
+    watched = os.pidfd_open(lab.get_pid())
     try:
         signal.pidfd_send_signal(watched, signal.SIGKILL)
         assert select.select([watched], [], [], 30)[0]
@@ -110,7 +110,7 @@ def test_a_crash_keeps_what_was_written_and_keys_are_in_no_other_file(labs):
         write(device_of(lab, "db"), SECTORS)
         key = next(key for key in lab.keys()["keys"] if key["arn"] == record["kms_key"])
         assert key["managed"] and key["aliases"] == ["alias/aws/ebs"]
-        pid = lab.pid()
+        pid = lab.get_pid()
         status = Path(f"/proc/{pid}/status").read_text()
         locked = next(line for line in status.splitlines() if line.startswith("VmLck:"))
         assert int(locked.split()[1]) > 0, "its memory is locked"
@@ -163,13 +163,13 @@ def test_credits_of_a_volume_that_rests(labs):
     with labs.up(folder) as lab:
         for number in range(20):
             lab.create("gp2:100", name=f"v{number}", balance_percent=5)
-        descriptors = len(os.listdir(f"/proc/{lab.pid()}/fd"))
+        descriptors = len(os.listdir(f"/proc/{lab.get_pid()}/fd"))
         first = [lab.describe(f"v{number}")["balance_percent"] for number in range(20)]
         assert all(percent is not None and 5 <= percent < 6 for percent in first)
-        assert len(os.listdir(f"/proc/{lab.pid()}/fd")) <= descriptors, "a look opens nothing"
+        assert len(os.listdir(f"/proc/{lab.get_pid()}/fd")) <= descriptors, "a look opens nothing"
         lab.set_balance("v0", 50.0)
         killed(lab)
-    with up(folder, settings=Settings(metrics_port=0, api_port=0)) as lab:
+    with start_lab(folder, settings=Settings(metrics_port=0, api_port=0)) as lab:
         # 100 GiB refill at 300 credits/s of 5,400,000: 0.0056 % a second; a minute is 0.34 %.
         assert 50 <= (lab.describe("v0")["balance_percent"] or 0) < 51
         assert 5 <= (lab.describe("v1")["balance_percent"] or 0) < 6

@@ -30,7 +30,7 @@ def disk(tmp_path):
 def small_lab(disk):
     """A lab on a small disk; its command line."""
     folder = disk / "lab"
-    lab = lab_package.up(folder, settings=Settings(metrics_port=0, api_port=0))
+    lab = lab_package.start_lab(folder, settings=Settings(metrics_port=0, api_port=0))
     try:
         with lab:
             yield lab, CommandHere(folder)

@@ -15,7 +15,7 @@ from waiting import wait_until
 
 from headrace.errors import HeadraceError
 from headrace.lab import Lab, LabRefused
-from headrace.lab import down as lab_down
+from headrace.lab import stop_lab as lab_down
 
 PATIENCE_S = 60.0
 

@@ -25,7 +25,7 @@ from waiting import wait_until
 
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab, LabRefused, NoLab, doctor, metrics
-from headrace.lab import up as lab_up
+from headrace.lab import start_lab as lab_up
 from headrace.lab.launch import Settings
 from headrace.lab.waiting import wait_for_modification
 
@@ -75,7 +75,7 @@ def rows_until(lab, volume: str, enough, seconds: float = 15) -> list[dict]:
     rows: list[dict] = []
 
     def are_enough() -> bool:
-        rows[:] = metrics.frame(lab.metrics(volume)).to_dicts()
+        rows[:] = metrics.build_frame(lab.metrics(volume)).to_dicts()
         return bool(enough(rows))
 
     wait_until(are_enough, "rows of seconds", seconds)
@@ -104,7 +104,7 @@ def test_up_status_down(labs):
     second = run("lab", "up", code=2)
     assert "already answers" in second.stderr and f"process {status['pid']}" in second.stderr
     assert run("lab", "down").stdout == ""
-    assert doctor.daemon_of(doctor.Machine(), folder) is None
+    assert doctor.find_daemon(doctor.Machine(), folder) is None
     run("lab", "status", code=3)
     assert not os.path.ismount(folder / "mnt")
     # A setting that is not given again stays.

@@ -11,7 +11,7 @@ import pytest
 from lab_folders import device_of
 
 from headrace.lab import Lab, LabRefused, metrics
-from headrace.lab import down as lab_down
+from headrace.lab import stop_lab as lab_down
 
 BLOCK = 16_384
 
@@ -30,7 +30,7 @@ def write(device: str, count: int) -> None:
 
 def counted(lab: Lab, volume: str, resolution: str, member: int | None = None) -> tuple[int, int]:
     """The sums of writes and of written bytes in a volume's rows."""
-    frame = metrics.frame(lab.metrics(volume, resolution=resolution, member=member))
+    frame = metrics.build_frame(lab.metrics(volume, resolution=resolution, member=member))
     return int(frame["writes"].sum()), int(frame["write_bytes"].sum())
 
 
@@ -54,7 +54,7 @@ def test_a_detach_loses_no_count(lab: Lab, spec: str):
         for resolution in ("second", "minute"):
             assert counted(lab, volume, resolution) == (total, total * BLOCK)
     for resolution in ("second", "minute"):
-        rows = [metrics.frame(lab.metrics(volume, resolution=resolution, member=member)) for member in members]
+        rows = [metrics.build_frame(lab.metrics(volume, resolution=resolution, member=member)) for member in members]
         assert all(frame["t_s"].is_unique().all() and frame["t_s"].is_sorted() for frame in rows)
         # The members of an array share its writes: chunks are larger than these, none is split.
         assert sum(int(frame["writes"].sum()) for frame in rows[1:]) == (total if len(members) > 1 else 0)

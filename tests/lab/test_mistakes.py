@@ -339,7 +339,9 @@ def test_a_run_of_another_user_is_not_removed(tmp_path, monkeypatch):
     call("bench list")
     [(_, code, message)] = call_as_nobody([f"bench remove {record.id} --yes"])
     assert code == 3 and "cannot be removed: Permission denied" in message, message
-    assert store.ids() == [record.id] and store.unfinished() == [] and store.open(record.id).series().height
+    assert (
+        store.list_ids() == [record.id] and store.list_unfinished() == [] and store.open(record.id).read_series().height
+    )
 
 
 def test_a_proof_without_root_says_so(tmp_path, monkeypatch):
@@ -371,11 +373,11 @@ def test_what_is_in_use_is_not_taken_away(real_lab: Lab, tmp_path):
 
 
 def test_the_volume_of_a_server_is_not_deleted_beside_it(real_lab: Lab):
-    from headrace.servers.record import data_dir_of, servers_of
+    from headrace.servers.record import find_data_dir, get_servers_folder
     from headrace.servers.volumes import TAG
 
     volume = real_lab.create("gp3:1", name="shop-data", tags={TAG: "shop"})["id"]
-    folder = servers_of(data_dir_of(real_lab)) / "shop"
+    folder = get_servers_folder(find_data_dir(real_lab)) / "shop"
     folder.mkdir(parents=True)
     code, message = call(f"volume delete {volume} --yes")
     assert code == 2 and "is a volume of the server shop" in message and "headrace mysql destroy shop" in message

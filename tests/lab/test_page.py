@@ -25,7 +25,7 @@ from lab_folders import kill
 from waiting import wait_until
 
 from headrace.lab import Lab
-from headrace.lab.client import all_snapshots
+from headrace.lab.client import list_all_snapshots
 from headrace.ui.changes import AskChange, AskTicket, LabChanges
 
 SECONDS = int(os.environ.get("PAGE_LAB_SECONDS", "24"))
@@ -55,7 +55,9 @@ def state_of(lab: Lab, volume: str) -> dict[str, Any]:
     facts: dict[str, Any] = {name: value for name, value in lab.describe(volume).items() if name not in OWN}
     attachment = lab.describe(volume)["attachment"]
     snapshots = [
-        snapshot["description"] for snapshot in all_snapshots(lab) if snapshot["volume"] == lab.describe(volume)["id"]
+        snapshot["description"]
+        for snapshot in list_all_snapshots(lab)
+        if snapshot["volume"] == lab.describe(volume)["id"]
     ]
     faults = [] if attachment is None else [fault["kind"] for fault in lab.faults(volume)]
     return {**facts, "attached": attachment is not None, "snapshots": snapshots, "faults": faults}

@@ -360,7 +360,7 @@ def test_a_store_without_the_labs_snapshots_is_refused(labs):
             db.write(5 * MIB, numbered(43))
         snapshot = lab.create_snapshot("db")["id"]
         completed(lab, snapshot)
-        lab_package.down(lab, force=True)
+        lab_package.stop_lab(lab, force=True)
     other = labs.folder() / "other"
     words = [str(find_headraced()), "--data-dir", str(folder), "--snapshot-store", f"file://{other}"]
     refused = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S)
@@ -369,7 +369,7 @@ def test_a_store_without_the_labs_snapshots_is_refused(labs):
         assert part in refused.stderr, (part, refused.stderr)
     with labs.up(folder) as lab:
         assert lab.call("snapshot.describe", snapshot=snapshot)["state"] == "completed"
-        lab_package.down(lab, force=True)
+        lab_package.stop_lab(lab, force=True)
     shutil.copytree(folder / "snapshots", other, dirs_exist_ok=True)
     shutil.rmtree(folder / "snapshots")
     with up_with_store(labs, f"file://{other}", folder) as lab:

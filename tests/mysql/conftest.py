@@ -29,7 +29,7 @@ def machine():
     lacking += [
         f"{name}: not found. apt-get install {name}"
         for name in ("sysbench", "openssl")
-        if not doctor.Machine().program(name)
+        if not doctor.Machine().locate_program(name)
     ]
     try:
         if "myrocks" not in servers.find_program("mariadb").engines:
@@ -69,7 +69,9 @@ def lab(shared_labs):
 def server(lab):
     """A MariaDB with InnoDB, 64 MiB of cache and a binary log, for all tests that leave it as it
     is."""
-    return servers.up(lab, name="shared", storage=SPEC, settings={"innodb_buffer_pool_size": "64M", "log_bin": "ON"})
+    return servers.bring_up(
+        lab, name="shared", storage=SPEC, settings={"innodb_buffer_pool_size": "64M", "log_bin": "ON"}
+    )
 
 
 @pytest.fixture(scope="session")

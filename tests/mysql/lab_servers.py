@@ -35,20 +35,20 @@ class ServerLabs(Labs):
 
 def end_servers(folder: Path) -> None:
     """Kills the servers of a lab's folder and takes down their mounts and folders in /run."""
-    user = access.service_user()
-    for name in record.names(folder):
-        where = record.server_paths(folder, name)
+    user = access.find_service_user()
+    for name in record.list_names(folder):
+        where = record.make_server_paths(folder, name)
         while (process := processes.with_argument(f"--defaults-file={where.config}", user)) is not None:
             processes.end_process(process, signal.SIGKILL, 30)
-        volumes.quietly_unmount(where)
+        volumes.unmount_quietly(where)
         links.remove_named(where)
     with contextlib.suppress(OSError):
-        shutil.rmtree(record.server_paths(folder, "any").run.parent)
+        shutil.rmtree(record.make_server_paths(folder, "any").run.parent)
 
 
 def sql(server: Server, *statements: str, tcp: bool = False, timeout_s: float = 60.0) -> tuple:
     """Rows of the last statement."""
-    with connect(server.address(tcp=tcp), timeout_s) as connection, connection.cursor() as cursor:
+    with connect(server.make_address(tcp=tcp), timeout_s) as connection, connection.cursor() as cursor:
         for statement in statements:
             cursor.execute(statement)
         return cursor.fetchall()
@@ -57,11 +57,11 @@ def sql(server: Server, *statements: str, tcp: bool = False, timeout_s: float = 
 def left_of(lab: Lab, name: str) -> list[str]:
     """Returns everything that still exists of a server: volumes, mounts, processes, folders. It is
     empty for a server that was removed whole."""
-    where = record.server_paths(record.data_dir_of(lab), name)
-    texts = [f"volume {text}" for text in volumes.left_by(lab, name)]
+    where = record.make_server_paths(record.find_data_dir(lab), name)
+    texts = [f"volume {text}" for text in volumes.list_tagged(lab, name)]
     mounts = Path("/proc/self/mountinfo").read_text()
     texts += [f"mounted: {line}" for line in mounts.splitlines() if f" {where.run}" in line]
-    running = processes.with_argument(f"--defaults-file={where.config}", access.service_user())
+    running = processes.with_argument(f"--defaults-file={where.config}", access.find_service_user())
     texts += [] if running is None else [f"process {running.pid}"]
     texts += [str(folder) for folder in (where.state, where.run) if folder.exists()]
     return texts

@@ -14,12 +14,12 @@ import pytest
 from advised import advised
 from waiting import wait_until
 
-from headrace.advice import advise, tuned_settings
+from headrace.advice import advise, tune_settings
 from headrace.advice.current import read_server
-from headrace.advice.table import parameters
-from headrace.advice.values import as_number, same
+from headrace.advice.table import read_parameters
+from headrace.advice.values import are_same, as_number
 from headrace.mysql import Address, connect
-from headrace.mysql.option_files import written
+from headrace.mysql.option_files import format_value
 from headrace.servers import find_program
 
 USER = "mysql"
@@ -46,7 +46,7 @@ class TemporaryServer:
     def install(self) -> None:
         words = [*self.program.command, "--no-defaults", *self._placed(), "--initialize-insecure"]
         if self.program.flavor == "mariadb":
-            tool = self.program.companion("mariadb-install-db", "mysql_install_db")
+            tool = self.program.find_companion("mariadb-install-db", "mysql_install_db")
             words = [
                 str(tool),
                 "--no-defaults",
@@ -156,7 +156,7 @@ def holds(values: dict[str, str], result) -> list[str]:
         have = next((values[name] for name in names if name in values), None)
         if have is None:
             wrong.append(f"{item.parameter} is no variable")
-        elif not same(parameters()[item.id].kind, have, item.value):
+        elif not are_same(read_parameters()[item.id].kind, have, item.value):
             wrong.append(f"{item.parameter}: {item.value} was given, the server has {have}")
     return wrong
 
@@ -207,7 +207,7 @@ def test_myrocks_takes_lz4_where_the_server_says_it_has_it(mariadb):
     result = advised(**request, current=values)
     options = next(item.value for item in result if item.parameter == "rocksdb_default_cf_options")
     assert ("LZ4" in options) == ("LZ4" in values["rocksdb_supported_compression_types"].split(","))
-    text = f"[mysqld]\nplugin_load_add=ha_rocksdb\nrocksdb_default_cf_options={written(options)}\n"
+    text = f"[mysqld]\nplugin_load_add=ha_rocksdb\nrocksdb_default_cf_options={format_value(options)}\n"
     with started(mariadb, text):
         connection = connect(mariadb.address)
         with connection.cursor() as cursor:
@@ -222,9 +222,9 @@ def test_myrocks_takes_lz4_where_the_server_says_it_has_it(mariadb):
 
 def test_tuned_settings_hold_for_innodb_and_myrocks(mariadb):
     for engine in ("innodb", "myrocks"):
-        settings = tuned_settings(**question(mariadb.program, engine=engine))
+        settings = tune_settings(**question(mariadb.program, engine=engine))
         plugin = "plugin_load_add=ha_rocksdb\n" if engine == "myrocks" else ""
-        text = "[mysqld]\n" + plugin + "".join(f"{name}={written(value)}\n" for name, value in settings.items())
+        text = "[mysqld]\n" + plugin + "".join(f"{name}={format_value(value)}\n" for name, value in settings.items())
         with started(mariadb, text):
             values = read_server(mariadb.address).values
         for name, value in settings.items():

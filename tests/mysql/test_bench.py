@@ -24,15 +24,15 @@ from headrace.bench import (
     SysbenchFileio,
     SysbenchOltp,
     Tpcc,
-    cleanup,
-    file_target,
+    clean_up,
+    make_file_target,
+    make_server_target,
     prepare,
     run,
-    server_target,
 )
 from headrace.bench.drivers import sysbench
 from headrace.bench.drivers.benchmark import RunLoad
-from headrace.bench.server import connected
+from headrace.bench.server import hold_connection
 from headrace.calibration.from_runs import calibrate
 from headrace.calibration.runs import load_run
 from headrace.errors import CouldNotRun, InputError
@@ -43,7 +43,7 @@ SMALL = {"tables": 2, "rows": 2_000}
 
 def target_of(server, lab=None, database: str = "bench"):
     volumes = (server.volumes.data,) if lab is not None else ()
-    return server_target(
+    return make_server_target(
         server.address(database),
         storage=server.storage,
         devices=server.volumes.devices,
@@ -63,7 +63,7 @@ def target(server, lab):
     target = target_of(server, lab)
     prepare(SysbenchOltp(**SMALL), target, threads=2)
     yield target
-    cleanup(SysbenchOltp(**SMALL), target)
+    clean_up(SysbenchOltp(**SMALL), target)
 
 
 def everything_in(folder: Path) -> bytes:
@@ -89,7 +89,7 @@ def measured(target, store):
 
 def test_a_run_has_all_sources_on_one_line(measured, target):
     record, seconds = measured
-    series = record.series()
+    series = record.read_series()
     assert record.state == "complete" and series["phase"].to_list() == ["warmup"] * 2 + ["measure"] * (
         series.height - 2
     )
@@ -114,7 +114,7 @@ def test_a_run_has_all_sources_on_one_line(measured, target):
         record.summary["p50_ms"] <= record.summary["p95_ms"] <= (record.summary["p99_ms"] or 1e9)
         and record.summary["p95_ms"] <= 1.01 * record.summary["max_ms"]
     )
-    histogram = record.percentiles()
+    histogram = record.read_percentiles()
     # sysbench resets one counter after the other: a transaction of each client may be in one of them only.
     assert abs(histogram["count"].sum() - record.summary["transactions"]) <= 4 and histogram["share"][-1] == 1.0
     document = record.document
@@ -130,7 +130,7 @@ def test_a_run_is_calibrated_from_as_it_is(measured):
     loaded = load_run(record.run_toml)
     assert loaded.name == "measured" and loaded.benchmark.script == "oltp_read_write" and loaded.status is not None
     assert (
-        loaded.series["tps"].sum() == pytest.approx(record.series()["tps"].sum(), rel=1e-4)
+        loaded.series["tps"].sum() == pytest.approx(record.read_series()["tps"].sum(), rel=1e-4)
         and loaded.series["write_iops"].null_count() == 0
     )
     # Nothing else is wrong with it: two minutes of such seconds are calibrated from.
@@ -145,7 +145,7 @@ def test_no_password_is_kept_or_shown(measured, target, tmp_path):
     assert record.folder.name.encode() in data
     if password is not None:
         assert password.reveal().encode() not in data
-        command = SysbenchOltp(**SMALL).command(target, RunLoad(1, 0, 1, 1), tmp_path)
+        command = SysbenchOltp(**SMALL).build_command(target, RunLoad(1, 0, 1, 1), tmp_path)
         assert all(password.reveal() not in word for word in command.words) and password.reveal() not in str(
             command.environment
         )
@@ -162,10 +162,10 @@ def test_preparing_twice_does_nothing(target):
 def short(benchmark, target, tmp_path, threads: int = 2):
     """A second of it, without samples."""
     load = RunLoad(threads, 0, 1, 1)
-    command = benchmark.command(target, load, tmp_path)
+    command = benchmark.build_command(target, load, tmp_path)
     ended = run_lines(command, tmp_path / "raw", 60, lambda at, text: None)
     assert ended.code == 0, ended.message
-    return benchmark.outcome((tmp_path / "raw").read_text(), load, tmp_path)
+    return benchmark.read_outcome((tmp_path / "raw").read_text(), load, tmp_path)
 
 
 # Those that leave other rows behind come last.
@@ -189,9 +189,9 @@ def test_bulk_insert_has_tables_of_its_own(server, tmp_path):
         assert messages == ["preparing 2 empty tables"]
         assert short(load, target, tmp_path).figures["events"] > 0
         with pytest.raises(InputError, match="other rows than 0"):  # its rows are numbered from 1 each time
-            load.prepared(target, 2)
+            load.is_prepared(target, 2)
     finally:
-        cleanup(load, target)
+        clean_up(load, target)
 
 
 @pytest.mark.parametrize("distribution", ["gaussian", "pareto", "zipfian"])
@@ -249,11 +249,11 @@ def test_tpcc_is_consistent_and_its_checks_find_what_is_not(server, tmp_path):
             ),
         ):
             before = numbers(load.verify(target))
-            with connected(target) as connection, connection.cursor() as cursor:
+            with hold_connection(target) as connection, connection.cursor() as cursor:
                 cursor.execute(statement)
             assert conditions <= numbers(load.verify(target)) - before, statement
     finally:
-        cleanup(load, target)
+        clean_up(load, target)
 
 
 def numbers(wrong: list[str]) -> set[int]:
@@ -261,7 +261,9 @@ def numbers(wrong: list[str]) -> set[int]:
 
 
 def test_tpcc_on_myrocks(lab, tmp_path):
-    server = servers.up(lab, name="rocks", engine="myrocks", storage=SPEC, settings={"rocksdb_block_cache_size": "32M"})
+    server = servers.bring_up(
+        lab, name="rocks", engine="myrocks", storage=SPEC, settings={"rocksdb_block_cache_size": "32M"}
+    )
     try:
         target = target_of(server, database="tpcc")
         load = Tpcc(1, items=500, customers=60)
@@ -269,7 +271,7 @@ def test_tpcc_on_myrocks(lab, tmp_path):
         assert short(load, target, tmp_path).figures["transactions"] > 0
         assert load.verify(target) == [] and target.engine == "myrocks"
         with pytest.raises(InputError, match="and the run is of innodb|is of"):
-            load.prepared(server_target(server.address("tpcc"), engine="innodb"), 2)
+            load.is_prepared(make_server_target(server.make_address("tpcc"), engine="innodb"), 2)
     finally:
         servers.destroy(server)
 
@@ -280,12 +282,12 @@ def test_mysqlslap_is_measured_by_the_server(server, store):
     prepare(load, target, threads=2)
     try:
         record = run(load, target, seconds=2, threads=2, store=store)
-        series = record.series()
+        series = record.read_series()
         assert record.state == "complete" and series.height == 2 and record.summary["tps"] > 0
         assert series["tps"].sum() == pytest.approx((series["com_select_per_s"] + series["com_insert_per_s"]).sum())
         assert record.run_toml is None and record.summary["p95_ms"] is None
     finally:
-        cleanup(load, target)
+        clean_up(load, target)
 
 
 @pytest.mark.parametrize(
@@ -294,10 +296,10 @@ def test_mysqlslap_is_measured_by_the_server(server, store):
     ids=lambda load: load.name,
 )
 def test_files_are_read_and_written(load, store, tmp_path):
-    target = file_target(tmp_path, storage="gp3:100")
+    target = make_file_target(tmp_path, storage="gp3:100")
     assert prepare(load, target, threads=2) and not prepare(load, target, threads=2)
     record = run(load, target, seconds=2, warmup_s=1, threads=2, store=store)
-    series = record.series().filter(record.series()["phase"] == "measure")
+    series = record.read_series().filter(record.read_series()["phase"] == "measure")
     assert (
         record.state == "complete"
         and series.height >= 1
@@ -305,7 +307,7 @@ def test_files_are_read_and_written(load, store, tmp_path):
         and record.summary["p50_ms"] <= record.summary["p99_ms"]
     )
     assert series["tps"].mean() == pytest.approx(record.summary["tps"]) and series["tool_read_mib_s"].min() > 0
-    cleanup(load, target)
+    clean_up(load, target)
     assert os.listdir(tmp_path) == []
 
 
@@ -320,11 +322,11 @@ def test_ctrl_c_keeps_what_was_measured(target, store):
     with pytest.raises(InterruptedRun) as stopped:
         run(SysbenchOltp(**SMALL), target, seconds=600, threads=2, store=store, on_second=stop)
     record = stopped.value.record
-    assert record.state == "interrupted" and 3 <= record.series().height <= 5 and record.summary["tps"] > 0
+    assert record.state == "interrupted" and 3 <= record.read_series().height <= 5 and record.summary["tps"] > 0
     assert "Stopped after" in record.findings[1] or "Stopped after" in record.findings[0]
-    assert load_run(record.run_toml).seconds == record.series().height
+    assert load_run(record.run_toml).seconds == record.read_series().height
     # Nothing of sysbench is left on the server.
-    with connected(target) as connection, connection.cursor() as cursor:
+    with hold_connection(target) as connection, connection.cursor() as cursor:
         cursor.execute(
             "SELECT COUNT(*) FROM information_schema.processlist WHERE db = %s AND id <> CONNECTION_ID()",
             (target.address.database,),
@@ -333,7 +335,7 @@ def test_ctrl_c_keeps_what_was_measured(target, store):
 
 
 def test_a_server_that_dies_keeps_what_was_measured(lab, store):
-    server = servers.up(lab, name="victim", storage=SPEC)
+    server = servers.bring_up(lab, name="victim", storage=SPEC)
     try:
         target = target_of(server, lab)
         prepare(SysbenchOltp(**SMALL), target, threads=2)
@@ -346,11 +348,11 @@ def test_a_server_that_dies_keeps_what_was_measured(lab, store):
             run(SysbenchOltp(**SMALL), target, seconds=600, threads=2, store=store, on_second=kill)
         record = broken.value.record
         assert broken.value.exit_code == 3 and record.id in broken.value.hint
-        assert record.state == "broken" and record.series().height >= 3 and record.summary["tps"] > 0
+        assert record.state == "broken" and record.read_series().height >= 3 and record.summary["tps"] > 0
         assert any("Ended early" in text for text in record.findings) and any(
             "status: ended" in text for text in record.findings
         )
-        assert load_run(record.run_toml).series.height == record.series().height
+        assert load_run(record.run_toml).series.height == record.read_series().height
     finally:
         with contextlib.suppress(CouldNotRun, InputError):
             servers.destroy(servers.find(lab, "victim"))
@@ -360,7 +362,7 @@ def test_a_server_that_dies_keeps_what_was_measured(lab, store):
     "load", [SysbenchOltp(tables=1, rows=400_000), Mysqlslap("mixed", rows=400_000)], ids=lambda load: load.name
 )
 def test_a_full_volume_leaves_no_half_data(lab, load):
-    server = servers.up(lab, name="small", storage="gp2:1")
+    server = servers.bring_up(lab, name="small", storage="gp2:1")
     try:
         target = target_of(server)
         # 220 and 160 bytes a row: 400,000 are 84 and 61 MiB, and 40 are left.
@@ -384,7 +386,7 @@ def test_a_full_volume_leaves_no_half_data(lab, load):
 def test_a_full_folder_leaves_no_half_data(load, tmp_path):
     """Too little room is said before anything is written; room that others take meanwhile, at once."""
     with small_disk(tmp_path / "d", 256) as place:
-        target = file_target(place, storage="gp3:100")
+        target = make_file_target(place, storage="gp3:100")
         filler = fill(place, free_bytes=100 << 20)
         with pytest.raises(CouldNotRun, match="GiB free, and 0.125 are needed"):
             prepare(load, target, threads=1)
@@ -404,10 +406,10 @@ def test_data_that_are_missing_are_asked_for(server, store):
 
 
 def test_tls_over_tcp(lab, tmp_path):
-    server = servers.up(lab, name="tls", storage=SPEC, port=free_port())
+    server = servers.bring_up(lab, name="tls", storage=SPEC, port=free_port())
     try:
-        target = server_target(
-            server.address("bench", tcp=True), storage=server.storage, devices=server.volumes.devices
+        target = make_server_target(
+            server.make_address("bench", tcp=True), storage=server.storage, devices=server.volumes.devices
         )
         prepare(SysbenchOltp(tables=1, rows=500), target, threads=1)
         assert short(SysbenchOltp(tables=1, rows=500), target, tmp_path, threads=1).figures["transactions"] > 0
@@ -424,7 +426,7 @@ def free_port() -> int:
 
 
 def test_mysql_too(lab, mysql_program, tmp_path):
-    server = servers.up(lab, name="oracle", flavor="mysql", storage=SPEC)
+    server = servers.bring_up(lab, name="oracle", flavor="mysql", storage=SPEC)
     try:
         target = target_of(server)
         prepare(SysbenchOltp(tables=1, rows=500), target, threads=1)

@@ -24,7 +24,7 @@ from headrace.calibration.runs import load_run
 from headrace.cli.workloads.capture import report
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql import Secret, connect, parse_address, write_client_file
-from headrace.observe.live.profile import account_of, read_profile
+from headrace.observe.live.profile import ask_account, read_profile
 from headrace.observe.live.record import CaptureRequest
 from headrace.observe.live.record import capture as capture_run
 from headrace.observe.live.sampler import Sampler
@@ -326,7 +326,7 @@ def test_missing_privileges_are_named_as_a_grant(live, tmp_path):
     assert "GRANT PROCESS ON *.* TO 'poor'@'%'" in caught.value.hint and not (tmp_path / "run").exists()
     with live.root() as connection:
         profile = read_profile(connection, live.address("root", None))
-        assert any("may write" in note for note in profile.notes) and account_of(connection) == "'root'@'localhost'"
+        assert any("may write" in note for note in profile.notes) and ask_account(connection) == "'root'@'localhost'"
     with connect(live.address()) as connection:
         assert not read_profile(connection, live.address()).notes
 

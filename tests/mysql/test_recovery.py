@@ -44,7 +44,7 @@ CUT_AFTER_S = 0.5
 def sysbench(server):
     """oltp_write_only on a table of its own, larger than the buffer pool's share, until the server
     is gone or the block ends."""
-    password = server.address().password.reveal()
+    password = server.make_address().password.reveal()
     # In a --config-file: as an argument the password would stand in the list of processes.
     config = server.paths.state / "sysbench.conf"
     with open(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
@@ -110,10 +110,10 @@ def test_no_acknowledged_commit_is_lost(labs, request, flavor, engine, log_stora
     seed = int(os.environ.get("SEED", "1"))
     chance = random.Random(f"{seed}/{flavor}/{engine}/{log_storage}")
     lab = labs.up()
-    server = mysql.up(
+    server = mysql.bring_up(
         lab, flavor=flavor, engine=engine, storage="gp3:3", log_storage=log_storage, settings=DURABLE[engine]
     )
-    ledger = Ledger(server.address(), clients=6)
+    ledger = Ledger(server.make_address(), clients=6)
     ledger.create()
     for crash in crashes * CRASHES:
         moment = chance.uniform(0.3, 1.0)
@@ -123,7 +123,7 @@ def test_no_acknowledged_commit_is_lost(labs, request, flavor, engine, log_stora
             ledger.start()
             time.sleep(moment)
             lab, at = crash(labs, lab, server, chance)
-        server = mysql.up(lab)
+        server = mysql.bring_up(lab)
         ledger.stop()
         loss = ledger.check(at)
         assert loss.acknowledged > before, "nothing was committed, so nothing was tested"
@@ -144,8 +144,8 @@ def test_relaxed_settings_lose_commits_when_the_power_goes(labs):
     does lose what was acknowledged."""
     lab = labs.up()
     relaxed = DURABLE["innodb"] | {"innodb_flush_log_at_trx_commit": "0", "sync_binlog": "0"}
-    server = mysql.up(lab, storage="gp3:3", settings=relaxed)
-    ledger = Ledger(server.address(), clients=6)
+    server = mysql.bring_up(lab, storage="gp3:3", settings=relaxed)
+    ledger = Ledger(server.make_address(), clients=6)
     ledger.create()
     lost = 0
     # The log is flushed once a second by itself: a cut right after that may lose nothing. Three in
@@ -154,7 +154,7 @@ def test_relaxed_settings_lose_commits_when_the_power_goes(labs):
         ledger.start()
         lab.fault(server.volumes.data, "power-cut", in_s=1.7, seed=seed)
         time.sleep(2.2)
-        server = mysql.up(lab)
+        server = mysql.bring_up(lab)
         ledger.stop()
         loss = ledger.check()
         assert loss.torn == ()
@@ -169,16 +169,16 @@ def test_relaxed_settings_lose_commits_when_the_power_goes(labs):
 def test_after_the_lab_was_down_it_comes_back(labs):
     """`lab down --force` under a running server, as a shutdown of the machine does it: no power
     cut, but no orderly end either."""
-    from headrace.lab import down
+    from headrace.lab import stop_lab
 
     lab = labs.up()
-    server = mysql.up(lab, storage="gp3:3", log_storage="gp3:1", settings=DURABLE["innodb"])
+    server = mysql.bring_up(lab, storage="gp3:3", log_storage="gp3:1", settings=DURABLE["innodb"])
     sql(server, "CREATE DATABASE kept", "CREATE TABLE kept.t (i INT PRIMARY KEY)", "INSERT INTO kept.t VALUES (1)")
     place = lab.place.data_dir
-    down(lab, force=True)
+    stop_lab(lab, force=True)
     lab = labs.up(place)
     assert mysql.find(lab).problems
-    server = mysql.up(lab)
+    server = mysql.bring_up(lab)
     assert sql(server, "SELECT i FROM kept.t") == ((1,),)
     assert not server.problems
     lab.close()

@@ -23,7 +23,7 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab, LabRefused, NoLab
 from headrace.lab.waiting import wait_for_modification
 from headrace.mysql import Secret, connect
-from headrace.servers.access import address
+from headrace.servers.access import make_address
 
 SMALL = {"innodb_buffer_pool_size": "32M"}
 
@@ -41,7 +41,7 @@ def up(lab):
 
     def make(name: str, **expected):
         names.append(name)
-        return mysql.up(lab, name=name, **expected)
+        return mysql.bring_up(lab, name=name, **expected)
 
     yield make
     for name in names:
@@ -105,7 +105,7 @@ def test_a_volume_that_is_mounted_without_access_times_and_a_client_that_is_logg
 
 
 def test_a_server_is_no_root_and_its_password_is_nowhere_to_be_seen(server):
-    password = server.address().password.reveal()
+    password = server.make_address().password.reveal()
     status = Path(f"/proc/{server.pid}/status").read_text()
     uid = pwd.getpwnam("mysql").pw_uid
     assert f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}" in status and "CapEff:\t0000000000000000" in status
@@ -114,7 +114,9 @@ def test_a_server_is_no_root_and_its_password_is_nowhere_to_be_seen(server):
             assert password.encode() not in (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
         except OSError:
             continue  # it ended
-    assert password not in str(server.to_dict()) + repr(server) + repr(server.address()) + server.address().label
+    assert (
+        password not in str(server.to_dict()) + repr(server) + repr(server.make_address()) + server.make_address().label
+    )
     for path in (server.paths.log, server.paths.state / "server.json", server.paths.config):
         assert password not in path.read_text()
     # The server's initial statements are gone, and not in the binary log.
@@ -167,7 +169,7 @@ def test_myrocks_with_logs_on_a_volume_of_their_own_and_tls(up):
     sql(server, "CREATE DATABASE t", "CREATE TABLE t.t (i INT PRIMARY KEY)", "INSERT INTO t.t VALUES (1)")
     assert list(Path(wal).glob("*.log"))
     assert sql(server, "SHOW STATUS LIKE 'Ssl_cipher'", tcp=True)[0][1]
-    plain = server.address(tcp=True)
+    plain = server.make_address(tcp=True)
     with pytest.raises(HeadraceError):
         connect(type(plain)(plain.user, plain.host, plain.port, password=plain.password, ssl_mode="DISABLED"))
     with pytest.raises(InputError, match="access denied"):
@@ -210,7 +212,7 @@ def test_saved_data_begin_another_server(up, tmp_path):
         mysql.save_data(mysql.find(first.lab, "first"), folder)
     second = up("second", storage="gp3:3", log_storage="gp3:1", seed_from=folder, settings=SMALL)
     assert sql(second, "SELECT COUNT(*) FROM t.t") == ((3,),)
-    assert second.address().password != first.address().password
+    assert second.make_address().password != first.make_address().password
     with pytest.raises(InputError, match="was saved with engine innodb"):
         up("third", engine="myrocks", storage=SPEC, seed_from=folder)
 
@@ -245,7 +247,7 @@ def test_option_files_that_will_not_do(lab, tmp_path, content, rule):
     path = tmp_path / "my.cnf"
     path.write_text(content)
     with pytest.raises(InputError, match=rule):
-        mysql.up(lab, name="bad", storage=SPEC, config=path)
+        mysql.bring_up(lab, name="bad", storage=SPEC, config=path)
     assert left_of(lab, "bad") == []
 
 
@@ -274,14 +276,14 @@ def test_option_files_that_will_not_do(lab, tmp_path, content, rule):
 )
 def test_what_cannot_be_leaves_nothing(lab, expected, rule):
     with pytest.raises(HeadraceError, match=rule):
-        mysql.up(lab, name="bad", **expected)
+        mysql.bring_up(lab, name="bad", **expected)
     assert left_of(lab, "bad") == []
 
 
 @pytest.mark.parametrize("name", ["", "A", "-x", "a/b", "..", "x" * 33, "a b"])
 def test_names(lab, name):
     with pytest.raises(InputError, match="a server's name"):
-        mysql.up(lab, name=name, storage=SPEC)
+        mysql.bring_up(lab, name=name, storage=SPEC)
 
 
 def test_a_port_in_use(lab):
@@ -289,36 +291,36 @@ def test_a_port_in_use(lab):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(InputError, match="Address already in use"):
-            mysql.up(lab, name="bad", storage=SPEC, port=taken.getsockname()[1])
+            mysql.bring_up(lab, name="bad", storage=SPEC, port=taken.getsockname()[1])
     assert left_of(lab, "bad") == []
 
 
 def test_a_server_that_is_not_installed(lab, monkeypatch, tmp_path):
     monkeypatch.setenv("HEADRACE_SERVERS", str(tmp_path))
     with pytest.raises(CouldNotRun, match="headrace mysql install mysql"):
-        mysql.up(lab, name="bad", flavor="mysql", storage=SPEC)
+        mysql.bring_up(lab, name="bad", flavor="mysql", storage=SPEC)
 
 
 def test_one_that_is_there_keeps_what_it_has(lab, server):
     with pytest.raises(InputError, match="exists on gp3:4; --storage cannot change it"):
-        mysql.up(lab, name=server.name, storage="gp3:99")
+        mysql.bring_up(lab, name=server.name, storage="gp3:99")
     with pytest.raises(InputError, match="is not known"):
-        mysql.up(lab, name=server.name, settings={"no_such_option": "1"})
-    again = mysql.up(lab, name=server.name)
+        mysql.bring_up(lab, name=server.name, settings={"no_such_option": "1"})
+    again = mysql.bring_up(lab, name=server.name)
     assert "no-such-option" not in again.settings and again.state == "running"
 
 
 def test_a_lab_that_is_down(labs):
     folder = labs.folder()
     with pytest.raises(NoLab, match="headrace lab up"):
-        mysql.up(Lab(folder), storage=SPEC)
+        mysql.bring_up(Lab(folder), storage=SPEC)
     assert list(folder.iterdir()) == []
 
 
 def test_two_at_once(lab, server):
-    from headrace.servers.record import locked
+    from headrace.servers.record import lock_server
 
-    with locked(server.paths), pytest.raises(LabRefused, match="another headrace is at work"):
+    with lock_server(server.paths), pytest.raises(LabRefused, match="another headrace is at work"):
         mysql.stop(server)
     assert mysql.find(lab, server.name).state == "running"
 
@@ -326,7 +328,7 @@ def test_two_at_once(lab, server):
 def test_wrong_passwords(server):
     for secret in (None, Secret(""), Secret("wrong"), Secret("'; DROP")):
         with pytest.raises(InputError, match="access denied") as refused:
-            connect(address(server.paths, None).with_password(secret))
+            connect(make_address(server.paths, None).with_password(secret))
         assert "DROP" not in str(refused.value)
 
 
@@ -348,7 +350,7 @@ class Interrupting:
 @pytest.mark.parametrize("step", [1, 2, 3, 4, 5])
 def test_an_interrupted_up_leaves_nothing(lab, step):
     with pytest.raises(KeyboardInterrupt):
-        mysql.up(lab, name="half", storage=SPEC, log_storage="gp3:1", progress=Interrupting(step))
+        mysql.bring_up(lab, name="half", storage=SPEC, log_storage="gp3:1", progress=Interrupting(step))
     assert left_of(lab, "half") == []
 
 
@@ -358,11 +360,11 @@ def test_an_interrupted_start_leaves_it_down_and_whole(lab, up):
     mysql.stop(server)
     for step in (1, 2, 3):
         with pytest.raises(KeyboardInterrupt):
-            mysql.up(lab, name="again", progress=Interrupting(step))
+            mysql.bring_up(lab, name="again", progress=Interrupting(step))
         result = mysql.find(lab, "again")
         assert result.state == "stopped" and result.pid is None
         assert str(result.paths.datadir) not in Path("/proc/self/mountinfo").read_text()
-    assert sql(mysql.up(lab, name="again"), "SHOW DATABASES LIKE 'kept'")
+    assert sql(mysql.bring_up(lab, name="again"), "SHOW DATABASES LIKE 'kept'")
 
 
 def interrupted(*_: object, **__: object) -> None:
@@ -379,7 +381,7 @@ def test_an_interrupted_down_is_ended_by_the_next(lab, up, headrace, monkeypatch
     headrace("mysql", "down", "ending")
     assert "ending: is stopped already" in headrace("mysql", "down", "ending").stderr
     assert mysql.find(lab, "ending").state == "stopped"
-    assert sql(mysql.up(lab, name="ending"), "SHOW DATABASES LIKE 'kept'")
+    assert sql(mysql.bring_up(lab, name="ending"), "SHOW DATABASES LIKE 'kept'")
 
 
 def test_a_save_that_fails_or_is_interrupted_leaves_nothing(up, tmp_path, monkeypatch):
@@ -457,7 +459,7 @@ def test_a_server_that_died_and_a_volume_that_is_full_are_found(lab, headrace, u
     assert "is full: " in headrace("mysql", "status", "ill", code=1).stderr
     changed = lab.modify(server.volumes.data, size_gib=2)
     wait_for_modification(lab, server.volumes.data, changed["id"])
-    before, server = server, mysql.up(lab, name="ill")
+    before, server = server, mysql.bring_up(lab, name="ill")
     assert server.pid == before.pid, "it is not ended for that"
     assert server.problems == () and server.storage == "gp3:2"
     assert (
@@ -477,7 +479,7 @@ def test_a_start_that_fails_leaves_nothing_running_and_says_why(lab, up):
     # The server's system tablespace is cut to a twelfth.
     filesystem_up(lab, server, lambda: os.truncate(server.paths.datadir / "ibdata1", 1 << 20))
     with pytest.raises(CouldNotRun, match="the server ended while it started: .*ibdata1"):
-        mysql.up(lab, name="broken")
+        mysql.bring_up(lab, name="broken")
     result = mysql.find(lab, "broken")
     assert (
         result.state == "stopped" and str(result.paths.datadir.parent) not in Path("/proc/self/mountinfo").read_text()
@@ -501,6 +503,9 @@ def test_a_lab_is_not_ended_under_a_server(lab, headrace, server):
 
 def test_a_user_who_is_not_root_is_told(lab, server, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    for refused in (lambda: mysql.up(lab, name="bad", storage=SPEC), lambda: mysql.destroy(mysql.find(lab, "shared"))):
+    for refused in (
+        lambda: mysql.bring_up(lab, name="bad", storage=SPEC),
+        lambda: mysql.destroy(mysql.find(lab, "shared")),
+    ):
         with pytest.raises(CouldNotRun, match="takes root"):
             refused()

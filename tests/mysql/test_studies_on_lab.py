@@ -11,11 +11,11 @@ import pytest
 from lab_folders import Command, small_disk
 
 from headrace.bench import Store, run
-from headrace.bench.server import connected
+from headrace.bench.server import hold_connection
 from headrace.experiment import ExperimentLab, OnServer
 from headrace.experiment import run as running
 from headrace.report.html import write_view
-from headrace.report.study import view_of
+from headrace.report.study import build_view
 from headrace.studies.measured import LabOptions, encryption, raid_arrays, session
 
 
@@ -50,30 +50,30 @@ def test_arrays_are_measured_interrupted_and_resumed(tmp_path, monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         session.run(module, LabOptions(quick=True, store=store, work=work), say=stop_after_one)
-    assert list_remains(work) == [] and len(store.ids()) == 1
+    assert list_remains(work) == [] and len(store.list_ids()) == 1
     shares: list[float] = []
     result = session.run(
         module,
         LabOptions(quick=True, store=store, work=work, resume=True),
         progress=lambda share, what: shares.append(share),
     )
-    assert list_remains(work) == [] and len(store.ids()) == 2
+    assert list_remains(work) == [] and len(store.list_ids()) == 2
     assert shares == sorted(shares) and shares[-1] == pytest.approx(1.0, abs=0.2)
     claims = {verdict.what: verdict for verdict in result.verdicts}
     assert result.verdicts[-1].what == "the machine was at rest"
     # 2.3 times on a quiet machine; the caps alone allow 4, and below 1.5 something is wrong with the array.
     assert claims["RAID 0 of 4 clearly better than one volume"].within is True, claims
-    write_view(tmp_path / "page.html", view_of(result))
+    write_view(tmp_path / "page.html", build_view(result))
     assert any("earlier session" in note for note in result.notes)
 
 
 def test_an_encrypted_volume_holds_no_plain_text_and_runs(tmp_path):
     cell = encryption.cells(LabOptions(quick=True, scale=0.002))[1]
     assert isinstance(cell.place, OnServer) and cell.place.encrypted
-    with ExperimentLab(tmp_path, day=encryption.DAY) as lab, lab.server(cell.place) as target:
+    with ExperimentLab(tmp_path, day=encryption.DAY) as lab, lab.open_server(cell.place) as target:
         (volume,) = lab.lab.volumes()
         assert volume["encrypted"]
-        with connected(target) as connection, connection.cursor() as cursor:
+        with hold_connection(target) as connection, connection.cursor() as cursor:
             cursor.execute("CREATE TABLE secret (words VARCHAR(64)) ENGINE=InnoDB")
             cursor.execute("INSERT INTO secret VALUES ('these words lie on no disk as they are')")
         record = run(cell.benchmark, target, seconds=3, threads=4, seed=1, store=tmp_path / "runs")

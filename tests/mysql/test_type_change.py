@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
 from aws_labs import PACE, AwsLab, until
 
 from headrace import servers
-from headrace.bench import Store, SysbenchOltp, prepare, run, server_target
+from headrace.bench import Store, SysbenchOltp, make_server_target, prepare, run
 
 LOAD = SysbenchOltp(tables=2, rows=2_000)
 # Length of the load, and the moment in it when the change is asked for, s: seconds that are printed
@@ -34,10 +34,10 @@ def test_a_type_change_under_oltp(aws_lab, tmp_path):
     every table is whole.
     """
     lab, ec2 = aws_lab.lab, aws_lab.client("ec2")
-    server = servers.up(lab, name="db", storage="gp2:4", settings={"innodb_buffer_pool_size": "64M"})
+    server = servers.bring_up(lab, name="db", storage="gp2:4", settings={"innodb_buffer_pool_size": "64M"})
     volume = server.volumes.data
-    target = server_target(
-        server.address("bench"),
+    target = make_server_target(
+        server.make_address("bench"),
         storage=server.storage,
         devices=server.volumes.devices,
         lab=lab.place,
@@ -76,7 +76,7 @@ def test_a_type_change_under_oltp(aws_lab, tmp_path):
     # A run with an error of the server or of sysbench is not complete.
     assert done["record"].state == "complete"
     assert 0 < changed < len(seen), "the change was made while the load went on"
-    tps = done["record"].series()["tps"]
+    tps = done["record"].read_series()["tps"]
     assert tps[:CHANGE_AT].sum() > 0 and tps[changed:].sum() > 0
     assert int(sql(server, "SHOW GLOBAL STATUS LIKE 'Com_commit'")[0][1]) > int(before)
     checked = sql(server, "CHECK TABLE bench.sbtest1, bench.sbtest2")

@@ -17,13 +17,13 @@ from lab_servers import SPEC, sql
 from headrace import servers
 from headrace.mysql import parse_address
 from headrace.operate.targets import SourceOptions
-from headrace.operate.watching.opening import opened
+from headrace.operate.watching.opening import open_target
 
 
 @pytest.fixture(scope="module")
 def watched(lab):
     """A MariaDB whose performance_schema is on, and which these tests may restart."""
-    server = servers.up(lab, name="watched", storage=SPEC, settings={"performance_schema": "ON"})
+    server = servers.bring_up(lab, name="watched", storage=SPEC, settings={"performance_schema": "ON"})
     sql(server, "CREATE DATABASE IF NOT EXISTS w", "CREATE TABLE IF NOT EXISTS w.t (a INT PRIMARY KEY AUTO_INCREMENT)")
     return server
 
@@ -39,7 +39,7 @@ def busy(moment) -> bool:
 @pytest.fixture(scope="module")
 def watched_mysql(lab, mysql_program):
     """A MySQL, whose performance_schema is on by default."""
-    server = servers.up(lab, name="wmysql", flavor="mysql", storage=SPEC)
+    server = servers.bring_up(lab, name="wmysql", flavor="mysql", storage=SPEC)
     sql(server, "CREATE DATABASE IF NOT EXISTS w", "CREATE TABLE IF NOT EXISTS w.t (a INT PRIMARY KEY AUTO_INCREMENT)")
     return server
 
@@ -53,7 +53,7 @@ def test_tps_and_one_statement_a_second(lab, which, request):
     def count_questions() -> int:
         return int(dict(sql(watched, "SHOW GLOBAL STATUS LIKE 'Questions'"))["Questions"])
 
-    with opened(f"lab:{watched.name}-data", options(lab), past=False) as target:
+    with open_target(f"lab:{watched.name}-data", options(lab), past=False) as target:
         moments = target.moments
         # A rate needs two readings.
         rested = next(
@@ -81,7 +81,7 @@ def test_prepared_statements_are_transactions_too(lab, watched_mysql):
     """MySQL's performance_schema counts them as "Execute", whatever they do; autocommit sends no
     COMMIT."""
     times = 60
-    with opened(f"lab:{watched_mysql.name}-data", options(lab), past=False) as target:
+    with open_target(f"lab:{watched_mysql.name}-data", options(lab), past=False) as target:
         seen = itertools.islice(target.moments, 20)
         before = next(moment.server.totals for moment in seen if moment.server and moment.server.tps is not None)
         sql(watched_mysql, "PREPARE one FROM 'INSERT INTO w.t () VALUES ()'", *["EXECUTE one"] * times)
@@ -91,12 +91,12 @@ def test_prepared_statements_are_transactions_too(lab, watched_mysql):
 
 
 def test_a_restart_in_the_middle_is_a_gap_and_no_rate(lab, watched):
-    with opened("lab:watched-data", options(lab), past=False) as target:
+    with open_target("lab:watched-data", options(lab), past=False) as target:
         moments = target.moments
         before = [moment for moment in itertools.islice(moments, 3) if moment.server]
         assert before[-1].server.up
         servers.stop(watched)
-        servers.up(lab, name="watched")
+        servers.bring_up(lab, name="watched")
         after = list(itertools.islice(moments, 12))
     assert after[-1].server.up, "it is watched again"
     rates = [
@@ -110,11 +110,11 @@ def test_a_restart_in_the_middle_is_a_gap_and_no_rate(lab, watched):
 @pytest.mark.parametrize("grants", ["", "GRANT PROCESS ON *.* TO poor@localhost"])
 def test_an_account_that_may_see_little(lab, watched, grants):
     sql(watched, "CREATE OR REPLACE USER poor@localhost IDENTIFIED BY 'pw1'", *([grants] if grants else []))
-    address = parse_address(watched.address().label.replace("headrace@", "poor@"))
+    address = parse_address(watched.make_address().label.replace("headrace@", "poor@"))
     from headrace.mysql import Secret
 
     poor = SourceOptions(lab=lambda: lab, read_address=lambda _: address.with_password(Secret("pw1")))
-    with opened(address.label, poor, past=False) as target:
+    with open_target(address.label, poor, past=False) as target:
         moments = list(itertools.islice(target.moments, 4))
     assert moments[-1].server.up and moments[-1].server.tps is not None
     assert any("GRANT SELECT ON performance_schema" in note for note in moments[-1].notes)
@@ -130,7 +130,7 @@ def test_the_password_is_not_in_the_process_list_nor_in_what_is_said(lab, watche
     file.write_text('[client]\npassword="very-hidden"\n')
     file.chmod(0o600)
     run = Command(lab.place.data_dir)
-    label = watched.address().label.replace("headrace@", "quiet@")
+    label = watched.make_address().label.replace("headrace@", "quiet@")
     words = run.words("watch", label, "--defaults-file", str(file), "--output", "jsonl", "--seconds", "20")
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=run.environment)
     lines = [process.stdout.readline() for _ in range(3)]
@@ -146,7 +146,7 @@ def test_the_password_is_not_in_the_process_list_nor_in_what_is_said(lab, watche
 
 def test_performance_schema_off_is_said_and_waits_follow_from_the_disks(lab, server):
     """The shared server has MariaDB's default: off."""
-    with opened("lab:shared-data", options(lab), past=False) as target:
+    with open_target("lab:shared-data", options(lab), past=False) as target:
         moments = list(itertools.islice(target.moments, 4))
     assert any("performance_schema is off" in note for note in moments[-1].notes)
     assert moments[-1].server.up and "data files" not in moments[-1].server.waits

@@ -5,25 +5,33 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from headrace.advice.buffers import memory_finding, most_memory
-from headrace.advice.current import OLD_REDO, CurrentSettings, doomed, findings, gone, since, todays
-from headrace.advice.effects import demand_of, effect_of
+from headrace.advice.buffers import compute_most_memory, judge_memory
+from headrace.advice.current import (
+    OLD_REDO,
+    CurrentSettings,
+    describe_since,
+    find_gone,
+    is_doomed,
+    list_findings,
+    read_current,
+)
+from headrace.advice.effects import compute_demand, describe_effect
 from headrace.advice.model import (
     NOT_ESTIMATED,
     SAFE,
     AdvisedSetting,
     ConfigFinding,
     ServerVersion,
+    parse_server,
     refuse,
-    server_of,
 )
 from headrace.advice.result import Advice
 from headrace.advice.rules import RULES
-from headrace.advice.situation import RuleValue, Situation, storage_rates
-from headrace.advice.table import ParameterName, ServerParameter, ids_by_name, parameters
-from headrace.advice.values import as_bytes, as_number, same, size_text
+from headrace.advice.situation import RuleValue, Situation, compute_storage_rates
+from headrace.advice.table import ParameterName, ServerParameter, index_names, read_parameters
+from headrace.advice.values import are_same, as_bytes, as_number, format_size
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.mysql import Address, parse_address
 from headrace.workload import TransactionWorkload
 
@@ -85,8 +93,8 @@ def advise(
     """
     if isinstance(address, str):
         address = parse_address(address)
-    current, notes, has_current = todays(address, config, flavor, version)
-    situation = situation_of(
+    current, notes, has_current = read_current(address, config, flavor, version)
+    situation = build_situation(
         current.server,
         storage,
         memory_gib=memory_gib,
@@ -106,22 +114,22 @@ def advise(
         current.server,
         current,
         has_current,
-        _in_a_line(situation, memory_gib, vcpus),
-        tuple(advised_settings(situation)),
-        tuple(findings(current) + _memory(current, situation)),
-        tuple(notes + _notes(workload, vcpus is None and instance is None)),
+        _describe_situation(situation, memory_gib, vcpus),
+        tuple(list_advised_settings(situation)),
+        tuple(list_findings(current) + _list_memory_findings(current, situation)),
+        tuple(notes + _list_doubts(workload, vcpus is None and instance is None)),
     )
 
 
-def _memory(current: CurrentSettings, situation: Situation) -> list[ConfigFinding]:
+def _list_memory_findings(current: CurrentSettings, situation: Situation) -> list[ConfigFinding]:
     """Returns the finding that today's server can take more memory than there is, if it can."""
     finding = (
-        memory_finding(normalised(current.values), current.server, situation.memory_gib) if current.values else None
+        judge_memory(normalise_names(current.values), current.server, situation.memory_gib) if current.values else None
     )
     return [] if finding is None else [finding]
 
 
-def _in_a_line(s: Situation, memory_gib: float | None, vcpus: int | None) -> str:
+def _describe_situation(s: Situation, memory_gib: float | None, vcpus: int | None) -> str:
     """Returns storage and machine as they were asked about."""
     parts = [ENGINE_LABELS[s.engine], f"data on {s.storage.words}"]
     parts += [f"logs on {s.log_storage.text}"] if s.log_storage is not None else []
@@ -132,7 +140,7 @@ def _in_a_line(s: Situation, memory_gib: float | None, vcpus: int | None) -> str
     return ", ".join(part.replace("\n", " ") for part in parts)
 
 
-def _notes(workload: TransactionWorkload | None, unknown_vcpus: bool) -> list[str]:
+def _list_doubts(workload: TransactionWorkload | None, unknown_vcpus: bool) -> list[str]:
     """Lists what the advice lacks: the doubts about the workload, no workload, no number of virtual
     CPUs."""
     notes = [f"workload: {text}" for text in workload.caveats] if workload is not None else []
@@ -143,7 +151,7 @@ def _notes(workload: TransactionWorkload | None, unknown_vcpus: bool) -> list[st
     return notes
 
 
-def tuned_settings(
+def tune_settings(
     *,
     storage: str,
     memory_gib: float,
@@ -160,8 +168,8 @@ def tuned_settings(
     Without folders, without what is for replicas, and without what needs a decision. Arguments as
     for `advise`. Raises InputError.
     """
-    situation = situation_of(
-        server_of(flavor, version),
+    situation = build_situation(
+        parse_server(flavor, version),
         storage,
         memory_gib=memory_gib,
         engine=engine,
@@ -172,15 +180,15 @@ def tuned_settings(
     )
     return {
         item.parameter: item.value
-        for item in advised_settings(situation)
+        for item in list_advised_settings(situation)
         if item.active
         and item.risk == SAFE
         and item.applies_to in ("server", "sources")
-        and parameters()[item.id].kind != "path"
+        and read_parameters()[item.id].kind != "path"
     }
 
 
-def situation_of(
+def build_situation(
     server: ServerVersion,
     storage: str,
     *,
@@ -201,7 +209,7 @@ def situation_of(
     other arguments as for `advise`. Raises InputError."""
     host = None
     if instance is not None:
-        with core_errors():
+        with translate_core_errors():
             host = core.instance(instance, as_of)
         vcpus = vcpus if vcpus is not None else host["vcpus"]
         memory_gib = memory_gib if memory_gib is not None else (host["memory_mib"] or 0) / 1024.0 or None
@@ -211,8 +219,8 @@ def situation_of(
     situation = Situation(
         server=server,
         engine=engine,
-        storage=storage_rates(storage, as_of, instance),
-        log_storage=None if log_storage is None else storage_rates(log_storage, as_of, instance),
+        storage=compute_storage_rates(storage, as_of, instance),
+        log_storage=None if log_storage is None else compute_storage_rates(log_storage, as_of, instance),
         memory_gib=memory_gib,
         vcpus=vcpus,
         instance=host,
@@ -222,20 +230,20 @@ def situation_of(
         as_of=as_of,
         log_dir=log_dir,
         tmp_dir=tmp_dir,
-        current=_by_parameter(current or {}, server),
+        current=_index_by_parameter(current or {}, server),
         compared=current is not None,
-        default_redo_bytes=_default_redo(server),
-        most_memory=most_memory(normalised(current), server) if current else None,
+        default_redo_bytes=_find_default_redo(server),
+        most_memory=compute_most_memory(normalise_names(current), server) if current else None,
     )
     situation.check()
-    return situation if workload is None else replace(situation, demand=demand_of(situation, workload))
+    return situation if workload is None else replace(situation, demand=compute_demand(situation, workload))
 
 
-def advised_settings(situation: Situation) -> list[AdvisedSetting]:
+def list_advised_settings(situation: Situation) -> list[AdvisedSetting]:
     """Returns every setting worth a decision, in the order of docs/reference/advice.md."""
     answers: list[tuple[ServerParameter, ParameterName | None, RuleValue]] = []
-    for parameter in parameters().values():
-        name = parameter.name_on(situation.server)
+    for parameter in read_parameters().values():
+        name = parameter.find_name(situation.server)
         if parameter.engine not in ("both", situation.engine) or (name is None and parameter.id not in HOST_NAMES):
             continue
         answer = RULES[parameter.id](situation)
@@ -244,89 +252,91 @@ def advised_settings(situation: Situation) -> list[AdvisedSetting]:
         situation.chosen[parameter.id] = answer.value
         answers.append((parameter, name, answer))
     # Effects are those of a change from everything that is advised, so every rule runs before.
-    return [_setting(parameter, name, answer, situation) for parameter, name, answer in answers]
+    return [_make_setting(parameter, name, answer, situation) for parameter, name, answer in answers]
 
 
-def normalised(current: dict[str, str]) -> dict[str, str]:
+def normalise_names(current: dict[str, str]) -> dict[str, str]:
     """Returns values by parameter: of every old and new name, with dashes or underscores."""
-    ids = ids_by_name()
+    ids = index_names()
     plain = {name.strip().lower().replace("-", "_"): value for name, value in current.items()}
     return {ids.get(name, name): value for name, value in plain.items()}
 
 
-def _by_parameter(current: dict[str, str], server: ServerVersion) -> dict[str, str]:
+def _index_by_parameter(current: dict[str, str], server: ServerVersion) -> dict[str, str]:
     """Returns today's values by parameter.
 
     From 8.0.30 on MySQL derives the redo capacity from the old file sizes, where it is not set
     itself.
     """
-    values = normalised(current)
+    values = normalise_names(current)
     given = [name for name in OLD_REDO if values.get(name)]
-    capacity = parameters()["innodb_redo_log_capacity"].name_on(server)
-    refused = any((gone(name, server) or {}).get("then") == "refused" for name in given)
+    capacity = read_parameters()["innodb_redo_log_capacity"].find_name(server)
+    refused = any((find_gone(name, server) or {}).get("then") == "refused" for name in given)
     if capacity and "innodb_redo_log_capacity" not in values and given and not refused:
         # Either alone is enough; the other is then as before 8.0.30: two files of 48 MiB.
         size = as_bytes(values.get("innodb_log_file_size", OLD_FILE_SIZE))
         count = as_number(values.get("innodb_log_files_in_group", OLD_FILES))
         if size and count:
-            values["innodb_redo_log_capacity"] = size_text(size * count)
+            values["innodb_redo_log_capacity"] = format_size(size * count)
     return values
 
 
-def _default_redo(server: ServerVersion) -> float | None:
+def _find_default_redo(server: ServerVersion) -> float | None:
     """Returns the default redo log, bytes; None where the server computes it."""
-    table = parameters()
-    capacity = table["innodb_redo_log_capacity"].name_on(server)
+    table = read_parameters()
+    capacity = table["innodb_redo_log_capacity"].find_name(server)
     if capacity is not None:
         return as_bytes(capacity.default)
-    size = table["innodb_log_file_size"].name_on(server)
-    count = table["innodb_log_files_in_group"].name_on(server)
+    size = table["innodb_log_file_size"].find_name(server)
+    count = table["innodb_log_files_in_group"].find_name(server)
     each = as_bytes(size.default) if size else None
     return None if each is None else each * int(count.default if count else "1")
 
 
-def _setting(parameter: ServerParameter, name: ParameterName | None, answer: RuleValue, s: Situation) -> AdvisedSetting:
+def _make_setting(
+    parameter: ServerParameter, name: ParameterName | None, answer: RuleValue, s: Situation
+) -> AdvisedSetting:
     """Makes the advised setting from a rule's answer: compared with today's value, else with the
     default; with its effect."""
     default = name.default if name else ""
     now = s.current.get(parameter.id)
     risk = answer.risk or parameter.risk
-    answer = _unless_deprecated(answer, name, now, s)
+    answer = _omit_deprecated(answer, name, now, s)
     differs = None
     if s.compared and name is not None and answer.settable:
         reference = now if now is not None else default
-        differs = not (reference and same(parameter.kind, reference, answer.value))
+        differs = not (reference and are_same(parameter.kind, reference, answer.value))
     return AdvisedSetting(
         parameter=name.name if name else HOST_NAMES[parameter.id],
         value=answer.value,
-        current=_readable(parameter.kind, now),
+        current=_format_value(parameter.kind, now),
         why=answer.why,
         source=parameter.citation,
         risk=risk,
-        effect=_effect(parameter, answer, now, default, s),
+        effect=_explain_effect(parameter, answer, now, default, s),
         applies_to=parameter.applies_to,
         group=parameter.group,
         settable=answer.settable,
         active=_is_active(parameter, name, answer, risk, s),
         differs=differs,
-        default=_readable(parameter.kind, default) or "",
+        default=_format_value(parameter.kind, default) or "",
         id=parameter.id,
     )
 
 
-def _unless_deprecated(answer: RuleValue, name: ParameterName | None, now: str | None, s: Situation) -> RuleValue:
+def _omit_deprecated(answer: RuleValue, name: ParameterName | None, now: str | None, s: Situation) -> RuleValue:
     """Leaves out a setting that this release has deprecated: it would have to go at the next
     upgrade. If it is set already, its value counts."""
-    row = None if name is None else gone(name.name, s.server)
+    row = None if name is None else find_gone(name.name, s.server)
     if name is None or row is None or row["then"] != "deprecated" or now is not None:
         return answer
     instead = f"; its successor is {row['instead']}" if row["instead"] else ""
-    why = f"{answer.why}. Deprecated {since(row)}{instead}: a later release refuses it, so it is not added"
-    return replace(answer, why=why, settable=answer.settable and same(_kind(name), name.default, answer.value))
+    why = f"{answer.why}. Deprecated {describe_since(row)}{instead}: a later release refuses it, so it is not added"
+    return replace(answer, why=why, settable=answer.settable and are_same(_get_kind(name), name.default, answer.value))
 
 
-def _kind(name: ParameterName) -> str:
-    return parameters()[name.parameter].kind
+def _get_kind(name: ParameterName) -> str:
+    return read_parameters()[name.parameter].kind
 
 
 def _is_active(
@@ -338,11 +348,13 @@ def _is_active(
     if parameter.applies_to == "replicas" and not s.replica:
         return False
     # A default is better left out where a later release refuses the setting.
-    leaving = doomed(name.name, s.server) or (gone(name.name, s.server) or {}).get("then") == "deprecated"
-    return not (name.default and same(parameter.kind, name.default, answer.value) and leaving)
+    leaving = is_doomed(name.name, s.server) or (find_gone(name.name, s.server) or {}).get("then") == "deprecated"
+    return not (name.default and are_same(parameter.kind, name.default, answer.value) and leaving)
 
 
-def _effect(parameter: ServerParameter, answer: RuleValue, now: str | None, default: str, s: Situation) -> str | None:
+def _explain_effect(
+    parameter: ServerParameter, answer: RuleValue, now: str | None, default: str, s: Situation
+) -> str | None:
     """Returns the effect of a setting in words, the reason why none is estimated, or None."""
     kind, _, reason = parameter.effect.partition(":")
     if answer.effect is not None:
@@ -357,22 +369,22 @@ def _effect(parameter: ServerParameter, answer: RuleValue, now: str | None, defa
         return f"{NOT_ESTIMATED}: under MyRocks InnoDB is not simulated"
     before = now if now is not None else default
     if parameter.id == "innodb_log_file_size" and before:
-        before = _all_files(before, s)
-    text = effect_of(parameter.id, answer.value, before or None, s)
+        before = _sum_files(before, s)
+    text = describe_effect(parameter.id, answer.value, before or None, s)
     if text is None or now is not None or not before or text.startswith(NOT_ESTIMATED):
         return text
     return f"from the default: {text}" if " to " in text.split(":")[0] else text
 
 
-def _all_files(each: str, s: Situation) -> str:
+def _sum_files(each: str, s: Situation) -> str:
     """Returns the redo log in all: what counts is the sum of the files."""
-    count = parameters()["innodb_log_files_in_group"].name_on(s.server)
+    count = read_parameters()["innodb_log_files_in_group"].find_name(s.server)
     files = (as_number(s.current.get("innodb_log_files_in_group")) or int(count.default)) if count else 1
     size = as_bytes(each)
-    return each if size is None else size_text(size * files)
+    return each if size is None else format_size(size * files)
 
 
-def _readable(kind: str, value: str | None) -> str | None:
+def _format_value(kind: str, value: str | None) -> str | None:
     """Returns bytes with their unit; everything else as it is."""
     size = as_bytes(value) if kind == "bytes" else None
-    return value if size is None else size_text(size)
+    return value if size is None else format_size(size)

@@ -47,19 +47,19 @@ class MostMemory:
     @property
     def words(self) -> str:
         """The sum, written out."""
-        named = ", ".join(f"{name} {_size(value)}" for name, value in self.largest)
+        named = ", ".join(f"{name} {_format_memory(value)}" for name, value in self.largest)
         return (
-            f"{self.connections:,.0f} connections x {_size(self.each_bytes)} ({named}) and {_size(self.server_bytes)} of "
-            f"other buffers: {_size(self.bytes)}"
+            f"{self.connections:,.0f} connections x {_format_memory(self.each_bytes)} ({named}) and {_format_memory(self.server_bytes)} of "
+            f"other buffers: {_format_memory(self.bytes)}"
         )
 
 
-def most_memory(values: Mapping[str, str], server: ServerVersion) -> MostMemory:
+def compute_most_memory(values: Mapping[str, str], server: ServerVersion) -> MostMemory:
     """Returns the most memory that connections and server buffers take, bytes; a variable that is
     not set has the server's default."""
     flavor = "mariadb" if server.flavor == "mariadb" else "mysql"
     sizes: dict[str, dict[str, float]] = {"server": {}, "connection": {}}
-    for row in _rows():
+    for row in _read_buffers():
         if row["flavor"] == flavor:
             size = as_bytes(values.get(row["name"]))
             sizes[row["per"]][row["name"]] = float(row["default"]) if size is None else size
@@ -69,27 +69,27 @@ def most_memory(values: Mapping[str, str], server: ServerVersion) -> MostMemory:
     return MostMemory(sum(sizes["server"].values()), connections, sum(each.values()), tuple(largest))
 
 
-def pool_room_gib(most: MostMemory, memory_gib: float) -> float:
+def compute_pool_room_gib(most: MostMemory, memory_gib: float) -> float:
     """Returns the memory that remains for the buffer pool when all connections take their buffers,
     GiB; it may be negative."""
     return memory_gib - most.bytes / GIB - max(LEAST_REST_GIB, REST_SHARE * memory_gib)
 
 
-def memory_finding(values: Mapping[str, str], server: ServerVersion, memory_gib: float) -> ConfigFinding | None:
+def judge_memory(values: Mapping[str, str], server: ServerVersion, memory_gib: float) -> ConfigFinding | None:
     """Returns the finding that the server, with today's buffer pool, can take more memory than
     there is; None where it cannot."""
-    most = most_memory(values, server)
+    most = compute_most_memory(values, server)
     pool = as_bytes(values.get("innodb_buffer_pool_size")) or 128.0 * MIB  # default of both
     if pool + most.bytes <= memory_gib * GIB:
         return None
     text = (
-        f"memory at the most: {most.words}, and {_size(pool)} of buffer pool, on a machine of {memory_gib:,.4g} GiB. Lower "
+        f"memory at the most: {most.words}, and {_format_memory(pool)} of buffer pool, on a machine of {memory_gib:,.4g} GiB. Lower "
         "the buffers of the connections (set the large ones in the sessions that need them) or max_connections"
     )
     return ConfigFinding("max_connections", text, sources()["mysql-manual"], False)
 
 
-def _size(bytes_: float) -> str:
+def _format_memory(bytes_: float) -> str:
     """Writes bytes in GiB, below one in MiB."""
     if bytes_ >= 100 * GIB:
         return f"{bytes_ / GIB:,.0f} GiB"
@@ -97,5 +97,5 @@ def _size(bytes_: float) -> str:
 
 
 @cache
-def _rows() -> tuple[dict[str, str], ...]:
+def _read_buffers() -> tuple[dict[str, str], ...]:
     return tuple(read_rows("headrace.advice", "buffers.csv"))

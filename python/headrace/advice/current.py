@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from headrace.advice.model import NEWEST_PATCH, ConfigFinding, ServerVersion, refuse, server_of
-from headrace.advice.table import ids_by_name, sources
+from headrace.advice.model import NEWEST_PATCH, ConfigFinding, ServerVersion, parse_server, refuse
+from headrace.advice.table import index_names, sources
 from headrace.advice.values import as_bytes, as_number, is_on
-from headrace.base.checks import did_you_mean
+from headrace.base.checks import suggest_nearest
 from headrace.base.packaged import read_rows, read_text
-from headrace.base.releases import flavor_of_version, split_release
+from headrace.base.releases import detect_flavor, split_release
 from headrace.base.units import MIB
 from headrace.mysql import Address, connect
-from headrace.mysql.option_files import OptionFile, Setting, read_option_file, server_groups
+from headrace.mysql.option_files import OptionFile, Setting, list_server_groups, read_option_file
 from headrace.mysql.option_files import refuse as refuse_option_files
 from headrace.mysql.statements import ask_pairs, ask_row
 
@@ -32,7 +32,7 @@ DOES = {
 }
 
 
-def since(row: Mapping[str, str]) -> str:
+def describe_since(row: Mapping[str, str]) -> str:
     """Returns since when `gone` is true of a setting, in words: "since 8.0.35", "after 10.11"."""
     series, _, patch = row["last"].rpartition(".")
     return f"since {series}.{int(patch) + 1}" if series.count(".") == 1 else f"after {row['last']}"
@@ -52,7 +52,7 @@ class CurrentSettings:
     file: OptionFile | None = field(default=None, repr=False)
 
 
-def todays(
+def read_current(
     address: Address | None, config: str | os.PathLike | None, flavor: str | None, version: str | None
 ) -> tuple[CurrentSettings, list[str], bool]:
     """Returns the server and its settings, the assumptions about it, and whether its settings were
@@ -80,9 +80,9 @@ def todays(
     if version is None:
         version = ASSUMED.get(flavor, "")
         notes.append(
-            f"no --server-version: names and defaults are those of {server_of(flavor, version or '8.4').label}"
+            f"no --server-version: names and defaults are those of {parse_server(flavor, version or '8.4').label}"
         )
-    server = server_of(flavor, version)
+    server = parse_server(flavor, version)
     if not server.patch_known and version not in ASSUMED.values():
         notes.append(f"{version} without a patch number: the newest of that series is meant")
     if config is None:
@@ -94,7 +94,7 @@ def _looks_like_mariadb(config: str | os.PathLike | None, version: str | None) -
     """Says whether the version is one of MariaDB; without a version, whether the option file has
     sections of it."""
     if version:
-        return flavor_of_version(version) == "mariadb"
+        return detect_flavor(version) == "mariadb"
     series = [*(f"10.{minor}" for minor in range(2, 12)), *(f"11.{minor}" for minor in range(10))]
     groups = [
         f"{name}{suffix}" for name in ("mariadb", "mariadbd") for suffix in ("", *(f"-{release}" for release in series))
@@ -121,13 +121,15 @@ def read_server(address: Address) -> CurrentSettings:
         rule = "Aurora keeps its data in storage of its own, not on EBS volumes"
         raise refuse.input(version, rule, "Settings of this version are not covered here.")
     flavor = "mariadb" if "mariadb" in version_text else "percona" if "percona" in version_text else "mysql"
-    return CurrentSettings(server_of(flavor, version), values, f"{address.label}, {version}")
+    return CurrentSettings(parse_server(flavor, version), values, f"{address.label}, {version}")
 
 
 def read_file(path: str | os.PathLike, server: ServerVersion) -> CurrentSettings:
     """Reads the settings of an option file that the server takes."""
-    option_file = read_option_file(path, server_groups(server.flavor, server.version))
-    taken = [setting for setting in option_file.settings if (gone(setting.name, server) or {}).get("then") != "refused"]
+    option_file = read_option_file(path, list_server_groups(server.flavor, server.version))
+    taken = [
+        setting for setting in option_file.settings if (find_gone(setting.name, server) or {}).get("then") != "refused"
+    ]
     return CurrentSettings(server, {setting.name: setting.text for setting in taken}, str(path), option_file)
 
 
@@ -143,56 +145,56 @@ def _read_gone() -> dict[str, list[dict[str, str]]]:
     return rows
 
 
-def _rows_of(name: str, server: ServerVersion) -> list[dict[str, str]]:
+def _list_rows(name: str, server: ServerVersion) -> list[dict[str, str]]:
     """Returns the rows about a name under that flavor. Percona Server has MySQL's names."""
     flavor = "mysql" if server.flavor == "percona" else server.flavor
     return [row for row in _read_gone().get(name, []) if row["flavor"] == flavor]
 
 
-def gone(name: str, server: ServerVersion) -> dict[str, str] | None:
+def find_gone(name: str, server: ServerVersion) -> dict[str, str] | None:
     """Returns the end of a setting that this server no longer has, or never had.
 
     Keys: `then` (refused, ignored, deprecated), `instead`, `last`, `source`. None: no row is about
     it.
     """
-    past = [row for row in _rows_of(name, server) if row["last"] == "" or not server.between("0", row["last"])]
+    past = [row for row in _list_rows(name, server) if row["last"] == "" or not server.lies_between("0", row["last"])]
 
-    def ended(row: dict[str, str]) -> list[int]:
+    def parse_last(row: dict[str, str]) -> list[int]:
         """Returns the last version that had the setting, as numbers: "5.7" is all of 5.7."""
         parts = [int(part) for part in (row["last"] or "0").split(".")]
         return [*parts, NEWEST_PATCH] if len(parts) == 2 else parts
 
-    return max(past, key=ended, default=None)
+    return max(past, key=parse_last, default=None)
 
 
-def doomed(name: str, server: ServerVersion) -> bool:
+def is_doomed(name: str, server: ServerVersion) -> bool:
     """Says whether a later release refuses the setting: a line with its default is better left
     out."""
-    return any(row["then"] == "refused" for row in _rows_of(name, server))
+    return any(row["then"] == "refused" for row in _list_rows(name, server))
 
 
-def standing(setting: Setting, current: CurrentSettings) -> dict[str, str] | None:
+def find_standing(setting: Setting, current: CurrentSettings) -> dict[str, str] | None:
     """Returns how the server treats a setting of its option file, in the form of `gone`.
 
     The old sizes of the redo log still count where nothing replaces them.
     """
-    row = gone(setting.name, current.server)
+    row = find_gone(setting.name, current.server)
     counts = setting.name in OLD_REDO and "innodb_redo_log_capacity" not in current.values
     return row | {"then": "deprecated"} if row is not None and row["then"] == "ignored" and counts else row
 
 
 @cache
-def _options() -> frozenset[str]:
+def _read_options() -> frozenset[str]:
     """Returns names of options of MySQL and MariaDB, of all versions.
 
     They are those of real servers (MariaDB 10.2 to 11.8, MySQL 9.7), those of the manuals' pages as
     the project mariadb-mysql-kbs 1.3.0 collects them, and those of the tables of the advice.
     """
     listed = read_text("headrace.advice", "options.txt").split()
-    return frozenset((*listed, *_read_gone(), *ids_by_name()))
+    return frozenset((*listed, *_read_gone(), *index_names()))
 
 
-def unknown(setting: Setting) -> bool:
+def is_unknown(setting: Setting) -> bool:
     """Says whether no server in these tables has such an option. Loose options, those of components
     and named caches (with a point), and beginnings of names, which servers complete, are never
     unknown.
@@ -201,13 +203,13 @@ def unknown(setting: Setting) -> bool:
     which servers complete, are never unknown.
     """
     name = setting.name
-    return not (setting.loose or "." in name or any(option.startswith(name) for option in _options()))
+    return not (setting.loose or "." in name or any(option.startswith(name) for option in _read_options()))
 
 
 # --- what is wrong today --------------------------------------------------------------------------
 
 
-def findings(current: CurrentSettings) -> list[ConfigFinding]:
+def list_findings(current: CurrentSettings) -> list[ConfigFinding]:
     """Returns settings that the server refuses or ignores, those that cost the storage, and those
     that can lose data."""
     settings = current.file.settings if current.file else ()
@@ -217,20 +219,18 @@ def findings(current: CurrentSettings) -> list[ConfigFinding]:
 
 def _judge_line(setting: Setting, current: CurrentSettings) -> ConfigFinding | None:
     """Returns the fault of a line of the option file, if it has a fault."""
-    row, label, place = standing(setting, current), current.server.label, f"({setting.file}, line {setting.line})"
+    row, label, place = find_standing(setting, current), current.server.label, f"({setting.file}, line {setting.line})"
     if row is None:
-        if not unknown(setting):
+        if not is_unknown(setting):
             return None
         rule = f"{label} does not start with an option it does not know"
-        text = (
-            f"is not an option of MySQL or MariaDB known here: {rule} {place}. {did_you_mean(setting.name, _options())}"
-        )
+        text = f"is not an option of MySQL or MariaDB known here: {rule} {place}. {suggest_nearest(setting.name, _read_options())}"
         return ConfigFinding(setting.name, text.removesuffix(". "), refuse_option_files.source)
     if setting.loose and row["then"] == "refused":
         return None  # passed over, as its writer wanted
     instead = f"; its successor is {row['instead']}" if row["instead"] else ""
     long_known = row["then"] == "deprecated" and row["last"]
-    does = f"{label} {DOES[row['then']]}" + (f" (deprecated {since(row)})" if long_known else "")
+    does = f"{label} {DOES[row['then']]}" + (f" (deprecated {describe_since(row)})" if long_known else "")
     fails = row["then"] != "deprecated" or setting.name in OLD_REDO
     return ConfigFinding(setting.name, f"{does}{instead} {place}", sources()[row["source"]], fails)
 

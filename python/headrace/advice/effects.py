@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 from headrace.advice.model import NOT_ESTIMATED
 from headrace.advice.situation import Situation, WorkloadDemand
-from headrace.advice.values import as_bytes, as_number, is_on, same, size_text
+from headrace.advice.values import are_same, as_bytes, as_number, format_size, is_on
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.units import DAY_S, GIB, MIB, Z80
 from headrace.errors import InputError
 from headrace.workload import TransactionWorkload
-from headrace.workload.server_settings import database_under
+from headrace.workload.server_settings import apply_server_settings
 
 # --- simulation -----------------------------------------------------------------------------------
 # The workload on this storage by the simulator: what it asks, and its throughput with some
@@ -54,15 +54,15 @@ class ModelSettings:
     start: str
 
 
-def demand_of(situation: Situation, workload: TransactionWorkload) -> WorkloadDemand:
+def compute_demand(situation: Situation, workload: TransactionWorkload) -> WorkloadDemand:
     """Returns what the workload does on this storage with as much cache as the memory allows."""
     database, most = workload.database, situation.cache_limit_gib
     # Sizes beyond the memory too, to say how large the cache should be.
     sizes = [most * 2.0 ** (step / STEPS_PER_DOUBLING + FIRST_DOUBLING) for step in range(CACHE_STEPS)]
     sizes = sorted({*(size for size in sizes if size >= LEAST_CACHE_GIB), most})
-    runs = [_run(situation, workload, size, None, "warm") for size in sizes]
-    with core_errors():
-        means = [_mean(rows["tps"]) for rows in core.mysql_runs(database, runs)]
+    runs = [_make_run(situation, workload, size, None, "warm") for size in sizes]
+    with translate_core_errors():
+        means = [_compute_mean(rows["tps"]) for rows in core.mysql_runs(database, runs)]
     tps = means[sizes.index(most)]
     hot = next(size for size, mean in zip(sizes, means, strict=True) if mean >= HOT_SHARE * max(means))
     if situation.engine == "innodb" and workload.size_gib is not None:
@@ -79,14 +79,14 @@ def demand_of(situation: Situation, workload: TransactionWorkload) -> WorkloadDe
     )
 
 
-def settings_of(situation: Situation) -> ModelSettings:
+def collect_settings(situation: Situation) -> ModelSettings:
     """Returns the model's settings as advised."""
     chosen, innodb = situation.chosen, situation.engine == "innodb"
     cache = as_bytes(chosen.get("innodb_buffer_pool_size" if innodb else "rocksdb_block_cache_size"))
     commit = chosen.get("innodb_flush_log_at_trx_commit" if innodb else "rocksdb_flush_log_at_trx_commit", "1")
     return ModelSettings(
         cache_gib=cache / GIB if cache else situation.cache_limit_gib,
-        redo_bytes=redo_of(chosen),
+        redo_bytes=sum_redo_bytes(chosen),
         at_commit=int(commit),
         sync_binlog=int(chosen.get("sync_binlog", "1")),
         doublewrite=is_on(chosen.get("innodb_doublewrite", "ON")),
@@ -96,7 +96,7 @@ def settings_of(situation: Situation) -> ModelSettings:
     )
 
 
-def redo_of(values: Mapping[str, str]) -> float | None:
+def sum_redo_bytes(values: Mapping[str, str]) -> float | None:
     """Returns bytes of all redo files, by values of parameters; None where there are none."""
     if "innodb_redo_log_capacity" in values:
         return as_bytes(values["innodb_redo_log_capacity"])
@@ -104,7 +104,7 @@ def redo_of(values: Mapping[str, str]) -> float | None:
     return None if each is None else each * (as_number(values.get("innodb_log_files_in_group")) or 1)
 
 
-def throughput(
+def simulate_throughput(
     database: Mapping[str, object],
     workload: TransactionWorkload,
     settings: ModelSettings,
@@ -114,7 +114,7 @@ def throughput(
     """Returns transactions a second with these settings, of a warm hour or of the first hour."""
     # The redo log that the workload was calibrated with is taken to be today's, where that is
     # known.
-    measured = (redo_of(situation.current) or situation.default_redo_bytes) if situation.compared else None
+    measured = (sum_redo_bytes(situation.current) or situation.default_redo_bytes) if situation.compared else None
     if measured is not None and not 0.0 < measured <= MOST_REDO_BYTES:
         measured = None  # no server has that
     server_settings = {
@@ -126,13 +126,13 @@ def throughput(
         "compaction_write_bytes_s": settings.compaction_write_bytes_s,
     }
     start = settings.start if first_hour else "warm"
-    run = _run(situation, workload, settings.cache_gib, settings.log_storage, start)
-    with core_errors():
-        rows = core.mysql_runs(database_under(database, server_settings), [run])[0]
-    return _mean(rows["tps"], whole=first_hour)
+    run = _make_run(situation, workload, settings.cache_gib, settings.log_storage, start)
+    with translate_core_errors():
+        rows = core.mysql_runs(apply_server_settings(database, server_settings), [run])[0]
+    return _compute_mean(rows["tps"], whole=first_hour)
 
 
-def _run(
+def _make_run(
     situation: Situation, workload: TransactionWorkload, cache_gib: float, log_storage: str | None, start: str
 ) -> dict:
     """Returns an hour to simulate, as the core takes it, without credits where the storage bursts.
@@ -153,7 +153,7 @@ def _run(
     }
 
 
-def _mean(tps: Sequence[float], whole: bool = False) -> float:
+def _compute_mean(tps: Sequence[float], whole: bool = False) -> float:
     """Returns the mean transactions a second of the second half of a run, or of all."""
     values = tps if whole else tps[len(tps) // 2 :]
     return sum(values) / len(values)
@@ -186,38 +186,38 @@ NOTES = {
 Alternative = tuple[str, ModelSettings, str]
 
 
-def effect_of(parameter: str, value: str, before: str | None, situation: Situation) -> str | None:
+def describe_effect(parameter: str, value: str, before: str | None, situation: Situation) -> str | None:
     """Returns the effect of changing `parameter` from `before` to `value`, in a sentence.
 
     None without a workload, or without anything to compare with.
     """
     if situation.workload is None:
         return None
-    base = settings_of(situation)
+    base = collect_settings(situation)
     alternative = ALTERNATIVES.get(parameter)
     if alternative is not None:
         other = alternative(base, situation)
-        return None if other is None else _sentence(other[0], base, other[1], situation, other[2])
-    old = _before(parameter, before, base)
+        return None if other is None else _compose_sentence(other[0], base, other[1], situation, other[2])
+    old = _revert_parameter(parameter, before, base)
     if old is None or before is None:
         return f"{NOT_ESTIMATED}: the value today is not known (name the server or its option file)"
     if parameter in REDO and not situation.compared:
         unknown = "the redo log the workload was measured with is not known (name the server or its option file)"
         return f"{NOT_ESTIMATED}: {unknown}"
-    if old == base or same("count", before, value):
+    if old == base or are_same("count", before, value):
         return "as it is"
-    label = f"{_readable(before)} to {_readable(value)}"
+    label = f"{_format_value(before)} to {_format_value(value)}"
     first_hour = parameter == "innodb_buffer_pool_load_at_startup"
-    return _sentence(label, old, base, situation, NOTES.get(parameter, ""), first_hour)
+    return _compose_sentence(label, old, base, situation, NOTES.get(parameter, ""), first_hour)
 
 
-def _readable(value: str) -> str:
+def _format_value(value: str) -> str:
     """Returns whole mebibytes with their unit; everything else as it is."""
     size = as_bytes(value)
-    return size_text(size) if size and size % MIB == 0 else value
+    return format_size(size) if size and size % MIB == 0 else value
 
 
-def _before(parameter: str, before: str | None, base: ModelSettings) -> ModelSettings | None:
+def _revert_parameter(parameter: str, before: str | None, base: ModelSettings) -> ModelSettings | None:
     """Returns the settings with one parameter as it was; None where that is not known."""
     if not before:
         return None
@@ -240,12 +240,12 @@ def _before(parameter: str, before: str | None, base: ModelSettings) -> ModelSet
 # --- other values, for parameters that most servers have as advised -------------------------------
 
 
-def _other_commit(base: ModelSettings, situation: Situation) -> Alternative:
+def _compare_commit(base: ModelSettings, situation: Situation) -> Alternative:
     other = 2 if base.at_commit == 1 else 1
     return f"{other} instead of {base.at_commit}", replace(base, at_commit=other), ""
 
 
-def _other_sync(base: ModelSettings, situation: Situation) -> Alternative:
+def _compare_sync(base: ModelSettings, situation: Situation) -> Alternative:
     """Compares sync_binlog with its other value, 0 or 1; with itself where no binlog is written."""
     if situation.demand is None or situation.demand.binlog_bytes_s <= 0.0:
         return "without a binlog", base, ""
@@ -253,30 +253,30 @@ def _other_sync(base: ModelSettings, situation: Situation) -> Alternative:
     return f"{other} instead of {base.sync_binlog}", replace(base, sync_binlog=other), ""
 
 
-def _no_doublewrite(base: ModelSettings, situation: Situation) -> Alternative:
+def _compare_doublewrite(base: ModelSettings, situation: Situation) -> Alternative:
     return "OFF instead of ON", replace(base, doublewrite=False), ""
 
 
-def _log_volume(base: ModelSettings, situation: Situation) -> Alternative | None:
+def _compare_log_volume(base: ModelSettings, situation: Situation) -> Alternative | None:
     """Compares with the same server without its log volume, or with a small one; None where none
     can be had."""
     if base.log_storage is not None:
         return f"without {base.log_storage}", replace(base, log_storage=None), ""
-    candidate = _log_candidate(situation)
+    candidate = _find_log_candidate(situation)
     label = f"with {candidate} for redo and binlog"
     return None if candidate is None else (label, replace(base, log_storage=candidate), "")
 
 
-def _log_candidate(situation: Situation) -> str | None:
+def _find_log_candidate(situation: Situation) -> str | None:
     """Returns a small volume for the logs, with room for the redo log and a day of binlogs.
 
     It is gp3 with the rates that are included, or gp2 before there was gp3.
     """
     binlog = 0.0 if situation.demand is None else situation.demand.binlog_bytes_s * DAY_S
-    size = max(LEAST_LOG_GIB, math.ceil(((redo_of(situation.chosen) or 0.0) * REDO_ROOM + binlog) / GIB))
+    size = max(LEAST_LOG_GIB, math.ceil(((sum_redo_bytes(situation.chosen) or 0.0) * REDO_ROOM + binlog) / GIB))
     for text in (f"gp3:{size}", f"gp2:{size}"):
         try:
-            with core_errors():
+            with translate_core_errors():
                 core.storage_limits(text, situation.as_of, situation.instance_type)
         except InputError:
             continue
@@ -285,55 +285,57 @@ def _log_candidate(situation: Situation) -> str | None:
 
 
 ALTERNATIVES: dict[str, Callable[[ModelSettings, Situation], Alternative | None]] = {
-    "innodb_flush_log_at_trx_commit": _other_commit,
-    "rocksdb_flush_log_at_trx_commit": _other_commit,
-    "sync_binlog": _other_sync,
-    "innodb_doublewrite": _no_doublewrite,
-    "log_volume": _log_volume,
-    "innodb_log_group_home_dir": _log_volume,
-    "log_bin": _log_volume,
-    "rocksdb_wal_dir": _log_volume,
+    "innodb_flush_log_at_trx_commit": _compare_commit,
+    "rocksdb_flush_log_at_trx_commit": _compare_commit,
+    "sync_binlog": _compare_sync,
+    "innodb_doublewrite": _compare_doublewrite,
+    "log_volume": _compare_log_volume,
+    "innodb_log_group_home_dir": _compare_log_volume,
+    "log_bin": _compare_log_volume,
+    "rocksdb_wal_dir": _compare_log_volume,
 }
 
 
 # --- words ----------------------------------------------------------------------------------------
 
 
-def _sentence(
+def _compose_sentence(
     label: str, old: ModelSettings, new: ModelSettings, situation: Situation, note: str, first_hour: bool = False
 ) -> str:
     """Returns the effect in words: `A to B: 210 to 254 tps, +21 % (80 % interval: +15 to +27)`."""
     workload = situation.workload
     assert workload is not None  # the caller looked
 
-    def rates(database: Mapping[str, object]) -> tuple[float, float]:
+    def compute_rates(database: Mapping[str, object]) -> tuple[float, float]:
         """Returns the transactions a second with the old settings and with the new."""
         return (
-            throughput(database, workload, old, situation, first_hour),
-            throughput(database, workload, new, situation, first_hour),
+            simulate_throughput(database, workload, old, situation, first_hour),
+            simulate_throughput(database, workload, new, situation, first_hour),
         )
 
-    before, after = rates(workload.database)
-    change, spread = _logarithm(before, after), _spread(workload, rates)
+    before, after = compute_rates(workload.database)
+    change, spread = _compute_log_ratio(before, after), _compute_spread(workload, compute_rates)
     change_text = "no change"
     if abs(change) >= NOTHING or spread >= NOTHING:
-        change_text = _change(change)
+        change_text = _describe_change(change)
         if spread >= NOTHING:
-            change_text += f" (80 % interval: {_change(change - Z80 * spread)} to {_change(change + Z80 * spread)})"
+            change_text += f" (80 % interval: {_describe_change(change - Z80 * spread)} to {_describe_change(change + Z80 * spread)})"
     return f"{label}: {before:,.4g} to {after:,.4g} tps, {change_text}, simulated{f'; {note}' if note else ''}"
 
 
-def _spread(workload: TransactionWorkload, rates: Callable[[Mapping[str, object]], tuple[float, float]]) -> float:
+def _compute_spread(
+    workload: TransactionWorkload, rates: Callable[[Mapping[str, object]], tuple[float, float]]
+) -> float:
     """Returns the standard deviation of the ratio's logarithm, over draws of the calibration."""
-    ratios = [_logarithm(*rates(database)) for database in workload.draws(DRAWS, 1)]
+    ratios = [_compute_log_ratio(*rates(database)) for database in workload.draw_databases(DRAWS, 1)]
     return statistics.stdev(ratios) if len(ratios) > 1 else 0.0
 
 
-def _logarithm(before: float, after: float) -> float:
+def _compute_log_ratio(before: float, after: float) -> float:
     return math.log(max(after, 1e-9) / max(before, 1e-9))  # a throughput may be 0
 
 
-def _change(logarithm: float) -> str:
+def _describe_change(logarithm: float) -> str:
     """Returns a change of throughput in words: `+21 %`, or from three times on `3.2 times`."""
     factor = math.exp(logarithm)
     return f"{factor:.3g} times" if factor >= MANY else f"{(factor - 1.0) * 100.0:+.3g} %"

@@ -40,20 +40,20 @@ class ServerVersion:
         """`MySQL 8.0.36`, `MariaDB 10.11 (newest)`."""
         return f"{LABELS[self.flavor]} {self.number}{'' if self.patch_known else ' (newest)'}"
 
-    def between(self, first: str, last: str) -> bool:
+    def lies_between(self, first: str, last: str) -> bool:
         """Returns whether the version is `first` or later and `last` or earlier.
 
         "8.0" as `last` includes all of 8.0; "" includes everything later.
         """
-        low, high = _numbers(first), _numbers(last)
+        low, high = _parse_numbers(first), _parse_numbers(last)
         return self.version[: len(low)] >= low and (not high or self.version[: len(high)] <= high)
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def _parse_numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(".")) if text else ()
 
 
-def server_of(flavor: object, version: object) -> ServerVersion:
+def parse_server(flavor: object, version: object) -> ServerVersion:
     """Returns the server of a flavor and a version: a tuple, or text as `SELECT VERSION()` gives
     it.
 

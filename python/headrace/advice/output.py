@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.advice.current import CurrentSettings, gone, standing, unknown
+from headrace.advice.current import CurrentSettings, find_gone, find_standing, is_unknown
 from headrace.advice.model import SAFE, AdvisedSetting, ServerVersion, refuse
-from headrace.advice.table import ids_by_name
-from headrace.mysql.option_files import OptionFile, Setting, written
+from headrace.advice.table import index_names
+from headrace.mysql.option_files import OptionFile, Setting, format_value
 
 WIDTH = 110  # of comments
 SECTION = "mysqld"  # every server reads it
@@ -23,15 +23,15 @@ SECRET = re.compile(r"(?i)pass(word|phrase)?|secret|key\s*=|credential|auth")
 MYROCKS_PLUGIN = "plugin_load_add = ha_rocksdb"
 
 
-def columns() -> tuple[str, ...]:
+def list_columns() -> tuple[str, ...]:
     """Returns the columns of the csv form, in order."""
     own = ("value", "current", "differs", "default", "risk", "applies_to", "active", "group", "why", "effect", "source")
     return ("parameter", "change", *own)
 
 
-def record(item: AdvisedSetting, change: str) -> dict:
+def build_record(item: AdvisedSetting, change: str) -> dict:
     """Returns a setting as json and csv have it; `change`: what to do with it."""
-    return {name: change if name == "change" else getattr(item, name) for name in columns()}
+    return {name: change if name == "change" else getattr(item, name) for name in list_columns()}
 
 
 def as_cnf(advice: Sequence[AdvisedSetting], server: ServerVersion, situation: str, loads_myrocks: bool = False) -> str:
@@ -54,11 +54,11 @@ def as_cnf(advice: Sequence[AdvisedSetting], server: ServerVersion, situation: s
         if item.group != group:
             group = item.group
             lines += ["", f"# ---- {group}"]
-        lines += _entry(item)
+        lines += _write_entry(item)
     return "\n".join(lines) + "\n"
 
 
-def _entry(item: AdvisedSetting) -> list[str]:
+def _write_entry(item: AdvisedSetting) -> list[str]:
     """Returns the lines of a setting in an option file: its reason as comments, then the setting, a
     comment too unless it is active."""
     for_whom = {
@@ -70,7 +70,7 @@ def _entry(item: AdvisedSetting) -> list[str]:
     risk = "" if item.risk == SAFE else f" ({item.risk})"
     default = " (the server's default)" if item.active and item.default == item.value else ""
     lines = [f"# {line}" for line in textwrap.wrap(f"{for_whom}{item.why}{risk}{default}", WIDTH)]
-    text = f"{item.parameter} = {written(item.value)}"
+    text = f"{item.parameter} = {format_value(item.value)}"
     return [*lines, text if item.active else f"# {text}"]
 
 
@@ -96,7 +96,7 @@ def as_diff(advice: Sequence[AdvisedSetting], current: CurrentSettings) -> str:
     if file is None:
         raise refuse.input("--output diff", "needs an option file to change", "Name it with --config.")
     edits = {path: _Edit(text.split("\n"), {}, []) for path, text in file.texts.items()}
-    ids = ids_by_name()
+    ids = index_names()
     # The last line of a parameter decides.
     deciding = {ids.get(setting.name, setting.name): setting for setting in file.settings}
     advised = {item.parameter for item in advice if item.active}
@@ -105,19 +105,19 @@ def as_diff(advice: Sequence[AdvisedSetting], current: CurrentSettings) -> str:
         if not item.active or item.applies_to in ("host", "client"):
             continue
         last = deciding.get(item.id)
-        text = f"{item.parameter} = {written(item.value)}"
-        if last is not None and _stays(gone(last.name, current.server), advised):
+        text = f"{item.parameter} = {format_value(item.value)}"
+        if last is not None and _stays(find_gone(last.name, current.server), advised):
             if item.differs:
                 edits[last.file].replaced[last.line] = text
                 _comment_earlier(item.id, last, file, edits)
         elif item.differs or item.parameter in successors:
             edits[file.path].added.append(text)
-    return "".join(_unified(path, edit, file) for path, edit in edits.items())
+    return "".join(_build_file_diff(path, edit, file) for path, edit in edits.items())
 
 
 def _comment_earlier(parameter: str, last: Setting, file: OptionFile, edits: dict[Path, _Edit]) -> None:
     """Comments out lines that a later line of the same parameter overrides: they would mislead."""
-    ids = ids_by_name()
+    ids = index_names()
     for setting in file.settings:
         if ids.get(setting.name, setting.name) == parameter and setting is not last:
             edit = edits[setting.file]
@@ -139,11 +139,11 @@ def _retire(current: CurrentSettings, file: OptionFile, edits: dict[Path, _Edit]
     """
     successors = set()
     for setting in file.settings:
-        row = standing(setting, current)
+        row = find_standing(setting, current)
         edit = edits[setting.file]
         line = edit.lines[setting.line - 1].strip()
         if row is None:
-            if unknown(setting) and not SECRET.search(line):
+            if is_unknown(setting) and not SECRET.search(line):
                 edit.replaced[setting.line] = f"# not known to {current.server.label}: {line}"
         elif not _stays(row, advised) and not (setting.loose and row["then"] == "refused"):
             edit.replaced[setting.line] = f"# {row['then']} by {current.server.label}: {line}"
@@ -151,35 +151,35 @@ def _retire(current: CurrentSettings, file: OptionFile, edits: dict[Path, _Edit]
     return successors
 
 
-def _unified(path: Path, edit: _Edit, file: OptionFile) -> str:
+def _build_file_diff(path: Path, edit: _Edit, file: OptionFile) -> str:
     """Returns the unified diff of one file, "" where nothing changes; fewer lines of context where
     one may hold a secret."""
     new = [edit.replaced.get(number, line) for number, line in enumerate(edit.lines, start=1)]
     if edit.added:
-        at, headed = _place(file, edit.lines)
+        at, headed = _find_place(file, edit.lines)
         block = edit.added if headed else [*([""] if at else []), f"[{SECTION}]", *edit.added, *([] if at else [""])]
         new = [*new[:at], *block, *new[at:]]
     if new == edit.lines:
         return ""
     for context in (CONTEXT, 1, 0):
-        lines = list(_diff(str(path), edit.lines, new, context))
+        lines = list(_compute_diff(str(path), edit.lines, new, context))
         if not any(SECRET.search(line) for line in lines if line.startswith(" ")):
             break
     return "".join(lines)
 
 
-def _diff(name: str, old: list[str], new: list[str], context: int):
+def _compute_diff(name: str, old: list[str], new: list[str], context: int):
     """Returns the diff of difflib, with the mark of a last line that does not end."""
-    whole = [_ended(lines) for lines in (old, new)]
+    whole = [_end_lines(lines) for lines in (old, new)]
     for line in difflib.unified_diff(*whole, fromfile=name, tofile=name, n=context):
         yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
 
 
-def _ended(lines: list[str]) -> list[str]:
+def _end_lines(lines: list[str]) -> list[str]:
     return [f"{line}\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
 
 
-def _place(file: OptionFile, lines: list[str]) -> tuple[int, bool]:
+def _find_place(file: OptionFile, lines: list[str]) -> tuple[int, bool]:
     """Returns the line at which settings are added, as an index, and whether a section of the
     server is open there.
 

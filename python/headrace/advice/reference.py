@@ -7,48 +7,48 @@ import sys
 from pathlib import Path
 
 from headrace.advice.model import RISKS
-from headrace.advice.table import GROUPS, ParameterName, ServerParameter, parameters, sources
+from headrace.advice.table import GROUPS, ParameterName, ServerParameter, read_parameters, sources
 
 BEGIN, END = "<!-- parameters: written by headrace.advice.reference -->", "<!-- end of parameters -->"
 FLAVORS = {"mysql": "MySQL", "mariadb": "MariaDB", "percona": "Percona Server"}
 ENGINES = {"innodb": "InnoDB", "myrocks": "MyRocks", "both": ""}
 
 
-def table() -> str:
+def build_table() -> str:
     """Returns all parameters as markdown, chapter by chapter, and the sources."""
     parts = [BEGIN, ""]
     for group in GROUPS:
         parts += [f"### {group}", ""]
-        for parameter in parameters().values():
+        for parameter in read_parameters().values():
             if parameter.group == group:
-                parts += _entry(parameter)
+                parts += _write_entry(parameter)
     parts += [
         "### Sources",
         "",
         "| key | document |",
         "|---|---|",
-        *(f"| {key} | {_cell(text)} |" for key, text in sources().items()),
+        *(f"| {key} | {_escape_cell(text)} |" for key, text in sources().items()),
         "",
         END,
     ]
     return "\n".join(parts)
 
 
-def _entry(parameter: ServerParameter) -> list[str]:
+def _write_entry(parameter: ServerParameter) -> list[str]:
     """Returns the lines of a parameter in markdown: rule, risk, effect, source, and its names by
     flavor."""
     assert parameter.risk in RISKS
     facts = [f"risk: {parameter.risk}", f"felt by: {parameter.applies_to}"]
     facts += [f"{ENGINES[parameter.engine]} only"] if ENGINES[parameter.engine] else []
-    facts += [f"effect: {_effect(parameter.effect)}", f"source: {', '.join(parameter.source)}"]
-    lines = [f"**`{parameter.id}`** {_cell(parameter.rule)}  ", "; ".join(facts) + "."]
+    facts += [f"effect: {_describe_effect(parameter.effect)}", f"source: {', '.join(parameter.source)}"]
+    lines = [f"**`{parameter.id}`** {_escape_cell(parameter.rule)}  ", "; ".join(facts) + "."]
     if parameter.names:
         lines[-1] += "  "
-        lines.append("; ".join(_names(parameter)) + ".")
+        lines.append("; ".join(_list_names(parameter)) + ".")
     return [*lines, ""]
 
 
-def _effect(effect: str) -> str:
+def _describe_effect(effect: str) -> str:
     """Returns in words whether the effect of a parameter is simulated, worked out or not
     estimated."""
     kind, _, reason = effect.partition(":")
@@ -57,17 +57,17 @@ def _effect(effect: str) -> str:
     ]
 
 
-def _names(parameter: ServerParameter) -> list[str]:
+def _list_names(parameter: ServerParameter) -> list[str]:
     """Returns a line for each flavor: each name with its versions and its default."""
     lines = []
     for flavor, label in FLAVORS.items():
         names = [name for name in parameter.names if name.flavor == flavor]
         if names:
-            lines.append(f"{label} " + ", ".join(_span(name, parameter) for name in names))
+            lines.append(f"{label} " + ", ".join(_write_span(name, parameter) for name in names))
     return lines
 
 
-def _span(name: ParameterName, parameter: ServerParameter) -> str:
+def _write_span(name: ParameterName, parameter: ServerParameter) -> str:
     """Writes a name with the versions that have it and its default."""
     versions = (
         f"{name.first} on"
@@ -77,32 +77,32 @@ def _span(name: ParameterName, parameter: ServerParameter) -> str:
         else f"{name.first} to {name.last}"
     )
     called = f" `{name.name}`" if name.name != parameter.id else ""
-    return f"{versions}{called}" + (f" (default {_readable(parameter, name.default)})" if name.default else "")
+    return f"{versions}{called}" + (f" (default {_format_default(parameter, name.default)})" if name.default else "")
 
 
-def _readable(parameter: ServerParameter, default: str) -> str:
+def _format_default(parameter: ServerParameter, default: str) -> str:
     """Writes a default, bytes with their unit."""
-    from headrace.advice.values import as_bytes, size_text
+    from headrace.advice.values import as_bytes, format_size
 
     size = as_bytes(default) if parameter.kind == "bytes" else None
-    return default if size is None else size_text(size)
+    return default if size is None else format_size(size)
 
 
-def _cell(text: str) -> str:
+def _escape_cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def rewritten(page: str) -> str:
+def rewrite_page(page: str) -> str:
     """Returns the page with its table as it must be."""
     before, begin_mark, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     assert begin_mark and end, f"the page needs {BEGIN} and {END}"
-    return before + table() + after
+    return before + build_table() + after
 
 
 def main(arguments: list[str]) -> None:
     path = Path(arguments[0])
-    path.write_text(rewritten(path.read_text(encoding="utf-8")), encoding="utf-8")
+    path.write_text(rewrite_page(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

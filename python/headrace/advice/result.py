@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from headrace.advice.current import CurrentSettings
 from headrace.advice.model import NOT_ESTIMATED, SAFE, AdvisedSetting, ConfigFinding, ServerVersion
-from headrace.advice.output import as_cnf, as_diff, record
-from headrace.advice.table import parameters
-from headrace.advice.values import same
+from headrace.advice.output import as_cnf, as_diff, build_record
+from headrace.advice.table import read_parameters
+from headrace.advice.values import are_same
 from headrace.base.encoding import Document
 
 # Actions for a setting; "" if it is as advised. The order is that of the tables.
@@ -35,7 +35,7 @@ class Advice(Document, schema="headrace-advice/1", omitted=("server", "has_curre
 
     def __repr__(self) -> str:
         """Returns server, storage and the numbers of settings to set, to decide and to keep."""
-        counts = [sum(self.change(item) == change for item in self.settings) for change in (SET, DECIDE, KEEP)]
+        counts = [sum(self.choose_action(item) == change for item in self.settings) for change in (SET, DECIDE, KEEP)]
         storage = self.situation.partition("data on ")[2].partition(" (")[0]
         counts_text = "{} settings to set, {} to decide, {} as they are".format(*counts)
         return f"<Advice for {self.server.label} on {storage}: {counts_text}>"
@@ -60,7 +60,7 @@ class Advice(Document, schema="headrace-advice/1", omitted=("server", "has_curre
         wrong = any(finding.fails_check for finding in self.findings)
         return not wrong and not any(item.differs and item.active for item in self.settings)
 
-    def change(self, item: AdvisedSetting) -> str:
+    def choose_action(self, item: AdvisedSetting) -> str:
         """Returns the action for a setting: set, decide, or "" where it is as advised.
 
         The value of today counts, or the default if today's values were not read.
@@ -68,8 +68,8 @@ class Advice(Document, schema="headrace-advice/1", omitted=("server", "has_curre
         if item.differs is not None:
             as_advised = not item.differs
         else:
-            kind = parameters()[item.id].kind
-            as_advised = item.settable and bool(item.default) and same(kind, item.default, item.value)
+            kind = read_parameters()[item.id].kind
+            as_advised = item.settable and bool(item.default) and are_same(kind, item.default, item.value)
         return KEEP if as_advised else SET if item.active else DECIDE
 
     def to_cnf(self) -> str:
@@ -81,33 +81,35 @@ class Advice(Document, schema="headrace-advice/1", omitted=("server", "has_curre
         """Returns the advice as a change to the option file. Raises InputError without one."""
         return as_diff(self.settings, self.current)
 
-    def rows(self) -> list[dict[str, object]]:
+    def list_rows(self) -> list[dict[str, object]]:
         """Returns a row for each setting, for JSON and CSV."""
-        return [record(item, self.change(item)) for item in self.settings]
+        return [build_record(item, self.choose_action(item)) for item in self.settings]
 
     def list_entries(self) -> dict[str, object]:
         """Returns what JSON has of the advice."""
         server = {"flavor": self.server.flavor, "version": self.server.number}
         current = {"current": self.current.label if self.has_current else None}
-        return server | super().list_entries() | current | {"advice": self.rows()}
+        return server | super().list_entries() | current | {"advice": self.list_rows()}
 
-    def tables(self, narrow: bool = False) -> list[tuple[str, tuple[str, ...], list[tuple]]]:
+    def build_tables(self, narrow: bool = False) -> list[tuple[str, tuple[str, ...], list[tuple]]]:
         """Returns title, columns and rows of each table: what to set, what to decide, and what
         stays.
 
         `narrow`: risk and effect are in one column with the reason, and the sources are left out.
         """
-        keep = [item for item in self.settings if self.change(item) == KEEP]
+        keep = [item for item in self.settings if self.choose_action(item) == KEEP]
         # The effect of another value is worth a row, also where nothing is to be done.
         parts = {
-            "Set": [item for item in self.settings if self.change(item) == SET],
-            "Decide": [item for item in self.settings if self.change(item) == DECIDE],
+            "Set": [item for item in self.settings if self.choose_action(item) == SET],
+            "Decide": [item for item in self.settings if self.choose_action(item) == DECIDE],
             "Keep: what another value would bring": [item for item in keep if _is_simulated(item)],
         }
         columns: tuple[str, ...] = ("parameter", "value", "today" if self.has_current else "default", "why")
         columns = columns if narrow else ("chapter", *columns, "risk", "effect", "source")
         tables: list[tuple[str, tuple[str, ...], list[tuple]]] = [
-            (title, columns, [self._row(item, narrow) for item in items]) for title, items in parts.items() if items
+            (title, columns, [self._build_row(item, narrow) for item in items])
+            for title, items in parts.items()
+            if items
         ]
         rest = ", ".join(f"{item.parameter}={item.value}" for item in keep if not _is_simulated(item))
         if rest:
@@ -115,7 +117,7 @@ class Advice(Document, schema="headrace-advice/1", omitted=("server", "has_curre
             tables.append((title, ("settings",), [(rest,)]))
         return tables
 
-    def _row(self, item: AdvisedSetting, narrow: bool) -> tuple:
+    def _build_row(self, item: AdvisedSetting, narrow: bool) -> tuple:
         """Returns a setting as a row of `tables`, its value in brackets where it is not active."""
         value = item.value if item.active else f"({item.value})"
         today = item.current or (f"{item.default} (default)" if item.default else "")
@@ -123,7 +125,7 @@ class Advice(Document, schema="headrace-advice/1", omitted=("server", "has_curre
         why = item.why if item.applies_to == "server" else f"{item.applies_to}: {item.why}"
         effect = item.effect or ""
         if not narrow:
-            return (item.group, *head, why, item.risk, effect, ", ".join(parameters()[item.id].source))
+            return (item.group, *head, why, item.risk, effect, ", ".join(read_parameters()[item.id].source))
         risk = "" if item.risk == SAFE else f" ({item.risk})"
         effect_text = f"; {effect}" if effect and not effect.startswith(NOT_ESTIMATED) else ""
         return (*head, f"{why}{risk}{effect_text}")

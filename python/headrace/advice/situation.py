@@ -11,7 +11,7 @@ from headrace.advice.model import DURABILITIES, ENGINES, ServerVersion, refuse
 from headrace.advice.values import as_bytes
 from headrace.base import core
 from headrace.base.checks import check_choice, check_number, check_text, check_whole
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.units import MIB
 from headrace.errors import InputError
 from headrace.workload import TransactionWorkload
@@ -61,11 +61,11 @@ class StorageRates:
         return f"{self.text} ({self.iops:,.0f} IOPS{burst}, {self.mib_s:,.0f} MiB/s)"
 
 
-def storage_rates(text: object, as_of: str | None = None, instance: str | None = None) -> StorageRates:
+def compute_storage_rates(text: object, as_of: str | None = None, instance: str | None = None) -> StorageRates:
     """Returns the rates that a storage sustains, IOPS and bytes a second, on an instance. Raises
     InputError."""
     text = check_text("storage", text, "For example gp3:500:6000:250.", refuse)
-    with core_errors():
+    with translate_core_errors():
         parsed = core.parse_storage(text)
         limits = core.storage_limits(text, as_of, instance)
         host = None if instance is None else core.instance(instance, as_of)
@@ -151,7 +151,7 @@ class Situation:
         """The number of processors in words, for a reason."""
         return "virtual CPUs not given" if self.vcpus is None else f"{self.vcpus} virtual CPUs"
 
-    def chosen_bytes(self, parameter: str) -> float:
+    def get_chosen_bytes(self, parameter: str) -> float:
         """Returns the bytes that a rule chose before for a parameter."""
         return as_bytes(self.chosen[parameter]) or 0.0
 

@@ -33,7 +33,7 @@ class ParameterName:
     def holds(self, server: ServerVersion) -> bool:
         """Returns whether the name is this server's. Percona Server has MySQL's names."""
         flavors = ("mysql", "percona") if server.flavor == "percona" else (server.flavor,)
-        return self.flavor in flavors and server.between(self.first, self.last)
+        return self.flavor in flavors and server.lies_between(self.first, self.last)
 
 
 @dataclass(frozen=True)
@@ -60,35 +60,35 @@ class ServerParameter:
         """The sources in words."""
         return "; ".join(sources()[key] for key in self.source)
 
-    def name_on(self, server: ServerVersion) -> ParameterName | None:
+    def find_name(self, server: ServerVersion) -> ParameterName | None:
         """Returns the parameter's name on a server, None where it has no such parameter."""
         return next((name for name in self.names if name.holds(server)), None)
 
-    def default_on(self, server: ServerVersion) -> str:
+    def get_default(self, server: ServerVersion) -> str:
         """Returns the default on a server; "" where it has none, or the server computes it."""
-        name = self.name_on(server)
+        name = self.find_name(server)
         return "" if name is None else name.default
 
 
 @cache
-def _document() -> dict:
+def _read_document() -> dict:
     return tomllib.loads(read_text("headrace.advice", "parameters.toml"))
 
 
 @cache
 def sources() -> dict[str, str]:
     """Returns citations by key."""
-    return _document()["sources"]
+    return _read_document()["sources"]
 
 
 @cache
-def parameters() -> dict[str, ServerParameter]:
+def read_parameters() -> dict[str, ServerParameter]:
     """Returns all parameters by id, in the order of the file."""
     names: dict[str, list[ParameterName]] = {}
     for row in read_rows("headrace.advice", "names.csv"):
         names.setdefault(row["parameter"], []).append(ParameterName(**row))
     parameters_by_id = {}
-    for key, entry in _document().items():
+    for key, entry in _read_document().items():
         if key == "sources":
             continue
         fields = {name: entry[name] for name in KEYS} | {name: entry[name] for name in FIXED_KEYS if name in entry}
@@ -110,6 +110,6 @@ ALSO = {
 
 
 @cache
-def ids_by_name() -> dict[str, str]:
+def index_names() -> dict[str, str]:
     """Returns the parameter of every name, old or new, with underscores."""
-    return {name.name: name.parameter for parameter in parameters().values() for name in parameter.names} | ALSO
+    return {name.name: name.parameter for parameter in read_parameters().values() for name in parameter.names} | ALSO

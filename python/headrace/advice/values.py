@@ -21,7 +21,7 @@ def is_on(text: str | None) -> bool:
     return (text or "1").strip().lower() in TRUE
 
 
-def size_text(bytes_: float) -> str:
+def format_size(bytes_: float) -> str:
     """Returns bytes with the largest unit that loses nothing: 25769803776 is 24G."""
     whole = int(bytes_)
     for unit in ("t", "g", "m", "k"):
@@ -30,10 +30,10 @@ def size_text(bytes_: float) -> str:
     return str(whole)
 
 
-def same(kind: str, first: str, second: str) -> bool:
+def are_same(kind: str, first: str, second: str) -> bool:
     """Says whether two values of a parameter of that kind mean the same."""
     if kind == "switch":
-        return _switch(first) == _switch(second)
+        return _normalise_switch(first) == _normalise_switch(second)
     if kind in ("bytes", "count"):
         first_number, second_number = as_number(first), as_number(second)
         return (
@@ -44,16 +44,16 @@ def same(kind: str, first: str, second: str) -> bool:
     if kind == "path":
         return first.rstrip("/") == second.rstrip("/")
     if kind == "text":
-        return _parts(first) == _parts(second)
+        return _split_options(first) == _split_options(second)
     return first.strip().lower().replace("_", "-") == second.strip().lower().replace("_", "-")
 
 
-def _switch(text: str) -> str:
+def _normalise_switch(text: str) -> str:
     """Returns "on" or "off" for the words of a switch; another word as it is, in lower case."""
     word = text.strip().lower()
     return "on" if word in (*TRUE, "") else "off" if word in FALSE else word
 
 
-def _parts(text: str) -> frozenset[str]:
+def _split_options(text: str) -> frozenset[str]:
     """Returns RocksDB's options: a list whose order does not matter."""
     return frozenset(part.strip().lower() for part in text.split(";") if part.strip())

@@ -44,24 +44,24 @@ class CachedTable(Generic[Row]):
     # Their ids in order.
     order: Sequence[str]
 
-    def after(self, key: str) -> Sequence[str]:
+    def list_after(self, key: str) -> Sequence[str]:
         """Returns the ids behind this one, in order."""
         return self.order[bisect_right(self.order, key) :]
 
-    def changed(self, version: str, now: Sequence[Row], gone: Sequence[str]) -> CachedTable[Row]:
+    def apply_changes(self, version: str, now: Sequence[Row], gone: Sequence[str]) -> CachedTable[Row]:
         """Returns the table with the changes since."""
         if not now and not gone:
             return self if version == self.version else CachedTable(version, self.rows, self.order)
         rows = dict(self.rows)
         size_before = len(rows)
-        rows |= _by_id(now)
+        rows |= _index_rows(now)
         same = len(rows) == size_before
         for name in gone:
             same = rows.pop(name, None) is None and same
         return CachedTable(version, rows, self.order if same else sorted(rows))
 
 
-def _by_id(rows: Sequence[Row]) -> dict[str, Row]:
+def _index_rows(rows: Sequence[Row]) -> dict[str, Row]:
     """Returns rows as they are cached, by their ids."""
     return {row["id"]: cast("Row", Facts(row)) for row in rows}
 
@@ -86,37 +86,37 @@ class TableCache(Generic[Row]):
         """True when a look costs only what changed."""
         return self._table is not None
 
-    def named(self, lab: Lab, names: Sequence[str]) -> list[Row] | None:
+    def find_rows(self, lab: Lab, names: Sequence[str]) -> list[Row] | None:
         """Returns the rows of these names if all are cached; None: the daemon must be asked, and
         says in EC2's words which one does not exist."""
         if not self.is_filled:
             return None
-        rows = self.now(lab).rows
+        rows = self.fetch_table(lab).rows
         return [rows[name] for name in names] if all(name in rows for name in names) else None
 
-    def now(self, lab: Lab) -> CachedTable[Row]:
+    def fetch_table(self, lab: Lab) -> CachedTable[Row]:
         """Returns all rows as they are now. Raises what `lab` raises, AwsError."""
         table = self._table
         for _ in range(TRIES):
             answer = lab.call(self._call, since=table.version if table else None)
             if table is not None and not answer["whole"]:
-                table = table.changed(answer["version"], answer[self._key], answer["gone"])
+                table = table.apply_changes(answer["version"], answer[self._key], answer["gone"])
                 self._keep(table)
                 return table
-            table, pages = self._whole(lab, answer)
+            table, pages = self._read_pages(lab, answer)
             if pages == 1:
                 self._keep(table)
                 return table
         raise AwsError("ServiceUnavailable", "The lab changes faster than it can be listed.", 503)
 
-    def _whole(self, lab: Lab, answer: Members) -> tuple[CachedTable[Row], int]:
+    def _read_pages(self, lab: Lab, answer: Members) -> tuple[CachedTable[Row], int]:
         """Reads all pages, as of the version of the first: changes during the reading come
         afterwards."""
         version, pages = answer["version"], 1
-        rows: dict[str, Row] = _by_id(answer[self._key])
+        rows: dict[str, Row] = _index_rows(answer[self._key])
         while answer["next"] is not None:
             answer = lab.call(self._call, after=answer["next"])
-            rows |= _by_id(answer[self._key])
+            rows |= _index_rows(answer[self._key])
             pages += 1
         return CachedTable(version, rows, sorted(rows)), pages
 

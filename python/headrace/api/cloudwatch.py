@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from headrace.api.declared import answer_of, arguments
+from headrace.api.declared import collect_arguments, convert_answer
 from headrace.api.handling import ApiRequest, Members, serves
 from headrace.lab.calls import Alarm, MetricName
 
 METRIC_ALARM = "MetricAlarm"
 
 
-def _tags_of(listed: list[Mapping[str, str]] | None) -> dict[str, str]:
+def _collect_tags(listed: list[Mapping[str, str]] | None) -> dict[str, str]:
     return {tag["Key"]: tag["Value"] for tag in listed or []}
 
 
@@ -27,7 +27,7 @@ def _show_alarm(description: Alarm) -> Members:
     alarm = dict(description["alarm"])
     if "MetricName" in alarm:
         alarm.setdefault("Dimensions", [])
-    alarm |= answer_of("alarm state", description)
+    alarm |= convert_answer("alarm state", description)
     if description["reason_data"] is not None:
         alarm["StateReasonData"] = description["reason_data"]
     return alarm
@@ -44,7 +44,7 @@ def put_metric_data(request: ApiRequest) -> Members:
         {**datum, "Timestamp": datum["Timestamp"].timestamp()} if datum.get("Timestamp") else datum
         for datum in request.params.get("MetricData", [])
     ]
-    request.change("cloudwatch.put_metric_data", **arguments(request), data=data)
+    request.change("cloudwatch.put_metric_data", **collect_arguments(request), data=data)
     return {}
 
 
@@ -52,14 +52,14 @@ def put_metric_data(request: ApiRequest) -> Members:
 def list_metrics(request: ApiRequest) -> Members:
     """Lists metrics that have points."""
     active = request.params.get("RecentlyActive") == "PT3H"
-    answer = request.lab.call("cloudwatch.list_metrics", **arguments(request), recently_active=active)
+    answer = request.lab.call("cloudwatch.list_metrics", **collect_arguments(request), recently_active=active)
     return _with_next({"Metrics": [_show_metric(name) for name in answer["metrics"]]}, answer["next_token"])
 
 
 @serves("cloudwatch", "GetMetricStatistics")
 def get_metric_statistics(request: ApiRequest) -> Members:
     """Returns statistics of one metric."""
-    answer = request.lab.call("cloudwatch.get_metric_statistics", **arguments(request))
+    answer = request.lab.call("cloudwatch.get_metric_statistics", **collect_arguments(request))
     extended = "ExtendedStatistics" in request.params
     points = [
         {"Timestamp": datetime.fromtimestamp(point["t_s"], UTC), "Unit": point["unit"]}
@@ -72,8 +72,8 @@ def get_metric_statistics(request: ApiRequest) -> Members:
 @serves("cloudwatch", "GetMetricData")
 def get_metric_data(request: ApiRequest) -> Members:
     """Returns points of metrics and of expressions over them."""
-    answer = request.lab.call("cloudwatch.get_metric_data", **arguments(request))
-    results = [answer_of("metric result", result) for result in answer["results"]]
+    answer = request.lab.call("cloudwatch.get_metric_data", **collect_arguments(request))
+    results = [convert_answer("metric result", result) for result in answer["results"]]
     return _with_next({"MetricDataResults": results, "Messages": []}, answer["next_token"])
 
 
@@ -87,7 +87,7 @@ def _without_metric_alarms(request: ApiRequest) -> bool:
 def put_metric_alarm(request: ApiRequest) -> Members:
     """Makes an alarm, or replaces all of its configuration."""
     alarm = {name: value for name, value in request.params.items() if name != "Tags"}
-    request.change("cloudwatch.put_alarm", alarm=alarm, tags=_tags_of(request.params.get("Tags")))
+    request.change("cloudwatch.put_alarm", alarm=alarm, tags=_collect_tags(request.params.get("Tags")))
     return {}
 
 
@@ -96,7 +96,7 @@ def describe_alarms(request: ApiRequest) -> Members:
     """Lists alarms by name."""
     if _without_metric_alarms(request):
         return {"MetricAlarms": [], "CompositeAlarms": []}
-    answer = request.lab.call("cloudwatch.describe_alarms", **arguments(request))
+    answer = request.lab.call("cloudwatch.describe_alarms", **collect_arguments(request))
     alarms = [_show_alarm(alarm) for alarm in answer["alarms"]]
     return _with_next({"MetricAlarms": alarms, "CompositeAlarms": []}, answer["next_token"])
 
@@ -114,6 +114,6 @@ def describe_alarm_history(request: ApiRequest) -> Members:
     if _without_metric_alarms(request):
         return {"AlarmHistoryItems": []}
     oldest_first = request.params.get("ScanBy") == "TimestampAscending"
-    answer = request.lab.call("cloudwatch.alarm_history", **arguments(request), oldest_first=oldest_first)
-    items = [answer_of("alarm event", item) for item in answer["items"]]
+    answer = request.lab.call("cloudwatch.alarm_history", **collect_arguments(request), oldest_first=oldest_first)
+    items = [convert_answer("alarm event", item) for item in answer["items"]]
     return _with_next({"AlarmHistoryItems": items}, answer["next_token"])

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.api.ec2.shown import NO_VOLUME, moment, tag_list
+from headrace.api.ec2.shown import NO_VOLUME, parse_moment, show_tags
 from headrace.api.handling import ApiRequest, DeclaredName, Handler, Members, read_entries, serves
 from headrace.base.packaged import read_rows
 
@@ -37,14 +37,14 @@ TO_LAB: dict[str, Convert] = {
 FROM_LAB: dict[str, Convert] = {
     "": lambda value: value,
     "time": lambda value: None if value is None else datetime.fromisoformat(value),
-    "second": moment,
+    "second": parse_moment,
     "unix": lambda value: datetime.fromtimestamp(value, UTC),
     "unix times": lambda value: [datetime.fromtimestamp(each, UTC) for each in value],
     "blob": lambda value: base64.b64decode(value),
     "json": lambda value: json.loads(value) if value else None,
     "percent": lambda value: f"{value}%",
-    "tags": tag_list,
-    "all tags": lambda value: tag_list(value) or [],
+    "tags": show_tags,
+    "all tags": lambda value: show_tags(value) or [],
     "volume": lambda value: value or NO_VOLUME,
     "false": lambda value: False,
 }
@@ -58,13 +58,13 @@ def _convert(entry: DeclaredName, values: Mapping[str, object], forms: Mapping[s
     return forms[entry.form](values.get(entry.source))
 
 
-def arguments(request: ApiRequest) -> Members:
+def collect_arguments(request: ApiRequest) -> Members:
     """Returns the arguments of the daemon's call that the parameters of a request mean."""
     entries = read_entries("arguments.csv").get((request.service, request.operation), [])
     return {entry.name: _convert(entry, request.params, TO_LAB) for entry in entries}
 
 
-def answer_of(answer: str, facts: Mapping[str, object], **given: object) -> Members:
+def convert_answer(answer: str, facts: Mapping[str, object], **given: object) -> Members:
     """Returns what the daemon answered in AWS's form. `answer`: its name in answers.csv; `given`:
     the members that the handler computes."""
     entries = read_entries("answers.csv")[answer,]
@@ -80,8 +80,8 @@ def _declare(row: Mapping[str, str]) -> Handler:
 
     def handle(request: ApiRequest) -> Members:
         call = request.change if row["changes"] == "yes" else request.lab.call
-        answered = call(row["call"], **arguments(request))
-        return answer_of(row["answer"], answered) if row["answer"] else {}
+        answered = call(row["call"], **collect_arguments(request))
+        return convert_answer(row["answer"], answered) if row["answer"] else {}
 
     handle.__doc__ = row["does"]
     return handle

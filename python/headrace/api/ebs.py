@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.api import paging
-from headrace.api.declared import answer_of, arguments
+from headrace.api.declared import collect_arguments, convert_answer
 from headrace.api.errors import AwsError, from_lab
 from headrace.api.handling import ApiRequest, Members, Permission, serves
 from headrace.errors import HeadraceError
@@ -20,15 +20,15 @@ FEWEST_BLOCKS, MOST_BLOCKS = 100, 10_000
 SHA256 = "SHA256"
 
 
-def _named(request: ApiRequest, *names: str) -> Iterator[Permission]:
+def _list_permissions(request: ApiRequest, *names: str) -> Iterator[Permission]:
     """Yields the permissions that a request needs on the snapshots that these parameters name."""
     for name in names:
-        resource = request.arn("snapshot", request.params[name])
+        resource = request.make_arn("snapshot", request.params[name])
         yield Permission(f"ebs:{request.operation}", resource)
 
 
-def _snapshot_named(request: ApiRequest) -> Iterator[Permission]:
-    return _named(request, "SnapshotId")
+def _list_snapshot_permissions(request: ApiRequest) -> Iterator[Permission]:
+    return _list_permissions(request, "SnapshotId")
 
 
 def _call(request: ApiRequest, name: str, changes: bool, **args: Any) -> Members:
@@ -66,7 +66,7 @@ def _read_page(request: ApiRequest, snapshot: str, since: str | None) -> tuple[M
     return answer, following
 
 
-def _common(answer: Members, following: str | None) -> Members:
+def _build_common_members(answer: Members, following: str | None) -> Members:
     """Returns the members that all lists of blocks have: time of expiry, size in GiB, block size in
     bytes, token of the next page."""
     return {
@@ -77,15 +77,15 @@ def _common(answer: Members, following: str | None) -> Members:
     }
 
 
-@serves("ebs", "ListSnapshotBlocks", needs=_snapshot_named)
+@serves("ebs", "ListSnapshotBlocks", needs=_list_snapshot_permissions)
 def list_snapshot_blocks(request: ApiRequest) -> Members:
     """Lists every block of a snapshot, with its token."""
     answer, following = _read_page(request, request.params["SnapshotId"], None)
     blocks = [{"BlockIndex": block["block"], "BlockToken": block["token"]} for block in answer["blocks"]]
-    return {"Blocks": blocks, **_common(answer, following)}
+    return {"Blocks": blocks, **_build_common_members(answer, following)}
 
 
-@serves("ebs", "ListChangedBlocks", needs=lambda request: _named(request, "SecondSnapshotId"))
+@serves("ebs", "ListChangedBlocks", needs=lambda request: _list_permissions(request, "SecondSnapshotId"))
 def list_changed_blocks(request: ApiRequest) -> Members:
     """Lists the blocks that differ between two snapshots; without a first snapshot, all blocks of
     the second."""
@@ -95,13 +95,13 @@ def list_changed_blocks(request: ApiRequest) -> Members:
         {"BlockIndex": block["block"], "FirstBlockToken": block["since_token"], "SecondBlockToken": block["token"]}
         for block in answer["blocks"]
     ]
-    return {"ChangedBlocks": blocks, **_common(answer, following)}
+    return {"ChangedBlocks": blocks, **_build_common_members(answer, following)}
 
 
-@serves("ebs", "GetSnapshotBlock", needs=_snapshot_named)
+@serves("ebs", "GetSnapshotBlock", needs=_list_snapshot_permissions)
 def get_snapshot_block(request: ApiRequest) -> Members:
     """Returns the bytes of a block."""
-    answer = _call(request, "snapshot.get_block", False, **arguments(request))
+    answer = _call(request, "snapshot.get_block", False, **collect_arguments(request))
     data = base64.b64decode(answer["data"])
     return {
         "DataLength": len(data),
@@ -112,7 +112,9 @@ def get_snapshot_block(request: ApiRequest) -> Members:
 
 
 @serves(
-    "ebs", "StartSnapshot", needs=lambda request: iter([Permission("ebs:StartSnapshot", request.arn("snapshot", "*"))])
+    "ebs",
+    "StartSnapshot",
+    needs=lambda request: iter([Permission("ebs:StartSnapshot", request.make_arn("snapshot", "*"))]),
 )
 def start_snapshot(request: ApiRequest) -> Members:
     """Begins a snapshot whose blocks are put one by one. It is encrypted as its parent is, else as
@@ -122,8 +124,8 @@ def start_snapshot(request: ApiRequest) -> Members:
     if not all(tag.get("Key") for tag in params.get("Tags") or ()):
         raise AwsError("ValidationException", "A tag has a Key")
     tags = {tag["Key"]: tag.get("Value", "") for tag in params.get("Tags") or ()}
-    snapshot = _call(request, "snapshot.start", True, **arguments(request), tags=tags or None)
-    return answer_of(
+    snapshot = _call(request, "snapshot.start", True, **collect_arguments(request), tags=tags or None)
+    return convert_answer(
         "started snapshot",
         snapshot,
         OwnerId=request.account,
@@ -134,7 +136,7 @@ def start_snapshot(request: ApiRequest) -> Members:
     )
 
 
-@serves("ebs", "PutSnapshotBlock", needs=_snapshot_named)
+@serves("ebs", "PutSnapshotBlock", needs=_list_snapshot_permissions)
 def put_snapshot_block(request: ApiRequest) -> Members:
     """Puts a block of a snapshot that was begun with StartSnapshot. The checksum is that of its
     bytes."""
@@ -143,16 +145,16 @@ def put_snapshot_block(request: ApiRequest) -> Members:
     data = params["BlockData"]
     if params["DataLength"] != len(data):
         raise AwsError("ValidationException", f"The data length is {len(data)}, and {params['DataLength']} is named.")
-    _call(request, "snapshot.put_block", False, **arguments(request))
+    _call(request, "snapshot.put_block", False, **collect_arguments(request))
     return {"Checksum": params["Checksum"], "ChecksumAlgorithm": SHA256}
 
 
-@serves("ebs", "CompleteSnapshot", needs=_snapshot_named)
+@serves("ebs", "CompleteSnapshot", needs=_list_snapshot_permissions)
 def complete_snapshot(request: ApiRequest) -> Members:
     """Completes a snapshot whose blocks are all put."""
     params = request.params
     _check_algorithm(request)
     if params.get("ChecksumAggregationMethod", "LINEAR") != "LINEAR":
         raise AwsError("ValidationException", "The checksums are aggregated by the method LINEAR alone.")
-    done = _call(request, "snapshot.finish", True, **arguments(request))
+    done = _call(request, "snapshot.finish", True, **collect_arguments(request))
     return {"Status": done["state"]}

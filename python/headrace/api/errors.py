@@ -43,7 +43,7 @@ class AwsError(Exception):
         return f"{self.code}: {self.message}"
 
 
-def dry_run(service: str) -> AwsError:
+def make_dry_run_error(service: str) -> AwsError:
     """Returns the error that answers a request with DryRun which would have succeeded. `service`:
     "ec2", "kms"."""
     return AwsError("DryRunOperationException" if service == "kms" else "DryRunOperation", DRY_RUN, 412)
@@ -57,13 +57,13 @@ def from_lab(error: HeadraceError, service: str) -> AwsError:
     """
     kind = error.kind
     code = getattr(error, "code", "") or (NO_CAPACITY if kind == UNAVAILABLE else "")
-    message = getattr(error, "message", "") or _sentence(error)
+    message = getattr(error, "message", "") or _describe_error(error)
     if kind == "dry-run":
-        return dry_run(service)
+        return make_dry_run_error(service)
     if not isinstance(error, LabRefused) and not kind:
         return AwsError("ServiceUnavailable", f"The lab does not answer: {message}", 503)
     return AwsError(code or "InvalidParameterValue", message, STATUS.get(code))
 
 
-def _sentence(error: HeadraceError) -> str:
+def _describe_error(error: HeadraceError) -> str:
     return f"{error.value}: {error.rule}." + (f" {error.hint}" if error.hint else "")

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from headrace.api.access.policies import Context
 from headrace.api.cache import LabCache
 from headrace.api.errors import AwsError
-from headrace.api.protocol.shapes import Members, ModelShape, Operation, ServiceModel, service
+from headrace.api.protocol.shapes import Members, ModelShape, Operation, ServiceModel, get_service
 from headrace.base.packaged import read_rows
 from headrace.lab.client import Lab
 
@@ -98,7 +98,7 @@ class ApiRequest:
         """
         return self.lab.call(call, timeout_s, token=self.token or None, dry_run=self.dry_run, **args)
 
-    def arn(self, kind: str, name: str, of: str = "ec2") -> str:
+    def make_arn(self, kind: str, name: str, of: str = "ec2") -> str:
         """Returns the Amazon Resource Name of something in this lab: arn("volume", "vol-...")."""
         return f"arn:aws:{of}:{self.region}:{self.account}:{kind}/{name}"
 
@@ -174,7 +174,7 @@ def serves(of: str, operation: str, needs: Needs | None = None) -> Callable[[Han
     """
 
     def register(handler: Handler) -> Handler:
-        model, key = service(of), (of, operation)
+        model, key = get_service(of), (of, operation)
         treated: dict[str, dict[str, str]] = {"handled": {}, "refused": {}, "without effect": {}}
         for parameter, treatment, why in read_entries("parameters.csv").get(key, ()):
             treated[treatment][parameter] = why
@@ -203,7 +203,7 @@ def load() -> dict[tuple[str, str], Served]:
     return SERVED
 
 
-def unnamed(served: Served) -> set[str]:
+def list_unnamed(served: Served) -> set[str]:
     """Returns members of the input that a handler does not name, and names that are not of the
     model: empty for a handler that is complete."""
     named = served.handled | set(served.refused) | set(served.without_effect)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from headrace.api import paging
-from headrace.api.declared import answer_of, arguments
+from headrace.api.declared import collect_arguments, convert_answer
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Members, serves
 from headrace.lab.calls import Key
@@ -26,9 +26,9 @@ POLICY_NAME = "default"
 NOT_USED = "keys of the lab are symmetric and of one region"
 
 
-def _metadata(request: ApiRequest, key: Key) -> Members:
+def _show_key(request: ApiRequest, key: Key) -> Members:
     """Returns the facts of a key as KMS describes them."""
-    return answer_of(
+    return convert_answer(
         "key",
         key,
         AWSAccountId=request.account,
@@ -39,20 +39,20 @@ def _metadata(request: ApiRequest, key: Key) -> Members:
     )
 
 
-def _page(request: ApiRequest, items: Sequence[Members], key: str, name: str) -> Members:
+def _build_page(request: ApiRequest, items: Sequence[Members], key: str, name: str) -> Members:
     """Returns a page of items ordered by the member `key`, under `name`, with the marker of the
     next page. Raises AwsError for a limit out of bounds."""
     size = request.params.get("Limit") or PAGE
     if not 1 <= size <= MOST_ON_PAGE:
         raise AwsError("ValidationException", f"Limit must be between 1 and {MOST_ON_PAGE}.")
     ordered = sorted(items, key=lambda item: item[key])
-    shown, after = paging.page(
+    shown, after = paging.cut_page(
         request.operation, ordered, lambda item: item[key], size, request.params.get("Marker"), "InvalidMarkerException"
     )
     return {name: shown, "NextMarker": after, "Truncated": after is not None}
 
 
-def _checked_algorithm(request: ApiRequest, *names: str) -> None:
+def _check_algorithm(request: ApiRequest, *names: str) -> None:
     """Raises AwsError where a parameter of these names asks for another algorithm than that of
     symmetric keys."""
     for name in names:
@@ -74,27 +74,27 @@ def create_key(request: ApiRequest) -> Members:
     for name, only in only_values.items():
         if (params.get(name) or only) != only:
             raise AwsError("UnsupportedOperationException", f"{name} {params[name]} is not supported: {NOT_USED}.")
-    return {"KeyMetadata": _metadata(request, request.change("key.create", **arguments(request)))}
+    return {"KeyMetadata": _show_key(request, request.change("key.create", **collect_arguments(request)))}
 
 
 @serves("kms", "DescribeKey")
 def describe_key(request: ApiRequest) -> Members:
     """Describes a key."""
-    return {"KeyMetadata": _metadata(request, request.lab.describe_key(request.params["KeyId"]))}
+    return {"KeyMetadata": _show_key(request, request.lab.describe_key(request.params["KeyId"]))}
 
 
 @serves("kms", "ListKeys")
 def list_keys(request: ApiRequest) -> Members:
     """Lists all keys, by id. All are the account's own."""
     keys = [{"KeyId": key["id"], "KeyArn": key["arn"]} for key in request.lab.keys()["keys"]]
-    return _page(request, keys, "KeyId", "Keys")
+    return _build_page(request, keys, "KeyId", "Keys")
 
 
 @serves("kms", "ScheduleKeyDeletion")
 def schedule_key_deletion(request: ApiRequest) -> Members:
     """Deletes a key after some days of lab time."""
     days = request.params.get("PendingWindowInDays")
-    key = request.change("key.schedule_deletion", **arguments(request))
+    key = request.change("key.schedule_deletion", **collect_arguments(request))
     answer = {"KeyId": key["arn"], "DeletionDate": datetime.fromisoformat(key["deletion_at"]), "KeyState": key["state"]}
     # KMS's own default is 30 days.
     return {**answer, "PendingWindowInDays": 30 if days is None else days}
@@ -104,7 +104,7 @@ def schedule_key_deletion(request: ApiRequest) -> Members:
 def list_resource_tags(request: ApiRequest) -> Members:
     """Lists the tags of a key, by name."""
     tags = request.lab.describe_key(request.params["KeyId"])["tags"]
-    return _page(request, [{"TagKey": name, "TagValue": value} for name, value in tags.items()], "TagKey", "Tags")
+    return _build_page(request, [{"TagKey": name, "TagValue": value} for name, value in tags.items()], "TagKey", "Tags")
 
 
 @serves("kms", "ListAliases")
@@ -112,8 +112,10 @@ def list_aliases(request: ApiRequest) -> Members:
     """Lists all aliases, or those of a key, by name."""
     named = request.params.get("KeyId")
     only = request.lab.describe_key(named)["id"] if named else None
-    aliases = [answer_of("alias", alias) for alias in request.lab.keys()["aliases"] if only in (None, alias["key"])]
-    return _page(request, aliases, "AliasName", "Aliases")
+    aliases = [
+        convert_answer("alias", alias) for alias in request.lab.keys()["aliases"] if only in (None, alias["key"])
+    ]
+    return _build_page(request, aliases, "AliasName", "Aliases")
 
 
 @serves("kms", "GetKeyPolicy")
@@ -122,10 +124,10 @@ def get_key_policy(request: ApiRequest) -> Members:
     if (request.params.get("PolicyName") or POLICY_NAME) != POLICY_NAME:
         raise AwsError("NotFoundException", "No such policy exists.")
     policy = request.lab.describe_key(request.params["KeyId"])["policy"]
-    return {"Policy": policy or _default_policy(request), "PolicyName": POLICY_NAME}
+    return {"Policy": policy or _build_default_policy(request), "PolicyName": POLICY_NAME}
 
 
-def _default_policy(request: ApiRequest) -> str:
+def _build_default_policy(request: ApiRequest) -> str:
     """Returns KMS's own policy of a new key as JSON: the account may do everything."""
     statement = {
         "Sid": "Enable IAM User Permissions",
@@ -141,7 +143,7 @@ def _default_policy(request: ApiRequest) -> str:
 def list_key_policies(request: ApiRequest) -> Members:
     """Lists the names of a key's policies: there is one."""
     request.lab.describe_key(request.params["KeyId"])
-    shown = _page(request, [{"name": POLICY_NAME}], "name", "PolicyNames")
+    shown = _build_page(request, [{"name": POLICY_NAME}], "name", "PolicyNames")
     return shown | {"PolicyNames": [policy["name"] for policy in shown["PolicyNames"]]}
 
 
@@ -157,7 +159,7 @@ def create_grant(request: ApiRequest) -> Members:
     params = request.params
     if not params.get("GranteePrincipal"):
         raise AwsError("ValidationException", "GranteePrincipal is required.")
-    grant = request.change("key.grant", **arguments(request))
+    grant = request.change("key.grant", **collect_arguments(request))
     return {"GrantId": grant["id"], "GrantToken": base64.b64encode(grant["id"].encode()).decode("ascii")}
 
 
@@ -166,11 +168,11 @@ def list_grants(request: ApiRequest) -> Members:
     """Lists the grants of a key, by id."""
     params, key = request.params, request.lab.describe_key(request.params["KeyId"])
     grants = [
-        answer_of("grant", grant, KeyId=key["arn"], IssuingAccount=f"arn:aws:iam::{request.account}:root")
+        convert_answer("grant", grant, KeyId=key["arn"], IssuingAccount=f"arn:aws:iam::{request.account}:root")
         for grant in key["grants"]
         if params.get("GrantId") in (None, grant["id"]) and params.get("GranteePrincipal") in (None, grant["grantee"])
     ]
-    return _page(request, grants, "GrantId", "Grants")
+    return _build_page(request, grants, "GrantId", "Grants")
 
 
 @serves("kms", "RetireGrant")
@@ -198,29 +200,29 @@ def retire_grant(request: ApiRequest) -> Members:
 @serves("kms", "Encrypt")
 def encrypt(request: ApiRequest) -> Members:
     """Encrypts up to 4 KiB."""
-    _checked_algorithm(request, "EncryptionAlgorithm")
-    return answer_of("encrypted", request.change("key.encrypt", **arguments(request)))
+    _check_algorithm(request, "EncryptionAlgorithm")
+    return convert_answer("encrypted", request.change("key.encrypt", **collect_arguments(request)))
 
 
 @serves("kms", "Decrypt")
 def decrypt(request: ApiRequest) -> Members:
     """Decrypts a ciphertext."""
-    _checked_algorithm(request, "EncryptionAlgorithm")
+    _check_algorithm(request, "EncryptionAlgorithm")
     if not request.params.get("CiphertextBlob"):
         raise AwsError("ValidationException", "CiphertextBlob is required.")
-    return answer_of("decrypted", request.change("key.decrypt", **arguments(request)))
+    return convert_answer("decrypted", request.change("key.decrypt", **collect_arguments(request)))
 
 
 @serves("kms", "ReEncrypt")
 def re_encrypt(request: ApiRequest) -> Members:
     """Decrypts a ciphertext, and encrypts it under another key or context."""
-    _checked_algorithm(request, "SourceEncryptionAlgorithm", "DestinationEncryptionAlgorithm")
+    _check_algorithm(request, "SourceEncryptionAlgorithm", "DestinationEncryptionAlgorithm")
     if not request.params.get("CiphertextBlob"):
         raise AwsError("ValidationException", "CiphertextBlob is required.")
-    return answer_of("encrypted again", request.change("key.re_encrypt", **arguments(request)))
+    return convert_answer("encrypted again", request.change("key.re_encrypt", **collect_arguments(request)))
 
 
-def _data_key(request: ApiRequest, plaintext: bool) -> Members:
+def _make_data_key(request: ApiRequest, plaintext: bool) -> Members:
     """Makes a data key of the size (bytes) or spec asked for; `plaintext`: returns it in the clear
     too. Raises AwsError for both or neither."""
     params = request.params
@@ -243,10 +245,10 @@ def _data_key(request: ApiRequest, plaintext: bool) -> Members:
 @serves("kms", "GenerateDataKey")
 def generate_data_key(request: ApiRequest) -> Members:
     """Generates a data key, and returns it in the clear and wrapped."""
-    return answer_of("data key", _data_key(request, True))
+    return convert_answer("data key", _make_data_key(request, True))
 
 
 @serves("kms", "GenerateDataKeyWithoutPlaintext")
 def generate_data_key_without_plaintext(request: ApiRequest) -> Members:
     """Generates a data key, and returns it wrapped alone."""
-    return answer_of("wrapped data key", _data_key(request, False))
+    return convert_answer("wrapped data key", _make_data_key(request, False))

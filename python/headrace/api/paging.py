@@ -43,7 +43,7 @@ def read_token(call: str, token: str, code: str = "InvalidParameterValue") -> st
     return text[len(start) :]
 
 
-def page(
+def cut_page(
     call: str,
     items: Sequence[Item],
     key: Callable[[Item], str],
@@ -65,21 +65,21 @@ def page(
     return rest[:size], make_token(call, key(rest[size - 1]))
 
 
-def page_for(
+def cut_request_page(
     request: ApiRequest, items: Sequence[Item], key: Callable[[Item], str], size: int | None
 ) -> tuple[list[Item], str | None]:
     """Returns the page that the NextToken of a request means, and the token of the next, as `page`
     does. `size`: the most items, None for all."""
-    return page(request.operation, items, key, size, request.params.get("NextToken"))
+    return cut_page(request.operation, items, key, size, request.params.get("NextToken"))
 
 
-def page_of_table(
+def cut_table_page(
     request: ApiRequest, table: CachedTable[Row], size: int | None, shown: Callable[[Row], bool] | None = None
 ) -> tuple[list[Row], str | None]:
-    """Returns a page of the rows for which `shown` is true, as `page_for` does, without a look at
+    """Returns a page of the rows for which `shown` is true, as `cut_request_page` does, without a look at
     the others. `size`: the most rows, None for all."""
     call, token = request.operation, request.params.get("NextToken")
-    names = table.after(read_token(call, token)) if token else table.order
+    names = table.list_after(read_token(call, token)) if token else table.order
     rows = (table.rows[name] for name in names)
     visible = rows if shown is None else filter(shown, rows)
     if size is None:
@@ -88,7 +88,7 @@ def page_of_table(
     return first_rows[:size], make_token(call, first_rows[size - 1]["id"]) if len(first_rows) > size else None
 
 
-def size(params: Members, least: int, most: int, *, zero_is_all: bool = False) -> int | None:
+def read_size(params: Members, least: int, most: int, *, zero_is_all: bool = False) -> int | None:
     """Returns the size of a page by MaxResults: from `least` to `most` items; None for all.
     `zero_is_all`: this call treats 0 as no number. Raises AwsError."""
     given_size = params.get("MaxResults")
@@ -102,7 +102,7 @@ def size(params: Members, least: int, most: int, *, zero_is_all: bool = False) -
     return min(given_size, most)
 
 
-def size_unless_named(
+def read_size_unless_named(
     request: ApiRequest,
     names: Sequence[str] | None,
     parameter: str,
@@ -113,7 +113,7 @@ def size_unless_named(
     """Returns the size of a page as `size` does, of a call in which items that are named come at
     once. `sized`: the least and the most items. Raises AwsError where there are `names`, and a page
     or its size is asked for, too."""
-    given_size = size(request.params, *sized, zero_is_all=zero_is_all)
+    given_size = read_size(request.params, *sized, zero_is_all=zero_is_all)
     if names and (given_size is not None or request.params.get("NextToken")):
         rule = f"The parameter {parameter} cannot be used with the parameter maxResults"
         raise AwsError("InvalidParameterCombination", rule)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 
-def compiled(between: Sequence[str], ignore_case: bool = False) -> re.Pattern[str]:
+def compile_wildcards(between: Sequence[str], ignore_case: bool = False) -> re.Pattern[str]:
     """Returns a pattern that `fullmatch` holds against texts. `between`: what stands between the
     `*`, each part a regular expression of a fixed length.
 

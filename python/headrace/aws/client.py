@@ -88,15 +88,15 @@ def call(what: str, action: str, method: Callable[..., AwsAnswer], **arguments: 
     IAM writes it. Raises InputError for a refusal, whose `kind` is its code, and CouldNotRun where
     nobody answers."""
 
-    def refusal(code: str, message: str, _answer: AwsAnswer) -> InputError:
+    def make_refusal(code: str, message: str, _answer: AwsAnswer) -> InputError:
         hint = "Is it of this account and region?"
         if code in DENIED:
             hint = f"Allow {action} in the IAM policy of these credentials."
         return InputError(what, f"AWS refuses: {message[:200]}", f"AWS, {code}", hint, kind=code)
 
-    def failure(error: Exception) -> CouldNotRun:
+    def make_failure(error: Exception) -> CouldNotRun:
         hint = "Check AWS_ENDPOINT_URL and the network."
         return CouldNotRun(what, f"AWS cannot be reached: {str(error)[:200]}", "AWS SDKs", hint)
 
-    with translate_errors(refusal, failure):
+    with translate_errors(make_refusal, make_failure):
         return method(**arguments)

@@ -105,7 +105,7 @@ class AwsInstance:
             hint = f"Attach it there by hand, mount it, and give its binary log to {self.name}'s successor."
             raise refuse.run(self.name, rule, hint) from None
 
-    def device_of(self, volume: str, links: tuple[Path, ...] = (BY_ID,)) -> str:
+    def find_device(self, volume: str, links: tuple[Path, ...] = (BY_ID,)) -> str:
         """Returns a volume's block device, by its serial number in udev's links on Nitro
         instances, which are in these folders. Raises CouldNotRun."""
         name = f"nvme-Amazon_Elastic_Block_Store_{volume.replace('-', '')}"
@@ -126,7 +126,7 @@ def describe_error(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def instance_types(ec2: AwsClient, ids: Sequence[str]) -> dict[str, str]:
+def find_instance_types(ec2: AwsClient, ids: Sequence[str]) -> dict[str, str]:
     """Returns the types of instances by their ids; none where these may not be described."""
     if not ids:
         return {}

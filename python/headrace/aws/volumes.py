@@ -24,7 +24,7 @@ class AwsVolume:
     notes: tuple[str, ...] = ()
 
 
-def notation_of(kind: str, size_gib: int, iops: int | None, mib_s: int | None) -> str:
+def write_notation(kind: str, size_gib: int, iops: int | None, mib_s: int | None) -> str:
     """Returns a volume as it would be ordered: `gp3:500:6000:250`. AWS states the baseline of other
     types as IOPS, too, and that is not bought. MiB/s stand behind IOPS: without these they are left
     out."""
@@ -32,12 +32,12 @@ def notation_of(kind: str, size_gib: int, iops: int | None, mib_s: int | None) -
     return ":".join([kind, str(size_gib), *map(str, takewhile(bool, bought))])
 
 
-def notation_of_answer(volume: AwsAnswer) -> str:
+def read_notation(volume: AwsAnswer) -> str:
     """Returns the notation of a volume in an answer of DescribeVolumes."""
-    return notation_of(volume["VolumeType"], volume["Size"], volume.get("Iops"), volume.get("Throughput"))
+    return write_notation(volume["VolumeType"], volume["Size"], volume.get("Iops"), volume.get("Throughput"))
 
 
-def order_of(notation: str) -> dict[str, str | int]:
+def parse_order(notation: str) -> dict[str, str | int]:
     """Returns the arguments of CreateVolume for a volume in that notation."""
     kind, size, *limits = notation.split(":")
     arguments: dict[str, str | int] = {"VolumeType": kind, "Size": int(size)}
@@ -63,10 +63,10 @@ def describe_volumes(ec2: AwsClient, volumes: Sequence[str]) -> dict[str, AwsVol
             shared = (f"{name} is attached to {', '.join(instances)} {together}; {judged}",)
         by_id[name] = AwsVolume(
             name,
-            notation_of_answer(volume),
+            read_notation(volume),
             instances[0] if instances else None,
             attached[0].get("Device") if attached else None,
-            _modification(ec2, name),
+            _find_modification(ec2, name),
             shared,
         )
     missing = [name for name in volumes if name not in by_id]
@@ -76,7 +76,7 @@ def describe_volumes(ec2: AwsClient, volumes: Sequence[str]) -> dict[str, AwsVol
     return by_id
 
 
-def _modification(ec2: AwsClient, volume: str) -> str:
+def _find_modification(ec2: AwsClient, volume: str) -> str:
     """Returns `modifying`, `optimizing` or an empty text."""
     action = "ec2:DescribeVolumesModifications"
     try:

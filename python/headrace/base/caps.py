@@ -31,7 +31,7 @@ COUNTED = ("volume-iops", "volume-throughput", "instance-iops", "instance-throug
 OVER = {name: f"over_{name.replace('-', '_')}" for name in COUNTED}
 
 
-def long(name: str | None) -> str:
+def describe_cap(name: str | None) -> str:
     """Returns `the volume's IOPS` for `volume-iops`, and `the log volume's IOPS` for
     `log-volume-iops`. None is `nothing`; a name that is not in the table is returned as it is."""
     name = name or "none"
@@ -42,7 +42,7 @@ def long(name: str | None) -> str:
     return words.replace("the volume", "the log volume") if "the volume" in words else f"{words}, on the log volume"
 
 
-def short(name: str | None) -> str:
+def label_cap(name: str | None) -> str:
     """Returns `volume IOPS` for `volume-iops`, and `log: volume IOPS` for `log-volume-iops`."""
     name = name or "none"
     limit = name.removeprefix(LOG)
@@ -50,7 +50,7 @@ def short(name: str | None) -> str:
     return words if limit == name else f"log: {words}"
 
 
-def column(name: str) -> str:
+def name_column(name: str) -> str:
     """Returns the column of a table of measurements with the share of time in which requests waited
     for a limit: `cap_volume_iops`."""
     return f"cap_{name.replace('-', '_')}"

@@ -33,7 +33,7 @@ def check_choice(
     if isinstance(value, str) and value in choices:
         return value
     rule = f"must be one of {', '.join(choices)}"
-    raise refusals.input(f"{what} = {quote_value(value)}", rule, did_you_mean(value, choices) or hint)
+    raise refusals.input(f"{what} = {quote_value(value)}", rule, suggest_nearest(value, choices) or hint)
 
 
 def quote_value(value: object, limit: int = 60) -> str:
@@ -45,7 +45,7 @@ def quote_value(value: object, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
-def did_you_mean(word: object, choices: Iterable[str]) -> str:
+def suggest_nearest(word: object, choices: Iterable[str]) -> str:
     """Returns `Did you mean X?`, or "" when nothing is near. It has the rule of the core: a word
     that differs in digits only, or in the number of its parts, was not mistyped."""
     from difflib import get_close_matches
@@ -70,11 +70,11 @@ def check_number(
     """Returns a finite number from `low` to `high` as a float, or raises an InputError of
     `refusals`; None: that of an option or of the workload file."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _out_of_range(what, quote_value(value), "must be a number", refusals)
+        raise _make_range_refusal(what, quote_value(value), "must be a number", refusals)
     unit = f" {unit}" if unit else ""
     if not low <= value <= high:  # NaN compares false, so it is refused here too
         rule = f"must be {low:,.10g} to {high:,.10g}{unit}"
-        raise _out_of_range(what, f"{quote_value(value, 40)}{unit}", rule, refusals)
+        raise _make_range_refusal(what, f"{quote_value(value, 40)}{unit}", rule, refusals)
     return float(value)
 
 
@@ -82,7 +82,7 @@ def check_whole(what: str, value: object, low: int, high: int, refusals: Refusal
     """Returns a whole number from `low` to `high`, or raises an InputError of `refusals`; None:
     that of an option or of the workload file."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise _out_of_range(what, quote_value(value, 40), f"must be a whole number {low:,} to {high:,}", refusals)
+        raise _make_range_refusal(what, quote_value(value, 40), f"must be a whole number {low:,} to {high:,}", refusals)
     return value
 
 
@@ -96,7 +96,7 @@ def read_percent(text: str | None, what: str) -> float | None:
     return float(match[1])
 
 
-def _out_of_range(what: str, value: str, rule: str, refusals: Refusals | None) -> InputError:
+def _make_range_refusal(what: str, value: str, rule: str, refusals: Refusals | None) -> InputError:
     """Returns the refusal, sourced by the command's help for an option, else the workload file."""
     is_option = what.startswith("--")
     refusals = refusals or (refuse_option if is_option else refuse)
@@ -107,11 +107,11 @@ class Shown(ABC):
     """A result. A subclass says in `in_short` what stands between the parentheses of its `repr`."""
 
     @abstractmethod
-    def in_short(self) -> str:
+    def describe_briefly(self) -> str:
         """Returns a description in a few words."""
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.in_short()})"
+        return f"{type(self).__name__}({self.describe_briefly()})"
 
     def _repr_html_(self) -> str:
         # Results know nothing of how they are drawn: reports read results, so they are asked

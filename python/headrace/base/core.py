@@ -15,7 +15,7 @@ from headrace.errors import InputError, refuse_text
 
 
 @contextmanager
-def core_errors() -> Iterator[None]:
+def translate_core_errors() -> Iterator[None]:
     """Turns a refusal of the core into an InputError with the same value, rule, source and hint.
 
     Raises InputError for text that is not UTF-8, too: see `refuse_text`.

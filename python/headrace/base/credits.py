@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.base import core
-from headrace.base.units import DAY_S, span_in_words
+from headrace.base.units import DAY_S, describe_span
 
 # The rate is the mean of this long, s (operate_page 1.4: the last 60 s).
 WINDOW_S = 60.0
@@ -149,12 +149,12 @@ def _count_since_change(steps: Sequence[tuple[float, float]], noise: float) -> t
     return (max(1, many - 1), odd_s >= CHANGE_S) if odd_s else (len(newest), False)
 
 
-def never(estimate: CreditsLeft | None) -> bool:
+def lasts_forever(estimate: CreditsLeft | None) -> bool:
     """Returns whether the balance does not fall; False without an estimate."""
     return estimate is not None and math.isinf(estimate.seconds)
 
 
-def left_words(estimate: CreditsLeft) -> str:
+def describe_remaining(estimate: CreditsLeft) -> str:
     """Returns `never`, `empty`, or the span: `42 s`, `31 min`, `5 h 10 m`, `9 d`."""
     if math.isinf(estimate.seconds):
         return "never"
@@ -162,18 +162,18 @@ def left_words(estimate: CreditsLeft) -> str:
         return "empty"
     if estimate.seconds >= 2 * DAY_S:
         return f"{round(estimate.seconds / DAY_S)} d"
-    text = span_in_words(max(1, round(estimate.seconds)))
+    text = describe_span(max(1, round(estimate.seconds)))
     return text.replace(" min", " m") if " h " in text else text
 
 
-def empty_words(estimate: CreditsLeft, brief: bool = False) -> str:
+def describe_emptying(estimate: CreditsLeft, brief: bool = False) -> str:
     """Returns it in a sentence, with its interval if the minutes differ, unless `brief`."""
-    text = left_words(estimate)
+    text = describe_remaining(estimate)
     if text == "never":
         return "credits do not fall"
     if text == "empty":
         return "credits are gone"
     if brief or estimate.soonest is None or estimate.latest is None or estimate.latest <= 1.05 * estimate.soonest:
         return f"empty in {text}"
-    ends = (left_words(CreditsLeft(end, None, None, 0.0, 0.0)) for end in (estimate.soonest, estimate.latest))
+    ends = (describe_remaining(CreditsLeft(end, None, None, 0.0, 0.0)) for end in (estimate.soonest, estimate.latest))
     return f"empty in {text} ({' to '.join(ends)})"

@@ -7,7 +7,7 @@ A document is described by structs, one for each table; the types carry the rang
         name: Literal["sysbench-tpcc", "sysbench-oltp", "own"]  # one of several words
         tables: Annotated[int, between(1, 1_000_000)] | None = None
         wait: Annotated[float, between(0.0, 1e7, "ms")] = 0.0   # finite, from 0 to 1e7
-        path: Annotated[str, said_as("must be the path of a file")] | None = None
+        path: Annotated[str, annotate_rule("must be the path of a file")] | None = None
 
     RUN_FILE = DocumentKind("a run description", "headrace-run", 1, DOC, begin="...", other="...")
     document = parse_toml(path.name, content, RUN_FILE)         # a dict, its head checked
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_a
 import msgspec
 import tomli_w
 
-from headrace.base.checks import did_you_mean, quote_value
+from headrace.base.checks import quote_value, suggest_nearest
 from headrace.base.files import OWN_FILE, guess
 from headrace.errors import InputError
 
@@ -54,12 +54,12 @@ class DocumentTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """
 
 
-def between(low: float, high: float, unit: str = "") -> msgspec.Meta:
+def annotate_range(low: float, high: float, unit: str = "") -> msgspec.Meta:
     """Returns the annotation of a number from `low` to `high`. NaN and infinity are refused too."""
     return msgspec.Meta(ge=low, le=high, extra={"unit": f" {unit}" if unit else ""})
 
 
-def said_as(
+def annotate_rule(
     rule: str, hint: str = "", *, least: int | None = None, most: int | None = None, pattern: str | None = None
 ) -> msgspec.Meta:
     """Returns the annotation with the words of a rule, and with `least` and `most` length or a
@@ -147,15 +147,15 @@ def convert(value: object, kind: object, *, source: str, at: str = "", where: st
         raise
 
 
-def known_keys(table: dict, known_names: Collection[str], where: str, source: str, at: str = "") -> None:
+def refuse_unknown_keys(table: dict, known_names: Collection[str], where: str, source: str, at: str = "") -> None:
     """Refuses a key that is not among the names, with the nearest name as the hint."""
     for key in table:
         if key not in known_names:
-            hint = did_you_mean(key, known_names) or f"Known: {', '.join(known_names)}."
+            hint = suggest_nearest(key, known_names) or f"Known: {', '.join(known_names)}."
             raise InputError(f"{_join_keys(at, key)}", f"is not a key of {where}", source, hint)
 
 
-def needed_keys(table: dict, needed: tuple[str, ...], source: str, at: str = "", hint: str = "") -> None:
+def require_keys(table: dict, needed: tuple[str, ...], source: str, at: str = "", hint: str = "") -> None:
     """Refuses a table that lacks a key."""
     for key in needed:
         if key not in table:
@@ -179,8 +179,8 @@ def _refuse(value: object, kind: object, at: str, where: str, source: str) -> No
         _refuse(value, listed[0] if listed and isinstance(value, list) else args[0], at, where, source)
     if isinstance(base, type) and issubclass(base, msgspec.Struct) and isinstance(value, dict):
         fields = msgspec.structs.fields(base)
-        known_keys(value, [field.encode_name for field in fields], where, source, at)
-        needed_keys(value, tuple(field.encode_name for field in fields if field.required), source, at)
+        refuse_unknown_keys(value, [field.encode_name for field in fields], where, source, at)
+        require_keys(value, tuple(field.encode_name for field in fields if field.required), source, at)
         for field in fields:
             if field.encode_name in value:
                 below = _join_keys(at, field.encode_name)
@@ -214,7 +214,7 @@ def _describe_rule(value: object, kind: object, constraints: dict) -> tuple[str,
     """Returns the rule that a value breaks, and a hint."""
     if get_origin(kind) is Literal:
         words = get_args(kind)
-        return constraints.get("rule") or f"must be one of {', '.join(words)}", did_you_mean(value, words)
+        return constraints.get("rule") or f"must be one of {', '.join(words)}", suggest_nearest(value, words)
     if "rule" in constraints:
         return constraints["rule"], ""
     if kind in (int, float):

@@ -20,7 +20,7 @@ from headrace.errors import CouldNotRun, InputError, Refusals
 refuse = Refusals("docs/reference/workload-file.md")
 
 
-def path_of(name: object) -> Path:
+def make_path(name: object) -> Path:
     """Returns a file's name as a path. Raises InputError for a value that is not a name."""
     if isinstance(name, (str, os.PathLike)) and not isinstance(name, bytes):
         return Path(name)
@@ -43,10 +43,10 @@ def read_bytes(path: Path, limit: int) -> bytes:
         raise InputError(str(path), "no such file", "", "Check the name and the folder you are in.") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise CouldNotRun(
-            short_name(path),
-            f"cannot be read: {reason_of(error)}",
+            shorten_name(path),
+            f"cannot be read: {get_reason(error)}",
             "operating system",
-            hint_of(error, "Check the owner and the permissions."),
+            get_hint(error, "Check the owner and the permissions."),
         ) from None
     if len(content) > limit:
         raise refuse.input(str(path), f"at most {limit / 2**20:,.0f} MiB are read", "Cut it into parts.")
@@ -65,19 +65,21 @@ def check_output(
     """Refuses an output file before any work is done. Raises InputError if its ending is not among
     `endings`, if its folder does not exist, if it is also read (by whatever name or link), or if it
     exists and `force` is off. `option`: the option that names it."""
-    value = f"{option} {short_name(path)}"
+    value = f"{option} {shorten_name(path)}"
     if endings and path.suffix.lower() not in endings:
         name = f"{path.stem or 'file'}{endings[0]}"
         raise InputError(value, f"must end in {' or '.join(endings)}", "", f"For example {option} {name}.")
     if not path.parent.is_dir():
-        rule = f"the folder does not exist: {short_name(path.parent)}"
+        rule = f"the folder does not exist: {shorten_name(path.parent)}"
         raise InputError(value, rule, "", "Make it, or name another.")
     if path.is_dir():
         raise InputError(value, "is a folder, a file is needed", "", "Name a file in it.")
     for read_path in inputs:
         if is_same_file(path, read_path):
-            rule = f"is the same file as {short_name(read_path)}, which is read: it would be overwritten"
-            raise InputError(value, rule, "", f"Name another file; no option overwrites {short_name(read_path.name)}.")
+            rule = f"is the same file as {shorten_name(read_path)}, which is read: it would be overwritten"
+            raise InputError(
+                value, rule, "", f"Name another file; no option overwrites {shorten_name(read_path.name)}."
+            )
     if path.is_file() and not force:
         raise InputError(value, "exists already", "", "Name another file, or overwrite it with --force.")
 
@@ -109,10 +111,10 @@ def write_whole(path: Path, content: bytes) -> None:
     # ValueError: a NUL in the name; RuntimeError: links in a circle.
     except (OSError, ValueError, RuntimeError) as error:
         raise CouldNotRun(
-            short_name(path),
-            f"cannot be written: {reason_of(error)}",
+            shorten_name(path),
+            f"cannot be written: {get_reason(error)}",
             "operating system",
-            hint_of(error, "Check the folder, its permissions and the space left."),
+            get_hint(error, "Check the folder, its permissions and the space left."),
         ) from None
 
 
@@ -122,7 +124,7 @@ def explain_unwritable(path: Path, hint: str, source: str = "") -> Iterator[None
     try:
         yield
     except OSError as error:
-        raise CouldNotRun(str(path), f"cannot be written: {reason_of(error)}", source, hint) from None
+        raise CouldNotRun(str(path), f"cannot be written: {get_reason(error)}", source, hint) from None
 
 
 def replace_file(path: Path, content: bytes, mode: int = 0o600, group: int | None = None) -> None:
@@ -145,7 +147,7 @@ def replace_file(path: Path, content: bytes, mode: int = 0o600, group: int | Non
 
 
 @contextlib.contextmanager
-def drafted(path: Path) -> Iterator[Path]:
+def hold_draft(path: Path) -> Iterator[Path]:
     """Gives the path of a draft, in a hidden folder next to `path`, for tools that write files by
     their names. The draft takes the file's place when the block ends without an error; in any case
     the folder goes. Raises OSError."""
@@ -168,18 +170,18 @@ def write_back(handle: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def short_name(path: object) -> str:
+def shorten_name(path: object) -> str:
     """Returns a file's name for an error, shortened in the middle: its end is telling."""
     text = str(path)
     return text if len(text) <= 120 else f"{text[:40]}...{text[-40:]} ({len(text)} characters)"
 
 
-def reason_of(error: Exception) -> str:
+def get_reason(error: Exception) -> str:
     """Returns the message of the operating system, without its number."""
     return getattr(error, "strerror", None) or str(error).splitlines()[0]
 
 
-def hint_of(error: Exception, otherwise: str) -> str:
+def get_hint(error: Exception, otherwise: str) -> str:
     """Returns what to do about a file that cannot be opened, read or written."""
     return {
         errno.ENAMETOOLONG: "Use a shorter name: most file systems allow 255 bytes.",

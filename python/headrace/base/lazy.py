@@ -45,7 +45,7 @@ class _Package:
 
 
 @contextmanager
-def lazily() -> Iterator[None]:
+def defer_imports() -> Iterator[None]:
     """Lets the imports of a block wait. Nothing but imports may stand in it. Imports of other
     threads meanwhile work as usual."""
     own_thread = threading.get_ident()

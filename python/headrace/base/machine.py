@@ -58,7 +58,7 @@ TOOLS = {
 }  # fmt: skip
 
 
-def threads_per_core() -> int | None:
+def count_threads_per_core() -> int | None:
     """Returns how many of this machine's processors share a core, as the kernel says; None where it
     does not. A virtual machine is told what its host chose to tell: processors that it calls cores
     do not wait for each other, whatever they are."""
@@ -70,15 +70,15 @@ def threads_per_core() -> int | None:
     return sum(int(last or first) - int(first) + 1 for first, _, last in parts)
 
 
-def which(name: str) -> str | None:
+def find_executable(name: str) -> str | None:
     """Returns the path of a program, or None. sbin is searched even when it is not in PATH: its
     programs run as root."""
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin:/sbin")
 
 
-def required(name: str, package: str) -> str:
+def require_program(name: str, package: str) -> str:
     """Returns the path of a program. Raises NotInstalled, which names the package of Debian."""
-    path = which(name)
+    path = find_executable(name)
     if path is None:
         raise NotInstalled(name, "is not installed", "", f"apt-get install {package}")
     return path
@@ -87,7 +87,7 @@ def required(name: str, package: str) -> str:
 def ends_with_us(*words: str) -> tuple[str, ...]:
     """Returns the words of a command that is killed with the thread that starts it: when this
     process is killed, nothing of it goes on. Raises NotInstalled."""
-    return (required("setpriv", "util-linux"), "--pdeathsig", "KILL", "--", *words)
+    return (require_program("setpriv", "util-linux"), "--pdeathsig", "KILL", "--", *words)
 
 
 def find_tool(name: str) -> Tool:
@@ -122,7 +122,7 @@ class ToolState:
     hint: str
 
 
-def tools() -> list[ToolState]:
+def list_tools() -> list[ToolState]:
     """Returns the state of every tool that the benchmarks use."""
     states = []
     for name, kind in TOOLS.items():
@@ -136,7 +136,7 @@ def tools() -> list[ToolState]:
     return states
 
 
-def memory_bytes(field: str) -> float:
+def read_memory_bytes(field: str) -> float:
     """Returns a field of /proc/meminfo in bytes: MemTotal, or MemAvailable (usable without
     swapping).
 
@@ -152,6 +152,6 @@ def memory_bytes(field: str) -> float:
     return next((float(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:")), 0.0)
 
 
-def cores() -> int:
+def count_cores() -> int:
     """Counts the processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)

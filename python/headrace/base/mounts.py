@@ -19,7 +19,7 @@ class Mount:
     options: frozenset[str]
     read_only: bool
 
-    def option(self, name: str) -> str | None:
+    def find_option(self, name: str) -> str | None:
         """Returns the value of `name=value`."""
         return next((option.partition("=")[2] for option in self.options if option.startswith(f"{name}=")), None)
 
@@ -33,7 +33,7 @@ def parse_mounts(text: str) -> list[Mount]:
         if len(fields) > 5 and len(rest) > 1:
             own = rest[2].split(",") if len(rest) > 2 else []
             options = frozenset((*fields[5].split(","), *own))
-            mounts.append(Mount(fields[2], _unescaped(fields[4]), rest[0], _unescaped(rest[1]), options, "ro" in own))
+            mounts.append(Mount(fields[2], _unescape(fields[4]), rest[0], _unescape(rest[1]), options, "ro" in own))
     return mounts
 
 
@@ -47,6 +47,6 @@ def find_mount(path: str, mounts: Iterable[Mount]) -> Mount | None:
     return best
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     """Decodes the octal codes in which the kernel writes space, tab, newline and backslash."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

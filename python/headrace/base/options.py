@@ -241,13 +241,13 @@ def list_settings(group: type) -> tuple[OptionField, ...]:
     """Returns the settings of a dataclass in their order; a field without an option is none."""
     hints = read_hints(group)
     return tuple(
-        read_setting(field.name, hints[field.name], _default(field))
+        read_setting(field.name, hints[field.name], _get_default(field))
         for field in fields(group)
         if find_option(hints[field.name]) is not None
     )
 
 
-def _default(field: Field) -> object:
+def _get_default(field: Field) -> object:
     return None if field.default is MISSING else field.default
 
 
@@ -304,7 +304,7 @@ class takes(Generic[P, S]):
             inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=_default(field),
+                default=_get_default(field),
                 annotation=getattr(hints[name], "__origin__", hints[name]),
             )
             for name, field in names.items()

@@ -5,7 +5,7 @@ to the end      run_to_end, run_checked
 line by line    run_lines: both streams, a limit of time, and nothing left running afterwards
 any other way   spawn: for pipelines, and for programs that are handed open files
 long-lived      start, look_up, with_argument, end_process: a server that outlives this process
-failures        telling_lines: the lines of an output that say what went wrong
+failures        find_telling_lines: the lines of an output that say what went wrong
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Command:
         """The command's name in errors."""
         return self.what or self.words[0]
 
-    def started(self, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
+    def start_process(self, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
         """Starts the process and returns it. Raises CouldNotRun when it cannot be started."""
         try:
             with contextlib.ExitStack() as stack:
@@ -153,7 +153,7 @@ class Completed:
 def run_to_end(command: Command, timeout_s: float, hint: str = "") -> Completed:
     """Runs a command to its end, whatever its exit code. Raises CouldNotRun when it cannot be
     started or does not end within `timeout_s`."""
-    child = command.started(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = command.start_process(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         output, errors = child.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
@@ -168,13 +168,13 @@ def run_checked(command: Command, timeout_s: float, hint: str = "") -> str:
     """Returns the output of a program. Raises CouldNotRun with its errors if its code is not 0."""
     done = run_to_end(command, timeout_s, hint)
     if done.code != 0:
-        raise CouldNotRun(command.label, failure(done), command.words[0], hint)
+        raise CouldNotRun(command.label, describe_failure(done), command.words[0], hint)
     return done.output
 
 
-def failure(done: Completed) -> str:
+def describe_failure(done: Completed) -> str:
     """Returns how a program failed, in its own words."""
-    return f"failed (exit code {done.code}): {telling_lines(f'{done.errors}{chr(10)}{done.output}')}"
+    return f"failed (exit code {done.code}): {find_telling_lines(f'{done.errors}{chr(10)}{done.output}')}"
 
 
 @dataclass(frozen=True)
@@ -203,11 +203,11 @@ def run_lines(
     not start.
     """
     began, clock = time.time(), time.monotonic()
-    child = command.started(stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    child = command.start_process(stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     late = False
     try:
         with open(raw, "wb", buffering=0) as raw_file, selectors.DefaultSelector() as waiting:
-            pipe = _pipe(child)
+            pipe = _get_pipe(child)
             waiting.register(pipe, selectors.EVENT_READ)
             rest = b""
             while True:
@@ -232,10 +232,10 @@ def run_lines(
                 child.wait(STOP_GRACE_S)
     finally:
         end_group(child, raw)
-    return Ended(child.returncode, began, time.monotonic() - clock, late, telling_lines(end_of(raw)))
+    return Ended(child.returncode, began, time.monotonic() - clock, late, find_telling_lines(read_tail(raw)))
 
 
-def _pipe(child: subprocess.Popen[bytes]) -> int:
+def _get_pipe(child: subprocess.Popen[bytes]) -> int:
     assert child.stdout is not None  # every caller asked for the pipe
     return child.stdout.fileno()
 
@@ -260,7 +260,7 @@ def end_group(child: subprocess.Popen[bytes], raw: Path | None = None) -> int:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, signal.SIGTERM)
         if child.stdout and not child.stdout.closed:
-            _drain(_pipe(child), raw)
+            _drain(_get_pipe(child), raw)
         try:
             child.wait(STOP_GRACE_S)
         except subprocess.TimeoutExpired:
@@ -313,18 +313,18 @@ def start(command: Command, log: Path) -> Process:
     with explain_unwritable(log, "Is there room?"):
         handle = os.open(log, flags, 0o600)
     try:
-        child = command.started(stdout=handle, stderr=handle)
+        child = command.start_process(stdout=handle, stderr=handle)
     finally:
         os.close(handle)
     process = look_up(child.pid)
     # It is no longer ours to wait for: without a code, Popen would complain when it is collected.
     child.returncode = 0
     if process is None:
-        raise CouldNotRun(command.label, f"ended at once: {telling_lines(end_of(log))}", str(log), "")
+        raise CouldNotRun(command.label, f"ended at once: {find_telling_lines(read_tail(log))}", str(log), "")
     return process
 
 
-def where_numbers_hold() -> str:
+def identify_pid_space() -> str:
     """Returns a text for this machine since its start and its space of process ids (a container has
     its own): an id means nothing elsewhere, such as on another machine that shares a folder."""
     try:
@@ -349,7 +349,7 @@ def look_up(pid: int) -> Process | None:
     return Process(pid, int(fields[19]), boot)
 
 
-def cpu_seconds(pid: int | None) -> float | None:
+def read_cpu_seconds(pid: int | None) -> float | None:
     """Returns the processor time of a process so far, user and system, s (proc_pid_stat(5), fields
     14 and 15); None if there is no such process."""
     try:
@@ -442,7 +442,7 @@ AFTERMATH = re.compile(
 )
 
 
-def telling_lines(output: str) -> str:
+def find_telling_lines(output: str) -> str:
     """Returns the lines of a program's output that say what went wrong, each once, joined by " | ".
 
     Those are its errors: what ended it first, then the others in their order. If no line looks like
@@ -470,7 +470,7 @@ def _without_help(lines: list[str]) -> list[str]:
     return lines[:first] or lines
 
 
-def end_of(file: Path, since: int = 0) -> str:
+def read_tail(file: Path, since: int = 0) -> str:
     """Returns the end of a file of output, at most TAIL_BYTES, from `since`; "" without it."""
     try:
         with open(file, "rb") as opened:

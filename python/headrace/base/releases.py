@@ -17,14 +17,14 @@ def split_release(text: str) -> tuple[str | None, str]:
     return (None, text) if match is None else (match[1].lower(), match[2])
 
 
-def number_in(version: str) -> str:
+def find_number(version: str) -> str:
     """Returns the number alone: 10.11.19 of 10.11.19-MariaDB-log; the text itself if it does not
     begin with a number."""
     match = re.match(r"\d+(\.\d+){0,2}", version.strip())
     return version if match is None else match[0]
 
 
-def flavor_of_version(version: str) -> str:
+def detect_flavor(version: str) -> str:
     """Returns the flavor that has this version, from the name in it or from its numbers."""
     lowered = version.lower()
     return "mariadb" if "mariadb" in lowered or lowered.partition(".")[0].strip() in MARIADB_MAJORS else "mysql"

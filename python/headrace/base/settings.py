@@ -35,30 +35,32 @@ VARIABLES = {
 }
 
 
-def given(name: str) -> str | None:
+def find_value(name: str) -> str | None:
     """Returns the value in the environment; None if the variable is missing or empty."""
     return os.environ.get(VARIABLES[name].name) or None
 
 
-def value(name: str) -> str:
+def get_value(name: str) -> str:
     """Returns the value in the environment, else the default."""
-    own_value = given(name)
+    own_value = find_value(name)
     if own_value is not None:
         return own_value
     default = VARIABLES[name].default
-    return default.replace(DATA_HOME, value("XDG_DATA_HOME")) if DATA_HOME in default else os.path.expanduser(default)
+    return (
+        default.replace(DATA_HOME, get_value("XDG_DATA_HOME")) if DATA_HOME in default else os.path.expanduser(default)
+    )
 
 
-def folder(name: str) -> Path:
+def get_folder(name: str) -> Path:
     """Returns the same as an absolute path."""
-    return Path(os.path.abspath(value(name)))
+    return Path(os.path.abspath(get_value(name)))
 
 
-def in_words() -> list[tuple[str, str, str]]:
+def describe_variables() -> list[tuple[str, str, str]]:
     """Returns name, value and meaning of each variable, for `headrace lab doctor`; no secrets."""
     rows = []
     for variable in VARIABLES.values():
-        shown = "set" if variable.secret and given(variable.name) else value(variable.name)
-        origin = "" if given(variable.name) else " (default)"
+        shown = "set" if variable.secret and find_value(variable.name) else get_value(variable.name)
+        origin = "" if find_value(variable.name) else " (default)"
         rows.append((variable.name, f"{shown}{origin}" if shown else "not set", variable.meaning))
     return rows

@@ -52,7 +52,7 @@ def ends_as_interrupts():
     return handle_signals(dict.fromkeys(ENDS, interrupt))
 
 
-def undisturbed():
+def ignore_interrupts():
     """Ignores interrupts within the block, so that a second Ctrl-C does not stop a clean-up."""
     return handle_signals(dict.fromkeys((signal.SIGINT, *ENDS), signal.SIG_IGN))
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.errors import Refusals
 
 refuse = Refusals("storage notation [INSTANCE/]DATA[,log=LOG]")
@@ -63,8 +63,8 @@ class Storage:
     def parse(cls, text: str) -> Storage:
         """Reads the notation. Raises InputError."""
         if not isinstance(text, str):
-            raise refuse.input(_shown(text), "must be storage in text", EXAMPLE)
-        with core_errors():
+            raise refuse.input(_shorten_value(text), "must be storage in text", EXAMPLE)
+        with translate_core_errors():
             parts = core.parse_storage(text)
         members = tuple(
             Volume(member["volume_type"], member["size_gib"], member["iops"], member["throughput_mib_s"])
@@ -99,17 +99,17 @@ class Storage:
         """The size of all members, which is paid for. A file system gets `usable_gib`."""
         return sum(member.size_gib for member in self.members)
 
-    def limits(self, as_of: str | None = None, instance: str | None = None) -> list[core.VolumeLimits]:
+    def list_limits(self, as_of: str | None = None, instance: str | None = None) -> list[core.VolumeLimits]:
         """Returns the limits of each member on a day (None: the newest that the catalog has), with
         those of an instance if it is named. Raises InputError where AWS sells no such volume."""
-        with core_errors():
+        with translate_core_errors():
             return core.storage_limits(self.text, as_of, instance)
 
-    def monthly_cost(
+    def list_monthly_costs(
         self, region: str, as_of: str | None = None, million_ios_per_month: float = 0.0
     ) -> list[core.CostItem]:
         """Returns the items of a month's bill, USD. Raises InputError."""
-        with core_errors():
+        with translate_core_errors():
             return core.monthly_cost(self.text, region, as_of, million_ios_per_month)
 
     def with_(self, **changed: int | None) -> Storage:
@@ -142,7 +142,7 @@ def parse_placement(text: str) -> Placement:
     The catalog of a day knows whether the instance exists.
     """
     if not isinstance(text, str):
-        raise refuse.input(_shown(text), "must be storage in text", EXAMPLE)
+        raise refuse.input(_shorten_value(text), "must be storage in text", EXAMPLE)
     head, *options = [part.strip() for part in text.split(",")]
     log = _parse_log(text, options)
     instance, slash, data = head.rpartition("/")
@@ -151,10 +151,10 @@ def parse_placement(text: str) -> Placement:
     first, plus, rest = head.partition("+")
     if INSTANCE.fullmatch(first.strip().lower()):
         rule = "an instance and its storage have a / between them" if rest.strip() else "a storage is missing"
-        raise refuse.input(_shown(text), rule, EXAMPLE)
+        raise refuse.input(_shorten_value(text), rule, EXAMPLE)
     placement = Placement(None, _parse_part(text, head), log)
     if log is None and plus and placement.data.level == "raid0" and not head.lower().startswith("raid"):
-        note = f"{_shown(text)} is read as {placement.data}, a RAID 0 of unlike members; a log volume is written {first.strip()},log={rest.strip()}."
+        note = f"{_shorten_value(text)} is read as {placement.data}, a RAID 0 of unlike members; a log volume is written {first.strip()},log={rest.strip()}."
         return replace(placement, note=note)
     return placement
 
@@ -165,9 +165,11 @@ def _parse_log(text: str, options: list[str]) -> Storage | None:
         return None
     key, equals, value = options[0].partition("=")
     if len(options) > 1:
-        raise refuse.input(_shown(text), "names one log volume at most, after one comma", EXAMPLE)
+        raise refuse.input(_shorten_value(text), "names one log volume at most, after one comma", EXAMPLE)
     if key.strip().lower() != "log" or not equals:
-        raise refuse.input(_shown(text), f"after the comma comes log=STORAGE, not {_shown(options[0])}", EXAMPLE)
+        raise refuse.input(
+            _shorten_value(text), f"after the comma comes log=STORAGE, not {_shorten_value(options[0])}", EXAMPLE
+        )
     return _parse_part(text, value)
 
 
@@ -176,18 +178,20 @@ def _check_instance(text: str, name: str) -> str:
     does not look like one."""
     name = name.strip().lower()
     if not INSTANCE.fullmatch(name):
-        raise refuse.input(_shown(text), f"names no instance type before its storage: {_shown(name)}", EXAMPLE)
+        raise refuse.input(
+            _shorten_value(text), f"names no instance type before its storage: {_shorten_value(name)}", EXAMPLE
+        )
     return name
 
 
 def _parse_part(text: str, part: str) -> Storage:
     """Parses one storage of `text`. Raises InputError where it is missing."""
     if not part.strip():
-        raise refuse.input(_shown(text), "a storage is missing", EXAMPLE)
+        raise refuse.input(_shorten_value(text), "a storage is missing", EXAMPLE)
     return Storage.parse(part)
 
 
-def _shown(value: object) -> str:
+def _shorten_value(value: object) -> str:
     """Returns a value as text for an error, cut to LONGEST_SHOWN characters."""
     text = str(value)
     return (text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "...") or "(nothing)"

@@ -39,7 +39,7 @@ Day = str | date | None
 Z80 = 1.2816
 
 
-def day_of(as_of: object) -> str | None:
+def normalise_day(as_of: object) -> str | None:
     """Returns a day as ISO text, from text, a date or a moment; None stays None (the newest day).
     The core checks whether the catalog has the day. Raises InputError for anything else."""
     if isinstance(as_of, date):
@@ -63,12 +63,12 @@ def read_span(text: str, what: str, source: str = "", least_s: float = 1.0) -> f
     return seconds
 
 
-def span_of_days(first: str, last: str) -> str:
+def describe_days(first: str, last: str) -> str:
     """Says when: `on` a day, or `between` two days."""
     return f"on {first}" if first == last else f"between {first} and {last}"
 
 
-def clock_text(clock_start: str | None, t_s: float, dated: bool = True, seconds: bool = False) -> str | None:
+def write_clock(clock_start: str | None, t_s: float, dated: bool = True, seconds: bool = False) -> str | None:
     """Returns the moment `t_s` seconds after `clock_start` as HH:MM[:SS], with its date if
     `clock_start` has one and `dated` is on; None without a clock."""
     if clock_start is None:
@@ -79,7 +79,7 @@ def clock_text(clock_start: str | None, t_s: float, dated: bool = True, seconds:
     return moment.strftime(f"%Y-%m-%d {time}" if has_date and dated else time)
 
 
-def span_in_words(seconds: float) -> str:
+def describe_span(seconds: float) -> str:
     """Returns `45 s`, `20 min`, `6 h 30 min`, or `2 days`: below 2 min with the fractions of a
     second that are given, then in whole minutes, from 2 days in whole hours."""
     if seconds < 120:
@@ -94,11 +94,11 @@ def span_in_words(seconds: float) -> str:
     return f"{days} days {hours} h" if hours else f"{days} days"
 
 
-def more_times(count: int) -> str:
+def describe_repeats(count: int) -> str:
     """Returns in words how often something came again: `once more`, `7 times more`."""
     return "once more" if count == 1 else f"{count} times more"
 
 
-def in_percent(share: float, digits: int = 0, sign: str = "") -> str:
+def format_percent(share: float, digits: int = 0, sign: str = "") -> str:
     """Returns a share as text, `0.95` as `95 %`; `sign="+"` shows a plus, too."""
     return f"{share:{sign}.{digits}%}".replace("%", " %")

@@ -21,7 +21,7 @@ ANSWER_S = 600.0
 
 
 @contextmanager
-def connected(target: Target, database: bool = True) -> Iterator[SqlConnection]:
+def hold_connection(target: Target, database: bool = True) -> Iterator[SqlConnection]:
     """Opens a connection to the target's database, or to its server alone without `database`;
     errors of statements become CouldNotRun with the server's own words."""
     import pymysql
@@ -55,7 +55,7 @@ def require_database(name: str, target: Target) -> None:
 
 def create_database(target: Target) -> bool:
     """Makes the database when it is missing, and returns whether it was made."""
-    with connected(target, database=False) as connection:
+    with hold_connection(target, database=False) as connection:
         text = "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s"
         if ask(connection, text, (target.database,)):
             return False
@@ -63,19 +63,19 @@ def create_database(target: Target) -> bool:
     return True
 
 
-def tables_of(target: Target, pattern: str) -> dict[str, str]:
+def find_tables(target: Target, pattern: str) -> dict[str, str]:
     """Returns tables of the database whose whole name matches: name to engine."""
     text = (
         "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = %s AND table_type = 'BASE TABLE'"
     )
-    with connected(target, database=False) as connection:
+    with hold_connection(target, database=False) as connection:
         rows = ask(connection, text, (target.database,))
     return {str(name): str(engine) for name, engine in rows if re.fullmatch(pattern, str(name))}
 
 
-def table_rows(target: Target, table: str, exact: bool = False) -> int:
+def count_table_rows(target: Target, table: str, exact: bool = False) -> int:
     """Returns the highest id of a table (0: none), or its rows counted one by one."""
-    with connected(target) as connection:
+    with hold_connection(target) as connection:
         return int(ask_value(connection, f"SELECT {'COUNT(*)' if exact else 'MAX(id)'} FROM `{table}`") or 0)
 
 
@@ -91,7 +91,7 @@ SIZES: dict[str | None, tuple[str, ...]] = {
 }
 
 
-def data_gib(target: Target) -> float | None:
+def measure_data_gib(target: Target) -> float | None:
     """Returns the size of the database on disk, GiB: that of its files where the server tells them,
     else the server's own estimate; None when it has neither."""
     import pymysql

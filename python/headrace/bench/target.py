@@ -77,7 +77,7 @@ class Target(Document, computed=("label",), omitted=("address", "folder", "confi
         return super().list_entries() | {"lab": None if self.lab is None else str(self.lab.socket)}
 
 
-def server_target(
+def make_server_target(
     address: Address,
     *,
     storage: str | None = None,
@@ -107,20 +107,20 @@ def server_target(
         address=address,
         storage=storage,
         log_storage=log_storage,
-        devices=tuple(devices) or _local_device(address, config.get("datadir")),
+        devices=tuple(devices) or _find_local_device(address, config.get("datadir")),
         lab=lab,
         volumes=tuple(volumes),
-        flavor=_flavor(config),
+        flavor=_detect_flavor(config),
         version=config.get("version"),
         engine=engine,
-        cache_gib=cache_gib(config, engine),
+        cache_gib=find_cache_gib(config, engine),
         instance=instance,
         as_of=as_of,
         config=config,
     )
 
 
-def file_target(
+def make_file_target(
     folder: str | Path,
     *,
     storage: str | None = None,
@@ -136,7 +136,7 @@ def file_target(
     if not path.is_dir() and not path.is_block_device():
         hint = "Mount a volume and name a folder on it."
         raise refuse.input(str(folder), "is neither a folder nor a block device", hint)
-    own_devices = (os.path.realpath(path),) if path.is_block_device() else device_below(path)
+    own_devices = (os.path.realpath(path),) if path.is_block_device() else find_device_below(path)
     return Target(
         folder=path,
         storage=storage,
@@ -151,33 +151,33 @@ def file_target(
 def check_storage(spec: str | None) -> None:
     """Raises InputError for what is not storage notation."""
     from headrace.base import core
-    from headrace.base.core import core_errors
+    from headrace.base.core import translate_core_errors
 
     if spec is not None:
-        with core_errors():
+        with translate_core_errors():
             core.parse_storage(spec)
 
 
-def cache_gib(config: Mapping[str, str], engine: str) -> float | None:
+def find_cache_gib(config: Mapping[str, str], engine: str) -> float | None:
     """Returns the size of buffer pool or block cache, GiB; None when the server does not tell."""
     text = config.get("rocksdb_block_cache_size" if engine == "myrocks" else "innodb_buffer_pool_size", "")
     return int(text) / GIB if text.isdigit() else None
 
 
-def _flavor(config: Mapping[str, str]) -> str:
+def _detect_flavor(config: Mapping[str, str]) -> str:
     """Returns mariadb, percona or mysql, by the server's version and version comment."""
     version_text = f"{config.get('version', '')} {config.get('version_comment', '')}".lower()
     return "mariadb" if "mariadb" in version_text else "percona" if "percona" in version_text else "mysql"
 
 
-def _local_device(address: Address, datadir: str | None) -> tuple[str, ...]:
+def _find_local_device(address: Address, datadir: str | None) -> tuple[str, ...]:
     """Returns the device below the data directory of a server on this machine (by its socket)."""
     if address.socket is None or not datadir or not os.path.isdir(datadir):
         return ()
-    return device_below(Path(datadir))
+    return find_device_below(Path(datadir))
 
 
-def device_below(folder: Path) -> tuple[str, ...]:
+def find_device_below(folder: Path) -> tuple[str, ...]:
     """Returns the block device a folder's file system is on; () for those without one (tmpfs,
     overlays, network)."""
     number = os.stat(folder).st_dev

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from headrace.base import core
-from headrace.base.units import in_percent
+from headrace.base.units import format_percent
 from headrace.calibration import cycle, popularity, scatter
 from headrace.calibration.fit import Fit, Objective, fit
 from headrace.calibration.misfit import measure_misfits
@@ -26,9 +26,9 @@ from headrace.calibration.starts import find_lowest, list_directions
 from headrace.calibration.stops import list_stopping_begins
 from headrace.errors import Refusals
 from headrace.workload.misfit import Misfit
-from headrace.workload.parameters import OF_CLIENTS, of_engine, value
+from headrace.workload.parameters import OF_CLIENTS, get_value, list_parameters
 from headrace.workload.server import FULL_SHARE
-from headrace.workload.unexplained import is_volume, kind_of_limit
+from headrace.workload.unexplained import classify_limit, is_volume
 
 refuse = Refusals("docs/reference/run-description.md")
 LEAST_TRANSACTIONS = 2_000.0  # a guess
@@ -89,7 +89,7 @@ def calibrate(
     # may hide behind it, so it is replaced by the best from many starts, with every bin at equal
     # weight.
     ways = [_Way(True), _Way(False)]
-    if _hold_storage_all(begin, observations):
+    if _are_storage_bound(begin, observations):
         # Volumes of one type differ by some percent. Free parameters of the clients would explain
         # such a difference between runs, and by far too much: no run here constrains them.
         fixed = {parameter.name for parameter in OF_CLIENTS if busy is None or parameter.name != "cpu_ms"}
@@ -104,7 +104,7 @@ def calibrate(
         if not any(each is not None and each.misses for each in run_misfits):
             break
         rounds, run_misfits = fit_by(way)
-    notes = [each.in_words(run.name) for run, each in zip(runs, run_misfits, strict=True) if each and each.misses]
+    notes = [each.describe(run.name) for run, each in zip(runs, run_misfits, strict=True) if each and each.misses]
     notes += _name_strange_parameters(engine, rounds.database, rounds.fitted)
     notes += [*pool_notes, *_collect_notes(runs, observations, rounds.database, rounds.fitted, busy)]
     return Calibrated(
@@ -120,13 +120,13 @@ class _Way:
     fixed: frozenset[str] = frozenset()
 
 
-def _hold_storage_all(database: dict, observations: list[Observation]) -> bool:
+def _are_storage_bound(database: dict, observations: list[Observation]) -> bool:
     """Returns whether there are several runs and the sharp caps of volumes hold each of them, by
     the database known before: then clients are hardly felt. On a local disk they always are."""
     if len(observations) < 2 or not all(is_volume(each.run.storage) for each in observations):
         return False
     misfits = measure_misfits(database, observations)
-    return all(each is not None and kind_of_limit(each.limit) == "storage" for each in misfits)
+    return all(each is not None and classify_limit(each.limit) == "storage" for each in misfits)
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ def tabulate_parameters(result: Calibrated) -> list[dict]:
     """Returns one row per parameter: `name`, `words`, `value`, `spread` (relative, one standard
     deviation), `before` (the same with no run), `from` (what it was identified from)."""
     rows = []
-    for index, parameter in enumerate(of_engine(result.engine, result.database)):
+    for index, parameter in enumerate(list_parameters(result.engine, result.database)):
         before = float(result.fit.spreads[index])
         spread = math.sqrt(max(0.0, float(result.fit.covariance[index, index])))
         narrowed = _compute_narrowing(result.fit, parameter.name)
@@ -260,7 +260,7 @@ def tabulate_parameters(result: Calibrated) -> list[dict]:
             {
                 "name": parameter.name,
                 "words": parameter.words,
-                "value": value(result.database, parameter),
+                "value": get_value(result.database, parameter),
                 "spread": min(spread, before),
                 "before": before,
                 "from": origin,
@@ -322,11 +322,11 @@ def _compute_narrowing(fitted: Fit, name: str) -> float:
 def _name_strange_parameters(engine: str, database: dict, fitted: Fit) -> list[str]:
     """Returns a sentence for each parameter that describes the runs only far from what is known of
     it."""
-    words = {parameter.name: parameter.words for parameter in of_engine(engine, database)}
+    words = {parameter.name: parameter.words for parameter in list_parameters(engine, database)}
     moved = zip(fitted.names, fitted.deltas, fitted.spreads, strict=True)
     hint = "Check storage, cache, data and benchmark of the descriptions."
     return [
-        f"{words[name]}: {math.exp(delta):.2g} times the standard benchmark's, which is known to {in_percent(spread)}. "
+        f"{words[name]}: {math.exp(delta):.2g} times the standard benchmark's, which is known to {format_percent(spread)}. "
         f"More likely a run is not what its description says. {hint}"
         for name, delta, spread in moved
         if abs(delta) > MOST_MOVED * spread
@@ -347,17 +347,17 @@ def _collect_notes(
         why = (
             "The busy share of the processors is not known"
             if others is None
-            else f"{in_percent(others)} of the processors were busy before the run, so what it took of them is not known"
+            else f"{format_percent(others)} of the processors were busy before the run, so what it took of them is not known"
         )
         notes.append(
             f"{why}: {ms:.3g} ms of a virtual CPU "
-            f"a transaction are the standard benchmark's, known to {in_percent(before)}; "
+            f"a transaction are the standard benchmark's, known to {format_percent(before)}; "
             "vmstat or iostat during a run on a known instance would tell."
         )
     for run in runs:
         if (share := run.busy_share) is not None and share >= FULL_SHARE:
             notes.append(
-                f"{run.name}: the processors were {in_percent(share)} busy: its rate is theirs, not the storage's, and "
+                f"{run.name}: the processors were {format_percent(share)} busy: its rate is theirs, not the storage's, and "
                 "predictions are wider for it; a run with fewer clients, or on more processors, would narrow them."
             )
     for run, observation in zip(runs, observations, strict=True):

@@ -20,7 +20,7 @@ from headrace.calibration.prior import find_own_spreads
 from headrace.calibration.processor_time import ProcessorTime
 from headrace.calibration.starts import find_lowest
 from headrace.calibration.stops import compare_stopped_share, measure_stopped_share
-from headrace.workload.parameters import applied, count_data_bytes, of_engine
+from headrace.workload.parameters import count_data_bytes, list_parameters, scale_parameters
 
 # Relative standard deviation of a bin's mean for reasons outside the model: the same volume an hour
 # later; the published pairs of runs scatter so.
@@ -82,7 +82,7 @@ class Objective:
         do."""
         self.lenient = lenient
         cache_bytes = max(each.run.cache_gib for each in observations) * GIB
-        parameters = of_engine(engine, database, observations[0].run.benchmark.name, cache_bytes)
+        parameters = list_parameters(engine, database, observations[0].run.benchmark.name, cache_bytes)
         self.database, self.engine, self.observations = database, engine, observations
         self.kib_known, self.measured_cpu = kib_known, measured_cpu
         self.names = tuple(parameter.name for parameter in parameters)
@@ -107,7 +107,7 @@ class Objective:
     def apply(self, deltas: np.ndarray) -> dict:
         """Returns the database with its parameters moved by these logarithms, in the order of
         `names`."""
-        return applied(self.database, self.engine, dict(zip(self.names, deltas, strict=True)))
+        return scale_parameters(self.database, self.engine, dict(zip(self.names, deltas, strict=True)))
 
     def __call__(self, deltas: np.ndarray) -> np.ndarray:
         """Returns the residuals in standard deviations, one array: the parameters', then those of

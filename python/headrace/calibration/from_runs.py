@@ -11,12 +11,12 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from headrace.base.checks import check_choice, check_name
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.encoding import pick_fields
 from headrace.base.units import GIB
 from headrace.calibration.runs import Run, load_run
 from headrace.errors import InputError, Refusals
-from headrace.workload.parameters import estimate_pages_spread, of_engine, value
+from headrace.workload.parameters import estimate_pages_spread, get_value, list_parameters
 from headrace.workload.points import check_size
 from headrace.workload.replica import ReplicaParameters
 from headrace.workload.server import SourceServer
@@ -43,7 +43,7 @@ def calibrate(
         check_name(name)
     loaded = [run if isinstance(run, Run) else load_run(run) for run in runs]
     check_distinct(loaded)
-    with core_errors():
+    with translate_core_errors():
         calibrated = fit_runs(loaded, progress) if least_seconds is None else fit_runs(loaded, progress, least_seconds)
     longest = max(loaded, key=lambda run: run.transactions)
     iops, vcpus = [run.caps.iops for run in loaded], [run.vcpus for run in loaded]
@@ -75,11 +75,11 @@ def calibrate(
         storage=longest.storage,
         log_storage=longest.log_storage,
         start=longest.start,
-        server=server_of(loaded),
+        server=find_server(loaded),
     )
 
 
-def server_of(runs: Sequence[Run]) -> SourceServer:
+def find_server(runs: Sequence[Run]) -> SourceServer:
     """Returns the server of the longest run, and its processors in the run in which they had most
     to do."""
     longest = max(runs, key=lambda run: run.transactions)
@@ -218,12 +218,12 @@ def _build_standard(
         {
             "name": parameter.name,
             "words": parameter.words,
-            "value": value(database, parameter),
+            "value": get_value(database, parameter),
             "spread": spreads.get(parameter.name, parameter.spread),
             "before": spreads.get(parameter.name, parameter.spread),
             "from": "prior; no run",
         }
-        for parameter in of_engine(engine, database, benchmark)
+        for parameter in list_parameters(engine, database, benchmark)
     ]
     covariance = tuple(
         tuple(row["spread"] ** 2 if i == j else 0.0 for j in range(len(rows))) for i, row in enumerate(rows)

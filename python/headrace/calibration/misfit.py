@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from headrace.base import core
-from headrace.base.units import in_percent
-from headrace.calibration.observations import Observation, core_run
+from headrace.base.units import format_percent
+from headrace.calibration.observations import Observation, make_core_run
 from headrace.workload.misfit import Misfit
 
 # Parts of a second half whose scatter tells how far its mean is off: each of some minutes, as long
@@ -23,7 +23,7 @@ NOT_STORAGE = {"clients": "the clients", "cpu": "the processors"}
 def measure_misfits(database: dict, observations: list[Observation]) -> list[Misfit | None]:
     """Measures how far the calibration is off on each run, predicted from its own start as
     `headrace predict` would; None of a run that did nothing in its second half."""
-    runs = [core_run(each.run, len(each.tps) * each.step_s, each.step_s) for each in observations]
+    runs = [make_core_run(each.run, len(each.tps) * each.step_s, each.step_s) for each in observations]
     return [
         _measure_misfit(*pair, len(runs)) for pair in zip(observations, core.mysql_runs(database, runs), strict=True)
     ]
@@ -57,7 +57,7 @@ def _name_cause(observation: Observation, misfit: Misfit, runs: int) -> str:
     run = observation.run
     disturbed = float(np.mean(observation.disturbed[len(observation.tps) // 2 :]))
     if misfit.off > 0 and disturbed > misfit.bar:
-        slow = f"in {in_percent(disturbed)} of that time it did less than before with as many I/Os a transaction"
+        slow = f"in {format_percent(disturbed)} of that time it did less than before with as many I/Os a transaction"
         hint = "Measure again with the machine to itself."
         return f"Likely cause: {slow}, so something other than the database took its time. {hint}"
     held_by = NOT_STORAGE.get(misfit.limit, f"the storage ({misfit.limit})")

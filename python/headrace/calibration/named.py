@@ -4,12 +4,12 @@ standard benchmarks."""
 from __future__ import annotations
 
 from headrace import workload as workloads
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.errors import InputError
 from headrace.simulation import notation
 
 # A plan for a recorded day reads no run: what reads runs takes a tenth of the time of such a plan.
-with lazily():
+with defer_imports():
     from headrace.calibration import from_runs
 
 # Function of `from_runs` that makes the database of a standard benchmark.
@@ -22,9 +22,9 @@ def read_named(text: str) -> workloads.Workload | workloads.TransactionWorkload 
     `sysbench-tpcc:warehouses=1000,...`; None where it names none of these. Raises InputError."""
     kind = text.partition(":")[0] if ":" in text else ""
     if kind == "fio":
-        return notation.closed_load(text)
+        return notation.parse_closed_load(text)
     if kind in STANDARDS:
-        return getattr(from_runs, STANDARDS[kind])(**notation.standard_settings(text))
+        return getattr(from_runs, STANDARDS[kind])(**notation.parse_standard_settings(text))
     if kind != "demo":
         return None
     if text not in EXAMPLES:

@@ -60,7 +60,7 @@ class Observation:
         """The run as `core.mysql_runs` takes it, its state following the measured transactions."""
         begun = {"start": self.begun_tx} if self.begun_tx > 0.0 else {}
         followed = {"follow": self.tx.tolist()}
-        return core_run(self.run, len(self.tps) * self.step_s, self.step_s) | begun | followed
+        return make_core_run(self.run, len(self.tps) * self.step_s, self.step_s) | begun | followed
 
     @property
     def moving_tps(self) -> np.ndarray:
@@ -126,7 +126,7 @@ class Observation:
         return np.bincount(self.bins[np.isfinite(values)], minlength=BINS + 1)
 
 
-def core_run(run: Run, seconds: float, step_s: float, **changes: object) -> dict:
+def make_core_run(run: Run, seconds: float, step_s: float, **changes: object) -> dict:
     """Returns a run of the core on the storage, cache and clients of a measured run; `seconds` and
     `step_s`: its length and that of a window."""
     return {
@@ -169,11 +169,11 @@ def observe(run: Run) -> Observation:
     read_mib, written_mib = average(read_column("read_mib_s")), average(read_column("write_mib_s"))
     edges = np.geomspace(max(tx[0], tx[-1] * 1e-4, 1.0), tx[-1] * (1 + 1e-9), BINS)
     mib, bins = read_mib + written_mib, np.searchsorted(edges, tx)
-    pages = reads if run.engine != "innodb" or np.isfinite(reads).any() else read_mib * 1024 / page_kib_of(run)
+    pages = reads if run.engine != "innodb" or np.isfinite(reads).any() else read_mib * 1024 / get_page_kib(run)
     return Observation(run, step_s, tps, tx, reads + writes, pages, mib, seconds, read_column("p95_ms"), bins)
 
 
-def page_kib_of(run: Run) -> float:
+def get_page_kib(run: Run) -> float:
     """Returns the size of a page of InnoDB, KiB: as described, else the default."""
     return float(run.settings.get("page_kib", PAGE_KIB))
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from headrace.base import core
-from headrace.base.units import GIB, in_percent
+from headrace.base.units import GIB, format_percent
 from headrace.calibration.fit import Objective, fit
 from headrace.calibration.observations import Observation
 from headrace.calibration.popularity import draws_pages_alike
@@ -30,7 +30,7 @@ def find_pool_starts(database: dict, observations: Sequence[Observation]) -> tup
     it, and a sentence for each run whose pool was not empty."""
     starts = [_find_pool_start(database, observation) for observation in observations]
     notes = [
-        f"{observation.run.name}: about {in_percent(share)} of the pool was in use when it began, as its first minutes say."
+        f"{observation.run.name}: about {format_percent(share)} of the pool was in use when it began, as its first minutes say."
         for observation, share in starts
         if share > 0.0
     ]

@@ -45,7 +45,7 @@ class _Windows:
     moving: np.ndarray
     scatter: float
 
-    def between(self, low: float, high: float) -> np.ndarray:
+    def select_between(self, low: float, high: float) -> np.ndarray:
         """Returns the ratios in a part; none where too few of its windows tell it."""
         inside = (self.place >= low) & (self.place < high)
         telling = inside & self.moving
@@ -144,7 +144,7 @@ def _list_points(runs: list[_Windows], edges: np.ndarray) -> list[tuple[float, f
     they do not are put together with the next."""
     points, begin = [], edges[0]
     for low, high in pairwise(edges):
-        means = [(run.between(begin, high), run.scatter) for run in runs]
+        means = [(run.select_between(begin, high), run.scatter) for run in runs]
         means = [(windows.mean(), scatter / len(windows)) for windows, scatter in means if len(windows) >= 2]
         if means and np.sqrt(np.mean([chance for _, chance in means]) / len(means)) > TOLD_TO:
             continue

@@ -15,12 +15,12 @@ from typing import cast
 import numpy as np
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.units import GIB
-from headrace.calibration.observations import page_kib_of
+from headrace.calibration.observations import get_page_kib
 from headrace.calibration.runs import Run
 from headrace.errors import Refusals
-from headrace.workload.server_settings import database_under
+from headrace.workload.server_settings import apply_server_settings
 
 refuse = Refusals("docs/reference/run-description.md")
 # Bytes of a warehouse on disk: 471 GB and 100 GB over 5,000 of them (published runs of 2018;
@@ -81,7 +81,7 @@ def build_prior(run: Run) -> dict:
         io_ms = core.processor_ms(run.settings["io_cpu_us"] / 1e3, 0.0, run.threads_per_core)
         database["clients"] |= {"io_ms": io_ms, "io_device_ms": max(0.0, io_ms - server_ms)}
     if run.engine == "innodb":
-        database |= {"checkpoint": core.checkpoint_law(run.flavor or "mysql", _redo_release(run))}
+        database |= {"checkpoint": core.checkpoint_law(run.flavor or "mysql", _choose_redo_release(run))}
     disk = find_local_disk(run, database)
     if disk is not None:
         database |= {
@@ -100,7 +100,7 @@ def find_local_disk(run: Run, database: dict) -> core.LocalDisk | None:
     pages_s = run.settings.get("io_capacity_max")
     known_writes = None if pages_s is None else (DISK_OVER_IO_CAPACITY_MAX * pages_s, IO_CAPACITY_SPREAD)
     size_gb = core.parse_storage(run.storage)["members"][0]["size_gib"] * GIB / 1e9
-    with core_errors():
+    with translate_core_errors():
         return core.mysql_local_disk(
             cast("core.Database", database),
             run.cache_gib * GIB,
@@ -137,7 +137,7 @@ def _build_standard(run: Run) -> dict:
     if benchmark.name == "hammerdb-tprocc":
         return apply_counters(apply_settings(dict(build_tprocc(_collect_tprocc_options(run))["database"]), run), run)
     if benchmark.name == "sysbench-oltp":
-        database = _dirty_by_class(build_oltp(_collect_oltp_options(run)))
+        database = _split_dirty_by_class(build_oltp(_collect_oltp_options(run)))
         return apply_counters(apply_to_cleaner(database, run), run)
     if benchmark.data_gib is None:
         hint = "Give data_gib."
@@ -152,10 +152,10 @@ def apply_to_cleaner(database: dict, run: Run) -> dict:
         return database
     if "io_capacity" in given:
         given.setdefault("io_capacity_max", _find_ceiling(run))
-    return database_under(database, given)
+    return apply_server_settings(database, given)
 
 
-def _dirty_by_class(standard: core.SysbenchAnswer) -> dict:
+def _split_dirty_by_class(standard: core.SysbenchAnswer) -> dict:
     """Returns the database of a sysbench script whose dirty pages follow its cache class by class,
     as those of TPROC-C do: leaves of secondary indexes are changed by nearly every touch, and a
     larger cache keeps more of them, so that what leaves it is cleaner. Each change is written once,
@@ -184,13 +184,13 @@ def build_own(run: Run) -> dict:
 def build_oltp(options: dict) -> core.SysbenchAnswer:
     """Returns a sysbench OLTP script: `database`, `size_gib`, `changed` shares by class, `spreads`.
     Raises InputError."""
-    with core_errors():
+    with translate_core_errors():
         return core.mysql_sysbench(options)
 
 
 def build_tprocc(options: dict) -> core.TproccAnswer:
     """Returns HammerDB's TPROC-C: `database`, and `changed` shares by class. Raises InputError."""
-    with core_errors():
+    with translate_core_errors():
         return core.mysql_tprocc(options)
 
 
@@ -203,7 +203,7 @@ def _collect_tprocc_options(run: Run) -> dict:
             "warehouses": float(warehouses),
             "cache_gib": run.cache_gib,
             "flavor": _name_flavor(run),
-            "version": _redo_release(run),
+            "version": _choose_redo_release(run),
         }
         | redo
         | _name_client_host(run)
@@ -238,7 +238,7 @@ def _collect_oltp_options(run: Run) -> dict:
     if "binlog" in settings:
         options["log_bin"] = bool(settings["binlog"])
     if follows_dirty_pages(run):
-        options["cleaner"] = core.page_cleaner("mysql", _redo_release(run))
+        options["cleaner"] = core.page_cleaner("mysql", _choose_redo_release(run))
     return (
         {
             "script": benchmark.script,
@@ -299,7 +299,7 @@ def _parse_version(run: Run) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", run.engine_version or "")[:3])
 
 
-def _redo_release(run: Run) -> str:
+def _choose_redo_release(run: Run) -> str:
     """Returns the server's version; where it is not known, one of its day."""
     if run.flavor == "mariadb":
         return run.engine_version or "10.5"
@@ -336,7 +336,7 @@ def build_tpcc(
 ) -> dict:
     """Returns sysbench-tpcc over `warehouses`, its clients on one of CLIENT_HOSTS (None: not said),
     behind such a cache (None: it holds little of the data). Raises InputError."""
-    with core_errors():
+    with translate_core_errors():
         return dict(core.mysql_tpcc(engine, float(warehouses), client_host, cache_bytes))
 
 
@@ -353,7 +353,7 @@ def apply_settings(database: dict, run: Run) -> dict:
     elif "io_capacity" in given and database["cleaner"] is not None:
         given.setdefault("io_capacity_max", _find_ceiling(run))
     usual = {"sync_binlog": 1} | {name: value for name, value in _choose_defaults(run).items() if name in BY_DEFAULT}
-    return database_under(database, usual | given)
+    return apply_server_settings(database, usual | given)
 
 
 # --- what the server counted ----------------------------------------------------------------------
@@ -405,7 +405,7 @@ def measure_usable_share(run: Run) -> float | None:
     ready = run.settings.get("lru_scan_depth", 0) * run.settings.get("pool_instances", 1)
     if not 0 <= free <= max(FULL_FREE_SHARE * total, ready):
         return None
-    page_bytes = 1024.0 * page_kib_of(run)
+    page_bytes = 1024.0 * get_page_kib(run)
     return float(np.clip((total - free) * page_bytes / (run.cache_gib * GIB), LEAST_SHARE, MOST_SHARE))
 
 

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import Refusals
 from headrace.simulation.replica import Replica, ReplicaPrediction, predict_replica
-from headrace.workload.parameters import applied, of_engine
-from headrace.workload.replica import applier_of, measured_replica, parameter_spreads, replica_spread
+from headrace.workload.parameters import list_parameters, scale_parameters
+from headrace.workload.replica import add_measured_replica, get_parameter_spreads, get_replica_spread, make_applier
 from headrace.workload.transactions import TransactionWorkload
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ BACKLOG = 1e7
 FITTED = ("cpu_ms", "flush_factor", "forced_writes", "group_share")
 LARGEST_STEP = math.log(30.0)
 # Distinct pages that transactions touch.
-_PAGES = next(parameter for parameter in of_engine("innodb") if parameter.name == "pages_touched")
+_PAGES = next(parameter for parameter in list_parameters("innodb") if parameter.name == "pages_touched")
 
 
 @dataclass(frozen=True)
@@ -124,10 +124,10 @@ def _apply_log(workload: TransactionWorkload, sample: BinaryLogSample | None) ->
     if sample is None:
         return workload
     values = {"events_per_tx": sample.events}
-    width = sample.parallelism(WIDE)
+    width = sample.compute_parallelism(WIDE)
     values["writeset_width" if sample.flavor == "mysql" else "commit_order_width"] = width
     words = f"a binary log of {len(sample.transactions):,} transactions"
-    return measured_replica(workload, values, spread=dict.fromkeys(values, LOG_SPREAD), origin=words)
+    return add_measured_replica(workload, values, spread=dict.fromkeys(values, LOG_SPREAD), origin=words)
 
 
 # Workers beyond those of any replica (MySQL's maximum is 1,024), so that only the log bounds the
@@ -142,9 +142,9 @@ def _fit_runs(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> Tran
     import numpy as np
     from scipy.optimize import least_squares
 
-    base, spread = applier_of(workload), replica_spread(workload)
+    base, spread = make_applier(workload), get_replica_spread(workload)
     syncs = any(_syncs(run) for run in runs)
-    grouped = any((run.replica.settings()["workers"] or 0) > 1 for run in runs)
+    grouped = any((run.replica.make_settings()["workers"] or 0) > 1 for run in runs)
     reads = any((run.reads or 0.0) > LEAST_READS for run in runs)
     names = [name for name in FITTED if _tells(name, syncs, grouped, reads)]
     # A run of one thread whose processor time was counted begins there.
@@ -164,10 +164,12 @@ def _fit_runs(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> Tran
         """Returns the workload with each fitted parameter multiplied by the exponential of its
         delta."""
         values = {name: base[name] * math.exp(delta) for name, delta in zip(names, deltas, strict=False)}
-        candidate = measured_replica(workload, _clip_to_bounds(values))
+        candidate = add_measured_replica(workload, _clip_to_bounds(values))
         if not pages:
             return candidate
-        return replace(candidate, database=applied(candidate.database, candidate.engine, {_PAGES.name: deltas[-1]}))
+        return replace(
+            candidate, database=scale_parameters(candidate.database, candidate.engine, {_PAGES.name: deltas[-1]})
+        )
 
     def compute_residuals(deltas: np.ndarray) -> np.ndarray:
         """Returns the distances of all runs from what is predicted, and of the parameters from the
@@ -192,19 +194,19 @@ def _fit_runs(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> Tran
     best = apply_deltas([float(delta) for delta in minimum.x])
     assert best.replica is not None
     values = {name: best.replica.values[name] for name in names}
-    return measured_replica(best, values, spread=sure, origin=", ".join(run.name for run in runs))
+    return add_measured_replica(best, values, spread=sure, origin=", ".join(run.name for run in runs))
 
 
 def _estimate_other_cpu_ms(run: ReplicaRun, page_cpu_ms: float) -> float:
     """Returns processor time of a transaction (ms) that is not the applier's: of its pages, and of
     the thread that hands out transactions, which is busy whatever is applied."""
-    coordinator = 1e3 * run.replica.settings()["coordinator_cores"] / run.tps
+    coordinator = 1e3 * run.replica.make_settings()["coordinator_cores"] / run.tps
     return page_cpu_ms * (run.reads or 0.0) + coordinator
 
 
 def _syncs(run: ReplicaRun) -> bool:
     """Returns whether the replica flushes a log as it commits."""
-    settings = run.replica.settings()
+    settings = run.replica.make_settings()
     return settings["flush_log_at_trx_commit"] == 1 or (settings["log_bin"] and settings["sync_binlog"] > 0)
 
 
@@ -215,7 +217,7 @@ def _tells(name: str, syncs: bool, grouped: bool, reads: bool) -> bool:
 
 def _clip_to_bounds(values: Mapping[str, float]) -> dict[str, float]:
     """Returns the values between the least and the most of each parameter."""
-    rows = parameter_spreads()
+    rows = get_parameter_spreads()
     return {name: max(rows[name]["least"], min(rows[name]["most"], value)) for name, value in values.items()}
 
 
@@ -227,10 +229,10 @@ def _compare(workload: TransactionWorkload, run: ReplicaRun) -> list[float]:
     parts = [math.log(max(tps, 1e-9) / run.tps) / TPS_SPREAD]
     if run.reads is not None and run.reads > LEAST_READS:
         parts.append(math.log(max(reads, 1e-6) / run.reads) / READS_SPREAD)
-    if run.group is not None and (run.replica.settings()["workers"] or 0) > 1:
+    if run.group is not None and (run.replica.make_settings()["workers"] or 0) > 1:
         parts.append(math.log(max(prediction.summary["grouped"], 1e-6) / run.group) / GROUP_SPREAD)
     if run.cpu_ms is not None:
-        applier = applier_of(workload)
+        applier = make_applier(workload)
         taken = applier["cpu_ms"] + _estimate_other_cpu_ms(run, applier["page_cpu_ms"])
         parts.append(math.log(taken / run.cpu_ms) / CPU_SPREAD)
     return parts

@@ -30,7 +30,7 @@ class ComparedRun:
     figures: tuple[dict, ...]
     predicted_rows: pl.DataFrame
 
-    def error_percent(self, what: str) -> float:
+    def get_error_percent(self, what: str) -> float:
         """Returns the error of one figure, by its name."""
         return next(row["error_percent"] for row in self.figures if row["what"] == what)
 
@@ -131,14 +131,14 @@ def leave_out(
         workload = calibrate(sources)
         for run in runs if from_one else [runs[index]]:
             if run not in sources:
-                rows.append(_score(compare_run(run, workload, draws=0), sources))
+                rows.append(_make_score_row(compare_run(run, workload, draws=0), sources))
         progress((index + 1) / len(sets))
     return rows
 
 
-def _score(comparison: ComparedRun, sources: Sequence[Run]) -> dict:
+def _make_score_row(comparison: ComparedRun, sources: Sequence[Run]) -> dict:
     """Returns a row of `leave_out`."""
-    error = comparison.error_percent
+    error = comparison.get_error_percent
     return {
         "predicted": comparison.run.name,
         "from": ", ".join(run.name for run in sources),

@@ -16,15 +16,15 @@ from fnmatch import fnmatchcase
 import polars as pl
 
 from headrace.base import core
-from headrace.base.checks import check_text, did_you_mean
-from headrace.base.core import core_errors
-from headrace.base.units import MIB, Day, day_of
+from headrace.base.checks import check_text, suggest_nearest
+from headrace.base.core import translate_core_errors
+from headrace.base.units import MIB, Day, normalise_day
 from headrace.errors import InputError
 
 NOT_RULES = ("facts", "evidence")
 
 
-def volume_types() -> list[str]:
+def list_volume_types() -> list[str]:
     """Returns the names of all volume types in the catalog's order, the oldest first."""
     return list(dict.fromkeys(era["volume_type"] for era in core.volume_eras(all_eras=True)))
 
@@ -40,21 +40,21 @@ def volumes(as_of: Day = None, volume_type: str | None = None, all_eras: bool = 
     `unconfirmed` (fields and notes, "" when there are none). Raises InputError for an unknown type,
     one that did not exist yet, or a date that is none.
     """
-    as_of = day_of(as_of)
-    with core_errors():
+    as_of = normalise_day(as_of)
+    with translate_core_errors():
         eras = core.volume_eras(as_of, all_eras)
         if volume_type is not None:
-            name = _type_name(volume_type)
+            name = _find_type_name(volume_type)
             eras = [era for era in eras if era["volume_type"] == name]
             if not eras:
                 core.storage_limits(f"{name}:1000", as_of)  # says since when it exists
-    return pl.DataFrame([_volume_row(era) for era in eras], schema=VOLUME_SCHEMA, orient="row")
+    return pl.DataFrame([_make_volume_row(era) for era in eras], schema=VOLUME_SCHEMA, orient="row")
 
 
-def _type_name(text: str) -> str:
+def _find_type_name(text: str) -> str:
     """Returns the catalog's name of a volume type or of one of its aliases (magnetic: standard)."""
     check_text("volume_type", text)
-    if text in volume_types():
+    if text in list_volume_types():
         return text
     if ":" in text:
         raise InputError(text, "is storage, not a volume type", "data/volumes", f"Ask for {text.split(':')[0]}.")
@@ -69,12 +69,12 @@ VOLUME_SCHEMA = {
 }  # fmt: skip
 
 
-def _volume_row(era: core.Era) -> dict:
+def _make_volume_row(era: core.Era) -> dict:
     """Returns the row of a volume type in one era: GiB, IOPS, MiB/s and KiB of an I/O, AFR in
     percent."""
     rules = {key: value for key, value in era.items() if key not in NOT_RULES}
-    iops, iops_max = iops_words(era["iops"])
-    throughput, throughput_max = throughput_words(era["throughput"])
+    iops, iops_max = describe_iops_rule(era["iops"])
+    throughput, throughput_max = describe_throughput_rule(era["throughput"])
     promise = (era.get("consistency") or {}).get("value")
     afr = (era.get("durability_afr_percent") or {}).get("value") or (None, None)
     return {
@@ -94,12 +94,12 @@ def _volume_row(era: core.Era) -> dict:
         "afr_percent_low": afr[0],
         "afr_percent_high": afr[1],
         "persistent": era["persistent"],
-        "source": " ".join(dict.fromkeys(_sources(era["evidence"]) + _sources(rules))),
-        "unconfirmed": "; ".join(note.replace("; ", ", ") for note in _unconfirmed(rules)),
+        "source": " ".join(dict.fromkeys(_list_sources(era["evidence"]) + _list_sources(rules))),
+        "unconfirmed": "; ".join(note.replace("; ", ", ") for note in _list_unconfirmed(rules)),
     }
 
 
-def iops_words(rule: dict) -> tuple[str, int]:
+def describe_iops_rule(rule: dict) -> tuple[str, int]:
     """Returns an IOPS rule of an era in words, and the most it allows (I/Os a second)."""
     v = {key: item["value"] for key, item in rule.items() if isinstance(item, dict) and "value" in item}
     match rule["rule"]:
@@ -123,7 +123,7 @@ def iops_words(rule: dict) -> tuple[str, int]:
             return f"by instance type; {v['fallback']:,} where none is documented", v["fallback"]
 
 
-def throughput_words(rule: dict) -> tuple[str, int]:
+def describe_throughput_rule(rule: dict) -> tuple[str, int]:
     """Returns a throughput rule of an era in words, and the most it allows (MiB/s)."""
     v = {key: item["value"] for key, item in rule.items() if isinstance(item, dict) and "value" in item}
     match rule["rule"]:
@@ -157,26 +157,26 @@ def throughput_words(rule: dict) -> tuple[str, int]:
             )
 
 
-def _sources(value: object) -> list[str]:
+def _list_sources(value: object) -> list[str]:
     """Lists the sources named anywhere in a value of the catalog."""
     if isinstance(value, dict):
         own = value.get("source")
-        below = [name for key, item in value.items() if key != "source" for name in _sources(item)]
+        below = [name for key, item in value.items() if key != "source" for name in _list_sources(item)]
         return ([own] if isinstance(own, str) else list(own or [])) + below
     if isinstance(value, (list, tuple)):
-        return [name for item in value for name in _sources(item)]
+        return [name for item in value for name in _list_sources(item)]
     return []
 
 
-def _unconfirmed(value: object, path: str = "") -> list[str]:
+def _list_unconfirmed(value: object, path: str = "") -> list[str]:
     """Lists the figures in a value of the catalog that were not read in a stored source: path and
     note."""
     if isinstance(value, dict):
         if value.get("confirmed") is False:
             return [f"{path}: {value.get('note') or 'not read in a stored source'}"]
-        return [text for key, item in value.items() for text in _unconfirmed(item, f"{path}.{key}".lstrip("."))]
+        return [text for key, item in value.items() for text in _list_unconfirmed(item, f"{path}.{key}".lstrip("."))]
     if isinstance(value, (list, tuple)):
-        return [text for index, item in enumerate(value) for text in _unconfirmed(item, f"{path}[{index}]")]
+        return [text for index, item in enumerate(value) for text in _list_unconfirmed(item, f"{path}[{index}]")]
     return []
 
 
@@ -191,10 +191,10 @@ def instances(as_of: Day = None, region: str = "us-east-1", family: str | None =
     that matches nothing, an unknown region, or a date that is none.
     """
     region = check_region(region)
-    as_of = day_of(as_of)
+    as_of = normalise_day(as_of)
     if family is not None:
         check_text("family", family)
-    with core_errors():
+    with translate_core_errors():
         instance_types = core.instances(as_of)
         chosen = [item for item in instance_types if family is None or matches(item["instance_type"], family)]
         if not chosen:
@@ -203,10 +203,10 @@ def instances(as_of: Day = None, region: str = "us-east-1", family: str | None =
                 str(family),
                 "matches no instance type of this catalog",
                 "data/instances.csv",
-                did_you_mean(family, families + [item["instance_type"] for item in instance_types])
+                suggest_nearest(family, families + [item["instance_type"] for item in instance_types])
                 or "Name a family (m5), a type (m5.large) or a pattern (r6i.*).",
             )
-        rows = [_instance_row(item, core.instance_price(item["instance_type"], region, as_of)) for item in chosen]
+        rows = [_make_instance_row(item, core.instance_price(item["instance_type"], region, as_of)) for item in chosen]
     return pl.DataFrame(rows, schema=INSTANCE_SCHEMA, orient="row")
 
 
@@ -223,7 +223,7 @@ def matches(instance_type: str, family: str) -> bool:
     return instance_type == family or instance_type.split(".")[0] == family or fnmatchcase(instance_type, family)
 
 
-def _instance_row(item: core.Instance, price: core.InstancePrice | None) -> dict:
+def _make_instance_row(item: core.Instance, price: core.InstancePrice | None) -> dict:
     """Returns the row of an instance type: GiB, IOPS, MiB/s, minutes of burst, USD an hour (None:
     no price known)."""
     limits = {key: item[key] for key in ("baseline_bytes_s", "max_bytes_s")}
@@ -259,10 +259,10 @@ def prices(region: str = "us-east-1", as_of: Day = None) -> pl.DataFrame:
     `unconfirmed`. Raises InputError for a region that is unknown or has none, or a date that is
     none.
     """
-    with core_errors():
-        answer = core.volume_prices(check_text("region", region), day_of(as_of))
+    with translate_core_errors():
+        answer = core.volume_prices(check_text("region", region), normalise_day(as_of))
     if not answer["items"]:
-        raise no_ebs_prices(answer["region"])
+        raise make_price_refusal(answer["region"])
     rows = [
         {key: item[key] for key in ("product", "component", "from_quantity", "usd", "unit", "source", "as_of")}
         | {
@@ -293,15 +293,15 @@ def sources() -> pl.DataFrame:
 
 def check_region(region: str) -> str:
     """Returns the region's code. Raises InputError with the codes of the catalog."""
-    with core_errors():
+    with translate_core_errors():
         return core.region_code(check_text("region", region, "For example us-east-1."))
 
 
 def check_day(as_of: Day) -> str | None:
     """Returns the day as ISO text (None: the newest that the catalog has). Raises InputError for a
     value that is not a day, and for days before the first volume type of the catalog."""
-    day = day_of(as_of)
-    with core_errors():
+    day = normalise_day(as_of)
+    with translate_core_errors():
         eras = core.volume_eras(day)
     if not eras:
         first = min(era["from"] for era in core.volume_eras(all_eras=True))
@@ -310,7 +310,7 @@ def check_day(as_of: Day) -> str | None:
     return day
 
 
-def no_ebs_prices(region: str) -> InputError:
+def make_price_refusal(region: str) -> InputError:
     """Returns the refusal of a region that has prices of instances alone."""
     return InputError(
         f"region {region}",
@@ -321,10 +321,10 @@ def no_ebs_prices(region: str) -> InputError:
     )
 
 
-def caveats(storage: str, instance: str | None = None, as_of: str | None = None) -> list[str]:
+def list_caveats(storage: str, instance: str | None = None, as_of: str | None = None) -> list[str]:
     """Returns what is unconfirmed about the limits of this storage and instance on that day, each
     once. Raises InputError."""
-    with core_errors():
+    with translate_core_errors():
         limits = core.storage_limits(storage, as_of, instance)
         host = [] if instance is None else core.instance(instance, as_of)["caveats"]
     pairs = [(member["spec"]["volume_type"], caveat) for member in limits for caveat in member["caveats"]]
@@ -338,9 +338,9 @@ def caveats(storage: str, instance: str | None = None, as_of: str | None = None)
     return list(dict.fromkeys(notes))
 
 
-def latency_caveats(storage: str, as_of: str | None = None) -> list[str]:
+def list_latency_caveats(storage: str, as_of: str | None = None) -> list[str]:
     """Returns remarks on types whose latency is a guess or weakly sourced. Raises InputError."""
-    with core_errors():
+    with translate_core_errors():
         limits = core.storage_limits(storage, as_of)
         day = as_of or core.newest_date()
         profiles = core.latency_profiles()

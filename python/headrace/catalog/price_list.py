@@ -19,12 +19,12 @@ from typing import Annotated
 import msgspec
 
 from headrace.base import core
-from headrace.base.checks import check_choice, check_number, check_whole, did_you_mean, quote_value
-from headrace.base.core import core_errors
-from headrace.base.documents import DocumentTable, convert, known_keys, said_as
+from headrace.base.checks import check_choice, check_number, check_whole, quote_value, suggest_nearest
+from headrace.base.core import translate_core_errors
+from headrace.base.documents import DocumentTable, annotate_rule, convert, refuse_unknown_keys
 from headrace.base.files import read_bytes
-from headrace.base.units import HOURS_PER_MONTH, Day, day_of, span_of_days
-from headrace.catalog.facts import check_region, no_ebs_prices
+from headrace.base.units import HOURS_PER_MONTH, Day, describe_days, normalise_day
+from headrace.catalog.facts import check_region, make_price_refusal
 from headrace.errors import InputError, Refusals
 
 # Ways to pay for an instance's hour, and their words.
@@ -79,15 +79,15 @@ class PriceFile:
         )
 
 
-def _up_to(most: float, unit: str = "") -> msgspec.Meta:
+def _annotate_most(most: float, unit: str = "") -> msgspec.Meta:
     """Returns the annotation of a number from 0 to `most`."""
     rule = f"must be a number from 0 to {most:,.0f} {unit}".rstrip()
     return msgspec.Meta(ge=0.0, le=most, extra={"rule": rule, "hint": CORRECT})
 
 
-_Price = Annotated[float, _up_to(MAX_PRICE)]
-_Discount = Annotated[float, _up_to(MAX_DISCOUNT_PERCENT, "%")]
-_Currency = said_as(
+_Price = Annotated[float, _annotate_most(MAX_PRICE)]
+_Discount = Annotated[float, _annotate_most(MAX_DISCOUNT_PERCENT, "%")]
+_Currency = annotate_rule(
     "must be a currency code of three capital letters (ISO 4217)", "For example USD or EUR.", pattern=r"\A[A-Z]{3}\Z"
 )
 
@@ -117,7 +117,7 @@ class _Table(DocumentTable):
     volumes: dict[str, _Rates] = {}
     snapshots: _Snapshots = msgspec.field(default_factory=_Snapshots)
     instances: dict[str, _Price] = {}
-    commitment_factors: dict[str, Annotated[float, _up_to(1.0)]] = {}
+    commitment_factors: dict[str, Annotated[float, _annotate_most(1.0)]] = {}
 
 
 def read_price_file(path: str | Path) -> PriceFile:
@@ -134,32 +134,36 @@ def read_price_file(path: str | Path) -> PriceFile:
         value = f"{path.name}: {str(error)[:120]}"
         raise InputError(value, "is not valid TOML", "toml.io, v1.0", "Correct the line named.") from None
     try:
-        return _checked(path.name, convert(document, _Table, source=refuse.source, where="a price file"))
+        return _check_rates(path.name, convert(document, _Table, source=refuse.source, where="a price file"))
     except InputError as error:
         key, equals, value = error.value.partition(" = ")
-        raise error.but(value=f"{_where(path.name, text, key)}{equals}{value}", hint=error.hint or CORRECT) from None
+        raise error.amend(
+            value=f"{_locate_key(path.name, text, key)}{equals}{value}", hint=error.hint or CORRECT
+        ) from None
 
 
-def _checked(name: str, table: _Table) -> PriceFile:
+def _check_rates(name: str, table: _Table) -> PriceFile:
     """Returns the rates of a file in US dollars, its keys checked against the catalog."""
-    per_usd = _per_usd(table)
+    per_usd = _read_usd_price(table)
     answers = (core.billed_as(era["volume_type"]) for era in core.volume_eras(all_eras=True))
     billed = {product: components for product, components in filter(None, answers)}
-    known_keys(table.volumes, sorted(billed), "a price file", refuse.source, "volumes")
-    known_keys(table.commitment_factors, [*COMMITMENTS][1:], "a price file", refuse.source, "commitment_factors")
+    refuse_unknown_keys(table.volumes, sorted(billed), "a price file", refuse.source, "volumes")
+    refuse_unknown_keys(
+        table.commitment_factors, [*COMMITMENTS][1:], "a price file", refuse.source, "commitment_factors"
+    )
     names = {item["instance_type"] for item in core.instances(None)}
     for instance, price in table.instances.items():
         if instance not in names:
-            hint = did_you_mean(instance, names) or "See `headrace catalog instances`."
+            hint = suggest_nearest(instance, names) or "See `headrace catalog instances`."
             raise refuse.input(f"instances.{instance} = {price:g}", "is not an instance type of the catalog", hint)
     volumes: dict[str, dict[str, float | Steps]] = {}
     for kind, rates in table.volumes.items():
         given = {key: rate for key, rate in msgspec.structs.asdict(rates).items() if rate is not None}
-        known_keys(
+        refuse_unknown_keys(
             given, [RATES[component] for component in billed[kind]], "a price file", refuse.source, f"volumes.{kind}"
         )
         volumes[kind] = {
-            key: _steps(f"volumes.{kind}.{key}", rate, per_usd) if isinstance(rate, list) else rate / per_usd
+            key: _read_steps(f"volumes.{kind}.{key}", rate, per_usd) if isinstance(rate, list) else rate / per_usd
             for key, rate in given.items()
         }
     return PriceFile(
@@ -175,7 +179,7 @@ def _checked(name: str, table: _Table) -> PriceFile:
     )
 
 
-def _per_usd(table: _Table) -> float:
+def _read_usd_price(table: _Table) -> float:
     """Returns the price of a US dollar in the file's currency."""
     code, per_usd = table.currency, table.per_usd
     if per_usd is None and code != "USD":
@@ -187,7 +191,7 @@ def _per_usd(table: _Table) -> float:
     return per_usd or 1.0
 
 
-def _steps(place: str, value: list, per_usd: float) -> Steps:
+def _read_steps(place: str, value: list, per_usd: float) -> Steps:
     """Returns the steps of a price in US dollars. Raises InputError."""
     rule = "price steps are tables { above = QUANTITY, price = PRICE }, lowest quantity first"
     steps: list[tuple[int, float]] = []
@@ -204,7 +208,7 @@ def _steps(place: str, value: list, per_usd: float) -> Steps:
     return tuple(steps)
 
 
-def _where(name: str, text: str, path: str) -> str:
+def _locate_key(name: str, text: str, path: str) -> str:
     """Returns `prices.toml line 7: volumes.gp3.gib`; no line if the key has none of its own."""
     section = ""
     for number, line in enumerate(text.splitlines(), 1):
@@ -243,19 +247,19 @@ class PriceList:
         """Reads the region's prices of the day and applies discount and own rates to them."""
         self.commitment: str = check_choice("commitment", commitment, COMMITMENTS, refuse)
         self.region = check_region(region)
-        with core_errors():
-            listed = core.volume_prices(self.region, day_of(as_of))
+        with translate_core_errors():
+            listed = core.volume_prices(self.region, normalise_day(as_of))
         self.as_of: str = listed["as_of"]
         self.file = None if price_file is None else read_price_file(price_file)
-        self.ebs_discount_percent, self.instance_discount_percent = self._discounts(discount_percent)
+        self.ebs_discount_percent, self.instance_discount_percent = self._choose_discounts(discount_percent)
         if commitment != "on-demand":
-            self._commitment_factor("*")  # refuses a day before it was sold
-        self._table: core.RegionPrices = {**listed, "items": self._rated(listed["items"])}
+            self._find_commitment_factor("*")  # refuses a day before it was sold
+        self._table: core.RegionPrices = {**listed, "items": self._apply_rates(listed["items"])}
         if not self._table["items"]:
-            raise no_ebs_prices(self.region)
+            raise make_price_refusal(self.region)
         self._hours: dict[str, tuple[dict, ...]] = {}
 
-    def _discounts(self, discount_percent: float) -> tuple[float, float]:
+    def _choose_discounts(self, discount_percent: float) -> tuple[float, float]:
         """Returns the discounts on volumes and on instances, percent. Raises InputError where the
         price file states one too."""
         percent = check_number("discount_percent", discount_percent, 0.0, MAX_DISCOUNT_PERCENT, "%")
@@ -268,14 +272,14 @@ class PriceList:
         ebs, instances = (percent if value is None else value for value in own)
         return ebs, instances
 
-    def _rated(self, listed: Sequence[core.PriceItem]) -> list[core.PriceItem]:
+    def _apply_rates(self, listed: Sequence[core.PriceItem]) -> list[core.PriceItem]:
         """Returns the rows of the region's table at the rates to be paid, in its order."""
         factor = 1.0 - self.ebs_discount_percent / 100.0
         rows: list[core.PriceItem] = [{**row, "usd": row["usd"] * factor} for row in listed]
         if self.file is None:
             return rows
         own = [
-            (product, component, self._steps(product, component, rates[RATES[component]], rows))
+            (product, component, self._make_steps(product, component, rates[RATES[component]], rows))
             for product, rates in self.file.volumes.items()
             for component in (core.billed_as(product) or ("", ()))[1]
             if RATES[component] in rates
@@ -284,10 +288,10 @@ class PriceList:
             own.append(("snapshot", "storage", ((0, self.file.snapshot_gib),)))
         for product, component, steps in own:
             rows = [row for row in rows if (row["product"], row["component"]) != (product, component)]
-            rows += [_own_row(product, component, above, usd, self.file.name) for above, usd in steps]
+            rows += [_make_own_row(product, component, above, usd, self.file.name) for above, usd in steps]
         return rows
 
-    def _steps(self, product: str, component: str, rate: float | Steps, rows: Sequence[core.PriceItem]) -> Steps:
+    def _make_steps(self, product: str, component: str, rate: float | Steps, rows: Sequence[core.PriceItem]) -> Steps:
         """Returns the steps of the file's rate: its own, or one price from where billing begins."""
         if isinstance(rate, tuple):
             return rate
@@ -308,19 +312,19 @@ class PriceList:
         same: `money` converts."""
         return "USD" if self.file is None else self.file.currency
 
-    def money(self, usd: float) -> str:
+    def format_money(self, usd: float) -> str:
         """Returns US dollars as printed, in the price file's currency: `1,234.50 USD`."""
         return f"{usd * (1.0 if self.file is None else self.file.per_usd):,.2f} {self.currency}"
 
-    def headed(self, instances: bool = True) -> str:
+    def describe_prices(self, instances: bool = True) -> str:
         """Returns the description of these prices for the head of a report; without `instances` for
         volumes alone. A price may have changed since it was last verified."""
         seen = core.prices_seen(self.region, self.as_of)
         spans = {"volume": seen["volumes"]} | ({"instance": seen["instances"]} if instances else {})
         parts = [f"{'On-demand Linux' if instances else 'List'} prices for {self.region} in {self.currency}"]
-        parts += [f"{what} prices last verified {span_of_days(*span)}" for what, span in spans.items() if span]
+        parts += [f"{what} prices last verified {describe_days(*span)}" for what, span in spans.items() if span]
         parts += [f"no {what} price is known for this region" for what, span in spans.items() if not span]
-        parts += self._discount_words()
+        parts += self._describe_discounts()
         if instances and self.commitment != "on-demand":
             own = self.file is not None and self.commitment in self.file.commitment_factors
             factors = "own factor" if own else "no upfront; the factor stands in the bill"
@@ -332,7 +336,7 @@ class PriceList:
                 parts.append(f"{self.file.per_usd:g} {self.currency} for 1 USD")
         return "; ".join(parts)
 
-    def _discount_words(self) -> list[str]:
+    def _describe_discounts(self) -> list[str]:
         """Lists the discounts in words: one where both are equal, none at 0 %."""
         ebs, instances = self.ebs_discount_percent, self.instance_discount_percent
         if ebs == instances:
@@ -352,15 +356,15 @@ class PriceList:
         """Says whether every part of the bill of a volume type, of `snapshot`, or of an instance
         type (`m5.large`) has a price here."""
         if "." in product:
-            return bool(self._hourly(product))
+            return bool(self._list_hourly_items(product))
         priced = {(row["product"], row["component"]) for row in self._table["items"]}
         if product == "snapshot":
             return ("snapshot", "storage") in priced
-        with core_errors():
+        with translate_core_errors():
             billed = core.billed_as(product)
         return billed is None or all((billed[0], component) in priced for component in billed[1])
 
-    def rates(self, volume_type: str) -> dict | None:
+    def find_rates(self, volume_type: str) -> dict | None:
         """Returns the US dollars a month of a volume type: `gib`; `iops` and `mib_s` as steps
         `((above, usd), ...)`, each price holding for the quantity above its `above` up to the next
         (empty: not billed by it); `million_ios` (0: not billed). None where a part of it has no
@@ -372,34 +376,34 @@ class PriceList:
         if billed is None:
             return usd
         for component in billed[1]:
-            steps = tuple(sorted((row["from_quantity"], row["usd"]) for row in self._rows(billed[0], component)))
+            steps = tuple(sorted((row["from_quantity"], row["usd"]) for row in self._select_rows(billed[0], component)))
             usd[RATES[component]] = steps if component in ("iops", "throughput") else steps[0][1]
         return usd
 
-    def _rows(self, product: str, component: str) -> list[core.PriceItem]:
+    def _select_rows(self, product: str, component: str) -> list[core.PriceItem]:
         return [row for row in self._table["items"] if (row["product"], row["component"]) == (product, component)]
 
-    def volume_items(self, storage: str, million_ios: float = 0.0) -> list[core.CostItem]:
+    def list_volume_items(self, storage: str, million_ios: float = 0.0) -> list[core.CostItem]:
         """Returns the items of a storage's monthly bill: `item`, `quantity`, `unit`,
         `unit_price_usd`, `usd`, `source`, `as_of` (days the price was seen). `million_ios`:
         requests a month, in millions, billed for magnetic volumes. Raises InputError where a price
         is not known."""
-        with core_errors():
+        with translate_core_errors():
             return core.monthly_cost(storage, self.region, self.as_of, million_ios, self._table)
 
-    def volume_totals(self, storages: Sequence[str], million_ios: float = 0.0) -> list[float]:
+    def compute_volume_totals(self, storages: Sequence[str], million_ios: float = 0.0) -> list[float]:
         """Returns the totals of many storages' monthly bills, US dollars; NaN where a price is not
         known or the storage does not exist."""
-        with core_errors():
+        with translate_core_errors():
             return core.monthly_totals(list(storages), self.region, self.as_of, million_ios, self._table)
 
-    def snapshot_items(self, gib: float, daily_change_gib: float, kept_days: int) -> list[dict]:
+    def list_snapshot_items(self, gib: float, daily_change_gib: float, kept_days: int) -> list[dict]:
         """Returns the items of a month of daily snapshots of `gib` GiB of data, kept `kept_days`
         days: SNAPSHOT_RULE. Raises InputError."""
         gib = check_number("snapshot of gib", gib, 0.0, MAX_GIB, "GiB")
         change = check_number("daily_change_gib", daily_change_gib, 0.0, gib, "GiB")
         days = check_whole("kept_days", kept_days, 1, 3_650)
-        rows = self._rows("snapshot", "storage")
+        rows = self._select_rows("snapshot", "storage")
         if not rows:
             hint = "State it in a price file: [snapshots] gib."
             rule = "no snapshot price is known for this region"
@@ -408,38 +412,40 @@ class PriceList:
         parts = [("snapshot, all data once", gib)]
         if days > 1:
             parts.append((f"snapshots, changed blocks of {days - 1} day{'s' if days > 2 else ''}", change * (days - 1)))
-        return [_item(name, quantity, row["unit"], row["usd"], row["source"], row["as_of"]) for name, quantity in parts]
+        return [
+            _make_item(name, quantity, row["unit"], row["usd"], row["source"], row["as_of"]) for name, quantity in parts
+        ]
 
     # --- instances --------------------------------------------------------------------------------
 
-    def instance_hour_usd(self, instance_type: str) -> float | None:
+    def compute_instance_hour_usd(self, instance_type: str) -> float | None:
         """Returns the US dollars an hour of an instance (Linux), its charge for EBS optimization
         included; None where no price is known. Raises InputError where the commitment has no
         factor."""
-        hourly = self._hourly(instance_type)
+        hourly = self._list_hourly_items(instance_type)
         return sum(item["unit_price_usd"] for item in hourly) if hourly else None
 
-    def instance_items(self, instance_type: str) -> list[dict]:
-        """Returns the items of an instance's month of HOURS_PER_MONTH hours, as `volume_items`.
+    def list_instance_items(self, instance_type: str) -> list[dict]:
+        """Returns the items of an instance's month of HOURS_PER_MONTH hours, as `list_volume_items`.
         Raises InputError where no price is known."""
-        hourly = self._hourly(instance_type)
+        hourly = self._list_hourly_items(instance_type)
         if not hourly:
             hint = "Choose another region or type, or state it in a price file: [instances]."
             rule = "no price of it is known for this region"
             raise InputError(f"{instance_type} in {self.region}", rule, "data/prices_instances.csv", hint)
         return [dict(item) for item in hourly]
 
-    def _hourly(self, instance_type: str) -> tuple[dict, ...]:
+    def _list_hourly_items(self, instance_type: str) -> tuple[dict, ...]:
         """Returns the items of an instance's monthly bill, in USD; empty where no price is
         known."""
         if instance_type not in self._hours:
             self._hours[instance_type] = tuple(
-                _item(name, HOURS_PER_MONTH, "hour", usd, source, as_of)
-                for name, usd, source, as_of in self._hour_parts(instance_type)
+                _make_item(name, HOURS_PER_MONTH, "hour", usd, source, as_of)
+                for name, usd, source, as_of in self._list_hour_parts(instance_type)
             )
         return self._hours[instance_type]
 
-    def _hour_parts(self, instance_type: str) -> list[tuple[str, float, str, str]]:
+    def _list_hour_parts(self, instance_type: str) -> list[tuple[str, float, str, str]]:
         """Returns name, US dollars an hour, source and day of each part of an instance's hour;
         nothing if it has no price."""
         if self.file is not None and instance_type in self.file.instances:
@@ -450,7 +456,7 @@ class PriceList:
         discount = 1.0 - self.instance_discount_percent / 100.0
         name, factor, source, as_of = instance_type, 1.0, price["source"], price["as_of"]
         if self.commitment != "on-demand":
-            factor, factor_source, factor_words = self._commitment_factor(instance_type)
+            factor, factor_source, factor_words = self._find_commitment_factor(instance_type)
             name, source, as_of = (
                 f"{instance_type}, {COMMITMENTS[self.commitment]}",
                 f"{source}+{factor_source}",
@@ -462,18 +468,18 @@ class PriceList:
             parts.append((f"{instance_type} EBS-optimized", surcharge * discount, price["source"], price["as_of"]))
         return parts
 
-    def _commitment_factor(self, instance_type: str) -> tuple[float, str, str]:
+    def _find_commitment_factor(self, instance_type: str) -> tuple[float, str, str]:
         """Returns the factor of the commitment on an hour, its source, and both in words."""
         if self.file is not None and self.commitment in self.file.commitment_factors:
             factor = self.file.commitment_factors[self.commitment]
             return factor, self.file.name, f"x {factor:g} of {self.file.name}"
-        with core_errors():
+        with translate_core_errors():
             commitment = core.commitment(self.commitment, instance_type, self.as_of)
         doubt = "" if commitment["confirmed"] else ", not confirmed"
         return commitment["factor"], commitment["source"], f"x {commitment['factor']:g} ({commitment['note']}{doubt})"
 
 
-def _own_row(product: str, component: str, above: int, usd: float, source: str) -> core.PriceItem:
+def _make_own_row(product: str, component: str, above: int, usd: float, source: str) -> core.PriceItem:
     """Returns a row of the region's table that the price file states."""
     unit = {"storage": "GB-month", "iops": "IOPS-month", "throughput": "MiB/s-month", "million_ios": "million I/Os"}[
         component
@@ -491,7 +497,7 @@ def _own_row(product: str, component: str, above: int, usd: float, source: str) 
     }
 
 
-def _item(name: str, quantity: float, unit: str, usd: float, source: str, as_of: str) -> dict:
+def _make_item(name: str, quantity: float, unit: str, usd: float, source: str, as_of: str) -> dict:
     """Returns an item of a monthly bill. `usd`: of one unit; `as_of`: day on which that price was
     seen."""
     return {

@@ -162,12 +162,12 @@ def top_options(
 
 
 @cache
-def _command() -> Command:
+def _build_command() -> Command:
     """Returns the parser of the table of commands."""
     return typer.main.get_command(top)
 
 
-def commands() -> Iterator[tuple[str, Command]]:
+def list_commands() -> Iterator[tuple[str, Command]]:
     """Returns every command and group with its full name, depth first, in the order of `--help`."""
     for name, command, _ in walk_commands():
         yield name, command
@@ -175,22 +175,22 @@ def commands() -> Iterator[tuple[str, Command]]:
 
 def walk_commands() -> Iterator[tuple[str, Command, tuple[Command, ...]]]:
     """Returns every command and group: full name, command, groups above it, the outermost first."""
-    yield "headrace", _command(), ()
+    yield "headrace", _build_command(), ()
     for name in COMMANDS:
-        yield from walk(load(name), f"headrace {name}", (_command(),))
+        yield from walk(load(name), f"headrace {name}", (_build_command(),))
 
 
 def show_error(error: HeadraceError) -> None:
     """Prints value and rule, then source and hint, each on a line of stderr."""
-    from headrace.report.output import plain
+    from headrace.report.output import sanitize_text
 
     lines = [f"error: {error.value}: {error.rule}" if error.value else f"error: {error.rule}"]
     lines += [f"source: {error.source}"] if error.source else []
     lines += [f"hint: {error.hint}"] if error.hint else []
-    print("\n".join(plain(line).replace("\n", " ") for line in lines), file=sys.stderr)
+    print("\n".join(sanitize_text(line).replace("\n", " ") for line in lines), file=sys.stderr)
 
 
-def _number_error(error: BaseException) -> tuple[str, str] | None:
+def _find_number_error(error: BaseException) -> tuple[str, str] | None:
     """Returns value and rule where an option takes a number and got something else; else None."""
     option, list_errors = getattr(error, "param", None), getattr(error.__cause__, "errors", None)
     if option is None or list_errors is None:
@@ -214,11 +214,11 @@ def _number_error(error: BaseException) -> tuple[str, str] | None:
     return f"{name} {text}", f"must be {kind}"
 
 
-def usage_error(error: BaseException, message: str) -> InputError:
+def make_usage_error(error: BaseException, message: str) -> InputError:
     """Returns a refusal of the argument parser, laid out like all others. `message`: its words."""
     context = getattr(error, "ctx", None)
     where = f"{context.command_path} --help" if context is not None else "headrace --help"
-    if (number := _number_error(error)) is not None:
+    if (number := _find_number_error(error)) is not None:
         return InputError(*number, where, f"See `{where}`.")
     message = message.strip().rstrip(".").replace(": Value error, ", ": ")
     hint = ""
@@ -229,13 +229,13 @@ def usage_error(error: BaseException, message: str) -> InputError:
         message, hint = before.rstrip(". "), f"Did you mean {near.strip('?).')}? "
     unknown = re.fullmatch("No such command '(.*)'", message)
     if unknown and (
-        elsewhere := [name for name, _ in commands() if name.split()[-1] == unknown[1] and name.count(" ") > 1]
+        elsewhere := [name for name, _ in list_commands() if name.split()[-1] == unknown[1] and name.count(" ") > 1]
     ):
         hint = f"Did you mean {' or '.join(f'`{name}`' for name in elsewhere[:3])}? "
     return InputError("", message[:1].lower() + message[1:], where, f"{hint}See `{where}`.")
 
 
-def code_of(code: object) -> int:
+def get_exit_code(code: object) -> int:
     """Returns an exit code as it is, None as 0; typer turns Ctrl-C into 130."""
     if code == INTERRUPTED:
         print(INTERRUPTED_WORDS, file=sys.stderr)
@@ -261,20 +261,20 @@ def answer(arguments: list[str]) -> int:
     except OSError as error:
         _drop_output()
         with contextlib.suppress(OSError):
-            show_error(_of_system(error))
+            show_error(_make_system_error(error))
         return CouldNotRun.default_exit_code
 
 
-def _of_system(error: OSError) -> CouldNotRun:
+def _make_system_error(error: OSError) -> CouldNotRun:
     """Returns the operating system's refusal: of a file it names, else of the output (a full disk,
     say)."""
-    from headrace.base.files import hint_of, reason_of, short_name
+    from headrace.base.files import get_hint, get_reason, shorten_name
 
     if error.filename is None:
-        hint = hint_of(error, "Free some space or send it elsewhere.")
-        return CouldNotRun("output", f"cannot be written: {reason_of(error)}", "operating system", hint)
-    hint = hint_of(error, "Check the name, the folder and the permissions.")
-    return CouldNotRun(short_name(error.filename), f"cannot be used: {reason_of(error)}", "operating system", hint)
+        hint = get_hint(error, "Free some space or send it elsewhere.")
+        return CouldNotRun("output", f"cannot be written: {get_reason(error)}", "operating system", hint)
+    hint = get_hint(error, "Check the name, the folder and the permissions.")
+    return CouldNotRun(shorten_name(error.filename), f"cannot be used: {get_reason(error)}", "operating system", hint)
 
 
 def _drop_output() -> None:
@@ -292,19 +292,19 @@ def _answer(arguments: list[str]) -> int:
     """Runs a command line and returns its exit code; every error becomes a sentence on stderr,
     except errors of the operating system and a reader that has gone, which it raises."""
     try:
-        return code_of(_command().main(args=arguments, prog_name="headrace", standalone_mode=False))
+        return get_exit_code(_build_command().main(args=arguments, prog_name="headrace", standalone_mode=False))
     except typer.Exit as finished:
-        return code_of(finished.exit_code)
+        return get_exit_code(finished.exit_code)
     except HeadraceError as error:
         show_error(error)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        return code_of(INTERRUPTED)
+        return get_exit_code(INTERRUPTED)
     except SystemExit as stopped:
         # typer and rich end the process with 1 when the reader has gone; that is not a finding.
         if isinstance(stopped.__context__, BrokenPipeError):
             raise BrokenPipeError from None
-        return code_of(stopped.code)
+        return get_exit_code(stopped.code)
     except OSError:
         raise
     except RecursionError:
@@ -320,7 +320,7 @@ def _answer(arguments: list[str]) -> int:
     except BaseException as error:  # a panic of the core is no Exception
         # The refusals of the argument parser, and they alone, can say themselves in words.
         if callable(format_message := getattr(error, "format_message", None)):
-            return _refused(error, str(format_message()))
+            return _answer_unreadable(error, str(format_message()))
         if os.environ.get("HEADRACE_DEBUG"):
             raise
         if isinstance(error, ImportError) and (missing := explain_missing(error)) is not None:
@@ -332,11 +332,11 @@ def _answer(arguments: list[str]) -> int:
         return CouldNotRun.default_exit_code
 
 
-def _refused(error: BaseException, message: str) -> int:
+def _answer_unreadable(error: BaseException, message: str) -> int:
     """Answers a command line that cannot be read: with the help where nothing was given, else with
     the error."""
     if message.startswith("Usage: "):
         print(message, file=sys.stderr)
     else:
-        show_error(usage_error(error, message))
+        show_error(make_usage_error(error, message))
     return InputError.default_exit_code

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.base.options import AsOfText, Region
-from headrace.base.units import span_of_days
-from headrace.cli.options import CommandGroup, OutputOption, complete_instance, complete_type, flag, option
-from headrace.cli.output import print_frame, show, table
+from headrace.base.units import describe_days
+from headrace.cli.options import CommandGroup, OutputOption, complete_instance, complete_type, make_flag, make_option
+from headrace.cli.output import make_table, print_frame, show
 from headrace.cli.sharing import read_epilog
 
 if TYPE_CHECKING:
     import polars as pl
 
-with lazily():
+with defer_imports():
     from headrace.catalog import facts
     from headrace.report import words
 
@@ -28,7 +28,7 @@ app = CommandGroup(
 LOOK_UP = "Source ids are explained by: headrace catalog sources"
 ASK = "The source of each row: --sources"
 NAMED = 6  # rows named in a note, which then fits a line or two; more are counted
-SourcesOption = Annotated[bool, flag("--sources", "Show the sources in the table; json and csv always have them.")]
+SourcesOption = Annotated[bool, make_flag("--sources", "Show the sources in the table; json and csv always have them.")]
 
 
 def print_rows(rows: Sequence[dict[str, object]], optional: Sequence[str], *notes: str, **layout: Any) -> None:
@@ -37,14 +37,14 @@ def print_rows(rows: Sequence[dict[str, object]], optional: Sequence[str], *note
     empty = {name for name in optional if not any(row[name] for row in rows)}
     columns = [name for name in rows[0] if name not in empty] if rows else []
     keep = [name for name in columns if name not in layout["prose"]]
-    show(table(columns, [[row[name] for name in columns] for row in rows], keep=keep, **layout), "", *notes)
+    show(make_table(columns, [[row[name] for name in columns] for row in rows], keep=keep, **layout), "", *notes)
 
 
 @app.command()
 def volumes(
-    type: Annotated[str | None, option("TYPE", "Only this volume type.", autocompletion=complete_type)] = None,
+    type: Annotated[str | None, make_option("TYPE", "Only this volume type.", autocompletion=complete_type)] = None,
     as_of: AsOfText = None,
-    all_eras: Annotated[bool, flag("--all-eras", "All eras, not only that of the day.")] = False,
+    all_eras: Annotated[bool, make_flag("--all-eras", "All eras, not only that of the day.")] = False,
     sources: SourcesOption = False,
     output: OutputOption = "table",
 ) -> None:
@@ -55,29 +55,29 @@ def volumes(
     rows: list[dict[str, object]] = [
         {
             "type": row["volume_type"],
-            "?": _mark(row),
+            "?": _format_mark(row),
             "from": row["from"],
             "until": row["until"],
             "GiB": f"{row['size_gib_min']:,}-{row['size_gib_max']:,}",
             "IOPS": row["iops"],
             "throughput": row["throughput"],
             "promise": row["consistency"],
-            "AFR %": _afr(row),
+            "AFR %": _format_afr(row),
             "source": row["source"] if sources else "",
         }
         for row in frame.to_dicts()
     ]
     lost = "" if frame["persistent"].all() else "; local disks are lost with their host"
-    doubts = unconfirmed(frame, lambda row: f"{row['volume_type']} since {row['from']}")
+    doubts = list_unconfirmed(frame, lambda row: f"{row['volume_type']} since {row['from']}")
     notes = (f"AFR: annual failure rate{lost}.", *doubts, LOOK_UP if sources else ASK)
     print_rows(rows, ("until", "source"), *notes, prose=("IOPS", "throughput", "source"))
 
 
-def _mark(row: dict) -> str:
+def _format_mark(row: dict) -> str:
     return "?" if row["unconfirmed"] else ""
 
 
-def unconfirmed(frame: pl.DataFrame, name: Callable[[dict], str]) -> list[str]:
+def list_unconfirmed(frame: pl.DataFrame, name: Callable[[dict], str]) -> list[str]:
     """Returns the doubts of the rows marked ?: each note once, with its rows."""
     about: dict[str, list[str]] = {}
     for row in frame.to_dicts():
@@ -90,7 +90,7 @@ def unconfirmed(frame: pl.DataFrame, name: Callable[[dict], str]) -> list[str]:
     return lines
 
 
-def _afr(row: dict) -> str:
+def _format_afr(row: dict) -> str:
     """Returns the annual failure rate in percent, from low to high, for a table; "with host" for
     disks of an instance."""
     low, high = row["afr_percent_low"], row["afr_percent_high"]
@@ -103,7 +103,7 @@ def _afr(row: dict) -> str:
 def instances(
     family: Annotated[
         str | None,
-        option("FAMILY", "Only m5, m5.large or a pattern such as 'r6i.*'.", autocompletion=complete_instance),
+        make_option("FAMILY", "Only m5, m5.large or a pattern such as 'r6i.*'.", autocompletion=complete_instance),
     ] = None,
     region: Region = "us-east-1",
     as_of: AsOfText = None,
@@ -119,13 +119,13 @@ def instances(
         {
             "instance": row["instance_type"],
             "vCPUs": row["vcpus"],
-            "GiB": words.number(row["memory_gib"]),
+            "GiB": words.format_number(row["memory_gib"]),
             "EBS IOPS": _from_to(row["baseline_iops"], row["max_iops"]),
             "EBS MiB/s": _from_to(row["baseline_mib_s"], row["max_mib_s"]),
             "burst": f"{row['burst_min']:g} min" if row["burst_min"] else "-",
             "local GB": row["instance_store_gb"] or "",
             "USD/hour": "-" if row["usd_hour"] is None else f"{row['usd_hour']:g}",
-            "?": _mark(row),
+            "?": _format_mark(row),
             "price source": row["price_source"] if sources else "",
             "price verified": row["price_as_of"] if sources else "",
         }
@@ -133,12 +133,12 @@ def instances(
     ]
     baseline_note = "EBS: baseline > maximum; the maximum holds for `burst` from a full bucket, - : always."
     days = sorted({day.rpartition(" ")[2] for day in frame["price_as_of"] if day})
-    verified = f"last verified {span_of_days(days[0], days[-1])}" if days else "none of which is known"
+    verified = f"last verified {describe_days(days[0], days[-1])}" if days else "none of which is known"
     price_note = f"On-demand prices for {region}, {verified}."
     notes = (
         baseline_note,
         price_note,
-        *unconfirmed(frame, lambda row: row["instance_type"]),
+        *list_unconfirmed(frame, lambda row: row["instance_type"]),
         LOOK_UP if sources else ASK,
     )
     right, prose = (
@@ -152,7 +152,11 @@ def _from_to(low: float | None, high: float | None) -> str:
     """Returns a range as `LOW > HIGH`, or one number where both are equal."""
     if high is None:
         return "not known"
-    return words.number(high, 4) if low == high else f"{words.number(low, 4)} > {words.number(high, 4)}"
+    return (
+        words.format_number(high, 4)
+        if low == high
+        else f"{words.format_number(low, 4)} > {words.format_number(high, 4)}"
+    )
 
 
 @app.command()
@@ -173,14 +177,14 @@ def prices(
             "above": f"{row['from_quantity']:,.0f}" if row["from_quantity"] else "",
             "USD": f"{row['usd']:g}",
             "unit": row["unit"],
-            "?": _mark(row),
+            "?": _format_mark(row),
             "last verified": "" if sources else row["as_of"].rpartition(" ")[2],
             "verified": row["as_of"] if sources else "",
             "source": row["source"] if sources else "",
         }
         for row in frame.to_dicts()
     ]
-    notes = (*unconfirmed(frame, lambda row: f"{row['product']} {row['component']}"), LOOK_UP if sources else ASK)
+    notes = (*list_unconfirmed(frame, lambda row: f"{row['product']} {row['component']}"), LOOK_UP if sources else ASK)
     layout = {"title": f"EBS prices in {region}", "right": ("above", "USD"), "prose": ("source",)}
     print_rows(rows, ("?", "last verified", "verified", "source"), *notes, **layout)
 
@@ -192,4 +196,4 @@ def list_sources(output: OutputOption = "table") -> None:
     if output != "table":
         return print_frame(frame, output)
 
-    show(table(("id", "document", "as of", "confidence", "note"), frame.rows()))
+    show(make_table(("id", "document", "as of", "confidence", "note"), frame.rows()))

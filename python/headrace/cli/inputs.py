@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from headrace.base.lazy import lazily
-from headrace.cli.options import option
+from headrace.base.lazy import defer_imports
+from headrace.cli.options import make_option
 from headrace.errors import InputError, Refusals
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.operate.targets import SourceOptions
     from headrace.workload import TransactionWorkload, Workload
 
-with lazily():
+with defer_imports():
     from headrace import workload as workloads
     from headrace.calibration import named
     from headrace.observe.remote import span as remote_span
@@ -31,20 +31,22 @@ class RecordingOptions:
 
     interval: Annotated[
         float | None,
-        option("S", "Seconds between the reports of a recording without times; of Prometheus, between the points."),
+        make_option(
+            "S", "Seconds between the reports of a recording without times; of Prometheus, between the points."
+        ),
     ] = None
     clock_start: Annotated[
         str | None,
-        option("TIME", "Time of the first report of a recording without times (ISO 8601)."),
+        make_option("TIME", "Time of the first report of a recording without times (ISO 8601)."),
     ] = None
     last: Annotated[
-        str | None, option("SPAN", "Time span to request from prometheus: or aws:, such as 36h. Default: 14d.")
+        str | None, make_option("SPAN", "Time span to request from prometheus: or aws:, such as 36h. Default: 14d.")
     ] = None
     until: Annotated[
-        str | None, option("TIME", "Ask prometheus: or aws: for the time before this (ISO 8601). Default: now.")
+        str | None, make_option("TIME", "Ask prometheus: or aws: for the time before this (ISO 8601). Default: now.")
     ] = None
 
-    def span(self) -> TimeSpan | None:
+    def read_span(self) -> TimeSpan | None:
         """Returns the time that a service is asked for; None where no time was given. Raises
         InputError."""
         return None if self.last is None and self.until is None else remote_span.parse_span(self.last, self.until)
@@ -66,7 +68,7 @@ class RecordingOptions:
 
     def apply_to(self, options: SourceOptions) -> SourceOptions:
         """Returns the options of a target, with these. Raises InputError."""
-        return replace(options, interval_s=self.interval, clock_start=self.clock_start, span=self.span())
+        return replace(options, interval_s=self.interval, clock_start=self.clock_start, span=self.read_span())
 
 
 def read_workload(text: str) -> Workload | TransactionWorkload:

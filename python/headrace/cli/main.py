@@ -76,14 +76,14 @@ def _leave(*_: object) -> None:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Raises KeyboardInterrupt; inside an import (commands import late) once the import is over."""
-    if _importing(frame):
+    if _is_importing(frame):
         set_handler(signal.SIGALRM, _interrupt)
         signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
         return
     raise KeyboardInterrupt
 
 
-def _importing(frame: FrameType | None) -> bool:
+def _is_importing(frame: FrameType | None) -> bool:
     """Returns whether a frame, or one that called it, is inside an import."""
     while frame is not None:
         if frame.f_code.co_filename == IMPORTING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 import typer
 from typer.models import OptionInfo
 
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.base.options import OptionField, find_option, read_hints, read_setting
 from headrace.cli.sharing import (
     AskPasswordOption,
@@ -25,15 +25,15 @@ from headrace.cli.sharing import (
     SharingCommand,
     SharingGroup,
     SocketOption,
-    choice,
-    option,
+    make_choice,
+    make_option,
 )
 from headrace.cli.sharing import Output as Output
 from headrace.cli.sharing import OutputOption as OutputOption
-from headrace.cli.writing import WRITES_PAGE, guarded, spell_out
+from headrace.cli.writing import WRITES_PAGE, guard_outputs, spell_out
 from headrace.errors import HeadraceError
 
-with lazily():
+with defer_imports():
     from headrace import lab as lab_client
     from headrace import mysql, servers
     from headrace.base import core
@@ -50,7 +50,7 @@ Completion = Callable[..., list[str]]
 COMPLETION_S = 1.0
 
 
-def flag(name: str, help: str, **more: Unpack[OptionDetails]) -> OptionInfo:
+def make_flag(name: str, help: str, **more: Unpack[OptionDetails]) -> OptionInfo:
     """Returns a switch: `--force`, or `--merge/--no-merge`."""
     return typer.Option(name, help=help, **more)
 
@@ -100,17 +100,17 @@ def with_groups(function: Callable) -> Callable:
             settings[parameter.name] = setting
             spread.append(parameter)
     if not groups and all(find_option(hint) is None for hint in hints.values()):
-        return guarded(function, {parameter.name: parameter for parameter in spread})
+        return guard_outputs(function, {parameter.name: parameter for parameter in spread})
 
     @functools.wraps(function)
-    def command(**given: object) -> object:
+    def run_command(**given: object) -> object:
         filled = {
-            name: group(**given_to(settings, {field: given.pop(field) for field in settings}))
+            name: group(**adapt_values(settings, {field: given.pop(field) for field in settings}))
             for name, (group, settings) in groups.items()
         }
         return function(**given, **filled)
 
-    return guarded(command, spell_out(command, spread))
+    return guard_outputs(run_command, spell_out(run_command, spread))
 
 
 def spread_group(group: type) -> Iterator[tuple[inspect.Parameter, OptionField | None]]:
@@ -166,7 +166,7 @@ def as_typer(parameter: inspect.Parameter, annotation: object) -> tuple[inspect.
     return parameter.replace(annotation=Annotated[kind, mark], default=default), setting
 
 
-def given_to(settings: dict[str, OptionField | None], values: dict[str, object]) -> dict[str, object]:
+def adapt_values(settings: dict[str, OptionField | None], values: dict[str, object]) -> dict[str, object]:
     """Returns values of the command line as the group takes them: lists of what was given with
     commas or several times, and nothing of a list that was not given."""
     fitting = {}
@@ -174,14 +174,14 @@ def given_to(settings: dict[str, OptionField | None], values: dict[str, object])
         setting = settings[name]
         if setting is not None and setting.many:
             texts = value if isinstance(value, (list, tuple)) else ()
-            value = listed(texts) if setting.option.commas else texts
+            value = split_list(texts) if setting.option.commas else texts
             if not value:
                 continue
         fitting[name] = value
     return fitting
 
 
-def listed(values: Sequence[str] | None) -> list[str]:
+def split_list(values: Sequence[str] | None) -> list[str]:
     """Returns `a,b` and repeated options as a list."""
     return [part.strip() for value in values or () for part in value.split(",") if part.strip()]
 
@@ -212,14 +212,14 @@ def complete_volume(context: typer.Context, incomplete: str) -> list[str]:
     """Returns names of volumes for the shell, ids of those without one; none when no lab
     answers."""
     try:
-        with lab_of(context) as lab:
+        with open_lab(context) as lab:
             names = [volume.get("name") or volume["id"] for volume in lab.volumes()]
     except (HeadraceError, OSError, KeyError):
         return []
     return [name for name in names if name.startswith(incomplete)]
 
 
-def lab_of(context: typer.Context) -> Lab:
+def open_lab(context: typer.Context) -> Lab:
     """Returns the lab that a half-typed command line names. Raises HeadraceError."""
     return lab_client.Lab(context.params.get("data_dir"), context.params.get("socket"), timeout_s=COMPLETION_S)
 
@@ -235,28 +235,28 @@ COMPLETIONS: dict[str, Completion] = {
 TYPES: dict[str, type] = {"switch": bool, "whole": int, "number": float, "file": Path, "text": str}
 
 
-def storage_option(help: str, *names: str, metavar: str = "SPEC") -> OptionInfo:
+def make_storage_option(help: str, *names: str, metavar: str = "SPEC") -> OptionInfo:
     """Returns an option whose value is a storage in the catalog's notation."""
     return typer.Option(*names, metavar=metavar, help=help, autocompletion=complete_storage)
 
 
-def instance_option(help: str, *names: str) -> OptionInfo:
+def make_instance_option(help: str, *names: str) -> OptionInfo:
     """Returns an option whose value is an EC2 instance type."""
     return typer.Option(*names, metavar="TYPE", help=help, autocompletion=complete_instance)
 
 
-TableOrJsonOption = Annotated[TableOrJson, choice("Form of the answer on stdout.", "--output")]
+TableOrJsonOption = Annotated[TableOrJson, make_choice("Form of the answer on stdout.", "--output")]
 ReportOption = Annotated[
-    Path | None, option("FILE", "Write a page with charts (.html), or Markdown (.md)."), WRITES_PAGE
+    Path | None, make_option("FILE", "Write a page with charts (.html), or Markdown (.md)."), WRITES_PAGE
 ]
 PageOrChartOption = Annotated[
     Path | None,
-    option("FILE", "Write a page with charts (.html), Markdown (.md), or one chart (.svg, .png).", "--report"),
+    make_option("FILE", "Write a page with charts (.html), Markdown (.md), or one chart (.svg, .png).", "--report"),
     WRITES_PAGE,
 ]
 ForceOption = Annotated[bool, typer.Option("--force", "--yes", "-y", help="Overwrite existing files.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-NameOption = Annotated[str | None, option("NAME", "Name to store it under.")]
+NameOption = Annotated[str | None, make_option("NAME", "Name to store it under.")]
 FILE = "A workload file"
 DEMAND = "demo:day or demo:hour (the recorded example); a closed load in fio's words: fio:rw=randread,bs=16k,iodepth=16,numjobs=1"
 DATABASE = "a standard benchmark: sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16"
@@ -267,16 +267,16 @@ DatabaseArgument = Annotated[
 ]
 SetOption = Annotated[
     list[str] | None,
-    option(
+    make_option(
         "NAME=VALUE",
         "A setting of the server, as in its option file: innodb_io_capacity=2000. Repeatable. Default: as measured.",
         "--set",
     ),
 ]
 VolumeArgument = Annotated[str, typer.Argument(metavar="VOL", help="Id or name.", autocompletion=complete_volume)]
-TagOption = Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")]
-SettingOption = Annotated[list[str] | None, option("K=V", "An option of the server, on top. Repeatable.", "--set")]
-MemberOption = Annotated[int | None, option("N", "Only this member of an array, counted from 0.", min=0)]
+TagOption = Annotated[list[str] | None, make_option("K=V", "A tag. Repeatable.")]
+SettingOption = Annotated[list[str] | None, make_option("K=V", "An option of the server, on top. Repeatable.", "--set")]
+MemberOption = Annotated[int | None, make_option("N", "Only this member of an array, counted from 0.", min=0)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.errors import InputError
-from headrace.report.output import as_csv, as_json, plain
+from headrace.report.output import as_csv, as_json, sanitize_text
 
-with lazily():
+with defer_imports():
     import csv
     import shutil
 
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 PROGRESS_AFTER_S = 2.0
 
 
-def data(text: str) -> None:
+def print_data(text: str) -> None:
     """Prints data on stdout as it is."""
     sys.stdout.write(text)
 
 
 def say(text: str) -> None:
     """Tells the user something on stderr."""
-    print(plain(text), file=sys.stderr)
+    print(sanitize_text(text), file=sys.stderr)
 
 
 def note(text: str) -> None:
     """Tells the user a sentence or more on stderr, broken between words where a terminal is too
     narrow for it."""
     width = shutil.get_terminal_size().columns
-    for line in tables.wrapped(text, width) if sys.stderr.isatty() else [text]:
+    for line in tables.wrap_text(text, width) if sys.stderr.isatty() else [text]:
         say(line)
 
 
@@ -84,7 +84,7 @@ def confirm(
 
 def print_json(value: object) -> None:
     """Prints one JSON document."""
-    data(as_json(value))
+    print_data(as_json(value))
 
 
 def print_csv(rows: Sequence[dict], columns: Sequence[str]) -> None:
@@ -99,7 +99,7 @@ def print_frame(frame: pl.DataFrame, output: str) -> None:
     if output == "json":
         print_json(frame.to_dicts())
     else:
-        data(as_csv(frame))
+        print_data(as_csv(frame))
 
 
 def print_answer(
@@ -117,18 +117,18 @@ def print_answer(
 def print_rows(rows: Sequence[dict], output: str, columns: Sequence[str], *notes: str) -> None:
     """Prints an answer of rows whose cells are `columns`; for a person with lines of text below."""
     cells = [[row[name] for name in columns] for row in rows]
-    print_answer(rows, output, rows, columns, lambda: (table(columns, cells), *notes))
+    print_answer(rows, output, rows, columns, lambda: (make_table(columns, cells), *notes))
 
 
 def print_facts(answer: Mapping[str, object], output: str, head: str, leave_out: Sequence[str] = ()) -> None:
     """Prints an answer of names and values; for a person without the names in `leave_out`."""
     facts = [pair for pair in answer.items() if pair[0] not in leave_out]
-    print_answer(answer, output, [dict(answer)], tuple(answer), lambda: (table((head, ""), facts),))
+    print_answer(answer, output, [dict(answer)], tuple(answer), lambda: (make_table((head, ""), facts),))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], **layout: Unpack[TableLayout]) -> Table:
+def make_table(columns: Sequence[str], rows: Iterable[Sequence[object]], **layout: Unpack[TableLayout]) -> Table:
     """Returns a table for `show`; see `headrace.report.tables`."""
-    return tables.table(columns, rows, **layout)
+    return tables.make_table(columns, rows, **layout)
 
 
 def show(*parts: object) -> None:
@@ -145,7 +145,7 @@ def write_report(path: Path | None, view: Callable[[], View], live: WhatIf | Non
         say(f"report written to {path}")
 
 
-def pairs(rows: Sequence[tuple[str, object]]) -> str:
+def format_pairs(rows: Sequence[tuple[str, object]]) -> str:
     """Returns names and values below each other; those without a value are left out."""
     shown = [(name, " ".join(str(value).split())) for name, value in rows if value not in (None, "")]
     width = max((len(name) for name, _ in shown), default=0)
@@ -200,7 +200,7 @@ class Ticker:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Ticker]:
+def show_progress(what: str) -> Iterator[Ticker]:
     """Shows a progress bar during a block: `with progress("planning") as tick:
     work(progress=tick)`."""
     ticker = Ticker(what)

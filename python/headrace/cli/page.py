@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from headrace.base.lazy import lazily
-from headrace.cli.options import LabOption, flag
+from headrace.base.lazy import defer_imports
+from headrace.cli.options import LabOption, make_flag
 from headrace.cli.output import say
 from headrace.cli.sharing import read_epilog
 
-with lazily():
+with defer_imports():
     import webbrowser
 
     from headrace import lab as headrace_lab
@@ -28,9 +28,9 @@ def page(
         int, typer.Option(min=0, max=65_535, metavar="PORT", help="Port on 127.0.0.1; 0: any that is not in use.")
     ] = 0,
     allow_changes: Annotated[
-        bool, flag("--allow-changes", "Let the page create, attach, modify and fail volumes of the lab.")
+        bool, make_flag("--allow-changes", "Let the page create, attach, modify and fail volumes of the lab.")
     ] = False,
-    open_browser: Annotated[bool, flag("--open/--no-open", "Open the page in a browser.")] = True,
+    open_browser: Annotated[bool, make_flag("--open/--no-open", "Open the page in a browser.")] = True,
 ) -> None:
     """Open a page on this machine: plans, databases, fleets, the lab, replicas, studies and proofs,
     to view and to change."""

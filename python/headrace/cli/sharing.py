@@ -19,10 +19,10 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.models import OptionInfo
 
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.errors import InputError
 
-with lazily():
+with defer_imports():
     from headrace.base import packaged
 
 if TYPE_CHECKING:
@@ -43,23 +43,23 @@ class OptionDetails(TypedDict, total=False):
     autocompletion: Callable[..., list[str]]
 
 
-def option(metavar: str | None, help: str, *names: str, **more: Unpack[OptionDetails]) -> OptionInfo:
+def make_option(metavar: str | None, help: str, *names: str, **more: Unpack[OptionDetails]) -> OptionInfo:
     """Returns an option; without names it is called as its parameter is: `log_dir` is
     --log-dir."""
     return typer.Option(*names, metavar=metavar, help=help, **more)
 
 
-def choice(help: str, *names: str, **more: Unpack[OptionDetails]) -> OptionInfo:
+def make_choice(help: str, *names: str, **more: Unpack[OptionDetails]) -> OptionInfo:
     """Returns an option whose values stand in its type (a Literal)."""
     return typer.Option(*names, help=help, **more)
 
 
 # The options of `headrace` itself: the lab, a server's password, the form of the answer.
 Output = Literal["table", "json", "csv"]
-OutputOption = Annotated[Output, choice("Form of the answer on stdout.")]
+OutputOption = Annotated[Output, make_choice("Form of the answer on stdout.")]
 LabOption = Annotated[
     Path | None,
-    option(
+    make_option(
         "DIR",
         "Directory of the lab. Default: $HEADRACE_LAB, else /var/lib/headrace.",
         "--lab",
@@ -67,10 +67,10 @@ LabOption = Annotated[
     ),
 ]
 SocketOption = Annotated[
-    Path | None, option("FILE", "Socket of the lab. Default: lab.sock in the directory.", readable=False)
+    Path | None, make_option("FILE", "Socket of the lab. Default: lab.sock in the directory.", readable=False)
 ]
 DefaultsFileOption = Annotated[
-    Path | None, option("FILE", "Option file whose [client] has the password (only its owner may read it).")
+    Path | None, make_option("FILE", "Option file whose [client] has the password (only its owner may read it).")
 ]
 AskPasswordOption = Annotated[bool, typer.Option("--ask-password", "-p", help="Ask for the password on the terminal.")]
 

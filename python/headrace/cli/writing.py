@@ -52,7 +52,7 @@ WRITES_FILE = Writes()
 WRITES_PAGE = Writes(replaces=_is_own_page)
 
 
-def outputs_of(parameters: Mapping[str, inspect.Parameter]) -> dict[str, tuple[str, Writes]]:
+def find_outputs(parameters: Mapping[str, inspect.Parameter]) -> dict[str, tuple[str, Writes]]:
     """Returns by parameter the option's name and its `Writes`, of those that name a file to
     write."""
     outputs: dict[str, tuple[str, Writes]] = {}
@@ -69,16 +69,16 @@ def outputs_of(parameters: Mapping[str, inspect.Parameter]) -> dict[str, tuple[s
     return outputs
 
 
-def guarded(function: Callable, parameters: Mapping[str, inspect.Parameter]) -> Callable:
+def guard_outputs(function: Callable, parameters: Mapping[str, inspect.Parameter]) -> Callable:
     """Returns the function behind a check of its output files; unchanged where it writes none.
     `parameters`: its own, with resolved annotations."""
-    outputs = outputs_of(parameters)
+    outputs = find_outputs(parameters)
     if not outputs:
         return function
     has_force = "force" in parameters
 
     @functools.wraps(function)
-    def command(**given: object) -> object:
+    def run_command(**given: object) -> object:
         force = bool(given["force"] if has_force else given.pop("force"))
         check_outputs(outputs, given, force)
         return function(**given)
@@ -87,8 +87,8 @@ def guarded(function: Callable, parameters: Mapping[str, inspect.Parameter]) -> 
     if not has_force:
         annotation = Annotated[bool, typer.Option("--force", help=FORCE_HELP)]
         spread.append(inspect.Parameter("force", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation))
-    spell_out(command, spread)
-    return command
+    spell_out(run_command, spread)
+    return run_command
 
 
 def spell_out(function: Callable, parameters: Sequence[inspect.Parameter]) -> dict[str, inspect.Parameter]:
@@ -107,18 +107,18 @@ def check_outputs(outputs: Mapping[str, tuple[str, Writes]], given: Mapping[str,
         path = given.get(name)
         if not isinstance(path, Path):
             continue
-        read = [file for other, value in given.items() if other not in outputs for file in _files(value)]
-        if writes.updates and any(is_same_file(path, file) for file in _files(given.get(writes.updates))):
+        read = [file for other, value in given.items() if other not in outputs for file in _list_files(value)]
+        if writes.updates and any(is_same_file(path, file) for file in _list_files(given.get(writes.updates))):
             continue
         check_output(option, path, read, force=force or writes.allows(path))
 
 
-def _files(value: object) -> Iterator[Path]:
+def _list_files(value: object) -> Iterator[Path]:
     """Yields the files that a value of the command line names: a path, a word that is a file's
     name, or several of them."""
     if isinstance(value, (list, tuple)):
         for part in value:
-            yield from _files(part)
+            yield from _list_files(part)
     elif isinstance(value, (str, Path)) and str(value):
         try:
             if os.path.isfile(value):

@@ -24,14 +24,14 @@ with one verdict:
 
 from headrace.experiment.cell import Cell, DataSet, OnFiles, OnServer
 from headrace.experiment.data import ExperimentLab
-from headrace.experiment.machine import missing
-from headrace.experiment.predict import lab_counted, measured, predicted
-from headrace.experiment.proof import MeasuredResult, PredictedResult, Proof, Step, default_folder, read
-from headrace.experiment.proving import BrokenProof, InterruptedProof, cell_of, data_set, prove
+from headrace.experiment.machine import list_missing
+from headrace.experiment.predict import make_measured_result, predict_result, write_lab_counts
+from headrace.experiment.proof import MeasuredResult, PredictedResult, Proof, Step, get_default_folder, read
+from headrace.experiment.proving import BrokenProof, InterruptedProof, make_cell, make_data_set, prove
 from headrace.experiment.request import Configuration, Request, from_plan, from_workload
 from headrace.experiment.run import MeasuredCell, measure
 from headrace.experiment.scale import Scale, read_scale
-from headrace.experiment.standin import ROW_BYTES, changed
+from headrace.experiment.standin import ROW_BYTES, compute_changed
 
 __all__ = [
     "ROW_BYTES",
@@ -50,17 +50,17 @@ __all__ = [
     "Request",
     "Scale",
     "Step",
-    "cell_of",
-    "changed",
-    "data_set",
-    "default_folder",
+    "make_cell",
+    "compute_changed",
+    "make_data_set",
+    "get_default_folder",
     "from_plan",
     "from_workload",
-    "lab_counted",
+    "write_lab_counts",
     "measure",
-    "measured",
-    "missing",
-    "predicted",
+    "make_measured_result",
+    "list_missing",
+    "predict_result",
     "prove",
     "read",
     "read_scale",

@@ -99,30 +99,30 @@ class Cell:
         """About how long the cell takes, s."""
         return self.warmup_s + self.seconds + (SERVER_CELL_S if isinstance(self.place, OnServer) else FILES_CELL_S)
 
-    def configuration(self, experiment: str, machine: Mapping[str, object]) -> dict:
+    def collect_configuration(self, experiment: str, machine: Mapping[str, object]) -> dict:
         """Returns all that decides what is measured."""
         place = asdict(self.place)
         if isinstance(self.place, OnServer):
             data = self.place.data
-            load = {"benchmark": data.benchmark.name, "options": data.benchmark.options()}
+            load = {"benchmark": data.benchmark.name, "options": data.benchmark.list_options()}
             place["data"] = load | {"engine": data.engine, "settings": dict(data.settings)}
         return {
             "study": experiment,
             "cell": self.words,
             "benchmark": self.benchmark.name,
-            "options": self.benchmark.options(),
+            "options": self.benchmark.list_options(),
             **pick_fields(self, "threads", "warmup_s", "seconds", "seed"),
             "place": place,
             "machine": dict(machine),
         }
 
-    def run_name(self, experiment: str, machine: Mapping[str, object]) -> str:
+    def make_run_name(self, experiment: str, machine: Mapping[str, object]) -> str:
         """Returns the run's name in the store, shared only by cells of one configuration."""
-        text = json.dumps(self.configuration(experiment, machine), sort_keys=True, default=str)
+        text = json.dumps(self.collect_configuration(experiment, machine), sort_keys=True, default=str)
         return f"{experiment}: {self.words} [{hashlib.sha256(text.encode()).hexdigest()[:12]}]"
 
 
-def seconds_each(time_s: float, fixed_s: float, cells: int, each_s: float, least: int, most: int) -> int:
+def compute_seconds_each(time_s: float, fixed_s: float, cells: int, each_s: float, least: int, most: int) -> int:
     """Returns the seconds measured in each cell so that all take `time_s`, of which `fixed_s` go
     once and `each_s` in each cell to other things; at least `least`, at most `most`."""
     return int(max(least, min(most, (time_s - fixed_s) / max(cells, 1) - each_s)))
@@ -137,15 +137,15 @@ class Parts:
     done_s: float = 0.0
 
     @contextmanager
-    def part(self, seconds: float, what: str) -> Iterator[Progress]:
+    def begin_part(self, seconds: float, what: str) -> Iterator[Progress]:
         """Begins a part of about `seconds`; inside, the share of this part (0..1) may be told."""
 
-        def inside(share: float, words: str = "") -> None:
+        def tell_share(share: float, words: str = "") -> None:
             self.progress(min(1.0, (self.done_s + share * seconds) / self.all_s), words or what)
 
-        inside(0.0)
-        yield inside
-        inside(1.0)
+        tell_share(0.0)
+        yield tell_share
+        tell_share(1.0)
         self.done_s += seconds
 
     def skip(self, seconds: float) -> None:

@@ -13,20 +13,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headrace import servers
-from headrace.base.signals import ends_as_interrupts, undisturbed
+from headrace.base.signals import ends_as_interrupts, ignore_interrupts
 from headrace.base.storage import Storage
 from headrace.base.units import GIB
-from headrace.bench import Benchmark, Target, file_target, prepare, run, server_target
-from headrace.bench.drivers.benchmark import Say, silent
-from headrace.bench.server import connected, tables_of
+from headrace.bench import Benchmark, Target, make_file_target, make_server_target, prepare, run
+from headrace.bench.drivers.benchmark import Say, stay_silent
+from headrace.bench.server import find_tables, hold_connection
 from headrace.errors import Refusals
 from headrace.experiment.cell import DataSet, OnFiles, OnServer, Progress
-from headrace.lab import Settings, doctor, up
+from headrace.lab import Settings, doctor, start_lab
 from headrace.lab.initializing import initialize
-from headrace.lab.waiting import stored
+from headrace.lab.waiting import wait_for_snapshot
 from headrace.mysql.statements import ask
 from headrace.servers import volumes
-from headrace.servers.scratch import lab_folder
+from headrace.servers.scratch import make_lab_folder
 
 refuse = Refusals("docs/guide/prove.md")
 DATABASE = "experiment"
@@ -78,7 +78,7 @@ class ExperimentLab:
         day: str | None = None,
         data_gib: float = 1.0,
         in_memory: bool = True,
-        say: Say = silent,
+        say: Say = stay_silent,
     ) -> None:
         self.day, self._work, self._say = day, work, say
         self._data_gib = data_gib if in_memory else float("inf")
@@ -95,16 +95,16 @@ class ExperimentLab:
                 self._work.mkdir(parents=True, exist_ok=True)
             self.folder = Path(tempfile.mkdtemp(prefix="hr-lab-", dir=self._work))
             stack.callback(_remove, self.folder)
-            folder = stack.enter_context(lab_folder(self.folder / "lab", self._data_gib))
-            self.lab = up(folder, settings=Settings(metrics_port=0, api_port=0, as_of=self.day))
+            folder = stack.enter_context(make_lab_folder(self.folder / "lab", self._data_gib))
+            self.lab = start_lab(folder, settings=Settings(metrics_port=0, api_port=0, as_of=self.day))
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        with undisturbed():
+        with ignore_interrupts():
             self._stack.close()
 
-    def load(self, data: DataSet, folder: Path | None = None, progress: Progress = silent) -> None:
+    def load(self, data: DataSet, folder: Path | None = None, progress: Progress = stay_silent) -> None:
         """Loads a data set once and keeps the files of the stopped server.
 
         `folder`: where they are kept for other labs too (and taken from, when they are there);
@@ -128,7 +128,7 @@ class ExperimentLab:
         if data.flavor != "mariadb":
             # MySQL 9 has no such setting; its redo log is the data set's (REDO_SETTING).
             settings.pop(REDO_SETTING["mariadb"])
-        server = servers.up(
+        server = servers.bring_up(
             self.lab,
             name="load",
             flavor=data.flavor,
@@ -138,7 +138,7 @@ class ExperimentLab:
             progress=lambda share, what: progress(0.1 * share, what),
         )
         try:
-            target = target_of(server, self.day)
+            target = make_target(server, self.day)
             prepare(
                 data.benchmark, target, threads=LOADING_THREADS, seed=data.seed, say=lambda text: progress(0.1, text)
             )
@@ -150,14 +150,14 @@ class ExperimentLab:
             progress(0.9, "keeping the data")
             servers.save_data(server, folder)
         finally:
-            with undisturbed():
+            with ignore_interrupts():
                 servers.destroy(server)
 
-    def saved(self, data: DataSet) -> Path:
+    def get_saved_folder(self, data: DataSet) -> Path:
         """Returns the folder with the files of a loaded data set."""
         return self._saved[repr(data)]
 
-    def data_gib(self, data: DataSet) -> float:
+    def measure_data_gib(self, data: DataSet) -> float:
         """Returns the size of a loaded data set's files, GiB."""
         entries = [entry for entry in self._saved[repr(data)].rglob("*") if entry.is_file()]
         return sum(entry.stat().st_blocks * 512 for entry in entries) / GIB
@@ -170,12 +170,12 @@ class ExperimentLab:
         *,
         port: int | None = None,
         unpaced: bool = False,
-        progress: Progress = silent,
+        progress: Progress = stay_silent,
     ) -> Iterator[servers.Server]:
         """Starts a server with a copy of its data; removed afterwards. `port`: None: a free one;
         `unpaced`: its volumes have no limits. Raises as servers.up."""
         self.load(place.data)
-        server = servers.up(
+        server = servers.bring_up(
             self.lab,
             name=name,
             flavor=place.data.flavor,
@@ -185,23 +185,23 @@ class ExperimentLab:
             settings=dict(place.settings),
             port=port,
             unpaced=unpaced,
-            seed_from=self._saved[repr(place.data)] if place.restored is None else self._snapshot(place),
+            seed_from=self._saved[repr(place.data)] if place.restored is None else self._take_snapshot(place),
             encrypted=place.encrypted,
             progress=progress,
         )
         try:
             yield server
         finally:
-            with undisturbed():
+            with ignore_interrupts():
                 servers.destroy(server)
 
     @contextmanager
-    def server(self, place: OnServer, progress: Progress = silent) -> Iterator[Target]:
+    def open_server(self, place: OnServer, progress: Progress = stay_silent) -> Iterator[Target]:
         """Starts the server of a cell, warm as asked; removed afterwards."""
         self.load(place.data)
         self._check_room(place)
         with self.start(place, progress=progress) as server:
-            target = target_of(server, self.day)
+            target = make_target(server, self.day)
             if place.restored == "initialized":
                 assert server.volumes.data is not None, server.name
                 initialize(self.lab, server.volumes.data, INITIALIZING_THREADS)
@@ -210,7 +210,7 @@ class ExperimentLab:
             self.set_credits(server.volumes.data, place.balance_percent)
             yield target
 
-    def _snapshot(self, place: OnServer) -> str:
+    def _take_snapshot(self, place: OnServer) -> str:
         """Returns a snapshot of a data volume with a copy of the data, its server shut down; it is
         made only for the first call."""
         key = repr((place.data, place.storage))
@@ -219,12 +219,12 @@ class ExperimentLab:
             with self.start(plain, "source", unpaced=True) as running:
                 volume = servers.stop(running).volumes.data
                 assert volume is not None, running.name
-                self._snapshots[key] = stored(self.lab, self.lab.create_snapshot(volume)["id"])["id"]
+                self._snapshots[key] = wait_for_snapshot(self.lab, self.lab.create_snapshot(volume)["id"])["id"]
         return self._snapshots[key]
 
     def _check_room(self, place: OnServer) -> None:
         """Raises CouldNotRun where volume or machine cannot hold another copy of the data."""
-        needed = self.data_gib(place.data) * ROOM
+        needed = self.measure_data_gib(place.data) * ROOM
         usable = Storage.parse(place.storage).usable_gib
         if usable < needed:
             rule = f"holds {usable:g} GiB, and the data with their logs take {needed:.2f}"
@@ -236,7 +236,7 @@ class ExperimentLab:
             raise refuse.run(str(folder), rule, "Free some, or take a smaller scale.")
 
     @contextmanager
-    def files(self, place: OnFiles, benchmark: Benchmark) -> Iterator[Target]:
+    def open_files(self, place: OnFiles, benchmark: Benchmark) -> Iterator[Target]:
         """Makes a folder on a fresh filesystem with the files of the benchmark; removed afterwards.
 
         The files are written without the limits of the volume.
@@ -244,23 +244,23 @@ class ExperimentLab:
         mount = self.folder / "mnt"
         volume = self.lab.create(place.storage, name=FILES_VOLUME)["id"]
         try:
-            device = self._attached(volume, unpaced=True)
+            device = self._attach_volume(volume, unpaced=True)
             volumes.make_filesystem(device)
             volumes.mount(device, mount)
-            prepare(benchmark, file_target(mount, storage=place.storage), say=self._say)
+            prepare(benchmark, make_file_target(mount, storage=place.storage), say=self._say)
             volumes.unmount(mount)
             self.lab.detach(volume)
-            volumes.mount(self._attached(volume), mount)
+            volumes.mount(self._attach_volume(volume), mount)
             self.set_credits(volume, place.balance_percent)
-            yield file_target(mount, storage=place.storage, lab=self.lab.place, volumes=(volume,), as_of=self.day)
+            yield make_file_target(mount, storage=place.storage, lab=self.lab.place, volumes=(volume,), as_of=self.day)
         finally:
-            with undisturbed():
+            with ignore_interrupts():
                 volumes.unmount(mount, lazily=True)
                 if self.lab.describe(volume).get("attachment"):
                     self.lab.detach(volume, force=True)
                 self.lab.delete(volume)
 
-    def _attached(self, volume: str, unpaced: bool = False) -> str:
+    def _attach_volume(self, volume: str, unpaced: bool = False) -> str:
         """Returns the device of a volume that is attached now."""
         attachment = self.lab.attach(volume, unpaced=unpaced, probe=not unpaced)["attachment"]
         assert attachment is not None and attachment["device"] is not None, volume
@@ -281,8 +281,8 @@ def apply_load(benchmark: Benchmark, target: Target, seconds: int, threads: int,
 
 def scan(target: Target) -> None:
     """Reads every row of every table of sysbench in the database, by the key and by the index."""
-    with connected(target) as connection:
-        for table in tables_of(target, ".*"):
+    with hold_connection(target) as connection:
+        for table in find_tables(target, ".*"):
             index = f"k_{table.removeprefix('sbtest')}"
             ask(connection, f"SELECT COUNT(*) FROM `{table}` IGNORE INDEX ({index}) WHERE pad <> ''")
             ask(connection, f"SELECT COUNT(*) FROM `{table}` WHERE k > -1")
@@ -290,21 +290,21 @@ def scan(target: Target) -> None:
 
 def scan_index(target: Target) -> None:
     """Reads the index of every table of sysbench, without the rows."""
-    with connected(target) as connection:
-        for table in tables_of(target, ".*"):
+    with hold_connection(target) as connection:
+        for table in find_tables(target, ".*"):
             ask(connection, f"SELECT COUNT(*) FROM `{table}` WHERE k > -1")
 
 
 def _remove(folder: Path) -> None:
     """Removes the lab's folder; never what is still mounted in it."""
-    if not any(entry.place.startswith(f"{folder}/") for entry in doctor.mounts(doctor.Machine())):
+    if not any(entry.place.startswith(f"{folder}/") for entry in doctor.list_mounts(doctor.Machine())):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def target_of(server: servers.Server, as_of: str | None = None) -> Target:
+def make_target(server: servers.Server, as_of: str | None = None) -> Target:
     """Returns a server of an experiment as the target of a benchmark."""
-    return server_target(
-        server.address(DATABASE),
+    return make_server_target(
+        server.make_address(DATABASE),
         storage=server.storage,
         log_storage=server.log_storage,
         devices=server.volumes.devices,

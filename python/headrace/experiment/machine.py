@@ -11,8 +11,8 @@ from pathlib import Path
 
 from headrace import servers
 from headrace.base import core
-from headrace.base.core import core_errors
-from headrace.base.machine import cores, find_tool
+from headrace.base.core import translate_core_errors
+from headrace.base.machine import count_cores, find_tool
 from headrace.base.units import GIB
 from headrace.bench.running import environment
 from headrace.errors import CouldNotRun, HeadraceError
@@ -20,7 +20,7 @@ from headrace.experiment.data import SPARE_GIB
 from headrace.lab import doctor
 
 
-def missing(
+def list_missing(
     flavor: str = "mariadb", engines: Sequence[str] = ("innodb",), *, folder: Path | None = None, gib: float = 0.0
 ) -> list[str]:
     """Returns what this machine lacks, in sentences that say what to do; empty where an experiment
@@ -32,12 +32,12 @@ def missing(
     folder = (folder or Path(tempfile.gettempdir())).absolute()
     checks = [check for check in doctor.examine(folder) if check.state == doctor.MISSING]
     problems = [f"{check.what}: {check.finding}. {check.do}".strip() for check in checks]
-    if not doctor.Machine().program("mkfs.xfs") and not any(line.startswith("mkfs.xfs") for line in problems):
+    if not doctor.Machine().locate_program("mkfs.xfs") and not any(line.startswith("mkfs.xfs") for line in problems):
         problems.append("mkfs.xfs: not found. apt-get install xfsprogs")
-    problems += _error(lambda: find_tool("sysbench"))
+    problems += _run_check(lambda: find_tool("sysbench"))
     if engines:
-        problems += _error(lambda: _check_server(flavor, engines))
-    free = _free_gib(folder)
+        problems += _run_check(lambda: _check_server(flavor, engines))
+    free = _measure_free_gib(folder)
     if gib and free is not None and free < gib + SPARE_GIB:
         needed = f"{free:.1f} GiB free in {folder}, and {gib + SPARE_GIB:.1f} are needed"
         problems.append(f"space: {needed}. Name another folder: --work DIR, or a smaller --scale.")
@@ -51,7 +51,7 @@ def require(what: str, source: str, lacks: list[str]) -> None:
         raise CouldNotRun(what, rule, source, "headrace lab doctor looks at all of it.")
 
 
-def _error(check: Callable[[], object]) -> list[str]:
+def _run_check(check: Callable[[], object]) -> list[str]:
     """Runs a check and returns its refusal in a sentence, as a list; an empty list if it passes."""
     try:
         check()
@@ -66,7 +66,7 @@ def _check_server(flavor: str, engines: Sequence[str]) -> None:
         raise CouldNotRun(program.label, f"has no {lacks[0]}", "", "headrace mysql install mariadb")
 
 
-def _free_gib(folder: Path) -> float | None:
+def _measure_free_gib(folder: Path) -> float | None:
     """Returns the GiB free on the disk of a folder, or of its nearest parent that exists; None if
     the disk cannot be asked."""
     there = folder
@@ -78,7 +78,7 @@ def _free_gib(folder: Path) -> float | None:
         return None
 
 
-def identity(flavor: str | None = "mariadb") -> dict[str, object]:
+def collect_identity(flavor: str | None = "mariadb") -> dict[str, object]:
     """Returns the facts that decide a measurement: two runs with equal facts may stand for each
     other.
 
@@ -92,7 +92,7 @@ def identity(flavor: str | None = "mariadb") -> dict[str, object]:
     return decisive
 
 
-def in_words(facts: dict[str, object]) -> str:
+def describe_host(facts: dict[str, object]) -> str:
     """Returns the machine in a line."""
     parts = [
         f"{facts['cpus_usable']} processors ({facts['cpu'] or platform.machine()})",
@@ -103,14 +103,14 @@ def in_words(facts: dict[str, object]) -> str:
     return ", ".join([*parts, *([str(facts["server"])] if "server" in facts else [])])
 
 
-def like_this(day: str) -> tuple[str, int]:
+def choose_instance(day: str) -> tuple[str, int]:
     """Returns the EC2 instance a simulation of this machine runs on, and its vCPUs.
 
     The smallest of the day's instances with at least as many vCPUs as may be used here is taken,
     and among equals the instance with the highest EBS limits, which then bind nothing.
     """
-    with core_errors():
-        instances = [instance for instance in core.instances(day) if instance["vcpus"] >= cores()]
+    with translate_core_errors():
+        instances = [instance for instance in core.instances(day) if instance["vcpus"] >= count_cores()]
     least = min(instance["vcpus"] for instance in instances)
     best = max(
         (instance for instance in instances if instance["vcpus"] == least),

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from headrace.base.files import write_whole
-from headrace.base.machine import cores
+from headrace.base.machine import count_cores
 from headrace.observe.live import host
 
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")  # of times in /proc/PID/stat
@@ -44,7 +44,7 @@ class Neighbours:
     @property
     def disturb(self) -> bool:
         """True if other programs had too much of the processors."""
-        return self.others > OTHERS_SHARE * cores()
+        return self.others > OTHERS_SHARE * count_cores()
 
 
 def keep(neighbours: Neighbours, folder: Path) -> None:
@@ -110,7 +110,7 @@ def watch() -> Iterator[list[Neighbours]]:
             for process, (_, total_s) in after.processes.items()
             if _is_own(after, process)
         )
-        others = min(float(cores()), max(0.0, after.work_s - before.work_s - own_s) / spent_s)
+        others = min(float(count_cores()), max(0.0, after.work_s - before.work_s - own_s) / spent_s)
         waited = None
         if before.waited_s is not None and after.waited_s is not None:
             # The kernel's sum and the clock are read a moment apart.

@@ -14,18 +14,18 @@ from pathlib import Path
 import polars as pl
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.documents import to_toml
 from headrace.base.files import write_whole
 from headrace.base.units import GIB
 from headrace.bench import RunRecord
 from headrace.bench.running.summary import LEAST_IDLE_SHARE
-from headrace.bench.store.store import now_text
+from headrace.bench.store.store import write_now
 from headrace.calibration.response import FULL, writes_while_filling
 from headrace.experiment import neighbours, small_pools
 from headrace.experiment.proof import MeasuredResult, PredictedResult, StoredPredictions
 from headrace.experiment.request import Configuration, refuse
-from headrace.experiment.scale import iops_of
+from headrace.experiment.scale import sum_iops
 from headrace.observe.settings import LAB_IO_CPU_US
 from headrace.simulation.database import Prediction, predict
 from headrace.workload.transactions import TransactionWorkload
@@ -40,7 +40,7 @@ DESCRIPTION, COUNTERS = "LAB.toml", "lab.csv"
 COUNTED = ("reads", "read_bytes", "writes", "write_bytes")
 
 
-def lab_counted(record: RunRecord) -> Path:
+def write_lab_counts(record: RunRecord) -> Path:
     """Returns a description of the run, written next to RUN.toml, whose disk figures are those of
     the lab.
 
@@ -51,7 +51,7 @@ def lab_counted(record: RunRecord) -> Path:
     """
     if record.run_toml is None:
         raise refuse.run(record.id, "has no RUN.toml to calibrate from", "; ".join(record.findings))
-    frames = [_counters(path) for path in sorted(record.folder.glob("lab-*.parquet"))]
+    frames = [_read_counters(path) for path in sorted(record.folder.glob("lab-*.parquet"))]
     if not frames:
         raise refuse.run(record.id, "has no figures of the lab's volumes", "Was the lab ended during the run?")
     # Volumes are asked one after the other: what one of them has a second more of is left out.
@@ -68,7 +68,7 @@ def lab_counted(record: RunRecord) -> Path:
     return path
 
 
-def _counters(path: Path) -> pl.DataFrame:
+def _read_counters(path: Path) -> pl.DataFrame:
     """Returns a volume's sums since its first second; a row is stamped with its second's end."""
     return pl.read_parquet(path).select(
         (pl.col("t_s") + 1.0).cast(pl.Float64).alias("time"),
@@ -77,7 +77,7 @@ def _counters(path: Path) -> pl.DataFrame:
     )
 
 
-def predicted(
+def predict_result(
     workload: TransactionWorkload,
     configuration: Configuration,
     *,
@@ -120,7 +120,7 @@ def predicted(
     behind = with_cache(workload, configuration.cache_gib, changed)
     if changed is not None:
         tps = run_with(behind, 0)[2]
-        behind = small_pools.purge_at(behind, workload, configuration.cache_gib, tps, changed)
+        behind = small_pools.adjust_purge(behind, workload, configuration.cache_gib, tps, changed)
     run, part, running_tps = run_with(behind, draws)
     pauses = small_pools.estimate_pauses(workload, configuration.cache_gib, running_tps, seconds)
     tps = running_tps * (1.0 - pauses["lost_share"])
@@ -150,7 +150,7 @@ def predict_p95_ms(database: dict, configuration: Configuration, rows: pl.DataFr
         (1e3 * configuration.threads / rows["tps"]).to_list(),
         rows["reads_per_tx"].to_list(),
         ((rows["cached_share"] >= FULL) | writes_while_filling(database)).to_list(),
-        1e3 * ios_of_page / iops_of(configuration.storage),
+        1e3 * ios_of_page / sum_iops(configuration.storage),
         rows.select(configuration.threads * written).to_series().to_list(),
     )
 
@@ -163,12 +163,12 @@ def with_cache(
     `changed`: per class of pages the share of touches that change one, by which the pages that
     leave the other cache are cleaner or dirtier; None: as in the calibration's. Raises InputError.
     """
-    with core_errors():
+    with translate_core_errors():
         database = core.cache_after(workload.database, workload.cache_gib * GIB, cache_gib * GIB, changed)
     return replace(workload, database=database)
 
 
-def measured(record: RunRecord) -> MeasuredResult:
+def make_measured_result(record: RunRecord) -> MeasuredResult:
     """Returns a run as a proof keeps it."""
     summary = record.summary
     reads, writes = (summary.get(f"{what}_per_transaction") for what in ("reads", "writes"))
@@ -180,12 +180,12 @@ def measured(record: RunRecord) -> MeasuredResult:
         p95_ms=summary.get("p95_of_seconds_ms"),
         ios_per_tx=None if reads is None or writes is None else reads + writes,
         findings=record.findings,
-        series=tuple(round(value, 2) for value in record.series()["tps"].fill_null(0.0).to_list()),
-        processors_bound=_processors_bound(record),
+        series=tuple(round(value, 2) for value in record.read_series()["tps"].fill_null(0.0).to_list()),
+        processors_bound=_is_processor_bound(record),
     )
 
 
-def _processors_bound(record: RunRecord) -> bool:
+def _is_processor_bound(record: RunRecord) -> bool:
     """Returns whether less was idle than a run needs that measures its storage
     (bench.running.summary), or other programs had too much of the processors."""
     beside = neighbours.read(record.folder)
@@ -206,7 +206,7 @@ def store(
 
     `predictions`: configuration and prediction by name. Raises CouldNotRun.
     """
-    now = now_text()
+    now = write_now()
     keys = ("tps", "tps_low", "tps_high", "p95_ms", "binds")
     document = {
         "schema": "headrace-predictions/1",

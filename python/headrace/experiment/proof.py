@@ -21,8 +21,8 @@ import msgspec
 from headrace.base import settings
 from headrace.base.encoding import Document
 from headrace.base.files import write_whole
-from headrace.base.units import in_percent
-from headrace.bench.store.store import json_bytes
+from headrace.base.units import format_percent
+from headrace.bench.store.store import encode_json
 from headrace.experiment.neighbours import OTHERS_SHARE
 from headrace.experiment.request import Configuration, refuse
 
@@ -110,7 +110,7 @@ class Step(Document, computed=("tps_error_percent", "p95_error_percent")):
             return None
         return 100.0 * (self.predicted.p95_ms / self.measured.p95_ms - 1.0)
 
-    def verdict(self, engine: str) -> str:
+    def judge_result(self, engine: str) -> str:
         """Returns "holds", "off", "machine" (off, and this machine's processors were all in use or
         in use by others), or "" if nothing can be said."""
         error, p95 = self.tps_error_percent, self.p95_error_percent
@@ -162,7 +162,7 @@ class Proof(Document, schema=SCHEMA, computed=("holds", "verdict", "median_error
     def judge(self, step: Step) -> str:
         """Returns the verdict of a step: machine where it is off and the run calibrated on was not
         the storage's either."""
-        verdict = step.verdict(self.engine)
+        verdict = step.judge_result(self.engine)
         disturbed = any(
             other.predicted is None and other.measured is not None and other.measured.processors_bound
             for other in self.steps
@@ -221,7 +221,7 @@ class Proof(Document, schema=SCHEMA, computed=("holds", "verdict", "median_error
         if "machine" in verdicts:
             words.append(
                 f"In {verdicts.count('machine')} this machine's processors were all in use, or other programs used "
-                f"more than {in_percent(OTHERS_SHARE)} of them: it, not the storage, was the limit. Prove at a smaller "
+                f"more than {format_percent(OTHERS_SHARE)} of them: it, not the storage, was the limit. Prove at a smaller "
                 "scale, or when others rest."
             )
         if "" in verdicts:
@@ -236,17 +236,17 @@ class Proof(Document, schema=SCHEMA, computed=("holds", "verdict", "median_error
         return super().list_entries() | {"steps": steps}
 
 
-def default_folder() -> Path:
+def get_default_folder() -> Path:
     """Returns $HEADRACE_PROOFS, else headrace/proofs in the user's data folder; made when missing.
 
     Raises CouldNotRun.
     """
-    return _make_folder(settings.folder("HEADRACE_PROOFS"))
+    return _make_folder(settings.get_folder("HEADRACE_PROOFS"))
 
 
 def begin(folder: str | os.PathLike | None) -> Path:
     """Returns the folder of a new proof. Raises CouldNotRun."""
-    base = default_folder() if folder is None else _make_folder(Path(folder).absolute())
+    base = get_default_folder() if folder is None else _make_folder(Path(folder).absolute())
     return _make_folder(base / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
 
 
@@ -263,7 +263,7 @@ def _make_folder(folder: Path) -> Path:
 def write(proof: Proof) -> Path:
     """Writes proof.json, whole or not at all. Raises CouldNotRun."""
     path = Path(proof.folder) / PROOF_FILE
-    write_whole(path, json_bytes(proof.to_dict()))
+    write_whole(path, encode_json(proof.to_dict()))
     return path
 
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace import bench
-from headrace.base.signals import undisturbed
+from headrace.base.signals import ignore_interrupts
 from headrace.base.units import GIB, MIB
-from headrace.bench.drivers.benchmark import silent
+from headrace.bench.drivers.benchmark import stay_silent
 from headrace.bench.running import environment
-from headrace.bench.store.store import now_text
+from headrace.bench.store.store import write_now
 from headrace.calibration import from_runs as calibrating
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.experiment import machine, predict, proof, standin
@@ -81,7 +81,7 @@ class BrokenProof(CouldNotRun):
         return (type(self), (self.proof, self.value, self.rule, self.source, self.hint))
 
 
-def data_set(
+def make_data_set(
     benchmark: bench.SysbenchOltp, engine: str, gib: float, *, flavor: str = "mariadb", settle_s: int = 0, seed: int = 1
 ) -> DataSet:
     """Returns the data of a proof, `gib` GiB that the benchmark fills with random numbers of
@@ -98,7 +98,7 @@ def data_set(
     return DataSet("proof", benchmark, gib, engine, settings, flavor, settle_s, seed)
 
 
-def cell_of(configuration: Configuration, data: DataSet, *, seconds: int, warmup_s: int, seed: int = 1) -> Cell:
+def make_cell(configuration: Configuration, data: DataSet, *, seconds: int, warmup_s: int, seed: int = 1) -> Cell:
     """Returns a configuration as a cell on a data set, measured for `seconds` after `warmup_s`."""
     cache = f"{max(1, round(configuration.cache_gib * GIB / MIB))}M"
     settings: Mapping[str, str | None] = {**SETTINGS[data.engine], **data.settings, CACHE_SETTING[data.engine]: cache}
@@ -115,7 +115,7 @@ def prove(
     flavor: str = "mariadb",
     seed: int = 1,
     folder: str | os.PathLike | None = None,
-    progress: Progress = silent,
+    progress: Progress = stay_silent,
     gate: Callable[[], AbstractContextManager] = nullcontext,
 ) -> Proof:
     """Proves a request within about `minutes`.
@@ -126,14 +126,14 @@ def prove(
     and with what was measured until then in `.proof`: InterruptedProof (a KeyboardInterrupt) and
     BrokenProof.
     """
-    machine.require("a proof", refuse.source, machine.missing(flavor, (request.engine,)))
+    machine.require("a proof", refuse.source, machine.list_missing(flavor, (request.engine,)))
     planned = plan_proof(request, minutes, scale)
     place = proof.begin(folder)
     draft = Proof(
         name=place.name,
         folder=str(place),
         state="begun",
-        began_at=now_text(),
+        began_at=write_now(),
         source=request.source,
         engine=request.engine,
         server=find_program(flavor).label,
@@ -151,9 +151,9 @@ def prove(
     proof.write(draft)
     run = _ProofRun(request, planned, place, draft, flavor, progress, gate)
     try:
-        run.all()
+        run.run_all()
     except KeyboardInterrupt as stopped:
-        with undisturbed():
+        with ignore_interrupts():
             run.keep(getattr(stopped, "record", None), "interrupted")
         raise InterruptedProof(run.proof) from None
     except HeadraceError as error:
@@ -178,8 +178,8 @@ def plan_proof(request: Request, minutes: float, given_scale: float | None) -> P
     """Chooses scale, load, configurations and their times, in `minutes` together. `given_scale`:
     the factor on data and rates alike, at most 1; None: the largest that this machine holds. Raises
     InputError."""
-    calibrated, others = calibrated_on(request)
-    times = scaling.timing(minutes, len(others))
+    calibrated, others = choose_calibration(request)
+    times = scaling.divide_time(minutes, len(others))
     if given_scale is None:
         factors = _choose_scale(request, [calibrated, *(configuration for _, configuration in others)], times)
     else:
@@ -191,16 +191,16 @@ def plan_proof(request: Request, minutes: float, given_scale: float | None) -> P
     notes: list[str] = []
     steps = []
     for role, configuration in [(CALIBRATION, calibrated), *others]:
-        small, scale_notes = scaling.scaled(configuration, request.size_gib, factors)
+        small, scale_notes = scaling.scale_configuration(configuration, request.size_gib, factors)
         notes += [note for note in scale_notes if note not in notes]
         steps.append(Step(role, configuration, small))
     first = steps[1].configuration
     target_miss = request.miss[others[0][1].name]
-    stand = standin.stand_in(request.engine, data_gib, first.cache_gib, first.threads, target_miss)
+    stand = standin.make_stand_in(request.engine, data_gib, first.cache_gib, first.threads, target_miss)
     return PlannedProof(stand, factors, times, tuple(steps), tuple(notes))
 
 
-def calibrated_on(request: Request) -> tuple[Configuration, list[tuple[str, Configuration]]]:
+def choose_calibration(request: Request) -> tuple[Configuration, list[tuple[str, Configuration]]]:
     """Returns the configuration to calibrate on (today's storage if the request has it, else an io1
     between the others) and the other configurations."""
     current = next((configuration for role, configuration in request.configurations if role == CURRENT), None)
@@ -209,7 +209,7 @@ def calibrated_on(request: Request) -> tuple[Configuration, list[tuple[str, Conf
         return replace(current, name=f"{CALIBRATION} ({CURRENT})"), others
     between = 1.0
     for _, configuration in others:
-        between *= max(scaling.iops_of(configuration.storage), 1.0) ** (1.0 / len(others))
+        between *= max(scaling.sum_iops(configuration.storage), 1.0) ** (1.0 / len(others))
     iops = max(scaling.LEAST_IOPS, min(MOST_CALIBRATION_IOPS, int(CALIBRATION_IOPS_SHARE * between)))
     holds_gib = int(request.size_gib * scaling.ROOM + scaling.MORE_GIB) + 1
     size = max(4, round(iops / scaling.IOPS_PER_GIB + 0.5), holds_gib)
@@ -222,14 +222,14 @@ def _choose_scale(request: Request, configurations: list[Configuration], times: 
     """Chooses the largest factors on data and rates that the free disk and the processors of this
     machine, and the time, allow for the stand-in's load. `configurations`: that to calibrate on,
     then those to predict."""
-    free_gib = shutil.disk_usage(proof.default_folder()).free / GIB
+    free_gib = shutil.disk_usage(proof.get_default_folder()).free / GIB
     data_gib = min(times.data_gib, DISK_SHARE * free_gib, MOST_DATA_GIB)
-    holds = scaling.Holds(data_gib, machine.cores())
+    holds = scaling.Holds(data_gib, machine.count_cores())
     predicted = configurations[1]
     cache_gib = predicted.cache_gib * min(1.0, data_gib / request.size_gib)
     loaded_gib = min(request.size_gib, data_gib)
     miss_share = request.miss[predicted.name]
-    load = standin.stand_in(request.engine, loaded_gib, cache_gib, predicted.threads, miss_share).benchmark
+    load = standin.make_stand_in(request.engine, loaded_gib, cache_gib, predicted.threads, miss_share).benchmark
     fill_s = FILL_SHARE * times.each_s
     return scaling.choose(request.size_gib, configurations, load, request.engine, holds, fill_s)
 
@@ -253,11 +253,11 @@ class _ProofRun:
         every = times.loading_s + times.calibration_s + times.each_s * (len(self.proof.steps) - 1)
         self.parts = Parts(self.progress, every)
 
-    def all(self) -> None:
+    def run_all(self) -> None:
         """Loads the data, measures and calibrates on the first configuration, predicts the others
         and stores the predictions, then measures each of them. Raises HeadraceError."""
         planned = self.planned
-        data = data_set(
+        data = make_data_set(
             planned.load.benchmark,
             self.request.engine,
             planned.load.data_gib,
@@ -266,19 +266,19 @@ class _ProofRun:
             seed=self.proof.seed,
         )
         with ExperimentLab(self.place, day=self.request.as_of, data_gib=data.gib) as lab:
-            with self.parts.part(planned.timing.loading_s, "loading the data") as inside:
+            with self.parts.begin_part(planned.timing.loading_s, "loading the data") as inside:
                 lab.load(data, progress=inside)
             record = self._measure(lab, data, 0, planned.timing.calibration_s)
-            self._predict(self._calibrated(record), record.id)
+            self._predict(self._calibrate(record), record.id)
             for index in range(1, len(self.proof.steps)):
                 self._measure(lab, data, index, planned.timing.each_s)
-        self._note(state="complete", ended_at=now_text())
+        self._note(state="complete", ended_at=write_now())
 
-    def _calibrated(self, record: bench.RunRecord) -> TransactionWorkload:
+    def _calibrate(self, record: bench.RunRecord) -> TransactionWorkload:
         """Calibrates a workload on the run of the first configuration, and writes it into the
         proof's folder."""
         workload = calibrating.calibrate(
-            [predict.lab_counted(record)],
+            [predict.write_lab_counts(record)],
             name=f"stand-in of {self.proof.name}",
             least_seconds=0.9 * (record.summary["seconds"] or 0.0),
         )
@@ -289,9 +289,9 @@ class _ProofRun:
         """Predicts every configuration but the first, and writes the predictions to disk and into
         the proof. `calibration_run`: id of the run that was calibrated on."""
         times, steps, predictions = self.planned.timing, list(self.proof.steps), {}
-        changed = standin.changed(self.request.engine, self.planned.load.benchmark)
+        changed = standin.compute_changed(self.request.engine, self.planned.load.benchmark)
         for index, step in enumerate(steps[1:], 1):
-            prediction = predict.predicted(
+            prediction = predict.predict_result(
                 workload,
                 step.configuration,
                 changed=changed,
@@ -311,11 +311,11 @@ class _ProofRun:
         into the proof, and returns the run's record."""
         self.running = index
         configuration = self.proof.steps[index].configuration
-        cell = cell_of(
+        cell = make_cell(
             configuration, data, seconds=seconds, warmup_s=self.planned.timing.warmup_s, seed=self.proof.seed
         )
         of = f"{configuration.name} ({configuration.place}): "
-        with self.parts.part(seconds, of + "starting") as inside:
+        with self.parts.begin_part(seconds, of + "starting") as inside:
             record = measure(
                 lab,
                 cell,
@@ -324,21 +324,21 @@ class _ProofRun:
                 progress=lambda share, what: inside(share, of + what),
                 gate=self.gate,
             )
-        self._with(index, record)
+        self._record_measured(index, record)
         self.running = None
         return record
 
-    def _with(self, index: int, record: bench.RunRecord) -> None:
+    def _record_measured(self, index: int, record: bench.RunRecord) -> None:
         steps = list(self.proof.steps)
-        steps[index] = replace(steps[index], measured=predict.measured(record))
+        steps[index] = replace(steps[index], measured=predict.make_measured_result(record))
         self._note(steps=tuple(steps))
 
     def keep(self, record: bench.RunRecord | None, state: str, why: str = "") -> None:
         """Keeps what an interrupted or broken step left."""
         if record is not None and self.running is not None:
-            self._with(self.running, record)
+            self._record_measured(self.running, record)
         ended = [f"Ended early: {why}."] if why else []
-        self._note(state=state, ended_at=now_text(), notes=(*self.proof.notes, *ended))
+        self._note(state=state, ended_at=write_now(), notes=(*self.proof.notes, *ended))
 
     def _note(self, **changes: object) -> None:
         self.proof = replace(self.proof, **changes)

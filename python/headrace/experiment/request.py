@@ -12,7 +12,7 @@ from headrace.base.units import GIB
 from headrace.calibration.from_runs import sysbench_tpcc
 from headrace.calibration.prior import TPCC_BYTES
 from headrace.errors import Refusals
-from headrace.experiment.standin import settled_miss
+from headrace.experiment.standin import compute_settled_miss
 from headrace.workload.transactions import TransactionWorkload
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Request:
         Cache and clients are those of the first configuration.
         """
         first = self.configurations[0][1]
-        placement = placed(storage)
+        placement = read_placement(storage)
         log = placement.log and str(placement.log)
         current = replace(first, name=CURRENT, storage=str(placement.data), log_storage=log)
         others = [(role, configuration) for role, configuration in self.configurations if role != CURRENT]
@@ -109,12 +109,17 @@ def from_plan(plan: Plan, text: str, workload: TransactionWorkload | None = None
         raise refuse.input(f"--workload of {workload.engine}", f"the plan is for {engine}")
     configurations = tuple(
         (role, Configuration(role, choice.storage, choice.cache_gib or 0.0, plan.load.threads, choice.log_storage))
-        for role, choice in _choices(plan, text)
+        for role, choice in _list_choices(plan, text)
     )
     database = (
-        _assumed(engine, size) if workload is None else (workload.grown(growth) if growth != 1.0 else workload).database
+        _assume_database(engine, size)
+        if workload is None
+        else (workload.scale_data(growth) if growth != 1.0 else workload).database
     )
-    miss = {configuration.name: settled_miss(database, configuration.cache_gib) for _, configuration in configurations}
+    miss = {
+        configuration.name: compute_settled_miss(database, configuration.cache_gib)
+        for _, configuration in configurations
+    }
     return Request(
         f"{plan.name} (plan {Path(text).name})",
         engine,
@@ -126,7 +131,7 @@ def from_plan(plan: Plan, text: str, workload: TransactionWorkload | None = None
     )
 
 
-def placed(text: str) -> Placement:
+def read_placement(text: str) -> Placement:
     """Reads `DATA` or `DATA,log=LOG`, for this machine alone: no instance. Raises InputError."""
     placement = parse_placement(text)
     if placement.instance is not None:
@@ -138,7 +143,7 @@ def placed(text: str) -> Placement:
     return placement
 
 
-def _choices(plan: Plan, text: str) -> list[tuple[str, Choice]]:
+def _list_choices(plan: Plan, text: str) -> list[tuple[str, Choice]]:
     """Lists the choices to prove with their roles. Raises InputError for a plan without any."""
     ranked = [*([plan.recommended] if plan.recommended else []), *(plan.choices.winners or plan.choices.closest)]
     if not ranked:
@@ -148,17 +153,17 @@ def _choices(plan: Plan, text: str) -> list[tuple[str, Choice]]:
     # The runner-up: the next choice that is another; else the best of the families that cost more.
     losers = [family.best for family in plan.choices.families if family.best and family.outcome != "impossible"]
     losers.sort(key=lambda choice: (not choice.meets_goals, choice.cost_usd_month))
-    others = [choice for choice in [*ranked[1:], *losers] if _place(choice) != _place(ranked[0])]
+    others = [choice for choice in [*ranked[1:], *losers] if _get_place(choice) != _get_place(ranked[0])]
     choices += [(RUNNER_UP, others[0])] if others else []
     choices += [(CURRENT, plan.choices.compared)] if plan.choices.compared else []
     return choices
 
 
-def _place(choice: Choice) -> tuple[str, str | None, float | None]:
+def _get_place(choice: Choice) -> tuple[str, str | None, float | None]:
     return choice.storage, choice.log_storage, choice.cache_gib
 
 
-def _assumed(engine: str, size_gib: float) -> dict:
+def _assume_database(engine: str, size_gib: float) -> dict:
     warehouses = max(1.0, size_gib * GIB / TPCC_BYTES[engine])
     return sysbench_tpcc(warehouses=warehouses, engine=engine, cache_gib=1.0, threads=1).database
 
@@ -174,12 +179,12 @@ def from_workload(workload: TransactionWorkload, storages: list[str], text: str)
     if workload.size_gib is None:
         raise refuse.input(workload.name, "does not say how large its data are", "Give size_gib in the workload file.")
     configurations = []
-    for placement in dict.fromkeys(map(placed, storages)):
+    for placement in dict.fromkeys(map(read_placement, storages)):
         log = placement.log and str(placement.log)
         configurations.append(
             (GIVEN, Configuration(str(placement), str(placement.data), workload.cache_gib, workload.threads, log))
         )
-    miss = settled_miss(workload.database, workload.cache_gib)
+    miss = compute_settled_miss(workload.database, workload.cache_gib)
     return Request(
         workload.name,
         workload.engine,

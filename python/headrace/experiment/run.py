@@ -16,8 +16,8 @@ from itertools import groupby
 import polars as pl
 
 from headrace.bench import RunRecord, Second, Store, Target, run
-from headrace.bench.comparison.statistics import standard_error
-from headrace.bench.drivers.benchmark import Say, silent
+from headrace.bench.comparison.statistics import estimate_standard_error
+from headrace.bench.drivers.benchmark import Say, stay_silent
 from headrace.bench.running import environment
 from headrace.experiment import neighbours
 from headrace.experiment.cell import Cell, OnFiles, OnServer, Parts, Progress
@@ -49,16 +49,16 @@ class MeasuredCell:
     @property
     def error(self) -> float:
         """Standard error of `tps`, from the scatter of neighbouring seconds."""
-        return standard_error(self.measured()["tps"].drop_nulls().to_list())
+        return estimate_standard_error(self.select_measured()["tps"].drop_nulls().to_list())
 
     @property
     def relative(self) -> float:
         """`error` over `tps`."""
         return self.error / self.tps if self.tps else math.inf
 
-    def measured(self) -> pl.DataFrame:
+    def select_measured(self) -> pl.DataFrame:
         """Returns the seconds of the run that count."""
-        return self.record.series().filter(pl.col("phase") == "measure")
+        return self.record.read_series().filter(pl.col("phase") == "measure")
 
 
 def measure(
@@ -67,7 +67,7 @@ def measure(
     store: Store,
     name: str,
     *,
-    progress: Progress = silent,
+    progress: Progress = stay_silent,
     gate: Gate = nullcontext,
     on_second: Callable[[Second], None] | None = None,
 ) -> RunRecord:
@@ -78,7 +78,7 @@ def measure(
     measured until then.
     """
     assert isinstance(cell.place, OnServer), cell.words
-    with lab.server(cell.place, lambda share, what: progress(BUILD_SHARE * share, what)) as target, gate():
+    with lab.open_server(cell.place, lambda share, what: progress(BUILD_SHARE * share, what)) as target, gate():
         share_left = 1.0 - BUILD_SHARE
         tell = lambda share, what: progress(BUILD_SHARE + share_left * share, what)  # noqa: E731
         with neighbours.watch() as beside:
@@ -113,13 +113,13 @@ def _run(
     )
 
 
-def reusable(
+def find_reusable(
     experiment: str, cells: Sequence[Cell], store: Store, machine: Mapping[str, object]
 ) -> dict[tuple, MeasuredCell]:
     """Returns the cells with a complete run of this configuration in the store, the newest."""
-    by_name = {cell.run_name(experiment, machine): cell for cell in cells}
+    by_name = {cell.make_run_name(experiment, machine): cell for cell in cells}
     measured_cells = {}
-    for record in store.runs():
+    for record in store.list_runs():
         cell = by_name.get(record.document.get("name") or "")
         if cell is not None and record.state == "complete" and record.summary.get("tps"):
             measured_cells[cell.key] = MeasuredCell(cell, record, reused=True)
@@ -135,7 +135,7 @@ class CellRunner:
     store: Store
     machine: Mapping[str, object]
     parts: Parts
-    say: Say = silent
+    say: Say = stay_silent
 
     def run(self, cells: Sequence[Cell], have: Mapping[tuple, MeasuredCell]) -> dict[tuple, MeasuredCell]:
         """Runs every cell in order but those of `have`. Raises as bench.run and ExperimentLab."""
@@ -146,15 +146,15 @@ class CellRunner:
         try:
             # Neighbours on one place share its files; every cell on a server has a server of its
             # own.
-            for _, group in groupby(remaining, key=_shared_place):
+            for _, group in groupby(remaining, key=_get_shared_place):
                 with ExitStack() as stack:
                     target = None
                     for cell in group:
                         what = f"{len(results) + 1} of {len(cells)}: {cell.words}"
-                        with self.parts.part(cell.length_s, what) as inside:
-                            target = target or stack.enter_context(self._place(cell))
+                        with self.parts.begin_part(cell.length_s, what) as inside:
+                            target = target or stack.enter_context(self._open_place(cell))
                             wait_for_rest()
-                            name = cell.run_name(self.experiment, self.machine)
+                            name = cell.make_run_name(self.experiment, self.machine)
                             tell = lambda share, _, inside=inside, what=what: inside(share, what)  # noqa: E731
                             result = MeasuredCell(cell, _run(cell, target, self.store, name, tell))
                         results[cell.key] = result
@@ -165,13 +165,13 @@ class CellRunner:
             raise
         return {cell.key: results[cell.key] for cell in cells}
 
-    def _place(self, cell: Cell) -> AbstractContextManager[Target]:
+    def _open_place(self, cell: Cell) -> AbstractContextManager[Target]:
         if isinstance(cell.place, OnFiles):
-            return self.lab.files(cell.place, cell.benchmark)
-        return self.lab.server(cell.place)
+            return self.lab.open_files(cell.place, cell.benchmark)
+        return self.lab.open_server(cell.place)
 
 
-def _shared_place(cell: Cell) -> tuple:
+def _get_shared_place(cell: Cell) -> tuple:
     return repr(cell.place), isinstance(cell.place, OnFiles) or cell.words
 
 

@@ -125,7 +125,8 @@ def choose(
     for configuration in configurations:
         pages = configuration.cache_gib * GIB / PAGE_BYTES
         data = min(
-            data, max(iops_of(configuration.storage) * rate * fill_s / pages, LEAST_CACHE_GIB / configuration.cache_gib)
+            data,
+            max(sum_iops(configuration.storage) * rate * fill_s / pages, LEAST_CACHE_GIB / configuration.cache_gib),
         )
     smallest = min(configuration.cache_gib for configuration in configurations)
     least = min(1.0, max(LEAST_CACHE_GIB / smallest, LEAST_DATA_GIB / size_gib))
@@ -157,20 +158,20 @@ def _expect_rates(
     return tps, max(statistics.fmean(run.rows["iops"]) / tps, 1e-6), workload.database["clients"]["cpu_ms"]
 
 
-def iops_of(storage: str) -> float:
+def sum_iops(storage: str) -> float:
     """Returns the I/Os a second that the volumes sustain together. Raises InputError."""
-    return float(sum(limit["iops"] for limit in Storage.parse(storage).limits()))
+    return float(sum(limit["iops"] for limit in Storage.parse(storage).list_limits()))
 
 
-def scaled(configuration: Configuration, size_gib: float, scale: Scale) -> tuple[Configuration, list[str]]:
+def scale_configuration(configuration: Configuration, size_gib: float, scale: Scale) -> tuple[Configuration, list[str]]:
     """Returns the configuration at a scale, and what could not be kept, in sentences.
 
     `size_gib`: of the data before scaling.
     """
     holds_gib = size_gib * scale.data * ROOM + MORE_GIB
     name, notes = configuration.name, []
-    storage = _storage(configuration.storage, scale.rate, holds_gib, notes)
-    log = configuration.log_storage and _storage(configuration.log_storage, scale.rate, MORE_GIB, notes)
+    storage = _scale_storage(configuration.storage, scale.rate, holds_gib, notes)
+    log = configuration.log_storage and _scale_storage(configuration.log_storage, scale.rate, MORE_GIB, notes)
     exact = configuration.threads * scale.rate
     threads = max(1, round(exact))
     if abs(threads / exact - 1.0) > 0.02:
@@ -190,12 +191,12 @@ def _bursts(storage: str) -> bool:
     return any(member.type == "gp2" and member.size_gib < 1_000 for member in Storage.parse(storage).members)
 
 
-def _storage(spec: str, rate: float, holds_gib: float, notes: list[str]) -> str:
+def _scale_storage(spec: str, rate: float, holds_gib: float, notes: list[str]) -> str:
     """Returns the notation of the same layout at `rate` times the IOPS and MiB/s, for at least
     `holds_gib` GiB. `notes` gets what could not be kept. Raises InputError for what cannot be
     scaled."""
     storage = Storage.parse(spec)
-    of = storage.limits()[0]
+    of = storage.list_limits()[0]
     if rate >= 1.0 and storage.usable_gib >= holds_gib:
         return spec
     members, kind = storage.members, storage.volume_type
@@ -203,7 +204,7 @@ def _storage(spec: str, rate: float, holds_gib: float, notes: list[str]) -> str:
         raise refuse.input(spec, "an array of unlike members cannot be scaled", "A log volume is written DATA,log=LOG.")
     each_gib = math.ceil(holds_gib * storage.size_gib / storage.usable_gib / len(members))
 
-    def of_volumes(volume: Volume) -> str:
+    def write_notation(volume: Volume) -> str:
         return str(Storage.of([volume] * len(members), storage.level, storage.chunk_kib if storage.level else None))
 
     if of["random_charges_full_unit"]:
@@ -212,15 +213,17 @@ def _storage(spec: str, rate: float, holds_gib: float, notes: list[str]) -> str:
     iops = int(of["iops"] * rate)
     if kind == "gp3" and iops >= GP3_IOPS:
         mib_s = max(GP3_MIB_S, int(of["throughput_bytes_s"] / MIB * rate))
-        return of_volumes(Volume("gp3", max(each_gib, math.ceil(iops / GP3_IOPS_PER_GIB)), iops, mib_s))
+        return write_notation(Volume("gp3", max(each_gib, math.ceil(iops / GP3_IOPS_PER_GIB)), iops, mib_s))
     if kind == "gp2" and rate >= 1.0:
-        return of_volumes(Volume("gp2", max(each_gib, members[0].size_gib)))
+        return write_notation(Volume("gp2", max(each_gib, members[0].size_gib)))
     if iops < LEAST_IOPS:
         rule = f"{iops} IOPS at this scale are fewer than io1's least of {LEAST_IOPS}"
         raise refuse.input(spec, rule, "Prove at a larger scale.")
     if kind not in ("io1", "io2"):
         notes.append(f"{spec}: at this scale an io1 with its {iops:,} IOPS: {kind} is not sold with so few.")
-    return of_volumes(Volume("io2" if kind == "io2" else "io1", max(each_gib, math.ceil(iops / IOPS_PER_GIB)), iops))
+    return write_notation(
+        Volume("io2" if kind == "io2" else "io1", max(each_gib, math.ceil(iops / IOPS_PER_GIB)), iops)
+    )
 
 
 @dataclass(frozen=True)
@@ -239,7 +242,7 @@ class Timing:
     data_gib: float
 
 
-def timing(minutes: float, configurations: int) -> Timing:
+def divide_time(minutes: float, configurations: int) -> Timing:
     """Divides the time among loading, calibration and the configurations; `configurations` without
     the one calibrated on. Raises InputError if that leaves too few seconds for each."""
     check_number("--minutes", minutes, LEAST_MINUTES, MOST_MINUTES, refusals=refuse)

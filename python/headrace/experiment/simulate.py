@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.options import as_bytes
 from headrace.base.units import GIB
 from headrace.bench import SysbenchOltp
@@ -54,14 +54,14 @@ class ProcessorSpeed:
     vcpus: int
     runs: tuple[MeasuredCell, ...] = ()
 
-    def applied(self, database: Mapping) -> dict:
+    def apply_speed(self, database: Mapping) -> dict:
         """Returns a standard database with the processor time and round trips of this machine."""
-        scaled, standard = deepcopy(dict(database)), _point_select()
+        scaled, standard = deepcopy(dict(database)), _get_point_select()
         clients = scaled["clients"]
         # A transaction counts as point selects, by their processor time.
         selects = clients["cpu_ms"] / standard["cpu_ms"]
         # In time of the instance's vCPUs, which may be more than there are here.
-        cpu_here = selects * self.cpu_ms * self.vcpus / machine.cores()
+        cpu_here = selects * self.cpu_ms * self.vcpus / machine.count_cores()
         # Processor time was measured here, so the speed of that instance's cores does not apply.
         clients |= {"cpu_ms": cpu_here, "core_speed": None}
         # The standard's clients are on the server's host, where a round trip is processor time:
@@ -70,35 +70,35 @@ class ProcessorSpeed:
         return scaled
 
 
-def _point_select() -> core.Clients:
-    with core_errors():
+def _get_point_select() -> core.Clients:
+    with translate_core_errors():
         return core.mysql_sysbench({"script": "oltp_point_select"})["database"]["clients"]
 
 
-def probe_cells(seed: int) -> tuple[Cell, ...]:
+def make_probe_cells(seed: int) -> tuple[Cell, ...]:
     """Returns the cells of a single client, then of many, on tables that fit the pool."""
     load = SysbenchOltp("oltp_point_select", tables=1, rows=PROBE_ROWS, distribution="uniform")
     settings = {"innodb_buffer_pool_size": PROBE_POOL}
     place = OnServer(DataSet("probe", load, 0.01), PROBE_STORAGE, settings, scan=True)
     return tuple(
         Cell((count,), f"{count} clients, all in memory", place, load, count, PROBE_WARM_S, PROBE_S, seed)
-        for count in (1, PROBE_CLIENTS_EACH * machine.cores())
+        for count in (1, PROBE_CLIENTS_EACH * machine.count_cores())
     )
 
 
-def processor_speed(single_client: MeasuredCell, many_clients: MeasuredCell, day: str) -> ProcessorSpeed:
-    """Derives the speed from the runs of `probe_cells`, by Little's law.
+def derive_speed(single_client: MeasuredCell, many_clients: MeasuredCell, day: str) -> ProcessorSpeed:
+    """Derives the speed from the runs of `make_probe_cells`, by Little's law.
 
     At the highest rate all processors are busy; a single client has a core by itself and its round
     trips.
     """
-    cpu_ms = 1e3 * machine.cores() / many_clients.tps
-    trip_ms = max(1e-3, 1e3 / single_client.tps - core.core_ms({**_point_select(), "cpu_ms": cpu_ms}))
-    instance, vcpus = machine.like_this(day)
+    cpu_ms = 1e3 * machine.count_cores() / many_clients.tps
+    trip_ms = max(1e-3, 1e3 / single_client.tps - core.core_ms({**_get_point_select(), "cpu_ms": cpu_ms}))
+    instance, vcpus = machine.choose_instance(day)
     return ProcessorSpeed(cpu_ms, trip_ms, instance, vcpus, (single_client, many_clients))
 
 
-def database(cell: Cell) -> core.Database:
+def make_database(cell: Cell) -> core.Database:
     """Returns the standard database of a sysbench OLTP cell under its settings."""
     place, load = cell.place, cell.benchmark
     assert isinstance(place, OnServer) and isinstance(load, SysbenchOltp)
@@ -111,7 +111,7 @@ def database(cell: Cell) -> core.Database:
         "tables": load.tables,
         "table_size": load.rows,
         "threads": cell.threads,
-        "cache_gib": cache_bytes(place) / GIB,
+        "cache_gib": get_cache_bytes(place) / GIB,
         "log_bin": False,
         "flush_log_at_trx_commit": int(settings.get("innodb_flush_log_at_trx_commit", "1")),
     }
@@ -121,11 +121,11 @@ def database(cell: Cell) -> core.Database:
         options["io_capacity"] = float(settings["innodb_io_capacity"])
     if "innodb_doublewrite" in settings:
         options["doublewrite"] = settings["innodb_doublewrite"].upper() in ("ON", "1")
-    with core_errors():
+    with translate_core_errors():
         return core.mysql_sysbench(options)["database"]
 
 
-def cache_bytes(place: OnServer) -> float:
+def get_cache_bytes(place: OnServer) -> float:
     """Returns the size of a server's buffer pool or block cache, bytes."""
     return as_bytes(place.settings[CACHE_SETTING[place.data.engine]]) or 0.0
 
@@ -156,7 +156,7 @@ def simulate(
         "log_storage": place.log_storage,
         "instance": here.instance,
         "as_of": day,
-        "cache_bytes": cache_bytes(place),
+        "cache_bytes": get_cache_bytes(place),
         "clients": cell.threads,
         "start": "warm" if place.scan else start,
         "seconds": cell.warmup_s + cell.seconds,
@@ -165,7 +165,7 @@ def simulate(
         "start_balance_percent": place.balance_percent,
         "snapshot_bytes": round(place.data.gib * GIB) if place.restored == "cold" else None,
     }
-    with core_errors():
+    with translate_core_errors():
         columns = core.mysql_clients(dict(of), run, None) if form == "events" else core.mysql_runs(dict(of), [run])[0]
     columns.pop("summary", None)
     rows = pl.DataFrame(columns)[cell.warmup_s :]
@@ -181,6 +181,6 @@ def simulate_all(
     """Simulates every cell; all are of sysbench OLTP."""
     simulated = {}
     for cell in cells:
-        with parts.part(SIMULATE_S, f"simulating {cell.words}"):
-            simulated[cell.key] = simulate(cell, here.applied(database(cell)), here, day)
+        with parts.begin_part(SIMULATE_S, f"simulating {cell.words}"):
+            simulated[cell.key] = simulate(cell, here.apply_speed(make_database(cell)), here, day)
     return simulated

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.units import GIB
-from headrace.workload.misfit import misfit_of
+from headrace.workload.misfit import find_misfit
 from headrace.workload.transactions import TransactionWorkload
 
 
@@ -25,7 +25,7 @@ def estimate_pauses(calibrated: TransactionWorkload, cache_gib: float, tps: floa
     return core.pool_pauses(cache_gib, tps, _find_calibrated_tps(calibrated) or tps, seconds)
 
 
-def purge_at(
+def adjust_purge(
     workload: TransactionWorkload,
     calibrated: TransactionWorkload,
     cache_gib: float,
@@ -38,7 +38,7 @@ def purge_at(
     run_tps = _find_calibrated_tps(calibrated)
     if not _is_of_mariadb(calibrated) or run_tps is None or not tps > 0.0:
         return workload
-    with core_errors():
+    with translate_core_errors():
         database = core.purged_at(
             workload.database, (calibrated.cache_gib * GIB, run_tps), (cache_gib * GIB, tps), changed
         )
@@ -52,5 +52,5 @@ def _is_of_mariadb(calibrated: TransactionWorkload) -> bool:
 def _find_calibrated_tps(calibrated: TransactionWorkload) -> float | None:
     """Returns the transactions a second of the run that was calibrated on; None if there was no
     run, or several."""
-    misfit = misfit_of(calibrated.runs[0]) if len(calibrated.runs) == 1 else None
+    misfit = find_misfit(calibrated.runs[0]) if len(calibrated.runs) == 1 else None
     return None if misfit is None else misfit.measured_tps

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.base import core
-from headrace.base.core import core_errors
-from headrace.base.units import GIB, in_percent
+from headrace.base.core import translate_core_errors
+from headrace.base.units import GIB, format_percent
 from headrace.bench import SysbenchOltp
 from headrace.calibration.prior import DISTRIBUTION_OPTIONS
 from headrace.errors import Refusals
@@ -56,11 +56,11 @@ class StandIn:
         skew = "uniform" if self.h >= UNIFORM_H else f"pareto, h = {self.h:.3f}"
         return (
             f"sysbench {SCRIPT} over {self.benchmark.tables} x {self.benchmark.rows:,} rows ({self.data_gib:.2f} GiB, "
-            f"{skew}): {in_percent(self.miss, 1)} of its page touches miss the cache, {in_percent(self.database_miss, 1)} of the database's."
+            f"{skew}): {format_percent(self.miss, 1)} of its page touches miss the cache, {format_percent(self.database_miss, 1)} of the database's."
         )
 
 
-def stand_in(engine: str, data_gib: float, cache_gib: float, threads: int, target_miss: float) -> StandIn:
+def make_stand_in(engine: str, data_gib: float, cache_gib: float, threads: int, target_miss: float) -> StandIn:
     """Returns the load over `data_gib` of data that misses a cache of `cache_gib` by the share
     `target_miss` (0..1).
 
@@ -72,29 +72,29 @@ def stand_in(engine: str, data_gib: float, cache_gib: float, threads: int, targe
         rule = f"are too few: at least {least:.2f} GiB"
         raise refuse.input(f"{data_gib:.3f} GiB of data", rule, "Prove at a larger scale.")
     low, high = MOST_SKEWED_H, UNIFORM_H
-    most = miss_of(engine, rows, cache_gib, threads, None)
+    most = compute_miss(engine, rows, cache_gib, threads, None)
     if target_miss >= most:
         return StandIn(SysbenchOltp(SCRIPT, TABLES, rows, "uniform"), data_gib, UNIFORM_H, most, target_miss)
     miss = most
     for _ in range(HALVINGS):
         middle = math.sqrt(low * high)
-        miss = miss_of(engine, rows, cache_gib, threads, middle)
+        miss = compute_miss(engine, rows, cache_gib, threads, middle)
         low, high = (middle, high) if miss < target_miss else (low, middle)
     h = round(math.sqrt(low * high), 4)
-    miss = miss_of(engine, rows, cache_gib, threads, h)
+    miss = compute_miss(engine, rows, cache_gib, threads, h)
     return StandIn(SysbenchOltp(SCRIPT, TABLES, rows, "pareto", {"rand_pareto_h": h}), data_gib, h, miss, target_miss)
 
 
-def miss_of(engine: str, rows: int, cache_gib: float, threads: int, h: float | None) -> float:
+def compute_miss(engine: str, rows: int, cache_gib: float, threads: int, h: float | None) -> float:
     """Returns the share of page touches (0 to 1) that read a page once a cache of `cache_gib` has
     settled. `rows`: of each table; `h`: of the Pareto distribution, None: uniform."""
-    options = _options(engine, rows, threads=threads, cache_gib=cache_gib, h=h)
-    with core_errors():
+    options = _build_options(engine, rows, threads=threads, cache_gib=cache_gib, h=h)
+    with translate_core_errors():
         database = core.mysql_sysbench(options)["database"]
-    return settled_miss(database, cache_gib)
+    return compute_settled_miss(database, cache_gib)
 
 
-def _options(engine: str, rows: int, cache_gib: float, threads: int, h: float | None) -> dict:
+def _build_options(engine: str, rows: int, cache_gib: float, threads: int, h: float | None) -> dict:
     """Returns the options of sysbench for the core. `rows`: of each table; `h`: of the Pareto
     distribution of accesses, None: uniform."""
     return {
@@ -108,26 +108,26 @@ def _options(engine: str, rows: int, cache_gib: float, threads: int, h: float | 
     }
 
 
-def changed(engine: str, benchmark: SysbenchOltp) -> list[float]:
+def compute_changed(engine: str, benchmark: SysbenchOltp) -> list[float]:
     """Returns the share of touches that change a page, per class of pages. Raises InputError."""
-    options = _options(engine, benchmark.rows, cache_gib=1.0, threads=1, h=None)
-    with core_errors():
+    options = _build_options(engine, benchmark.rows, cache_gib=1.0, threads=1, h=None)
+    with translate_core_errors():
         return core.mysql_sysbench(options | {"distribution": describe_distribution(benchmark)})["changed"]
 
 
 def describe_distribution(load: SysbenchOltp) -> dict[str, str | float]:
     """Returns the distribution of a load's accesses as the core names it."""
     described: dict[str, str | float] = {"type": load.distribution}
-    for name, value in load.options()["parameters"].items():
+    for name, value in load.list_options()["parameters"].items():
         if name in DISTRIBUTION_OPTIONS:
             described[DISTRIBUTION_OPTIONS[name]] = float(value)
     return described
 
 
-def settled_miss(database: Mapping[str, Any], cache_gib: float) -> float:
+def compute_settled_miss(database: Mapping[str, Any], cache_gib: float) -> float:
     """Returns the share of a database's page touches (0 to 1) that miss a settled cache of
     `cache_gib`."""
-    with core_errors():
+    with translate_core_errors():
         curve = core.mysql_warm_up(database, cache_gib * GIB)
     touches = sum(item["pages"] * item["touches_per_tx"] for item in database["popularity"])
     return float(min(1.0, curve["reads"][-1] / max(touches, 1e-12)))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.lab.calls import Calls, LabStatus, Snapshot
-from headrace.lab.place import Place, place
+from headrace.lab.place import Place, find_place
 from headrace.lab.wire import Wire
 
 # An answer takes milliseconds, or the machine is in trouble.
@@ -41,7 +41,7 @@ class Lab(Calls):
 
         `timeout_s`: the longest wait for an answer. Calls that may take minutes wait longer.
         """
-        self.place: Place = place(data_dir, socket)
+        self.place: Place = find_place(data_dir, socket)
         self.timeout_s = timeout_s
         self._wire = Wire(self.place)
 
@@ -78,12 +78,12 @@ class Lab(Calls):
         }
         return self._wire.call(name, given, self.timeout_s if timeout_s is None else timeout_s, token, dry_run)
 
-    def pid(self) -> int:
+    def get_pid(self) -> int:
         """Returns the process id of the daemon. Raises NoLab, CouldNotRun."""
-        return self._wire.peer_pid()
+        return self._wire.read_peer_pid()
 
 
-def all_snapshots(lab: Lab, volume: str | None = None, bin: bool = False) -> Iterator[Snapshot]:
+def list_all_snapshots(lab: Lab, volume: str | None = None, bin: bool = False) -> Iterator[Snapshot]:
     """Yields the lab's snapshots, page by page: of a volume, or those in the recycle bin."""
     after = None
     while True:
@@ -93,7 +93,7 @@ def all_snapshots(lab: Lab, volume: str | None = None, bin: bool = False) -> Ite
             return
 
 
-def notes(status: LabStatus) -> list[str]:
+def list_notes(status: LabStatus) -> list[str]:
     """Returns sentences on the parts of a status that a user must know."""
     leftovers, recording = status.get("leftovers"), status.get("recording")
     sentences = []

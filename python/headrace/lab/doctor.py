@@ -17,7 +17,7 @@ from headrace.base.units import GIB
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab.client import Lab
 from headrace.lab.launch import find_headraced
-from headrace.lab.place import Place, place
+from headrace.lab.place import Place, find_place
 
 # LOOP_CONFIGURE with direct I/O and a block size in one call: Linux 5.8, commit 3448914e8cc5 (May
 # 2020).
@@ -53,14 +53,14 @@ class Machine:
     user_id: int = field(default_factory=lambda: os.geteuid())
     path: str | None = None  # PATH; None: the environment's
 
-    def text(self, name: str) -> str:
+    def read_proc_file(self, name: str) -> str:
         """Returns the content of a file of /proc or /sys; "" when it does not exist."""
         try:
             return (self.root / name).read_text(errors="replace")
         except OSError:
             return ""
 
-    def program(self, name: str) -> str | None:
+    def locate_program(self, name: str) -> str | None:
         """Returns the path of a program, None if it is missing; sbin counts even when it is not in
         PATH, since the daemon's user is root."""
         path = self.path if self.path is not None else os.environ.get("PATH", "") + os.pathsep + "/usr/sbin:/sbin"
@@ -73,16 +73,16 @@ def examine(
     """Returns every check, in the order in which a lab needs them. Raises InputError for an
     impossible path.
     """
-    where, machine = place(data_dir, socket), machine or Machine()
+    where, machine = find_place(data_dir, socket), machine or Machine()
     folder = where.data_dir
     return [
-        *(check(machine) for check in (kernel, root, fuse, loop_control, loop_devices)),
-        daemon_binary(),
-        *([] if folder is None else [space(folder)]),
-        *(program(machine, *tool) for tool in TOOLS),
-        running(where),
-        *leftovers(machine, where),
-        *(Check(name, OK, f"{value}: {meaning}") for name, value, meaning in settings.in_words()),
+        *(check(machine) for check in (check_kernel, check_root, check_fuse, check_loop_control, check_loop_devices)),
+        check_daemon_binary(),
+        *([] if folder is None else [check_space(folder)]),
+        *(check_program(machine, *tool) for tool in TOOLS),
+        check_running(where),
+        *find_leftovers(machine, where),
+        *(Check(name, OK, f"{value}: {meaning}") for name, value, meaning in settings.describe_variables()),
     ]
 
 
@@ -91,9 +91,9 @@ def lacks(checks: list[Check]) -> bool:
     return any(check.state == MISSING for check in checks)
 
 
-def kernel(machine: Machine) -> Check:
+def check_kernel(machine: Machine) -> Check:
     """Checks for a Linux that has LOOP_CONFIGURE."""
-    release = machine.text("proc/sys/kernel/osrelease").strip()
+    release = machine.read_proc_file("proc/sys/kernel/osrelease").strip()
     match = re.match(r"(\d+)\.(\d+)", release)
     needed = "Linux {}.{} or newer".format(*OLDEST_KERNEL)
     if match is None:
@@ -103,13 +103,13 @@ def kernel(machine: Machine) -> Check:
     return Check("kernel", OK, f"Linux {release}")
 
 
-def root(machine: Machine) -> Check:
+def check_root(machine: Machine) -> Check:
     """Checks for root with CAP_SYS_ADMIN, which mounts and loop devices need."""
     if machine.user_id != 0:
         return Check(
             "root", MISSING, f"user id {machine.user_id}", "Run the lab as root: sudo $(command -v headrace) lab up."
         )
-    match = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", machine.text("proc/self/status"), re.MULTILINE)
+    match = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", machine.read_proc_file("proc/self/status"), re.MULTILINE)
     if match and not int(match[1], 16) >> CAP_SYS_ADMIN & 1:
         return Check(
             "root",
@@ -120,7 +120,7 @@ def root(machine: Machine) -> Check:
     return Check("root", OK, "root")
 
 
-def _device(machine: Machine, what: str, name: str, module: str) -> Check:
+def _check_device(machine: Machine, what: str, name: str, module: str) -> Check:
     """Checks that /dev/`name` can be opened. `what`: name of the check; `module`: the kernel's
     module that makes the device."""
     path = machine.root / "dev" / name
@@ -135,17 +135,17 @@ def _device(machine: Machine, what: str, name: str, module: str) -> Check:
     return Check(what, OK, f"/dev/{name}")
 
 
-def fuse(machine: Machine) -> Check:
+def check_fuse(machine: Machine) -> Check:
     """Checks that /dev/fuse can be opened, and that the kernel has the filesystem."""
-    return _device(machine, "FUSE", "fuse", "fuse")
+    return _check_device(machine, "FUSE", "fuse", "fuse")
 
 
-def loop_control(machine: Machine) -> Check:
+def check_loop_control(machine: Machine) -> Check:
     """Checks that /dev/loop-control can be opened."""
-    return _device(machine, "loop", "loop-control", "loop")
+    return _check_device(machine, "loop", "loop-control", "loop")
 
 
-def loop_devices(machine: Machine) -> Check:
+def check_loop_devices(machine: Machine) -> Check:
     """Checks for loop devices that are free or can be made, and show up in /dev."""
     devices = sorted(machine.root.glob("sys/block/loop[0-9]*"))
     busy = [device for device in devices if (device / "loop/backing_file").exists()]
@@ -165,10 +165,10 @@ def loop_devices(machine: Machine) -> Check:
 
 
 def _grows(machine: Machine) -> bool:
-    return any(entry.place == "/dev" and entry.kind == "devtmpfs" for entry in mounts(machine))
+    return any(entry.place == "/dev" and entry.kind == "devtmpfs" for entry in list_mounts(machine))
 
 
-def daemon_binary() -> Check:
+def check_daemon_binary() -> Check:
     """Checks that headraced is installed."""
     try:
         return Check("headraced", OK, str(find_headraced()))
@@ -176,7 +176,7 @@ def daemon_binary() -> Check:
         return Check("headraced", MISSING, f"{error.value}: {error.rule}", error.hint)
 
 
-def space(folder: Path) -> Check:
+def check_space(folder: Path) -> Check:
     """Checks the room in the data directory: volumes are sparse, a GiB written is a GiB taken."""
     there = folder
     while not os.path.exists(there) and there != there.parent:
@@ -209,9 +209,9 @@ def space(folder: Path) -> Check:
 TOOLS = (("mkfs.xfs", "filesystems on volumes", "xfsprogs"), ("fio", "headrace lab verify and the examples", "fio"))
 
 
-def program(machine: Machine, name: str, purpose: str, package: str) -> Check:
+def check_program(machine: Machine, name: str, purpose: str, package: str) -> Check:
     """Checks for a program that most users want next to the lab."""
-    path = machine.program(name)
+    path = machine.locate_program(name)
     if path is None:
         return Check(
             name,
@@ -222,40 +222,42 @@ def program(machine: Machine, name: str, purpose: str, package: str) -> Check:
     return Check(name, OK, path)
 
 
-def running(where: Place) -> Check:
+def check_running(where: Place) -> Check:
     """Checks whether a lab answers there now."""
     try:
         with Lab(where.data_dir, where.socket, timeout_s=5) as lab:
-            return Check("lab", OK, f"runs as process {lab.pid()} at {where.socket}")
+            return Check("lab", OK, f"runs as process {lab.get_pid()} at {where.socket}")
     except CouldNotRun as error:
         if not os.path.exists(where.socket):
             return Check("lab", OK, "not started")
         return Check("lab", NOTE, f"{where.socket}: {error.rule}", error.hint)
 
 
-def mounts(machine: Machine) -> list[Mount]:
+def list_mounts(machine: Machine) -> list[Mount]:
     """Returns the mounts of this process."""
-    return parse_mounts(machine.text("proc/self/mountinfo"))
+    return parse_mounts(machine.read_proc_file("proc/self/mountinfo"))
 
 
-def leftovers(machine: Machine, where: Place) -> list[Check]:
+def find_leftovers(machine: Machine, where: Place) -> list[Check]:
     """Mounts and loop devices of labs whose daemon is gone. `lab up` on the same directory releases
     them.
     """
     checks = []
     folders = {
         Path(entry.place).parent
-        for entry in mounts(machine)
+        for entry in list_mounts(machine)
         if entry.kind.startswith("fuse") and entry.source == MOUNT_SOURCE
     }
-    dead = {folder for folder in folders if can_tell(folder) and not daemon_of(machine, folder)}
+    dead = {folder for folder in folders if can_tell(folder) and not find_daemon(machine, folder)}
     for folder in sorted(dead):
         do = f"headrace lab up --lab {folder} takes it over; umount -l {folder / 'mnt'} only ends it."
         checks.append(Check("left over", NOTE, f"{folder / 'mnt'} is mounted, and its daemon is gone", do))
-    if where.data_dir is not None and can_tell(where.data_dir) and not daemon_of(machine, where.data_dir):
+    if where.data_dir is not None and can_tell(where.data_dir) and not find_daemon(machine, where.data_dir):
         dead.add(where.data_dir)
     for device in sorted(machine.root.glob("sys/block/loop[0-9]*")):
-        backing = machine.text(f"sys/block/{device.name}/loop/backing_file").strip().removesuffix(" (deleted)")
+        backing = (
+            machine.read_proc_file(f"sys/block/{device.name}/loop/backing_file").strip().removesuffix(" (deleted)")
+        )
         if any(backing.startswith(f"{folder}/mnt/") for folder in dead):
             do = f"Unmount what is on it (findmnt /dev/{device.name}), then losetup -d /dev/{device.name}; or start that lab again."
             checks.append(Check("left over", NOTE, f"/dev/{device.name} is on {backing}, whose daemon is gone", do))
@@ -267,7 +269,7 @@ def can_tell(folder: Path) -> bool:
     return os.access(folder, os.X_OK)
 
 
-def daemon_of(machine: Machine, folder: Path) -> int | None:
+def find_daemon(machine: Machine, folder: Path) -> int | None:
     """Returns the id of the process that holds the lock of a data directory, None for none, by the
     kernel's list: asking the mount itself could wait for a daemon that hangs."""
     try:
@@ -275,7 +277,7 @@ def daemon_of(machine: Machine, folder: Path) -> int | None:
     except OSError:
         return None
     here = f"{os.major(lock.st_dev):02x}:{os.minor(lock.st_dev):02x}:{lock.st_ino}"
-    for line in machine.text("proc/locks").splitlines():
+    for line in machine.read_proc_file("proc/locks").splitlines():
         # 1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF
         fields = line.split()
         if len(fields) > 5 and fields[1] == "FLOCK" and fields[5] == here:

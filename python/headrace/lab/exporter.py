@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable
 from http import HTTPStatus
 
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab.client import Lab
 from headrace.lab.wire import NoLab
 
-with lazily():
+with defer_imports():
     from headrace.lab import http_server
 
 # Scrapers of one machine are one or two.
@@ -31,19 +31,19 @@ POLL_S = 0.1
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def metrics_server(listener: socket.socket, text: Callable[[], str]) -> http_server.HttpServer:
+def make_metrics_server(listener: socket.socket, text: Callable[[], str]) -> http_server.HttpServer:
     """Returns a server that answers `GET /metrics` with what `text` returns, on a socket that
     listens already."""
 
     def answer(incoming: http_server.Incoming) -> http_server.Answer:
         if incoming.method != "GET":
-            return _refusal(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered here", ("Allow", "GET"))
+            return _answer_refusal(HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered here", ("Allow", "GET"))
         if incoming.path != "/metrics":
-            return _refusal(HTTPStatus.NOT_FOUND, "only /metrics is here")
+            return _answer_refusal(HTTPStatus.NOT_FOUND, "only /metrics is here")
         try:
             body = text().encode()
         except HeadraceError as error:
-            return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"no metrics now: {error}")
+            return _answer_refusal(HTTPStatus.SERVICE_UNAVAILABLE, f"no metrics now: {error}")
         return http_server.Answer(HTTPStatus.OK, body, [("Content-Type", CONTENT_TYPE)])
 
     # Heads of Prometheus have some 300 bytes, and it gives up after 10 s by default.
@@ -58,9 +58,9 @@ def metrics_server(listener: socket.socket, text: Callable[[], str]) -> http_ser
     return http_server.HttpServer(listener, answer, bounds)
 
 
-def _refusal(status: HTTPStatus, why: str, *headers: tuple[str, str]) -> http_server.Answer:
+def _answer_refusal(status: HTTPStatus, why: str, *headers: tuple[str, str]) -> http_server.Answer:
     """Returns an answer without metrics: a line of words."""
-    answer = http_server.Refused(status, why).answer()
+    answer = http_server.Refused(status, why).make_answer()
     answer.headers += headers
     return answer
 
@@ -92,7 +92,7 @@ def serve(listener: socket.socket, text: Callable[[], str], ready: Callable[[str
     """Serves what `text` returns until it is interrupted. `ready` is told the address."""
     with listener, contextlib.suppress(KeyboardInterrupt):
         ready(f"http://127.0.0.1:{listener.getsockname()[1]}/metrics")
-        metrics_server(listener, text).serve_forever()
+        make_metrics_server(listener, text).serve_forever()
 
 
 def drop_rights() -> None:
@@ -104,13 +104,13 @@ def drop_rights() -> None:
         os.setuid(nobody.pw_uid)
 
 
-def connected(path: str, wait_s: float) -> tuple[Lab, int]:
+def connect_lab(path: str, wait_s: float) -> tuple[Lab, int]:
     """Returns a lab that answers, and a descriptor that becomes readable when its process ends.
     Raises NoLab after `wait_s`, other HeadraceErrors at once."""
     lab, deadline = Lab(socket=path), time.monotonic() + wait_s
     while True:
         try:
-            return lab, os.pidfd_open(lab.pid())
+            return lab, os.pidfd_open(lab.get_pid())
         except NoLab:
             if time.monotonic() > deadline:
                 raise

@@ -65,7 +65,7 @@ class Incoming:
     headers: dict[str, str]
     body: bytes
 
-    def head(self) -> Incoming:
+    def remove_body(self) -> Incoming:
         """Returns the request without its body."""
         return Incoming(self.method, self.path, self.query, self.headers, b"")
 
@@ -86,7 +86,7 @@ class Refused(Exception):
         super().__init__(why)
         self.status = status
 
-    def answer(self) -> Answer:
+    def make_answer(self) -> Answer:
         """Returns an answer of one line of words."""
         return Answer(self.status, f"{self}\n".encode(), [("Content-Type", "text/plain; charset=utf-8")])
 
@@ -210,7 +210,7 @@ def is_here(host: str) -> bool:
     return name.lower() in HOSTS and port.isascii() and port.isdigit()
 
 
-def refusal(incoming: Incoming) -> Refused | None:
+def find_refusal(incoming: Incoming) -> Refused | None:
     """Returns why no service answers a request, or None."""
     host = incoming.headers.get("host", "")
     if not is_here(host):
@@ -237,23 +237,23 @@ class Connection:
         with self._client:
             try:
                 self._client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                while self._request():
+                while self._answer_request():
                     pass
             except Refused as refused:
                 with contextlib.suppress(OSError):
-                    self._send(refused.answer(), False)
+                    self._send(refused.make_answer(), False)
                     self._drain()
             except OSError:
                 # The client went away, or does not read.
                 return
 
-    def _request(self) -> bool:
+    def _answer_request(self) -> bool:
         """Reads until a request is whole, and answers it; returns whether the connection goes
         on."""
         reader, request_s, after = self._reader, self._server.bounds.request_s, None
         deadline = 0.0
         while not reader.ready:
-            if not reader.begun and not self._waited():
+            if not reader.begun and not self._wait_data():
                 return False
             deadline = deadline or time.monotonic() + request_s
             remaining_s = deadline - time.monotonic()
@@ -279,7 +279,7 @@ class Connection:
         while reader.ready:
             incoming, keep = reader.ready.popleft()
             keep = keep and self._server.bounds.requests_go_on
-            refused = refusal(incoming)
+            refused = find_refusal(incoming)
             if refused is not None:
                 raise refused
             self._send(self._server.answer(incoming), keep, incoming.method != "HEAD")
@@ -289,7 +289,7 @@ class Connection:
             raise after
         return True
 
-    def _waited(self) -> bool:
+    def _wait_data(self) -> bool:
         """Returns whether the client sends something before it was silent for too long."""
         begun, bounds = time.monotonic(), self._server.bounds
         while True:

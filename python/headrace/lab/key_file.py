@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.base.files import read_bytes, reason_of
+from headrace.base.files import get_reason, read_bytes
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab.calls import ExportedKey
 
@@ -42,7 +42,7 @@ def _check(name: str, description: str, material: bytes) -> str:
     return hashlib.sha256(text + material).hexdigest()[:CHECK_CHARS]
 
 
-def text_of_key(exported: ExportedKey) -> str:
+def format_key(exported: ExportedKey) -> str:
     """Returns the text of a key's file."""
     material = base64.b64decode(exported["material"])
     facts = {
@@ -88,7 +88,7 @@ def write_key(path: Path, text: str) -> None:
     except OSError as error:
         if is_created:
             path.unlink(missing_ok=True)
-        rule, hint = f"cannot be written: {reason_of(error)}", "Name a file on a disk with space that you may write."
+        rule, hint = f"cannot be written: {get_reason(error)}", "Name a file on a disk with space that you may write."
         raise CouldNotRun(str(path), rule, "operating system", hint) from None
 
 

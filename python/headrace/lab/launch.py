@@ -23,7 +23,7 @@ from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab.client import Lab
 from headrace.lab.exporter import listen as exporter_listen
-from headrace.lab.place import API_PORT, DEFAULT_DATA_DIR, METRICS_PORT, READY_S, Place, place
+from headrace.lab.place import API_PORT, DEFAULT_DATA_DIR, METRICS_PORT, READY_S, Place, find_place
 from headrace.lab.wire import Disconnected, LabRefused, NoLab
 
 BINARY = "headraced"
@@ -62,7 +62,7 @@ class Settings:
 def find_headraced() -> Path:
     """Returns the daemon's program: $HEADRACED, else next to this Python, else in PATH. Raises
     InputError, CouldNotRun."""
-    named = variables.given("HEADRACED")
+    named = variables.find_value("HEADRACED")
     if named:
         if not (os.path.isfile(named) and os.access(named, os.X_OK)):
             hint = "Name the headraced binary, or unset it."
@@ -78,10 +78,10 @@ def find_headraced() -> Path:
     return Path(os.path.abspath(in_path))
 
 
-def command_line(where: Place, settings: Settings) -> list[str]:
+def build_command_line(where: Place, settings: Settings) -> list[str]:
     """Returns the words that start the daemon. Raises InputError, CouldNotRun."""
-    words = [str(find_headraced()), "--data-dir", str(folder_of(where)), "--socket", str(where.socket)]
-    group = None if settings.group is None else _group_id(settings.group)
+    words = [str(find_headraced()), "--data-dir", str(get_data_folder(where)), "--socket", str(where.socket)]
+    group = None if settings.group is None else _find_group_id(settings.group)
     given = {
         "--instance-type": settings.instance_type,
         "--as-of": settings.as_of,
@@ -95,12 +95,12 @@ def command_line(where: Place, settings: Settings) -> list[str]:
     return words
 
 
-def folder_of(where: Place) -> Path:
+def get_data_folder(where: Place) -> Path:
     """Returns the data directory, the default one where only a socket is named."""
     return where.data_dir or DEFAULT_DATA_DIR
 
 
-def _group_id(group: str) -> int:
+def _find_group_id(group: str) -> int:
     """Returns the id of a group by its name or number. Raises InputError."""
     if group.isascii() and group.isdigit() and len(group) < 10:
         return int(group)
@@ -119,11 +119,11 @@ class _Helper:
     module: str
     listener: socket.socket
 
-    def words(self, where: Place, *mode: str) -> list[str]:
+    def build_words(self, where: Place, *mode: str) -> list[str]:
         """Returns the words that start the process."""
         places = [str(where.socket)]
         if self.what == "api":
-            places.append(str(folder_of(where)))
+            places.append(str(get_data_folder(where)))
         return [sys.executable, "-m", self.module, *places, str(self.listener.fileno()), *mode]
 
 
@@ -148,7 +148,7 @@ def _open_helpers(settings: Settings, open_files: contextlib.ExitStack) -> list[
     return helpers
 
 
-def up(
+def start_lab(
     data_dir: str | Path | None = None,
     socket: str | Path | None = None,
     settings: Settings | None = None,
@@ -159,9 +159,9 @@ def up(
     Raises LabRefused (in-use) when one already answers there, InputError for settings it refuses,
     CouldNotRun with the last lines of its log.
     """
-    where, settings = place(data_dir, socket), settings or Settings()
+    where, settings = find_place(data_dir, socket), settings or Settings()
     refuse_second(where)
-    words = command_line(where, settings)
+    words = build_command_line(where, settings)
     _check_root()
     with contextlib.ExitStack() as open_files:
         helpers = _open_helpers(settings, open_files)
@@ -183,7 +183,7 @@ def up(
             if not _start_helper(helper, where, log):
                 with contextlib.suppress(HeadraceError):
                     lab.down(force=True)
-                rule = f"could not be served: {_last_lines(where, begun)}"
+                rule = f"could not be served: {_read_last_lines(where, begun)}"
                 raise CouldNotRun(helper.what, rule, "", f"Use {helper.option} 0 for a lab without it.")
     return lab
 
@@ -192,7 +192,7 @@ def _start_helper(helper: _Helper, where: Place, log: IO[bytes]) -> bool:
     """Starts a helper of a daemon that answers; True when it serves."""
     # Returns when it has its connection; it stays behind as a process of its own.
     served = subprocess.run(
-        helper.words(where, "detach"),
+        helper.build_words(where, "detach"),
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
@@ -213,20 +213,20 @@ def serve_again(lab: Lab, api_port: int) -> None:
         log = open_files.enter_context(_open_log(where))
         begun = os.fstat(log.fileno()).st_size
         if not _start_helper(helper, where, log):
-            rule = f"could not be served: {_last_lines(where, begun)}"
-            raise CouldNotRun(helper.what, rule, "", f"{folder_of(where) / LOG_NAME} has more.")
+            rule = f"could not be served: {_read_last_lines(where, begun)}"
+            raise CouldNotRun(helper.what, rule, "", f"{get_data_folder(where) / LOG_NAME} has more.")
 
 
-def foreground(
+def become_daemon(
     data_dir: str | Path | None = None, socket: str | Path | None = None, settings: Settings | None = None
 ) -> None:
     """Becomes the daemon: for systemd, containers and debuggers. It returns only when that fails,
     and raises as `up`.
     """
-    where = place(data_dir, socket)
+    where = find_place(data_dir, socket)
     refuse_second(where)
     settings = settings or Settings()
-    words = command_line(where, settings)
+    words = build_command_line(where, settings)
     _check_root()
     with contextlib.ExitStack() as open_files:
         helpers = _open_helpers(settings, open_files)
@@ -237,7 +237,7 @@ def foreground(
                 # It waits for the daemon that this process becomes, and ends with it. "ready" is
                 # the daemon's to say.
                 listener = helper.listener.fileno()
-                spawn(helper.words(where), stderr=None, folder=None, passed=(listener,), own_session=False)
+                spawn(helper.build_words(where), stderr=None, folder=None, passed=(listener,), own_session=False)
             # The listening sockets are theirs alone: this process does not pass them on.
             os.execv(words[0], words)
         except OSError as error:
@@ -270,9 +270,9 @@ def _refuse_answering(where: Place) -> None:
         raise LabRefused(
             "in-use",
             str(where.socket),
-            f"a lab already answers here (process {lab.pid()})",
+            f"a lab already answers here (process {lab.get_pid()})",
             "",
-            f"End it first: headrace lab down{where.flags()}",
+            f"End it first: headrace lab down{where.build_flags()}",
         )
 
 
@@ -289,7 +289,7 @@ def _open_log(where: Place):
 
     Only the daemon's owner may look into a lab, so directory and log are made for the owner alone.
     """
-    folder = folder_of(where)
+    folder = get_data_folder(where)
     path = folder / LOG_NAME
     with explain_unwritable(path, "Choose another directory with --lab."):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -314,8 +314,8 @@ def _wait_ready(started: subprocess.Popen, output: int, where: Place, begun: int
             line += part
     except TimeoutError:
         _end(started)
-        rule = f"was not ready after {timeout_s:g} s: {_last_lines(where, begun)}"
-        raise CouldNotRun(BINARY, rule, "", _log_hint(where)) from None
+        rule = f"was not ready after {timeout_s:g} s: {_read_last_lines(where, begun)}"
+        raise CouldNotRun(BINARY, rule, "", _describe_log(where)) from None
     except BaseException:
         _end(started)  # Ctrl-C: no half-started lab stays behind
         raise
@@ -334,13 +334,15 @@ ERROR_LINE = re.compile(
 def _read_refusal(code: int, where: Place, begun: int) -> CouldNotRun | InputError:
     """Returns the error that the daemon printed before it ended, in its parts if it has them.
     `code`: its exit code; `begun`: bytes in the log before it."""
-    for line in _log_since(where, begun).splitlines():
+    for line in _read_log_since(where, begun).splitlines():
         match = ERROR_LINE.fullmatch(line)
         if match:
             error_class = InputError if code == 2 else CouldNotRun
-            return error_class(match["value"], match["rule"], match["source"] or "", match["hint"] or _log_hint(where))
+            return error_class(
+                match["value"], match["rule"], match["source"] or "", match["hint"] or _describe_log(where)
+            )
     how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    return CouldNotRun(BINARY, f"{how} before it was ready: {_last_lines(where, begun)}", "", _log_hint(where))
+    return CouldNotRun(BINARY, f"{how} before it was ready: {_read_last_lines(where, begun)}", "", _describe_log(where))
 
 
 def _end(started: subprocess.Popen) -> int:
@@ -354,32 +356,34 @@ def _end(started: subprocess.Popen) -> int:
         return started.wait()
 
 
-def _last_lines(where: Place, begun: int) -> str:
+def _read_last_lines(where: Place, begun: int) -> str:
     """Returns the last LOG_LINES lines that the daemon wrote to its log behind byte `begun`."""
-    lines = _log_since(where, begun).strip().splitlines()
+    lines = _read_log_since(where, begun).strip().splitlines()
     return " | ".join(line.strip() for line in lines[-LOG_LINES:]) or "it said nothing"
 
 
-def _log_since(where: Place, begun: int) -> str:
+def _read_log_since(where: Place, begun: int) -> str:
     """Returns the log from byte `begun` on, at most its last LOG_TAIL_BYTES."""
     try:
-        with open(folder_of(where) / LOG_NAME, "rb") as file:
+        with open(get_data_folder(where) / LOG_NAME, "rb") as file:
             file.seek(max(begun, os.fstat(file.fileno()).st_size - LOG_TAIL_BYTES))
             return file.read().decode(errors="replace")
     except OSError:
         return ""
 
 
-def _log_hint(where: Place) -> str:
-    return f"headrace lab doctor{where.flags()} looks at this machine; {folder_of(where) / LOG_NAME} has more."
+def _describe_log(where: Place) -> str:
+    return (
+        f"headrace lab doctor{where.build_flags()} looks at this machine; {get_data_folder(where) / LOG_NAME} has more."
+    )
 
 
-def down(lab: Lab, force: bool = False, timeout_s: float = DOWN_S) -> int:
+def stop_lab(lab: Lab, force: bool = False, timeout_s: float = DOWN_S) -> int:
     """Detaches everything, ends the daemon and waits until its process is gone.
 
     Returns the id of that process. Raises as Lab.down, and CouldNotRun when it does not end.
     """
-    pid = lab.pid()
+    pid = lab.get_pid()
     try:
         watched = os.pidfd_open(pid)
     except ProcessLookupError:

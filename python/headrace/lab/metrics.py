@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headrace.base.caps import OVER
-from headrace.base.units import DAY_S, MIB, US_PER_MS, US_PER_S, span_in_words
+from headrace.base.units import DAY_S, MIB, US_PER_MS, US_PER_S, describe_span
 from headrace.errors import InputError
 from headrace.lab.calls import MetricsRows
 
@@ -20,7 +20,7 @@ KEPT_ROWS = {"second": 3_600, "minute": 21_600}
 DEFAULT_ROWS = 60
 
 
-def frame(answer: MetricsRows) -> pl.DataFrame:
+def build_frame(answer: MetricsRows) -> pl.DataFrame:
     """Returns the answer of `Lab.metrics` as a frame with its columns: sums and means of a second
     or minute, units in the names.
     """
@@ -31,7 +31,7 @@ def frame(answer: MetricsRows) -> pl.DataFrame:
     return pl.DataFrame(answer["rows"], schema=list(columns), orient="row", infer_schema_length=None)
 
 
-def stretch(seconds: int | None, minutes: int | None, resolution: str | None) -> tuple[str, int]:
+def choose_stretch(seconds: int | None, minutes: int | None, resolution: str | None) -> tuple[str, int]:
     """Returns the resolution and the number of rows for the last `seconds` or `minutes`; without
     either, 60 rows. Raises InputError.
     """
@@ -52,50 +52,50 @@ def stretch(seconds: int | None, minutes: int | None, resolution: str | None) ->
     return resolution, rows
 
 
-def volume_rows(answer: MetricsRows) -> dict[int, dict[str, float | None]]:
+def convert_volume_rows(answer: MetricsRows) -> dict[int, dict[str, float | None]]:
     """Returns the answer of `Lab.metrics` as ticks have it, by the second since 1970 in which each
-    row begins (`volume_row`)."""
+    row begins (`convert_volume_row`)."""
     rows = (dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"])
-    return {int(row["t_s"]): volume_row(row) for row in rows}
+    return {int(row["t_s"]): convert_volume_row(row) for row in rows}
 
 
-def volume_row(row: Mapping[str, float | None]) -> dict[str, float | None]:
+def convert_volume_row(row: Mapping[str, float | None]) -> dict[str, float | None]:
     """Returns a row of metrics as figures of a tick (`VOLUME_COLUMNS` of observe/evidence/model.py
     has their units). Rates are over the time that the row is about; latencies are None without I/O
     of their kind."""
     seconds = (row.get("span_us") or US_PER_S) / US_PER_S
     counts = {way: row.get(f"{way}s") or 0.0 for way in ("read", "write")}
 
-    def per_second(name: str, unit: float = 1.0) -> float:
+    def compute_per_second(name: str, unit: float = 1.0) -> float:
         return (row.get(name) or 0.0) / unit / seconds
 
-    def scaled(name: str, factor: float) -> float | None:
+    def scale_figure(name: str, factor: float) -> float | None:
         return None if (value := row.get(name)) is None else value * factor
 
     figures: dict[str, float | None] = {
-        "charged_iops": per_second("consumed_ops"),
+        "charged_iops": compute_per_second("consumed_ops"),
         "queue": row.get("queue_mean"),
         "queue_max": row.get("queue_max"),
-        "idle_share": scaled("idle_percent", 0.01),
+        "idle_share": scale_figure("idle_percent", 0.01),
         "balance_percent": row.get("balance_percent"),
         "instance_io_balance_percent": row.get("instance_ios_balance_percent"),
         "instance_byte_balance_percent": row.get("instance_bytes_balance_percent"),
-        "flush_iops": per_second("flushes"),
-        "errors_per_s": per_second("errors"),
+        "flush_iops": compute_per_second("flushes"),
+        "errors_per_s": compute_per_second("errors"),
     }
     for way, count in counts.items():
         figures[f"{way}_iops"] = count / seconds
-        figures[f"{way}_mib_s"] = per_second(f"{way}_bytes", MIB)
-        figures[f"{way}_ms"] = per_second(f"{way}_time_us", US_PER_MS) * seconds / count if count else None
+        figures[f"{way}_mib_s"] = compute_per_second(f"{way}_bytes", MIB)
+        figures[f"{way}_ms"] = compute_per_second(f"{way}_time_us", US_PER_MS) * seconds / count if count else None
         for share in ("p50", "p99"):
-            figures[f"{way}_{share}_ms"] = scaled(f"{way}_{share}_us", 1 / US_PER_MS) if count else None
+            figures[f"{way}_{share}_ms"] = scale_figure(f"{way}_{share}_us", 1 / US_PER_MS) if count else None
     for name, column in OVER.items():
         exceeded_us = row.get(name.replace("-", "_") + "_exceeded_us")
         figures[column] = None if exceeded_us is None else min(1.0, exceeded_us / US_PER_S / seconds)
     return figures
 
 
-def time_text(seconds: float | None) -> str:
+def describe_time(seconds: float | None) -> str:
     """Returns `-`, `empty`, or the span in words: `42 s`, `5 h 10 min`, `9 d`."""
     if seconds is None:
         return "-"
@@ -103,4 +103,4 @@ def time_text(seconds: float | None) -> str:
         return "empty"
     if round(seconds / 60) >= 48 * 60:  # whole days: the column of a table
         return f"{round(seconds / DAY_S)} d"
-    return span_in_words(max(1, round(seconds)))
+    return describe_span(max(1, round(seconds)))

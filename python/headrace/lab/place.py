@@ -30,45 +30,45 @@ class Place:
     data_dir: Path | None
     socket: Path
 
-    def flags(self) -> str:
+    def build_flags(self) -> str:
         """Returns the options with which a `headrace` command finds this lab again: "" for the
         default."""
-        if self.data_dir is not None and self.socket == socket_of(self.data_dir):
+        if self.data_dir is not None and self.socket == get_socket(self.data_dir):
             return "" if self.data_dir == DEFAULT_DATA_DIR else f" --lab {self.data_dir}"
         return f" --socket {self.socket}" if self.socket != DEFAULT_SOCKET else ""
 
 
-def socket_of(data_dir: Path) -> Path:
+def get_socket(data_dir: Path) -> Path:
     """Returns the socket of a data directory: /run/headrace/lab.sock for the default one, else
     DATA/lab.sock.
     """
     return DEFAULT_SOCKET if data_dir == DEFAULT_DATA_DIR else data_dir / SOCKET_NAME
 
 
-def place(data_dir: str | Path | None = None, socket: str | Path | None = None) -> Place:
+def find_place(data_dir: str | Path | None = None, socket: str | Path | None = None) -> Place:
     """Returns the place of the lab: the one given, else HEADRACE_LAB (a data directory, or a socket
     that ends in .sock), else the default.
 
     Raises InputError for an impossible path.
     """
     if data_dir is None and socket is None:
-        named = settings.given("HEADRACE_LAB")
+        named = settings.find_value("HEADRACE_LAB")
         if named and named.endswith(".sock"):
             socket = named
         elif named:
             data_dir = named
-    folder = _absolute(data_dir, "the data directory") if data_dir is not None else None
+    folder = _make_absolute(data_dir, "the data directory") if data_dir is not None else None
     # os.path: a directory that may not be looked into is not an error here.
     if folder is not None and os.path.exists(folder) and not os.path.isdir(folder):
         hint = "Name a directory, or one that can be made."
         raise InputError(str(folder), "the data directory is not a directory", "", hint)
     if socket is not None:
-        return Place(folder, _socket(_absolute(socket, "the socket")))
+        return Place(folder, _check_socket(_make_absolute(socket, "the socket")))
     folder = folder or DEFAULT_DATA_DIR
-    return Place(folder, _socket(socket_of(folder)))
+    return Place(folder, _check_socket(get_socket(folder)))
 
 
-def _absolute(path: str | Path, what: str) -> Path:
+def _make_absolute(path: str | Path, what: str) -> Path:
     """Returns a path in full. `what`: its name in errors. Raises InputError for an empty path and
     one with a zero byte."""
     text = str(path)
@@ -78,7 +78,7 @@ def _absolute(path: str | Path, what: str) -> Path:
     return Path(os.path.abspath(text))
 
 
-def _socket(path: Path) -> Path:
+def _check_socket(path: Path) -> Path:
     """Returns the path of a socket. Raises InputError for one with more than MAX_SOCKET_BYTES."""
     if len(os.fsencode(path)) > MAX_SOCKET_BYTES:
         rule = f"the path of a socket has at most {MAX_SOCKET_BYTES} bytes"

@@ -44,7 +44,7 @@ def wait_for_modification(
         time.sleep(POLL_S)
 
 
-def stored(lab: Lab, snapshot: str, progress: Callable[[float], None] = lambda share: None) -> Snapshot:
+def wait_for_snapshot(lab: Lab, snapshot: str, progress: Callable[[float], None] = lambda share: None) -> Snapshot:
     """Returns the snapshot of that id once all of its blocks are stored; as `wait_stored`."""
     wait_stored(lab, [snapshot], progress=progress)
     return lab.describe_snapshot(snapshot)
@@ -73,7 +73,7 @@ def wait_stored(
         raise CouldNotRun(", ".join(snapshots), "is still pending", "", "Is the lab busy?")
 
 
-def optimizing_note(modification: Modification) -> str:
+def explain_optimizing(modification: Modification) -> str:
     """Returns what a user must know of a modification that is optimizing."""
     return (
         f"The volume has its new size and type. It is optimizing, {modification['progress_percent']} % done, until"

@@ -81,24 +81,24 @@ class Wire:
         with self._lock:
             self._id += 1
             envelope = ({} if token is None else {"token": token}) | ({"dry_run": True} if dry_run else {})
-            line = _line({"id": self._id, "call": name, "args": args, **envelope}, name)
+            line = _encode_line({"id": self._id, "call": name, "args": args, **envelope}, name)
             deadline = time.monotonic() + timeout_s
             try:
                 self._send(line, deadline)
                 answer = self._receive(deadline, name)
             except TimeoutError:
                 self.close()
-                raise self._late(name, timeout_s) from None
+                raise self._make_late_error(name, timeout_s) from None
             except OSError as error:
                 self.close()
-                raise self._lost(name, error.strerror or str(error)) from None
+                raise self._make_lost_error(name, error.strerror or str(error)) from None
             except BaseException:
                 # The answer may still come, and would be taken for the answer to the next call.
                 self.close()
                 raise
-            return self._checked(answer, name)
+            return self._check_answer(answer, name)
 
-    def peer_pid(self, timeout_s: float = 5.0) -> int:
+    def read_peer_pid(self, timeout_s: float = 5.0) -> int:
         """Returns the process id of the daemon, by the kernel's word. Raises NoLab, CouldNotRun."""
         with self._lock:
             connected = self._connect(time.monotonic() + timeout_s)
@@ -119,12 +119,12 @@ class Wire:
         path = str(self.place.socket)
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connection.settimeout(_seconds_until(deadline))
+            connection.settimeout(_compute_seconds_until(deadline))
             connection.connect(path)
         except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
             connection.close()
             raise NoLab(
-                path, "no lab answers at this socket", "", f"Start one: headrace lab up{self.place.flags()}"
+                path, "no lab answers at this socket", "", f"Start one: headrace lab up{self.place.build_flags()}"
             ) from None
         except PermissionError:
             connection.close()
@@ -143,7 +143,7 @@ class Wire:
         fresh = self._socket is None
         connected = self._connect(deadline)
         try:
-            connected.settimeout(_seconds_until(deadline))
+            connected.settimeout(_compute_seconds_until(deadline))
             connected.sendall(line)
         except (BrokenPipeError, ConnectionResetError):
             if fresh:
@@ -158,21 +158,21 @@ class Wire:
         connected = self._connect(deadline)
         parts, size = [self._unread], len(self._unread)
         while b"\n" not in parts[-1]:
-            connected.settimeout(_seconds_until(deadline))
+            connected.settimeout(_compute_seconds_until(deadline))
             part = connected.recv(CHUNK_BYTES)
             if not part:
                 raise ConnectionResetError(0, "the lab ended the connection")
             size += len(part)
             if size > MAX_ANSWER_BYTES:
-                raise self._nonsense(name, f"an answer is longer than {MAX_ANSWER_BYTES:,} bytes")
+                raise self._make_nonsense_error(name, f"an answer is longer than {MAX_ANSWER_BYTES:,} bytes")
             parts.append(part)
         line, _, self._unread = b"".join(parts).partition(b"\n")
         try:
             return msgspec.json.decode(line)
         except (msgspec.DecodeError, ValueError, RecursionError):
-            raise self._nonsense(name, f"an answer is not JSON: {line[:60]!r}") from None
+            raise self._make_nonsense_error(name, f"an answer is not JSON: {line[:60]!r}") from None
 
-    def _checked(self, answer: object, name: str) -> dict:
+    def _check_answer(self, answer: object, name: str) -> dict:
         """Returns the result in an answer. Raises the daemon's refusal, and CouldNotRun for an
         answer to another call; then the connection is ended."""
         # An error with id null is about the connection itself: too many, or a line that was not
@@ -185,29 +185,32 @@ class Wire:
             if isinstance(error, dict):
                 if named is None:
                     self.close()
-                raise _refusal(error)
+                raise _make_refusal(error)
             if is_own and isinstance(result, dict):
                 return result
         self.close()
-        raise self._nonsense(name, f"an answer is not one to this call: {json.dumps(answer)[:60]}")
+        raise self._make_nonsense_error(name, f"an answer is not one to this call: {json.dumps(answer)[:60]}")
 
-    def _nonsense(self, name: str, what: str) -> CouldNotRun:
+    def _make_nonsense_error(self, name: str, what: str) -> CouldNotRun:
         return refuse.run(f"{self.place.socket}: {name}", what, "Is it headraced, and of the same version?")
 
-    def _late(self, name: str, timeout_s: float) -> CouldNotRun:
+    def _make_late_error(self, name: str, timeout_s: float) -> CouldNotRun:
         rule = f"the lab did not answer within {timeout_s:g} s; whether it was done is not known"
-        hint = f"See headrace lab status{self.place.flags()}, and headraced.log."
+        hint = f"See headrace lab status{self.place.build_flags()}, and headraced.log."
         return CouldNotRun(f"{self.place.socket}: {name}", rule, "", hint)
 
-    def _lost(self, name: str, why: str) -> Disconnected:
+    def _make_lost_error(self, name: str, why: str) -> Disconnected:
         """Returns the error for a connection that was lost before the answer came."""
         rule = f"the connection was lost before the answer came ({why}); whether it was done is not known"
         return Disconnected(
-            f"{self.place.socket}: {name}", rule, "", f"See headrace lab status{self.place.flags()}, and headraced.log."
+            f"{self.place.socket}: {name}",
+            rule,
+            "",
+            f"See headrace lab status{self.place.build_flags()}, and headraced.log.",
         )
 
 
-def _seconds_until(deadline: float) -> float:
+def _compute_seconds_until(deadline: float) -> float:
     """Returns the seconds until a time by time.monotonic(), s. Raises TimeoutError once it has
     passed."""
     remaining_s = deadline - time.monotonic()
@@ -216,7 +219,7 @@ def _seconds_until(deadline: float) -> float:
     return remaining_s
 
 
-def _line(call: dict, name: str) -> bytes:
+def _encode_line(call: dict, name: str) -> bytes:
     """Returns a call as a line of JSON. Raises InputError for values that JSON does not have, and
     for more than MAX_LINE_BYTES."""
     try:
@@ -231,7 +234,7 @@ def _line(call: dict, name: str) -> bytes:
     return line
 
 
-def _refusal(error: dict) -> CouldNotRun | LabRefused:
+def _make_refusal(error: dict) -> CouldNotRun | LabRefused:
     """Returns the error of a refusal: CouldNotRun if the caller did not cause it, else
     LabRefused."""
     kind = str(error.get("kind", ""))

@@ -6,7 +6,7 @@ or messages.
 'mysql://watcher@db.example:3307/shop'
 """
 
-from headrace.mysql.address import Address, Secret, client_text, parse_address, write_client_file
+from headrace.mysql.address import Address, Secret, build_client_text, parse_address, write_client_file
 from headrace.mysql.connection import connect
 
-__all__ = ["Address", "Secret", "client_text", "connect", "parse_address", "write_client_file"]
+__all__ = ["Address", "Secret", "build_client_text", "connect", "parse_address", "write_client_file"]

@@ -15,10 +15,10 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from headrace.base import settings
-from headrace.base.checks import check_choice, did_you_mean
+from headrace.base.checks import check_choice, suggest_nearest
 from headrace.base.files import explain_unwritable, replace_file
 from headrace.errors import InputError, Refusals
-from headrace.mysql.option_files import quoted, read_client
+from headrace.mysql.option_files import quote_value, read_client
 
 refuse = Refusals("docs/reference/capture.md")
 FORM = "mysql://USER@HOST[:PORT][/DATABASE] or mysql://USER@/[DATABASE]?socket=PATH"
@@ -102,7 +102,7 @@ class Address:
 
     def with_database(self, name: str | None) -> Address:
         """Returns the address with another database."""
-        return replace(self, database=None if name is None else _database(name))
+        return replace(self, database=None if name is None else _check_database(name))
 
     def with_password(self, password: Secret | None) -> Address:
         """Returns the address with another password."""
@@ -128,7 +128,7 @@ def parse_address(text: str, *, defaults_file: str | os.PathLike | None = None) 
     else:
         client.pop("socket", None)
     merged = {key: value if value is not None else client.get(key) for key, value in given.items()}
-    password = client.get("password") if "password" in client else settings.given(PASSWORD_VARIABLE)
+    password = client.get("password") if "password" in client else settings.find_value(PASSWORD_VARIABLE)
     return _check_address(hide_password(text), merged, None if password is None else Secret(password))
 
 
@@ -197,7 +197,7 @@ def _query(text: str, query: str) -> dict[str, str]:
                 hint = f"Give it in {PASSWORD_VARIABLE} or an option file; and change this one."
                 raise refuse.input(hide_password(text), "holds a password", hint)
             what, rule = f"?{key[:40]}= in {hide_password(text)}", f"must be one of {', '.join(PARAMETERS)}"
-            raise refuse.input(what, rule, did_you_mean(name, PARAMETERS))
+            raise refuse.input(what, rule, suggest_nearest(name, PARAMETERS))
         if name in values or not value:
             raise refuse.input(f"?{name}= in {hide_password(text)}", "needs one value")
         values[name] = value
@@ -223,14 +223,14 @@ def _check_address(text: str, values: dict, password: Secret | None) -> Address:
     ):
         raise InputError(socket[:200], f"a socket is an absolute path of at most {MAX_SOCKET_BYTES} bytes", "unix(7)")
     database = values["database"]
-    mode, authority = _ssl(text, values["ssl-mode"], values["ssl-ca"])
+    mode, authority = _check_ssl(text, values["ssl-mode"], values["ssl-ca"])
     port = None if host is None else int(port or DEFAULT_PORT)
     return Address(
-        user, host, port, socket, None if database is None else _database(database), password, mode, authority
+        user, host, port, socket, None if database is None else _check_database(database), password, mode, authority
     )
 
 
-def _database(name: str) -> str:
+def _check_database(name: str) -> str:
     """Returns the name of a database. Raises InputError for an empty, too long or impossible
     one."""
     if not name or len(name) > MAX_DATABASE or "\0" in name:
@@ -238,7 +238,7 @@ def _database(name: str) -> str:
     return name
 
 
-def _ssl(text: str, mode: str | None, authority: str | None) -> tuple[str, str | None]:
+def _check_ssl(text: str, mode: str | None, authority: str | None) -> tuple[str, str | None]:
     """Returns the TLS mode, and the CA's file in full or None. Raises InputError if the mode is
     unknown, or mode and CA do not fit together."""
     mode = (mode or ("VERIFY_CA" if authority else "PREFERRED")).upper().replace("-", "_")
@@ -255,39 +255,39 @@ def _ssl(text: str, mode: str | None, authority: str | None) -> tuple[str, str |
     return mode, os.path.abspath(authority)
 
 
-def client_text(address: Address) -> str:
+def build_client_text(address: Address) -> str:
     """Returns the text of an option file for tools that accept --defaults-extra-file."""
-    lines = ["[client]", f"user={quoted(address.user)}"]
+    lines = ["[client]", f"user={quote_value(address.user)}"]
     if address.password is not None:
-        lines.append(f"password={quoted(address.password.reveal())}")
+        lines.append(f"password={quote_value(address.password.reveal())}")
     if address.socket is not None:
-        lines.append(f"socket={quoted(address.socket)}")
+        lines.append(f"socket={quote_value(address.socket)}")
     else:
-        lines += [f"host={quoted(address.host or '')}", f"port={address.port or DEFAULT_PORT}", "protocol=tcp"]
-    lines += _client_ssl(address)
+        lines += [f"host={quote_value(address.host or '')}", f"port={address.port or DEFAULT_PORT}", "protocol=tcp"]
+    lines += _make_ssl_options(address)
     # Only the interactive client knows `database`; the others refuse an unknown option in [client].
-    lines += [] if address.database is None else ["[mysql]", f"database={quoted(address.database)}"]
+    lines += [] if address.database is None else ["[mysql]", f"database={quote_value(address.database)}"]
     return "\n".join(lines) + "\n"
 
 
 def write_client_file(address: Address, path: str | os.PathLike) -> Path:
-    """Writes `client_text` as a file (mode 0600) and returns its path.
+    """Writes `build_client_text` as a file (mode 0600) and returns its path.
 
     Raises CouldNotRun if it cannot be written.
     """
     path = Path(path)
     with explain_unwritable(path, "Choose a folder of your own."):
-        replace_file(path, client_text(address).encode())
+        replace_file(path, build_client_text(address).encode())
     return path
 
 
-def _client_ssl(address: Address) -> list[str]:
+def _make_ssl_options(address: Address) -> list[str]:
     """Returns TLS options: MariaDB's clients lack ssl-mode, MySQL's ssl-verify-server-cert."""
     if address.ssl_mode == "PREFERRED":
         return []
     lines = [f"loose-ssl-mode={address.ssl_mode}"]
     if address.ssl_ca is not None:
-        lines.append(f"ssl-ca={quoted(address.ssl_ca)}")
+        lines.append(f"ssl-ca={quote_value(address.ssl_ca)}")
     if address.ssl_mode == "DISABLED":
         return [*lines, "[client-mariadb]", "skip-ssl"]
     verify = ["ssl-verify-server-cert"] if address.ssl_mode == "VERIFY_IDENTITY" else []

@@ -42,26 +42,26 @@ class TaggedGtid:
     length: int
 
 
-def tagged(body: bytes) -> TaggedGtid:
+def parse_tagged(body: bytes) -> TaggedGtid:
     """Reads the body of a GTID event of type 42 (mysql::serialization)."""
     at = 0
     for _ in range(3):  # version of the format, size of the message, last field not to be ignored
-        _, at = number(body, at)
+        _, at = read_number(body, at)
     server, tag = "", ""
     values: dict[int, int] = {LAST_COMMITTED: 0, SEQUENCE: 0, COMMITTED_US: 0}
     while at < len(body) and LENGTH not in values:
-        kind, at = number(body, at)
+        kind, at = read_number(body, at)
         if kind == SERVER:
             octets = bytearray()
             for _ in range(16):
-                octet, at = number(body, at)
+                octet, at = read_number(body, at)
                 octets.append(octet)
             server = str(uuid.UUID(bytes=bytes(octets)))
         elif kind == TAG:
-            size, at = number(body, at)
+            size, at = read_number(body, at)
             tag, at = body[at : at + size].decode("ascii"), at + size
         else:
-            value, at = number(body, at)
+            value, at = read_number(body, at)
             # Signed numbers are written as zigzag: 0, -1, 1, -2, ...
             values[kind] = (value >> 1) ^ -(value & 1) if kind in SIGNED else value
     return TaggedGtid(
@@ -73,7 +73,7 @@ def tagged(body: bytes) -> TaggedGtid:
     )
 
 
-def number(body: bytes, at: int) -> tuple[int, int]:
+def read_number(body: bytes, at: int) -> tuple[int, int]:
     """Reads a number of 1 to 9 bytes at byte `at`, and returns it with the byte behind it: the
     first byte's low end has a one for each that follows."""
     more = 0

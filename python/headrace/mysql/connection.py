@@ -12,7 +12,7 @@ from headrace.base.extras import import_optional
 from headrace.base.packaged import read_rows
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql.address import DEFAULT_PORT, Address, refuse
-from headrace.mysql.statements import SqlConnection, number_of_error, words_of_error
+from headrace.mysql.statements import SqlConnection, get_error_number, get_error_words
 
 
 class NoRoom(CouldNotRun):
@@ -62,19 +62,19 @@ def connect(address: Address, timeout_s: float = 10.0) -> SqlConnection:
             program_name="headrace",
             auth_plugin_map={"mysql_clear_password": _ClearPassword, "dialog": _ClearPassword},
             **place,
-            **_ssl_arguments(address),
+            **_make_ssl_arguments(address),
         )
     except HeadraceError:
         raise
     except pymysql.err.MySQLError as error:
-        raise _refusal(address, error, timeout_s) from None
+        raise _translate_refusal(address, error, timeout_s) from None
     except RuntimeError:  # PyMySQL without `cryptography` under sha256 passwords
         rule = "the account's password cannot be sent safely: neither TLS nor a socket, nor the package cryptography"
         raise refuse.input(address.label, rule, "Add ?ssl-mode=REQUIRED, or pip install cryptography.") from None
     except (AssertionError, IndexError, ValueError, OSError, TypeError, AttributeError) as error:
-        raise _no_mysql(address, type(error).__name__) from None
+        raise _make_no_mysql_error(address, type(error).__name__) from None
     except struct.error:
-        raise _no_mysql(address, "its greeting cannot be read") from None
+        raise _make_no_mysql_error(address, "its greeting cannot be read") from None
 
 
 def cut(connection: SqlConnection) -> None:
@@ -83,7 +83,7 @@ def cut(connection: SqlConnection) -> None:
 
 
 @contextlib.contextmanager
-def answers_within(connection: SqlConnection, seconds: float) -> Iterator[None]:
+def limit_answer_time(connection: SqlConnection, seconds: float) -> Iterator[None]:
     """Bounds each answer's time in a block to `seconds`; a later one is a
     pymysql.err.OperationalError."""
     before = getattr(connection, ANSWER_TIME)
@@ -134,7 +134,7 @@ class _ClearPassword:
         return answer
 
 
-def _ssl_arguments(address: Address) -> dict:
+def _make_ssl_arguments(address: Address) -> dict:
     """Returns PyMySQL's arguments for the TLS mode of an address. Raises InputError for a file that
     is not a CA's certificate."""
     mode = address.ssl_mode
@@ -154,9 +154,9 @@ def _ssl_arguments(address: Address) -> dict:
     return {"ssl": context}
 
 
-def _refusal(address: Address, error: Exception, timeout_s: float) -> HeadraceError:
+def _translate_refusal(address: Address, error: Exception, timeout_s: float) -> HeadraceError:
     """Translates a refused connection by the number of its error."""
-    code, words = number_of_error(error), words_of_error(error)
+    code, words = get_error_number(error), get_error_words(error)
     if code in CONNECT:
         cause = getattr(error, "original_exception", None)
         words = getattr(cause, "verify_message", "") or getattr(cause, "reason", "") or cause or "no connection"
@@ -164,12 +164,12 @@ def _refusal(address: Address, error: Exception, timeout_s: float) -> HeadraceEr
         return _refuse(address, name, words=words, timeout_s=timeout_s)
     # PyMySQL's own errors have no number: the packets were not MySQL's
     if code in LOST or code == 0:
-        return _no_mysql(address, words)
+        return _make_no_mysql_error(address, words)
     used = "with the password given" if address.password else "without a password"
     refusal = _refuse(address, str(code) if str(code) in REFUSALS else "0", code=code, words=words, used=used)
     if code in DENIED and address.socket is None and address.ssl_mode == "DISABLED":
         # MariaDB says no more than this under require_secure_transport.
-        return refusal.but(hint=f"{refusal.hint} The server or the account may want TLS: ?ssl-mode=REQUIRED.")
+        return refusal.amend(hint=f"{refusal.hint} The server or the account may want TLS: ?ssl-mode=REQUIRED.")
     return refusal
 
 
@@ -181,7 +181,7 @@ def _refuse(address: Address, cause: str, **values: object) -> HeadraceError:
     return KINDS[row["error"]](address.label, rule, source, row["hint"], kind=row["kind"])
 
 
-def _no_mysql(address: Address, what: str) -> CouldNotRun:
+def _make_no_mysql_error(address: Address, what: str) -> CouldNotRun:
     hint = "Is this the port of the server (3306; 33060 is the X protocol, which is another)? Did the server just end?"
     rule = f"does not answer like a MySQL server: {what}"
     return CouldNotRun(address.label, rule, "MySQL client/server protocol", hint, kind=UNREACHABLE)

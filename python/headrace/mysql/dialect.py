@@ -70,14 +70,14 @@ class SourceOf:
     keeps_ca: bool = False
 
 
-def literal(text: str) -> str:
+def quote_literal(text: str) -> str:
     """Returns a literal for sessions without NO_BACKSLASH_ESCAPES; InputError if not printable."""
     if not text.isprintable():
         raise refuse.input(repr(text[:60]), "must be printable characters")
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
-def checked_channel(channel: str) -> str:
+def check_channel(channel: str) -> str:
     """Returns a channel's name if it is valid, "" for the default channel. Raises InputError."""
     if not CHANNEL.fullmatch(channel):
         rule = "a channel's name has at most 64 of A-Z, a-z, 0-9 and _"
@@ -85,7 +85,7 @@ def checked_channel(channel: str) -> str:
     return channel
 
 
-def checked_filters(filters: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+def check_filters(filters: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """Returns the filters if they are valid, by the names of FILTERS. Raises InputError."""
     for kind, values in filters.items():
         check_choice("filter", kind, FILTERS, refuse)
@@ -109,13 +109,13 @@ class Dialect:
 
     # --- channels ---------------------------------------------------------------------------------
 
-    def _replica(self, verb: str, threads: str, channel: str) -> str:
+    def _make_replica_statement(self, verb: str, threads: str, channel: str) -> str:
         """Returns a statement that starts or stops (`verb`) threads of a channel; "" for both
         threads."""
-        checked_channel(channel)
+        check_channel(channel)
         if self.is_mariadb:
-            return f"{verb} SLAVE {literal(channel)}{' ' + threads if threads else ''}"
-        return f"{verb} {self._follower}{' ' + threads if threads else ''} FOR CHANNEL {literal(channel)}"
+            return f"{verb} SLAVE {quote_literal(channel)}{' ' + threads if threads else ''}"
+        return f"{verb} {self._follower}{' ' + threads if threads else ''} FOR CHANNEL {quote_literal(channel)}"
 
     @property
     def _follower(self) -> str:
@@ -124,30 +124,30 @@ class Dialect:
 
     def start(self, channel: str = "") -> tuple[str, ...]:
         """Returns statements that start both threads."""
-        return (self._replica("START", "", channel),)
+        return (self._make_replica_statement("START", "", channel),)
 
     def stop(self, channel: str = "") -> tuple[str, ...]:
         """Returns statements that end both threads. MariaDB with GTID deletes its relay log at the
         next start (MDEV-4698): never use them on a candidate for promotion with unapplied
         transactions."""
-        return (self._replica("STOP", "", channel),)
+        return (self._make_replica_statement("STOP", "", channel),)
 
     def start_receive(self, channel: str = "") -> tuple[str, ...]:
-        return (self._replica("START", "IO_THREAD", channel),)
+        return (self._make_replica_statement("START", "IO_THREAD", channel),)
 
     def stop_receive(self, channel: str = "") -> tuple[str, ...]:
-        return (self._replica("STOP", "IO_THREAD", channel),)
+        return (self._make_replica_statement("STOP", "IO_THREAD", channel),)
 
-    def receiver(self, channel: str = "") -> str:
+    def query_receiver(self, channel: str = "") -> str:
         """Returns a query for the receive thread's id; MariaDB does not distinguish channels."""
         if self.is_mariadb:
             return "SELECT id FROM information_schema.processlist WHERE command = 'Slave_IO'"
         return (
             "SELECT processlist_id FROM performance_schema.replication_connection_status JOIN performance_schema.threads"
-            f" USING (thread_id) WHERE channel_name = {literal(checked_channel(channel))}"
+            f" USING (thread_id) WHERE channel_name = {quote_literal(check_channel(channel))}"
         )
 
-    def beats(self) -> tuple[str, str]:
+    def query_beats(self) -> tuple[str, str]:
         """Returns queries for the period of a source's heartbeats, s, and for the number of
         heartbeats that a replica has received."""
         if self.is_mariadb:
@@ -159,30 +159,30 @@ class Dialect:
             f"SELECT SUM(count_received_heartbeats) FROM {place}_status",
         )
 
-    def appliers_busy(self, channel: str = "") -> str:
+    def query_busy_appliers(self, channel: str = "") -> str:
         """Returns MySQL's query for appliers in a transaction: ids, GTIDs, if they await more."""
         return (
-            f"SELECT processlist_id, applying_transaction, processlist_state IN ({', '.join(map(literal, WAITS_FOR_MORE))})"
+            f"SELECT processlist_id, applying_transaction, processlist_state IN ({', '.join(map(quote_literal, WAITS_FOR_MORE))})"
             " FROM performance_schema.replication_applier_status_by_worker JOIN performance_schema.threads USING (thread_id)"
-            f" WHERE channel_name = {literal(checked_channel(channel))} AND applying_transaction <> ''"
+            f" WHERE channel_name = {quote_literal(check_channel(channel))} AND applying_transaction <> ''"
         )
 
-    def coordinates(self, channel: str = "") -> str:
+    def query_coordinator(self, channel: str = "") -> str:
         """Returns a query of MySQL for the coordinator of a channel's workers, while it runs."""
         return (
             "SELECT 1 FROM performance_schema.replication_applier_status_by_coordinator"
-            f" WHERE channel_name = {literal(checked_channel(channel))} AND service_state = 'ON'"
+            f" WHERE channel_name = {quote_literal(check_channel(channel))} AND service_state = 'ON'"
         )
 
     def forget_received(self, channel: str = "") -> tuple[str, ...]:
         """Returns statements that delete a channel's relay log and last errors (MySQL)."""
-        return (f"RESET REPLICA FOR CHANNEL {literal(checked_channel(channel))}",)
+        return (f"RESET REPLICA FOR CHANNEL {quote_literal(check_channel(channel))}",)
 
     def start_apply(self, channel: str = "") -> tuple[str, ...]:
-        return (self._replica("START", "SQL_THREAD", channel),)
+        return (self._make_replica_statement("START", "SQL_THREAD", channel),)
 
     def stop_apply(self, channel: str = "") -> tuple[str, ...]:
-        return (self._replica("STOP", "SQL_THREAD", channel),)
+        return (self._make_replica_statement("STOP", "SQL_THREAD", channel),)
 
     def point_at(self, source: SourceOf) -> tuple[str, ...]:
         """Returns statements that create or change a stopped channel: over TLS, applying at once or
@@ -192,10 +192,10 @@ class Dialect:
         """
         old = "MASTER" if self.is_mariadb else "SOURCE"
         values: dict[str, str | int | float] = {
-            f"{old}_HOST": literal(source.host),
+            f"{old}_HOST": quote_literal(source.host),
             f"{old}_PORT": int(source.port),
-            f"{old}_USER": literal(source.user),
-            f"{old}_PASSWORD": literal(source.password.reveal()),
+            f"{old}_USER": quote_literal(source.user),
+            f"{old}_PASSWORD": quote_literal(source.password.reveal()),
             f"{old}_SSL": 1,
             f"{old}_CONNECT_RETRY": CONNECT_RETRY_S,
             f"{old}_HEARTBEAT_PERIOD": HEARTBEAT_S,
@@ -205,18 +205,18 @@ class Dialect:
             # A channel keeps options that are not named: the former source's authority would refuse
             # this source. MariaDB checks the host name if the second option is 1; certificates of
             # the lab name 127.0.0.1 only, and 0 still checks the authority if there is one.
-            values[f"{old}_SSL_CA"] = literal(source.ssl_ca or "")
+            values[f"{old}_SSL_CA"] = quote_literal(source.ssl_ca or "")
             values[f"{old}_SSL_VERIFY_SERVER_CERT"] = 0
         if not self.is_mariadb:
             values["SOURCE_RETRY_COUNT"] = RETRIES
-        values |= self._position(source.position, old)
+        values |= self._make_position_options(source.position, old)
         text = ", ".join(f"{name} = {value}" for name, value in values.items())
-        name = literal(checked_channel(source.channel))
+        name = quote_literal(check_channel(source.channel))
         if self.is_mariadb:
-            return (*self.session(), f"CHANGE MASTER {name} TO {text}")
-        return (*self.session(), f"CHANGE REPLICATION SOURCE TO {text} FOR CHANNEL {name}")
+            return (*self.begin_session(), f"CHANGE MASTER {name} TO {text}")
+        return (*self.begin_session(), f"CHANGE REPLICATION SOURCE TO {text} FOR CHANNEL {name}")
 
-    def _position(self, position: str | tuple[str, int], old: str) -> dict[str, str | int]:
+    def _make_position_options(self, position: str | tuple[str, int], old: str) -> dict[str, str | int]:
         """Returns the options of a channel's start: by GTID ("gtid"), or at file and offset (bytes)
         in the source's binary log. `old`: MASTER or SOURCE, as their names begin. Raises
         InputError."""
@@ -226,48 +226,48 @@ class Dialect:
         if not isinstance(offset, int) or offset < 4 or not LOG_NAME.fullmatch(file):
             raise refuse.input(f"{file[:60]}:{offset}", "is FILE:OFFSET of a binary log, from offset 4")
         off = {"MASTER_USE_GTID": "no"} if self.is_mariadb else {"SOURCE_AUTO_POSITION": 0}
-        return {f"{old}_LOG_FILE": literal(file), f"{old}_LOG_POS": offset, **off}
+        return {f"{old}_LOG_FILE": quote_literal(file), f"{old}_LOG_POS": offset, **off}
 
-    def session(self) -> tuple[str, ...]:
+    def begin_session(self) -> tuple[str, ...]:
         """Returns a new session's statements, for literals as this module writes them."""
         return ("SET SESSION sql_mode = REPLACE(@@SESSION.sql_mode, 'NO_BACKSLASH_ESCAPES', '')",)
 
     def forget(self, channel: str = "") -> tuple[str, ...]:
         """Returns statements that remove a channel and its relay log."""
         if self.is_mariadb:
-            return (f"RESET SLAVE {literal(checked_channel(channel))} ALL",)
-        return (f"RESET REPLICA ALL FOR CHANNEL {literal(checked_channel(channel))}",)
+            return (f"RESET SLAVE {quote_literal(check_channel(channel))} ALL",)
+        return (f"RESET REPLICA ALL FOR CHANNEL {quote_literal(check_channel(channel))}",)
 
-    def filters(self, filters: dict[str, tuple[str, ...]], channel: str = "") -> tuple[str, ...]:
+    def set_filters(self, filters: dict[str, tuple[str, ...]], channel: str = "") -> tuple[str, ...]:
         """Returns statements that set filters until the next start, for which the file has them."""
         statements = []
-        for kind, values in checked_filters(filters).items():
+        for kind, values in check_filters(filters).items():
             name = kind.replace("-", "_")
             if self.is_mariadb:
-                statements += [f"SET SESSION default_master_connection = {literal(checked_channel(channel))}"]
-                statements += [f"SET GLOBAL {name} = {literal(','.join(values))}"]
+                statements += [f"SET SESSION default_master_connection = {quote_literal(check_channel(channel))}"]
+                statements += [f"SET GLOBAL {name} = {quote_literal(','.join(values))}"]
             else:
                 quoted = [
-                    literal(value) if "wild" in kind else ".".join(f"`{part}`" for part in value.split(".", 1))
+                    quote_literal(value) if "wild" in kind else ".".join(f"`{part}`" for part in value.split(".", 1))
                     for value in values
                 ]
-                where = f" FOR CHANNEL {literal(checked_channel(channel))}"
+                where = f" FOR CHANNEL {quote_literal(check_channel(channel))}"
                 statements += [f"CHANGE REPLICATION FILTER {name.upper()} = ({', '.join(quoted)}){where}"]
         return tuple(statements)
 
-    def replica_status(self) -> str:
+    def query_replica_status(self) -> str:
         """Returns a query with a row for each channel."""
         if self.is_mariadb:
             return "SHOW ALL SLAVES STATUS"
         return f"SHOW {self._follower} STATUS"
 
-    def replica_hosts(self) -> str:
+    def query_replica_hosts(self) -> str:
         """Returns a query with a row for each connected replica."""
         return "SHOW SLAVE HOSTS" if self.is_mariadb else "SHOW REPLICAS"
 
     # --- GTIDs and the binary log -----------------------------------------------------------------
 
-    def executed(self) -> str:
+    def query_executed(self) -> str:
         """Returns a query with one row; MariaDB's: positions applied, and of its binary log."""
         both = "SELECT @@GLOBAL.gtid_slave_pos, @@GLOBAL.gtid_binlog_pos"
         return both if self.is_mariadb else "SELECT @@GLOBAL.gtid_executed"
@@ -277,17 +277,17 @@ class Dialect:
         if self.is_mariadb:
             if not gtids.is_position:
                 raise refuse.input(str(gtids)[:60], "is not a position, so MariaDB cannot begin there")
-            return ("RESET MASTER", f"SET GLOBAL gtid_slave_pos = {literal(str(gtids))}")
+            return ("RESET MASTER", f"SET GLOBAL gtid_slave_pos = {quote_literal(str(gtids))}")
         reset = "RESET BINARY LOGS AND GTIDS" if self.version >= (8, 2) else "RESET MASTER"
-        return (reset, f"SET GLOBAL gtid_purged = {literal(str(gtids))}")
+        return (reset, f"SET GLOBAL gtid_purged = {quote_literal(str(gtids))}")
 
     def wait_for(self, gtids: GtidSet, timeout_s: float) -> str:
         """Returns a query that ends when the set is applied, then with 0, or at the time-out."""
         if self.is_mariadb:
-            return f"SELECT MASTER_GTID_WAIT({literal(str(gtids))}, {timeout_s:.3f})"
-        return f"SELECT WAIT_FOR_EXECUTED_GTID_SET({literal(str(gtids))}, {timeout_s:.3f})"
+            return f"SELECT MASTER_GTID_WAIT({quote_literal(str(gtids))}, {timeout_s:.3f})"
+        return f"SELECT WAIT_FOR_EXECUTED_GTID_SET({quote_literal(str(gtids))}, {timeout_s:.3f})"
 
-    def binary_log_position(self) -> str:
+    def query_binary_log_position(self) -> str:
         """Returns a query for file and offset, its first columns; no row without a binary log."""
         renamed = not self.is_mariadb and self.version >= (8, 2)
         return "SHOW BINARY LOG STATUS" if renamed else "SHOW MASTER STATUS"
@@ -310,7 +310,7 @@ class Dialect:
 
     # --- read-only --------------------------------------------------------------------------------
 
-    def read_only(self, on: bool) -> tuple[str, ...]:
+    def switch_read_only(self, on: bool) -> tuple[str, ...]:
         """Returns statements that switch read-only. MySQL's blocks everyone; MariaDB's 10.11 lets
         READ ONLY ADMIN and SUPER write."""
         if self.is_mariadb:
@@ -319,12 +319,12 @@ class Dialect:
             return ("SET GLOBAL super_read_only = 1",)
         return ("SET GLOBAL super_read_only = 0", "SET GLOBAL read_only = 0")
 
-    def read_only_settings(self, on: bool) -> dict[str, str]:
+    def make_read_only_settings(self, on: bool) -> dict[str, str]:
         """Returns the settings with which a server is read-only, or takes writes, after a start."""
         names = ("read_only",) if self.is_mariadb else ("read_only", "super_read_only")
         return dict.fromkeys(names, "ON" if on else "OFF")
 
-    def writes_when_read_only(self) -> str:
+    def query_bypassing_accounts(self) -> str:
         """Returns a query for accounts, 'USER'@'HOST', that may write while it is read-only."""
         if not self.is_mariadb:
             return "SELECT 1 FROM DUAL WHERE FALSE"  # super_read_only stops all of them
@@ -335,7 +335,7 @@ class Dialect:
 
     # --- semi-synchronous replication -------------------------------------------------------------
 
-    def semi_sync_variable(self, side: str, name: str) -> str:
+    def name_semi_sync_variable(self, side: str, name: str) -> str:
         """Returns a variable's name; `side`: source, replica; `name`: enabled, timeout, ..."""
         if self.is_mariadb or self.version < (8, 0, 26):
             side = {"source": "master", "replica": "slave"}[side]
@@ -343,7 +343,7 @@ class Dialect:
             name = f"wait_for_{'replica' if side == 'source' else 'slave'}_count"
         return f"rpl_semi_sync_{side}_{name}"
 
-    def semi_sync_settings(
+    def make_semi_sync_settings(
         self, side: str, on: bool, timeout_ms: int | None = None, count: int | None = None
     ) -> dict[str, str]:
         """Returns the variables that switch one side (source or replica), with their values, the
@@ -356,22 +356,22 @@ class Dialect:
         settings: dict[str, str] = {}
         if side == "source" and on:
             if count is not None and not self.is_mariadb:
-                settings[self.semi_sync_variable(side, "wait_count")] = str(int(count))
+                settings[self.name_semi_sync_variable(side, "wait_count")] = str(int(count))
             if timeout_ms is not None:
-                settings[self.semi_sync_variable(side, "timeout")] = str(int(timeout_ms))
-            settings[self.semi_sync_variable(side, "wait_point")] = "AFTER_SYNC"
-        return settings | {self.semi_sync_variable(side, "enabled"): "ON" if on else "OFF"}
+                settings[self.name_semi_sync_variable(side, "timeout")] = str(int(timeout_ms))
+            settings[self.name_semi_sync_variable(side, "wait_point")] = "AFTER_SYNC"
+        return settings | {self.name_semi_sync_variable(side, "enabled"): "ON" if on else "OFF"}
 
-    def semi_sync(
+    def switch_semi_sync(
         self, side: str, on: bool, timeout_ms: int | None = None, count: int | None = None
     ) -> tuple[str, ...]:
-        """Returns statements that switch one side, as `semi_sync_settings`."""
-        settings = self.semi_sync_settings(side, on, timeout_ms, count)
+        """Returns statements that switch one side, as `make_semi_sync_settings`."""
+        settings = self.make_semi_sync_settings(side, on, timeout_ms, count)
         # Servers refuse a number in quotes.
-        values = {name: value if value.isdigit() else literal(value) for name, value in settings.items()}
+        values = {name: value if value.isdigit() else quote_literal(value) for name, value in settings.items()}
         return tuple(f"SET GLOBAL {name} = {value}" for name, value in values.items())
 
-    def semi_sync_plugins(self) -> tuple[str, ...]:
+    def list_semi_sync_plugins(self) -> tuple[str, ...]:
         """Returns files that must be loaded first (plugin-load-add); MariaDB has them built in."""
         if self.is_mariadb:
             return ()
@@ -380,16 +380,16 @@ class Dialect:
 
     # --- accounts ---------------------------------------------------------------------------------
 
-    def replication_account(self, user: str, host: str, password: Secret) -> tuple[str, ...]:
+    def create_replication_account(self, user: str, host: str, password: Secret) -> tuple[str, ...]:
         """Returns statements that create an account which may only read the binary log over TLS.
         They can be repeated.
 
         They are not written to the binary log: each source has its own account.
         """
-        account = f"{literal(user)}@{literal(host)}"
-        with_ = f"IDENTIFIED BY {literal(password.reveal())} REQUIRE SSL"
+        account = f"{quote_literal(user)}@{quote_literal(host)}"
+        with_ = f"IDENTIFIED BY {quote_literal(password.reveal())} REQUIRE SSL"
         return (
-            *self.session(),
+            *self.begin_session(),
             "SET SESSION sql_log_bin = 0",
             f"CREATE USER IF NOT EXISTS {account} {with_}",
             f"ALTER USER {account} {with_}",

@@ -44,7 +44,7 @@ class GtidSet(Text):
     def parse(cls, text: str, flavor: str) -> GtidSet:
         """Parses a set in the servers' notation. Raises InputError."""
         if len(text) > MAX_TEXT:
-            raise InputError(text[:60], f"a GTID set has at most {MAX_TEXT:,} characters", _source(flavor), "")
+            raise InputError(text[:60], f"a GTID set has at most {MAX_TEXT:,} characters", _get_source(flavor), "")
         compact = "".join(text.split())
         return _parse_mariadb(compact) if flavor == "mariadb" else _parse_mysql(compact)
 
@@ -60,7 +60,8 @@ class GtidSet(Text):
             return self
         own_ranges, other_ranges = dict(self.ranges), dict(other.ranges)
         joined = {
-            key: merged([*own_ranges.get(key, ()), *other_ranges.get(key, ())]) for key in own_ranges | other_ranges
+            key: merge_ranges([*own_ranges.get(key, ()), *other_ranges.get(key, ())])
+            for key in own_ranges | other_ranges
         }
         writers = dict(self.writers)
         for key, writer in other.writers:
@@ -77,13 +78,13 @@ class GtidSet(Text):
         if not self.ranges or other == self:
             return GtidSet(self.flavor)
         theirs = dict(other.ranges)
-        remaining = {key: _without(ranges, theirs.get(key, ())) for key, ranges in self.ranges}
-        for key in self.diverged(other):
+        remaining = {key: _subtract_ranges(ranges, theirs.get(key, ())) for key, ranges in self.ranges}
+        for key in self.list_diverged(other):
             last = dict(self.ranges)[key][-1][1]
-            remaining[key] = merged([*remaining[key], (last, last)])
+            remaining[key] = merge_ranges([*remaining[key], (last, last)])
         return _build_set(self.flavor, remaining, dict(self.writers))
 
-    def diverged(self, other: GtidSet) -> list[str]:
+    def list_diverged(self, other: GtidSet) -> list[str]:
         """Lists MariaDB's domains in which both end at one number, by different servers."""
         self._check(other)
         theirs, writers = dict(other.ranges), dict(other.writers)
@@ -106,19 +107,19 @@ class GtidSet(Text):
         """Returns the number of transactions."""
         return sum(last - first + 1 for _, ranges in self.ranges for first, last in ranges)
 
-    def transactions(self) -> Iterator[str]:
+    def list_transactions(self) -> Iterator[str]:
         """Yields each GTID, in order; MariaDB's without server: a position has the last alone."""
         for key, ranges in self.ranges:
             for first, last in ranges:
                 for number in range(first, last + 1):
                     yield f"{key}:{number}"
 
-    def only(self, key: str) -> GtidSet:
+    def select_key(self, key: str) -> GtidSet:
         """Returns the part of a server (`uuid` or `uuid:tag`) or domain."""
         ranges = {name: ranges for name, ranges in self.ranges if name == key}
         return _build_set(self.flavor, ranges, dict(self.writers))
 
-    def last(self, key: str) -> int:
+    def get_last_number(self, key: str) -> int:
         """Returns the highest number of a server or domain, 0 if it has none."""
         return next((ranges[-1][1] for name, ranges in self.ranges if name == key), 0)
 
@@ -127,16 +128,16 @@ class GtidSet(Text):
         if self.flavor == "mariadb" and self.is_position:
             writers = dict(self.writers)
             return ",".join(f"{key}-{writers.get(key, 0)}-{ranges[0][1]}" for key, ranges in self.ranges)
-        return ",".join(f"{key}:{_written(ranges)}" for key, ranges in self.ranges)
+        return ",".join(f"{key}:{_format_ranges(ranges)}" for key, ranges in self.ranges)
 
     def _check(self, other: GtidSet) -> None:
         """Raises InputError for a set of the other flavor."""
         if self.flavor != other.flavor:
             rule = "GTIDs of MariaDB and of MySQL have nothing in common"
-            raise InputError(f"{str(self)[:40]} and {str(other)[:40]}", rule, _source(self.flavor), "")
+            raise InputError(f"{str(self)[:40]} and {str(other)[:40]}", rule, _get_source(self.flavor), "")
 
 
-def _source(flavor: str) -> str:
+def _get_source(flavor: str) -> str:
     return refuse_mariadb.source if flavor == "mariadb" else refuse_mysql.source
 
 
@@ -183,14 +184,14 @@ def _parse_mysql(text: str) -> GtidSet:
             if not 1 <= first <= last <= MOST_MYSQL:
                 raise refuse_mysql.input(part[:60], f"{word[:40]!r} is not an interval FIRST-LAST")
             intervals.setdefault(key, []).append((first, last))
-    return _build_set("mysql", {key: merged(ranges) for key, ranges in intervals.items()}, {})
+    return _build_set("mysql", {key: merge_ranges(ranges) for key, ranges in intervals.items()}, {})
 
 
-def _written(ranges: Ranges) -> str:
+def _format_ranges(ranges: Ranges) -> str:
     return ":".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)
 
 
-def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
+def merge_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
     """Returns ranges sorted, with neighbors joined."""
     out: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
@@ -201,7 +202,7 @@ def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
     return tuple(out)
 
 
-def _without(ranges: Ranges, others: Ranges) -> Ranges:
+def _subtract_ranges(ranges: Ranges, others: Ranges) -> Ranges:
     """Subtracts ranges in a single pass; both must be sorted and disjoint."""
     out: list[tuple[int, int]] = []
     index = 0

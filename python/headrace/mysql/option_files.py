@@ -46,7 +46,7 @@ class Setting:
     def name(self) -> str:
         """The variable's name: lower case, underscores, without loose-, skip-, disable-, enable-
         and maximum-."""
-        return plain_name(self.key)
+        return normalise_name(self.key)
 
     @property
     def loose(self) -> bool:
@@ -89,7 +89,7 @@ class OptionFile:
         return {setting.name: setting.text for setting in self.settings}
 
 
-def plain_name(key: str) -> str:
+def normalise_name(key: str) -> str:
     """Returns a variable's plain name: `Loose-skip-InnoDB-doublewrite` is innodb_doublewrite."""
     name = key.strip().lower().replace("-", "_").removeprefix("loose_")
     if name in KEEPS_PREFIX:
@@ -100,7 +100,7 @@ def plain_name(key: str) -> str:
     return name
 
 
-def server_groups(flavor: str, version: Sequence[int]) -> tuple[str, ...]:
+def list_server_groups(flavor: str, version: Sequence[int]) -> tuple[str, ...]:
     """Returns the groups that a server reads: its own, and those of its series."""
     major, minor = version[:2]
     if flavor != "mariadb":
@@ -138,7 +138,7 @@ class _Reader:
         self.read_files += 1
         if self.read_files > MAX_FILES:
             raise refuse.input(str(path), f"more than {MAX_FILES} files are included", "Do files include each other?")
-        text = _text(path)
+        text = _read_text(path)
         self.texts[path] = text
         group = None
         lines = text.split("\n")
@@ -153,7 +153,7 @@ class _Reader:
                 self.include(line, path, number, depth)  # does not end the group
                 continue
             if line[0] == "[":
-                group = _group(line, path, number)
+                group = _parse_group(line, path, number)
                 continue
             if group is None:
                 rule = "stands before the first [group]: servers read no further"
@@ -170,7 +170,7 @@ class _Reader:
         `number`: the line's, from 1; `depth`: the number of includes that lead to this file. Raises
         InputError."""
         words = line[1:].strip(SPACE)
-        for word, follow in (("includedir", self._folder), ("include", self._file)):
+        for word, follow in (("includedir", self._read_folder), ("include", self._read_file)):
             if not words.startswith(word) or (words[len(word) :] or " ")[0] not in SPACE:
                 continue
             if depth >= MAX_DEPTH:
@@ -183,12 +183,12 @@ class _Reader:
             # unknown here: the folder of the first file is used instead.
             return follow(self.base / name, path, number, depth)
 
-    def _file(self, target: Path, path: Path, number: int, depth: int) -> None:
+    def _read_file(self, target: Path, path: Path, number: int, depth: int) -> None:
         """Reads an included file if it exists."""
         if target.is_file():
             self.read(target, depth + 1)
 
-    def _folder(self, target: Path, path: Path, number: int, depth: int) -> None:
+    def _read_folder(self, target: Path, path: Path, number: int, depth: int) -> None:
         """Reads the option files of an included folder, by name. `path`, `number`: file and line of
         the include. Raises InputError."""
         try:
@@ -198,10 +198,10 @@ class _Reader:
             raise refuse.input(f"{path}, line {number}: {target}", rule, "Make it, or remove the line.") from None
         for name in names:
             if name.endswith(ENDINGS):
-                self._file(target / name, path, number, depth)
+                self._read_file(target / name, path, number, depth)
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """Returns the text of an option file. Raises InputError for a folder, a file that everybody may
     write, zero bytes and a line that is too long; CouldNotRun if it cannot be read."""
     if path.is_dir():
@@ -222,7 +222,7 @@ def _text(path: Path) -> str:
     return text
 
 
-def _group(line: str, path: Path, number: int) -> str:
+def _parse_group(line: str, path: Path, number: int) -> str:
     """Returns the group that a line names. Raises InputError without the closing bracket."""
     end = line.find("]")
     if end < 0:
@@ -233,7 +233,7 @@ def _group(line: str, path: Path, number: int) -> str:
 
 def split_line(line: str) -> tuple[str, str | None]:
     """Returns key and value of a line, without its comment, quotes and escapes."""
-    line = line[: _comment_at(line)]
+    line = line[: _find_comment(line)]
     key, equals, value = line.partition("=")
     if not equals:
         return key.rstrip(SPACE), None
@@ -245,7 +245,7 @@ def split_line(line: str) -> tuple[str, str | None]:
     return key.rstrip(SPACE), value
 
 
-def _comment_at(line: str) -> int:
+def _find_comment(line: str) -> int:
     """Returns where a comment begins: a # outside quotes (my_default.c, find_end_comment)."""
     quote, escaped = "", False
     for index, character in enumerate(line):
@@ -257,13 +257,13 @@ def _comment_at(line: str) -> int:
     return len(line)
 
 
-def written(value: str) -> str:
+def format_value(value: str) -> str:
     """Returns a value as an option file has it: in quotes if it would be misread without."""
     plain = value == value.strip() and not any(character in value for character in "#\"'\\\n\r\t\b")
-    return value if value and plain else quoted(value)
+    return value if value and plain else quote_value(value)
 
 
-def quoted(value: str) -> str:
+def quote_value(value: str) -> str:
     """Returns a value in quotes. Raises InputError for a value that no option file can hold."""
     if "\0" in value:
         raise refuse.input("a zero byte", "cannot stand in an option file")

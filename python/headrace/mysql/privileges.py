@@ -42,31 +42,31 @@ class Rights:
         """True when the account has a right to a whole database; that to a table does not count."""
         if self.everything:
             return True
-        if self.everywhere(right):
+        if self.may_everywhere(right):
             taken = [grant.whole for grant in self.grants if grant.taken and grant.database == database]
             return not any({right, ALL} & rights for rights in taken)
-        return any(right in grant.whole or ALL in grant.whole for grant in self._of_database(database))
+        return any(right in grant.whole or ALL in grant.whole for grant in self._list_grants(database))
 
-    def everywhere(self, right: str) -> bool:
+    def may_everywhere(self, right: str) -> bool:
         """True when the account has a right to *.*, apart from partial revokes."""
         if self.everything:
             return True
         wide = [grant for grant in self.grants if grant.database == grant.table == "*" and not grant.taken]
         return any(right in grant.whole or ALL in grant.whole for grant in wide)
 
-    def lacking(self, database: str) -> list[str]:
+    def list_missing(self, database: str) -> list[str]:
         """Lists the missing rights to a database without which a dump leaves something out."""
         without = [right for right in NEEDED if not self.may(right, database)]
         if not without and not self._sees_routines(database):
             without.append("routines")
         return without
 
-    def taken_back(self) -> list[str]:
+    def list_revoked(self) -> list[str]:
         """Lists the users' databases that partial revokes hide wholly or partly."""
         hidden = [grant.database for grant in self.grants if grant.taken and grant.whole & {*NEEDED, ALL}]
         return sorted({database for database in hidden if database.lower() not in SYSTEM})
 
-    def readable(self) -> list[str]:
+    def list_readable(self) -> list[str]:
         """Lists what the account may read of users' databases, named as in SHOW GRANTS."""
         names = set()
         for grant in self.grants:
@@ -80,12 +80,12 @@ class Rights:
 
     def _sees_routines(self, database: str) -> bool:
         """Returns whether the account may read the text of a database's routines."""
-        if self.everywhere("SELECT") or any(self.may(right, database) for right in ROUTINES):
+        if self.may_everywhere("SELECT") or any(self.may(right, database) for right in ROUTINES):
             return True
         proc = [each for each in self.grants if each.database == "mysql" and each.table in ("*", "proc")]
         return any({"SELECT", ALL} & grant.whole for grant in proc if not grant.taken)
 
-    def _of_database(self, database: str) -> Iterator[Grant]:
+    def _list_grants(self, database: str) -> Iterator[Grant]:
         """Yields the grants on a database. If several patterns match, the server takes the most
         specific pattern of each account or role."""
         fit: dict[str, list[Grant]] = {}
@@ -94,8 +94,8 @@ class Rights:
             if of_database and self._fits(grant.database, database):
                 fit.setdefault(grant.grantee, []).append(grant)
         for mine in fit.values():
-            most = max(_literal(grant.database) for grant in mine)
-            yield from (grant for grant in mine if _literal(grant.database) == most)
+            most = max(_count_literal(grant.database) for grant in mine)
+            yield from (grant for grant in mine if _count_literal(grant.database) == most)
 
     def _fits(self, pattern: str, database: str) -> bool:
         """Returns whether a grant's database means this one: it is a pattern with % and _, unless
@@ -108,7 +108,7 @@ class Rights:
         return re.fullmatch(text, database, re.DOTALL) is not None
 
 
-def _literal(pattern: str) -> int:
+def _count_literal(pattern: str) -> int:
     """Counts the characters of a pattern before its first wildcard."""
     plain = re.match(r"(?:\\.|[^%_\\])*", pattern, re.DOTALL)
     return len(pattern) + 1 if plain is None or plain.end() == len(pattern) else plain.end()
@@ -125,17 +125,17 @@ def parse_grants(lines: Iterable[str]) -> list[Grant]:
 def _parse_grant(line: str) -> Grant | None:
     """Parses a line of SHOW GRANTS; None for a role, a routine or a proxy."""
     verb, _, rest = line.partition(" ")
-    on = _outside(rest, " ON ")
+    on = _find_outside(rest, " ON ")
     if verb not in ("GRANT", "REVOKE") or on < 0:
         return None
     rights, behind = rest[:on], rest[on + 4 :]
-    end = _outside(behind, " TO " if verb == "GRANT" else " FROM ")
+    end = _find_outside(behind, " TO " if verb == "GRANT" else " FROM ")
     if end < 0:
         return None
     place, who = behind[:end], behind[end:].split(" ", 2)[2]
     if re.match(r"(?:FUNCTION|PROCEDURE|PACKAGE(?: BODY)?) ", place):
         return None
-    names = _names(place.removeprefix("TABLE "))
+    names = _parse_names(place.removeprefix("TABLE "))
     if names is None:
         return None
     whole, some = set(), set()
@@ -144,11 +144,11 @@ def _parse_grant(line: str) -> Grant | None:
         (some if bracket else whole).add(name.strip().upper())
     if "ALL" in whole:
         whole.add(ALL)
-    grantee = who[:end] if (end := _outside(who, " ")) > 0 else who
+    grantee = who[:end] if (end := _find_outside(who, " ")) > 0 else who
     return Grant(frozenset(whole), frozenset(some), *names, grantee, verb == "REVOKE")
 
 
-def _outside(text: str, word: str) -> int:
+def _find_outside(text: str, word: str) -> int:
     """Returns where a word begins outside of quotes and brackets; -1 for nowhere."""
     quote, depth = "", 0
     for place, letter in enumerate(text):
@@ -166,21 +166,21 @@ def _outside(text: str, word: str) -> int:
 def _split(text: str) -> list[str]:
     """Splits a list at its commas, but not inside of quotes and brackets."""
     parts = []
-    while (place := _outside(text, ",")) >= 0:
+    while (place := _find_outside(text, ",")) >= 0:
         parts.append(text[:place].strip())
         text = text[place + 1 :]
     return [*parts, text.strip()]
 
 
-def _names(place: str) -> tuple[str, str] | None:
+def _parse_names(place: str) -> tuple[str, str] | None:
     """Returns database and table of `a`.`b`, `a`.* or *.*; None for another text."""
-    dot = _outside(place, ".")
+    dot = _find_outside(place, ".")
     if dot < 0:
         return None
-    return _plain(place[:dot]), _plain(place[dot + 1 :])
+    return _unquote_name(place[:dot]), _unquote_name(place[dot + 1 :])
 
 
-def _plain(name: str) -> str:
+def _unquote_name(name: str) -> str:
     """Returns a name without its quotes. A wildcard's backslash stays."""
     name = name.strip()
     if len(name) >= 2 and name[0] in QUOTES and name[-1] == name[0]:

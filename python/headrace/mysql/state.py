@@ -18,8 +18,8 @@ from headrace.mysql.statements import (
     ask_pairs,
     ask_row,
     ask_value,
-    number_of_error,
-    words_of_error,
+    get_error_number,
+    get_error_words,
 )
 
 VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)", re.ASCII)
@@ -154,7 +154,7 @@ class ServerState(Document):
     def dialect(self) -> Dialect:
         return Dialect(self.flavor, self.version)
 
-    def channel(self, name: str = "") -> Channel | None:
+    def find_channel(self, name: str = "") -> Channel | None:
         """Returns the channel of a name, None if it does not exist."""
         return next((channel for channel in self.channels if channel.name == name), None)
 
@@ -178,12 +178,12 @@ def observe(connection: SqlConnection, name: str = "") -> ServerState:
         raise _translate_error(error, name) from None
 
 
-def dialect_of(connection: SqlConnection) -> Dialect:
+def read_dialect(connection: SqlConnection) -> Dialect:
     """Returns the dialect of a connected server."""
-    return dialect_of_version(str(ask_value(connection, "SELECT @@version") or ""))
+    return parse_dialect(str(ask_value(connection, "SELECT @@version") or ""))
 
 
-def dialect_of_version(text: str) -> Dialect:
+def parse_dialect(text: str) -> Dialect:
     """Returns the dialect by @@version. Raises InputError for versions that are too old."""
     flavor, version = parse_version(text)
     if version < OLDEST[flavor]:
@@ -203,13 +203,13 @@ def parse_version(text: str, comment: str = "") -> tuple[str, tuple[int, ...]]:
 def _translate_error(error: Exception, name: str) -> HeadraceError:
     """Returns our error for a query that failed: InputError for a lack of rights, else
     CouldNotRun."""
-    code = number_of_error(error)
+    code = get_error_number(error)
     # ER_ACCESS_DENIED_ERROR, ER_SPECIFIC_ACCESS_DENIED_ERROR, ER_TABLEACCESS_DENIED_ERROR
     if code in (1045, 1227, 1142):
         grants = " or ".join(dict.fromkeys(GRANTS.values()))
         rule = "this account may not see the state of replication"
         return InputError(name or "the server", rule, f"error {code} of the server", f"GRANT {grants} ON *.* to it.")
-    rule = f"does not answer: {words_of_error(error) or type(error).__name__}"
+    rule = f"does not answer: {get_error_words(error) or type(error).__name__}"
     return CouldNotRun(name or "the server", rule, "", "Is it running?")
 
 
@@ -219,23 +219,23 @@ def _query_state(connection: SqlConnection, name: str) -> ServerState:
     variables = ask_pairs(connection, "SHOW GLOBAL VARIABLES")
     status = ask_pairs(connection, "SHOW GLOBAL STATUS LIKE 'rpl_semi%'")
     status |= ask_pairs(connection, "SHOW GLOBAL STATUS LIKE 'uptime'")
-    dialect = dialect_of_version(variables.get("version", ""))
+    dialect = parse_dialect(variables.get("version", ""))
     mariadb = dialect.is_mariadb
-    channels = tuple(_channel(row, variables, dialect) for row in channel_rows(connection, dialect))
+    channels = tuple(_make_channel(row, variables, dialect) for row in read_channel_rows(connection, dialect))
     # Read last, so that it includes everything that was received or applied before.
-    executed, applied = executed_of(connection, dialect)
+    executed, applied = read_executed_sets(connection, dialect)
     return ServerState(
         name=name,
         flavor=dialect.flavor,
         version=dialect.version,
         server_id=int(variables["server_id"]),
         uuid=variables.get("server_uuid", "") if not mariadb else "",
-        read_only=_on(variables.get("read_only")),
-        super_read_only=_on(variables.get("super_read_only")),
+        read_only=_is_on(variables.get("read_only")),
+        super_read_only=_is_on(variables.get("super_read_only")),
         executed=executed,
         binary_log=BinaryLog(
-            on=_on(variables.get("log_bin")),
-            replica_updates=_on(variables.get("log_slave_updates", variables.get("log_replica_updates"))),
+            on=_is_on(variables.get("log_bin")),
+            replica_updates=_is_on(variables.get("log_slave_updates", variables.get("log_replica_updates"))),
             format=variables.get("binlog_format", "ROW"),
             row_image=variables.get("binlog_row_image", ""),
         ),
@@ -243,13 +243,13 @@ def _query_state(connection: SqlConnection, name: str) -> ServerState:
             sync_binlog=int(variables.get("sync_binlog", 0)),
             flush_log=int(variables.get("innodb_flush_log_at_trx_commit", 1)),
             sync_relay_log=int(variables.get("sync_relay_log", 0)),
-            relay_log_recovery=_on(variables.get("relay_log_recovery")),
+            relay_log_recovery=_is_on(variables.get("relay_log_recovery")),
             # MariaDB keeps master.info in a file, and its GTID position in a table of InnoDB.
             info_repository=variables.get("relay_log_info_repository", "FILE+GTID TABLE" if mariadb else "TABLE"),
         ),
         gtid_on=mariadb or variables.get("gtid_mode") == "ON",
-        gtid_strict=_on(variables.get("gtid_strict_mode" if mariadb else "enforce_gtid_consistency")),
-        semi_sync=_semi_sync(variables, status),
+        gtid_strict=_is_on(variables.get("gtid_strict_mode" if mariadb else "enforce_gtid_consistency")),
+        semi_sync=_read_semi_sync(variables, status),
         channels=channels,
         applied=applied,
         uptime_s=int(status.get("uptime", 0)),
@@ -260,29 +260,30 @@ def _query_state(connection: SqlConnection, name: str) -> ServerState:
     )
 
 
-def channel_rows(connection: SqlConnection, dialect: Dialect) -> list[NamedRow]:
+def read_channel_rows(connection: SqlConnection, dialect: Dialect) -> list[NamedRow]:
     """Reads the replica status, a row for each channel, whose names are in lower case. A group's
     own channels are left out: they follow no server, and group replication manages them."""
     rows = [
-        {name.lower(): value for name, value in row.items()} for row in ask_named(connection, dialect.replica_status())
+        {name.lower(): value for name, value in row.items()}
+        for row in ask_named(connection, dialect.query_replica_status())
     ]
     return [row for row in rows if not str(row.get("channel_name") or "").startswith("group_replication_")]
 
 
-def executed_of(connection: SqlConnection, dialect: Dialect) -> tuple[GtidSet, GtidSet]:
+def read_executed_sets(connection: SqlConnection, dialect: Dialect) -> tuple[GtidSet, GtidSet]:
     """Reads the transactions in a server's data, and the last of those that it applied as a
     replica."""
-    row = ask_row(connection, dialect.executed())
+    row = ask_row(connection, dialect.query_executed())
     applied, *logs = [GtidSet.parse(str(text or ""), dialect.flavor) for text in row]
     return applied.union(logs[0]) if logs else applied, applied
 
 
-def executed_now(connection: SqlConnection, state: ServerState) -> GtidSet:
+def read_executed_now(connection: SqlConnection, state: ServerState) -> GtidSet:
     """Reads the GTIDs of a server, in a single small query."""
-    return executed_of(connection, state.dialect)[0]
+    return read_executed_sets(connection, state.dialect)[0]
 
 
-def written_by(connection: SqlConnection, state: ServerState) -> dict[tuple[int, int], int]:
+def read_written(connection: SqlConnection, state: ServerState) -> dict[tuple[int, int], int]:
     """Reads the last number of each (domain, server) in MariaDB's binary log; empty for MySQL."""
     if state.flavor != "mariadb":
         return {}
@@ -294,30 +295,30 @@ def written_by(connection: SqlConnection, state: ServerState) -> dict[tuple[int,
     return numbers
 
 
-def _on(value: str | None) -> bool:
+def _is_on(value: str | None) -> bool:
     return (value or "").upper() in ("ON", "1", "YES", "TRUE")
 
 
-def _semi_sync(variables: dict[str, str], status: dict[str, str]) -> SemiSync:
+def _read_semi_sync(variables: dict[str, str], status: dict[str, str]) -> SemiSync:
     """Reads semi-sync by both generations of names: source and replica, master and slave."""
 
-    def both(values: dict[str, str], new: str, old: str) -> str:
+    def find_value(values: dict[str, str], new: str, old: str) -> str:
         return values.get(f"rpl_semi_sync_{new}") or values.get(f"rpl_semi_sync_{old}", "")
 
     source = {key: f"source_{key}" for key in ("enabled", "timeout", "wait_point", "status", "clients")}
     old = {key: f"master_{key}" for key in source}
-    count = both(variables, "source_wait_for_replica_count", "master_wait_for_slave_count")
+    count = find_value(variables, "source_wait_for_replica_count", "master_wait_for_slave_count")
     return SemiSync(
-        source_enabled=_on(both(variables, source["enabled"], old["enabled"])),
-        source_status=_on(both(status, source["status"], old["status"])),
-        clients=int(both(status, source["clients"], old["clients"]) or 0),
+        source_enabled=_is_on(find_value(variables, source["enabled"], old["enabled"])),
+        source_status=_is_on(find_value(status, source["status"], old["status"])),
+        clients=int(find_value(status, source["clients"], old["clients"]) or 0),
         wait_count=int(count or 1),
-        wait_point=both(variables, source["wait_point"], old["wait_point"]),
-        timeout_ms=int(both(variables, source["timeout"], old["timeout"]) or 0),
-        no_tx=int(both(status, "source_no_tx", "master_no_tx") or 0),
-        yes_tx=int(both(status, "source_yes_tx", "master_yes_tx") or 0),
-        replica_enabled=_on(both(variables, "replica_enabled", "slave_enabled")),
-        replica_status=_on(both(status, "replica_status", "slave_status")),
+        wait_point=find_value(variables, source["wait_point"], old["wait_point"]),
+        timeout_ms=int(find_value(variables, source["timeout"], old["timeout"]) or 0),
+        no_tx=int(find_value(status, "source_no_tx", "master_no_tx") or 0),
+        yes_tx=int(find_value(status, "source_yes_tx", "master_yes_tx") or 0),
+        replica_enabled=_is_on(find_value(variables, "replica_enabled", "slave_enabled")),
+        replica_status=_is_on(find_value(status, "replica_status", "slave_status")),
     )
 
 
@@ -340,8 +341,8 @@ class ChannelThreads:
         return cls(
             receive=RECEIVE.get(receive, "connecting"),
             apply="on" if apply == "yes" else "off",
-            receive_error=_error(row.get("last_io_errno"), str(row.get("last_io_error") or "")),
-            apply_error=_error(row.get("last_sql_errno"), str(row.get("last_sql_error") or "")),
+            receive_error=_format_error(row.get("last_io_errno"), str(row.get("last_io_error") or "")),
+            apply_error=_format_error(row.get("last_sql_errno"), str(row.get("last_sql_error") or "")),
         )
 
 
@@ -353,7 +354,7 @@ def read_channel_name(row: NamedRow) -> str:
 RECEIVE = {"yes": "on", "no": "off"}  # anything else is on its way: Connecting, Preparing
 
 
-def _channel(row: NamedRow, variables: dict[str, str], dialect: Dialect) -> Channel:
+def _make_channel(row: NamedRow, variables: dict[str, str], dialect: Dialect) -> Channel:
     """Returns a channel from a row of the replica status, whose names are in lower case: either
     those of source and replica, or of master and slave."""
 
@@ -396,7 +397,7 @@ def _channel(row: NamedRow, variables: dict[str, str], dialect: Dialect) -> Chan
     )
 
 
-def _error(number: object, words: str) -> str:
+def _format_error(number: object, words: str) -> str:
     """Returns an error as a printable line, "" for none."""
     if not number and not words:
         return ""

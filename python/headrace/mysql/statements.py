@@ -68,13 +68,13 @@ def ask_pairs(connection: SqlConnection, statement: str) -> dict[str, str]:
     return {str(name).lower(): str(value) for name, value in ask(connection, statement)}
 
 
-def numbers_of(rows: Iterable[Row]) -> dict[str, float]:
+def parse_numbers(rows: Iterable[Row]) -> dict[str, float]:
     """Returns what is a number in rows of two columns, by the name in small letters."""
-    numbers = {str(name).lower(): number_of(text) for name, text in rows}
+    numbers = {str(name).lower(): parse_number(text) for name, text in rows}
     return {name: number for name, number in numbers.items() if number is not None}
 
 
-def number_of(text: object) -> float | None:
+def parse_number(text: object) -> float | None:
     """Returns a variable's value as a number; None for words, lists and times."""
     text = str(text)
     # float() would take 1_000, nan and infinity.
@@ -121,12 +121,12 @@ def load_plugin(connection: SqlConnection, name: str, file: str, server: str) ->
         raise CouldNotRun(server, f"cannot load {file}: {error.rule}", error.source, hint) from None
 
 
-def number_of_error(error: Exception) -> int:
+def get_error_number(error: Exception) -> int:
     """Returns the number of a server's error, 0 for an error of another kind."""
     return error.args[0] if error.args and isinstance(error.args[0], int) else 0
 
 
-def words_of_error(error: Exception, most: int = 200) -> str:
+def get_error_words(error: Exception, most: int = 200) -> str:
     """Returns the words of a server's error, printable and at most `most` characters long."""
     text = str(error.args[-1] if error.args else error)
     return "".join(character if character.isprintable() else "?" for character in text[:most])

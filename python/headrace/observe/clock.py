@@ -53,14 +53,16 @@ def parse_stamps(recording: Recording, texts: Sequence[tuple[int | str, str]]) -
         match = STAMP.match(text.strip())
         if not match:
             hint = "Record with S_TIME_FORMAT=ISO, or LC_ALL=C."
-            raise recording.bad(where, text, "is not a date and time this reader knows", hint)
+            raise recording.make_error(where, text, "is not a date and time this reader knows", hint)
         matches.append((where, text, match))
     zones = {match["zone"] is not None and match["zone"][0] in "+-ZUG" for _, _, match in matches}
     if len(zones) > 1:
         hint = "Two recordings were joined: import them one by one."
-        raise recording.bad(matches[0][0], matches[0][1], "some times of this file have a zone, others do not", hint)
-    order = _day_order(recording, matches)
-    return [_stamp(recording, where, text, match, order) for where, text, match in matches]
+        raise recording.make_error(
+            matches[0][0], matches[0][1], "some times of this file have a zone, others do not", hint
+        )
+    order = _detect_day_order(recording, matches)
+    return [_parse_stamp(recording, where, text, match, order) for where, text, match in matches]
 
 
 def parse_days(recording: Recording, texts: Sequence[tuple[int | str, str]]) -> list[date]:
@@ -69,15 +71,15 @@ def parse_days(recording: Recording, texts: Sequence[tuple[int | str, str]]) -> 
     for where, text, match in matches:
         if not match:
             hint = "Record with S_TIME_FORMAT=ISO, or LC_ALL=C."
-            raise recording.bad(where, text, "is not a date this reader knows", hint)
-    order = _day_order(recording, matches)
-    return [_date(recording, where, text, match, order) for where, text, match in matches if match]
+            raise recording.make_error(where, text, "is not a date this reader knows", hint)
+    order = _detect_day_order(recording, matches)
+    return [_parse_date(recording, where, text, match, order) for where, text, match in matches if match]
 
 
-def seconds_of_day(text: str) -> int | None:
+def parse_time_of_day(text: str) -> int | None:
     """Returns `00:10:01` or `12:10:01 AM` as seconds after midnight, None when it is not a time."""
     match = TIME_OF_DAY.match(text)
-    hour = _hour(match) if match else None
+    hour = _parse_hour(match) if match else None
     if match is None or hour is None or int(match["minute"]) > 59 or int(match["second"]) > 60:
         return None
     return hour * HOUR_S + int(match["minute"]) * 60 + int(match["second"])
@@ -105,17 +107,17 @@ def from_datetime(moment: datetime) -> Stamp:
     """Returns a datetime, with or without a zone, as a Stamp."""
     local = moment.replace(tzinfo=None)
     utc = moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else local
-    zone = zone_name(round((local - utc).total_seconds())) if moment.tzinfo else None
+    zone = format_zone(round((local - utc).total_seconds())) if moment.tzinfo else None
     return Stamp((utc - EPOCH).total_seconds(), local, zone)
 
 
-def zone_name(offset_s: int) -> str:
+def format_zone(offset_s: int) -> str:
     """Returns "UTC" or "UTC+01:00" for a clock that is `offset_s` ahead of UTC."""
     hours, rest = divmod(abs(offset_s), HOUR_S)
     return f"UTC{'-' if offset_s < 0 else '+'}{hours:02d}:{rest // 60:02d}" if offset_s else "UTC"
 
 
-def _day_order(recording: Recording, matches: list) -> str:
+def _detect_day_order(recording: Recording, matches: list) -> str:
     """Returns `mdy` or `dmy`, whichever fits all dates that do not begin with a year."""
     pairs = {(int(m["a"]), int(m["b"])) for _, _, m in matches if len(m["a"]) < 4}
     dotted = any("." in text.split()[0] for _, text, m in matches if len(m["a"]) < 4)
@@ -123,7 +125,7 @@ def _day_order(recording: Recording, matches: list) -> str:
     if first_over and second_over:
         where, text, _ = matches[0]
         hint = "Two recordings were joined: import them one by one."
-        raise recording.bad(where, text, "dates of this file are neither all month/day nor all day/month", hint)
+        raise recording.make_error(where, text, "dates of this file are neither all month/day nor all day/month", hint)
     if first_over or dotted:  # a date with dots is day first wherever it is in use
         return "dmy"
     if second_over or not pairs:
@@ -138,7 +140,7 @@ def _day_order(recording: Recording, matches: list) -> str:
     return "mdy"
 
 
-def _date(recording: Recording, where: int | str, text: str, match: re.Match[str], order: str) -> date:
+def _parse_date(recording: Recording, where: int | str, text: str, match: re.Match[str], order: str) -> date:
     """Returns the day of a matched time; two-digit years are those of 2000 to 2099. Raises
     InputError if the calendar has no such day, or for a year that no recording is from."""
     a, b, c = int(match["a"]), int(match["b"]), int(match["c"])
@@ -151,14 +153,14 @@ def _date(recording: Recording, where: int | str, text: str, match: re.Match[str
         day_of_calendar = date(year, month, day)
     except ValueError:
         hint = "The line is damaged, or two recordings were joined."
-        raise recording.bad(where, text, "is not a day of the calendar", hint) from None
+        raise recording.make_error(where, text, "is not a day of the calendar", hint) from None
     if not FIRST_YEAR <= year <= LAST_YEAR:
         hint = "The clock of that host was wrong."
-        raise recording.bad(where, text, f"a recording is from the years {FIRST_YEAR} to {LAST_YEAR}", hint)
+        raise recording.make_error(where, text, f"a recording is from the years {FIRST_YEAR} to {LAST_YEAR}", hint)
     return day_of_calendar
 
 
-def _hour(match: re.Match[str]) -> int | None:
+def _parse_hour(match: re.Match[str]) -> int | None:
     """Returns the hour of the day, 0 to 23, of a matched time with or without AM and PM; None where
     it is not an hour."""
     hour, half = int(match["hour"]), match["half"]
@@ -169,20 +171,20 @@ def _hour(match: re.Match[str]) -> int | None:
     return hour if hour <= 23 else None
 
 
-def _stamp(recording: Recording, where: int | str, text: str, match: re.Match[str], order: str) -> Stamp:
+def _parse_stamp(recording: Recording, where: int | str, text: str, match: re.Match[str], order: str) -> Stamp:
     """Returns the stamp of a matched time, read in the order `order` of day, month and year; a time
     without a zone is taken as UTC. Raises InputError if it is not a time of day or of the
     calendar."""
-    day, hour = _date(recording, where, text, match, order), _hour(match)
+    day, hour = _parse_date(recording, where, text, match, order), _parse_hour(match)
     minute, second = int(match["minute"]), int(match["second"])
     if hour is None or minute > 59 or second > 59:
-        raise recording.bad(where, text, "is not a time of day", "The line is damaged: take its report out.")
+        raise recording.make_error(where, text, "is not a time of day", "The line is damaged: take its report out.")
     local = datetime(day.year, day.month, day.day, hour, minute, second)
     offset, zone, name = 0, match["zone"], None
     if zone and zone[0] in "+-":
         digits = zone[1:].replace(":", "")
         offset = (1 if zone[0] == "+" else -1) * (int(digits[:2]) * HOUR_S + int(digits[2:]) * 60)
-        name = zone_name(offset)
+        name = format_zone(offset)
     elif zone in ("Z", "UTC", "GMT"):
         name = "UTC"
     return Stamp((local - EPOCH).total_seconds() - offset, local, name)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headrace.base.files import path_of, read_bytes
+from headrace.base.files import make_path, read_bytes
 from headrace.errors import CouldNotRun, InputError, Refusals
 
 if TYPE_CHECKING:
@@ -67,7 +67,9 @@ class Recording:
         if text not in self.notes and len(self.notes) < MAX_NOTES:
             self.notes.append(text)
 
-    def bad(self, where: int | str, value: str, rule: str, hint: str = "", source: str = refuse.source) -> InputError:
+    def make_error(
+        self, where: int | str, value: str, rule: str, hint: str = "", source: str = refuse.source
+    ) -> InputError:
         """Returns an InputError that names file, place (a line number or a path in JSON) and value.
 
         The caller raises it.
@@ -77,38 +79,40 @@ class Recording:
             f"{self.name}, {place}: {clip(value)}" if place else f"{self.name}: {clip(value)}", rule, source, hint
         )
 
-    def number(self, where: int | str, what: str, token: object) -> float:
+    def parse_number(self, where: int | str, what: str, token: object) -> float:
         """Parses a word of text or a JSON value as a finite number >= 0. Raises InputError."""
         if isinstance(token, (int, float)) and not isinstance(token, bool):
-            return self._in_range(where, what, token)
+            return self._check_range(where, what, token)
         text = token.strip() if isinstance(token, str) else "nothing" if token is None else type(token).__name__
         if _NUMBER.match(text):
             if "." in text or "," in text:
-                self._same_decimal(where, what, text)
-            return self._in_range(where, what, float(text.replace(",", ".")))
+                self._check_decimal_mark(where, what, text)
+            return self._check_range(where, what, float(text.replace(",", ".")))
         if _NOT_A_NUMBER.match(text):
             hint = "Take the report out, or record again."
-            raise self.bad(where, f"{what} = {text}", "must be a finite number", hint)
+            raise self.make_error(where, f"{what} = {text}", "must be a finite number", hint)
         if text.startswith("-") and _NUMBER.match(text[1:]):
             hint = "A counter wrapped or the clock went back: take the report out."
-            raise self.bad(where, f"{what} = {text}", "cannot be negative", hint)
+            raise self.make_error(where, f"{what} = {text}", "cannot be negative", hint)
         if _HUMAN.match(text):
-            raise self.bad(where, f"{what} = {text}", "must be a plain number", "Record without -h and --human.")
+            raise self.make_error(where, f"{what} = {text}", "must be a plain number", "Record without -h and --human.")
         hint = "The line is damaged: take its report out, or copy the file again."
-        raise self.bad(where, f"{what} = {text!r}", "must be a number", hint)
+        raise self.make_error(where, f"{what} = {text!r}", "must be a number", hint)
 
-    def _in_range(self, where: int | str, what: str, value: float) -> float:
+    def _check_range(self, where: int | str, what: str, value: float) -> float:
         """Returns a figure that a disk can have. Raises InputError for a negative one, NaN, and
         beyond 1e15."""
         if not -_ABSURD <= value <= _ABSURD:  # also catches NaN
             shown = "NaN or infinite" if isinstance(value, float) and not abs(value) <= 1e308 else "beyond 1e15"
-            raise self.bad(where, f"{what} is {shown}", "no disk does that", "Take the report out, or record again.")
+            raise self.make_error(
+                where, f"{what} is {shown}", "no disk does that", "Take the report out, or record again."
+            )
         if value < 0:
             hint = "A counter wrapped or the clock went back: take the report out."
-            raise self.bad(where, f"{what} = {value:g}", "cannot be negative", hint)
+            raise self.make_error(where, f"{what} = {value:g}", "cannot be negative", hint)
         return float(value) + 0.0  # -0.0 becomes 0.0
 
-    def _same_decimal(self, where: int | str, what: str, text: str) -> None:
+    def _check_decimal_mark(self, where: int | str, what: str, text: str) -> None:
         """Raises InputError if a number has another decimal mark than those before it in the
         file."""
         mark = "," if "," in text else "."
@@ -117,7 +121,7 @@ class Recording:
         elif self.decimal != mark:
             rule = f"the numbers before it use {self.decimal!r} as decimal mark"
             hint = "Two recordings were joined, or the file was edited: import them one by one."
-            raise self.bad(where, f"{what} = {text}", rule, hint)
+            raise self.make_error(where, f"{what} = {text}", rule, hint)
 
 
 def clip(text: str, limit: int = 100) -> str:
@@ -132,14 +136,14 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
     Raises InputError when it is not text, CouldNotRun when it cannot be read.
     """
     if str(path) == STDIN:
-        name, content = "standard input", _standard_input()
+        name, content = "standard input", _read_standard_input()
     else:
-        path = path_of(path)
+        path = make_path(path)
         name, content = clip(path.name, 80), read_bytes(path, MAX_BYTES)
-    return recording_of(name, content)
+    return decode_recording(name, content)
 
 
-def recording_of(name: str, content: bytes) -> Recording:
+def decode_recording(name: str, content: bytes) -> Recording:
     """Decodes a file's content as a recording. Raises InputError when it is not text."""
     if not content.strip():
         raise refuse.input(name, "the file is empty", "Was the recording stopped before its first report?")
@@ -150,7 +154,7 @@ def recording_of(name: str, content: bytes) -> Recording:
     return Recording(name, _decode(name, content).replace("\r\n", "\n").replace("\r", "\n"), digest)
 
 
-def _standard_input() -> bytes:
+def _read_standard_input() -> bytes:
     """Reads standard input to its end. Raises CouldNotRun if it cannot be read, InputError if it is
     too large."""
     try:
@@ -184,11 +188,11 @@ def read_lines(recording: Recording, numbered: list[tuple], handle: Callable, be
         except InputError as error:
             if number < last or not begun():
                 raise
-            recording.notes.append(cut_note(error))
+            recording.notes.append(describe_cut(error))
             return
 
 
-def cut_note(error: InputError) -> str:
+def describe_cut(error: InputError) -> str:
     """Returns the note on a recording whose end was left out."""
     return f"The recording is cut off or damaged at its end; a last report that is not whole was left out ({error.value}: {error.rule})."
 

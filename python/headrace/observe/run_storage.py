@@ -47,22 +47,22 @@ def check_storage(key: str, text: object, as_of: date, instance: str | None) -> 
         if instance is not None:
             host = core.instance(instance, day)
     except core.CoreError as error:
-        raise _refusal("instance", str(instance), error) from None
+        raise _make_refusal("instance", str(instance), error) from None
     try:
         parsed = core.parse_storage(text)
         members = core.storage_limits(text, day, instance)
     except core.CoreError as error:
-        raise _refusal(key, text, error) from None
-    return parsed["text"], _caps(parsed["usable_gib"], members, host), host
+        raise _make_refusal(key, text, error) from None
+    return parsed["text"], _sum_caps(parsed["usable_gib"], members, host), host
 
 
-def _refusal(key: str, text: str, error: Exception) -> InputError:
+def _make_refusal(key: str, text: str, error: Exception) -> InputError:
     value, rule, source, hint = (str(part) for part in error.args)
     detail = value if value not in (text, "") else ""
     return InputError(f"{key} = {quote_value(text)}" + (f": {detail[:120]}" if detail else ""), rule, source, hint)
 
 
-def _caps(usable_gib: float, members: Sequence[core.VolumeLimits], host: core.Instance | None) -> Caps:
+def _sum_caps(usable_gib: float, members: Sequence[core.VolumeLimits], host: core.Instance | None) -> Caps:
     """Adds the members up: no layout carries more I/Os to its members than they take together."""
     if any(
         caveat["field"].endswith(".fallback") or ".fallback_" in caveat["field"]
@@ -81,9 +81,9 @@ def _caps(usable_gib: float, members: Sequence[core.VolumeLimits], host: core.In
     )
     stored_inside = all(member["spec"]["volume_type"] == "instance-store" for member in members)
     if host is not None and not stored_inside:  # instance store does not pass the EBS link
-        iops, burst = _least(iops, host["baseline_iops"]), _least(burst, host["max_iops"])
-        mib_s = _least(mib_s, None if host["baseline_bytes_s"] is None else host["baseline_bytes_s"] / MIB)
-        mib_s_burst = _least(mib_s_burst, None if host["max_bytes_s"] is None else host["max_bytes_s"] / MIB)
+        iops, burst = _cap_value(iops, host["baseline_iops"]), _cap_value(burst, host["max_iops"])
+        mib_s = _cap_value(mib_s, None if host["baseline_bytes_s"] is None else host["baseline_bytes_s"] / MIB)
+        mib_s_burst = _cap_value(mib_s_burst, None if host["max_bytes_s"] is None else host["max_bytes_s"] / MIB)
     reads = [member["reads"] for member in members if member["reads"]]
     return Caps(
         iops,
@@ -96,11 +96,11 @@ def _caps(usable_gib: float, members: Sequence[core.VolumeLimits], host: core.In
     )
 
 
-def _least(value: float, limit: float | None) -> float:
+def _cap_value(value: float, limit: float | None) -> float:
     return value if limit is None else min(value, float(limit))
 
 
-def later_than_catalog(as_of: date) -> str | None:
+def note_late_day(as_of: date) -> str | None:
     """Returns a note on a day that the catalog does not reach, or None."""
     newest = core.newest_date()
     if as_of.isoformat() <= newest:

@@ -29,7 +29,7 @@ class RunFinding:
     text: str
     t_s: float | None = None
 
-    def moved(self, seconds: float) -> RunFinding:
+    def shift_clock(self, seconds: float) -> RunFinding:
         """Returns the same finding on a clock that began that many seconds earlier."""
         return self if self.t_s is None else replace(self, t_s=self.t_s + seconds)
 
@@ -58,7 +58,7 @@ class TimeSeries:
         """Returns the seconds from the file's beginning to the end of its last interval."""
         return self.start_s[-1] + self.duration_s[-1]
 
-    def longest_gap(self) -> tuple[int, float]:
+    def find_longest_gap(self) -> tuple[int, float]:
         """Returns the interval behind the longest gap, and the gap's length in seconds (0.0: there
         is none)."""
         ends = [start + duration for start, duration in zip(self.start_s, self.duration_s, strict=True)]
@@ -74,11 +74,13 @@ def open_text(path: Path) -> Recording:
     # blanks.
     if not recording.text.strip():
         hint = "Was the recording stopped before its first report?"
-        raise recording.bad("", "no text", "the file is empty", hint, DOC)
+        raise recording.make_error("", "no text", "the file is empty", hint, DOC)
     return recording
 
 
-def csv_rows(recording: Recording, findings: list[RunFinding], delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
+def read_csv_rows(
+    recording: Recording, findings: list[RunFinding], delimiter: str = ","
+) -> Iterator[tuple[int, list[str]]]:
     """Yields (line, cells) of a CSV, its header first; blank lines are left out, and so is a last
     line that is cut off.
 
@@ -94,22 +96,22 @@ def csv_rows(recording: Recording, findings: list[RunFinding], delimiter: str = 
                 continue
             width = width or len(cells)
             if len(cells) < width and number >= len(lines):
-                findings.append(cut_off(recording, number))
+                findings.append(make_cut_finding(recording, number))
                 return
             if len(cells) != width:
                 hint = "The line is damaged: take it out."
-                raise recording.bad(number, f"{len(cells)} columns", f"the header has {width}", hint, DOC)
+                raise recording.make_error(number, f"{len(cells)} columns", f"the header has {width}", hint, DOC)
             yield number, cells
     except csv.Error as error:
         hint = "The file is damaged: copy it again."
-        raise recording.bad(reader.line_num, str(error), "is not CSV", hint, "RFC 4180") from None
+        raise recording.make_error(reader.line_num, str(error), "is not CSV", hint, "RFC 4180") from None
 
 
-def cut_off(recording: Recording, line: int, what: str = "line") -> RunFinding:
+def make_cut_finding(recording: Recording, line: int, what: str = "line") -> RunFinding:
     """Returns the finding on a last line, or sample, that is not whole."""
     return RunFinding("cut", f"{recording.name}, line {line}: the last {what} is cut off and was left out.")
 
 
-def wide_intervals(durations: Iterable[float], usual: float, slack_s: float) -> list[int]:
+def find_wide_intervals(durations: Iterable[float], usual: float, slack_s: float) -> list[int]:
     """Returns the indexes of intervals that are so long that samples are missing in them."""
     return [index for index, duration in enumerate(durations) if duration > 1.5 * usual + slack_s]

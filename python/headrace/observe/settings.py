@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from headrace.base.checks import check_choice, check_text, did_you_mean, quote_value
+from headrace.base.checks import check_choice, check_text, quote_value, suggest_nearest
 from headrace.base.documents import convert
 from headrace.base.packaged import read_rows
 from headrace.errors import InputError, Refusals
@@ -32,7 +32,7 @@ class RunSetting(NamedTuple):
     unit: int = 1
 
 
-def _figure(text: str) -> float:
+def _parse_figure(text: str) -> float:
     return int(text) if text.isdigit() else float(text)
 
 
@@ -60,8 +60,8 @@ SETTINGS = {
         row["engine"] or None,
         row["meaning"],
         KINDS[row["kind"]],
-        _figure(row["least"]),
-        _figure(row["most"]),
+        _parse_figure(row["least"]),
+        _parse_figure(row["most"]),
         row["variable"],
         int(row["unit_of_variable"] or 1),
     )
@@ -74,7 +74,7 @@ def check_settings(table: dict, engine: str) -> dict[str, float | int | bool]:
     checked = {}
     for key, value in table.items():
         if key not in SETTINGS:
-            near = did_you_mean(key.removeprefix("innodb_").removeprefix("rocksdb_"), SETTINGS)
+            near = suggest_nearest(key.removeprefix("innodb_").removeprefix("rocksdb_"), SETTINGS)
             rule = "is not a setting known here"
             raise refuse_settings.input(f"settings.{key[:60]}", rule, near or f"Known: {', '.join(SETTINGS)}.")
         owner, meaning, kind, low, high, *_ = SETTINGS[key]
@@ -132,13 +132,13 @@ def check_version(version: object, flavor: object, engine: str) -> tuple[str | N
     major, minor = int(match[1]), int(match[2])
     server = flavor or ("mariadb" if "mariadb" in version.lower() or 10 <= major <= 12 else None)
     if server == "mariadb":
-        _known_mariadb(what, major, minor, engine)
+        _check_mariadb_version(what, major, minor, engine)
     else:
-        _known_mysql(what, major, minor, engine)
+        _check_mysql_version(what, major, minor, engine)
     return version, server
 
 
-def _known_mysql(what: str, major: int, minor: int, engine: str) -> None:
+def _check_mysql_version(what: str, major: int, minor: int, engine: str) -> None:
     """Raises InputError for a version of MySQL or Percona Server that is not supported, or lacks
     MyRocks."""
     supported = (major == 5 and minor in (5, 6, 7)) or (major == 8 and minor <= 4) or major == 9
@@ -149,7 +149,7 @@ def _known_mysql(what: str, major: int, minor: int, engine: str) -> None:
         raise refuse_versions.input(what, "there is no MyRocks for 5.5", "Check engine and engine_version.")
 
 
-def _known_mariadb(what: str, major: int, minor: int, engine: str) -> None:
+def _check_mariadb_version(what: str, major: int, minor: int, engine: str) -> None:
     """Raises InputError for a version of MariaDB that is not supported, or lacks MyRocks."""
     if not 10 <= major <= 12:
         rule = f"MariaDB {major}.{minor} is not known here; known are 10 to 12"

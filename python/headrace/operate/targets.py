@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.files import OWN_FILE, detect
 from headrace.base.units import HOUR_S
 from headrace.errors import HeadraceError, Refusals
 from headrace.lab import Lab
 from headrace.mysql import Address
 from headrace.observe.evidence import aws, evidence_file, files
-from headrace.observe.evidence.limits import HoldingLimits, holding
+from headrace.observe.evidence.limits import HoldingLimits, get_holding_limits
 from headrace.observe.evidence.live import LiveSource, collect
 from headrace.observe.evidence.model import Evidence
 from headrace.observe.evidence.server import ServerReader
@@ -32,9 +32,9 @@ from headrace.observe.formats import (
 )
 from headrace.observe.live.record import DESCRIPTION
 from headrace.observe.recording import STDIN, open_recording
-from headrace.observe.remote.aws import is_database, names_of
+from headrace.observe.remote.aws import is_database, parse_names
 from headrace.observe.remote.span import DEFAULT_S, TimeSpan
-from headrace.servers import servers
+from headrace.servers import list_servers
 from headrace.workload import OpenWorkload
 
 refuse = Refusals("docs/guide/doctor.md")
@@ -111,15 +111,15 @@ def open_source(
     if is_live(target):
         return open_live(target, options)
     if not target.startswith("aws:"):
-        return KeptSource(evidence_of(target, options))
+        return KeptSource(read_evidence(target, options))
 
     def ask(span_s: float = AWS_AGAIN_S) -> Evidence:
-        return evidence_of(target, options, span_s)
+        return read_evidence(target, options, span_s)
 
     return KeptSource(ask(HOUR_S if past else AWS_AGAIN_S), ask, AWS_EVERY_S, seconds)
 
 
-def evidence_of(
+def read_evidence(
     target: str,
     options: SourceOptions = SourceOptions(),
     seconds: float | None = None,
@@ -145,11 +145,11 @@ def evidence_of(
             rule = f"has no {DESCRIPTION}: it is not a captured folder"
             raise refuse.input(target[:80], rule, "Capture with headrace workload capture.")
         _refuse_times(target, options)
-        captured = files.of_capture(path, options.storage, options.instance, options.as_of)
-        return _chosen(captured, options.devices)
+        captured = files.read_capture_evidence(path, options.storage, options.instance, options.as_of)
+        return _select_volumes(captured, options.devices)
     if evidence_file.is_evidence_file(path):
         _refuse_times(target, options)
-        return _described(_chosen(evidence_file.load(path), options.devices), options)
+        return _add_description(_select_volumes(evidence_file.load(path), options.devices), options)
     return _load_recording(target, load_target(target, options), options)
 
 
@@ -195,7 +195,7 @@ def import_options(target: str, options: SourceOptions, gaps: str | None = None)
     return ImportOptions(device=device, interval_s=interval_s, start=options.clock_start, gaps=gaps)
 
 
-def described_by(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[str | None, str | None]:
+def find_description(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[str | None, str | None]:
     """Returns storage and instance of a workload's device, where the source knows them."""
     description = loaded.readings.described.get(str(workload.source.get("device")))
     return (None, None) if description is None else (description.storage, description.instance)
@@ -208,8 +208,8 @@ def _load_service(target: str, options: SourceOptions, seconds: float | None) ->
         options = replace(options, span=replace(options.span or TimeSpan(), last_s=max(LEAST_SECONDS, seconds)))
     if target.startswith("aws:") and not is_database(target):
         check_times(target, options)
-        names = names_of(target)
-        return _noted(aws.evidence_of_aws(names, options.span or TimeSpan(), as_of=options.as_of), options)
+        names = parse_names(target)
+        return _add_notes(aws.fetch_aws_evidence(names, options.span or TimeSpan(), as_of=options.as_of), options)
     return _load_recording(target, load_target(target, options), options)
 
 
@@ -223,7 +223,7 @@ def _load_recording(target: str, loaded: LoadedRecording | None, options: Source
         if storage is not None:
             unused.append(f"--storage {storage} was not used: AWS says what it is")
         storage, instance = own.storage, own.instance or instance
-    evidence = files.of_recording(
+    evidence = files.build_recording_evidence(
         loaded, import_options(target, options, gaps="hold"), storage, instance, options.as_of
     )
     facts = replace(evidence.facts, target="standard input" if target == STDIN else target)
@@ -249,16 +249,16 @@ def _refuse_times(target: str, options: SourceOptions, names: Collection[str] = 
 
 def _check(options: SourceOptions) -> None:
     """Raises InputError for options that cannot be, also where none of them will be used."""
-    with core_errors():
+    with translate_core_errors():
         core.volume_eras(options.as_of)
         if options.instance is not None:
             core.instance(options.instance, options.as_of)
     for storage in (options.storage, options.log_storage):
         if storage is not None:
-            holding(storage, options.instance, options.as_of)
+            get_holding_limits(storage, options.instance, options.as_of)
 
 
-def _chosen(evidence: Evidence, devices: tuple[str, ...]) -> Evidence:
+def _select_volumes(evidence: Evidence, devices: tuple[str, ...]) -> Evidence:
     """Returns the volumes that were named (by name, id or device), with the members of arrays among
     them; all where none was. Raises InputError for one that is not there."""
     if not devices:
@@ -286,12 +286,12 @@ def _chosen(evidence: Evidence, devices: tuple[str, ...]) -> Evidence:
     )
 
 
-def _described(evidence: Evidence, options: SourceOptions) -> Evidence:
+def _add_description(evidence: Evidence, options: SourceOptions) -> Evidence:
     """Returns a recording, with what the options say of volumes that it knows nothing of."""
     unknown = [volume.facts.limits is None and volume.facts.role != "member" for volume in evidence.volumes]
     if options.storage is None or not any(unknown):
-        return _noted(evidence, options, "the recording says")
-    limits = holding(options.storage, options.instance, options.as_of)
+        return _add_notes(evidence, options, "the recording says")
+    limits = get_holding_limits(options.storage, options.instance, options.as_of)
     volumes = tuple(
         replace(volume, facts=replace(volume.facts, storage=options.storage, limits=limits)) if asked else volume
         for volume, asked in zip(evidence.volumes, unknown, strict=True)
@@ -299,7 +299,7 @@ def _described(evidence: Evidence, options: SourceOptions) -> Evidence:
     return replace(evidence, volumes=volumes)
 
 
-def _noted(evidence: Evidence, options: SourceOptions, who: str = "AWS says") -> Evidence:
+def _add_notes(evidence: Evidence, options: SourceOptions, who: str = "AWS says") -> Evidence:
     """Adds a note for each given option that this source ignores: `who` says what a volume is."""
     given = {"--storage": options.storage, "--instance": options.instance}
     if evidence.facts.kind == "cloudwatch":
@@ -308,7 +308,7 @@ def _noted(evidence: Evidence, options: SourceOptions, who: str = "AWS says") ->
     return replace(evidence, notes=(*evidence.notes, *unused))
 
 
-def _names(target: str, prefix: str, example: str) -> list[str]:
+def _parse_names(target: str, prefix: str, example: str) -> list[str]:
     """Returns the names behind the prefix of a target. Raises InputError for none, or one that is
     there twice."""
     names = [name.strip() for name in target.removeprefix(prefix).split(",") if name.strip()]
@@ -320,26 +320,26 @@ def _names(target: str, prefix: str, example: str) -> list[str]:
 def _open_lab(target: str, options: SourceOptions) -> LiveSource:
     """Opens lab:VOLUME with the server on it, unless it is to be read alone. Raises InputError,
     CouldNotRun."""
-    names = _names(target, "lab:", "lab:db")
+    names = _parse_names(target, "lab:", "lab:db")
     if options.devices:
         given = f"--device {', '.join(options.devices)}"
         raise refuse.input(given, f"is not for {target[:80]}, which names its volumes itself", "Leave it out.")
     lab = options.lab()
     volumes = LabVolumes(lab, names, options.members)
-    server = None if options.alone else _server_on(lab, names, volumes)
+    server = None if options.alone else _find_server(lab, names, volumes)
     return LiveSource(target, volumes, server, True, volumes.instance, volumes.as_of)
 
 
-def _server_on(lab: Lab, names: list[str], volumes: LabVolumes) -> ServerReader | None:
+def _find_server(lab: Lab, names: list[str], volumes: LabVolumes) -> ServerReader | None:
     """Returns the reader of the lab's running server whose files lie on one of these volumes."""
     ids = {lab.describe(name)["id"]: name for name in names}
     try:
-        for server in servers(lab):
+        for server in list_servers(lab):
             if server.state != "running" or not ({server.volumes.data, server.volumes.log} & set(ids)):
                 continue
             if server.volumes.log in ids and server.volumes.log != server.volumes.data:
                 volumes.data_roles[ids[server.volumes.log]] = "log"
-            return ServerReader(server.address())
+            return ServerReader(server.make_address())
     except HeadraceError as error:
         volumes.missing.append(f"the server on it: {error.rule}")
     return None
@@ -363,17 +363,17 @@ def _with_volumes(target: str, server: ServerReader, options: SourceOptions) -> 
     machine has none."""
     limits: HoldingLimits | None = None
     if options.storage is not None:
-        limits = holding(options.storage, options.instance, options.as_of)
+        limits = get_holding_limits(options.storage, options.instance, options.as_of)
     devices = options.devices or tuple(dict.fromkeys(name for name in (server.data_device, server.log_device) if name))
     if not devices:
         return LiveSource(target, None, server, server.local, options.instance, options.as_of)
-    of_lab = _lab_volumes(devices, server, options) if limits is None else None
+    of_lab = _find_lab_volumes(devices, server, options) if limits is None else None
     if of_lab is not None:
         return LiveSource(target, of_lab, server, True, of_lab.instance, of_lab.as_of)
     log = server.log_device if server.log_device != server.data_device else None
     of_log = None
     if options.log_storage is not None:
-        of_log = holding(options.log_storage, options.instance, options.as_of)
+        of_log = get_holding_limits(options.log_storage, options.instance, options.as_of)
     volumes = DeviceVolumes(devices, limits, log=log, log_limits=of_log)
     if limits is None:
         volumes.missing.append("the limits: nobody said what the storage is (--storage)")
@@ -384,7 +384,7 @@ def _with_volumes(target: str, server: ServerReader, options: SourceOptions) -> 
     return LiveSource(target, volumes, server, True, options.instance, options.as_of)
 
 
-def _lab_volumes(devices: tuple[str, ...], server: ServerReader, options: SourceOptions) -> LabVolumes | None:
+def _find_lab_volumes(devices: tuple[str, ...], server: ServerReader, options: SourceOptions) -> LabVolumes | None:
     """Returns the lab's volumes behind these devices; None without a lab or if not its own."""
     try:
         lab = options.lab()

@@ -5,7 +5,7 @@ from .goals import Goal as Goal
 from .goals import parse_goals as parse_goals
 from .planning import plan as plan
 from .planning import plan_against as plan_against
-from .planning import simulations_of as simulations_of
+from .planning import simulate_choices as simulate_choices
 from .result import Choice as Choice
 from .result import EngineComparison as EngineComparison
 from .result import FamilyVerdict as FamilyVerdict

@@ -6,10 +6,10 @@ from __future__ import annotations
 from functools import cache
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.packaged import read_rows
 from headrace.base.storage import Storage, Volume
-from headrace.base.units import GIB, span_in_words
+from headrace.base.units import GIB, describe_span
 from headrace.planner.result import Choice
 
 # Both take a backup and the binary log of a MySQL that runs elsewhere.
@@ -24,20 +24,20 @@ EXCEEDED_SINCE = "2024-10-01"
 INSTANCE_EXCEEDED_SINCE = "2025-10-01"
 
 
-def migration(today: Choice | None, choice: Choice) -> str | None:
+def describe_migration(today: Choice | None, choice: Choice) -> str | None:
     """Says what it takes to get from today's storage to `choice`, in words: nothing, one
     modification, or a migration and how."""
     if today is None:
         return None
     if choice.service != today.service:
         return f"needs a migration (another service): {MOVE_IN}, let it catch up, switch over"
-    cache = "; ".join(changes(today, choice))
+    cache = "; ".join(describe_changes(today, choice))
     if (today.storage, today.log_storage, today.instance) == (choice.storage, choice.log_storage, choice.instance):
         return cache or "nothing changes"
-    reasons = _why_migrate(today, choice)
+    reasons = _explain_migration(today, choice)
     then = f"; {cache}" if cache else ""
     if reasons:
-        return f"needs a migration ({'; '.join(reasons)}): {_how(today, choice)}{then}"
+        return f"needs a migration ({'; '.join(reasons)}): {_describe_move(today, choice)}{then}"
     if today.instance != choice.instance:
         modified = "" if today.storage == choice.storage else "; then modify the volumes in place"
         return f"stop the instance, change its type to {choice.instance}, start it{modified}{then}"
@@ -49,19 +49,21 @@ SAME_CACHE_GIB = 0.5
 CACHE_SETTINGS = {"innodb": "innodb_buffer_pool_size", "myrocks": "rocksdb_block_cache_size"}
 
 
-def changes(today: Choice | None, choice: Choice) -> tuple[str, ...]:
+def describe_changes(today: Choice | None, choice: Choice) -> tuple[str, ...]:
     """Says what a choice counts on apart from its volumes and instance: settings that differ from
     today's, in words."""
-    if today is None or not _another_cache(today, choice):
+    if today is None or not _has_other_cache(today, choice):
         return ()
     assert choice.cache_gib is not None
     has = ""
     if choice.instance and choice.memory_gib:
         has = f" ({choice.instance} has {choice.memory_gib:,.4g} GiB of memory)"
-    return (f"set the cache ({_setting(choice)}) to {choice.cache_gib:.4g} GiB, from {today.cache_gib:.4g}{has}",)
+    return (
+        f"set the cache ({_get_cache_setting(choice)}) to {choice.cache_gib:.4g} GiB, from {today.cache_gib:.4g}{has}",
+    )
 
 
-def _another_cache(today: Choice, choice: Choice) -> bool:
+def _has_other_cache(today: Choice, choice: Choice) -> bool:
     """Says whether the server's own cache differs from today's by SAME_CACHE_GIB or more; never at
     a service."""
     # A service sets the cache by its own rule.
@@ -69,11 +71,11 @@ def _another_cache(today: Choice, choice: Choice) -> bool:
     return own and abs((today.cache_gib or 0) - (choice.cache_gib or 0)) >= SAME_CACHE_GIB
 
 
-def _setting(choice: Choice) -> str:
+def _get_cache_setting(choice: Choice) -> str:
     return CACHE_SETTINGS.get(choice.engine or "innodb", CACHE_SETTINGS["innodb"])
 
 
-def _why_migrate(today: Choice, choice: Choice) -> list[str]:
+def _explain_migration(today: Choice, choice: Choice) -> list[str]:
     """Lists in words why today's volumes cannot be modified into a choice; empty where they can."""
     before, after = Storage.parse(today.storage), Storage.parse(choice.storage)
     reasons = []
@@ -82,7 +84,7 @@ def _why_migrate(today: Choice, choice: Choice) -> list[str]:
     elif "standard" in (today.volume_type, choice.volume_type) and today.volume_type != choice.volume_type:
         reasons.append("standard volumes cannot become or be made of other types")
     if today.layout != choice.layout or today.members != choice.members:
-        reasons.append(f"another layout: {_layout(choice)} instead of {_layout(today)}")
+        reasons.append(f"another layout: {_describe_layout(choice)} instead of {_describe_layout(today)}")
     elif any(new.size_gib < old.size_gib for old, new in zip(before.members, after.members, strict=True)):
         reasons.append(
             f"a volume cannot be made smaller: {after.members[0].size_gib:,} GiB instead of {before.members[0].size_gib:,}"
@@ -95,7 +97,7 @@ def _why_migrate(today: Choice, choice: Choice) -> list[str]:
         and not _grows_into(Storage.parse(today.log_storage), Storage.parse(choice.log_storage))
     ):
         reasons.append("the log volume cannot be made smaller or of another layout")
-    if today.instance and choice.instance and _architecture(today) != _architecture(choice):
+    if today.instance and choice.instance and _find_architecture(today) != _find_architecture(choice):
         reasons.append("another processor architecture: software is installed anew")
     return reasons
 
@@ -106,7 +108,7 @@ def _grows_into(before: Storage, after: Storage) -> bool:
     return alike and all(new.size_gib >= old.size_gib for old, new in zip(before.members, after.members, strict=True))
 
 
-def _layout(choice: Choice) -> str:
+def _describe_layout(choice: Choice) -> str:
     """Names the layout of a choice in words."""
     return (
         "one volume"
@@ -115,13 +117,13 @@ def _layout(choice: Choice) -> str:
     )
 
 
-def _architecture(choice: Choice) -> str | None:
+def _find_architecture(choice: Choice) -> str | None:
     """Returns the processor architecture of the choice's instance; None where it is not known."""
-    with core_errors():
+    with translate_core_errors():
         return core.instance(choice.instance or "")["arch"]
 
 
-def _how(today: Choice, choice: Choice) -> str:
+def _describe_move(today: Choice, choice: Choice) -> str:
     """Says in words how the data move to a choice that needs a migration."""
     if today.instance != choice.instance and choice.instance:
         return "build a replica there (from a backup or by CLONE), let it catch up, switch over"
@@ -132,11 +134,11 @@ def _how(today: Choice, choice: Choice) -> str:
 # --- lines to paste -------------------------------------------------------------------------------
 
 
-def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dict]:
+def list_actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dict]:
     """Says what to do to get to `choice`: dicts of `what` (a sentence), `lines` (to paste), `undo`
     and, where rules are told, their `source`."""
     if choice is not None and choice.service != "ec2":
-        return _managed(choice)
+        return _list_managed_actions(choice)
     if choice is None or choice.volume_type == "instance-store":
         return []
     storage = Storage.parse(choice.storage)
@@ -144,14 +146,14 @@ def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dic
     steps = []
     moves = today is None or (choice.migration or "").startswith("needs")
     if today is not None and not moves and not same:
-        steps.append(modification_lines(storage, Storage.parse(today.storage), as_of))
+        steps.append(describe_modification(storage, Storage.parse(today.storage), as_of))
     elif not same:
         steps.append(_create(storage))
-    steps += _of_log(choice, today, moves, as_of)
-    steps += _of_cache(choice, today, moves)
-    blocks = _terraform(storage.members[0], len(storage.members))
+    steps += _list_log_actions(choice, today, moves, as_of)
+    steps += _list_cache_actions(choice, today, moves)
+    blocks = _list_terraform_lines(storage.members[0], len(storage.members))
     if choice.log_storage is not None:
-        blocks += ["# redo and binlog", *_terraform(Storage.parse(choice.log_storage).members[0], 1)]
+        blocks += ["# redo and binlog", *_list_terraform_lines(Storage.parse(choice.log_storage).members[0], 1)]
     steps.append({"what": "Terraform of the same storage (aws_ebs_volume)", "lines": blocks, "undo": ""})
     memory = "MEMORY_GIB" if choice.memory_gib is None else f"{choice.memory_gib:.4g}"
     apart = "" if choice.log_storage is None else f" --log-storage {choice.log_storage}"
@@ -162,7 +164,7 @@ def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dic
     return steps
 
 
-def _managed(choice: Choice) -> list[dict]:
+def _list_managed_actions(choice: Choice) -> list[dict]:
     """Lists what to do for a server at a service: dicts as in `actions`."""
     common = f"--db-instance-class {choice.instance or 'CLASS'} --engine"
     if choice.volume_type == "aurora":
@@ -190,50 +192,52 @@ def _managed(choice: Choice) -> list[dict]:
     return [{"what": f"Create the server; then {MOVE_IN}", "lines": [line], "undo": undo}]
 
 
-def _of_cache(choice: Choice, today: Choice | None, moves: bool) -> list[dict]:
+def _list_cache_actions(choice: Choice, today: Choice | None, moves: bool) -> list[dict]:
     """Returns the step that sets the cache which the figures of a choice count on, where today's is
     another or not known: `SET GLOBAL` where the server keeps running, and the line of my.cnf that
     keeps it."""
-    if choice.cache_gib is None or (today is not None and not _another_cache(today, choice)):
+    if choice.cache_gib is None or (today is not None and not _has_other_cache(today, choice)):
         return []
-    name, engine = _setting(choice), choice.engine or "innodb"
+    name, engine = _get_cache_setting(choice), choice.engine or "innodb"
     memory = f" of the {choice.memory_gib:,.4g} GiB of {choice.instance}" if choice.memory_gib else ""
     before = "" if today is None or today.cache_gib is None else f", from {today.cache_gib:.4g}"
     what = f"Set the cache to {choice.cache_gib:.4g} GiB{memory}{before}: the figures above count on it"
-    lines, undo = [f"{name} = {_in_my_cnf(choice.cache_gib)}    # in my.cnf, [mysqld]; read at the next start"], ""
+    lines, undo = [f"{name} = {_format_size(choice.cache_gib)}    # in my.cnf, [mysqld]; read at the next start"], ""
     runs_on = today is not None and not moves and today.instance == choice.instance
     if runs_on and today is not None and today.cache_gib and engine == "innodb":
-        lines.insert(0, f"{_set_global(name, choice.cache_gib)}    # at once: MySQL 5.7.5, MariaDB 10.2.2 and newer")
-        undo = _set_global(name, today.cache_gib)
+        lines.insert(
+            0, f"{_write_set_global(name, choice.cache_gib)}    # at once: MySQL 5.7.5, MariaDB 10.2.2 and newer"
+        )
+        undo = _write_set_global(name, today.cache_gib)
     if today is not None and today.cache_gib:
-        undo += f"{'; ' if undo else ''}{name} = {_in_my_cnf(today.cache_gib)} in my.cnf"
+        undo += f"{'; ' if undo else ''}{name} = {_format_size(today.cache_gib)} in my.cnf"
     return [{"what": what, "lines": lines, "undo": undo}]
 
 
-def _set_global(name: str, gib: float) -> str:
+def _write_set_global(name: str, gib: float) -> str:
     return f'mysql -e "SET GLOBAL {name} = {round(gib * GIB)}"'
 
 
-def _in_my_cnf(gib: float) -> str:
+def _format_size(gib: float) -> str:
     """Writes a size as my.cnf takes it: whole GiB, or MiB."""
     return f"{gib:.0f}G" if gib == round(gib) else f"{round(gib * 1024)}M"
 
 
-def _of_log(choice: Choice, today: Choice | None, moves: bool, as_of: str) -> list[dict]:
+def _list_log_actions(choice: Choice, today: Choice | None, moves: bool, as_of: str) -> list[dict]:
     """Returns the step for the volume of redo and binlog, in a list; empty where it stays or there
     is none."""
     before = None if today is None else today.log_storage
     if choice.log_storage is None or choice.log_storage == before:
         return []
     log = Storage.parse(choice.log_storage)
-    action = _create(log) if moves or before is None else modification_lines(log, Storage.parse(before), as_of)
+    action = _create(log) if moves or before is None else describe_modification(log, Storage.parse(before), as_of)
     return [action | {"what": f"For redo and binlog: {action['what'][0].lower()}{action['what'][1:]}"}]
 
 
-def modification_lines(after: Storage, before: Storage, as_of: str) -> dict:
+def describe_modification(after: Storage, before: Storage, as_of: str) -> dict:
     """Says what modifying volumes in place takes: `what`, `lines` to paste, `undo`, `source` of the
     rules."""
-    with core_errors():
+    with translate_core_errors():
         rules = core.modification_rules(as_of, after.members[0].size_gib)
     often = (
         f"at most {rules['max_per_24_hours']} modifications of a volume in 24 hours"
@@ -241,7 +245,7 @@ def modification_lines(after: Storage, before: Storage, as_of: str) -> dict:
         else f"one modification of a volume in {rules['wait_hours']} hours"
     )
     first, count = after.members[0], len(after.members)
-    lasts = span_in_words(round(rules["optimizing_s"]))
+    lasts = describe_span(round(rules["optimizing_s"]))
     what = (
         f"{f'Modify each of the {count} volumes' if count > 1 else 'Modify the volume'} in place; "
         f"the new limits come while it is `optimizing`, which lasts about {lasts} for {first.size_gib:,} GiB (a guess; it may exceed {rules['can_exceed_hours']} h); {often}"
@@ -259,20 +263,20 @@ def modification_lines(after: Storage, before: Storage, as_of: str) -> dict:
 
 
 def _modify_line(volume: Volume, size: bool = True) -> str:
-    return f"aws ec2 modify-volume --volume-id {VOLUME_ID} " + " ".join(_parameters(volume, size))
+    return f"aws ec2 modify-volume --volume-id {VOLUME_ID} " + " ".join(_list_parameters(volume, size))
 
 
-def _parameters(volume: Volume, size: bool = True) -> list[str]:
+def _list_parameters(volume: Volume, size: bool = True) -> list[str]:
     """Lists the parameters of the EC2 API for a volume. gp3's included figures are among them: a
     volume that was another type keeps its own otherwise."""
     words = [f"--volume-type {API_TYPES.get(volume.type, volume.type)}"]
     words += [f"--size {volume.size_gib}"] if size else []
-    iops, mib_s = bought(volume)
+    iops, mib_s = get_bought_performance(volume)
     words += [f"--iops {iops}"] if iops else []
     return [*words, *([f"--throughput {mib_s}"] if mib_s else [])]
 
 
-def bought(volume: Volume) -> tuple[int | None, int | None]:
+def get_bought_performance(volume: Volume) -> tuple[int | None, int | None]:
     """Returns the IOPS and MiB/s to name, the included ones where none are written."""
     if volume.type == "gp3":
         return volume.iops or 3_000, volume.mib_s or 125
@@ -283,7 +287,7 @@ def _create(storage: Storage) -> dict:
     """Returns the step that creates volumes, and joins several by mdadm: `what`, `lines` to paste,
     `undo`."""
     volume, count = storage.members[0], len(storage.members)
-    line = f"aws ec2 create-volume --availability-zone ZONE --encrypted {' '.join(_parameters(volume))}"
+    line = f"aws ec2 create-volume --availability-zone ZONE --encrypted {' '.join(_list_parameters(volume))}"
     what = (
         "Create the volume"
         if count == 1
@@ -303,9 +307,9 @@ def _create(storage: Storage) -> dict:
     }
 
 
-def _terraform(volume: Volume, count: int) -> list[str]:
+def _list_terraform_lines(volume: Volume, count: int) -> list[str]:
     """Returns the lines of a Terraform block for `count` equal volumes; GiB, IOPS and MiB/s."""
-    iops, mib_s = bought(volume)
+    iops, mib_s = get_bought_performance(volume)
     pairs = [
         ("type", f'"{API_TYPES.get(volume.type, volume.type)}"'),
         ("size", volume.size_gib),
@@ -332,7 +336,7 @@ def _read_alarms() -> dict[str, list[dict]]:
     return groups
 
 
-def alarms(choice: Choice | None, as_of: str) -> list[dict]:
+def list_alarms(choice: Choice | None, as_of: str) -> list[dict]:
     """Lists CloudWatch alarms for the chosen volumes and instance: dicts of the columns of
     alarms.csv."""
     if choice is None or (choice.service == "ec2" and choice.volume_type == "instance-store"):
@@ -345,7 +349,7 @@ def alarms(choice: Choice | None, as_of: str) -> list[dict]:
             groups.append("exceeded" if as_of >= EXCEEDED_SINCE else "queue")
         groups.append("volume")
         if choice.instance:
-            with core_errors():
+            with translate_core_errors():
                 bursts = core.instance(choice.instance)["burst_seconds"]
             if bursts or as_of >= INSTANCE_EXCEEDED_SINCE:
                 groups.append("instance credits" if bursts else "instance exceeded")

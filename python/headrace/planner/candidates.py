@@ -10,7 +10,7 @@ hosts, and why the rest cannot be chosen.
 
 Along both axes performance never falls and cost never falls, which is what the search (search.py)
 rests on. Both are whole numbers. A point is written down as a person would order it: the next round
-figure at or above it (`rounded_up`), or exactly what the type includes or at most sells. So a
+figure at or above it (`round_figure_up`), or exactly what the type includes or at most sells. So a
 search compares what can be ordered, at its own price, and many points are one storage. Limits of
 the types come from the catalog's era of the day; nothing about a type is written here except which
 rule has which axis.
@@ -27,8 +27,8 @@ from functools import cache, cached_property
 from typing import cast
 
 from headrace.base import core
-from headrace.base.checks import check_number, did_you_mean, quote_value
-from headrace.base.core import core_errors
+from headrace.base.checks import check_number, quote_value, suggest_nearest
+from headrace.base.core import translate_core_errors
 from headrace.base.storage import Storage
 from headrace.base.units import GIB, HOURS_PER_MONTH
 from headrace.catalog.price_list import PriceList
@@ -56,7 +56,7 @@ MIB_S_STEPS = ((200, 5), (400, 10), (500, 20), (math.inf, 25))
 GIB_STEPS = ((20, 1), (50, 2), (200, 5), (1_000, 10), (5_000, 50), (math.inf, 100))
 
 
-def rounded_up(value: int, steps: Sequence[tuple[float, int]], least: int, most: int) -> int:
+def round_figure_up(value: int, steps: Sequence[tuple[float, int]], least: int, most: int) -> int:
     """Returns the next round figure at or above `value`, in its unit; `least` and `most`, which a
     type includes and at most sells, are round enough. `steps`: (up to, step), rising."""
     if value <= least:
@@ -65,8 +65,8 @@ def rounded_up(value: int, steps: Sequence[tuple[float, int]], least: int, most:
     return min(-(-value // step) * step, most)
 
 
-def rounded_alike(value: int, steps: Sequence[tuple[float, int]], least: int, most: int) -> tuple[int, int]:
-    """Returns the lowest and the highest figure that `rounded_up` rounds to the same as `value`."""
+def find_rounding_range(value: int, steps: Sequence[tuple[float, int]], least: int, most: int) -> tuple[int, int]:
+    """Returns the lowest and the highest figure that `round_figure_up` rounds to the same as `value`."""
     if value <= least:
         return least, least
     step = next(step for up_to, step in steps if value <= up_to)
@@ -148,15 +148,15 @@ class Family:
         """Largest volume, GiB."""
         return int(self.era["size_gib"]["max"]["value"])
 
-    def member_gib(self, members: int, size_gib: int) -> int:
+    def compute_member_gib(self, members: int, size_gib: int) -> int:
         """Returns the GiB a volume needs so that `members` of them hold `size_gib` of data."""
         return max(self.min_gib, -(-size_gib * self.data_share // members))
 
-    def ordered_gib(self, gib: int) -> int:
+    def compute_ordered_gib(self, gib: int) -> int:
         """Returns the size that is ordered for a volume of at least `gib`."""
-        return rounded_up(gib, GIB_STEPS, self.min_gib, self.max_gib) if gib <= self.max_gib else gib
+        return round_figure_up(gib, GIB_STEPS, self.min_gib, self.max_gib) if gib <= self.max_gib else gib
 
-    def figure(self, rule: str, name: str) -> float | None:
+    def find_figure(self, rule: str, name: str) -> float | None:
         """Returns a number of the era's `iops` or `throughput` rule; None where the rule has none
         of that name."""
         key = (rule, name)
@@ -178,13 +178,13 @@ class Family:
         """MiB/s are bought on their own (gp3)."""
         return self.era["throughput"]["rule"] == "included-plus"
 
-    def text(self, members: int, size_gib: int, iops: int | None = None, mib_s: int | None = None) -> str:
+    def write_notation(self, members: int, size_gib: int, iops: int | None = None, mib_s: int | None = None) -> str:
         """Writes the storage of `members` volumes in notation; size, IOPS and MiB/s are those of
         each. IOPS and MiB/s that come with the type anyway are left out."""
         volume = f"{self.volume_type}:{size_gib}"
-        if mib_s is not None and mib_s > (self.figure("throughput", "included_mib_s") or 0):
+        if mib_s is not None and mib_s > (self.find_figure("throughput", "included_mib_s") or 0):
             volume += f":{iops}:{mib_s}"
-        elif iops is not None and iops > (self.figure("iops", "included") or 0):
+        elif iops is not None and iops > (self.find_figure("iops", "included") or 0):
             volume += f":{iops}"
         if self.layout == "single":
             return volume
@@ -208,33 +208,33 @@ class Shape:
     texts: dict[tuple[int, int], str] = field(default_factory=dict, compare=False, repr=False)
     ranges: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict, compare=False, repr=False)
 
-    def storage(self, point: tuple[int, int]) -> str:
+    def write_storage(self, point: tuple[int, int]) -> str:
         """Writes the notation of what is ordered at a point (x, y). MiB/s that need more IOPS, and
         IOPS that need more GiB, bring them."""
         text = self.texts.get(point)
         if text is None:
-            text = self.texts[point] = self._text(*point)
+            text = self.texts[point] = self._write_storage(*point)
         return text
 
-    def alike(self, axis: int, value: int) -> tuple[int, int]:
+    def find_alike(self, axis: int, value: int) -> tuple[int, int]:
         """Returns the lowest and the highest figure on an axis (0: x, 1: y) at which the same is
         ordered as at `value`."""
         span = self.ranges.get((axis, value))
         if span is None:
-            span = self.ranges[axis, value] = self._alike(axis, value)
+            span = self.ranges[axis, value] = self._compute_alike(axis, value)
         return span
 
-    def _alike(self, axis: int, value: int) -> tuple[int, int]:
+    def _compute_alike(self, axis: int, value: int) -> tuple[int, int]:
         """Computes what `alike` remembers: the lowest and the highest figure with the same
         order."""
         bounds = (self.x, self.y)[axis]
         if self.local is not None or bounds[0] == bounds[1]:
             return value, value
         if axis == 1:
-            return rounded_alike(value, MIB_S_STEPS, *bounds)
-        return rounded_alike(value, GIB_STEPS if self.family.axis == "size" else IOPS_STEPS, *bounds)
+            return find_rounding_range(value, MIB_S_STEPS, *bounds)
+        return find_rounding_range(value, GIB_STEPS if self.family.axis == "size" else IOPS_STEPS, *bounds)
 
-    def _text(self, x: int, y: int) -> str:
+    def _write_storage(self, x: int, y: int) -> str:
         """Writes the volumes of a point in the storage notation, figures rounded up to what is
         ordered. `x`: IOPS, or GiB where performance follows from size; `y`: MiB/s."""
         family = self.family
@@ -242,13 +242,15 @@ class Shape:
             return self.local
         if family.axis != "iops":
             # The least size is what the data need, or what is there already.
-            return family.text(self.members, max(self.x[0], family.ordered_gib(x)) if x > self.x[0] else x)
+            return family.write_notation(
+                self.members, max(self.x[0], family.compute_ordered_gib(x)) if x > self.x[0] else x
+            )
         if family.buys_throughput:
-            y = rounded_up(y, MIB_S_STEPS, *self.y)
-            x = max(x, math.ceil(y / (family.figure("throughput", "mib_s_per_iops") or math.inf)))
-        x = rounded_up(x, IOPS_STEPS, *self.x)
-        gib = _gib_for(family, self.member_gib, x)
-        return family.text(self.members, gib, x, y if family.buys_throughput else None)
+            y = round_figure_up(y, MIB_S_STEPS, *self.y)
+            x = max(x, math.ceil(y / (family.find_figure("throughput", "mib_s_per_iops") or math.inf)))
+        x = round_figure_up(x, IOPS_STEPS, *self.x)
+        gib = _compute_gib(family, self.member_gib, x)
+        return family.write_notation(self.members, gib, x, y if family.buys_throughput else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,9 +262,9 @@ class Space:
     log: str | None
     host: int
 
-    def candidate(self, point: tuple[int, int]) -> Candidate:
+    def make_candidate(self, point: tuple[int, int]) -> Candidate:
         """Returns the candidate at a point (x, y) of the shape."""
-        return (self.shape.storage(point), self.log, self.host)
+        return (self.shape.write_storage(point), self.log, self.host)
 
     @property
     def family(self) -> Family:
@@ -275,15 +277,15 @@ class Space:
         return self.shape.members + (self.log is not None)
 
 
-def _gib_for(family: Family, member_gib: int, iops: int) -> int:
+def _compute_gib(family: Family, member_gib: int, iops: int) -> int:
     """Returns the GiB a volume needs to be given `iops`: types limit the IOPS of a GiB."""
-    per_gib = family.figure("iops", "per_gib")
-    if not per_gib or iops <= (family.figure("iops", "included") or 0):
+    per_gib = family.find_figure("iops", "per_gib")
+    if not per_gib or iops <= (family.find_figure("iops", "included") or 0):
         return member_gib
-    return max(member_gib, family.ordered_gib(math.ceil(iops / per_gib)))
+    return max(member_gib, family.compute_ordered_gib(math.ceil(iops / per_gib)))
 
 
-def member_counts(layout: str, max_volumes: int) -> tuple[int, ...]:
+def list_member_counts(layout: str, max_volumes: int) -> tuple[int, ...]:
     """Returns the numbers of volumes that a layout may have, up to `max_volumes`: RAID 10 needs an
     even number, 4 or more."""
     return {"single": (1,), "raid0": tuple(range(2, max_volumes + 1)), "raid10": tuple(range(4, max_volumes + 1, 2))}[
@@ -291,39 +293,39 @@ def member_counts(layout: str, max_volumes: int) -> tuple[int, ...]:
     ]
 
 
-def shapes_of(family: Family, size_gib: int) -> list[Shape]:
+def list_shapes(family: Family, size_gib: int) -> list[Shape]:
     """Lists all shapes of a family that hold `size_gib` of data, fewest volumes first. Empty when
     no number of volumes does."""
     shapes = []
     for members in family.counts:
-        gib = family.member_gib(members, size_gib)
+        gib = family.compute_member_gib(members, size_gib)
         if gib <= family.max_gib:
-            shapes.append(shape_of(family, members, family.ordered_gib(gib)))
+            shapes.append(make_shape(family, members, family.compute_ordered_gib(gib)))
     return shapes
 
 
-def shape_of(family: Family, members: int, gib: int) -> Shape:
+def make_shape(family: Family, members: int, gib: int) -> Shape:
     """Returns the shape of `members` volumes of at least `gib` each, which is taken as it is."""
     if family.axis == "none":
         return Shape(family, members, gib, (gib, gib))
     if family.axis == "size":
         return Shape(family, members, gib, (gib, family.max_gib))
-    most = int(family.figure("iops", "max") or 0)
-    low = int(family.figure("iops", "included") or family.figure("iops", "min") or 1)
-    per_gib = family.figure("iops", "per_gib")
+    most = int(family.find_figure("iops", "max") or 0)
+    low = int(family.find_figure("iops", "included") or family.find_figure("iops", "min") or 1)
+    per_gib = family.find_figure("iops", "per_gib")
     if per_gib:
         most = max(low, min(most, int(per_gib * family.max_gib)))
     if not family.buys_throughput:
         return Shape(family, members, gib, (low, most))
     included, highest = (
-        int(family.figure("throughput", "included_mib_s") or 0),
-        int(family.figure("throughput", "max_mib_s") or 0),
+        int(family.find_figure("throughput", "included_mib_s") or 0),
+        int(family.find_figure("throughput", "max_mib_s") or 0),
     )
-    ratio = family.figure("throughput", "mib_s_per_iops") or math.inf
+    ratio = family.find_figure("throughput", "mib_s_per_iops") or math.inf
     return Shape(family, members, gib, (low, most), (included, int(min(highest, most * ratio))))
 
 
-def local_shapes(family: Family, instance: core.Instance, size_gib: int) -> list[Shape]:
+def list_local_shapes(family: Family, instance: core.Instance, size_gib: int) -> list[Shape]:
     """Lists shapes of an instance's own disks in the family's layout, where they hold the data. All
     disks are used, as they are paid for anyway."""
     disks = int(instance["instance_store_devices"])
@@ -334,7 +336,7 @@ def local_shapes(family: Family, instance: core.Instance, size_gib: int) -> list
     fits = {"single": disks == 1, "raid0": disks > 1, "raid10": disks >= 4 and disks % 2 == 0}[family.layout]
     if gib < 1 or not fits or gib * disks // family.data_share < size_gib:
         return []
-    return [Shape(family, disks, gib, local=family.text(disks, gib))]
+    return [Shape(family, disks, gib, local=family.write_notation(disks, gib))]
 
 
 # --- storages that are given, not searched --------------------------------------------------------
@@ -365,22 +367,22 @@ class Directory:
 
     def __init__(self, as_of: str) -> None:
         """Reads the volume types of a day (YYYY-MM-DD)."""
-        with core_errors():
+        with translate_core_errors():
             self.eras = {era["volume_type"]: era for era in core.volume_eras(as_of)}
         self.as_of = as_of
         self.abouts: dict[tuple[str, str], About] = {}
 
-    def about(self, text: str, service: str = "ec2") -> About:
+    def look_up(self, text: str, service: str = "ec2") -> About:
         """Returns the family and members of a storage at a service. Raises InputError for notation
         that is none."""
         key = (text, service)
         if key not in self.abouts:
-            self.abouts[key] = self._about(text, service)
+            self.abouts[key] = self._read_notation(text, service)
         return self.abouts[key]
 
-    def _about(self, text: str, service: str) -> About:
+    def _read_notation(self, text: str, service: str) -> About:
         """Reads the notation: family, members and usable GiB, infinite for Aurora's storage."""
-        behind = volumes_behind(text, service, self.as_of)
+        behind = find_backing_volumes(text, service, self.as_of)
         if behind is None:
             return About(None, Family(AURORA, "single", NO_ERA, (1,), service), 1, math.inf)
         storage = Storage.parse(behind)
@@ -391,14 +393,14 @@ class Directory:
 
 
 @cache
-def volumes_behind(text: str, service: str, as_of: str) -> str | None:
+def find_backing_volumes(text: str, service: str, as_of: str) -> str | None:
     """Returns the EBS volumes that serve a storage at a service: themselves, or as RDS lays them
     out. None: Aurora's storage, which is none."""
     if service == "ec2":
         return text
     if service.startswith(AURORA):
         return None
-    with core_errors():
+    with translate_core_errors():
         return core.rds_storage(text, as_of)["array"]
 
 
@@ -429,14 +431,14 @@ def check_exclude(exclude: Sequence[str] | str) -> frozenset[str]:
     names = [name for name in names if not isinstance(name, str) or name.strip()]
     for name in names:
         if not isinstance(name, str) or name.strip().lower() not in EXCLUDABLE:
-            hint = did_you_mean(name, EXCLUDABLE) or f"Known: {', '.join(EXCLUDABLE)}."
+            hint = suggest_nearest(name, EXCLUDABLE) or f"Known: {', '.join(EXCLUDABLE)}."
             raise InputError(
                 f"exclude = {quote_value(name)}", "is neither a volume type nor raid0 or raid10", "headrace plan", hint
             )
     return frozenset(name.strip().lower() for name in names)
 
 
-def families_on(
+def list_families(
     directory: Directory, prices: PriceList, excluded: dict[str, str], max_volumes: int, hosts: Sequence[Host]
 ) -> tuple[list[Family], list[FamilyVerdict]]:
     """Returns the families to search, and verdicts on types that are out before any search.
@@ -445,14 +447,14 @@ def families_on(
     families, verdicts = [], []
     local = any(host.instance and host.instance["instance_store_devices"] for host in hosts)
     for kind in TYPES:
-        outcome, why = _out(kind, directory.eras, prices, excluded)
+        outcome, why = _explain_exclusion(kind, directory.eras, prices, excluded)
         if kind == LOCAL and not local:
             outcome, why = (outcome, why) if why else ("impossible", "no instance with local disks was given")
         if why:
             verdicts.append(FamilyVerdict(kind, outcome, why))
             continue
         for layout in LAYOUTS:
-            family = Family(kind, layout, directory.eras[kind], member_counts(layout, max_volumes))
+            family = Family(kind, layout, directory.eras[kind], list_member_counts(layout, max_volumes))
             if layout in excluded:
                 verdicts.append(FamilyVerdict(family.name, "excluded", excluded[layout]))
             elif family.counts or kind == LOCAL:
@@ -460,13 +462,15 @@ def families_on(
     return families, verdicts
 
 
-def _out(kind: str, eras: dict[str, core.Era], prices: PriceList, excluded: dict[str, str]) -> tuple[str, str]:
+def _explain_exclusion(
+    kind: str, eras: dict[str, core.Era], prices: PriceList, excluded: dict[str, str]
+) -> tuple[str, str]:
     """Says why a type is out before any search, or ("", "")."""
     if kind in excluded:
         return "excluded", excluded[kind]
     if kind not in eras:
         return "impossible", f"{NOT_SOLD} on {prices.as_of}"
-    if kind == "io2-block-express" and "io2" in eras and _same_limits(eras[kind], eras["io2"]):
+    if kind == "io2-block-express" and "io2" in eras and _has_same_limits(eras[kind], eras["io2"]):
         return "impossible", f"{SAME_AS_IO2} on {prices.as_of}; see io2"
     preview = eras[kind].get("facts", {}).get("preview")
     if preview and preview["value"]:
@@ -477,10 +481,10 @@ def _out(kind: str, eras: dict[str, core.Era], prices: PriceList, excluded: dict
     return "", ""
 
 
-def _same_limits(era: core.Era, other: core.Era) -> bool:
+def _has_same_limits(era: core.Era, other: core.Era) -> bool:
     """Says whether two eras of volume types have equal limits of GiB, IOPS and MiB/s."""
 
-    def figures(era: core.Era) -> list:
+    def list_figures(era: core.Era) -> list:
         """Lists the limits that are compared."""
         bounds = [
             era["size_gib"]["max"]["value"],
@@ -489,10 +493,10 @@ def _same_limits(era: core.Era, other: core.Era) -> bool:
         ]
         return bounds + [tier["cap_mib_s"]["value"] for tier in era["throughput"].get("tier", [])]
 
-    return figures(era) == figures(other)
+    return list_figures(era) == list_figures(other)
 
 
-def spaces_of(
+def list_spaces(
     family: Family, hosts: Sequence[Host], logs: Sequence[str | None], data_gib: int, log_gib: int
 ) -> list[Space]:
     """Lists all spaces of a family: without a log volume the log needs room with the data. Hosts
@@ -504,19 +508,19 @@ def spaces_of(
             for place, host in enumerate(hosts)
             if host.instance
             for log in logs
-            for shape in local_shapes(family, host.instance, sizes[log])
+            for shape in list_local_shapes(family, host.instance, sizes[log])
         ]
-    shapes: dict[int, list[Shape]] = {size: shapes_of(family, size) for size in set(sizes.values())}
+    shapes: dict[int, list[Shape]] = {size: list_shapes(family, size) for size in set(sizes.values())}
     return [
         Space(shape, log, place)
         for place, host in enumerate(hosts)
         for log in logs
         for shape in shapes[sizes[log]]
-        if _attachable(host, shape.members + (log is not None))
+        if _can_attach(host, shape.members + (log is not None))
     ]
 
 
-def _attachable(host: Host, volumes: int) -> bool:
+def _can_attach(host: Host, volumes: int) -> bool:
     """Says whether the instance attaches this number of volumes, its root volume apart."""
     most = None if host.instance is None else host.instance["max_ebs_attachments"]
     return most is None or volumes < most
@@ -525,7 +529,7 @@ def _attachable(host: Host, volumes: int) -> bool:
 # --- hosts ----------------------------------------------------------------------------------------
 
 
-def hosts_alone(cache_gib: float = 0.0) -> list[Host]:
+def make_lone_host(cache_gib: float = 0.0) -> list[Host]:
     """Returns the host that stands for volumes without an instance."""
     return [Host(None, 0.0, cache_gib)]
 
@@ -541,15 +545,15 @@ def list_hosts(
     Raises InputError when a pattern matches nothing, or no instance can be planned with.
     """
     patterns = list(patterns) if isinstance(patterns, Sequence) and not isinstance(patterns, str) else [patterns]
-    with core_errors():
+    with translate_core_errors():
         instances = {entry["instance_type"]: entry for entry in core.instances(prices.as_of)}
     names: dict[str, None] = {}
     for pattern in patterns:
         exact = isinstance(pattern, str) and pattern in instances
-        names.update(dict.fromkeys([pattern] if exact else matching_instances(pattern, instances, prices.as_of)))
+        names.update(dict.fromkeys([pattern] if exact else match_instances(pattern, instances, prices.as_of)))
     hosts, skipped = [], []
     for name in names:
-        host = _host(instances[name], prices, cache_share)
+        host = _make_host(instances[name], prices, cache_share)
         if isinstance(host, str):
             skipped.append((name, host))
         else:
@@ -567,9 +571,9 @@ def list_hosts(
     return hosts, skipped
 
 
-def _host(entry: core.Instance, prices: PriceList, cache_share: float | None) -> Host | str:
+def _make_host(entry: core.Instance, prices: PriceList, cache_share: float | None) -> Host | str:
     """Returns the host of an instance, or why it cannot be one."""
-    usd = prices.instance_hour_usd(entry["instance_type"])
+    usd = prices.compute_instance_hour_usd(entry["instance_type"])
     if not any(entry[limit] for limit in ("baseline_iops", "max_iops", "baseline_bytes_s", "max_bytes_s")):
         return f"its EBS limits are not known on {prices.as_of}"
     return make_host(entry, None if usd is None else usd * HOURS_PER_MONTH, prices.region, cache_share)
@@ -582,13 +586,13 @@ def make_host(
     not known (None), or its memory has no room for a cache."""
     if usd_month is None:
         return f"no price is known in {region}"
-    cache = 0.0 if cache_share is None else cache_of(entry, cache_share)
+    cache = 0.0 if cache_share is None else compute_cache_gib(entry, cache_share)
     if cache_share is not None and cache < LEAST_CACHE_GIB:
         return f"{(entry['memory_mib'] or 0) / 1024:g} GiB of memory leave no {LEAST_CACHE_GIB:g} GiB of cache"
     return Host(entry, usd_month, cache, service)
 
 
-def cache_of(instance: core.Instance, cache_share: float | None = None) -> float:
+def compute_cache_gib(instance: core.Instance, cache_share: float | None = None) -> float:
     """Returns the GiB of cache an instance has room for: a share of its memory (None, or OWN_SHARE:
     the share all of Headrace takes)."""
     if cache_share == OWN_SHARE:
@@ -598,10 +602,10 @@ def cache_of(instance: core.Instance, cache_share: float | None = None) -> float
     return core.cache_gib_for((instance["memory_mib"] or 0) / 1024, cache_share)
 
 
-def sensible_instances(as_of: str) -> list[str]:
+def list_sensible_instances(as_of: str) -> list[str]:
     """Lists the instances of the families m, r, c and i of a day, the two newest generations of
     each that are priced and whose EBS limits are known. Raises InputError for a bad day."""
-    with core_errors():
+    with translate_core_errors():
         instances = core.instances(as_of)
     matched = [(match, entry) for entry in instances if (match := SENSIBLE.match(entry["instance_type"]))]
     matched = [
@@ -620,27 +624,27 @@ def sensible_instances(as_of: str) -> list[str]:
     ]
 
 
-def family_of(instance: str) -> str:
+def get_instance_family(instance: str) -> str:
     """Returns the family of an instance type: `m5` of `m5.4xlarge`."""
     return instance.partition(".")[0]
 
 
-def undominated(hosts: Sequence[Host], kept_families: frozenset[str] = frozenset()) -> list[Host]:
+def remove_dominated(hosts: Sequence[Host], kept_families: frozenset[str] = frozenset()) -> list[Host]:
     """Lists the hosts that no cheaper one equals in virtual CPUs, cache, EBS limits and local
     disks: the others cannot be part of a cheapest answer. Those of `kept_families` stay, because a
     recommendation may keep to them."""
     useful: list[Host] = []
     seen: list[tuple] = []
     for host in hosts:
-        worth = _worth(host)
+        worth = _list_merits(host)
         beaten = any(all(figure >= least for figure, least in zip(other, worth, strict=True)) for other in seen)
-        if not beaten or family_of(host.name or "") in kept_families:
+        if not beaten or get_instance_family(host.name or "") in kept_families:
             useful.append(host)
             seen.append(worth)
     return useful
 
 
-def _worth(host: Host) -> tuple:
+def _list_merits(host: Host) -> tuple:
     """Returns the figures in which a dearer host must be better to be looked at: processors,
     limits, local disks, cache in GiB."""
     instance = host.instance
@@ -653,16 +657,16 @@ def _worth(host: Host) -> tuple:
     return (*figures, host.cache_gib, float(instance["instance_store_devices"] or 0), float(instance["nitro"]))
 
 
-def matching_instances(pattern: object, instances: dict[str, core.Instance], as_of: str) -> list[str]:
+def match_instances(pattern: object, instances: dict[str, core.Instance], as_of: str) -> list[str]:
     """Lists the names of instances that match a type or a pattern. Raises InputError where none
     does."""
     text = pattern.strip().lower() if isinstance(pattern, str) else ""
     names = [name for name in instances if fnmatchcase(name, text)] if text else []
     if not names:
         if text and not set(text) & set("*?["):
-            with core_errors():  # names the day a type was first seen, or the nearest name
+            with translate_core_errors():  # names the day a type was first seen, or the nearest name
                 core.instance(text, as_of)
-        hint = did_you_mean(pattern, instances) or "See `headrace catalog instances`."
+        hint = suggest_nearest(pattern, instances) or "See `headrace catalog instances`."
         raise InputError(
             f"instance {quote_value(pattern)}",
             f"matches no instance type of the catalog on {as_of}",

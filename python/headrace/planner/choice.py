@@ -11,19 +11,19 @@ from typing import Generic, TypeVar
 import polars as pl
 
 from headrace.base import caps, core
-from headrace.base.core import core_errors
-from headrace.base.units import MIB, clock_text, span_in_words
+from headrace.base.core import translate_core_errors
+from headrace.base.units import MIB, describe_span, write_clock
 from headrace.planner.candidates import AURORA, LOCAL, Candidate, Directory, Family, Host, Need
 from headrace.planner.database import DatabaseJudge, Doubt, Regret
 from headrace.planner.demand import DemandJudge
-from headrace.planner.goals import DATABASE, DEMAND, greatest_growth, miss_in_words
+from headrace.planner.goals import DATABASE, DEMAND, describe_miss, find_greatest_growth
 from headrace.planner.market.durability import (
-    copies_of,
-    figures_of,
-    lowest_afr_percent,
-    managed_caveats,
-    published_afr_percent,
-    small_percent,
+    compute_candidate_figures,
+    find_copies,
+    find_lowest_afr_percent,
+    find_published_afr_percent,
+    format_small_percent,
+    list_managed_caveats,
 )
 from headrace.planner.result import Choice, Saving
 from headrace.workload.unexplained import compute_interval
@@ -71,19 +71,19 @@ class Chooser(ABC, Generic[Judge]):
     def _make(self, candidates: Sequence[Candidate], regrets: dict[Candidate, Regret]) -> list[Choice]:
         """Makes a choice of each candidate; `regrets` of those that have one."""
 
-    def _common(self, candidate: Candidate) -> dict:
+    def _make_common_attributes(self, candidate: Candidate) -> dict:
         """Returns the attributes that a choice has in plans for demand and for databases alike."""
         data, log, place = candidate
         host = self.judge.hosts[place]
-        about, limits = self.directory.about(data, host.service), self.limits(candidate)
+        about, limits = self.directory.look_up(data, host.service), self.list_limits(candidate)
         items = [
             *(
                 {**item, "usd": item["usd"] * self.nodes, "quantity": item["quantity"] * self.nodes}
-                for item in self.judge.items(candidate)
+                for item in self.judge.list_items(candidate)
             ),
             *self.extra_items,
         ]
-        afr, _ = figures_of(self.directory, candidate, host.service)
+        afr, _ = compute_candidate_figures(self.directory, candidate, host.service)
         return {
             "storage": data,
             "log_storage": log,
@@ -95,58 +95,60 @@ class Chooser(ABC, Generic[Judge]):
             "members": about.members,
             # Aurora's storage grows with the data.
             "usable_gib": float(min(about.usable_gib, self.need.of(None) if about.behind is None else math.inf)),
-            "log_gib": 0.0 if log is None else float(self.directory.about(log).storage.usable_gib),
+            "log_gib": 0.0 if log is None else float(self.directory.look_up(log).storage.usable_gib),
             "items": tuple(items),
             "cost_usd_month": float(sum(item["usd"] for item in items)),
             "durability_afr_percent": afr,
-            "durability": durability_in_words(about.family, about.members, afr),
-            "consistency": consistency_in_words(limits[0]["consistency"] if limits else None),
+            "durability": describe_durability(about.family, about.members, afr),
+            "consistency": describe_consistency(limits[0]["consistency"] if limits else None),
             "persistent": all(limit["persistent"] for limit in limits),
             "vcpus": None if host.instance is None else host.instance["vcpus"],
             "memory_gib": None if host.instance is None else (host.instance["memory_mib"] or 0) / 1024,
-            "caveats": tuple(self._caveats(about.family, limits, items, host, log)),
+            "caveats": tuple(self._list_caveats(about.family, limits, items, host, log)),
         }
 
     @abstractmethod
-    def delivered(self, candidates: Sequence[Candidate]) -> list[dict | None]:
+    def compute_deliveries(self, candidates: Sequence[Candidate]) -> list[dict | None]:
         """Says what each candidate delivers, for charts; None where that is not known."""
 
-    def saving(self, compared: Choice | None, chosen: Choice | None) -> Saving | None:
+    def compute_saving(self, compared: Choice | None, chosen: Choice | None) -> Saving | None:
         """Says what a choice saves against today's, USD a month, as planned and at equal usable
         space; None without either."""
         if compared is None or chosen is None:
             return None
         gib = max(compared.usable_gib + compared.log_gib, chosen.usable_gib + chosen.log_gib)
-        before, after = (self._enlarged_usd(choice, gib) for choice in (compared, chosen))
+        before, after = (self._compute_enlarged_usd(choice, gib) for choice in (compared, chosen))
         equal = None if before is None or after is None else before - after
         return Saving(compared.cost_usd_month - chosen.cost_usd_month, equal, gib)
 
-    def _enlarged_usd(self, choice: Choice, gib: float) -> float | None:
+    def _compute_enlarged_usd(self, choice: Choice, gib: float) -> float | None:
         """Returns a choice's bill, USD a month, with its data volumes enlarged until all of it
         holds `gib`; None where they cannot be."""
         if choice.usable_gib + choice.log_gib >= gib:
             return choice.cost_usd_month
-        about = self.directory.about(choice.storage)
+        about = self.directory.look_up(choice.storage)
         if choice.service != "ec2" or about.behind is None:
             return None
         member = math.ceil(about.storage.members[0].size_gib * (gib - choice.log_gib) / choice.usable_gib)
         if member > about.family.max_gib or choice.volume_type == LOCAL:
             return None
         larger = str(about.storage.with_(size_gib=member))
-        million = self.judge.million_ios(larger)
-        before, after = (sum(self.judge.prices.volume_totals([text], million)) for text in (choice.storage, larger))
+        million = self.judge.count_million_ios(larger)
+        before, after = (
+            sum(self.judge.prices.compute_volume_totals([text], million)) for text in (choice.storage, larger)
+        )
         return None if math.isnan(after) else choice.cost_usd_month + (after - before) * self.nodes
 
-    def limits(self, candidate: Candidate) -> list[core.VolumeLimits]:
+    def list_limits(self, candidate: Candidate) -> list[core.VolumeLimits]:
         """Returns the limits of each data volume; none of Aurora's storage. Raises InputError for a
         storage that cannot be on that day or instance."""
-        behind = self.judge.behind(candidate)
+        behind = self.judge.get_backing_volumes(candidate)
         if behind is None:
             return []
-        with core_errors():
+        with translate_core_errors():
             return core.storage_limits(behind, self.judge.prices.as_of, self.judge.hosts[candidate[2]].name)
 
-    def _room_missed(self, candidate: Candidate, usable_gib: float) -> list[str]:
+    def _list_missing_room(self, candidate: Candidate, usable_gib: float) -> list[str]:
         """Lists in words where a candidate holds fewer GiB than data and log need; empty where it
         holds them."""
         needed, missed = self.need.of(candidate[1]), []
@@ -154,12 +156,12 @@ class Chooser(ABC, Generic[Judge]):
             missed.append(f"holds {usable_gib:,.0f} GiB, {needed:,} GiB needed")
         if (
             candidate[1] is not None
-            and (log := self.directory.about(candidate[1]).storage.usable_gib) < self.need.log_gib
+            and (log := self.directory.look_up(candidate[1]).storage.usable_gib) < self.need.log_gib
         ):
             missed.append(f"its log volume holds {log:,} GiB, {self.need.log_gib:,} GiB needed")
         return missed
 
-    def _caveats(
+    def _list_caveats(
         self, family: Family, limits: list[core.VolumeLimits], items: list[dict], host: Host, log: str | None
     ) -> list[str]:
         """Lists doubts about a candidate: durability, prices and limits that are not confirmed,
@@ -173,7 +175,7 @@ class Chooser(ABC, Generic[Judge]):
         elif log:
             caveats.append(TWO_SNAPSHOTS)
         if host.service != "ec2":
-            caveats += managed_caveats(host.service)
+            caveats += list_managed_caveats(host.service)
         elif family.layout == "raid0":
             caveats.append("RAID 0: one lost volume loses the array.")
         caveats += [
@@ -182,7 +184,7 @@ class Chooser(ABC, Generic[Judge]):
             for caveat in limit["caveats"]
         ]
         caveats += [
-            f"Price of {item['item']}: seen {item['as_of']} ({item['source']})" for item in items if _doubtful(item)
+            f"Price of {item['item']}: seen {item['as_of']} ({item['source']})" for item in items if _is_doubtful(item)
         ]
         if host.instance is not None:
             caveats += [
@@ -195,7 +197,7 @@ class Chooser(ABC, Generic[Judge]):
             if (param := family.era.get(name)) and not param["confirmed"]
         ]
         if family.volume_type != AURORA:
-            caveats += latency_doubts(family.volume_type, self.judge.prices.as_of)
+            caveats += list_latency_doubts(family.volume_type, self.judge.prices.as_of)
         return list(dict.fromkeys(caveats))
 
 
@@ -207,22 +209,23 @@ class DemandChooser(Chooser[DemandJudge]):
         """Simulates candidates under the demand, finds their head-room, and makes a choice of
         each."""
         columns = self.judge.run(candidates, prune=False)
-        rows = [{name: _plain_cell(column[i]) for name, column in columns.items()} for i in range(len(candidates))]
-        rooms = self._headrooms(candidates, rows)
+        rows = [{name: _convert_cell(column[i]) for name, column in columns.items()} for i in range(len(candidates))]
+        rooms = self._find_headrooms(candidates, rows)
         return [
-            self._choice(candidate, row, room) for candidate, row, room in zip(candidates, rows, rooms, strict=True)
+            self._make_choice(candidate, row, room)
+            for candidate, row, room in zip(candidates, rows, rooms, strict=True)
         ]
 
-    def _choice(self, candidate: Candidate, row: dict, room: float | None) -> Choice:
+    def _make_choice(self, candidate: Candidate, row: dict, room: float | None) -> Choice:
         """Makes a choice from a candidate's simulated figures (`row`); `room`: head-room in
         percent, None where it was not looked for."""
-        common, limits = self._common(candidate), self.limits(candidate)[0]
-        metrics = {name: self._shown(name, row.get(name)) for name in DEMAND} | {
+        common, limits = self._make_common_attributes(candidate), self.list_limits(candidate)[0]
+        metrics = {name: self._limit_metric(name, row.get(name)) for name in DEMAND} | {
             "headroom_percent": room,
             "cost_usd_month": common["cost_usd_month"],
         }
         asks = self._asks(candidate, limits, row)
-        misses = self._room_missed(candidate, common["usable_gib"]) + self._missed(metrics, asks)
+        misses = self._list_missing_room(candidate, common["usable_gib"]) + self._list_missed_goals(metrics, asks)
         misses += self.judge.refuted.get(candidate, ())
         return Choice(
             **common,
@@ -232,11 +235,11 @@ class DemandChooser(Chooser[DemandJudge]):
             misses=tuple(misses),
             binds=self._binds(candidate, limits),
             headroom_percent=room,
-            runs_dry=self._runs_dry(candidate, row),
-            first_day=_first_day(row, metrics),
+            runs_dry=self._find_credit_end(candidate, row),
+            first_day=_find_first_day(row, metrics),
         )
 
-    def _shown(self, name: str, value: float | None) -> float | None:
+    def _limit_metric(self, name: str, value: float | None) -> float | None:
         """Limits a metric to what is shown: nothing waited longer than the recording lasts. (A
         backlog that is carried from one repetition to the next would.)"""
         seconds_in = {"ms": 1e-3, "s": 1.0}.get(DEMAND[name].unit)
@@ -244,7 +247,7 @@ class DemandChooser(Chooser[DemandJudge]):
             return value
         return min(value, self.judge.demand.totals["seconds"] / seconds_in)
 
-    def _missed(self, metrics: dict, asks: dict | None) -> list[str]:
+    def _list_missed_goals(self, metrics: dict, asks: dict | None) -> list[str]:
         """Lists in words the goals that a choice misses. `asks`: how far its storage is from the
         demand, told instead of the waits that follow from it."""
         # Head-room that was not looked for, because another goal fails already, is not one more
@@ -254,21 +257,21 @@ class DemandChooser(Chooser[DemandJudge]):
             for goal in self.judge.goals
             if goal.about.kind != "headroom" or metrics["headroom_percent"] is not None
         ]
-        missed = [goal for goal in goals if not goal.met(metrics[goal.metric])]
+        missed = [goal for goal in goals if not goal.is_met(metrics[goal.metric])]
         if asks is None:
-            return [miss_in_words(goal, metrics[goal.metric]) for goal in missed]
+            return [describe_miss(goal, metrics[goal.metric]) for goal in missed]
         # Waits and queues that no client could make are told by what makes them.
         others = [goal for goal in missed if goal.about.unit not in ("ms", "s", "requests")]
-        return [asks["words"], *(miss_in_words(goal, metrics[goal.metric]) for goal in others)]
+        return [asks["words"], *(describe_miss(goal, metrics[goal.metric]) for goal in others)]
 
     def _asks(self, candidate: Candidate, limits: core.VolumeLimits, row: dict) -> dict | None:
         """Says how many times the limit of a storage the demand is, where the queue that follows is
         longer than clients could make it; see `Choice.asks`."""
-        [overload] = self.judge.overloads([candidate])
+        [overload] = self.judge.compute_overloads([candidate])
         never = overload is not None and overload > 1
         if not never and (row["peak_queue"] or 0.0) <= MOST_CLIENTS:
             return None
-        entry = max(self.utilisations(candidate, limits, sustained=never), key=lambda limit: limit["utilisation"])
+        entry = max(self.list_utilisations(candidate, limits, sustained=never), key=lambda limit: limit["utilisation"])
         if entry["utilisation"] <= 1:
             return None
         figures = f"{entry['asked']:,.0f} against {entry['allowed']:,.0f} {entry['unit']}"
@@ -276,19 +279,19 @@ class DemandChooser(Chooser[DemandJudge]):
         words = (
             f"never catches up: mean demand {times} the sustained limit ({figures})"
             if never
-            else f"demand {times} the limit {self.moment(entry['at_s'])} ({figures})"
+            else f"demand {times} the limit {self.describe_moment(entry['at_s'])} ({figures})"
         )
         names = ("asked", "allowed", "unit")
         return {"ratio": entry["utilisation"], "never": never, "words": words} | {name: entry[name] for name in names}
 
-    def utilisations(self, candidate: Candidate, limits: core.VolumeLimits, sustained: bool = False) -> list[dict]:
+    def list_utilisations(self, candidate: Candidate, limits: core.VolumeLimits, sustained: bool = False) -> list[dict]:
         """Lists each limit with the highest demand on it: `cap`, `asked`, `allowed` (one volume, or
         all on the instance), `unit`, `utilisation`, `at_s`. Limits that burst are taken at their
         burst; `sustained`: at their baseline, against the mean demand."""
-        host, behind = self.judge.hosts[candidate[2]], self.judge.behind(candidate)
-        about, instance = self.directory.about(candidate[0], host.service), host.instance
+        host, behind = self.judge.hosts[candidate[2]], self.judge.get_backing_volumes(candidate)
+        about, instance = self.directory.look_up(candidate[0], host.service), host.instance
         together = self.judge.demand.on_volumes(behind)
-        volume = self.judge.demand.per_member(behind, about.members)
+        volume = self.judge.demand.make_member_demand(behind, about.members)
         hdd, burst = limits["random_charges_full_unit"], limits["io_burst"]
         most = limits["iops"] if burst is None or sustained else burst["iops"]
         byte_burst = limits["byte_burst"]
@@ -333,36 +336,36 @@ class DemandChooser(Chooser[DemandJudge]):
     def _binds(self, candidate: Candidate, limits: core.VolumeLimits) -> dict:
         """Names the bottleneck: the limit that requests waited for longest (`throttled_s`), else
         the one nearest to its demand; figures as of `utilisations`, with `words` and `short`."""
-        used = self.utilisations(candidate, limits)
+        used = self.list_utilisations(candidate, limits)
         nearest = max(used, key=lambda entry: entry["utilisation"])
-        waited = [(seconds, cap) for cap, seconds in self.simulated(candidate)["throttled_by_s"] if seconds > 0]
+        waited = [(seconds, cap) for cap, seconds in self.simulate_demand(candidate)["throttled_by_s"] if seconds > 0]
         if not waited:
             words = (
-                f"nothing; nearest is {caps.long(nearest['cap'])}: {nearest['asked']:,.0f} of {nearest['allowed']:,.0f} {nearest['unit']} "
-                f"({100 * nearest['utilisation']:.0f} %) {self.moment(nearest['at_s'])}"
+                f"nothing; nearest is {caps.describe_cap(nearest['cap'])}: {nearest['asked']:,.0f} of {nearest['allowed']:,.0f} {nearest['unit']} "
+                f"({100 * nearest['utilisation']:.0f} %) {self.describe_moment(nearest['at_s'])}"
             )
-            short = f"none; {caps.short(nearest['cap'])} {100 * nearest['utilisation']:.0f} % {self.moment(nearest['at_s'])}"
+            short = f"none; {caps.label_cap(nearest['cap'])} {100 * nearest['utilisation']:.0f} % {self.describe_moment(nearest['at_s'])}"
             return {**nearest, "throttled_s": 0.0, "words": words, "short": short}
         seconds, cap = max(waited)
         entry = next((entry for entry in used if entry["cap"] == cap), {**nearest, "cap": cap})
-        words = f"{caps.long(cap)}, for {span_in_words(max(1, round(seconds)))}"
+        words = f"{caps.describe_cap(cap)}, for {describe_span(max(1, round(seconds)))}"
         if entry["utilisation"] > 1 and entry["cap"] in (
             "volume-iops",
             "volume-throughput",
             "instance-iops",
             "instance-throughput",
         ):
-            words += f": {entry['asked']:,.0f} {entry['unit']} demanded {self.moment(entry['at_s'])}, {entry['allowed']:,.0f} allowed"
-        short = f"{caps.short(cap)}, for {span_in_words(max(1, round(seconds)))}"
+            words += f": {entry['asked']:,.0f} {entry['unit']} demanded {self.describe_moment(entry['at_s'])}, {entry['allowed']:,.0f} allowed"
+        short = f"{caps.label_cap(cap)}, for {describe_span(max(1, round(seconds)))}"
         return {**entry, "throttled_s": seconds, "words": words, "short": short}
 
-    def simulated(self, candidate: Candidate) -> core.Summary:
+    def simulate_demand(self, candidate: Candidate) -> core.Summary:
         """Simulates the planned demand on a candidate and returns the summary of the run."""
         judge = self.judge
-        with core_errors():
+        with translate_core_errors():
             return core.simulate(
-                judge.behind(candidate),
-                judge.demand.times(1.0),
+                judge.get_backing_volumes(candidate),
+                judge.demand.scale_load(1.0),
                 form="interval",
                 interval_s=judge.demand.longest_point_s,
                 instance=judge.hosts[candidate[2]].name,
@@ -371,28 +374,28 @@ class DemandChooser(Chooser[DemandJudge]):
                 cycle=judge.cycle,
             )["summary"]
 
-    def moment(self, t_s: float) -> str:
+    def describe_moment(self, t_s: float) -> str:
         """Writes a time in words: `at 09:42`, or `3 h 5 min after the start` where the workload has
         no clock."""
-        clock = clock_text(self.judge.demand.workload.source.get("clock_start"), t_s)
-        return f"at {clock}" if clock else f"{span_in_words(round(t_s))} after the start"
+        clock = write_clock(self.judge.demand.workload.source.get("clock_start"), t_s)
+        return f"at {clock}" if clock else f"{describe_span(round(t_s))} after the start"
 
-    def _runs_dry(self, candidate: Candidate, row: dict) -> dict | None:
+    def _find_credit_end(self, candidate: Candidate, row: dict) -> dict | None:
         """Says when credits end: for good, where each repetition of the recording loses some; else
         the times of the settled day."""
         span_s = self.judge.demand.totals["seconds"]
         lost, after_s = row.get("loses_percent_per_cycle") or 0.0, row.get("dry_after_s")
         if lost > 0 or (row.get("settled") == 0 and self._has_credits(candidate)):
-            each = "a day" if abs(span_s - 86_400) < 1 else f"each {span_in_words(round(span_s))}"
+            each = "a day" if abs(span_s - 86_400) < 1 else f"each {describe_span(round(span_s))}"
             words = (
                 f"loses {lost:.3g} % of its credits {each}" if 0 < lost <= 100 else "spends more credits than come back"
             )
             if after_s is not None and not math.isnan(after_s):
                 day = int(after_s // 86_400)
                 words += (
-                    f"; dry on day {day + 1}, {self.moment(after_s % span_s)}"
+                    f"; dry on day {day + 1}, {self.describe_moment(after_s % span_s)}"
                     if span_s >= 86_400
-                    else f"; dry after {span_in_words(round(after_s))}"
+                    else f"; dry after {describe_span(round(after_s))}"
                 )
             return {"at_s": after_s, "lost_percent_per_cycle": lost, "words": words}
         if (row.get("credits_empty_s") or 0) > 0:
@@ -405,17 +408,17 @@ class DemandChooser(Chooser[DemandJudge]):
         return {
             "at_s": at_s,
             "empty_s": empty_s,
-            "words": f"{what} {self.moment(at_s)}, {span_in_words(max(1, round(empty_s)))} in all",
+            "words": f"{what} {self.describe_moment(at_s)}, {describe_span(max(1, round(empty_s)))} in all",
         }
 
     def _has_credits(self, candidate: Candidate) -> bool:
         """Says whether a volume of a candidate, or its instance, bursts."""
-        limits, instance = self.limits(candidate), self.judge.hosts[candidate[2]].instance
+        limits, instance = self.list_limits(candidate), self.judge.hosts[candidate[2]].instance
         return any(limit["io_burst"] or limit["byte_burst"] for limit in limits) or bool(
             instance and instance["burst_seconds"]
         )
 
-    def delivered(self, candidates: Sequence[Candidate]) -> list[dict | None]:
+    def compute_deliveries(self, candidates: Sequence[Candidate]) -> list[dict | None]:
         """Returns IOPS, p99 in ms, throttled minutes and percent delivered of each candidate, and
         whether it meets the goals; None where it could not be simulated."""
         columns, fine = self.judge.run(candidates, prune=False), self.judge.performs(candidates)
@@ -427,14 +430,14 @@ class DemandChooser(Chooser[DemandJudge]):
             )
             figures = {
                 "delivered_iops": iops,
-                "p99_ms": self._shown("p99_ms", p99),
+                "p99_ms": self._limit_metric("p99_ms", p99),
                 "throttled_min": throttled,
                 "delivered_percent": 100.0 - unserved,
             }
             figures_of_each.append(None if math.isnan(p99) else figures | {"meets_goals": good})
         return figures_of_each
 
-    def _headrooms(self, candidates: Sequence[Candidate], rows: Sequence[dict]) -> list[float | None]:
+    def _find_headrooms(self, candidates: Sequence[Candidate], rows: Sequence[dict]) -> list[float | None]:
         """Finds the highest growth of demand, percent up to 400, at which the goals on performance
         hold and nothing is throttled; None where they fail now, 0 while something is throttled."""
 
@@ -443,7 +446,7 @@ class DemandChooser(Chooser[DemandJudge]):
             fine = self.judge.holds_at([candidates[i] for i in some], factor)
             return [unthrottled and other for unthrottled, other in zip(free, fine, strict=True)]
 
-        return greatest_growth(len(candidates), holds_at, self.judge.goals)
+        return find_greatest_growth(len(candidates), holds_at, self.judge.goals)
 
 
 class DatabaseChooser(Chooser[DatabaseJudge]):
@@ -451,7 +454,7 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
 
     def _make(self, candidates: Sequence[Candidate], regrets: dict[Candidate, Regret]) -> list[Choice]:
         """Finds the head-room of candidates under the database, and makes a choice of each."""
-        rooms = greatest_growth(
+        rooms = find_greatest_growth(
             len(candidates),
             lambda some, factor: self.judge.holds_at([candidates[i] for i in some], factor),
             self.judge.goals,
@@ -465,25 +468,25 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
         columns, doubts = self.judge.run_today(candidates), self.judge.scenarios.of(candidates)
         [first] = self.judge.run_in([self.judge.core], [1.0], candidates, names=("tps_mean", "dry_at_s"), first=True)
         columns |= {"first_tps": first["tps_mean"], "dry_at_s": first["dry_at_s"]}
-        rows = [{name: _plain_cell(column[i]) for name, column in columns.items()} for i in range(len(candidates))]
+        rows = [{name: _convert_cell(column[i]) for name, column in columns.items()} for i in range(len(candidates))]
         self.judge.counts.note(candidates, columns["status"].tolist())
         return [
-            self._choice(candidate, row | {"headroom_percent": room}, doubt, regrets.get(candidate))
+            self._make_choice(candidate, row | {"headroom_percent": room}, doubt, regrets.get(candidate))
             for candidate, row, room, doubt in zip(candidates, rows, rooms, doubts, strict=True)
         ]
 
-    def _choice(self, candidate: Candidate, row: dict, doubt: Doubt, regret: Regret | None) -> Choice:
+    def _make_choice(self, candidate: Candidate, row: dict, doubt: Doubt, regret: Regret | None) -> Choice:
         """Makes a choice from a candidate's figures under the database (`row`), its doubt and its
         regret; None: not computed."""
-        common, judge, host = self._common(candidate), self.judge, self.judge.hosts[candidate[2]]
+        common, judge, host = self._make_common_attributes(candidate), self.judge, self.judge.hosts[candidate[2]]
         metrics = {name: row.get(name) for name in DATABASE} | {
             "cost_usd_month": common["cost_usd_month"],
             "durability_afr_percent": common["durability_afr_percent"],
-            "consistency_percent": figures_of(self.directory, candidate, host.service)[1],
-            **{name: _plain_cell(value) for name, value in judge.survival(candidate).items()},
+            "consistency_percent": compute_candidate_figures(self.directory, candidate, host.service)[1],
+            **{name: _convert_cell(value) for name, value in judge.get_survival(candidate).items()},
         }
         tps = metrics["tps"] or 0.0
-        misses = self._room_missed(candidate, common["usable_gib"]) + self._missed(metrics, doubt)
+        misses = self._list_missing_room(candidate, common["usable_gib"]) + self._list_missed_goals(metrics, doubt)
         # Arrivals bound an open load; only while a backlog is worked off is its rate higher.
         arriving = judge.conditions.arrivals_tps
         low, high = compute_interval(tps, doubt.spread)
@@ -494,13 +497,13 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
             metrics=metrics,
             meets_goals=not misses,
             misses=tuple(misses),
-            binds={"cap": row["cap"], "words": caps.long(row["cap"]), "short": caps.short(row["cap"])},
+            binds={"cap": row["cap"], "words": caps.describe_cap(row["cap"]), "short": caps.label_cap(row["cap"])},
             headroom_percent=metrics["headroom_percent"],
             runs_dry=None
             if dry_at_s is None
             else {
                 "at_s": dry_at_s,
-                "words": f"bursts until credits are gone after {span_in_words(round(dry_at_s))}; judged at its baseline",
+                "words": f"bursts until credits are gone after {describe_span(round(dry_at_s))}; judged at its baseline",
             },
             first_day=None if first_tps is None or first_tps < FIRST_DAY_GAIN * tps else {"tps": first_tps},
             engine=judge.workload.engine,
@@ -508,14 +511,14 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
             tps_low=low,
             tps_high=min(at_most, high),
             probability=doubt.probability,
-            goal_probabilities={goal: doubt.goal_probability(goal) for goal in doubt.each},
+            goal_probabilities={goal: doubt.compute_goal_probability(goal) for goal in doubt.each},
             per_transaction={"reads": row["reads_per_tx"], "ios": row["ios_per_tx"], "mib": row["mib_per_tx"]},
             regret_expected_usd=None if regret is None else regret.expected,
             regret_worst_usd=None if regret is None else regret.worst,
-            far_from_runs=tuple(self._far(host)),
+            far_from_runs=tuple(self._list_extrapolations(host)),
         )
 
-    def delivered(self, candidates: Sequence[Candidate]) -> list[dict | None]:
+    def compute_deliveries(self, candidates: Sequence[Candidate]) -> list[dict | None]:
         """Returns the tps of each candidate with its interval and probability, and whether it meets
         the goals."""
         names = ("tps_low", "tps_high", "probability", "meets_goals")
@@ -525,14 +528,16 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
         choices = self._with_rooms(candidates, [asked if good else None for good in fine], {})
         return [{"tps": choice.metrics["tps"]} | {name: getattr(choice, name) for name in names} for choice in choices]
 
-    def _far(self, host: Host) -> list[str]:
+    def _list_extrapolations(self, host: Host) -> list[str]:
         """Lists in words where a host's cache, clients and processors lie outside those of the
         calibration runs; empty within them."""
         workload, threads = self.judge.workload, self.judge.conditions.threads
         vcpus = None if host.instance is None else host.instance["vcpus"]
-        return workload.outside(cache_gib=host.cache_gib, threads=threads or workload.threads, vcpus=vcpus)
+        return workload.describe_extrapolation(
+            cache_gib=host.cache_gib, threads=threads or workload.threads, vcpus=vcpus
+        )
 
-    def _missed(self, metrics: dict, doubt: Doubt) -> list[str]:
+    def _list_missed_goals(self, metrics: dict, doubt: Doubt) -> list[str]:
         """Lists in words the goals that a choice misses or meets with less than the required
         probability."""
         misses, required = [], f"{100 * self.judge.confidence:.0f} % required"
@@ -542,22 +547,24 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
                 # Head-room that is not known, because another goal fails already, is not one more
                 # miss.
                 counts = goal.about.kind != "headroom" or value is not None
-                misses += [miss_in_words(goal, value)] if counts and not goal.met(value) else []
+                misses += [describe_miss(goal, value)] if counts and not goal.is_met(value) else []
                 continue
-            chance = doubt.goal_probability(str(goal))
-            if not goal.met(value):
-                misses.append(f"{miss_in_words(goal, value)} (probability {100 * chance:.0f} %{self._grown()})")
+            chance = doubt.compute_goal_probability(str(goal))
+            if not goal.is_met(value):
+                misses.append(
+                    f"{describe_miss(goal, value)} (probability {100 * chance:.0f} %{self._describe_headroom()})"
+                )
             elif chance < self.judge.confidence:
-                misses.append(f"{goal}{self._grown()} holds with {100 * chance:.0f} %, {required}")
+                misses.append(f"{goal}{self._describe_headroom()} holds with {100 * chance:.0f} %, {required}")
         if not misses and doubt.probability < self.judge.confidence:
             misses.append(f"all goals together hold with {100 * doubt.probability:.0f} %, {required}")
         return misses
 
-    def _grown(self) -> str:
+    def _describe_headroom(self) -> str:
         return f" with {self.judge.headroom:g} % head-room" if self.judge.headroom else ""
 
 
-def _plain_cell(cell: object) -> object:
+def _convert_cell(cell: object) -> object:
     """Converts a cell of a judge's column, which is text or a float of numpy: NaN, not known,
     becomes None, another float Python's own."""
     if isinstance(cell, float):  # numpy's is one
@@ -565,7 +572,7 @@ def _plain_cell(cell: object) -> object:
     return cell
 
 
-def _first_day(row: dict, metrics: dict) -> dict | None:
+def _find_first_day(row: dict, metrics: dict) -> dict | None:
     """Returns p99 in ms, lowest balance in percent and throttled minutes of a first day with full
     credits; None where they hardly differ, in either direction, from the settled day's. A report
     shows both days' figures and calls neither a gain."""
@@ -581,11 +588,11 @@ def _first_day(row: dict, metrics: dict) -> dict | None:
     return first if differs else None
 
 
-def _doubtful(item: dict) -> bool:
+def _is_doubtful(item: dict) -> bool:
     return any(word in (item["as_of"] or "") for word in ("later than", "not confirmed", "undated")) and item["usd"] > 0
 
 
-def latency_doubts(volume_type: str, as_of: str) -> list[str]:
+def list_latency_doubts(volume_type: str, as_of: str) -> list[str]:
     """Says what to know of the latency figures of a type where they are guessed or of low
     confidence."""
     in_force: dict[str, core.LatencyProfile] = {}
@@ -601,18 +608,18 @@ def latency_doubts(volume_type: str, as_of: str) -> list[str]:
     ]
 
 
-def durability_in_words(family: Family, members: int, afr_percent: float | None) -> str:
+def describe_durability(family: Family, members: int, afr_percent: float | None) -> str:
     """Says what the data can expect of the storage in a year. `members`: volumes of the array;
     `afr_percent`: the chance that its data are lost."""
-    copies = copies_of(family.service)
+    copies = find_copies(family.service)
     if copies is not None and afr_percent is not None:
-        return f"annual chance of losing the data {small_percent(afr_percent)}: {copies.words}"
+        return f"annual chance of losing the data {format_small_percent(afr_percent)}: {copies.words}"
     if family.volume_type == "instance-store":
         return "none: gone with the instance or a disk"
-    highest = published_afr_percent(family.era)
+    highest = find_published_afr_percent(family.era)
     if highest is None or afr_percent is None:
         return "none published"
-    lowest = lowest_afr_percent(family.era)
+    lowest = find_lowest_afr_percent(family.era)
     published = f"{lowest:g}-{highest:g} %" if lowest != highest else f"{highest:g} %"
     if family.layout == "single":
         return f"annual failure rate {published}"
@@ -620,7 +627,7 @@ def durability_in_words(family: Family, members: int, afr_percent: float | None)
     return f"annual failure rate {published} a volume; the array of {members}: {reading} {afr_percent:.2g} %"
 
 
-def consistency_in_words(consistency: core.Consistency | None) -> str:
+def describe_consistency(consistency: core.Consistency | None) -> str:
     """Says what the type promises of its performance."""
     if not consistency:
         return "none promised"

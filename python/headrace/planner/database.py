@@ -20,16 +20,16 @@ from statistics import NormalDist
 import numpy as np
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.units import DAY_S, GIB
 from headrace.catalog.price_list import PriceList
 from headrace.planner.candidates import AURORA, Candidate, Family, Host, Need
 from headrace.planner.demand import Counts
-from headrace.planner.goals import Goal, headroom_of
+from headrace.planner.goals import Goal, get_headroom
 from headrace.planner.judging import WeighingJudge
-from headrace.planner.market.services import managed_items
+from headrace.planner.market.services import list_managed_items
 from headrace.planner.widths import Widths
-from headrace.simulation.services import SECONDS_A_MONTH, near_published
+from headrace.simulation.services import SECONDS_A_MONTH, count_near_published
 from headrace.workload.transactions import TransactionWorkload
 
 FIGURES = (
@@ -64,14 +64,14 @@ class LogRoom:
     @property
     def binlog_gib(self) -> int:
         """GiB of binary logs."""
-        return self.binlog_gib_at(self.tps)
+        return self.compute_binlog_gib(self.tps)
 
     @property
     def gib(self) -> int:
         """GiB in all."""
         return self.redo_gib + self.binlog_gib
 
-    def binlog_gib_at(self, tps: float) -> int:
+    def compute_binlog_gib(self, tps: float) -> int:
         """Returns the GiB of binary logs of the same days at `tps` transactions a second."""
         return math.ceil(self.bytes_per_tx * tps * self.days * DAY_S / GIB)
 
@@ -121,14 +121,14 @@ class DatabaseJudge(WeighingJudge):
         self.workload, self.database, self.goals = workload, workload.database, tuple(goals)
         self.conditions, self.least_tps, self.confidence = conditions, least_tps, confidence
         self.counts = Counts()
-        self.headroom = headroom_of(goals)
+        self.headroom = get_headroom(goals)
         self.load_by = 1.0 + self.headroom / 100.0
         self.load_goals = [goal for goal in self.goals if goal.about.kind == "load"]
         self.load_metrics = tuple(dict.fromkeys(goal.metric for goal in self.load_goals))
         self.static_goals = [goal for goal in self.goals if goal.about.kind == "static"]
         self._known: dict[Candidate, bool] = {}
         self._ios: dict[int, tuple[float, float, float]] = {}
-        with core_errors():
+        with translate_core_errors():
             self.core = core.TransactionCandidates(self.database)
         self.scenarios = Scenarios(self, workload, draws, seed)
 
@@ -167,7 +167,7 @@ class DatabaseJudge(WeighingJudge):
         """Runs all candidates under several databases, each with a factor on its clients or
         arrivals (whole clients, rounded up); `names`: columns, `status` comes always; `first`: of a
         first day, bursts included, whatever is judged."""
-        data = [self.behind(candidate) for candidate in candidates]
+        data = [self.get_backing_volumes(candidate) for candidate in candidates]
         texts = {text: None for text in (*data, *(log for _, log, _ in candidates)) if text is not None}
         place = {text: index for index, text in enumerate(texts)}
         used = {index: None for *_, index in candidates}
@@ -190,7 +190,7 @@ class DatabaseJudge(WeighingJudge):
             "settled": about.settled and not first,
             "least_tps": least_tps,
         }
-        with core_errors():
+        with translate_core_errors():
             answers = core.transaction_candidates(
                 list(cores),
                 search,
@@ -215,7 +215,7 @@ class DatabaseJudge(WeighingJudge):
             columns = self.run(new, names=self.load_metrics)
             fine = (columns["status"] == "ran") & self.meets_static(new)
             for goal in self.load_goals:
-                fine &= goal.met(self.without_headroom(goal, columns[goal.metric]))
+                fine &= goal.is_met(self.without_headroom(goal, columns[goal.metric]))
             self._known.update(zip(new, fine.tolist(), strict=True))
         return [self._known[candidate] for candidate in candidates]
 
@@ -232,23 +232,23 @@ class DatabaseJudge(WeighingJudge):
         follow from type, layout and service alone."""
         fine = np.ones(len(candidates), dtype=bool)
         if self.static_goals:
-            figures = self.statics(candidates)
+            figures = self.compute_statics(candidates)
             for goal in self.static_goals:
-                fine &= goal.met(figures[goal.metric])
+                fine &= goal.is_met(figures[goal.metric])
         return fine
 
-    def near(self, host: Host) -> int:
+    def count_near_runs(self, host: Host) -> int:
         """Counts the published runs of Aurora that lie near a host's question; 0 for other
         services."""
         if not host.service.startswith(AURORA) or host.instance is None:
             return 0
         about = self.conditions
-        return near_published(host.instance["vcpus"], about.threads, about.data_gib, host.cache_gib)
+        return count_near_published(host.instance["vcpus"], about.threads, about.data_gib, host.cache_gib)
 
     def without_headroom(self, goal: Goal, value: np.ndarray) -> np.ndarray:
         """Returns a rate (transactions a second) less the head-room that goals ask for: what is
         held against the limit. Times stay as they are."""
-        return _per_load(goal, value, self.load_by)
+        return _scale_rate(goal, value, self.load_by)
 
     def holds_at(self, candidates: Sequence[Candidate], factor: float) -> list[bool]:
         """Says which candidates meet every goal on performance, by the best guess, when the demand
@@ -257,27 +257,27 @@ class DatabaseJudge(WeighingJudge):
         [columns] = self.run_in([self.core], [factor], candidates, names=self.load_metrics)
         fine = columns["status"] == "ran"
         for goal in self.load_goals:
-            fine &= goal.met(_per_load(goal, columns[goal.metric], factor))
+            fine &= goal.is_met(_scale_rate(goal, columns[goal.metric], factor))
         return fine.tolist()
 
     def list_logs(self, families: Sequence[Family], need: Need) -> list[str | None]:
         """Lists volumes for the log alone, None first: it lies with the data."""
-        return [None, *log_volumes(families, need.log_gib)]
+        return [None, *list_log_volumes(families, need.log_gib)]
 
     # --- cost -------------------------------------------------------------------------------------
 
-    def managed_items(self, candidate: Candidate) -> list[dict] | None:
+    def list_service_items(self, candidate: Candidate) -> list[dict] | None:
         """Returns the items of a service's monthly bill, in USD; None where a price is missing."""
         data, _, place = candidate
         about, host = self.conditions, self.hosts[place]
         million = 0.0
         if host.service.startswith(AURORA):
-            reads, writes, tps = self.billed(candidate)
+            reads, writes, tps = self.compute_billed_ios(candidate)
             million = (reads + writes) * tps * about.busy_percent / 100.0 * SECONDS_A_MONTH / 1e6
         used = {"readers": about.readers, "data_gib": about.data_gib, "million_ios": million}
-        return managed_items(host, data, self.prices, **used)
+        return list_managed_items(host, data, self.prices, **used)
 
-    def billed(self, candidate: Candidate) -> tuple[float, float, float]:
+    def compute_billed_ios(self, candidate: Candidate) -> tuple[float, float, float]:
         """Returns the reads and writes that Aurora bills of a transaction, and the transactions
         a second they are billed at: what the goals ask for or what arrives, else what the
         clients do."""
@@ -287,22 +287,22 @@ class DatabaseJudge(WeighingJudge):
             tps, reads = (float(np.nan_to_num(columns[name][0])) for name in ("tps_mean", "reads_per_tx"))
             asked = [goal.limit for goal in self.goals if goal.metric in ("tps", "tps_p5") and goal.sign == ">="]
             rate = self.conditions.arrivals_tps or (max(asked) if asked else tps)
-            with core_errors():
+            with translate_core_errors():
                 of_tx = core.aurora_billed(self.database, reads, rate)
             self._ios[place] = (of_tx["reads"], of_tx["writes"], rate)
         return self._ios[place]
 
-    def items(self, candidate: Candidate) -> list[dict]:
+    def list_items(self, candidate: Candidate) -> list[dict]:
         """Lists the items of a candidate's monthly bill, in USD."""
         data, log, place = candidate
         host = self.hosts[place]
         if host.service != "ec2":
-            return self.managed_items(candidate) or []
-        instance = [] if host.name is None else self.prices.instance_items(host.name)
+            return self.list_service_items(candidate) or []
+        instance = [] if host.name is None else self.prices.list_instance_items(host.name)
         items = [{"part": "instance"} | item for item in instance]
         for part, storage in (("data", data), ("log", log)):
             if storage is not None:
-                items += [{"part": part} | item for item in self.prices.volume_items(storage, 0.0)]
+                items += [{"part": part} | item for item in self.prices.list_volume_items(storage, 0.0)]
         return items
 
 
@@ -320,11 +320,11 @@ class Doubt:
     @property
     def probability(self) -> float:
         """Probability, 0..1, that all goals on performance hold."""
-        return _chance(self.needs)
+        return _compute_chance(self.needs)
 
-    def goal_probability(self, goal: str) -> float:
+    def compute_goal_probability(self, goal: str) -> float:
         """Returns the probability, 0..1, that one goal holds."""
-        return _chance(self.each[goal])
+        return _compute_chance(self.each[goal])
 
     @property
     def spread(self) -> float:
@@ -333,7 +333,7 @@ class Doubt:
         return math.sqrt(float(logs.var(ddof=1) if len(logs) > 1 else 0.0) + self.unexplained**2)
 
 
-def _chance(needs: np.ndarray) -> float:
+def _compute_chance(needs: np.ndarray) -> float:
     return float(np.mean([0.5 * math.erfc(need / math.sqrt(2.0)) for need in needs]))
 
 
@@ -344,15 +344,15 @@ class Scenarios:
         """Draws databases from the calibration's covariance (the best estimate alone where `draws`
         gives none), and the factors for what it leaves unexplained."""
         self.judge = judge
-        drawn = workload.draws(draws, seed)
+        drawn = workload.draw_databases(draws, seed)
         databases = drawn or [workload.database]
         self.drawn = len(drawn)
-        with core_errors():
+        with translate_core_errors():
             self.cores = [core.TransactionCandidates(database) for database in databases]
         # Only an open load needs the factor as a number: its backlog has no closed form. Spread
         # evenly over the databases, in an order of chance.
         order = np.random.default_rng(seed + 1).permutation(len(databases))
-        self.deviations = normal_middles(len(databases))[order]
+        self.deviations = compute_normal_middles(len(databases))[order]
         self.widths = Widths(judge)
         self.doubts: dict[Candidate, Doubt] = {}
 
@@ -395,7 +395,9 @@ class Scenarios:
             # Everything faster by a factor: rates grow by it, times shrink by it.
             judged = self.judge.without_headroom(goal, columns[goal.metric])
             value = np.where(ran, judged * (faster if goal.sign == ">=" else 1.0 / faster), np.nan)
-            needs[str(goal)] = _met_or_not(goal, value) if is_open else _needed(goal, value) / widths
+            needs[str(goal)] = (
+                _compute_binary_need(goal, value) if is_open else _compute_needed_factor(goal, value) / widths
+            )
         for place, candidate in enumerate(candidates):
             each = {text: matrix[:, place] for text, matrix in needs.items()}
             self.doubts[candidate] = Doubt(
@@ -403,24 +405,24 @@ class Scenarios:
             )
 
 
-def _per_load(goal: Goal, value: np.ndarray, factor: float) -> np.ndarray:
+def _scale_rate(goal: Goal, value: np.ndarray, factor: float) -> np.ndarray:
     """Returns a rate under `factor` times the load, held against the limit of the load as it is:
     `factor` times as much is asked for. Times are not asked to change."""
     return value / factor if goal.about.unit == "tps" else value
 
 
-def _needed(goal: Goal, value: np.ndarray) -> np.ndarray:
+def _compute_needed_factor(goal: Goal, value: np.ndarray) -> np.ndarray:
     """Returns the logarithm of the factor on all rates at which a goal is just met."""
     limit = max(goal.limit, 1e-9)
     ratio = limit / np.maximum(value, 1e-9) if goal.sign == ">=" else value / limit
     return np.where(np.isnan(value), np.inf, np.log(np.maximum(np.nan_to_num(ratio, nan=1.0), 1e-12)))
 
 
-def _met_or_not(goal: Goal, value: np.ndarray) -> np.ndarray:
-    return np.where(goal.met(value), -np.inf, np.inf)
+def _compute_binary_need(goal: Goal, value: np.ndarray) -> np.ndarray:
+    return np.where(goal.is_met(value), -np.inf, np.inf)
 
 
-def normal_middles(count: int) -> np.ndarray:
+def compute_normal_middles(count: int) -> np.ndarray:
     """Returns the middles of `count` equally likely parts of a standard normal distribution."""
     return np.array([NormalDist().inv_cdf((index + 0.5) / count) for index in range(count)])
 
@@ -435,12 +437,12 @@ class Regret:
     worst: float
 
 
-def regrets(costs: np.ndarray, doubts: Sequence[Doubt]) -> tuple[list[Regret], float]:
+def compute_regrets(costs: np.ndarray, doubts: Sequence[Doubt]) -> tuple[list[Regret], float]:
     """Returns the regret of each choice over all scenarios, USD a month, and the share of
     scenarios, 0 to 1, in which no choice meets the goals (those teach nothing and are left out)."""
     # One factor for all choices of a state: where a database is slower than thought, it is so
     # everywhere, most where least is known.
-    deviations = normal_middles(QUANTILES)
+    deviations = compute_normal_middles(QUANTILES)
     needs = np.array([doubt.needs for doubt in doubts])  # choices x databases
     met = (needs[:, :, None] <= deviations[None, None, :]).reshape(len(doubts), -1)
     possible = met.any(axis=0)
@@ -468,27 +470,29 @@ LOG_IOPS = (1000, 3000)  # of provisioned types: a commit's flush needs few; bot
 LOG_SIZES = (1, 4)  # times what the log needs: gp2 buys IOPS by size
 
 
-def log_room(database: dict, tps: float, days: float) -> LogRoom:
+def compute_log_room(database: dict, tps: float, days: float) -> LogRoom:
     """Returns the room that the redo log and the binary logs of `days` take at `tps`. It follows
     the transactions that are asked for, not the clients that wait for them."""
     return LogRoom(tps, days, database["log"]["binlog_bytes_per_tx"])
 
 
-def log_volumes(families: Sequence[Family], size_gib: int) -> list[str]:
+def list_log_volumes(families: Sequence[Family], size_gib: int) -> list[str]:
     """Lists small volumes for redo and binlog alone, of the SSD types among the families (single
     volumes), in sizes that are ordered."""
     storages: list[str] = []
     for family in families:
         if family.layout != "single" or family.volume_type not in ("gp2", "gp3", "io1", "io2"):
             continue
-        gib = family.ordered_gib(family.member_gib(1, size_gib))
+        gib = family.compute_ordered_gib(family.compute_member_gib(1, size_gib))
         if family.axis == "size":
-            sizes = [family.ordered_gib(gib * times) for times in LOG_SIZES]
-            storages += [family.text(1, size) for size in sizes if size <= family.max_gib]
+            sizes = [family.compute_ordered_gib(gib * times) for times in LOG_SIZES]
+            storages += [family.write_notation(1, size) for size in sizes if size <= family.max_gib]
         elif family.buys_throughput:
-            storages.append(family.text(1, gib))
+            storages.append(family.write_notation(1, gib))
         else:
-            per_gib = family.figure("iops", "per_gib") or float("inf")
-            least = [family.ordered_gib(math.ceil(iops / per_gib)) for iops in LOG_IOPS]
-            storages += [family.text(1, max(gib, size), iops) for size, iops in zip(least, LOG_IOPS, strict=True)]
+            per_gib = family.find_figure("iops", "per_gib") or float("inf")
+            least = [family.compute_ordered_gib(math.ceil(iops / per_gib)) for iops in LOG_IOPS]
+            storages += [
+                family.write_notation(1, max(gib, size), iops) for size, iops in zip(least, LOG_IOPS, strict=True)
+            ]
     return list(dict.fromkeys(storages))

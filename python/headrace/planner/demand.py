@@ -17,13 +17,13 @@ import numpy as np
 import polars as pl
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.units import HOUR_S, HOURS_PER_MONTH
 from headrace.catalog.price_list import PriceList
 from headrace.planner.candidates import MIRRORED, Candidate, Directory, Host
-from headrace.planner.goals import Goal, headroom_of
+from headrace.planner.goals import Goal, get_headroom
 from headrace.planner.judging import CandidateJudge
-from headrace.planner.market.services import managed_items
+from headrace.planner.market.services import list_managed_items
 from headrace.workload import OpenWorkload
 
 RATES = ("reads_per_s", "writes_per_s")
@@ -63,7 +63,7 @@ class PlannedDemand:
         """Converts the workload for the core. Raises InputError where the core refuses it."""
         self.workload = workload
         self.load = workload.to_core()
-        with core_errors():
+        with translate_core_errors():
             self._loads = {1.0: core.DemandLoad(self.load)}
         self._on_volumes: dict[str, pl.DataFrame] = {}
 
@@ -92,16 +92,16 @@ class PlannedDemand:
         `duration_s`, `iops` (256 KiB units), `mib_s`, and `hdd_mib_s` as st1 and sc1 count it (a
         random I/O costs a whole MiB)."""
         if storage not in self._on_volumes:
-            with core_errors():
+            with translate_core_errors():
                 self._on_volumes[storage] = pl.DataFrame(core.demand_on_volumes(self.load, storage))
         return self._on_volumes[storage]
 
-    def per_member(self, storage: str, members: int) -> pl.DataFrame:
+    def make_member_demand(self, storage: str, members: int) -> pl.DataFrame:
         """Returns the columns of `on_volumes` for one of the volumes: like members carry like
         shares."""
         return self.on_volumes(storage).with_columns(pl.col("iops", "mib_s", "hdd_mib_s") / members)
 
-    def times(self, factor: float) -> core.DemandLoad:
+    def scale_load(self, factor: float) -> core.DemandLoad:
         """Returns the load as the core keeps it, with `factor` times the requests."""
         if factor not in self._loads:
             self._loads[factor] = self._loads[1.0].times(factor)
@@ -134,7 +134,7 @@ class DemandJudge(CandidateJudge):
         self.cycle, self.start_balance = cycle, start_balance
         self.counts = Counts()
         self.prune_above = 1.0 if any(goal.metric in NO_BACKLOG and goal.limit == 0 for goal in goals) else math.inf
-        self.headroom = headroom_of(goals)
+        self.headroom = get_headroom(goals)
         self._known: dict[Candidate, bool] = {}
         # Candidates that the per-I/O form refuted, with the goals that they miss there.
         self.refuted: dict[Candidate, tuple[str, ...]] = {}
@@ -165,7 +165,7 @@ class DemandJudge(CandidateJudge):
             fine &= columns["throttled_s"] <= THROTTLED_S
         for goal in self.goals:
             if goal.about.kind in ("load", "static"):
-                fine &= goal.met(columns[goal.metric])
+                fine &= goal.is_met(columns[goal.metric])
         return fine.tolist()
 
     def run(self, candidates: Sequence[Candidate], factor: float = 1.0, *, prune: bool = True) -> dict[str, np.ndarray]:
@@ -191,16 +191,16 @@ class DemandJudge(CandidateJudge):
             "lowest_balance_percent": np.where(ran & np.isnan(lowest), 100.0, lowest),
             "delivered_iops": delivered,
         }
-        return columns | metrics | self.statics(candidates)
+        return columns | metrics | self.compute_statics(candidates)
 
-    def overloads(self, candidates: Sequence[Candidate]) -> list[float | None]:
+    def compute_overloads(self, candidates: Sequence[Candidate]) -> list[float | None]:
         """Returns the ratio of the demand to what each candidate sustains, where that is above 1:
         it cannot deliver. None elsewhere."""
         return list(self._evaluate(candidates, 1.0, 1.0)["overload"]) if candidates else []
 
-    def behind(self, candidate: Candidate) -> str:
+    def get_backing_volumes(self, candidate: Candidate) -> str:
         """Returns the EBS volumes that serve a candidate."""
-        behind = super().behind(candidate)
+        behind = super().get_backing_volumes(candidate)
         assert behind is not None  # a demand in I/Os is not planned on Aurora
         return behind
 
@@ -209,10 +209,10 @@ class DemandJudge(CandidateJudge):
         Those with an overload above `prune_above` are bounded, not simulated."""
         used = {place: None for *_, place in candidates if self.hosts[place].instance is not None}
         index = {place: i for i, place in enumerate(used)}
-        with core_errors():
+        with translate_core_errors():
             return core.evaluate(
-                self.demand.times(factor),
-                [self.behind(candidate) for candidate in candidates],
+                self.demand.scale_load(factor),
+                [self.get_backing_volumes(candidate) for candidate in candidates],
                 [index.get(place) for *_, place in candidates],
                 [self.hosts[place].name or "" for place in used],
                 as_of=self.prices.as_of,
@@ -223,23 +223,24 @@ class DemandJudge(CandidateJudge):
 
     # --- cost -------------------------------------------------------------------------------------
 
-    def managed_items(self, candidate: Candidate) -> list[dict] | None:
+    def list_service_items(self, candidate: Candidate) -> list[dict] | None:
         """Returns the items of a service's monthly bill, in USD; None where a price is missing."""
-        return managed_items(self.hosts[candidate[2]], candidate[0], self.prices)
+        return list_managed_items(self.hosts[candidate[2]], candidate[0], self.prices)
 
-    def items(self, candidate: Candidate) -> list[dict]:
+    def list_items(self, candidate: Candidate) -> list[dict]:
         """Lists the items of a candidate's monthly bill, in USD."""
         host = self.hosts[candidate[2]]
         if host.service != "ec2":
-            return self.managed_items(candidate) or []
+            return self.list_service_items(candidate) or []
         items = [
-            {"part": "data"} | item for item in self.prices.volume_items(candidate[0], self.million_ios(candidate[0]))
+            {"part": "data"} | item
+            for item in self.prices.list_volume_items(candidate[0], self.count_million_ios(candidate[0]))
         ]
         if host.name is not None:
-            items += [{"part": "instance"} | item for item in self.prices.instance_items(host.name)]
+            items += [{"part": "instance"} | item for item in self.prices.list_instance_items(host.name)]
         return items
 
-    def million_ios(self, storage: str) -> float:
+    def count_million_ios(self, storage: str) -> float:
         """Returns the requests that the volumes get in a month, millions: standard volumes are
         billed by them, mirrors write twice."""
         totals = self.demand.totals

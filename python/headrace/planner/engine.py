@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.errors import Refusals
 from headrace.planner import actions as doing
 from headrace.planner.candidates import (
@@ -27,18 +27,18 @@ from headrace.planner.candidates import (
     Directory,
     Host,
     Space,
-    families_on,
+    list_families,
     list_hosts,
 )
 from headrace.planner.choice import DatabaseChooser, DemandChooser
-from headrace.planner.database import DatabaseJudge, Regret, regrets
+from headrace.planner.database import DatabaseJudge, Regret, compute_regrets
 from headrace.planner.demand import DemandJudge, PlannedDemand
-from headrace.planner.goals import budget_of, needed_tps
-from headrace.planner.market.answer import services_part
-from headrace.planner.market.services import managed_families, spaces_on
-from headrace.planner.modifying import can_be_modified, modified_shapes
+from headrace.planner.goals import compute_needed_tps, get_budget
+from headrace.planner.market.answer import build_services_part
+from headrace.planner.market.services import list_managed_families, list_service_spaces
+from headrace.planner.modifying import can_be_modified, list_modified_shapes
 from headrace.planner.question import PlanQuestion
-from headrace.planner.reasons import binlog_note, explain, latency_checks, recommend, stay, verdict
+from headrace.planner.reasons import compare_latency, explain, judge_family, note_binlogs, recommend, stay
 from headrace.planner.replay import WinnerReplay
 from headrace.planner.result import (
     Choice,
@@ -81,7 +81,7 @@ class Selection:
     least: Choice | None
     undecided: float | None
 
-    def shown(self) -> list[Choice]:
+    def list_explained(self) -> list[Choice]:
         """Lists the choices that are explained."""
         return [
             choice
@@ -100,18 +100,18 @@ class PlanEngine:
         self.directory = Directory(question.prices.as_of)
         # A copy: today's host is added to it where no candidate stands on it.
         self.hosts = list(question.hosts)
-        self.families, self.verdicts = families_on(
+        self.families, self.verdicts = list_families(
             self.directory, question.prices, question.excluded, question.settings.max_volumes, self.hosts
         )
         if "ec2" not in question.settings.on:
             self.families, self.verdicts = [], []
         managed = [service for service in question.settings.on if service != "ec2"]
-        more, out = managed_families(
+        more, out = list_managed_families(
             managed, self.directory, question.excluded, self.hosts, getattr(question.workload, "engine", "")
         )
         self.families, self.verdicts = self.families + more, self.verdicts + out
         self.judge = self._judge()
-        self.chooser = self._chooser()
+        self.chooser = self._make_chooser()
         # Low corners of spaces above what a replay refuted; None: nothing of the space will do.
         self.raised: dict[tuple, tuple[int, int] | None] = {}
         # Cheapest modification of today's volumes that meets the goals, once it is searched.
@@ -120,7 +120,7 @@ class PlanEngine:
         # Costs that are equal for every candidate (snapshots), and those of a second node, do not
         # change which candidate is cheapest.
         self.fixed_usd = sum(item["usd"] for item in question.extra_items)
-        affordable = (budget_of(question.goals) - self.fixed_usd) / question.settings.nodes
+        affordable = (get_budget(question.goals) - self.fixed_usd) / question.settings.nodes
         self.search = FamilySearch(self.judge, self.hosts, question.need, affordable, question.today_family)
 
     def _judge(self) -> DemandJudge | DatabaseJudge:
@@ -138,13 +138,13 @@ class PlanEngine:
             question.prices,
             self.hosts,
             about,
-            least_tps=needed_tps(question.goals, about.threads, load.least_responses()),
+            least_tps=compute_needed_tps(question.goals, about.threads, load.compute_least_responses()),
             confidence=question.settings.confidence,
             draws=question.settings.draws,
             seed=question.settings.seed,
         )
 
-    def _chooser(self) -> DemandChooser | DatabaseChooser:
+    def _make_chooser(self) -> DemandChooser | DatabaseChooser:
         """Makes the chooser for the judge."""
         judge, question = self.judge, self.question
         if isinstance(judge, DatabaseJudge):
@@ -153,26 +153,26 @@ class PlanEngine:
 
     def answer(self) -> Plan:
         """Searches, chooses, replays the choice, and returns the plan."""
-        with _collection_paused():
+        with _pause_collection():
             searched = self.search.run(self.families, self.progress)
-        today = self._today_candidate(searched)
-        regret, undecided = self._regrets(searched)
-        selected = self._selected(searched, today, regret, undecided)
+        today = self._find_today_candidate(searched)
+        regret, undecided = self._compute_regrets(searched)
+        selected = self._select_choices(searched, today, regret, undecided)
         # Candidates that pass in the interval form but fail in the per-I/O form are set aside, and
         # the search goes on above them.
         for _ in range(MOST_STEPS_UP):
-            refuted = self._refuted(selected)
+            refuted = self._find_refuted(selected)
             if not refuted:
                 break
             for candidate, replayed in refuted.items():
                 self._search_above(searched, candidate, replayed)
-            selected = self._selected(searched, today, regret, undecided)
+            selected = self._select_choices(searched, today, regret, undecided)
         cheapest = selected.winners[0] if selected.winners else None
-        nearest = {} if selected.winners else self._closest(searched)[1]
-        self.verdicts += [self._verdict(result, cheapest, nearest) for result in searched]
-        return self._plan(selected)
+        nearest = {} if selected.winners else self._find_closest(searched)[1]
+        self.verdicts += [self._judge_family(result, cheapest, nearest) for result in searched]
+        return self._build_plan(selected)
 
-    def _selected(
+    def _select_choices(
         self,
         searched: list[FamilyResult],
         today: Candidate | None,
@@ -183,24 +183,26 @@ class PlanEngine:
         what was searched. `undecided`: share of the scenarios, 0 to 1, in which nothing meets the
         goals; None: not weighed."""
         passing = sorted((result for family_result in searched for result in family_result.passing), key=rank)
-        winners = self._rows(passing, regret)
-        pool = self._pool(passing, regret)
-        recommended, why = recommend(pool, self.question.today_family, self._least_host(), self._random_percent())
-        closest = self._closest(searched)[0] if not winners else []
+        winners = self._list_winners(passing, regret)
+        pool = self._build_pool(passing, regret)
+        recommended, why = recommend(
+            pool, self.question.today_family, self._find_least_host(), self._compute_random_percent()
+        )
+        closest = self._find_closest(searched)[0] if not winners else []
         compared = None if today is None else self.chooser.choose([today])[0]
-        least = self._least_regret(regret, bool(winners and winners[0].persistent))
-        in_place = self._in_place(today, compared)
+        least = self._find_least_regret(regret, bool(winners and winners[0].persistent))
+        in_place = self._find_modification(today, compared)
         recommended, why = stay(recommended, why, compared, in_place)
         return Selection(searched, winners, closest, recommended, why, compared, in_place, least, undecided)
 
-    def _refuted(self, selected: Selection) -> dict[Candidate, Replayed]:
+    def _find_refuted(self, selected: Selection) -> dict[Candidate, Replayed]:
         """Replays the recommendation and the cheapest winner, and returns those that miss a goal on
         latency there; the judge is informed."""
         if self.replay is None or not isinstance(self.judge, DemandJudge):
             return {}
         choices = [choice for choice in (selected.recommended, *selected.winners[:1]) if choice is not None]
         refuted: dict[Candidate, Replayed] = {}
-        for candidate in dict.fromkeys(self.candidate_of(choice) for choice in choices):
+        for candidate in dict.fromkeys(self.get_candidate(choice) for choice in choices):
             replayed = self.replay.of(candidate)
             if replayed is not None and replayed.misses:
                 self.judge.refute(candidate, replayed.misses)
@@ -213,29 +215,29 @@ class PlanEngine:
         limit that requests waited for; a space in which they waited for none holds nothing
         better."""
         if self.placed is not None and self.placed.candidate == candidate:
-            self.raised[_space_key(self.placed.space)] = _above(self.placed, replayed.cap)
+            self.raised[_make_space_key(self.placed.space)] = _find_corner_above(self.placed, replayed.cap)
         affordable = self.search.affordable
         for family_result in searched:
             for result in [*family_result.guessed, *family_result.sure]:
                 if result.best is None or result.candidate != candidate or not isinstance(self.judge, DemandJudge):
                     continue
-                self.raised[_space_key(result.space)] = above = _above(result, replayed.cap)
-                start = self._start(result.space)
+                self.raised[_make_space_key(result.space)] = above = _find_corner_above(result, replayed.cap)
+                start = self._make_start(result.space)
                 again = start
                 if above is not None:
                     [again] = Search(self.judge, self.judge.performs, lambda space: affordable).run([start])
                 result.low, result.best, result.usd, result.dear = again.low, again.best, again.usd, again.dear
                 result.fails = above is None or again.fails
 
-    def _start(self, space: Space) -> SpaceResult:
+    def _make_start(self, space: Space) -> SpaceResult:
         """Returns a space from its low corner on, or from where a replay raised that to."""
         (x, x_high), (y, y_high) = space.shape.x, space.shape.y
-        low = self.raised.get(_space_key(space), (x, y)) or (x_high, y_high)
+        low = self.raised.get(_make_space_key(space), (x, y)) or (x_high, y_high)
         return SpaceResult(space, low, (x_high, y_high))
 
     # --- choosing ---------------------------------------------------------------------------------
 
-    def _rows(self, passing: Sequence[SpaceResult], regret: dict) -> list[Choice]:
+    def _list_winners(self, passing: Sequence[SpaceResult], regret: dict) -> list[Choice]:
         """Returns the cheapest of each family and instance, in order, at most `top`."""
         firsts: dict[tuple[str, int], SpaceResult] = {}
         for result in passing:
@@ -244,26 +246,26 @@ class PlanEngine:
             [result.candidate for result in list(firsts.values())[: self.question.settings.top]], regret
         )
 
-    def _least_host(self) -> tuple[float, int] | None:
+    def _find_least_host(self) -> tuple[float, int] | None:
         """Returns the memory (GiB) and virtual CPUs a recommendation keeps: those of today's
         instance, in a plan for demand. With less of either the server would ask for something else.
         A database's judge knows what less of them does."""
         today = self.question.today
         if today is None or today.instance is None or isinstance(self.judge, DatabaseJudge):
             return None
-        with core_errors():
+        with translate_core_errors():
             instance = core.instance(today.instance, self.question.prices.as_of)
         return instance["memory_mib"] / 1024, instance["vcpus"]
 
-    def _random_percent(self) -> float:
+    def _compute_random_percent(self) -> float:
         """Returns how many of the requests are random, percent: all of a database's page reads."""
         return self.judge.demand.random_percent if isinstance(self.judge, DemandJudge) else 100.0
 
-    def _pool(self, passing: Sequence[SpaceResult], regret: dict) -> list[Choice]:
+    def _build_pool(self, passing: Sequence[SpaceResult], regret: dict) -> list[Choice]:
         """Says what a recommendation may be: the cheapest by number of volumes, durability and
         whether the instance is of today's family."""
         firsts: dict[tuple, SpaceResult] = {}
-        least = self._least_host()
+        least = self._find_least_host()
         for result in passing:
             family, host = result.space.family, self.hosts[result.space.host]
             size = None
@@ -274,39 +276,41 @@ class PlanEngine:
             firsts.setdefault((result.space.volumes, family.service, kind == LOCAL, slow, keeps), result)
         return self.chooser.choose([result.candidate for result in firsts.values()], regret)
 
-    def _closest(self, searched: Sequence[FamilyResult]) -> tuple[list[Choice], dict[str, Choice]]:
+    def _find_closest(self, searched: Sequence[FamilyResult]) -> tuple[list[Choice], dict[str, Choice]]:
         """Returns what comes nearest where nothing meets the goals, one choice of each family."""
-        nearest = {result.family.name: choice for result in searched if (choice := self.nearest(result)) is not None}
+        nearest = {
+            result.family.name: choice for result in searched if (choice := self.find_nearest(result)) is not None
+        }
 
-        def order(choice: Choice) -> tuple:
-            away = (-round(choice.probability or 0.0, 3), round(self._distance(choice), 4))
+        def rank_choice(choice: Choice) -> tuple:
+            away = (-round(choice.probability or 0.0, 3), round(self._measure_distance(choice), 4))
             return (*away, choice.cost_usd_month, choice.place)
 
-        return sorted(nearest.values(), key=order)[:CLOSEST_SHOWN], nearest
+        return sorted(nearest.values(), key=rank_choice)[:CLOSEST_SHOWN], nearest
 
-    def _distance(self, choice: Choice) -> float:
+    def _measure_distance(self, choice: Choice) -> float:
         """Returns how far a choice misses the goals on anything but head-room, without unit: 0
         where all are met; sums `Goal.distance`."""
         # If no candidate works off the backlog, waits are as long as the recording, so the excess
         # of the demand ranks them.
         hopeless = 0.0 if choice.asks is None else math.log1p(choice.asks["ratio"])
         return hopeless + sum(
-            float(goal.distance(choice.metrics[goal.metric]))
+            float(goal.measure_distance(choice.metrics[goal.metric]))
             for goal in self.question.goals
             if goal.about.kind != "headroom"
         )
 
-    def nearest(self, result: FamilyResult) -> Choice | None:
+    def find_nearest(self, result: FamilyResult) -> Choice | None:
         """Finds the candidate of a family that misses the goals by least, of some along its
         axes."""
-        candidates = self._samples(result)
+        candidates = self._sample_candidates(result)
         if not candidates:
             return None
-        usd = self.judge.costs(candidates) * self.question.settings.nodes + self.fixed_usd
+        usd = self.judge.compute_costs(candidates) * self.question.settings.nodes + self.fixed_usd
         columns = (
             self.judge.run(candidates, prune=False)
             if isinstance(self.judge, DemandJudge)
-            else self.judge.run(candidates, bounds=False) | self.judge.statics(candidates)
+            else self.judge.run(candidates, bounds=False) | self.judge.compute_statics(candidates)
         )
         away = np.zeros(len(candidates))
         for goal in self.question.goals:
@@ -314,24 +318,24 @@ class PlanEngine:
                 value = columns[goal.metric]
                 if isinstance(self.judge, DatabaseJudge):
                     value = self.judge.without_headroom(goal, value)
-                away += goal.distance(value)
+                away += goal.measure_distance(value)
             elif goal.about.kind == "cost":
-                away += goal.distance(usd)
+                away += goal.measure_distance(usd)
         possible = [i for i in range(len(candidates)) if not math.isnan(usd[i]) and columns["status"][i] != "invalid"]
         if not possible:
             return None
 
-        def order(i: int) -> tuple:
+        def rank_candidate(i: int) -> tuple:
             storage, log, place = candidates[i]
             return (round(float(away[i]), 2), usd[i], storage, log or "", place)
 
-        return self.chooser.choose([candidates[min(possible, key=order)]])[0]
+        return self.chooser.choose([candidates[min(possible, key=rank_candidate)]])[0]
 
-    def _samples(self, result: FamilyResult) -> list[Candidate]:
+    def _sample_candidates(self, result: FamilyResult) -> list[Candidate]:
         """Lists candidates of some shapes of a family, from the low to the high corner of each,
         from which the nearest miss is taken."""
         need = self.question.need
-        spaces = [guess.space for guess in result.guessed] or spaces_on(
+        spaces = [guess.space for guess in result.guessed] or list_service_spaces(
             result.family, self.hosts, [None], need, self.question.prices.as_of
         )
         if len(spaces) > NEAREST_SHAPES:
@@ -342,11 +346,11 @@ class PlanEngine:
             for step in range(NEAREST_POINTS):
                 share = step / (NEAREST_POINTS - 1)
                 candidates.append(
-                    space.candidate((round(x + share**2 * (x_high - x)), round(y + share**2 * (y_high - y))))
+                    space.make_candidate((round(x + share**2 * (x_high - x)), round(y + share**2 * (y_high - y))))
                 )
         return list(dict.fromkeys(candidates))
 
-    def _verdict(self, result: FamilyResult, cheapest: Choice | None, nearest: dict[str, Choice]) -> FamilyVerdict:
+    def _judge_family(self, result: FamilyResult, cheapest: Choice | None, nearest: dict[str, Choice]) -> FamilyVerdict:
         """Gives the verdict on a searched family, by its cheapest candidate that meets the goals,
         else by its nearest."""
         passing = result.passing
@@ -355,13 +359,13 @@ class PlanEngine:
         elif result.dear is not None and cheapest is not None:
             best = None
         else:
-            best = nearest.get(result.family.name) or self.nearest(result)
+            best = nearest.get(result.family.name) or self.find_nearest(result)
         overload = None
         if best is not None and not best.meets_goals and isinstance(self.judge, DemandJudge):
-            overload = self.judge.overloads([self.candidate_of(best)])[0]
-        return verdict(best, result.family, cheapest, overload, result.dear, self.question.need.data_gib)
+            overload = self.judge.compute_overloads([self.get_candidate(best)])[0]
+        return judge_family(best, result.family, cheapest, overload, result.dear, self.question.need.data_gib)
 
-    def candidate_of(self, choice: Choice) -> Candidate:
+    def get_candidate(self, choice: Choice) -> Candidate:
         """Returns the candidate a choice was made of. Two hosts may be of one instance type:
         today's has the cache of its run."""
         places = [
@@ -370,20 +374,20 @@ class PlanEngine:
         same = [i for i in places if choice.cache_gib is None or self.hosts[i].cache_gib == choice.cache_gib]
         return (choice.storage, choice.log_storage, (same or places)[0])
 
-    def host_of(self, choice: Choice) -> Host:
+    def get_host(self, choice: Choice) -> Host:
         """Returns the host a choice stands on."""
-        return self.hosts[self.candidate_of(choice)[2]]
+        return self.hosts[self.get_candidate(choice)[2]]
 
     # --- today ------------------------------------------------------------------------------------
 
-    def _today_candidate(self, searched: Sequence[FamilyResult]) -> Candidate | None:
+    def _find_today_candidate(self, searched: Sequence[FamilyResult]) -> Candidate | None:
         """Returns today's storage as a candidate: on its own instance where one is named, else on
         the cheapest winner's, else on the first."""
         today = self.question.today
         if today is None:
             return None
         if today.instance is not None:
-            place = self._today_host(today.instance)
+            place = self._find_today_host(today.instance)
         else:
             own = [each.passing for each in searched if each.family.service == "ec2"]
             best = min((result for passing in own for result in passing), key=rank, default=None)
@@ -397,16 +401,16 @@ class PlanEngine:
             hint = "Name it: i3.large/instance-store:442."
             raise refuse.input(f"compare = {today}", "local disks come with an instance", hint)
         volumes = [str(storage) for storage in (today.data, today.log) if storage is not None]
-        with core_errors():
+        with translate_core_errors():
             for storage in volumes:
                 core.storage_limits(storage, prices.as_of, host.name)
             if host.name is not None:
                 core.check_attachments(volumes, host.name, prices.as_of)
         for storage in volumes:
-            prices.volume_items(storage, 0.0)  # refuses what has no price
+            prices.list_volume_items(storage, 0.0)  # refuses what has no price
         return (str(today.data), None if today.log is None else str(today.log), place)
 
-    def _today_host(self, instance: str) -> int:
+    def _find_today_host(self, instance: str) -> int:
         """Finds where today's instance stands among the hosts: with the run's own cache, where it
         is the instance of the run."""
         workload = self.question.workload
@@ -422,19 +426,19 @@ class PlanEngine:
         self.hosts.append(today)
         return len(self.hosts) - 1
 
-    def _in_place(self, today: Candidate | None, compared: Choice | None) -> Choice | None:
+    def _find_modification(self, today: Candidate | None, compared: Choice | None) -> Choice | None:
         """Finds the cheapest that today's volumes can be modified into: the same layout and number,
         nothing smaller, on today's instance with the cache a plan gives it. A log volume that is
         too small is enlarged."""
         if today is None or compared is None:
             return None
-        about, need = self.directory.about(today[0]), self.question.need
+        about, need = self.directory.look_up(today[0]), self.question.need
         if not can_be_modified(about.storage) or compared.usable_gib <= 0:
             return None
-        log = None if today[1] is None else self.directory.about(today[1]).storage
+        log = None if today[1] is None else self.directory.look_up(today[1]).storage
         if log is not None and log.usable_gib < need.log_gib:
             least = math.ceil(log.members[0].size_gib * need.log_gib / log.usable_gib)
-            log = log.with_(size_gib=self.directory.about(str(log)).family.ordered_gib(least))
+            log = log.with_(size_gib=self.directory.look_up(str(log)).family.compute_ordered_gib(least))
         place = max(
             (i for i, host in enumerate(self.hosts) if (host.service, host.label) == ("ec2", compared.instance)),
             key=lambda i: self.hosts[i].cache_gib,
@@ -442,7 +446,7 @@ class PlanEngine:
         gib = about.storage.members[0].size_gib
         # Volumes that are large enough stay as they are.
         least = math.ceil(need.of(today[1]) * gib / compared.usable_gib)
-        shapes = modified_shapes(self.families, compared.layout, compared.members, gib, least)
+        shapes = list_modified_shapes(self.families, compared.layout, compared.members, gib, least)
         spaces = [Space(shape, None if log is None else str(log), place) for shape in shapes]
         best = [math.inf]
 
@@ -450,7 +454,9 @@ class PlanEngine:
             best[0] = min(best[0], cheaper.usd)
 
         judged = self.judge.performs if isinstance(self.judge, DemandJudge) else self.judge.meets_with_confidence
-        starts = [self._start(space) for space in spaces if self.raised.get(_space_key(space), ()) is not None]
+        starts = [
+            self._make_start(space) for space in spaces if self.raised.get(_make_space_key(space), ()) is not None
+        ]
         results = [
             result
             for result in Search(self.judge, judged, lambda space: best[0], note).run(starts)
@@ -461,7 +467,7 @@ class PlanEngine:
 
     # --- doubt ------------------------------------------------------------------------------------
 
-    def _regrets(self, searched: Sequence[FamilyResult]) -> tuple[dict[Candidate, Regret], float | None]:
+    def _compute_regrets(self, searched: Sequence[FamilyResult]) -> tuple[dict[Candidate, Regret], float | None]:
         """Computes the regret, in all scenarios, of what meets the goals with the confidence
         required and of the cheapest of those made surer: what was only looked at on the way (the
         most a type sells) is bought by nobody."""
@@ -479,10 +485,10 @@ class PlanEngine:
             )
             candidates += [result.candidate for result in search.run(starts) if result.best is not None]
         candidates = list(dict.fromkeys(candidates))
-        values, undecided = regrets(judge.costs(candidates), judge.scenarios.of(candidates))
+        values, undecided = compute_regrets(judge.compute_costs(candidates), judge.scenarios.of(candidates))
         return dict(zip(candidates, values, strict=True)), undecided
 
-    def _least_regret(self, regret: dict, lasts: bool) -> Choice | None:
+    def _find_least_regret(self, regret: dict, lasts: bool) -> Choice | None:
         """Chooses the candidate of least expected regret, USD a month; None where none has any.
         `lasts`: candidates on local disks do not count."""
         # Losing everything with the instance is a large regret: local disks count only where the
@@ -495,52 +501,58 @@ class PlanEngine:
         if not priced:
             return None
 
-        def order(candidate: Candidate) -> tuple:
+        def rank_candidate(candidate: Candidate) -> tuple:
             """Orders by expected regret, then worst regret (both USD a month), then number of
             volumes, then name."""
             (storage, log, place), value = candidate, regret[candidate]
             own = self.hosts[place].service == "ec2"
-            volumes = self.directory.about(storage).members + (log is not None) if own else 1
+            volumes = self.directory.look_up(storage).members + (log is not None) if own else 1
             return (round(value.expected, 4), round(value.worst, 4), volumes, storage, log or "", place)
 
-        return self.chooser.choose([min(priced, key=order)], regret)[0]
+        return self.chooser.choose([min(priced, key=rank_candidate)], regret)[0]
 
     # --- the answer -------------------------------------------------------------------------------
 
-    def _plan(self, out: Selection) -> Plan:
+    def _build_plan(self, out: Selection) -> Plan:
         """Builds the plan, part by part, from the outcome of the choice."""
         question, on = self.question, self.question.settings.on
         # Counted first: candidates of the chart of cost are not among those of the search.
-        search = self._market_search()
+        search = self._build_market_search()
 
-        def moved(choice: Choice) -> Choice:
+        def add_steps(choice: Choice) -> Choice:
             """Adds to a choice what it takes to get there from today's storage, and its replay."""
-            steps = {"migration": doing.migration(out.compared, choice), "changes": doing.changes(out.compared, choice)}
-            replayed = None if self.replay is None else self.replay.replays.get(self.candidate_of(choice))
+            steps = {
+                "migration": doing.describe_migration(out.compared, choice),
+                "changes": doing.describe_changes(out.compared, choice),
+            }
+            replayed = None if self.replay is None else self.replay.replays.get(self.get_candidate(choice))
             return replace(choice, **steps, replayed=replayed)
 
-        choices, recommended = self._choices(out, moved), None if out.recommended is None else moved(out.recommended)
+        choices, recommended = (
+            self._build_choices(out, add_steps),
+            None if out.recommended is None else add_steps(out.recommended),
+        )
         return Plan(
             subject=self.judge.subject,
-            workload=self._workload(),
+            workload=self._describe_workload(),
             goals=question.goals,
             recommended=recommended,
             choices=choices,
             load=question.load,
             search=search,
-            doubts=self._doubts(out),
-            steps=self._next_steps(recommended, choices),
-            services=services_part(self, out.searched, out.recommended) if on != ("ec2",) else None,
+            doubts=self._build_doubts(out),
+            steps=self._build_next_steps(recommended, choices),
+            services=build_services_part(self, out.searched, out.recommended) if on != ("ec2",) else None,
         )
 
-    def _market_search(self) -> MarketSearch:
+    def _build_market_search(self) -> MarketSearch:
         """Says what was searched, and counts candidates by how they were judged."""
         question, prices, counts = self.question, self.question.prices, self.judge.counts
         return MarketSearch(
             service=", ".join(question.settings.on),
             region=prices.region,
             as_of=prices.as_of,
-            prices=prices.headed(any(host.instance for host in self.hosts)),
+            prices=prices.describe_prices(any(host.instance for host in self.hosts)),
             considered=len(counts.seen),
             simulated=counts.of("simulated", "ran"),
             bounded=counts.of("bounded"),
@@ -550,7 +562,7 @@ class PlanEngine:
             skipped_instances=list(question.skipped),
         )
 
-    def _choices(self, out: Selection, moved: Callable[[Choice], Choice]) -> Choices:
+    def _build_choices(self, out: Selection, moved: Callable[[Choice], Choice]) -> Choices:
         """Returns the choices with the verdicts on families, the chart of cost and the arithmetic.
         `moved` adds the migration to a choice."""
         return Choices(
@@ -559,43 +571,45 @@ class PlanEngine:
             closest=[moved(choice) for choice in out.closest],
             in_place=None if out.in_place is None else moved(out.in_place),
             compared=out.compared,
-            saving=self.chooser.saving(out.compared, out.recommended),
+            saving=self.chooser.compute_saving(out.compared, out.recommended),
             least_regret=None if out.least is None else moved(out.least),
-            families=sorted(self.verdicts, key=_verdict_order),
-            frontier=self._frontier(out.searched, out.recommended),
-            explain=explain(self.chooser, [(self.candidate_of(choice), moved(choice)) for choice in out.shown()]),
+            families=sorted(self.verdicts, key=_rank_verdict),
+            frontier=self._build_frontier(out.searched, out.recommended),
+            explain=explain(
+                self.chooser, [(self.get_candidate(choice), moved(choice)) for choice in out.list_explained()]
+            ),
         )
 
-    def _doubts(self, out: Selection) -> PlanDoubts:
+    def _build_doubts(self, out: Selection) -> PlanDoubts:
         """Returns warnings, notes and checks, and how sure the judge of a database is."""
         judge = self.judge
         weighs = isinstance(judge, DatabaseJudge)
         return PlanDoubts(
             warnings=list(self.question.warnings),
-            caveats=self._caveats(out),
-            checks=self._checks(out.compared),
+            caveats=self._list_caveats(out),
+            checks=self._list_checks(out.compared),
             confidence=self.question.settings.confidence if weighs else None,
             draws=judge.scenarios.drawn if weighs else None,
             undecided=out.undecided,
         )
 
-    def _next_steps(self, recommended: Choice | None, choices: Choices) -> NextSteps:
+    def _build_next_steps(self, recommended: Choice | None, choices: Choices) -> NextSteps:
         """Says what to do for the recommendation, for the alternative in place where that is
         another, and what to watch."""
         day, today, in_place = self.question.prices.as_of, choices.compared, choices.in_place
         same = recommended is not None and in_place is not None and recommended.key == in_place.key
         return NextSteps(
-            actions=doing.actions(recommended, today, day),
-            in_place_actions=[] if same or in_place is None else doing.actions(in_place, today, day),
-            alarms=doing.alarms(recommended, day),
+            actions=doing.list_actions(recommended, today, day),
+            in_place_actions=[] if same or in_place is None else doing.list_actions(in_place, today, day),
+            alarms=doing.list_alarms(recommended, day),
         )
 
-    def _workload(self) -> dict:
+    def _describe_workload(self) -> dict:
         """Returns the workload as the plan shows it: totals of a demand, or name, engine, cache in
         GiB and clients of a database."""
         workload = self.question.workload
         if isinstance(workload, OpenWorkload):
-            return workload.summary()
+            return workload.summarize()
         return {
             "name": workload.name,
             "engine": workload.engine,
@@ -604,10 +618,10 @@ class PlanEngine:
             "instance": workload.instance,
         }
 
-    def _checks(self, compared: Choice | None) -> list[dict]:
+    def _list_checks(self, compared: Choice | None) -> list[dict]:
         """Compares recorded latency and the model's, on today's storage."""
         workload = self.question.recorded
-        recorded = None if workload is None or compared is None else workload.recorded_latency()
+        recorded = None if workload is None or compared is None else workload.find_recorded_latency()
         if workload is None or compared is None or recorded is None or not isinstance(self.chooser, DemandChooser):
             return []
         from headrace.simulation.demand import simulate
@@ -615,19 +629,19 @@ class PlanEngine:
         run = simulate(
             workload, compared.storage, instance=compared.instance, as_of=self.question.prices.as_of, form="interval"
         )
-        return latency_checks(workload, recorded, run.rows, self.chooser.moment)
+        return compare_latency(workload, recorded, run.rows, self.chooser.describe_moment)
 
-    def _caveats(self, out: Selection) -> list[str]:
+    def _list_caveats(self, out: Selection) -> list[str]:
         """Lists the doubts about the plan, each once: notes of the question and the workload, of
         the choices shown, and about binary logs and processors. Without what is a warning
         already."""
-        workload, shown, about = self.question.workload, out.shown(), self.question.conditions
+        workload, shown, about = self.question.workload, out.list_explained(), self.question.conditions
         caveats = [
             *self.question.notes,
             *workload.caveats,
             *(caveat for choice in shown for caveat in (*choice.far_from_runs, *choice.caveats)),
         ]
-        logs = None if about is None else binlog_note(about, out.recommended)
+        logs = None if about is None else note_binlogs(about, out.recommended)
         caveats += [logs] if logs else []
         if isinstance(workload, TransactionWorkload) and any(host.instance for host in self.hosts):
             if workload.database["clients"]["cpu_ms"] <= 0:
@@ -646,7 +660,7 @@ class PlanEngine:
                 )
         return [note for note in dict.fromkeys(caveats) if note not in self.question.warnings]
 
-    def _frontier(self, searched: Sequence[FamilyResult], recommended: Choice | None) -> pl.DataFrame:
+    def _build_frontier(self, searched: Sequence[FamilyResult], recommended: Choice | None) -> pl.DataFrame:
         """Returns cost against performance along the best space of the cheapest families, each
         service's among them."""
         cheapest = sorted(
@@ -667,9 +681,11 @@ class PlanEngine:
                 (round(best[0] + share**2 * (x_high - best[0])), round(best[1] + share**2 * (y_high - best[1])))
                 for share in shares[1:]
             ]
-            family_names |= {result.space.candidate(point): result.space.family.name for point in points}
+            family_names |= {result.space.make_candidate(point): result.space.family.name for point in points}
         usd = (
-            self.judge.costs(list(family_names)) * self.question.settings.nodes + self.fixed_usd if family_names else []
+            self.judge.compute_costs(list(family_names)) * self.question.settings.nodes + self.fixed_usd
+            if family_names
+            else []
         )
         most = CURVE_USD * recommended.cost_usd_month if recommended else math.inf
         # Whoever asks about a service wants to see it, however dear it is.
@@ -679,7 +695,7 @@ class PlanEngine:
             for candidate, cost in zip(family_names, usd, strict=True)
             if cost <= most or (len(first) > 1 and candidate in always)
         ]
-        delivered = self.chooser.delivered([candidate for candidate, _ in plotted]) if plotted else []
+        delivered = self.chooser.compute_deliveries([candidate for candidate, _ in plotted]) if plotted else []
         points = []
         for (candidate, cost), figures in zip(plotted, delivered, strict=True):
             storage, log, host = candidate
@@ -695,7 +711,7 @@ class PlanEngine:
 
 
 @contextlib.contextmanager
-def _collection_paused() -> Iterator[None]:
+def _pause_collection() -> Iterator[None]:
     """Pauses the cyclic garbage collector: a search makes hundreds of thousands of values without a
     cycle, and each collection walks all of them (6 to 10 % of its processor time)."""
     enabled = gc.isenabled()
@@ -707,22 +723,22 @@ def _collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _space_key(space: Space) -> tuple:
+def _make_space_key(space: Space) -> tuple:
     return (space.family.name, space.shape.members, space.shape.member_gib, space.shape.y, space.log, space.host)
 
 
-def _above(result: SpaceResult, cap: str | None) -> tuple[int, int] | None:
+def _find_corner_above(result: SpaceResult, cap: str | None) -> tuple[int, int] | None:
     """Returns the low corner above a result, on the axis of a limit; None where no point of the
     space lies there, or requests waited for no limit."""
     shape, low = result.space.shape, result.best or result.low
     axis = 1 if cap == "volume-throughput" and shape.y[1] > shape.y[0] else 0
-    above = shape.alike(axis, low[axis])[1] + 1
+    above = shape.find_alike(axis, low[axis])[1] + 1
     if cap is None or above > (shape.x, shape.y)[axis][1]:
         return None
     return (above, result.low[1]) if axis == 0 else (result.low[0], above)
 
 
-def _verdict_order(verdict: FamilyVerdict) -> tuple:
+def _rank_verdict(verdict: FamilyVerdict) -> tuple:
     """Orders verdicts for the plan: by outcome, winners first, then by cost in USD a month, then by
     name."""
     outcomes = ("wins", "costs the same", "costs more", "fails", "no price", "impossible", "excluded")

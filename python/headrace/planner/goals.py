@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from headrace.base.checks import did_you_mean, quote_value
+from headrace.base.checks import quote_value, suggest_nearest
 from headrace.base.encoding import Text
 from headrace.base.packaged import read_rows
 from headrace.errors import Refusals
@@ -99,7 +99,7 @@ class Goal(Text):
         metrics = SUBJECTS[self.subject]
         metric = metrics.get(self.metric)
         if metric is None:
-            near = did_you_mean(self.metric, metrics)
+            near = suggest_nearest(self.metric, metrics)
             raise refuse.input(
                 text, f"{quote_value(self.metric)} is not a known metric", near or f"Known: {', '.join(metrics)}."
             )
@@ -149,7 +149,7 @@ class Goal(Text):
         """Unit, direction and meaning of the metric."""
         return SUBJECTS[self.subject][self.metric]
 
-    def met(self, values: object) -> np.ndarray:
+    def is_met(self, values: object) -> np.ndarray:
         """Says which of `values` (a number, None or an array; NaN and None: not known) are inside
         the bound: the one way to be met."""
         value = np.asarray(np.nan if values is None else values, dtype=float)
@@ -157,7 +157,7 @@ class Goal(Text):
         # NaN compares false both ways: what is not known is not met.
         return value <= self.limit + slack if self.sign == "<=" else value >= self.limit - slack
 
-    def distance(self, values: object) -> np.ndarray:
+    def measure_distance(self, values: object) -> np.ndarray:
         """Says how far `values` miss the bound, without unit: 0 when met, else log(1 + miss /
         limit); unknown counts as 10.
 
@@ -166,7 +166,7 @@ class Goal(Text):
         """
         value = np.asarray(np.nan if values is None else values, dtype=float)
         miss = np.log1p(np.abs(value - self.limit) / max(abs(self.limit), self.about.scale))
-        return np.where(self.met(value), 0.0, np.where(np.isnan(miss), 10.0, miss))
+        return np.where(self.is_met(value), 0.0, np.where(np.isnan(miss), 10.0, miss))
 
 
 def _sign_rule(metric: Metric, sign: str) -> str:
@@ -233,38 +233,38 @@ def _check_database(goals: Iterable[Goal], arrivals: bool) -> None:
             raise refuse.input(str(goal), "a response time must be above 0 ms", "Name the longest response time in ms.")
 
 
-def headroom_of(goals: Iterable[Goal]) -> float:
+def get_headroom(goals: Iterable[Goal]) -> float:
     """Returns the head-room the goals ask for, percent."""
     return max((goal.limit for goal in goals if goal.about.kind == "headroom"), default=0.0)
 
 
-def budget_of(goals: Iterable[Goal]) -> float:
+def get_budget(goals: Iterable[Goal]) -> float:
     """Returns the most a choice may cost, USD a month; infinite where no goal says."""
     return min((goal.limit for goal in goals if goal.about.kind == "cost"), default=math.inf)
 
 
-def asked_tps(goals: Iterable[Goal]) -> float:
+def compute_required_tps(goals: Iterable[Goal]) -> float:
     """Returns the transactions a second that the goals ask for, head-room included; 0 where they
     ask for none."""
     goals = tuple(goals)
-    by = 1.0 + headroom_of(goals) / 100.0
+    by = 1.0 + get_headroom(goals) / 100.0
     return max((goal.limit * by for goal in goals if goal.metric in ("tps", "tps_p5")), default=0.0)
 
 
-def needed_tps(goals: Iterable[Goal], threads: int | None, least: Mapping[str, float]) -> float:
+def compute_needed_tps(goals: Iterable[Goal], threads: int | None, least: Mapping[str, float]) -> float:
     """Returns the transactions a second, with head-room, below which some goal is missed for
     certain: of `threads` clients that wait for each answer, response time x tps is constant.
     `least`: what a percentile of response times is of their mean at the least, by metric."""
     goals = tuple(goals)
-    needed = asked_tps(goals)
+    needed = compute_required_tps(goals)
     if threads:
-        grown = threads * (1.0 + headroom_of(goals) / 100.0)
+        grown = threads * (1.0 + get_headroom(goals) / 100.0)
         timed = (goal for goal in goals if goal.metric in RESPONSES)
         needed = max([needed, *(grown * 1e3 * least[goal.metric] / goal.limit for goal in timed)])
     return needed
 
 
-def greatest_growth(
+def find_greatest_growth(
     count: int, holds_at: Callable[[list[int], float], list[bool]], goals: Iterable[Goal]
 ) -> list[float | None]:
     """Finds the highest growth, whole percent up to 400, at which each of `count` candidates holds;
@@ -282,30 +282,32 @@ def greatest_growth(
             for i, holds in zip(some, holds_at(some, 1 + percent / 100), strict=True):
                 open_[i][0 if holds else 1] = percent
     grown: dict[int, float] = {i: float(low) for i, (low, _) in open_.items()}
-    limit = headroom_of(goals)
+    limit = get_headroom(goals)
     near = [i for i, low in grown.items() if low < limit < low + 1.0]
     if near:
         grown |= {i: limit for i, holds in zip(near, holds_at(near, 1 + limit / 100), strict=True) if holds}
     return [grown.get(i) for i in range(count)]
 
 
-def miss_in_words(goal: Goal, value: float | None) -> str:
+def describe_miss(goal: Goal, value: float | None) -> str:
     """Writes a missed goal: `I/O p99 of the worst 5 min 240 ms against 20 ms`."""
-    from headrace.base.units import span_in_words
+    from headrace.base.units import describe_span
 
     seconds_in = {"ms": 1e-3, "s": 1.0, "min": 60.0}.get(goal.about.unit)
     unit = {"tps": "", "requests": ""}.get(goal.about.unit, f" {goal.about.unit}")
     if value is None or math.isnan(value):
-        return f"{goal.about.words} not known, {goal.sign}{number(goal.limit)}{unit} required"
+        return f"{goal.about.words} not known, {goal.sign}{format_number(goal.limit)}{unit} required"
     # A backlog of seconds, minutes or hours reads better in those.
     if seconds_in and value * seconds_in >= 120.0:
-        return f"{goal.about.words} {span_in_words(round(value * seconds_in))} against {number(goal.limit)}{unit}"
+        return (
+            f"{goal.about.words} {describe_span(round(value * seconds_in))} against {format_number(goal.limit)}{unit}"
+        )
     if goal.about.unit == "ms" and value >= 1_000.0:
-        return f"{goal.about.words} {number(value / 1_000)} s against {number(goal.limit)}{unit}"
-    return f"{goal.about.words} {number(value)}{unit} against {number(goal.limit)}{unit}"
+        return f"{goal.about.words} {format_number(value / 1_000)} s against {format_number(goal.limit)}{unit}"
+    return f"{goal.about.words} {format_number(value)}{unit} against {format_number(goal.limit)}{unit}"
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Writes a figure with three digits or so, thousands with commas."""
     if value == round(value) and abs(value) < 1e12 or abs(value) >= 100:
         return f"{value:,.0f}"

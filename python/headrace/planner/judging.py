@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from headrace.catalog.price_list import PriceList
-from headrace.planner.candidates import Candidate, Directory, Family, Host, Need, volumes_behind
-from headrace.planner.market.durability import SURVIVAL, figures_of, survival_of
+from headrace.planner.candidates import Candidate, Directory, Family, Host, Need, find_backing_volumes
+from headrace.planner.market.durability import SURVIVAL, compute_candidate_figures, compute_survival
 
 
 class CandidateJudge(ABC):
@@ -30,57 +30,60 @@ class CandidateJudge(ABC):
     def performs(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Says which candidates meet the goals but that on cost, by the best guess."""
 
-    def million_ios(self, storage: str) -> float:
+    def count_million_ios(self, storage: str) -> float:
         """Returns the millions of requests a month that a storage is billed for: none, unless
         volumes that are billed so are planned for."""
         return 0.0
 
-    def managed_items(self, candidate: Candidate) -> list[dict] | None:
+    def list_service_items(self, candidate: Candidate) -> list[dict] | None:
         """Returns the items of a service's monthly bill, in USD; None where a price is missing."""
         return None
 
-    def cost(self, candidate: Candidate) -> float:
+    def compute_cost(self, candidate: Candidate) -> float:
         """Returns the USD a month of one candidate, NaN where a price is not known."""
         data, log, place = candidate
         host = self.hosts[place]
         if host.service == "ec2":
-            return self._usd(data) + (0.0 if log is None else self._usd(log)) + host.usd_month
+            return self._compute_usd(data) + (0.0 if log is None else self._compute_usd(log)) + host.usd_month
         if candidate not in self._managed_usd:
-            items = self.managed_items(candidate)
+            items = self.list_service_items(candidate)
             self._managed_usd[candidate] = math.nan if items is None else sum(item["usd"] for item in items)
         return self._managed_usd[candidate]
 
-    def costs(self, candidates: Sequence[Candidate]) -> np.ndarray:
+    def compute_costs(self, candidates: Sequence[Candidate]) -> np.ndarray:
         """Returns the USD a month of each candidate, NaN where a price is not known."""
-        return np.array([self.cost(candidate) for candidate in candidates], dtype=float)
+        return np.array([self.compute_cost(candidate) for candidate in candidates], dtype=float)
 
-    def _usd(self, storage: str) -> float:
+    def _compute_usd(self, storage: str) -> float:
         """Returns the USD a month of volumes, asked once of the price list; NaN where no price is
         known."""
         usd = self._volumes_usd.get(storage)
         if usd is None:
-            [usd] = self.prices.volume_totals([storage], self.million_ios(storage))
+            [usd] = self.prices.compute_volume_totals([storage], self.count_million_ios(storage))
             self._volumes_usd[storage] = usd
         return usd
 
-    def behind(self, candidate: Candidate) -> str | None:
+    def get_backing_volumes(self, candidate: Candidate) -> str | None:
         """Returns the EBS volumes that serve a candidate's data; None: Aurora's storage."""
-        return volumes_behind(candidate[0], self.hosts[candidate[2]].service, self.prices.as_of)
+        return find_backing_volumes(candidate[0], self.hosts[candidate[2]].service, self.prices.as_of)
 
-    def statics(self, candidates: Sequence[Candidate]) -> dict[str, np.ndarray]:
+    def compute_statics(self, candidates: Sequence[Candidate]) -> dict[str, np.ndarray]:
         """Returns the durability (annual failure rate) and promised consistency in percent,
         failover and the loss of a zone in seconds, by metric: they follow from type, layout and
         service alone."""
-        figures = [figures_of(self.directory, candidate, self.hosts[candidate[2]].service) for candidate in candidates]
+        figures = [
+            compute_candidate_figures(self.directory, candidate, self.hosts[candidate[2]].service)
+            for candidate in candidates
+        ]
         afr, promised = np.array(figures, dtype=float).reshape(-1, 2).T
-        survived = [self.survival(candidate) for candidate in candidates]
+        survived = [self.get_survival(candidate) for candidate in candidates]
         more = {name: np.array([survival[name] for survival in survived], dtype=float) for name in SURVIVAL}
         return {"durability_afr_percent": afr, "consistency_percent": promised} | more
 
-    def survival(self, candidate: Candidate) -> dict[str, float]:
+    def get_survival(self, candidate: Candidate) -> dict[str, float]:
         """Returns the seconds of a failover, and those of commits that are lost with a zone, by
         metric; NaN: not known, or without a bound."""
-        return survival_of(self.hosts[candidate[2]].service, self.prices.as_of, self.readers)
+        return compute_survival(self.hosts[candidate[2]].service, self.prices.as_of, self.readers)
 
 
 class WeighingJudge(CandidateJudge):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from headrace.base.storage import Storage
 from headrace.catalog.price_list import PriceList
-from headrace.planner.candidates import LOCAL, Directory, Family, Shape, families_on, hosts_alone, shape_of
+from headrace.planner.candidates import LOCAL, Directory, Family, Shape, list_families, make_lone_host, make_shape
 
 # Types that a volume of another type cannot become, and that nothing is looked for instead of.
 UNCHANGEABLE = (LOCAL, "standard")
@@ -22,11 +22,15 @@ def can_be_modified(today: Storage) -> bool:
 def list_types(prices: PriceList, exclude: Iterable[str] = ()) -> list[Family]:
     """Lists the types that single volumes are sold as on the day of the prices, without those of
     `exclude`."""
-    families, _ = families_on(Directory(prices.as_of), prices, dict.fromkeys(exclude, "excluded"), 1, hosts_alone())
+    families, _ = list_families(
+        Directory(prices.as_of), prices, dict.fromkeys(exclude, "excluded"), 1, make_lone_host()
+    )
     return families
 
 
-def modified_shapes(families: Iterable[Family], layout: str, members: int, gib: int, least_gib: int = 0) -> list[Shape]:
+def list_modified_shapes(
+    families: Iterable[Family], layout: str, members: int, gib: int, least_gib: int = 0
+) -> list[Shape]:
     """Lists a shape for each type of `families` that `members` volumes of `gib` each in a layout can
     become. A volume below `least_gib` grows to a size that is ordered; a type whose volumes are not
     made that large is left out."""
@@ -37,7 +41,7 @@ def modified_shapes(families: Iterable[Family], layout: str, members: int, gib: 
         own = Family(family.volume_type, layout, family.era, (members,))
         size = max(gib, own.min_gib)
         if least_gib > size:
-            size = own.ordered_gib(least_gib)
+            size = own.compute_ordered_gib(least_gib)
         if size <= own.max_gib:
-            shapes.append(shape_of(own, members, size))
+            shapes.append(make_shape(own, members, size))
     return shapes

@@ -68,7 +68,7 @@ def plan_against(workload: TransactionWorkload, other: TransactionWorkload, sett
 DRAWN = 3
 
 
-def simulations_of(
+def simulate_choices(
     answer: Plan, demand: OpenWorkload, start_balance: float | None = None
 ) -> list[tuple[str, Simulation]]:
     """Simulates the choices to draw and returns their names with the runs: the best, one with

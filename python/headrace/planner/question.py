@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.options import complete, list_given
 from headrace.base.storage import Placement, parse_placement
 from headrace.base.units import DAY_S
@@ -19,18 +19,18 @@ from headrace.planner.candidates import (
     NOT_ASKED_FOR,
     OWN_SHARE,
     Host,
-    cache_of,
     check_exclude,
-    family_of,
-    hosts_alone,
+    compute_cache_gib,
+    get_instance_family,
     list_hosts,
-    sensible_instances,
-    undominated,
+    list_sensible_instances,
+    make_lone_host,
+    remove_dominated,
 )
 from headrace.planner.choice import Need
-from headrace.planner.database import Conditions, LogRoom, log_room
-from headrace.planner.goals import Goal, asked_tps, headroom_of, needed_tps, parse_goals
-from headrace.planner.market.services import deployments_of, managed_hosts
+from headrace.planner.database import Conditions, LogRoom, compute_log_room
+from headrace.planner.goals import Goal, compute_needed_tps, compute_required_tps, get_headroom, parse_goals
+from headrace.planner.market.services import expand_deployments, list_managed_hosts
 from headrace.planner.result import PlannedLoad
 from headrace.planner.settings import FOR_DATABASES, PlanSettings
 from headrace.workload import ClosedWorkload, OpenWorkload, TransactionWorkload
@@ -69,11 +69,11 @@ class PlanQuestion:
 def make_question(workload: object, settings: PlanSettings) -> PlanQuestion:
     """Checks everything that can be checked before anything is searched. Raises InputError."""
     if isinstance(workload, TransactionWorkload):
-        return _of_database(workload, settings)
+        return _make_database_question(workload, settings)
     for setting in list_given(settings, FOR_DATABASES):
         hint = "Give a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:..."
         raise refuse.input(setting.flag, "belongs to plans for databases; this workload is a demand in I/Os", hint)
-    return _of_demand(workload, settings)
+    return _make_demand_question(workload, settings)
 
 
 # --- what both have -------------------------------------------------------------------------------
@@ -87,10 +87,10 @@ class Growth:
     data: float
 
 
-def _growth(settings: PlanSettings, workload: OpenWorkload | None) -> Growth:
+def _compute_growth(settings: PlanSettings, workload: OpenWorkload | None) -> Growth:
     """Returns the factors on demand and on data, the workload's growth over the months included.
     Raises InputError where `growth` is given together with one of the two."""
-    by_months = 1.0 if workload is None else workload.growth_over(settings.months)
+    by_months = 1.0 if workload is None else workload.compute_growth(settings.months)
     factors = []
     for name, given in (("demand_growth", settings.demand_growth), ("data_growth", settings.data_growth)):
         if given is not None and settings.growth != 1.0:
@@ -100,7 +100,7 @@ def _growth(settings: PlanSettings, workload: OpenWorkload | None) -> Growth:
     return Growth(*factors)
 
 
-def _months_note(settings: PlanSettings, workload: OpenWorkload | None) -> list[str]:
+def _note_months(settings: PlanSettings, workload: OpenWorkload | None) -> list[str]:
     """Returns the note on what the months add, in a list: empty where no months were given."""
     months = settings.months
     if months <= 0:
@@ -110,11 +110,11 @@ def _months_note(settings: PlanSettings, workload: OpenWorkload | None) -> list[
             f"{months:g} months were given, but the workload does not say how much it grows a year: nothing was added."
         )
         return [f"{words} Give --growth" + ("." if workload is None else ", or write growth_per_year into its file.")]
-    factor = workload.growth_over(months)
+    factor = workload.compute_growth(months)
     return [f"{months:g} months at {100 * workload.growth_per_year:g} % a year: demand and data x {factor:.3g}."]
 
 
-def data_size(workload: OpenWorkload | TransactionWorkload, settings: PlanSettings, growth: float) -> float:
+def compute_data_size(workload: OpenWorkload | TransactionWorkload, settings: PlanSettings, growth: float) -> float:
     """Returns the GiB of data. A size that is given is taken as it is: it does not grow. Raises
     InputError where none is known."""
     given = check_size(settings.size_gib) if settings.size_gib is not None else None
@@ -130,13 +130,13 @@ def data_size(workload: OpenWorkload | TransactionWorkload, settings: PlanSettin
     return float(size_gib)
 
 
-def _need(size_gib: float, free_percent: float, logged_gib: int = 0) -> Need:
+def _compute_need(size_gib: float, free_percent: float, logged_gib: int = 0) -> Need:
     """Returns the GiB that data and log volumes must hold, free space included."""
     share = 1.0 - free_percent / 100.0
     return Need(math.ceil(round(size_gib / share, 6)), math.ceil(round(logged_gib / share, 6)))
 
 
-def _planned_load(
+def _make_planned_load(
     settings: PlanSettings, size_gib: float, need: Need, growth: Growth, about: Conditions | None = None
 ) -> PlannedLoad:
     """Returns the load as the plan names it; `about`: of a database."""
@@ -153,13 +153,13 @@ def _planned_load(
     )
 
 
-def price_list(settings: PlanSettings) -> PriceList:
+def make_price_list(settings: PlanSettings) -> PriceList:
     """Returns the prices that the settings name. Raises InputError."""
     names = ("discount_percent", "price_file", "commitment")
     return PriceList(settings.region, settings.as_of, **{name: getattr(settings, name) for name in names})
 
 
-def _checked(settings: PlanSettings) -> PlanSettings:
+def _complete_settings(settings: PlanSettings) -> PlanSettings:
     """Returns the settings complete, and checked as far as it needs no workload. Raises
     InputError."""
     if settings.draws == 0 and not isinstance(settings.draws, bool):
@@ -176,10 +176,10 @@ def _checked(settings: PlanSettings) -> PlanSettings:
             "is the state of a first day; a settled day has its own",
             "Give --cycle first.",
         )
-    return replace(settings, cycle=cycle, on=_on(settings))
+    return replace(settings, cycle=cycle, on=_list_deployments(settings))
 
 
-def _excluded(settings: PlanSettings) -> dict[str, str]:
+def _list_excluded(settings: PlanSettings) -> dict[str, str]:
     """Returns the volume types and layouts left out, each with the reason in words. Raises
     InputError for one that is not known."""
     excluded = {name: "excluded by you" for name in check_exclude(settings.exclude)}
@@ -188,9 +188,9 @@ def _excluded(settings: PlanSettings) -> dict[str, str]:
     return excluded
 
 
-def _on(settings: PlanSettings) -> tuple[str, ...]:
+def _list_deployments(settings: PlanSettings) -> tuple[str, ...]:
     """Returns the deployments. Raises InputError for settings that have no meaning at a service."""
-    on = deployments_of(settings.on)
+    on = expand_deployments(settings.on)
     if on == ("ec2",):
         return on
     named = {
@@ -206,13 +206,13 @@ def _on(settings: PlanSettings) -> tuple[str, ...]:
     return on
 
 
-def _snapshots(settings: PlanSettings, prices: PriceList, size_gib: float) -> tuple[dict, ...]:
+def _list_snapshot_items(settings: PlanSettings, prices: PriceList, size_gib: float) -> tuple[dict, ...]:
     """Returns the items of the monthly bill, in USD, of daily snapshots of the data; those of one
     node suffice. Empty where none are kept."""
     days, change_gib = settings.snapshot_days, size_gib * settings.daily_change_percent / 100.0
     if days == 0:
         return ()
-    return tuple({"part": "snapshots"} | item for item in prices.snapshot_items(size_gib, change_gib, days))
+    return tuple({"part": "snapshots"} | item for item in prices.list_snapshot_items(size_gib, change_gib, days))
 
 
 def _parse_today(settings: PlanSettings) -> tuple[Placement | None, list[str]]:
@@ -227,7 +227,7 @@ def _parse_today(settings: PlanSettings) -> tuple[Placement | None, list[str]]:
 # --- demand ---------------------------------------------------------------------------------------
 
 
-def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
+def _make_demand_question(workload: object, settings: PlanSettings) -> PlanQuestion:
     """Makes the question of a plan for demand in I/Os: the demand grown and, at points of a
     recording that met a limit, raised. Raises InputError."""
     if isinstance(workload, ClosedWorkload):
@@ -242,10 +242,10 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
         raise InputError(
             type(workload).__name__, "a plan needs a workload", "headrace plan", "Load one: headrace.load."
         )
-    settings = _checked(settings)
+    settings = _complete_settings(settings)
     goals = parse_goals(settings.goals, "demand", defaults=settings.default_goals)
-    growth = _growth(settings, workload)
-    size = data_size(workload, settings, growth.data)
+    growth = _compute_growth(settings, workload)
+    size = compute_data_size(workload, settings, growth.data)
     today, notes = _parse_today(settings)
     if today is not None and today.log is not None:
         raise refuse.input(
@@ -254,9 +254,9 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
             "Give the data volumes alone.",
         )
     # Points at a limit give less than the demand: they are raised, with a note.
-    planned = workload.uncensored()
-    grown = replace(planned.scaled(growth.demand), size_gib=size)
-    totals = grown.summary()
+    planned = workload.uncensor()
+    grown = replace(planned.scale(growth.demand), size_gib=size)
+    totals = grown.summarize()
     if not totals["mean_iops"]:
         raise InputError(
             workload.name,
@@ -264,32 +264,32 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
             "headrace plan",
             "Check the recording's device.",
         )
-    prices = price_list(settings)
-    need = _need(size, settings.free_percent)
-    hosts, skipped = _demand_hosts(settings, prices, today)
-    on, hosts, skipped, more = _demand_services(tuple(settings.on), hosts, skipped, prices)
+    prices = make_price_list(settings)
+    need = _compute_need(size, settings.free_percent)
+    hosts, skipped = _list_demand_hosts(settings, prices, today)
+    on, hosts, skipped, more = _list_demand_services(tuple(settings.on), hosts, skipped, prices)
     notes += more
-    notes += _months_note(settings, workload)
+    notes += _note_months(settings, workload)
     return PlanQuestion(
         settings=replace(settings, on=on),
         workload=grown,
         goals=goals,
         prices=prices,
-        load=_planned_load(settings, size, need, growth),
+        load=_make_planned_load(settings, size, need, growth),
         need=need,
         hosts=hosts,
         skipped=skipped,
         today=today,
-        notes=(*notes, *planned.notes()),
-        today_family=family_of(today.instance) if today is not None and today.instance else None,
-        warnings=_warnings(workload, planned),
-        extra_items=_snapshots(settings, prices, size),
+        notes=(*notes, *planned.list_notes()),
+        today_family=get_instance_family(today.instance) if today is not None and today.instance else None,
+        warnings=_list_warnings(workload, planned),
+        extra_items=_list_snapshot_items(settings, prices, size),
         recorded=workload,
-        excluded=_excluded(settings),
+        excluded=_list_excluded(settings),
     )
 
 
-def _demand_hosts(
+def _list_demand_hosts(
     settings: PlanSettings, prices: PriceList, today: Placement | None
 ) -> tuple[list[Host], list[tuple[str, str]]]:
     """Returns the instances that were named, else today's, else none: volumes alone; and those
@@ -298,14 +298,14 @@ def _demand_hosts(
         return list_hosts(settings.instances, prices)
     if settings.instances is None and today is not None and today.instance is not None:
         return list_hosts(today.instance, prices)
-    return hosts_alone(), []
+    return make_lone_host(), []
 
 
 # Deployment of RDS without a standby: a demand in I/Os does not contain the writes to a standby.
 DEMAND_SERVICE = "rds:single-az"
 
 
-def _demand_services(
+def _list_demand_services(
     on: tuple[str, ...], hosts: list[Host], skipped: list[tuple[str, str]], prices: PriceList
 ) -> tuple[tuple[str, ...], list[Host], list[tuple[str, str]], list[str]]:
     """Lists the deployments that a demand in I/Os can be planned on, with their hosts; refuses the
@@ -331,7 +331,7 @@ def _demand_services(
         notes.append("RDS is planned by its storage alone: name --instances for its classes.")
     else:
         names = [host.name for host in hosts if host.name]
-        classes, more = managed_hosts((DEMAND_SERVICE,), names, prices, None, 0)
+        classes, more = list_managed_hosts((DEMAND_SERVICE,), names, prices, None, 0)
         skipped = skipped + more
     return services, ([*hosts] if "ec2" in services else []) + classes, skipped, notes
 
@@ -352,49 +352,49 @@ def _means_none(instances: object) -> bool:
     return len(listed) == 1 and isinstance(listed[0], str) and listed[0].strip().lower() == "none"
 
 
-def _warnings(workload: OpenWorkload, planned: OpenWorkload) -> tuple[str, ...]:
+def _list_warnings(workload: OpenWorkload, planned: OpenWorkload) -> tuple[str, ...]:
     """Lists what must be known before the answer: limits the recording met and what was made of
     them, and a recording of less than a day."""
-    raised = [note for note in planned.notes() if note not in workload.notes()]
+    raised = [note for note in planned.list_notes() if note not in workload.list_notes()]
     short = [
         note
         for note in (note_length(workload.span_s),)
         if note and workload.kind == "recorded" and workload.span_s < DAY_S
     ]
-    return (*workload.limits_met(), *raised, *short)
+    return (*workload.describe_limits(), *raised, *short)
 
 
 # --- databases ------------------------------------------------------------------------------------
 
 
-def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQuestion:
+def _make_database_question(workload: TransactionWorkload, settings: PlanSettings) -> PlanQuestion:
     """Makes the question of a plan for a database in transactions: its data grown, its demand left
     to the goals. Raises InputError."""
-    settings = _checked(settings)
+    settings = _complete_settings(settings)
     arrivals = settings.arrivals_tps
     goals = parse_goals(settings.goals, "database", defaults=settings.default_goals, arrivals=arrivals is not None)
-    conditions = _conditions(workload, settings, goals)
-    growth = _growth(settings, None)
+    conditions = _make_conditions(workload, settings, goals)
+    growth = _compute_growth(settings, None)
     if settings.demand_growth is not None:
         hint = "Ask for more tps, more --threads or more --arrivals-tps."
         raise refuse.input("--demand-growth", "a database's demand is its goals", hint)
-    grown = workload.grown(growth.data) if growth.data != 1.0 else workload
-    size = data_size(workload, settings, growth.data)
-    prices = price_list(settings)
+    grown = workload.scale_data(growth.data) if growth.data != 1.0 else workload
+    size = compute_data_size(workload, settings, growth.data)
+    prices = make_price_list(settings)
     today, notes = _parse_today(settings)
-    today_family = _todays_family(workload, today, settings)
-    hosts, skipped = _hosts(workload, settings, prices, today_family)
+    today_family = _find_today_family(workload, today, settings)
+    hosts, skipped = _list_hosts(workload, settings, prices, today_family)
     hosts, skipped = _with_services(tuple(settings.on), settings, prices, hosts, skipped)
-    logged = _logged(grown, settings, goals, conditions)
+    logged = _estimate_log_room(grown, settings, goals, conditions)
     conditions = replace(conditions, data_gib=size, logged=logged)
-    need = _need(size, settings.free_percent, logged.gib)
+    need = _compute_need(size, settings.free_percent, logged.gib)
     if today is not None and today.instance is not None:
         notes += _describe_assumed_cache(workload, today.instance, settings.cache_share, prices.as_of)
     if settings.growth != 1.0:
         notes.append(
             "Growth multiplies the data of a database; its demand is its goals: ask for more tps, clients or arrivals."
         )
-    excluded = _excluded(settings) | {
+    excluded = _list_excluded(settings) | {
         "standard": "billed by the request and without a promise of IOPS: not planned for databases"
     }
     return PlanQuestion(
@@ -402,29 +402,35 @@ def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQ
         workload=grown,
         goals=goals,
         prices=prices,
-        load=_planned_load(settings, size, need, replace(growth, demand=1.0), conditions),
+        load=_make_planned_load(settings, size, need, replace(growth, demand=1.0), conditions),
         need=need,
         hosts=hosts,
         skipped=skipped,
         today=today,
-        notes=(*notes, *_months_note(settings, None)),
+        notes=(*notes, *_note_months(settings, None)),
         conditions=conditions,
-        extra_items=_snapshots(settings, prices, size),
+        extra_items=_list_snapshot_items(settings, prices, size),
         today_family=today_family,
         excluded=excluded,
     )
 
 
-def _logged(workload: TransactionWorkload, settings: PlanSettings, goals: Sequence[Goal], about: Conditions) -> LogRoom:
+def _estimate_log_room(
+    workload: TransactionWorkload, settings: PlanSettings, goals: Sequence[Goal], about: Conditions
+) -> LogRoom:
     """Returns the room for redo and binary logs, at the transactions that are asked for: those that
     arrive or that goals name, head-room included; where neither says, those that meet the response
     time."""
-    arriving = about.arrivals_tps and about.arrivals_tps * (1.0 + headroom_of(goals) / 100.0)
-    tps = arriving or asked_tps(goals) or needed_tps(goals, about.threads, workload.least_responses())
-    return log_room(workload.database, tps, settings.binlog_days)
+    arriving = about.arrivals_tps and about.arrivals_tps * (1.0 + get_headroom(goals) / 100.0)
+    tps = (
+        arriving
+        or compute_required_tps(goals)
+        or compute_needed_tps(goals, about.threads, workload.compute_least_responses())
+    )
+    return compute_log_room(workload.database, tps, settings.binlog_days)
 
 
-def _conditions(workload: TransactionWorkload, settings: PlanSettings, goals: Sequence[Goal]) -> Conditions:
+def _make_conditions(workload: TransactionWorkload, settings: PlanSettings, goals: Sequence[Goal]) -> Conditions:
     """Returns the conditions of a run (clients or transactions a second, start, hours). Raises
     InputError for a goal on tps above the transactions that arrive."""
     arrivals = settings.arrivals_tps
@@ -462,7 +468,7 @@ def _with_services(
     named = settings.instances
     listed = None if named is None else list_instances(named)
     share = OWN_SHARE if settings.cache_share is None else settings.cache_share
-    classes, more = managed_hosts(managed, listed, prices, share, settings.readers)
+    classes, more = list_managed_hosts(managed, listed, prices, share, settings.readers)
     own_hosts = hosts if "ec2" in on else []
     if not own_hosts and not classes:
         why = f"{more[0][0]}: {more[0][1]}" if more else "none has a price"
@@ -470,16 +476,16 @@ def _with_services(
     return own_hosts + classes, skipped + more
 
 
-def _todays_family(workload: TransactionWorkload, today: Placement | None, settings: PlanSettings) -> str | None:
+def _find_today_family(workload: TransactionWorkload, today: Placement | None, settings: PlanSettings) -> str | None:
     """Returns the instance family a recommendation keeps to where it can: today's, else that of the
     runs, unless instances were named."""
     if settings.instances is not None and (today is None or today.instance is None):
         return None
     name = today.instance if today is not None and today.instance else workload.instance
-    return family_of(name) if name else None
+    return get_instance_family(name) if name else None
 
 
-def _hosts(
+def _list_hosts(
     workload: TransactionWorkload, settings: PlanSettings, prices: PriceList, today_family: str | None
 ) -> tuple[list[Host], list[tuple[str, str]]]:
     """Returns the hosts to plan on and the instances skipped (name, reason): those named, none, or
@@ -487,14 +493,14 @@ def _hosts(
     named = settings.instances
     listed = list_instances(named)
     if _means_none(named):
-        return hosts_alone(workload.cache_gib), []
+        return make_lone_host(workload.cache_gib), []
     share = settings.cache_share
     if named is not None:
         return list_hosts(listed, prices, share if share is not None else OWN_SHARE)
     own = f"{today_family}.*" if today_family else None
-    wide = sensible_instances(prices.as_of)
+    wide = list_sensible_instances(prices.as_of)
     hosts, _ = list_hosts([*wide, *([own] if own else [])], prices, share if share is not None else OWN_SHARE)
-    return undominated(hosts, frozenset({today_family} if today_family else ())), []
+    return remove_dominated(hosts, frozenset({today_family} if today_family else ())), []
 
 
 def _describe_assumed_cache(
@@ -503,8 +509,8 @@ def _describe_assumed_cache(
     """Says what today's cache was taken to be, where no run says."""
     if workload.instance == instance:
         return []
-    with core_errors():
-        cache = cache_of(core.instance(instance, as_of), cache_share)
+    with translate_core_errors():
+        cache = compute_cache_gib(core.instance(instance, as_of), cache_share)
     return [
         f"Today's {instance} is taken with a cache of {cache:.3g} GiB: no run was measured on it. "
         "If yours is another, set that (innodb_buffer_pool_size), or calibrate there."

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import polars as pl
 
 from headrace.base import caps, core
-from headrace.base.units import MIB, span_in_words
-from headrace.planner.actions import migration
+from headrace.base.units import MIB, describe_span
+from headrace.planner.actions import describe_migration
 from headrace.planner.candidates import HDD, Candidate, Family, Need
 from headrace.planner.choice import DatabaseChooser, DemandChooser
 from headrace.planner.database import Conditions
-from headrace.planner.goals import DEMAND, MAX_HEADROOM_PERCENT, number
+from headrace.planner.goals import DEMAND, MAX_HEADROOM_PERCENT, format_number
 from headrace.planner.replay import RUNS
 from headrace.planner.result import Choice, EngineComparison, FamilyVerdict, Plan
 from headrace.workload import OpenWorkload
@@ -35,7 +35,7 @@ LEAST_SAVING_USD = 1.0  # a month: below it a modification is not worth its risk
 MOST_RANDOM_PERCENT = 20.0
 
 
-def verdict(
+def judge_family(
     best: Choice | None,
     family: Family,
     winner: Choice | None,
@@ -51,7 +51,7 @@ def verdict(
         if dear is not None:
             least = f"costs at least {dear:,.2f} USD a month, far more than the cheapest"
             return FamilyVerdict(name, "costs more", least)
-        return FamilyVerdict(name, "impossible", _impossible(family, needed_gib))
+        return FamilyVerdict(name, "impossible", _explain_impossibility(family, needed_gib))
     ratio = best.cost_usd_month / winner.cost_usd_month if winner and winner.cost_usd_month > 0 else None
     if winner is not None and best.key == winner.key:
         sure = "" if best.probability is None else f" with {100 * best.probability:.0f} %"
@@ -59,16 +59,16 @@ def verdict(
         why = f"cheapest that meets every goal{sure}; bottleneck: {best.binds['words']}{gone}"
         return FamilyVerdict(name, "wins", why, best, 1.0)
     if not best.meets_goals:
-        return FamilyVerdict(name, "fails", _failing(best, overload), best, ratio, overload)
+        return FamilyVerdict(name, "fails", _explain_failure(best, overload), best, ratio, overload)
     if winner is None or ratio is None:
         return FamilyVerdict(name, "costs more", "meets every goal", best, ratio)
     if best.cost_usd_month - winner.cost_usd_month < CENT:
         volumes = ", with more volumes" if best.members > winner.members else ""
         return FamilyVerdict(name, "costs the same", f"meets every goal{volumes}", best, ratio)
-    return FamilyVerdict(name, "costs more", _dearer(best, family, winner, ratio, needed_gib), best, ratio)
+    return FamilyVerdict(name, "costs more", _explain_cost(best, family, winner, ratio, needed_gib), best, ratio)
 
 
-def _impossible(family: Family, needed_gib: int) -> str:
+def _explain_impossibility(family: Family, needed_gib: int) -> str:
     """Says in words why nothing of a family can hold the data."""
     if family.service != "ec2":
         return f"nothing of {family.name} holds {needed_gib:,} GiB on a class with a known price"
@@ -80,14 +80,14 @@ def _impossible(family: Family, needed_gib: int) -> str:
     return f"no {family.name} holds {needed_gib:,} GiB with a known price"
 
 
-def _dearer(best: Choice, family: Family, winner: Choice, ratio: float, needed_gib: int) -> str:
+def _explain_cost(best: Choice, family: Family, winner: Choice, ratio: float, needed_gib: int) -> str:
     """Says in words by how much a family costs more than the winner, and which item of the bill
     that comes from. `ratio`: its cost over the winner's."""
     more = best.cost_usd_month - winner.cost_usd_month
     if ratio < SIGNIFICANTLY_DEARER:
         return f"costs {more:,.2f} USD a month more" + (" with more volumes" if best.members > winner.members else "")
     why = f"costs {ratio:.3g} x: {best.cost_usd_month:,.2f} against {winner.cost_usd_month:,.2f} USD a month"
-    hosts = best.usd("instance") - winner.usd("instance")
+    hosts = best.sum_usd("instance") - winner.sum_usd("instance")
     if best.instance != winner.instance and hosts > 0.5 * more:
         return f"{why}; {hosts:,.2f} more for the instance ({best.instance} instead of {winner.instance})"
     paid = {item["item"]: item["usd"] for item in winner.items}
@@ -102,7 +102,7 @@ def _dearer(best: Choice, family: Family, winner: Choice, ratio: float, needed_g
     return why
 
 
-def _failing(best: Choice, overload: float | None) -> str:
+def _explain_failure(best: Choice, overload: float | None) -> str:
     """Says in words which goals the nearest of a family misses. `overload`: the demand over what it
     sustains; None: it sustains it."""
     parts = []
@@ -149,27 +149,27 @@ def recommend(
     """
     if not choices:
         return None, ""
-    cheapest = min(choices, key=_order)
+    cheapest = min(choices, key=_rank_choice)
     pool, passed_over = list(choices), []
-    for rule in _rules(today_family, least_host, random_percent):
+    for rule in _list_rules(today_family, least_host, random_percent):
         keeping = [choice for choice in pool if rule.keep(choice)]
         if not keeping or len(keeping) == len(pool):
             continue
-        if rule.pays and _pays(_fewest_volumes(keeping), _fewest_volumes(pool)):
+        if rule.pays and _pays(_choose_fewest_volumes(keeping), _choose_fewest_volumes(pool)):
             continue
         if not rule.keep(cheapest):
             passed_over.append(rule.why)
         pool = keeping
-    best = _fewest_volumes(pool)
+    best = _choose_fewest_volumes(pool)
     if best.volumes < cheapest.volumes:
-        passed_over.append(_array_words(best, cheapest))
+        passed_over.append(_explain_array(best, cheapest))
     if best.key == cheapest.key:
         return best, ""
     less = f"{cheapest.place} would cost {best.cost_usd_month - cheapest.cost_usd_month:,.2f} USD a month less"
     return best, f"{less}, but {'; '.join(passed_over) or 'is not better otherwise'}."
 
 
-def _rules(today_family: str | None, least_host: tuple[float, int] | None, random_percent: float) -> list[Rule]:
+def _list_rules(today_family: str | None, least_host: tuple[float, int] | None, random_percent: float) -> list[Rule]:
     """Returns the rules of a recommendation before the number of volumes, in their order."""
     rules = [Rule(lambda choice: choice.persistent, "its data is gone when the instance stops")]
     if least_host is not None:
@@ -188,11 +188,11 @@ def _rules(today_family: str | None, least_host: tuple[float, int] | None, rando
             f"it leaves the instance family of today ({today_family}), which is recommended where it saves at least "
             f"{SAVES_PERCENT:.0f} % and {SAVES_USD:.0f} USD a month"
         )
-        rules.append(Rule(lambda choice: _family_of(choice) == today_family, why, pays=True))
+        rules.append(Rule(lambda choice: _get_family(choice) == today_family, why, pays=True))
     return rules
 
 
-def _family_of(choice: Choice) -> str:
+def _get_family(choice: Choice) -> str:
     return (choice.instance or "").removeprefix("db.").partition(".")[0]
 
 
@@ -207,7 +207,7 @@ def stay(
 ) -> tuple[Choice | None, str]:
     """Returns the recommendation, or what needs no migration where a migration does not pay: it
     must save at least 20 % and 20 USD a month."""
-    if recommended is None or today is None or not (migration(today, recommended) or "").startswith("needs"):
+    if recommended is None or today is None or not (describe_migration(today, recommended) or "").startswith("needs"):
         return recommended, why
     staying = [choice for choice in (today, in_place) if choice is not None and choice.meets_goals]
     if not staying:
@@ -228,23 +228,23 @@ def stay(
     )
 
 
-def _order(choice: Choice) -> tuple:
+def _rank_choice(choice: Choice) -> tuple:
     return (round(choice.cost_usd_month, 6), choice.members, choice.log_storage is not None, choice.place)
 
 
-def _fewest_volumes(pool: Sequence[Choice]) -> Choice:
+def _choose_fewest_volumes(pool: Sequence[Choice]) -> Choice:
     """Returns the cheapest choice with the fewest volumes; one with more volumes only where it
     saves enough."""
     best: Choice | None = None
     for volumes in sorted({choice.volumes for choice in pool}):
-        cheapest = min((choice for choice in pool if choice.volumes == volumes), key=_order)
+        cheapest = min((choice for choice in pool if choice.volumes == volumes), key=_rank_choice)
         if best is None or _pays(best, cheapest):
             best = cheapest
     assert best is not None
     return best
 
 
-def _array_words(best: Choice, cheapest: Choice) -> str:
+def _explain_array(best: Choice, cheapest: Choice) -> str:
     """Says in words why fewer volumes are recommended than the cheapest choice has, with the risk
     of both to lose everything."""
     cheapest_afr, best_afr = cheapest.durability_afr_percent, best.durability_afr_percent
@@ -261,7 +261,7 @@ def _array_words(best: Choice, cheapest: Choice) -> str:
 def compare_engines(plans: tuple[Plan, Plan]) -> EngineComparison:
     """Says which of two databases meets the goals for fewer USD a month."""
     costs = [plan.recommended.cost_usd_month if plan.recommended else None for plan in plans]
-    sentences = [_engine_in_words(plan) for plan in plans]
+    sentences = [_describe_engine(plan) for plan in plans]
     names = [plan.engine if plans[0].engine != plans[1].engine else plan.name for plan in plans]
     if costs[0] is None and costs[1] is None:
         return EngineComparison(plans, None, f"Neither meets the goals. {sentences[0]} {sentences[1]}")
@@ -279,7 +279,7 @@ def compare_engines(plans: tuple[Plan, Plan]) -> EngineComparison:
     return EngineComparison(plans, place, f"{words} {sentences[0]} {sentences[1]}")
 
 
-def _engine_in_words(plan: Plan) -> str:
+def _describe_engine(plan: Plan) -> str:
     """Says in words what a database costs on its recommended storage, or on the closest where
     nothing meets the goals."""
     holds = f"{plan.engine} ({plan.load.size_gib:,.0f} GiB)"
@@ -301,16 +301,16 @@ def explain(chooser: DemandChooser | DatabaseChooser, choices: Sequence[tuple[Ca
         {choice.key: (candidate, choice) for candidate, choice in choices}.values(), 1
     ):
         own = (
-            _database_lines(chooser, candidate, choice)
+            _list_database_lines(chooser, candidate, choice)
             if isinstance(chooser, DatabaseChooser)
-            else _demand_lines(chooser, candidate, choice)
+            else _list_demand_lines(chooser, candidate, choice)
         )
         lines.append(f"{place}. {choice.place}")
-        lines += ["   " + line for line in [*own, *_bill_lines(choice)]]
+        lines += ["   " + line for line in [*own, *_list_bill_lines(choice)]]
     return lines
 
 
-def _bill_lines(choice: Choice) -> list[str]:
+def _list_bill_lines(choice: Choice) -> list[str]:
     """Lists the items of the monthly bill in USD, its sum, durability and consistency, a line
     each."""
     lines = []
@@ -324,19 +324,19 @@ def _bill_lines(choice: Choice) -> list[str]:
     ]
 
 
-def _demand_lines(chooser: DemandChooser, candidate: Candidate, choice: Choice) -> list[str]:
+def _list_demand_lines(chooser: DemandChooser, candidate: Candidate, choice: Choice) -> list[str]:
     """Explains a choice for a demand: capacity, peaks against limits, bottleneck, goals, replay and
     head-room, a line each."""
-    limits = chooser.limits(candidate)[0]
+    limits = chooser.list_limits(candidate)[0]
     lines = [
         f"{chooser.need.data_gib:,} GiB needed, {choice.usable_gib:,.0f} GiB usable of {choice.members} x {limits['spec']['size_gib']:,} GiB"
     ]
-    lines += _capacity(chooser.directory.about(candidate[0], choice.service).family, limits)
-    for used in chooser.utilisations(candidate, limits):
+    lines += _explain_capacity(chooser.directory.look_up(candidate[0], choice.service).family, limits)
+    for used in chooser.list_utilisations(candidate, limits):
         whose = "all volumes together" if used["cap"].startswith("instance") else "a volume"
         lines.append(
-            f"peak {chooser.moment(used['at_s'])}: {used['asked']:,.1f} {used['unit']} demanded of {whose}, "
-            f"{caps.long(used['cap'])} {used['allowed']:,.1f}: {100 * used['utilisation']:.1f} %"
+            f"peak {chooser.describe_moment(used['at_s'])}: {used['asked']:,.1f} {used['unit']} demanded of {whose}, "
+            f"{caps.describe_cap(used['cap'])} {used['allowed']:,.1f}: {100 * used['utilisation']:.1f} %"
         )
     if choice.metrics["lowest_balance_percent"] is not None and (limits["io_burst"] or limits["byte_burst"]):
         lines.append(f"lowest credit balance {choice.metrics['lowest_balance_percent']:.1f} %")
@@ -345,7 +345,7 @@ def _demand_lines(chooser: DemandChooser, candidate: Candidate, choice: Choice) 
     for goal in chooser.judge.goals:
         value = choice.metrics[goal.metric]
         shown = "not known" if value is None else f"{value:,.4g}"
-        lines.append(f"goal: {goal}: {shown} {'met' if goal.met(value) else 'MISSED'}")
+        lines.append(f"goal: {goal}: {shown} {'met' if goal.is_met(value) else 'MISSED'}")
     lines += _replay_lines(choice)
     if choice.headroom_percent is not None:
         lines.append(
@@ -362,25 +362,25 @@ def _replay_lines(choice: Choice) -> list[str]:
         return []
     replayed = choice.replayed
     at = f"with {replayed.headroom_percent:g} % more demand, " if replayed.headroom_percent else ""
-    figures = ", ".join(f"{DEMAND[name].words} {number(value)} ms" for name, value in replayed.metrics.items())
+    figures = ", ".join(f"{DEMAND[name].words} {format_number(value)} ms" for name, value in replayed.metrics.items())
     lines = [f"replayed request by request, {at}{replayed.requests:,} requests of the worst minutes: {figures}"]
     for name, value in replayed.unlucky.items():
         mean = choice.metrics[name]
         if mean is not None and value > mean * RUNS_DIFFER:
-            words = f"{DEMAND[name].words} {number(value)} ms in the unluckiest of {RUNS}"
+            words = f"{DEMAND[name].words} {format_number(value)} ms in the unluckiest of {RUNS}"
             lines.append(
-                f"near a cap runs differ by chance: {at}{words}, by which the goal is judged; in the mean {number(mean)} ms"
+                f"near a cap runs differ by chance: {at}{words}, by which the goal is judged; in the mean {format_number(mean)} ms"
             )
     return lines
 
 
-def _capacity(family: Family, limits: core.VolumeLimits) -> list[str]:
+def _explain_capacity(family: Family, limits: core.VolumeLimits) -> list[str]:
     """Explains what one volume delivers: IOPS and MiB/s, and credits with the seconds that they
     last at full burst."""
     size = limits["spec"]["size_gib"]
     mib_s = limits["throughput_bytes_s"] / MIB
     if limits["io_burst"]:
-        burst, per_gib = limits["io_burst"], family.figure("iops", "per_gib") or 0.0
+        burst, per_gib = limits["io_burst"], family.find_figure("iops", "per_gib") or 0.0
         seconds = burst["capacity_ios"] / max(1, burst["iops"] - limits["iops"])
         return [
             f"baseline: {per_gib:g} IOPS/GiB x {size:,} GiB = {per_gib * size:,.0f}, "
@@ -401,18 +401,18 @@ def _capacity(family: Family, limits: core.VolumeLimits) -> list[str]:
     return [f"capacity: {limits['iops']:,} IOPS and {mib_s:,.0f} MiB/s a volume"]
 
 
-def _database_lines(chooser: DatabaseChooser, candidate: Candidate, choice: Choice) -> list[str]:
+def _list_database_lines(chooser: DatabaseChooser, candidate: Candidate, choice: Choice) -> list[str]:
     """Explains a choice for a database: room, load, cache, I/Os of a transaction, processors, tps
     with interval, goals and regret, a line each."""
     judge = chooser.judge
     per, tps, need = choice.per_transaction or {}, choice.metrics["tps"], chooser.need
-    limits = chooser.limits(candidate)
+    limits = chooser.list_limits(candidate)
     iops, mib_s = (sum(limit[name] or 0 for limit in limits) for name in ("iops", "throughput_bytes_s"))
     about = judge.conditions
     load = f"{about.threads} clients" if about.threads else f"{about.arrivals_tps:g} transactions a second arrive"
     lines = [
         f"data: {need.data_gib:,} GiB with free space",
-        _log_line(about, need),
+        _explain_log_room(about, need),
         f"{load}; {about.start} start, {about.hours:g} h; what is sustained is the worst hour",
     ]
     if choice.instance:
@@ -430,9 +430,9 @@ def _database_lines(chooser: DatabaseChooser, candidate: Candidate, choice: Choi
     lines += [choice.runs_dry["words"]] if choice.runs_dry else []
     lines.append(f"bottleneck: {choice.binds['words']}")
     lines.append(
-        f"tps {number(tps)}, 80 % interval {number(choice.tps_low or 0.0)} to {number(choice.tps_high or 0.0)}; one-second tps above "
-        f"{number(choice.metrics['tps_p5'])} 95 % of the time; "
-        f"response times p50 {number(choice.metrics['p50_ms'])}, p95 {number(choice.metrics['p95_ms'])}, p99 {number(choice.metrics['p99_ms'])} ms"
+        f"tps {format_number(tps)}, 80 % interval {format_number(choice.tps_low or 0.0)} to {format_number(choice.tps_high or 0.0)}; one-second tps above "
+        f"{format_number(choice.metrics['tps_p5'])} 95 % of the time; "
+        f"response times p50 {format_number(choice.metrics['p50_ms'])}, p95 {format_number(choice.metrics['p95_ms'])}, p99 {format_number(choice.metrics['p99_ms'])} ms"
     )
     lines += [
         f"goal {goal}: holds with {100 * probability:.0f} %"
@@ -445,13 +445,13 @@ def _database_lines(chooser: DatabaseChooser, candidate: Candidate, choice: Choi
     return lines
 
 
-def _log_line(about: Conditions, need: Need) -> str:
+def _explain_log_room(about: Conditions, need: Need) -> str:
     """Explains the room for redo and binary logs, GiB."""
     log = about.logged
     asked = "that arrive" if about.arrivals_tps else "that the goals ask for"
     days = "a day" if log.days == 1 else f"{log.days:g} days"
     return (
-        f"log: redo {log.redo_gib:,} GiB; binary logs of {days} at the {number(log.tps)} tps {asked}, head-room included, "
+        f"log: redo {log.redo_gib:,} GiB; binary logs of {days} at the {format_number(log.tps)} tps {asked}, head-room included, "
         f"x {log.bytes_per_tx:,.0f} B: {log.binlog_gib:,} GiB; with free space {need.log_gib:,} GiB, with the data or on a "
         "volume of their own"
     )
@@ -461,7 +461,7 @@ def _log_line(about: Conditions, need: Need) -> str:
 FASTER = 1.1
 
 
-def binlog_note(about: Conditions, choice: Choice | None) -> str | None:
+def note_binlogs(about: Conditions, choice: Choice | None) -> str | None:
     """Says what becomes of the binary logs where clients do more transactions than the goals ask
     for, in words; None where they do not, or where it makes no difference."""
     log, tps = about.logged, 0.0 if choice is None else choice.metrics["tps"] or 0.0
@@ -470,13 +470,13 @@ def binlog_note(about: Conditions, choice: Choice | None) -> str | None:
     hours = 24.0 * log.days * log.tps / tps
     span = "a day" if log.days == 1 else f"{log.days:g} days"
     return (
-        f"Room for binary logs is that of {span} at {number(log.tps)} tps, which the goals ask for ({log.binlog_gib:,} GiB). "
-        f"At the {number(tps)} tps that its clients can do without a pause, it is {log.binlog_gib_at(tps):,} GiB: keep them for "
+        f"Room for binary logs is that of {span} at {format_number(log.tps)} tps, which the goals ask for ({log.binlog_gib:,} GiB). "
+        f"At the {format_number(tps)} tps that its clients can do without a pause, it is {log.compute_binlog_gib(tps):,} GiB: keep them for "
         f"{hours:.0f} h (binlog_expire_logs_seconds = {round(hours) * 3600}), or ask for that rate."
     )
 
 
-def latency_checks(
+def compare_latency(
     workload: OpenWorkload, recorded: pl.DataFrame, rows: pl.DataFrame, clock: Callable[[float], str]
 ) -> list[dict]:
     """Compares recorded latency with the model's on today's storage: over the whole recording and
@@ -506,7 +506,7 @@ def latency_checks(
 
     checks = [
         {
-            "what": f"over {span_in_words(round(span_s))}{apart}",
+            "what": f"over {describe_span(round(span_s))}{apart}",
             "recorded_ms": mean(both, "mean_ms"),
             "model_ms": mean(both, "model_ms"),
         }

@@ -19,10 +19,10 @@ import numpy as np
 import polars as pl
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.planner.candidates import HDD, Candidate
 from headrace.planner.demand import CORE_NAMES, DemandJudge
-from headrace.planner.goals import Goal, miss_in_words
+from headrace.planner.goals import Goal, describe_miss
 from headrace.planner.result import Replayed
 
 # Length of what the goals look at, s: the worst five minutes.
@@ -68,25 +68,25 @@ class WinnerReplay:
         worst = {name for name in CORE_NAMES if not name.startswith("overall_")}
         self.goals = [goal for goal in judge.goals if goal.metric in worst]
         self.points = judge.demand.workload.points
-        self.so_far = _requests_so_far(self.points, self.factor)
+        self.so_far = _accumulate_requests(self.points, self.factor)
         self.replays: dict[Candidate, Replayed | None] = {}
 
     def of(self, candidate: Candidate) -> Replayed | None:
         """Replays a candidate, once; None where no goal is on latency, or where what it stands on
         cannot be replayed."""
         if candidate not in self.replays:
-            self.replays[candidate] = self._replayed(candidate) if self.goals else None
+            self.replays[candidate] = self._replay_candidate(candidate) if self.goals else None
         return self.replays[candidate]
 
-    def _replayed(self, candidate: Candidate) -> Replayed | None:
+    def _replay_candidate(self, candidate: Candidate) -> Replayed | None:
         """Replays the worst minutes of a candidate by requests and holds the latencies against the
         goals; None where no window gave a latency."""
-        rows = self._interval_rows(candidate)
-        unlucky = self._unlucky(rows["summary"])
+        rows = self._simulate_intervals(candidate)
+        unlucky = self._find_unlucky_metrics(rows["summary"])
         misses = tuple(
-            f"{miss_in_words(goal, unlucky[goal.metric])} in an unlucky run: one of {RUNS}"
+            f"{describe_miss(goal, unlucky[goal.metric])} in an unlucky run: one of {RUNS}"
             for goal in self.goals
-            if goal.metric in unlucky and not goal.met(unlucky[goal.metric])
+            if goal.metric in unlucky and not goal.is_met(unlucky[goal.metric])
         )
         if misses:
             cap = max(rows["summary"]["throttled_by_s"], key=lambda entry: entry[1], default=(None, 0.0))[0]
@@ -94,16 +94,16 @@ class WinnerReplay:
         worst: dict[str, float] = {}
         waited: dict[str, float] = {}
         requests = 0.0
-        for window in self._windows(candidate, rows):
-            load = self._load(window)
-            requests += _requests(load)
-            balance = self._balance(rows, window.from_s)
+        for window in self._list_windows(candidate, rows):
+            load = self._build_load(window)
+            requests += _count_load_requests(load)
+            balance = self._find_balance(rows, window.from_s)
             for seed in SEEDS:
                 if seed == SEEDS[1] and rows["summary"]["worst_at_s"] is None:
                     # Near a goal though nothing waits: the whole window with its lead from here on.
                     window = self._with_lead(window.start_s, CALM_LEAD_S)
-                    load, balance = self._load(window), self._balance(rows, window.from_s)
-                summary = self._events(candidate, load, balance, seed)
+                    load, balance = self._build_load(window), self._find_balance(rows, window.from_s)
+                summary = self._simulate_events(candidate, load, balance, seed)
                 for cap, seconds in summary["throttled_by_s"]:
                     waited[cap] = waited.get(cap, 0.0) + seconds
                 values = {goal: summary[CORE_NAMES[goal.metric]] for goal in self.goals}
@@ -114,22 +114,24 @@ class WinnerReplay:
                     break
         if not worst:
             return None
-        misses = tuple(_miss(goal, worst[goal.metric]) for goal in self.goals if not goal.met(worst[goal.metric]))
+        misses = tuple(
+            _describe_miss(goal, worst[goal.metric]) for goal in self.goals if not goal.is_met(worst[goal.metric])
+        )
         cap = max(waited, key=lambda limit: waited[limit], default=None)
         return Replayed(worst, round(requests), self.judge.headroom, misses, cap, unlucky)
 
-    def _unlucky(self, summary: core.Summary) -> dict[str, float]:
+    def _find_unlucky_metrics(self, summary: core.Summary) -> dict[str, float]:
         """Returns the metrics that are goals, ms, in the unluckiest run that the interval form
         follows near a cap; {} where no requests wait in clumps."""
         unlucky = summary["unlucky"]
         return {} if unlucky is None else {goal.metric: unlucky[CORE_NAMES[goal.metric]] for goal in self.goals}
 
-    def _events(self, candidate: Candidate, load: dict, balance: float | None, seed: int) -> core.Summary:
+    def _simulate_events(self, candidate: Candidate, load: dict, balance: float | None, seed: int) -> core.Summary:
         """Simulates a window request by request and returns its summary. `balance`: percent of
         credits at its begin, None: as AWS gives them."""
-        with core_errors():
+        with translate_core_errors():
             return core.simulate(
-                self.judge.behind(candidate),
+                self.judge.get_backing_volumes(candidate),
                 load,
                 form="events",
                 interval_s=WINDOW_S,
@@ -139,14 +141,14 @@ class WinnerReplay:
                 seed=seed,
             )["summary"]
 
-    def _interval_rows(self, candidate: Candidate) -> core.SimulationAnswer:
+    def _simulate_intervals(self, candidate: Candidate) -> core.SimulationAnswer:
         """Simulates the whole grown demand in the interval form, in rows of five minutes at the
         most."""
         judge = self.judge
-        with core_errors():
+        with translate_core_errors():
             return core.simulate(
-                judge.behind(candidate),
-                judge.demand.times(self.factor),
+                judge.get_backing_volumes(candidate),
+                judge.demand.scale_load(self.factor),
                 form="interval",
                 interval_s=min(WINDOW_S, judge.demand.longest_point_s),
                 instance=judge.hosts[candidate[2]].name,
@@ -155,12 +157,12 @@ class WinnerReplay:
                 cycle=judge.cycle,
             )
 
-    def _windows(self, candidate: Candidate, answer: core.SimulationAnswer) -> list[ReplayedWindow]:
+    def _list_windows(self, candidate: Candidate, answer: core.SimulationAnswer) -> list[ReplayedWindow]:
         """Lists the minutes to replay: of the longest waits, of most I/Os and of most MiB/s."""
-        behind = self.judge.behind(candidate)
+        behind = self.judge.get_backing_volumes(candidate)
         on_volumes = self.judge.demand.on_volumes(behind)
-        hdd = self.judge.directory.about(behind).family.volume_type in HDD
-        busiest = {_last_minutes(on_volumes, of) for of in (("hdd_mib_s",) if hdd else ("iops", "mib_s"))}
+        hdd = self.judge.directory.look_up(behind).family.volume_type in HDD
+        busiest = {_find_last_minutes(on_volumes, of) for of in (("hdd_mib_s",) if hdd else ("iops", "mib_s"))}
         at_s = answer["summary"]["worst_at_s"]
         starts = sorted(busiest | ({float(at_s)} if at_s is not None else set()))
         windows = []
@@ -168,24 +170,24 @@ class WinnerReplay:
             # Windows that lie in one another are one.
             if windows and start < windows[-1].until_s:
                 continue
-            windows.append(self._first_look(start) if at_s is None else self._with_lead(start, LEAD_S))
+            windows.append(self._choose_first_window(start) if at_s is None else self._with_lead(start, LEAD_S))
         return windows
 
-    def _first_look(self, start_s: float) -> ReplayedWindow:
+    def _choose_first_window(self, start_s: float) -> ReplayedWindow:
         """Returns the short window that is replayed first where nothing waits: the last two minutes
         and half a minute before them, or fewer requests."""
         until = min(start_s + WINDOW_S, self.judge.demand.totals["seconds"])
-        own = self._requests(max(0.0, until - FIRST_LOOK_S), until)
+        own = self._count_requests(max(0.0, until - FIRST_LOOK_S), until)
         length = FIRST_LOOK_S * min(1.0, FIRST_REQUESTS / max(own, 1.0))
         return ReplayedWindow(max(0.0, until - length), until, start_s)
 
     def _with_lead(self, start_s: float, most_lead_s: float) -> ReplayedWindow:
         """Returns a window of five minutes with as much before it as may be replayed."""
         until = min(start_s + WINDOW_S, self.judge.demand.totals["seconds"])
-        own = self._requests(start_s, until)
+        own = self._count_requests(start_s, until)
         lead, step = 0.0, 60.0
         while lead + step <= min(most_lead_s, start_s) and (
-            own + self._requests(start_s - lead - step, start_s) <= MOST_REQUESTS
+            own + self._count_requests(start_s - lead - step, start_s) <= MOST_REQUESTS
         ):
             lead += step
         # A window with more requests than may be replayed is cut to as many minutes as fit.
@@ -193,10 +195,10 @@ class WinnerReplay:
             until = start_s + max(30.0, (until - start_s) * MOST_REQUESTS / own)
         return ReplayedWindow(start_s - lead, until, start_s)
 
-    def _requests(self, from_s: float, until_s: float) -> float:
+    def _count_requests(self, from_s: float, until_s: float) -> float:
         return float(np.diff(np.interp([from_s, until_s], *self.so_far))[0])
 
-    def _load(self, window: ReplayedWindow) -> dict:
+    def _build_load(self, window: ReplayedWindow) -> dict:
         """Returns the demand within a window as the core takes it, grown: seconds, requests a
         second and bytes a request by point."""
         ends = pl.col("t_s") + pl.col("duration_s")
@@ -212,7 +214,7 @@ class WinnerReplay:
         }
         return {**self.judge.demand.load, **columns}
 
-    def _balance(self, answer: core.SimulationAnswer, at_s: float) -> float | None:
+    def _find_balance(self, answer: core.SimulationAnswer, at_s: float) -> float | None:
         """Returns the credits of the volumes when a window begins, percent; None: as AWS gives
         them, or none."""
         # A row has the balance at its end; the settled day begins as it ends.
@@ -224,7 +226,7 @@ class WinnerReplay:
         return None if balance is None else float(balance)
 
 
-def _last_minutes(on_volumes: pl.DataFrame, of: str) -> float:
+def _find_last_minutes(on_volumes: pl.DataFrame, of: str) -> float:
     """Finds the begin of the window that ends with the last of the busiest points, s: what came
     before it has used up what was saved."""
     most = float(on_volumes.select(pl.col(of).max()).item() or 0.0)
@@ -233,18 +235,18 @@ def _last_minutes(on_volumes: pl.DataFrame, of: str) -> float:
     return max(0.0, end_s - WINDOW_S)
 
 
-def _requests_so_far(points: pl.DataFrame, factor: float) -> tuple[np.ndarray, np.ndarray]:
+def _accumulate_requests(points: pl.DataFrame, factor: float) -> tuple[np.ndarray, np.ndarray]:
     """Returns the ends of the points, s, and the requests that have come by then, both from 0."""
     ends = points["t_s"] + points["duration_s"]
     requests = (points["reads_per_s"] + points["writes_per_s"]) * points["duration_s"] * factor
     return np.array([0.0, *ends]), np.cumsum([0.0, *requests])
 
 
-def _requests(load: dict) -> float:
+def _count_load_requests(load: dict) -> float:
     """Returns the requests of a load in all."""
     rates = zip(load["duration_s"], load["reads_per_s"], load["writes_per_s"], strict=True)
     return sum(seconds * (reads + writes) for seconds, reads, writes in rates)
 
 
-def _miss(goal: Goal, value: float) -> str:
-    return f"{miss_in_words(goal, value)} where every request is simulated"
+def _describe_miss(goal: Goal, value: float) -> str:
+    return f"{describe_miss(goal, value)} where every request is simulated"

@@ -33,14 +33,14 @@ from headrace.planner.candidates import (
     Host,
     Need,
     check_exclude,
-    families_on,
-    family_of,
+    get_instance_family,
+    list_families,
     list_hosts,
-    spaces_of,
+    list_spaces,
 )
-from headrace.planner.database import LogRoom, log_room, log_volumes
+from headrace.planner.database import LogRoom, compute_log_room, list_log_volumes
 from headrace.planner.judging import WeighingJudge
-from headrace.planner.question import data_size, list_instances, price_list
+from headrace.planner.question import compute_data_size, list_instances, make_price_list
 from headrace.planner.search import BY_GUESS, Search, SpaceResult, rank
 from headrace.planner.settings import ReplicaPlanSettings
 from headrace.simulation.replica import Replica, ReplicaPrediction, SourceLoad, predict_replica
@@ -124,7 +124,7 @@ class ReplicaPlan(
     logged: LogRoom
     free_percent: float
 
-    def in_short(self) -> str:
+    def describe_briefly(self) -> str:
         """Returns the choice and its price; see `Shown`."""
         if self.chosen is None:
             return f"no replica of {len(self.looked_at)} keeps its lag below {self.lag_s:g} s"
@@ -152,10 +152,10 @@ def plan_replica(workload: TransactionWorkload, settings: ReplicaPlanSettings) -
     settings = complete(replace(settings, draws=DRAWS if settings.draws is None else settings.draws))
     if settings.replica_lag_s is None:
         raise refuse.input("replica_lag_s", "is missing: the most lag that is allowed", "For example 1.0.")
-    lag_s, prices = settings.replica_lag_s, price_list(settings)
-    place = parse_placement(_source_of(workload, settings.compare))
-    base = _replica_of(settings).as_behind(workload)
-    assumed = base.settings()
+    lag_s, prices = settings.replica_lag_s, make_price_list(settings)
+    place = parse_placement(_find_source(workload, settings.compare))
+    base = _make_base_replica(settings).as_behind(workload)
+    assumed = base.make_settings()
     run: _SourceRun = {
         "log_storage": None if place.log is None else place.log.text,
         "instance": place.instance,
@@ -169,14 +169,14 @@ def plan_replica(workload: TransactionWorkload, settings: ReplicaPlanSettings) -
     # The source is the same for all candidates: it is run once.
     first = predict_replica(workload, place.data.text, base, draws=0, **run)
     load = SourceLoad(first.workload, first.source, first.rows["source_tps"].to_list())
-    logged = log_room(workload.database, fmean(load.tps), settings.binlog_days if assumed["log_bin"] else 0.0)
-    data_gib = data_size(workload, settings, 1.0)
+    logged = compute_log_room(workload.database, fmean(load.tps), settings.binlog_days if assumed["log_bin"] else 0.0)
+    data_gib = compute_data_size(workload, settings, 1.0)
     needed = math.ceil(round((data_gib + logged.gib) / (1.0 - settings.free_percent / 100.0), 6))
-    hosts = _hosts(workload, settings, place.instance, prices) if settings.hosts is None else settings.hosts
+    hosts = _list_hosts(workload, settings, place.instance, prices) if settings.hosts is None else settings.hosts
     hosts = sorted(hosts, key=lambda host: host.usd_month)
     judge = ReplicaJudge(load, base, prices, hosts, lag_s, (settings.confidence, settings.draws))
     excluded = dict.fromkeys(check_exclude(settings.exclude), "excluded by you")
-    families, _ = families_on(judge.directory, prices, excluded, 1, hosts)
+    families, _ = list_families(judge.directory, prices, excluded, 1, hosts)
     fitting = [family for family in families if family.volume_type in TYPES]
     refuted, chosen = judge.search(fitting, needed, settings.progress)
     prediction = None
@@ -185,7 +185,7 @@ def plan_replica(workload: TransactionWorkload, settings: ReplicaPlanSettings) -
         run_of_chosen = predict_replica(workload, place.data.text, judged.replica, draws=0, source_tps=load.tps, **run)
         # The doubt is about means over steps, as the candidate was judged.
         prediction = replace(run_of_chosen, summary={**run_of_chosen.summary, **(judged.doubt or {})})
-    looked_at = [judge.choice(candidate) for candidate in (*refuted, *([] if chosen is None else [chosen]))]
+    looked_at = [judge.make_choice(candidate) for candidate in (*refuted, *([] if chosen is None else [chosen]))]
     return ReplicaPlan(
         chosen=None if chosen is None else looked_at[-1],
         looked_at=tuple(looked_at),
@@ -207,7 +207,7 @@ def plan_replica(workload: TransactionWorkload, settings: ReplicaPlanSettings) -
     )
 
 
-def _replica_of(settings: ReplicaPlanSettings) -> Replica:
+def _make_base_replica(settings: ReplicaPlanSettings) -> Replica:
     """Returns the replica without its place, its bursts spent."""
     return Replica(
         "gp3:500",
@@ -256,7 +256,7 @@ class JudgedReplica:
     doubt: ReplicaDoubt | None = None
     exact: core.ReplicaSummary | None = None
 
-    def chance_of(self, lag_s: float) -> float | None:
+    def compute_chance(self, lag_s: float) -> float | None:
         """Returns the share, 0 to 1, of the databases and appliers drawn with which it keeps a lag;
         None: it was not weighed."""
         drawn = None if self.doubt is None else self.doubt["drawn"]
@@ -282,8 +282,8 @@ class ReplicaJudge(WeighingJudge):
         super().__init__(prices, hosts)
         self.load, self.base, self.lag_s = load, base, lag_s
         self.probability, self.draws = confidence
-        self.steps = load.in_steps(STEPS)
-        settings = base.settings()
+        self.steps = load.coarsen(STEPS)
+        settings = base.make_settings()
         self.flushes_relay_log = settings["sync_relay_log"] == 1
         usual = (0,) if settings["mode"] == "single" else WORKERS
         self.workers = usual if base.workers is None else (base.workers,)
@@ -293,7 +293,7 @@ class ReplicaJudge(WeighingJudge):
         """Lists volumes for the relay log alone, None first. They are looked at where each event is
         flushed; otherwise the relay log takes bytes alone off the data."""
         own = [family for family in families if family.volume_type in RELAY_TYPES]
-        return [None, *(log_volumes(own, RELAY_GIB) if self.flushes_relay_log else [])]
+        return [None, *(list_log_volumes(own, RELAY_GIB) if self.flushes_relay_log else [])]
 
     def performs(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Says which candidates keep the lag, by means over steps, with any number of workers."""
@@ -317,14 +317,14 @@ class ReplicaJudge(WeighingJudge):
         """Runs candidates with these numbers of workers, and keeps the fastest of those that keep
         the lag; of equals, that with the fewest."""
 
-        def merit(judged: JudgedReplica) -> tuple[bool, float, int]:
+        def rank_replica(judged: JudgedReplica) -> tuple[bool, float, int]:
             return self._keeps_lag(judged), judged.summary["applier_tps"], -(judged.replica.workers or 0)
 
-        tried = [(candidate, self._replica(candidate, workers)) for candidate in candidates for workers in numbers]
+        tried = [(candidate, self._make_replica(candidate, workers)) for candidate in candidates for workers in numbers]
         summaries = self.steps.summarize([replica for _, replica in tried]) if tried else []
         for (candidate, replica), summary in zip(tried, summaries, strict=True):
             judged, best = JudgedReplica(replica, summary), self.judged.get(candidate)
-            self.judged[candidate] = judged if best is None else max(best, judged, key=merit)
+            self.judged[candidate] = judged if best is None else max(best, judged, key=rank_replica)
 
     def meets_with_confidence(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Says which candidates keep the lag with the probability required, and in every second."""
@@ -341,7 +341,7 @@ class ReplicaJudge(WeighingJudge):
             for judged, doubt in zip(new, doubts, strict=True):
                 judged.doubt = doubt
             # The doubt is of means over steps: every second has to hold, too.
-            likely = [judged for judged in new if (judged.chance_of(self.lag_s) or 0.0) >= self.probability]
+            likely = [judged for judged in new if (judged.compute_chance(self.lag_s) or 0.0) >= self.probability]
             for judged, exact in zip(likely, self.load.summarize([judged.replica for judged in likely]), strict=True):
                 judged.exact = exact
         return [self.holds(self.judged[candidate]) for candidate in candidates]
@@ -357,7 +357,7 @@ class ReplicaJudge(WeighingJudge):
         does; and what was looked at and does not hold, by price, up to that one."""
         best_usd, chosen = math.inf, None
         logs = self.list_logs(families, Need(needed_gib))
-        spaces = [space for family in families for space in spaces_of(family, self.hosts, logs, needed_gib, 0)]
+        spaces = [space for family in families for space in list_spaces(family, self.hosts, logs, needed_gib, 0)]
         least = [math.inf]
 
         def note(cheaper: SpaceResult) -> None:
@@ -379,13 +379,13 @@ class ReplicaJudge(WeighingJudge):
         refuted = [
             candidate
             for candidate, judged in self.judged.items()
-            if self.cost(candidate) <= best_usd
+            if self.compute_cost(candidate) <= best_usd
             and not self.holds(judged)
             and (judged.doubt is not None or judged.summary["peak_lag_s"] > self.lag_s)
         ]
-        return sorted(refuted, key=lambda candidate: (self.cost(candidate), candidate[0])), chosen
+        return sorted(refuted, key=lambda candidate: (self.compute_cost(candidate), candidate[0])), chosen
 
-    def choice(self, candidate: Candidate) -> ReplicaChoice:
+    def make_choice(self, candidate: Candidate) -> ReplicaChoice:
         """Returns a candidate that was looked at as the answer shows it."""
         judged = self.judged[candidate]
         came_to = judged.exact or judged.summary
@@ -395,14 +395,14 @@ class ReplicaJudge(WeighingJudge):
             candidate[0],
             candidate[1],
             judged.replica.workers or 0,
-            self.cost(candidate),
+            self.compute_cost(candidate),
             came_to["applier_tps"],
             came_to["peak_lag_s"],
-            judged.chance_of(self.lag_s),
+            judged.compute_chance(self.lag_s),
             judged.summary["binding"],
         )
 
-    def _replica(self, candidate: Candidate, workers: int) -> Replica:
+    def _make_replica(self, candidate: Candidate, workers: int) -> Replica:
         """Returns the replica that a candidate with this number of workers is."""
         data, relay, place = candidate
         host = self.hosts[place]
@@ -416,7 +416,7 @@ class ReplicaJudge(WeighingJudge):
         )
 
 
-def _source_of(workload: TransactionWorkload, source: str | None) -> str:
+def _find_source(workload: TransactionWorkload, source: str | None) -> str:
     """Returns where the source runs, as [INSTANCE/]STORAGE: as given, else that of the calibration.
     Raises InputError where neither is known."""
     if source is not None:
@@ -428,7 +428,7 @@ def _source_of(workload: TransactionWorkload, source: str | None) -> str:
     return place if workload.log_storage is None else f"{place},log={workload.log_storage}"
 
 
-def _hosts(
+def _list_hosts(
     workload: TransactionWorkload, settings: ReplicaPlanSettings, own: str | None, prices: PriceList
 ) -> list[Host]:
     """Lists the instances to look at: as named, or of the source's family, or of the families of
@@ -436,7 +436,7 @@ def _hosts(
     patterns = list_instances(settings.instances)
     if not patterns:
         name = own or workload.instance
-        patterns = [f"{family_of(name)}.*"] if name else ["r7i.*", "m7i.*"]
+        patterns = [f"{get_instance_family(name)}.*"] if name else ["r7i.*", "m7i.*"]
     share = OWN_SHARE if settings.cache_share is None else settings.cache_share
     hosts, _ = list_hosts(patterns, prices, share)
     # A cache beyond the data does no more; processors may.

@@ -109,12 +109,12 @@ class Choice(Shown, Document):
     regret_worst_usd: float | None = None
     far_from_runs: tuple[str, ...] = ()
 
-    def in_short(self) -> str:
+    def describe_briefly(self) -> str:
         """Says where it is, what it costs and whether it meets the goals; see `Shown`."""
         meets = "meets every goal" if self.meets_goals else "; ".join(self.misses)
         return f"{self.place}, {self.cost_usd_month:,.2f} USD a month: {meets}"
 
-    def usd(self, part: str) -> float:
+    def sum_usd(self, part: str) -> float:
         """Returns the USD a month of the "instance", the "data", the "log" or the "snapshots"."""
         return sum(item["usd"] for item in self.items if item["part"] == part)
 
@@ -338,7 +338,7 @@ class Plan(Shown, Document, schema=f"{PLAN_SCHEMA}{VERSION}"):
     steps: NextSteps
     services: ServicesPart | None
 
-    def in_short(self) -> str:
+    def describe_briefly(self) -> str:
         """Returns the name, and what is recommended; see `Shown`."""
         best = self.recommended
         cost = "nothing meets every goal" if best is None else f"{best.place}, {best.cost_usd_month:,.2f} USD a month"
@@ -374,6 +374,6 @@ class EngineComparison(Shown, Document):
     winner: int | None
     words: str
 
-    def in_short(self) -> str:
+    def describe_briefly(self) -> str:
         """Returns the answer; see `Shown`."""
         return self.words.partition(". ")[0]

@@ -25,9 +25,9 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from headrace.planner.candidates import LOCAL, Candidate, Family, Host, Need, Shape, Space, family_of
+from headrace.planner.candidates import LOCAL, Candidate, Family, Host, Need, Shape, Space, get_instance_family
 from headrace.planner.judging import CandidateJudge, WeighingJudge
-from headrace.planner.market.services import spaces_on
+from headrace.planner.market.services import list_service_spaces
 from headrace.planner.reasons import SAVES_PERCENT, SAVES_USD
 
 Point = tuple[int, int]
@@ -42,7 +42,7 @@ class Pricing(Protocol):
     """Cost of a candidate, as the search of a space needs it: USD a month, NaN if no price is
     known."""
 
-    def cost(self, candidate: Candidate) -> float: ...
+    def compute_cost(self, candidate: Candidate) -> float: ...
 
 
 @dataclass(eq=False, slots=True)
@@ -67,7 +67,7 @@ class SpaceResult:
     @property
     def candidate(self) -> Candidate:
         """The candidate found; what comes nearest where none meets the goals."""
-        return self.space.candidate(self.best or self.high)
+        return self.space.make_candidate(self.best or self.high)
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Search:
         """Searches each space. The result of an earlier search (of a judge that requires less)
         starts where that one ended."""
         answers = [
-            entry if isinstance(entry, SpaceResult) else SpaceResult(entry, *_corners(entry)) for entry in spaces
+            entry if isinstance(entry, SpaceResult) else SpaceResult(entry, *_get_corners(entry)) for entry in spaces
         ]
         talks: list[tuple[SpaceResult, Questions, list[Point]]] = []
         for answer in answers:
@@ -94,7 +94,7 @@ class Search:
             if points is not None:
                 talks.append((answer, talk, points))
         while talks:
-            candidates = [answer.space.candidate(point) for answer, _, points in talks for point in points]
+            candidates = [answer.space.make_candidate(point) for answer, _, points in talks for point in points]
             verdicts = self.meets(candidates)
             open_talks, first = [], 0
             for answer, talk, points in talks:
@@ -106,25 +106,25 @@ class Search:
             talks = open_talks
         return answers
 
-    def _usd(self, answer: SpaceResult, point: Point) -> float:
+    def _compute_usd(self, answer: SpaceResult, point: Point) -> float:
         """Returns the USD a month of a point, asked once of the judge; NaN where no price is
         known."""
         usd = answer.usd_of.get(point)
         if usd is None:
-            usd = answer.usd_of[point] = self.judge.cost(answer.space.candidate(point))
+            usd = answer.usd_of[point] = self.judge.compute_cost(answer.space.make_candidate(point))
         return usd
 
     def _keep(self, answer: SpaceResult, point: Point) -> None:
         """Keeps a point that meets the goals where it is cheaper than the best so far, and tells
         `note`."""
-        usd = self._usd(answer, point)
+        usd = self._compute_usd(answer, point)
         if usd < answer.usd:
             answer.best, answer.usd = point, usd
             self.note(answer)
 
     def _is_dear(self, answer: SpaceResult, point: Point) -> bool:
         """Says whether nothing from `point` on is worth looking at."""
-        usd = self._usd(answer, point)
+        usd = self._compute_usd(answer, point)
         # A space without a price cannot be ranked.
         if math.isnan(usd) or usd > self.limit_usd(answer.space):
             answer.dear = math.inf if math.isnan(usd) else usd
@@ -147,16 +147,16 @@ class Search:
         if not fine:
             answer.fails = True
             return
-        corner = yield from self._corner(answer, low, high)
+        corner = yield from self._find_corner(answer, low, high)
         if corner is None:
             return
         answer.low = corner
         (fine,) = yield [corner]
         if fine:
             return self._keep(answer, corner)
-        yield from self._stairs(answer, corner, high)
+        yield from self._descend_stairs(answer, corner, high)
 
-    def _corner(
+    def _find_corner(
         self, answer: SpaceResult, low: Point, high: Point
     ) -> Generator[list[Point], Sequence[bool], Point | None]:
         """Finds the least x with y free and least y with x free; None where that already costs too
@@ -166,7 +166,7 @@ class Search:
         while x < right or y < top:
             if self._is_dear(answer, (x, y)):
                 return None
-            (x_first, x_last), (y_first, y_last) = _middle(answer, 0, x, right), _middle(answer, 1, y, top)
+            (x_first, x_last), (y_first, y_last) = _find_middle(answer, 0, x, right), _find_middle(answer, 1, y, top)
             if x < right and x_last == right:
                 right = x_first
                 continue
@@ -181,10 +181,10 @@ class Search:
                 y, top = (y, y_first) if verdicts.pop(0) else (y_last + 1, top)
         return (x, y)
 
-    def _stairs(self, answer: SpaceResult, corner: Point, high: Point) -> Questions:
+    def _descend_stairs(self, answer: SpaceResult, corner: Point, high: Point) -> Questions:
         """Finds the cheapest of the boundary between two limits that trade for each other."""
-        top_y = yield from self._least(answer, 1, corner[0], corner[1], high[1])
-        right_x = yield from self._least(answer, 0, corner[1], corner[0], high[0])
+        top_y = yield from self._find_least(answer, 1, corner[0], corner[1], high[1])
+        right_x = yield from self._find_least(answer, 0, corner[1], corner[0], high[0])
         self._keep(answer, (corner[0], top_y))
         self._keep(answer, (right_x, corner[1]))
         # Each box lies strictly between two known points of the boundary: left x, right x, lower y,
@@ -194,22 +194,22 @@ class Search:
             left_x, right, lower, upper = boxes.pop()
             if right - left_x < 2 or upper - lower < 2:
                 continue
-            least = self._usd(answer, (left_x + 1, lower + 1))
+            least = self._compute_usd(answer, (left_x + 1, lower + 1))
             if least >= answer.usd * (1 - CLOSE_ENOUGH) or least > self.limit_usd(answer.space):
                 continue
             middle = (lower + upper) // 2
-            x = yield from self._least(answer, 0, middle, left_x + 1, right)
+            x = yield from self._find_least(answer, 0, middle, left_x + 1, right)
             self._keep(answer, (x, middle))
             # Below the middle the same x may still do with fewer MiB/s.
             boxes += [(left_x, x, middle, upper), (x - 1, right, lower, middle)]
 
-    def _least(
+    def _find_least(
         self, answer: SpaceResult, axis: int, other: int, low: int, high: int
     ) -> Generator[list[Point], Sequence[bool], int]:
         """Finds the least value on an axis, from `low` to `high`, that meets the goals with `other`
         on the other axis; `high` is known to."""
         while low < high:
-            first, last = _middle(answer, axis, low, high)
+            first, last = _find_middle(answer, axis, low, high)
             if last == high:
                 high = first
                 continue
@@ -226,14 +226,14 @@ def _go_on(talk: Questions, verdicts: Sequence[bool]) -> list[Point] | None:
         return None
 
 
-def _middle(answer: SpaceResult, axis: int, low: int, high: int) -> tuple[int, int]:
+def _find_middle(answer: SpaceResult, axis: int, low: int, high: int) -> tuple[int, int]:
     """Returns the figures around the middle of `low` and `high` at which the same is ordered: one
     question for all of them."""
-    first, last = answer.space.shape.alike(axis, (low + high) // 2)
+    first, last = answer.space.shape.find_alike(axis, (low + high) // 2)
     return max(first, low), min(last, high)
 
 
-def _corners(space: Space) -> tuple[Point, Point]:
+def _get_corners(space: Space) -> tuple[Point, Point]:
     """Returns the low and the high corner of a space, as points (x, y)."""
     (x_low, x_high), (y_low, y_high) = space.shape.x, space.shape.y
     return (x_low, y_low), (x_high, y_high)
@@ -279,7 +279,7 @@ class FamilyResult:
         )
 
 
-def worth_looking_at(best_usd: float) -> float:
+def compute_usd_limit(best_usd: float) -> float:
     """Returns the most, USD a month, that is worth looking at next to the cheapest of a family:
     fewer volumes may cost a fifth or 20 USD more (reasons.recommend)."""
     return max(best_usd / (1 - SAVES_PERCENT / 100), best_usd + SAVES_USD)
@@ -331,16 +331,16 @@ class FamilySearch:
             result = FamilyResult(family)
             searched.append(result)
             best = best_of.get(family.service, math.inf)
-            self._family(result, logs, best)
+            self._search_family(result, logs, best)
             best_of[family.service] = min([best, *(sure.usd for sure in result.sure)])
         progress(1.0)
         return searched
 
-    def _family(self, result: FamilyResult, logs: Sequence[str | None], best_of_all: float) -> None:
+    def _search_family(self, result: FamilyResult, logs: Sequence[str | None], best_of_all: float) -> None:
         """Searches one family, some hosts at a time, and fills `result`. `logs`: volumes for the
         log, None: with the data. `best_of_all`: the cheapest found in the service so far, USD a
         month."""
-        alone = self._alone(result.family)
+        alone = self._search_alone(result.family)
         # Most that is worth looking at by host and number of volumes: more volumes are worth a look
         # only where they cost less.
         limit_of_host: dict[tuple[int, int], float] = {}
@@ -348,10 +348,10 @@ class FamilySearch:
         # The cheapest sure one, on instances of today's family and on others.
         own = {True: math.inf, False: math.inf}
 
-        def host_limit(host: int) -> float:
-            return min(self.affordable, worth_looking_at(own[self.keeps(host)]), HOPELESS * best_of_all)
+        def compute_host_limit(host: int) -> float:
+            return min(self.affordable, compute_usd_limit(own[self.keeps(host)]), HOPELESS * best_of_all)
 
-        def limit(space: Space) -> float:
+        def compute_limit(space: Space) -> float:
             return min(limit_of_host.get((space.host, space.volumes), math.inf), host_limits[space.host])
 
         def note(cheaper: SpaceResult) -> None:
@@ -364,20 +364,24 @@ class FamilySearch:
             places = [
                 i
                 for i in range(first, min(first + HOSTS_AT_ONCE, len(self.hosts)))
-                if self.hosts[i].service == result.family.service and self.hosts[i].usd_month <= host_limit(i)
+                if self.hosts[i].service == result.family.service and self.hosts[i].usd_month <= compute_host_limit(i)
             ]
             spaces = [
                 Space(space.shape, space.log, places[space.host])
-                for space in spaces_on(result.family, [self.hosts[i] for i in places], logs, self.need, self.as_of)
+                for space in list_service_spaces(
+                    result.family, [self.hosts[i] for i in places], logs, self.need, self.as_of
+                )
             ]
             most_volumes = max((space.volumes for space in spaces), default=0)
             # Candidates with the required confidence change only between rounds.
             host_limits = {
-                place: host_limit(place) if len(self.hosts) > 1 else min(self.affordable, HOPELESS * best_of_all)
+                place: compute_host_limit(place)
+                if len(self.hosts) > 1
+                else min(self.affordable, HOPELESS * best_of_all)
                 for place in places
             }
-            starts = [start for space in spaces if (start := self._start(space, alone)) is not None]
-            guessed = Search(self.judge, self.judge.performs, limit, note).run(starts)
+            starts = [start for space in spaces if (start := self._find_start(space, alone)) is not None]
+            guessed = Search(self.judge, self.judge.performs, compute_limit, note).run(starts)
             result.guessed += guessed
             sure = (
                 self._with_confidence(self.judge, guessed, own, best_of_all)
@@ -393,9 +397,9 @@ class FamilySearch:
     def keeps(self, host: int) -> bool:
         """Says whether a host is of today's instance family: the recommendation looks among those
         first."""
-        return self.today_family is not None and family_of(self.hosts[host].name or "") == self.today_family
+        return self.today_family is not None and get_instance_family(self.hosts[host].name or "") == self.today_family
 
-    def _alone(self, family: Family) -> dict[Shape, SpaceResult] | None:
+    def _search_alone(self, family: Family) -> dict[Shape, SpaceResult] | None:
         """Searches each shape without an instance, in a plan for demand on instances; None
         elsewhere. An instance only adds limits, so what fails alone fails on all of them, and what
         is needed alone is needed on each."""
@@ -408,13 +412,13 @@ class FamilySearch:
         self.hosts.append(Host(None, service=family.service))
         spaces = [
             Space(space.shape, None, len(self.hosts) - 1)
-            for space in spaces_on(family, [self.hosts[-1]], [None], self.need, self.as_of)
+            for space in list_service_spaces(family, [self.hosts[-1]], [None], self.need, self.as_of)
         ]
         results = Search(self.judge, self.judge.performs, lambda space: math.inf).run(spaces)
         self.hosts.pop()
         return {result.space.shape: result for result in results}
 
-    def _start(self, space: Space, alone: dict[Shape, SpaceResult] | None) -> Space | SpaceResult | None:
+    def _find_start(self, space: Space, alone: dict[Shape, SpaceResult] | None) -> Space | SpaceResult | None:
         """Returns where the search of a space begins: at its corners, or where that of its shape
         without an instance ended; None where that failed."""
         if alone is None:
@@ -433,13 +437,13 @@ class FamilySearch:
         waiting = sorted((result for result in guessed if result.best is not None), key=rank)
         sure: list[SpaceResult] = []
 
-        def family_limit(keeps: bool) -> float:
+        def compute_family_limit(keeps: bool) -> float:
             """Returns the most, USD a month, that is worth looking at on hosts of today's family
             (`keeps`), or on others."""
             best = min([own[keeps], *(result.usd for result in sure if self.keeps(result.space.host) == keeps)])
-            return worth_looking_at(best) if best < FAR * best_of_all else best
+            return compute_usd_limit(best) if best < FAR * best_of_all else best
 
-        def limit(space: Space) -> float:
+        def compute_limit(space: Space) -> float:
             """Returns the most, USD a month, that is worth looking at in a space, by what is known
             to be sure."""
             here = min(
@@ -450,19 +454,21 @@ class FamilySearch:
                 ),
                 default=math.inf,
             )
-            return min(self.affordable, family_limit(self.keeps(space.host)), here, HOPELESS * best_of_all)
+            return min(self.affordable, compute_family_limit(self.keeps(space.host)), here, HOPELESS * best_of_all)
 
         first = 0
-        while first < len(waiting) and waiting[first].usd <= max(family_limit(False), family_limit(True)):
+        while first < len(waiting) and waiting[first].usd <= max(
+            compute_family_limit(False), compute_family_limit(True)
+        ):
             last = first + (RAISED_AT_ONCE if sure or min(own.values()) < math.inf else RAISED_FIRST)
             starts = [
                 SpaceResult(result.space, result.low, result.high)
                 for result in waiting[first:last]
-                if result.usd <= limit(result.space)
+                if result.usd <= compute_limit(result.space)
             ]
             sure += [
                 result
-                for result in Search(judge, judge.meets_with_confidence, limit).run(starts)
+                for result in Search(judge, judge.meets_with_confidence, compute_limit).run(starts)
                 if result.best is not None
             ]
             first = last

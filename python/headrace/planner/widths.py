@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headrace.planner.candidates import Candidate, shape_of
-from headrace.simulation.services import unseen
+from headrace.planner.candidates import Candidate, make_shape
+from headrace.simulation.services import get_unseen
 from headrace.workload.unexplained import is_of_server
 
 if TYPE_CHECKING:
@@ -57,34 +57,34 @@ class Widths:
         parameter covers; the candidate was looked at before."""
         judge, guess, largest = self.judge, self.guesses[candidate], self.guesses[self._find_largest(candidate)]
         host = judge.hosts[candidate[2]]
-        service = unseen(host.service, judge.near(host))
+        service = get_unseen(host.service, judge.count_near_runs(host))
         server = next((each.cap for each in (largest, guess) if each.cap and is_of_server(each.cap)), None)
         if server is None:
-            return math.hypot(self._spread(candidate, guess.tps, guess.cap), service)
+            return math.hypot(self._compute_spread(candidate, guess.tps, guess.cap), service)
         share = 1.0
         if guess.tps is not None and largest.tps is not None:
             share = min(1.0, guess.tps / largest.tps) ** judge.database["clients"]["sharpness"]
-        by_server = self._spread(candidate, guess.tps, server)
-        by_storage = self._spread(candidate, guess.tps, "storage")
+        by_server = self._compute_spread(candidate, guess.tps, server)
+        by_storage = self._compute_spread(candidate, guess.tps, "storage")
         return math.hypot(math.sqrt(share) * by_server, math.sqrt(1.0 - share) * by_storage, service)
 
-    def _spread(self, candidate: Candidate, tps: float | None, limit: str | None) -> float:
+    def _compute_spread(self, candidate: Candidate, tps: float | None, limit: str | None) -> float:
         """Returns the same deviation at `tps` transactions a second if `limit` held the candidate
         alone."""
         judge, host = self.judge, self.judge.hosts[candidate[2]]
-        distances = judge.workload.distances(
+        distances = judge.workload.compute_distances(
             cache_gib=host.cache_gib,
             transactions=self._count_transactions(tps),
             threads=judge.conditions.threads,
             # Aurora's storage is none of the catalog's kinds: how far it is, `unseen` says.
-            storage=judge.behind(candidate),
+            storage=judge.get_backing_volumes(candidate),
             limit=limit,
             release=None,  # a plan keeps the server; a service's own is in `unseen`
             tps=tps,
             core_speed=None if host.instance is None else host.instance["core_speed"],
             vcpus=None if host.instance is None else host.instance["vcpus"],
         )
-        return judge.workload.unexplained(distances)
+        return judge.workload.compute_unexplained(distances)
 
     def _count_transactions(self, tps: float | None) -> float | None:
         """Returns the transactions at the end of a cold start's hours at that rate; None: warm."""
@@ -95,8 +95,8 @@ class Widths:
         """Returns the candidate with the most that volumes of its kind are sold with; itself where
         nothing is chosen (services, local disks)."""
         data, log, place = candidate
-        about = self.judge.directory.about(data, self.judge.hosts[place].service)
+        about = self.judge.directory.look_up(data, self.judge.hosts[place].service)
         if self.judge.hosts[place].service != "ec2" or about.behind is None or not about.family.era:
             return candidate
-        shape = shape_of(about.family, about.members, about.behind.members[0].size_gib)
-        return (shape.storage((shape.x[1], shape.y[1])), log, place) if about.family.axis != "none" else candidate
+        shape = make_shape(about.family, about.members, about.behind.members[0].size_gib)
+        return (shape.write_storage((shape.x[1], shape.y[1])), log, place) if about.family.axis != "none" else candidate

@@ -11,14 +11,14 @@ import polars as pl
 
 from headrace.base import caps, core
 from headrace.base.encoding import pick_fields
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.base.units import GIB
 from headrace.report.charts.rows import TABLE_ROWS, group_by_clock
-from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, columns
-from headrace.report.words import number, percent, row_labels, span, storage_words
+from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, make_columns
+from headrace.report.words import describe_storage, format_number, format_percent, format_span, list_row_labels
 from headrace.workload.transactions import RESPONSES
 
-with lazily():
+with defer_imports():
     from headrace.report.charts import predictions
 
 if TYPE_CHECKING:
@@ -31,13 +31,13 @@ SCHEMA = "headrace-prediction/1"
 COMPARED_FIRST = (
     ("mean tps", "second half"), ("one-second tps", "p5"), ("p95 response", "median"), ("p95 response", "run"),
 )  # fmt: skip
-COMPARED = columns(("figure", "unit", "measured", "predicted", "error"), number=("measured", "predicted", "error"))
+COMPARED = make_columns(("figure", "unit", "measured", "predicted", "error"), number=("measured", "predicted", "error"))
 # Significant digits of a fitted value: two even where it is hardly known, four where a file says it
 # is known exactly.
 LEAST_DIGITS, MOST_DIGITS = 2, 4
 
 
-def in_words(run: Prediction, workload: TransactionWorkload) -> list[str]:
+def describe_run(run: Prediction, workload: TransactionWorkload) -> list[str]:
     """Says what happened, a sentence a line."""
     summary = run.summary
     where = (
@@ -46,47 +46,53 @@ def in_words(run: Prediction, workload: TransactionWorkload) -> list[str]:
         else f"{run.storage} (no instance limits, no processor limit)"
     )
     log = f", redo and binlog on {run.log_storage}" if run.log_storage else ""
-    load = clients(run.threads) if run.threads else "open load"
+    load = format_clients(run.threads) if run.threads else "open load"
     scatter = f"seed {run.seed}" if run.seed is not None else "means only"
-    server = f"{workload.engine}, cache {number(run.cache_gib)} GiB, {load}"
-    lines = [f"{where}{log}, limits of {run.as_of}; {server}; {span(run.rows.height)}, {scatter}."]
+    server = f"{workload.engine}, cache {format_number(run.cache_gib)} GiB, {load}"
+    lines = [f"{where}{log}, limits of {run.as_of}; {server}; {format_span(run.rows.height)}, {scatter}."]
     lines += [f"WARNING: {text}" for text in run.warnings]
-    tps, low, high, p5, p95 = (number(summary[name], 4) for name in ("tps", "tps_low", "tps_high", "tps_p5", "tps_p95"))
+    tps, low, high, p5, p95 = (
+        format_number(summary[name], 4) for name in ("tps", "tps_low", "tps_high", "tps_p5", "tps_p95")
+    )
     interval = "" if summary["tps_low"] is None else f" (80 % interval of the mean {low} to {high})"
     lines.append(f"Second half: {tps} tps{interval}; one second in twenty below {p5}, one above {p95}.")
-    times = ", ".join(f"{name[:3]} {number(summary[name])} ms" for name in RESPONSES)
+    times = ", ".join(f"{name[:3]} {format_number(summary[name])} ms" for name in RESPONSES)
     lines.append(f"Response times {times} (medians of the second half's seconds).")
-    lines.append(f"Storage: {number(summary['iops'], 4)} IOPS, {number(summary['mib_s'])} MiB/s.")
+    lines.append(f"Storage: {format_number(summary['iops'], 4)} IOPS, {format_number(summary['mib_s'])} MiB/s.")
     if summary["response_ms"]:
-        mean, p50, p95, p99 = (number(summary["response_ms"][name]) for name in ("mean", "p50", "p95", "p99"))
+        mean, p50, p95, p99 = (format_number(summary["response_ms"][name]) for name in ("mean", "p50", "p95", "p99"))
         lines.append(f"Every I/O simulated: response times mean {mean} ms, p50 {p50} ms, p95 {p95} ms, p99 {p99} ms.")
-    lines.append("Quarters of the run: " + ", ".join(number(value, 4) for value in summary["quarters"]) + " tps.")
-    shares = ", ".join(f"{caps.long(cap)} {percent(share)} of the time" for cap, share in summary["caps"].items())
+    lines.append(
+        "Quarters of the run: " + ", ".join(format_number(value, 4) for value in summary["quarters"]) + " tps."
+    )
+    shares = ", ".join(
+        f"{caps.describe_cap(cap)} {format_percent(share)} of the time" for cap, share in summary["caps"].items()
+    )
     lines.append(f"Limited by: {shares}.")
     if summary["lowest_balance_percent"] is not None and summary["lowest_balance_percent"] < 100.0:
         lines.append(f"Lowest credit balance {summary['lowest_balance_percent']:.0f} %.")
     if summary["stalls_s"]:
-        share = percent(summary["stalled_share"])
+        share = format_percent(summary["stalled_share"])
         lines.append(
-            f"Seconds below a tenth of the median: {summary['stalls_s']}, {share} of all.{_cause_of_stalls(run)}"
+            f"Seconds below a tenth of the median: {summary['stalls_s']}, {share} of all.{_explain_stalls(run)}"
         )
     return lines
 
 
-def _cause_of_stalls(run: Prediction) -> str:
+def _explain_stalls(run: Prediction) -> str:
     """Says what a full redo log has to do with stalled seconds; nothing where it has not."""
     waiting = run.rows["stopped_share"].to_numpy().mean().item()
     if not waiting:
         return ""
-    return f" For {percent(waiting)} of the time clients wait until a full redo log has been flushed."
+    return f" For {format_percent(waiting)} of the time clients wait until a full redo log has been flushed."
 
 
-def clients(count: int) -> str:
+def format_clients(count: int) -> str:
     """Counts clients: "1 client", "48 clients"."""
     return "1 client" if count == 1 else f"{count:,} clients"
 
 
-def log_warnings(run: Prediction, workload: TransactionWorkload) -> list[str]:
+def list_log_warnings(run: Prediction, workload: TransactionWorkload) -> list[str]:
     """Warns when the volume of redo and binlog cannot hold the binlog that the run writes, and says
     how long it would last."""
     if run.log_storage is None:
@@ -96,15 +102,15 @@ def log_warnings(run: Prediction, workload: TransactionWorkload) -> list[str]:
     room = core.parse_storage(run.log_storage)["usable_gib"] * GIB
     if written <= room:
         return []
-    full = span(run.rows.height * room / written)
-    holds = f"{run.log_storage} holds {number(room / GIB)} GiB and would be full after {full}"
+    full = format_span(run.rows.height * room / written)
+    holds = f"{run.log_storage} holds {format_number(room / GIB)} GiB and would be full after {full}"
     return [
-        f"This run writes {number(written / GIB)} GiB of binlog; {holds}, "
+        f"This run writes {format_number(written / GIB)} GiB of binlog; {holds}, "
         "without counting the redo log: it needs a larger volume, or binlogs purged sooner than that."
     ]
 
 
-def table_of(run: Prediction, most: int = TABLE_ROWS) -> Table:
+def build_table(run: Prediction, most: int = TABLE_ROWS) -> Table:
     """Returns the rows as a table of at most `most` rows, means over stretches on the clock."""
     # A row of a prediction is a second.
     parted, step_s = group_by_clock(run.rows, run.rows["t_s"][-1] + 1.0, most=most)
@@ -115,20 +121,25 @@ def table_of(run: Prediction, most: int = TABLE_ROWS) -> Table:
         pl.col("balance_percent").min(),
         pl.col("cap").mode().sort().first(),  # sorted: modes come in no order
     )
-    labels = row_labels(short["t_s"].to_list())
+    labels = list_row_labels(short["t_s"].to_list())
     cells = []
     for row in short.iter_rows(named=True):
-        figures = (number(row["tps"], 4), number(row["p95_ms"]), number(row["iops"], 4), number(row["mib_s"]))
+        figures = (
+            format_number(row["tps"], 4),
+            format_number(row["p95_ms"]),
+            format_number(row["iops"], 4),
+            format_number(row["mib_s"]),
+        )
         balance = "" if row["balance_percent"] is None else f"{row['balance_percent']:.0f} %"
-        shares = (percent(row["cached_share"]), percent(row["dirty_share"]))
-        cells.append((next(labels), *figures, balance, *shares, caps.short(row["cap"])))
+        shares = (format_percent(row["cached_share"]), format_percent(row["dirty_share"]))
+        cells.append((next(labels), *figures, balance, *shares, caps.label_cap(row["cap"])))
     titles = ("time", "tps", "p95 ms", "IOPS", "MiB/s", "balance", "cached", "dirty", "limited by")
-    when = f"Time since the start. Each row: {span(step_s)}."
-    heads = columns(titles, number=titles[:-1], key=titles[-1:], drop=("dirty", "cached", "MiB/s"))
+    when = f"Time since the start. Each row: {format_span(step_s)}."
+    heads = make_columns(titles, number=titles[:-1], key=titles[-1:], drop=("dirty", "cached", "MiB/s"))
     return Table(heads, cells, when)
 
 
-def document(run: Prediction, workload: TransactionWorkload) -> dict:
+def build_document(run: Prediction, workload: TransactionWorkload) -> dict:
     """Returns settings, summary, warnings, caveats and every row, for JSON."""
     head = {"schema": SCHEMA, "workload": workload.name, "engine": workload.engine}
     names = (
@@ -146,20 +157,20 @@ def document(run: Prediction, workload: TransactionWorkload) -> dict:
     return head | {"caveats": workload.caveats} | pick_fields(run, *names)
 
 
-def workload_in_words(workload: TransactionWorkload) -> list[str]:
+def describe_database(workload: TransactionWorkload) -> list[str]:
     """Says what the workload is and what stands behind it."""
-    size = f", {number(workload.size_gib)} GiB of data" if workload.size_gib else ""
-    server = f"cache {number(workload.cache_gib)} GiB, {clients(workload.threads)}"
+    size = f", {format_number(workload.size_gib)} GiB of data" if workload.size_gib else ""
+    server = f"cache {format_number(workload.cache_gib)} GiB, {format_clients(workload.threads)}"
     lines = [f"{workload.name}: {workload.engine}, {workload.benchmark}{size}; {server}."]
     for run in workload.runs:
-        load = f"{clients(run['threads'])}, {run['start']} start, {span(run['seconds'])}"
+        load = f"{format_clients(run['threads'])}, {run['start']} start, {format_span(run['seconds'])}"
         lines.append(f"Measured: {run['name']} on {run['storage']}, {load}, {run['transactions']:,.0f} transactions.")
     if not workload.runs:
         lines.append("No run stands behind it: a standard benchmark, with wide intervals.")
     return lines + list(workload.caveats)
 
 
-def fitted(value: float, spread: float) -> str:
+def format_fitted(value: float, spread: float) -> str:
     """Returns a fitted value to the digits its relative spread (one standard deviation) leaves:
     14,700,000 when known to 2 %.
 
@@ -167,7 +178,7 @@ def fitted(value: float, spread: float) -> str:
     sqrt(12) to the deviation, in squares, and makes it 1 % larger at most.
     """
     if value == 0 or not math.isfinite(value):
-        return number(value)
+        return format_number(value)
     leading = math.floor(math.log10(abs(value)))
     digits = leading - math.floor(math.log10(abs(value) * spread / 2.0)) + 1 if spread > 0 else MOST_DIGITS
     digits = min(max(digits, LEAST_DIGITS), MOST_DIGITS)
@@ -182,47 +193,47 @@ SPREADS = (
 )
 
 
-PARAMETERS = columns(
+PARAMETERS = make_columns(
     ("parameter", "value", "uncertainty", "before", "identified from"), number=("value", "uncertainty", "before")
 )
 
 
-def parameter_rows(workload: TransactionWorkload) -> list[tuple[str, ...]]:
+def list_parameter_rows(workload: TransactionWorkload) -> list[tuple[str, ...]]:
     """Returns the cells of PARAMETERS: value, uncertainty in % after and before the calibration,
     and what each was identified from."""
     cells = []
     for row in workload.parameters:
         # A parameter of zero has no relative deviation: the server does none of that work.
         spreads = (f"± {100 * row[name]:.0f} %" if row["value"] else "-" for name in ("spread", "before"))
-        value = fitted(row["value"], row["spread"])
+        value = format_fitted(row["value"], row["spread"])
         # The other words say what is counted; a share counts nothing.
         words = row["words"] + (", ms" if row["name"].endswith("_ms") else "")
         cells.append((words, value, *spreads, row["from"]))
     return cells
 
 
-def parameter_table(workload: TransactionWorkload) -> Table:
+def build_parameter_table(workload: TransactionWorkload) -> Table:
     """Returns the parameters as a table."""
-    return Table(PARAMETERS, parameter_rows(workload), SPREADS)
+    return Table(PARAMETERS, list_parameter_rows(workload), SPREADS)
 
 
-def comparison_rows(comparison: ComparedRun) -> list[tuple[str, ...]]:
+def list_comparison_rows(comparison: ComparedRun) -> list[tuple[str, ...]]:
     """Returns the cells of COMPARED: measured and predicted in the unit of their row, and the error
     in %."""
     cells = []
     for row in comparison.figures:
-        figures = ("" if row[name] is None else number(row[name], 4) for name in ("measured", "predicted"))
+        figures = ("" if row[name] is None else format_number(row[name], 4) for name in ("measured", "predicted"))
         error = "" if row["error_percent"] is None else f"{row['error_percent']:+.1f} %"
         cells.append((row["what"], row["unit"], *figures, error))
     return cells
 
 
-def comparison_table(comparison: ComparedRun) -> Table:
+def build_comparison_table(comparison: ComparedRun) -> Table:
     """Returns measured and predicted as a table."""
-    return Table(COMPARED, comparison_rows(comparison))
+    return Table(COMPARED, list_comparison_rows(comparison))
 
 
-def score_table(rows: list[dict]) -> Table:
+def build_score_table(rows: list[dict]) -> Table:
     """Returns a calibration scored on runs it has not seen."""
     names = ("mean", "quarter_1", "quarter_2", "quarter_3", "quarter_4", "p5", "p95")
     cells = [
@@ -230,14 +241,14 @@ def score_table(rows: list[dict]) -> Table:
         for row in rows
     ]
     titles = ("predicted", "from", "2nd half %", "q1 %", "q2 %", "q3 %", "q4 %", "p5 %", "p95 %")
-    return Table(columns(titles, number=titles[2:]), cells)
+    return Table(make_columns(titles, number=titles[2:]), cells)
 
 
-def score_words(rows: list[dict]) -> list[str]:
+def describe_scores(rows: list[dict]) -> list[str]:
     """Returns median and 90th percentile of the errors; a run that stood still has none to
     score."""
 
-    def line(what: str, values: list[float | None]) -> str:
+    def describe_deviations(what: str, values: list[float | None]) -> str:
         """Says median, 90th percentile and worst of the deviations, in %; None is not counted."""
         sizes = sorted(abs(value) for value in values if value is not None)
         if not sizes:
@@ -247,9 +258,11 @@ def score_words(rows: list[dict]) -> list[str]:
 
     quarters = [row[f"quarter_{i}"] for row in rows for i in (1, 2, 3, 4)]
     return [
-        line("Mean of the second half", [row["mean"] for row in rows]),
-        line("Means per quarter", quarters),
-        line("5th and 95th percentile of one-second tps", [row[name] for row in rows for name in ("p5", "p95")]),
+        describe_deviations("Mean of the second half", [row["mean"] for row in rows]),
+        describe_deviations("Means per quarter", quarters),
+        describe_deviations(
+            "5th and 95th percentile of one-second tps", [row[name] for row in rows for name in ("p5", "p95")]
+        ),
     ]
 
 
@@ -261,42 +274,46 @@ RESPONSE = Card("Response time p95", "{p95} ms", "p50 {p50} ms, p99 {p99} ms")
 LIMIT = Card("Limited by", "{cap}", "{share} of the time")
 
 
-def view_of(run: Prediction, workload: TransactionWorkload) -> View:
+def build_view(run: Prediction, workload: TransactionWorkload) -> View:
     """Returns a prediction as a view."""
     title = f"{workload.name} on {run.storage}"
     described = f"{title} over time: transactions, I/Os, bytes, cache"
     blocks: list[Block] = [Sentence(text, "warn") for text in run.warnings]
-    lines = [line for line in in_words(run, workload) if not line.startswith("WARNING: ")]
-    blocks.append(Chart(lambda: predictions.prediction(run, title), described))
-    blocks.append(Fold("The run as a table", [table_of(run)]))
+    lines = [line for line in describe_run(run, workload) if not line.startswith("WARNING: ")]
+    blocks.append(Chart(lambda: predictions.draw_prediction(run, title), described))
+    blocks.append(Fold("The run as a table", [build_table(run)]))
     blocks.append(Fold("The run in words", [Items(lines)]))
-    blocks.append(Fold("Basis of the prediction", [Items(workload_in_words(workload))]))
-    does = DOES.format(name=workload.name, tps=number(run.summary["tps"]), storage=storage_words(run.storage))
-    return View(does, f"Limits of {run.as_of}", cards(run), blocks)
+    blocks.append(Fold("Basis of the prediction", [Items(describe_database(workload))]))
+    does = DOES.format(name=workload.name, tps=format_number(run.summary["tps"]), storage=describe_storage(run.storage))
+    return View(does, f"Limits of {run.as_of}", build_cards(run), blocks)
 
 
-def cards(run: Prediction) -> list[Card]:
+def build_cards(run: Prediction) -> list[Card]:
     """Returns transactions a second, response time and what limits them."""
     summary = run.summary
     cap, share = max(summary["caps"].items(), key=lambda pair: pair[1], default=("none", 1.0))
-    figures = {"rate": number(summary["tps"], 4), "share": percent(share), "cap": caps.long(cap).removeprefix("the ")}
-    figures |= {end: number(summary[f"tps_{end}"], 4) for end in ("low", "high")}
-    figures |= {name: number(summary[f"{name}_ms"]) for name in ("p50", "p95", "p99")}
+    figures = {
+        "rate": format_number(summary["tps"], 4),
+        "share": format_percent(share),
+        "cap": caps.describe_cap(cap).removeprefix("the "),
+    }
+    figures |= {end: format_number(summary[f"tps_{end}"], 4) for end in ("low", "high")}
+    figures |= {name: format_number(summary[f"{name}_ms"]) for name in ("p50", "p95", "p99")}
     rate = RATE if summary["tps_low"] is not None else replace(RATE, meaning="")
-    return [card.filled(figures) for card in (rate, RESPONSE, LIMIT)]
+    return [card.fill(figures) for card in (rate, RESPONSE, LIMIT)]
 
 
-def comparison_view(comparison: ComparedRun, workload: TransactionWorkload) -> View:
+def build_comparison_view(comparison: ComparedRun, workload: TransactionWorkload) -> View:
     """Returns a run and its prediction as a view."""
     described = "One-second throughput, measured and simulated, over time and as densities of the second half"
-    behind = [*comparison.prediction.warnings, *workload_in_words(workload)]
+    behind = [*comparison.prediction.warnings, *describe_database(workload)]
     blocks = [
-        Chart(lambda: predictions.comparison(comparison), described),
-        comparison_table(comparison),
+        Chart(lambda: predictions.draw_comparison(comparison), described),
+        build_comparison_table(comparison),
         Fold("Basis of the prediction", [Items(behind)]),
     ]
     figures = [
-        Card(f"{row['what'][:1].upper()}{row['what'][1:]}", f"{row['error_percent']:+.1f} %", _both(row))
+        Card(f"{row['what'][:1].upper()}{row['what'][1:]}", f"{row['error_percent']:+.1f} %", _describe_both(row))
         for row in comparison.figures
         if row["error_percent"] is not None and row["what"].partition(", ")[::2] in COMPARED_FIRST
     ]
@@ -306,6 +323,6 @@ def comparison_view(comparison: ComparedRun, workload: TransactionWorkload) -> V
     return View(title, f"Predicted with {workload.name}", figures, blocks)
 
 
-def _both(row: dict) -> str:
-    measured, predicted = (number(row[name], 4) for name in ("measured", "predicted"))
+def _describe_both(row: dict) -> str:
+    measured, predicted = (format_number(row[name], 4) for name in ("measured", "predicted"))
     return f"Predicted {predicted} {row['unit']}, measured {measured}."

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import InputError
-from headrace.report.charts.drawing import inline_svg, phone_svg, png, svg
-from headrace.report.live import WhatIf, live_parts
-from headrace.report.output import PAGE_MARK, SVG_MARK, marked_png, plain, write_bytes, write_text
-from headrace.report.page_files import INKED, stylesheet
+from headrace.report.charts.drawing import prepare_inline_svg, render_phone_svg, render_png, render_svg
+from headrace.report.live import WhatIf, build_live_parts
+from headrace.report.output import PAGE_MARK, SVG_MARK, mark_png, sanitize_text, write_bytes, write_text
+from headrace.report.page_files import INKED, build_stylesheet
 from headrace.report.view import Block, Card, Chart, Code, Fold, Heading, Items, Sentence, Table, View
-from headrace.report.words import glued
+from headrace.report.words import glue_units
 
 if TYPE_CHECKING:
     import altair as alt
@@ -41,7 +41,7 @@ MOST_ON_PHONE = 5  # columns of such a table
 BROAD = 9  # columns from which on a table may be wider than the text
 
 
-def origin() -> str:
+def describe_origin() -> str:
     """Names the maker of the page: version and day of the catalog."""
     from importlib.metadata import version
 
@@ -50,29 +50,29 @@ def origin() -> str:
     return f"Made by headrace {version('headrace')} with the catalog of {core.newest_date()}. Simulated, not measured, unless it says so."
 
 
-def text(value: object) -> str:
+def escape_html(value: object) -> str:
     """Returns anything as escaped text."""
-    return escape(plain("" if value is None else value), quote=True)
+    return escape(sanitize_text("" if value is None else value), quote=True)
 
 
-def page_of(view: View, live: WhatIf | None = None) -> str:
+def render_page(view: View, live: WhatIf | None = None) -> str:
     """Returns a view as a whole page; with `live`, sliders follow the headline. Raises
     CouldNotRun."""
-    head, moving = live_parts(live) if live is not None else ("", "")
-    subtitle = f'<p class="sub">{_whole_names(view.subtitle)}</p>\n' if view.subtitle else ""
-    body = f"<h1>{_whole_names(view.title)}</h1>\n{subtitle}{_cards(view.cards)}{moving}{_Body(phones=True).blocks(view.at('page'))}"
+    head, moving = build_live_parts(live) if live is not None else ("", "")
+    subtitle = f'<p class="sub">{_keep_names_whole(view.subtitle)}</p>\n' if view.subtitle else ""
+    body = f"<h1>{_keep_names_whole(view.title)}</h1>\n{subtitle}{_render_cards(view.cards)}{moving}{_Body(phones=True).render_blocks(view.list_blocks('page'))}"
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">{PAGE_MARK}\n'
-        f"<title>{text(view.title)}</title>\n<style>{stylesheet()}</style>{head}</head>\n<body><main>\n{body}\n</main>\n"
-        f"<footer>{text(origin())}</footer>\n</body></html>\n"
+        f"<title>{escape_html(view.title)}</title>\n<style>{build_stylesheet()}</style>{head}</head>\n<body><main>\n{body}\n</main>\n"
+        f"<footer>{escape_html(describe_origin())}</footer>\n</body></html>\n"
     )
 
 
-def fragment_of(view: View) -> str:
+def render_fragment(view: View) -> str:
     """Returns the blocks of a view alone, with a style that touches nothing around them: what a
     notebook shows."""
-    body = _Body().blocks(view.at("page"))
+    body = _Body().render_blocks(view.list_blocks("page"))
     # Ids must differ from those of every other output in the notebook, and be the same for the
     # same result.
     own = sha256(body.encode()).hexdigest()[:8]
@@ -87,17 +87,19 @@ def write_view(path: Path, view: View, live: WhatIf | None = None) -> None:
     match path.suffix.lower():
         case ".svg":
             # A picture has no page behind it, and its ink is dark.
-            drawn = svg(_first_chart(path, view)).rstrip().replace("<svg ", '<svg style="background: #fff" ', 1)
+            drawn = (
+                render_svg(_draw_first_chart(path, view)).rstrip().replace("<svg ", '<svg style="background: #fff" ', 1)
+            )
             write_text(path, f"{drawn}\n{SVG_MARK}\n")
         case ".png":
-            write_bytes(path, marked_png(png(_first_chart(path, view))))
+            write_bytes(path, mark_png(render_png(_draw_first_chart(path, view))))
         case ".md":
-            write_text(path, f"{markdown_of(view)}\n{SVG_MARK}\n")
+            write_text(path, f"{render_markdown(view)}\n{SVG_MARK}\n")
         case _:
-            write_text(path, page_of(view, live))
+            write_text(path, render_page(view, live))
 
 
-def _first_chart(path: Path, view: View) -> alt.TopLevelMixin:
+def _draw_first_chart(path: Path, view: View) -> alt.TopLevelMixin:
     """Draws the first chart of a view. Raises InputError where it has none."""
     chart = next((block for block in view.blocks if isinstance(block, Chart)), None)
     if chart is None:
@@ -105,36 +107,36 @@ def _first_chart(path: Path, view: View) -> alt.TopLevelMixin:
     return chart.draw()
 
 
-def _whole_names(words: str) -> str:
+def _keep_names_whole(words: str) -> str:
     """Returns a text whose short words with a hyphen are not broken there: names and dates."""
     return " ".join(
-        f'<span class="whole">{text(word)}</span>' if "-" in word and len(word) <= WHOLE else text(word)
-        for word in glued(words).split(" ")
+        f'<span class="whole">{escape_html(word)}</span>' if "-" in word and len(word) <= WHOLE else escape_html(word)
+        for word in glue_units(words).split(" ")
     )
 
 
-def _cards(cards: Sequence[Card]) -> str:
+def _render_cards(cards: Sequence[Card]) -> str:
     """Returns the cards as HTML; empty without cards."""
     if not cards:
         return ""
     listed = "".join(
-        f'<li class="{card.mark}"><p class="label">{text(card.label)}</p><p class="figure">{_figure(card.figure)}</p>'
-        f'<p class="meaning">{text(glued(card.meaning))}</p></li>'
+        f'<li class="{card.mark}"><p class="label">{escape_html(card.label)}</p><p class="figure">{_set_figure(card.figure)}</p>'
+        f'<p class="meaning">{escape_html(glue_units(card.meaning))}</p></li>'
         for card in cards
     )
     return f'<ul class="cards">{listed}</ul>\n'
 
 
-def _figure(words: str) -> str:
+def _set_figure(words: str) -> str:
     """Sets the first word of a figure large and its unit small; a figure in several parts (7 h 51
     min) is large, and words alone are less so."""
     figure, _, unit = words.partition(" ")
     has_digit = [any(character.isdigit() for character in part) for part in (figure, unit)]
     if not any(has_digit):
-        return f'<span class="words">{text(words)}</span>'
+        return f'<span class="words">{escape_html(words)}</span>'
     if not unit or has_digit != [True, False]:
-        return text(glued(words))
-    return f"{text(figure)}\u00a0<small>{text(unit)}</small>"
+        return escape_html(glue_units(words))
+    return f"{escape_html(figure)}\u00a0<small>{escape_html(unit)}</small>"
 
 
 class _Body:
@@ -145,61 +147,63 @@ class _Body:
         self.charts = 0
         self.phones = phones
 
-    def blocks(self, blocks: Iterable[Block]) -> str:
-        return "\n".join(self._block(block) for block in blocks)
+    def render_blocks(self, blocks: Iterable[Block]) -> str:
+        return "\n".join(self._render_block(block) for block in blocks)
 
-    def _block(self, block: Block) -> str:
+    def _render_block(self, block: Block) -> str:
         """Returns a block as HTML."""
         match block:
             case Sentence():
                 mark = f' class="{block.mark}"' if block.mark else ""
-                return f"<p{mark}>{text(glued(block.text))}</p>"
+                return f"<p{mark}>{escape_html(glue_units(block.text))}</p>"
             case Heading():
-                return f"<h2>{text(block.text)}</h2>"
+                return f"<h2>{escape_html(block.text)}</h2>"
             case Items():
-                listed = "".join(f"<li>{text(glued(line))}</li>" for line in block.lines)
+                listed = "".join(f"<li>{escape_html(glue_units(line))}</li>" for line in block.lines)
                 return f"<ul>{listed}</ul>" if listed else ""
             case Code():
-                return _code(block.lines)
+                return _render_code(block.lines)
             case Table():
-                return _table(block)
+                return _render_table(block)
             case Chart():
-                return self._chart(block)
+                return self._render_chart(block)
             case Fold():
                 return self._fold(block)
 
-    def _chart(self, chart: Chart) -> str:
+    def _render_chart(self, chart: Chart) -> str:
         """Returns a chart as inline SVG, twice if the page has charts for phones."""
         self.charts += 1
         chart_drawn = chart.draw()
-        wide = self._figure("", svg(chart_drawn), chart.described)
-        if self.phones and (narrow := phone_svg(chart_drawn)) is not None:
-            return f"{wide}\n{self._figure('phone', narrow, chart.described)}"
+        wide = self._render_figure("", render_svg(chart_drawn), chart.described)
+        if self.phones and (narrow := render_phone_svg(chart_drawn)) is not None:
+            return f"{wide}\n{self._render_figure('phone', narrow, chart.described)}"
         return wide
 
-    def _figure(self, kind: str, drawn: str, described: str) -> str:
+    def _render_figure(self, kind: str, drawn: str, described: str) -> str:
         """Returns a drawn SVG as a figure of class `kind` ("": none), with ids of its own."""
         attributes = f' class="{kind}"' if kind else ""
-        inline = inline_svg(drawn, f"c{self.charts}{kind[:1]}")
+        inline = prepare_inline_svg(drawn, f"c{self.charts}{kind[:1]}")
         # A small chart keeps letters that are no larger than the page's.
-        inline = re.sub(r'^<svg ([^>]*?width="([\d.]+)")', _limited, inline)
-        return f'<figure{attributes} role="img" tabindex="0" aria-label="{text(described)}">{inline}</figure>'
+        inline = re.sub(r'^<svg ([^>]*?width="([\d.]+)")', _limit_width, inline)
+        return f'<figure{attributes} role="img" tabindex="0" aria-label="{escape_html(described)}">{inline}</figure>'
 
     def _fold(self, fold: Fold) -> str:
         count = f' <span class="count">({fold.count:,})</span>' if fold.count > 1 else ""
-        return f"<details><summary>{text(fold.title)}{count}</summary>\n{self.blocks(fold.blocks)}</details>"
+        return (
+            f"<details><summary>{escape_html(fold.title)}{count}</summary>\n{self.render_blocks(fold.blocks)}</details>"
+        )
 
 
-def _limited(match: re.Match[str]) -> str:
+def _limit_width(match: re.Match[str]) -> str:
     return f'<svg style="max-width:{LARGER * float(match[2]):.0f}px" {match[1]}'
 
 
-def _code(lines: Sequence[str]) -> str:
+def _render_code(lines: Sequence[str]) -> str:
     """Returns lines to copy. Unindented lines that describe the indented ones below
     them become sentences, each with its lines."""
     titles = [line for line in lines if not line.startswith(" ")]
     if not titles or len(titles) == len(lines) or not all(line.endswith(":") for line in titles):
-        return f'<pre tabindex="0">{text(chr(10).join(lines))}</pre>'
+        return f'<pre tabindex="0">{escape_html(chr(10).join(lines))}</pre>'
     steps: list[tuple[str, list[str]]] = []
     for line in lines:
         if line.startswith(" ") and steps:
@@ -207,23 +211,24 @@ def _code(lines: Sequence[str]) -> str:
         else:
             steps.append((line, []))
     return "\n".join(
-        f'<p class="step">{text(glued(title))}</p>{_code(inner) if inner else ""}' for title, inner in steps
+        f'<p class="step">{escape_html(glue_units(title))}</p>{_render_code(inner) if inner else ""}'
+        for title, inner in steps
     )
 
 
-def _table(table: Table) -> str:
+def _render_table(table: Table) -> str:
     """Returns a table; one with few brief columns is followed by the whole, folded. Many columns
     may be wider than the text; on a narrow screen each row is a card with the titles next to the
     cells."""
-    brief = table.brief()
+    brief = table.make_brief()
     if brief is None:
-        return _grid(table)
-    return f"{_grid(brief)}\n<details><summary>All {len(table.columns)} columns</summary>\n{_grid(table)}</details>"
+        return _render_grid(table)
+    return f"{_render_grid(brief)}\n<details><summary>All {len(table.columns)} columns</summary>\n{_render_grid(table)}</details>"
 
 
-def _grid(table: Table) -> str:
+def _render_grid(table: Table) -> str:
     """Returns a table as HTML that scrolls sideways, or is set small where it then fits a phone."""
-    rows = [["" if cell is None else plain(cell) for cell in row] for row in table.rows]
+    rows = [["" if cell is None else sanitize_text(cell) for cell in row] for row in table.rows]
     marks = []
     for index, column in enumerate(table.columns):
         if column.kind == "number":
@@ -232,14 +237,16 @@ def _grid(table: Table) -> str:
             marks.append(' class="wide"')
         else:
             marks.append(' class="whole"' if all(len(row[index]) <= WHOLE for row in rows) else "")
-    titles = [f' data-title="{text(column.title)}"' for column in table.columns]
+    titles = [f' data-title="{escape_html(column.title)}"' for column in table.columns]
     head = "".join(
-        f'<th scope="col"{mark}>{text(column.title)}</th>' for column, mark in zip(table.columns, marks, strict=True)
+        f'<th scope="col"{mark}>{escape_html(column.title)}</th>'
+        for column, mark in zip(table.columns, marks, strict=True)
     )
     body = []
     for index, row in enumerate(rows):
         cells = "".join(
-            f"<td{mark}{title}>{text(glued(cell))}</td>" for cell, mark, title in zip(row, marks, titles, strict=True)
+            f"<td{mark}{title}>{escape_html(glue_units(cell))}</td>"
+            for cell, mark, title in zip(row, marks, titles, strict=True)
         )
         mark = "marked" if index == table.marked else "failing" if index in table.failing else ""
         body.append(f'<tr class="{mark}">{cells}</tr>' if mark else f"<tr>{cells}</tr>")
@@ -253,7 +260,7 @@ def _grid(table: Table) -> str:
     ]
     if rows and sum(longest) + 2 * len(longest) <= PHONE_LETTERS and len(longest) <= MOST_ON_PHONE:
         broad = " small"
-    caption = f"<caption>{text(table.title)}</caption>" if table.title else ""
+    caption = f"<caption>{escape_html(table.title)}</caption>" if table.title else ""
     return (
         f'<div class="scroll{broad}" tabindex="0"><table>{caption}<thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(body)}</tbody></table></div>"
@@ -268,53 +275,54 @@ SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>
 ALIGNED = {"number": "---:", "key": "---", "prose": "---", "": "---"}
 
 
-def markdown_of(view: View) -> str:
+def render_markdown(view: View) -> str:
     """Returns a view as Markdown, ended by a newline."""
-    parts = [f"# {escaped(view.title)}"]
+    parts = [f"# {escape_markdown(view.title)}"]
     if view.subtitle:
-        parts.append(escaped(view.subtitle))
+        parts.append(escape_markdown(view.subtitle))
     if view.cards:
         parts.append(
             "\n".join(
-                f"- **{escaped(card.label)}: {escaped(card.figure)}**, {escaped(card.meaning)}" for card in view.cards
+                f"- **{escape_markdown(card.label)}: {escape_markdown(card.figure)}**, {escape_markdown(card.meaning)}"
+                for card in view.cards
             )
         )
-    return "\n\n".join([*parts, *_blocks(view.at("page"), 2)]) + "\n"
+    return "\n\n".join([*parts, *_render_markdown_blocks(view.list_blocks("page"), 2)]) + "\n"
 
 
-def escaped(value: object) -> str:
+def escape_markdown(value: object) -> str:
     """Returns text as one line in which nothing is read as Markdown."""
-    return " ".join(plain("" if value is None else value).split()).translate(SPECIAL)
+    return " ".join(sanitize_text("" if value is None else value).split()).translate(SPECIAL)
 
 
-def _blocks(blocks: Iterable[Block], depth: int) -> list[str]:
-    return [part for block in blocks for part in _block(block, depth) if part]
+def _render_markdown_blocks(blocks: Iterable[Block], depth: int) -> list[str]:
+    return [part for block in blocks for part in _render_markdown_block(block, depth) if part]
 
 
-def _block(block: Block, depth: int) -> Sequence[str]:
+def _render_markdown_block(block: Block, depth: int) -> Sequence[str]:
     """Returns the Markdown paragraphs of a block; headings have `depth` signs."""
     match block:
         case Sentence():
-            return [f"**{escaped(block.text)}**" if block.mark else escaped(block.text)]
+            return [f"**{escape_markdown(block.text)}**" if block.mark else escape_markdown(block.text)]
         case Heading():
-            return [f"{'#' * depth} {escaped(block.text)}"]
+            return [f"{'#' * depth} {escape_markdown(block.text)}"]
         case Items():
-            return ["\n".join(f"- {escaped(line)}" for line in block.lines)]
+            return ["\n".join(f"- {escape_markdown(line)}" for line in block.lines)]
         case Code():
-            return ["\n".join(f"    {plain(line)}" for line in block.lines)]
+            return ["\n".join(f"    {sanitize_text(line)}" for line in block.lines)]
         case Table():
-            return [_markdown_table(block.brief() or block)]
+            return [_render_markdown_table(block.make_brief() or block)]
         case Chart():
-            return [f"*Chart: {escaped(block.described)}.*"]
+            return [f"*Chart: {escape_markdown(block.described)}.*"]
         case Fold():
-            return [f"{'#' * depth} {escaped(block.title)}", *_blocks(block.blocks, depth + 1)]
+            return [f"{'#' * depth} {escape_markdown(block.title)}", *_render_markdown_blocks(block.blocks, depth + 1)]
 
 
-def _markdown_table(table: Table) -> str:
+def _render_markdown_table(table: Table) -> str:
     """Returns a table in Markdown, with its title above."""
-    head = " | ".join(escaped(column.title) or " " for column in table.columns)
+    head = " | ".join(escape_markdown(column.title) or " " for column in table.columns)
     rule = " | ".join(ALIGNED[column.kind] for column in table.columns)
     lines = [f"| {head} |", f"| {rule} |"]
-    lines += [f"| {' | '.join(escaped(cell) for cell in row)} |" for row in table.rows]
-    title = [escaped(table.title), ""] if table.title else []
+    lines += [f"| {' | '.join(escape_markdown(cell) for cell in row)} |" for row in table.rows]
+    title = [escape_markdown(table.title), ""] if table.title else []
     return "\n".join([*title, *lines])

@@ -20,7 +20,7 @@ PAGE_FORMATS = (".html", ".md")
 CHART_FORMATS = (*PAGE_FORMATS, ".svg", ".png")
 
 
-def plain(text: object) -> str:
+def sanitize_text(text: object) -> str:
     """Returns text that came from outside, safe for a terminal: what cannot be printed (escape
     sequences) becomes `?`."""
     return "".join(char if char.isprintable() or char in "\n\t\u00a0" else "?" for char in str(text))
@@ -39,12 +39,12 @@ def spell_in_ascii() -> None:
     """Spells in ASCII what stdout and stderr cannot encode: a terminal without UTF-8 must not break
     the answer."""
 
-    def nearest(error: UnicodeError) -> tuple[str, int]:
+    def find_nearest(error: UnicodeError) -> tuple[str, int]:
         if not isinstance(error, UnicodeEncodeError):
             raise error
         return "".join(ASCII.get(char, "?") for char in error.object[error.start : error.end]), error.end
 
-    codecs.register_error("headrace", nearest)
+    codecs.register_error("headrace", find_nearest)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="headrace")
@@ -96,7 +96,7 @@ def is_own_page(path: Path) -> bool:
         return False
 
 
-def marked_png(content: bytes) -> bytes:
+def mark_png(content: bytes) -> bytes:
     """Returns a PNG with our name in a text chunk behind its header (PNG specification, 5.3:
     length, type, data, CRC of type and data)."""
     import struct

@@ -45,7 +45,7 @@ INKED = "".join(
 
 
 @cache
-def stylesheet() -> str:
+def build_stylesheet() -> str:
     """Returns the style of a page, with the inks of its charts."""
     return resources.files("headrace.report").joinpath("page.css").read_text(encoding="utf-8") + INKED
 

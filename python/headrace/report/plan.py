@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from headrace.base.lazy import lazily
-from headrace.planner.market.durability import small_percent
+from headrace.base.lazy import defer_imports
+from headrace.planner.market.durability import format_small_percent
 from headrace.report.plan_charts import Runs, draw_balances, draw_bills, draw_cost, draw_day
 from headrace.report.plan_words import (
     CENT,
-    answer_lines,
-    conditions,
-    durability,
-    headline,
-    headroom,
-    next_lines,
-    place_words,
-    title,
+    describe_conditions,
+    describe_durability,
+    describe_headroom,
+    describe_place,
+    list_answer_lines,
+    list_next_lines,
+    make_headline,
+    make_title,
 )
-from headrace.report.services import service_blocks
-from headrace.report.simulation import DEMAND, clock_start
+from headrace.report.services import build_service_blocks
+from headrace.report.simulation import DEMAND, find_clock_start
 from headrace.report.tables import fold_of
 from headrace.report.view import (
     Block,
@@ -41,12 +41,19 @@ from headrace.report.view import (
     Sentence,
     Table,
     View,
-    columns,
+    make_columns,
 )
-from headrace.report.words import latency, number, percent, span, storage_words, usd
+from headrace.report.words import (
+    describe_storage,
+    format_latency,
+    format_number,
+    format_percent,
+    format_span,
+    format_usd,
+)
 from headrace.workload.points import with_totals
 
-with lazily():
+with defer_imports():
     from headrace.report.charts import over_time
 
 if TYPE_CHECKING:
@@ -79,13 +86,13 @@ COLUMNS = {
         Column("credits", "prose"),
     )
 }
-VERDICTS = columns(
+VERDICTS = make_columns(
     ("family", "outcome", "best candidate", "USD/month", "why"),
     number=("USD/month",),
     key=("family", "outcome", "best candidate"),
     prose=("why",),
 )
-BILL = columns(
+BILL = make_columns(
     ("part", "item", "quantity", "unit", "unit price USD", "USD", "source", "as of"),
     number=("quantity", "unit price USD", "USD"),
 )
@@ -100,7 +107,7 @@ TODAY, IN_PLACE = "Today", "Without moving data"
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def ranked(plan: Plan) -> list[tuple[str, Choice]]:
+def rank_choices(plan: Plan) -> list[tuple[str, Choice]]:
     """Returns rank and choice: winners or the closest choices, then the recommended, that of least
     regret, the one in place and today's."""
     choices = plan.choices
@@ -120,30 +127,30 @@ def ranked(plan: Plan) -> list[tuple[str, Choice]]:
     return shown
 
 
-def choice_table(plan: Plan) -> tuple[list[str], list[list[str]]]:
+def tabulate_choices(plan: Plan) -> tuple[list[str], list[list[str]]]:
     """Returns columns and rows of the ranked table; columns that say nothing are left out."""
     best = plan.recommended
     rows = []
-    for rank, choice in ranked(plan):
+    for rank, choice in rank_choices(plan):
         mark = " *" if rank.isdigit() and best is not None and choice.key == best.key else ""
-        own = _database_cells(choice) if plan.subject == "database" else _demand_cells(choice)
+        own = _make_database_cells(choice) if plan.subject == "database" else _make_demand_cells(choice)
         service = {"service": "-" if plan.services is None else choice.service}
-        rows.append({"rank": rank + mark} | service | own | _common_cells(choice))
+        rows.append({"rank": rank + mark} | service | own | _make_common_cells(choice))
     empty, every = ("-", "", "0 s", "none"), list(rows[0]) if rows else []
     titles = [name for name in every if name == "head-room" or any(row[name] not in empty for row in rows)]
     return titles, [[row[name] for name in titles] for row in rows]
 
 
-def _demand_cells(choice: Choice) -> dict[str, str]:
+def _make_demand_cells(choice: Choice) -> dict[str, str]:
     """Returns the cells of a choice for a demand in I/Os, by column: USD a month, latency, time
     throttled."""
     throttled = choice.metrics.get("throttled_min")
     return {
         "storage": choice.storage,
         "instance": choice.instance or "-",
-        "USD/month": usd(choice.cost_usd_month),
-        "I/O p99": latency(choice.metrics.get("p99_ms")) if choice.asks is None else _asks(choice.asks),
-        "throttled": "-" if throttled is None else span(60 * throttled),
+        "USD/month": format_usd(choice.cost_usd_month),
+        "I/O p99": format_latency(choice.metrics.get("p99_ms")) if choice.asks is None else _asks(choice.asks),
+        "throttled": "-" if throttled is None else format_span(60 * throttled),
     }
 
 
@@ -152,37 +159,37 @@ def _asks(asks: dict) -> str:
     return f"{asks['ratio']:.2g} x limit"
 
 
-def _database_cells(choice: Choice) -> dict[str, str]:
+def _make_database_cells(choice: Choice) -> dict[str, str]:
     """Returns the cells of a choice for a database, by column: USD a month, transactions a second
     with their interval, response time p95, probability."""
     return {
         "instance": choice.instance or "-",
         "storage": choice.storage,
         "log": choice.log_storage or "with data",
-        "cache GiB": number(choice.cache_gib),
-        "USD/month": usd(choice.cost_usd_month),
-        "tps": number(choice.metrics["tps"]),
-        INTERVAL: f"{number(choice.tps_low)} to {number(choice.tps_high)}",
-        "p95": latency(choice.metrics["p95_ms"]),
-        "probability": percent(choice.probability),
+        "cache GiB": format_number(choice.cache_gib),
+        "USD/month": format_usd(choice.cost_usd_month),
+        "tps": format_number(choice.metrics["tps"]),
+        INTERVAL: f"{format_number(choice.tps_low)} to {format_number(choice.tps_high)}",
+        "p95": format_latency(choice.metrics["p95_ms"]),
+        "probability": format_percent(choice.probability),
     }
 
 
-def _common_cells(choice: Choice) -> dict[str, str]:
+def _make_common_cells(choice: Choice) -> dict[str, str]:
     """Returns the cells that every choice has, by column: head-room, AFR and lowest balance in %,
     bottleneck, credits."""
     afr, balance = choice.durability_afr_percent, choice.metrics.get("lowest_balance_percent")
     credits = choice.volume_type in ("gp2", "st1", "sc1") and balance is not None
     return {
-        "head-room": headroom(choice),
-        "AFR a year": "lost on stop" if not choice.persistent else "-" if afr is None else small_percent(afr),
-        "lowest balance": f"{number(balance)} %" if credits else "-",
+        "head-room": describe_headroom(choice),
+        "AFR a year": "lost on stop" if not choice.persistent else "-" if afr is None else format_small_percent(afr),
+        "lowest balance": f"{format_number(balance)} %" if credits else "-",
         "bottleneck": choice.binds.get("short", "-"),
         "credits": choice.runs_dry["words"] if choice.runs_dry else "",
     }
 
 
-def verdict_rows(plan: Plan, with_far: bool = True) -> tuple[list[tuple[str, ...]], list[str]]:
+def list_verdict_rows(plan: Plan, with_far: bool = True) -> tuple[list[tuple[str, ...]], list[str]]:
     """Returns a row for each family that lost: its name, outcome, best place, USD a month, reason.
     Also returns the names of those that are far off and, without `with_far`, have no row."""
     rows, far = [], []
@@ -192,7 +199,7 @@ def verdict_rows(plan: Plan, with_far: bool = True) -> tuple[list[tuple[str, ...
         if not with_far and _is_far(family):
             far.append(family.family)
             continue
-        best = ("-", "-") if family.best is None else (family.best.place, usd(family.best.cost_usd_month))
+        best = ("-", "-") if family.best is None else (family.best.place, format_usd(family.best.cost_usd_month))
         rows.append((family.family, family.outcome, *best, family.why))
     return rows, far
 
@@ -203,20 +210,25 @@ def _is_far(family: FamilyVerdict) -> bool:
     return (family.cost_ratio or 0.0) > FAR or (family.outcome == "fails" and (family.overload or 0.0) > 1.0)
 
 
-def bill_rows(choice: Choice) -> list[tuple[str, ...]]:
+def list_bill_rows(choice: Choice) -> list[tuple[str, ...]]:
     """Returns the monthly bill in USD, item by item, with the total."""
     rows = []
     for item in choice.items:
-        price = (number(item["quantity"], 6), item["unit"], f"{item['unit_price_usd']:.6g}", usd(item["usd"]))
+        price = (
+            format_number(item["quantity"], 6),
+            item["unit"],
+            f"{item['unit_price_usd']:.6g}",
+            format_usd(item["usd"]),
+        )
         rows.append((item["part"], item["item"], *price, item["source"] or "", item["as_of"] or ""))
-    return [*rows, ("together", "", "", "", "", usd(choice.cost_usd_month), "", "")]
+    return [*rows, ("together", "", "", "", "", format_usd(choice.cost_usd_month), "", "")]
 
 
-def _left_out(plan: Plan) -> list[str]:
+def _explain_skipped(plan: Plan) -> list[str]:
     return [f"{name} was left out: {why}" for name, why in plan.search.skipped_instances]
 
 
-def frame_of(plan: Plan) -> pl.DataFrame:
+def build_frame(plan: Plan) -> pl.DataFrame:
     """Returns the ranked choices as a frame for CSV (today's rank 0, recommended -1, least regret
     -2, in place -3): one row each, numbers in the units of their names."""
     ranks = {"today": 0, "recommended": -1, "least regret": -2, "in place": -3}
@@ -225,7 +237,7 @@ def frame_of(plan: Plan) -> pl.DataFrame:
     after = ("persistent", "durability_afr_percent", "migration")
     database = ("vcpus", "cache_gib", "tps_low", "tps_high", "probability")
     rows = []
-    for rank, choice in ranked(plan):
+    for rank, choice in rank_choices(plan):
         best = plan.recommended is not None and choice.key == plan.recommended.key
         row = {"rank": ranks[rank] if rank in ranks else int(rank), "recommended": best}
         row |= {name: getattr(choice, name) for name in plain}
@@ -233,7 +245,7 @@ def frame_of(plan: Plan) -> pl.DataFrame:
         row |= {name: value for name, value in choice.metrics.items() if name not in STATED}
         if plan.subject == "database":
             row |= {name: getattr(choice, name) for name in database}
-            row |= {f"{part}_usd_month": choice.usd(part) for part in ("instance", "data", "log")}
+            row |= {f"{part}_usd_month": choice.sum_usd(part) for part in ("instance", "data", "log")}
             row |= {name: getattr(choice, name) for name in ("regret_expected_usd", "regret_worst_usd")}
         rows.append(row)
     return pl.DataFrame(rows, infer_schema_length=None)
@@ -242,7 +254,7 @@ def frame_of(plan: Plan) -> pl.DataFrame:
 # --- the view -------------------------------------------------------------------------------------
 
 
-def view_of(
+def build_plan_view(
     plan: Plan,
     workload: OpenWorkload | None = None,
     runs: Runs = (),
@@ -255,11 +267,11 @@ def view_of(
     simulations whose balance is drawn. On a terminal, `explain` adds the arithmetic and `families`
     why each family lost that is far off. `charts`: False for a view that only a terminal shows,
     which then needs no library that draws."""
-    blocks = _blocks(plan, workload, runs, explain=explain, families=families, charts=charts)
-    return View(headline(plan), conditions(plan), cards(plan), list(blocks))
+    blocks = _build_blocks(plan, workload, runs, explain=explain, families=families, charts=charts)
+    return View(make_headline(plan), describe_conditions(plan), build_cards(plan), list(blocks))
 
 
-def view_of_engines(
+def build_engine_view(
     comparison: EngineComparison, *, explain: bool = False, families: bool = False, charts: bool = True
 ) -> View:
     """Returns the view of two databases under the same goals; the options are those of
@@ -271,16 +283,18 @@ def view_of_engines(
     for plan in comparison.plans:
         data = f"{plan.load.size_gib:,.0f} GiB"
         blocks += [Heading("", "terminal"), Heading(f"{plan.name} ({plan.engine}, {data})", "page")]
-        blocks += _blocks(plan, None, (), explain=explain, families=families, charts=charts)
+        blocks += _build_blocks(plan, None, (), explain=explain, families=families, charts=charts)
     names = " or ".join(dict.fromkeys(plan.name for plan in comparison.plans))
     figures = [
-        _card(f"{plan.name} ({plan.engine})", best) for plan in comparison.plans if (best := plan.nearest) is not None
+        _build_card(f"{plan.name} ({plan.engine})", best)
+        for plan in comparison.plans
+        if (best := plan.nearest) is not None
     ]
-    head = comparison.in_short().rstrip(".") or f"Storage for {names}"
-    return View(head, conditions(comparison.plans[0]), figures, blocks)
+    head = comparison.describe_briefly().rstrip(".") or f"Storage for {names}"
+    return View(head, describe_conditions(comparison.plans[0]), figures, blocks)
 
 
-def cards(plan: Plan) -> list[Card]:
+def build_cards(plan: Plan) -> list[Card]:
     """Returns the figures of the headline: what is recommended (or closest), today, and what can be
     done without moving data."""
     best, now, place = plan.nearest, plan.choices.compared, plan.choices.in_place
@@ -291,70 +305,72 @@ def cards(plan: Plan) -> list[Card]:
         labelled.append((TODAY, now))
     if place is not None and all(place.key != choice.key for _, choice in labelled):
         labelled.append((IN_PLACE, place))
-    return [_card(label, choice, _at_equal_space(plan, choice)) for label, choice in labelled]
+    return [_build_card(label, choice, _describe_equal_space(plan, choice)) for label, choice in labelled]
 
 
-def _at_equal_space(plan: Plan, choice: Choice) -> str:
+def _describe_equal_space(plan: Plan, choice: Choice) -> str:
     """Says what the recommendation saves with as much room as today's storage, where that is less
     or more than its price says; and what today's volumes save once they are modified."""
     saving, best, now, place = plan.choices.saving, plan.recommended, plan.choices.compared, plan.choices.in_place
     if now is not None and place is not None and choice.key == place.key:
         less = now.cost_usd_month - choice.cost_usd_month
-        return f" Saves {usd(less)} USD a month." if less > CENT else ""
+        return f" Saves {format_usd(less)} USD a month." if less > CENT else ""
     if saving is None or saving.equal_space is None or best is None or now is None:
         return ""
     if choice.key != best.key or best.key == now.key or abs(saving.equal_space - saving.as_planned) < CENT:
         return ""
-    amount = f"{usd(saving.equal_space)} USD a month" if saving.equal_space > 0 else "nothing"
-    return f" With today's {number(saving.gib, 6)} GiB it would save {amount}."
+    amount = f"{format_usd(saving.equal_space)} USD a month" if saving.equal_space > 0 else "nothing"
+    return f" With today's {format_number(saving.gib, 6)} GiB it would save {amount}."
 
 
-def _card(label: str, choice: Choice, more: str = "") -> Card:
+def _build_card(label: str, choice: Choice, more: str = "") -> Card:
     """Returns what a choice costs, whether it holds, and how safe the data are. The recommended
     choice alone is green."""
     meaning = f"Fails: {'; '.join(choice.misses)}."
     if choice.meets_goals:
-        risk = "" if choice.durability_afr_percent is None else f"; {durability(choice).partition(' (')[0]}"
-        meaning = f"Meets every goal: {_delivered(choice)}{risk}."
-    figure = f"{usd(choice.cost_usd_month)} USD a month"
+        risk = "" if choice.durability_afr_percent is None else f"; {describe_durability(choice).partition(' (')[0]}"
+        meaning = f"Meets every goal: {_describe_delivered(choice)}{risk}."
+    figure = f"{format_usd(choice.cost_usd_month)} USD a month"
     mark: Mark = "warn" if not choice.meets_goals else "" if label in (TODAY, IN_PLACE) else "good"
-    return Card(f"{label}: {place_words(choice)}", figure, meaning + more, mark)
+    return Card(f"{label}: {describe_place(choice)}", figure, meaning + more, mark)
 
 
-def _delivered(choice: Choice) -> str:
+def _describe_delivered(choice: Choice) -> str:
     """Returns what a choice delivers, and how much more it could."""
     figures = choice.metrics
     if "tps" in figures:
-        parts = [f"{number(figures['tps'])} tps, p95 {latency(figures['p95_ms'])}"]
+        parts = [f"{format_number(figures['tps'])} tps, p95 {format_latency(figures['p95_ms'])}"]
     else:
-        parts = [f"I/O p99 {latency(figures['p99_ms'])}"]
+        parts = [f"I/O p99 {format_latency(figures['p99_ms'])}"]
     if choice.headroom_percent is not None:
-        parts.append(f"head-room {headroom(choice)}")
+        parts.append(f"head-room {describe_headroom(choice)}")
     return ", ".join(parts)
 
 
-def _blocks(
+def _build_blocks(
     plan: Plan, workload: OpenWorkload | None, runs: Runs, *, explain: bool, families: bool, charts: bool
 ) -> Iterator[Block]:
     """Yields the blocks of a plan, for the terminal and for the page. `families`: families that are
     far off get a row too; `explain`: with the arithmetic."""
-    lines = answer_lines(plan)
+    lines = list_answer_lines(plan)
     yield from (Sentence(words, mark, "terminal") for words, mark in lines)
-    yield from (Sentence(words, mark, "page") for words, mark in lines if mark == "warn" and not _in_cards(plan, words))
+    yield from (
+        Sentence(words, mark, "page") for words, mark in lines if mark == "warn" and not _is_in_cards(plan, words)
+    )
     if charts:
         yield from draw_day(plan, workload, runs)
     if charts and plan.subject == "database":
         yield from draw_cost(plan)
     yield Heading("Choices, the cheapest first" if plan.choices.winners else "Closest to the goals", "page")
-    yield choices(plan, place="page")
-    yield choices(plan)
+    yield build_choice_table(plan, place="page")
+    yield build_choice_table(plan)
     best = plan.recommended
-    if best is not None and any(rank.isdigit() and choice.key == best.key for rank, choice in ranked(plan)):
+    if best is not None and any(rank.isdigit() and choice.key == best.key for rank, choice in rank_choices(plan)):
         yield Sentence("* recommended", place="terminal")
-    yield from _losers_on_terminal(plan, families)
+    yield from _build_losers(plan, families)
     if plan.services is not None:
-        yield from service_blocks(plan.services, explain)
-    if steps := next_lines(plan):
+        yield from build_service_blocks(plan.services, explain)
+    if steps := list_next_lines(plan):
         yield from (Heading("Next steps"), Code(steps))
     if charts and plan.subject != "database":
         yield from draw_cost(plan)
@@ -364,12 +380,12 @@ def _blocks(
         yield from (Heading("The arithmetic", "terminal"), Code(plan.choices.explain, "terminal"))
     yield from (
         Heading("", "terminal"),
-        Items([f"note: {note}" for note in [*_left_out(plan), *plan.doubts.caveats]], "terminal"),
+        Items([f"note: {note}" for note in [*_explain_skipped(plan), *plan.doubts.caveats]], "terminal"),
     )
-    yield from _small_print(plan, workload, [words for words, mark in lines if mark != "warn"])
+    yield from _build_small_print(plan, workload, [words for words, mark in lines if mark != "warn"])
 
 
-def _in_cards(plan: Plan, words: str) -> bool:
+def _is_in_cards(plan: Plan, words: str) -> bool:
     """Returns whether a card says it already: that today's storage fails, or what comes closest."""
     now = plan.choices.compared
     if now is not None and words.startswith(f"Today {now.place} costs "):
@@ -377,51 +393,51 @@ def _in_cards(plan: Plan, words: str) -> bool:
     return bool(plan.choices.closest) and words.startswith("Nothing meets every goal. Closest: ")
 
 
-def _losers_on_terminal(plan: Plan, families: bool) -> Iterator[Block]:
+def _build_losers(plan: Plan, families: bool) -> Iterator[Block]:
     """Yields why other families lost, and the names of those that are far off."""
-    lost, far = verdict_rows(plan, families)
+    lost, far = list_verdict_rows(plan, families)
     if lost:
         yield Table(VERDICTS, lost, "Why not the others", place="terminal")
     if far:
         yield Sentence(f"Far off, or not possible: {', '.join(far)} (--families says why).", place="terminal")
 
 
-def _small_print(plan: Plan, workload: OpenWorkload | None, reasons: Sequence[str]) -> Iterator[Block]:
+def _build_small_print(plan: Plan, workload: OpenWorkload | None, reasons: Sequence[str]) -> Iterator[Block]:
     """Yields what a reader looks up: folded on a page. `reasons`: the answer in sentences."""
     yield Heading("Behind the answer", "page")
     yield Fold("Why", [Items(reasons)])
-    yield Fold("Goals", [Items([*(f"{goal}: {goal.about.meaning}" for goal in plan.goals), title(plan)])])
+    yield Fold("Goals", [Items([*(f"{goal}: {goal.about.meaning}" for goal in plan.goals), make_title(plan)])])
     if workload is not None:
         described = f"IOPS and MiB/s of {workload.name} over time"
-        drawn = Chart(lambda: over_time.workload(workload), described)
-        figures = fold_of("", with_totals(workload.points), DEMAND, clock_start(workload)).blocks
+        drawn = Chart(lambda: over_time.draw_workload(workload), described)
+        figures = fold_of("", with_totals(workload.points), DEMAND, find_clock_start(workload)).blocks
         yield Fold("The demand", [Items(workload.describe().splitlines()[:5]), drawn, *figures])
-    yield Fold("Why not the others", [Table(VERDICTS, verdict_rows(plan)[0])])
+    yield Fold("Why not the others", [Table(VERDICTS, list_verdict_rows(plan)[0])])
     if choice := plan.nearest:
-        yield Fold(f"The bill of {choice.place}", [Table(BILL, bill_rows(choice))])
+        yield Fold(f"The bill of {choice.place}", [Table(BILL, list_bill_rows(choice))])
     yield Fold("The arithmetic", [Code(plan.choices.explain)])
-    yield Fold("Caveats before buying", [Items([*plan.doubts.caveats, *_left_out(plan)])])
+    yield Fold("Caveats before buying", [Items([*plan.doubts.caveats, *_explain_skipped(plan)])])
 
 
-def choices(plan: Plan, most: int | None = None, place: Place = "terminal") -> Table:
+def build_choice_table(plan: Plan, most: int | None = None, place: Place = "terminal") -> Table:
     """Returns the ranked choices as a table, or the first `most`; that which is recommended is
     marked, with a star on a terminal."""
-    titles, rows = choice_table(plan)
+    titles, rows = tabulate_choices(plan)
     rows, best = rows[:most], plan.recommended
-    keys = [choice.key for _, choice in ranked(plan)[:most]]
+    keys = [choice.key for _, choice in rank_choices(plan)[:most]]
     marked = keys.index(best.key) if best is not None and best.key in keys else None
     if place == "terminal":
-        return Table([COLUMNS[name] for name in titles], rows, title(plan), marked, place)
+        return Table([COLUMNS[name] for name in titles], rows, make_title(plan), marked, place)
     # A page begins a row with the choice in words and says there what it is; its rank stands among
     # all columns.
     at = titles.index("storage") if "storage" in titles else 0
     own = {"rank": replace(COLUMNS["rank"], kind="", brief=not at), "storage": replace(COLUMNS["storage"], kind="")}
     heads = [own.get(name, COLUMNS[name]) for name in titles]
     cells, failing = [], []
-    for index, (row, (rank, choice)) in enumerate(zip(rows, ranked(plan), strict=False)):
+    for index, (row, (rank, choice)) in enumerate(zip(rows, rank_choices(plan), strict=False)):
         words = [row[0].removesuffix(" *"), *row[1:]]
         if at:
-            named = storage_words(choice.storage) if choice.service == "ec2" else row[at]
+            named = describe_storage(choice.storage) if choice.service == "ec2" else row[at]
             roles = [
                 *(["recommended"] if index == marked and rank != "recommended" else []),
                 *([] if rank.isdigit() else [rank]),
@@ -438,8 +454,10 @@ def choices(plan: Plan, most: int | None = None, place: Place = "terminal") -> T
     return Table(heads, cells, marked=marked, place=place, failing=failing if len(failing) < len(cells) else ())
 
 
-def in_short(plan: Plan, most: int) -> View:
+def build_short_view(plan: Plan, most: int) -> View:
     """Returns the view for a notebook: the answer, the first `most` choices, cost against what is
     delivered."""
-    line, mark = answer_lines(plan)[len(plan.doubts.warnings)]
-    return View(headline(plan), blocks=[Sentence(line, mark), choices(plan, most, "page"), *draw_cost(plan)])
+    line, mark = list_answer_lines(plan)[len(plan.doubts.warnings)]
+    return View(
+        make_headline(plan), blocks=[Sentence(line, mark), build_choice_table(plan, most, "page"), *draw_cost(plan)]
+    )

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.base import core
-from headrace.base.lazy import lazily
-from headrace.report.simulation import clock_start
-from headrace.report.view import Block, Chart, Sentence, drawn
-from headrace.report.words import usd
+from headrace.base.lazy import defer_imports
+from headrace.report.simulation import find_clock_start
+from headrace.report.view import Block, Chart, Sentence, make_drawn_chart
+from headrace.report.words import format_usd
 
-with lazily():
+with defer_imports():
     from headrace.report.charts import cost, over_time, style
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ def draw_day(plan: Plan, workload: OpenWorkload | None, runs: Runs) -> Iterator[
     described = ", ".join(
         [f"IOPS of {workload.name} over time", *(f"{label} {iops:,.0f} IOPS" for label, iops, _ in limits)]
     )
-    yield Chart(lambda: over_time.day(workload, limits, waits), described)
+    yield Chart(lambda: over_time.draw_day_panels(workload, limits, waits), described)
 
 
 def draw_cost(plan: Plan) -> Iterator[Block]:
     """Yields the chart of cost against what is delivered, where there is something to draw."""
     if plan.subject == "database":
-        chart = cost.against_tps(plan)
+        chart = cost.draw_against_tps(plan)
         described = (
             "Sustained tps with their 80 % interval against monthly cost, along the best candidates of each family"
         )
@@ -55,10 +55,10 @@ def draw_cost(plan: Plan) -> Iterator[Block]:
         best = plan.recommended
         name = None if best is None else f"{best.storage} on {best.instance}" if best.instance else best.storage
         limit = next((goal.limit for goal in plan.goals if goal.metric == "p99_ms"), None)
-        chart = cost.frontier(list_points(plan), name, limit)
+        chart = cost.draw_frontier(list_points(plan), name, limit)
         described = "Storages of every family by monthly cost and I/O p99 of the worst five minutes"
     if chart is not None:
-        yield drawn(chart, described)
+        yield make_drawn_chart(chart, described)
 
 
 def list_points(plan: Plan) -> list[dict]:
@@ -83,12 +83,12 @@ def draw_balances(workload: OpenWorkload | None, runs: Runs) -> Iterator[Block]:
     if not runs or workload is None:
         return
     names = ", ".join(name for name, _ in runs)
-    moving = over_time.balances([(name, run.rows) for name, run in runs], clock_start(workload))
+    moving = over_time.draw_credit_balances([(name, run.rows) for name, run in runs], find_clock_start(workload))
     if moving is None:
         words = f"None of these has credits: {names}. What they deliver does not change over the day."
         yield Sentence(words, place="page")
     else:
-        yield drawn(moving, f"Credit balance over the day of {names}")
+        yield make_drawn_chart(moving, f"Credit balance over the day of {names}")
 
 
 def draw_bills(plan: Plan) -> Iterator[Block]:
@@ -101,6 +101,6 @@ def draw_bills(plan: Plan) -> Iterator[Block]:
     roles = {"today": now, "in place": place, "recommended": best}
     keys = {choice.key: f" ({role})" for role, choice in roles.items() if choice is not None}
     if any(item["usd"] for choice in bills for item in choice.items):
-        described = ", ".join(f"{choice.place} {usd(choice.cost_usd_month)} USD" for choice in bills)
+        described = ", ".join(f"{choice.place} {format_usd(choice.cost_usd_month)} USD" for choice in bills)
         rows = [(f"{choice.place}{keys.get(choice.key, '')}", choice.items) for choice in bills]
         yield Chart(lambda: cost.bills(rows), f"Monthly bill by item: {described}")

@@ -6,9 +6,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.planner.goals import MAX_HEADROOM_PERCENT
-from headrace.planner.market.durability import LEAST_TOLD, small_percent
+from headrace.planner.market.durability import LEAST_TOLD, format_small_percent
 from headrace.report.view import Mark
-from headrace.report.words import goal_words, latency, number, percent, span, storage_words, usd
+from headrace.report.words import (
+    describe_goal,
+    describe_storage,
+    format_latency,
+    format_number,
+    format_percent,
+    format_span,
+    format_usd,
+)
 
 if TYPE_CHECKING:
     from headrace.planner import Choice
@@ -20,33 +28,33 @@ CENT = 0.005  # USD: a smaller difference does not show on a bill
 Line: TypeAlias = tuple[str, Mark]
 
 
-def answer_lines(plan: Plan) -> list[Line]:
+def list_answer_lines(plan: Plan) -> list[Line]:
     """Returns the answer in a few sentences, each with a mark: "good", "warn" or ""."""
     lines: list[Line] = [(words, "warn") for words in plan.doubts.warnings]
     if plan.recommended is not None:
-        lines += _recommended(plan, plan.recommended)
+        lines += _describe_recommended(plan, plan.recommended)
     elif plan.choices.closest:
         near = plan.choices.closest[0]
-        cost = f"{near.place}, {usd(near.cost_usd_month)} USD a month"
+        cost = f"{near.place}, {format_usd(near.cost_usd_month)} USD a month"
         lines.append((f"Nothing meets every goal. Closest: {cost}: {'; '.join(near.misses)}.", "warn"))
     else:
         why = "no storage of that day holds these data or sustains this load"
         lines.append((f"Nothing meets every goal, and nothing comes close: {why}.", "warn"))
-    lines += _regret(plan)
+    lines += _describe_regret(plan)
     if plan.choices.compared is not None:
-        lines += _today(plan, plan.choices.compared)
+        lines += _describe_today(plan, plan.choices.compared)
     for check in plan.doubts.checks:
-        means = f"recorded {latency(check['recorded_ms'])}, model {latency(check['model_ms'])} (means)"
+        means = f"recorded {format_latency(check['recorded_ms'])}, model {format_latency(check['model_ms'])} (means)"
         lines.append((f"Recorded I/O latency and the model's on today's storage, {check['what']}: {means}.", ""))
-    return [*lines, (_considered(plan), ""), (f"{plan.search.prices}.", "")]
+    return [*lines, (_describe_search(plan), ""), (f"{plan.search.prices}.", "")]
 
 
-def _recommended(plan: Plan, best: Choice) -> list[Line]:
+def _describe_recommended(plan: Plan, best: Choice) -> list[Line]:
     """Says what is recommended, why it is not the cheapest if so, and what to beware of."""
     cheapest, why = plan.winner, plan.choices.why_recommended
     same = cheapest is not None and cheapest.key == best.key
     named = "Recommended, and the cheapest that meets every goal" if same else "Recommended"
-    first = f"{named}: {best.place}, {usd(best.cost_usd_month)} USD a month; {_facts(plan, best)}."
+    first = f"{named}: {best.place}, {format_usd(best.cost_usd_month)} USD a month; {_describe_facts(plan, best)}."
     lines: list[Line] = [(first, "good")]
     if cheapest is not None and not same and why:
         # The cheapest of all, or what would be recommended if it needed no migration.
@@ -65,87 +73,87 @@ def _recommended(plan: Plan, best: Choice) -> list[Line]:
     if best.runs_dry:
         lines.append((f"Credits: {best.runs_dry['words']}.", "warn"))
     if best.first_day:
-        lines.append((_first_day(best, best.first_day), ""))
+        lines.append((_compare_first_day(best, best.first_day), ""))
     return lines
 
 
-def _facts(plan: Plan, choice: Choice) -> str:
+def _describe_facts(plan: Plan, choice: Choice) -> str:
     """Returns the facts that a DBA asks for first, in one line."""
     if plan.subject == "database":
-        tps, p95 = number(choice.metrics["tps"]), latency(choice.metrics["p95_ms"])
-        parts = [f"{tps} tps, p95 {p95}, probability {percent(choice.probability)}"]
+        tps, p95 = format_number(choice.metrics["tps"]), format_latency(choice.metrics["p95_ms"])
+        parts = [f"{tps} tps, p95 {p95}, probability {format_percent(choice.probability)}"]
     else:
-        parts = [f"I/O p99 of the worst 5 min {latency(choice.metrics['p99_ms'])}"]
+        parts = [f"I/O p99 of the worst 5 min {format_latency(choice.metrics['p99_ms'])}"]
     if choice.headroom_percent is not None:
-        parts.append(f"head-room {headroom(choice)}")
-    return "; ".join([*parts, durability(choice)])
+        parts.append(f"head-room {describe_headroom(choice)}")
+    return "; ".join([*parts, describe_durability(choice)])
 
 
-def headroom(choice: Choice) -> str:
+def describe_headroom(choice: Choice) -> str:
     """Says the head-room in %, as in `+21 %`, or that there is none."""
     if choice.headroom_percent is None:
         return "-"
     if choice.headroom_percent >= MAX_HEADROOM_PERCENT:
         return f"{MAX_HEADROOM_PERCENT} % or more"
-    return f"+{number(choice.headroom_percent)} %" if choice.headroom_percent else "none"
+    return f"+{format_number(choice.headroom_percent)} %" if choice.headroom_percent else "none"
 
 
-def durability(choice: Choice) -> str:
+def describe_durability(choice: Choice) -> str:
     """Says how likely the data are lost in a year, in %."""
     if not choice.persistent:
         return "the data are gone when the instance stops"
     if choice.durability_afr_percent is None:
         return "no annual failure rate is published"
-    chance = small_percent(choice.durability_afr_percent)
+    chance = format_small_percent(choice.durability_afr_percent)
     if choice.durability_afr_percent < LEAST_TOLD:
         return f"data-loss risk {chance} a year"
-    return f"data-loss risk up to {chance} a year (1 in {number(100.0 / choice.durability_afr_percent, 2)})"
+    return f"data-loss risk up to {chance} a year (1 in {format_number(100.0 / choice.durability_afr_percent, 2)})"
 
 
-def _first_day(choice: Choice, first: dict) -> str:
+def _compare_first_day(choice: Choice, first: dict) -> str:
     """Compares the first day, which begins with full credits, with the days once they are spent."""
     then, parts = choice.metrics, []
     if first.get("tps") is not None:
         parts.append(
-            f"{number(first['tps'])} tps on average on the first day, {number(then['tps'])} once they are spent"
+            f"{format_number(first['tps'])} tps on average on the first day, {format_number(then['tps'])} once they are spent"
         )
     if (lowest := first.get("lowest_balance_percent")) is not None:
-        settled = number(then["lowest_balance_percent"])
-        parts.append(f"credits fall to {number(lowest)} % on the first day, to {settled} % once days repeat")
+        settled = format_number(then["lowest_balance_percent"])
+        parts.append(f"credits fall to {format_number(lowest)} % on the first day, to {settled} % once days repeat")
     if first.get("p99_ms") is not None and then["p99_ms"] is not None:
         parts.append(
-            f"I/O p99 of the worst 5 min {latency(first['p99_ms'])} on the first day, {latency(then['p99_ms'])} then"
+            f"I/O p99 of the worst 5 min {format_latency(first['p99_ms'])} on the first day, {format_latency(then['p99_ms'])} then"
         )
     return f"With full credits: {'; '.join(parts)}."
 
 
-def _today(plan: Plan, now: Choice) -> list[Line]:
+def _describe_today(plan: Plan, now: Choice) -> list[Line]:
     """Says what today's storage costs in USD a month, whether it meets the goals, and what a change
     would bring, also without moving data."""
     best, saving, place = plan.recommended, plan.choices.saving, plan.choices.in_place
     meets = "meets every goal" if now.meets_goals else f"fails: {'; '.join(now.misses)}"
-    cost = f"Today {now.place} costs {usd(now.cost_usd_month)} USD a month"
+    cost = f"Today {now.place} costs {format_usd(now.cost_usd_month)} USD a month"
     lines: list[Line] = [(f"{cost} and {meets}.", "" if now.meets_goals else "warn")]
     if now.runs_dry:
         lines.append((f"Today's credits: {now.runs_dry['words']}.", "warn"))
     differs = saving is not None and (abs(saving.as_planned) >= CENT or saving.equal_space)
     if best is not None and saving is not None and best.key != now.key and differs:
-        lines.append((_saving(saving, best, now), ""))
+        lines.append((_describe_saving(saving, best, now), ""))
     if best is not None and best.migration:
         lines.append((f"From today to the recommendation: {best.migration}.", ""))
     if place is not None and (best is None or place.key != best.key) and place.key != now.key:
         less = now.cost_usd_month - place.cost_usd_month
-        against = f"{usd(abs(less))} {'less' if less >= 0 else 'more'} than today"
-        cost = f"{usd(place.cost_usd_month)} USD a month ({against})"
+        against = f"{format_usd(abs(less))} {'less' if less >= 0 else 'more'} than today"
+        cost = f"{format_usd(place.cost_usd_month)} USD a month ({against})"
         settings = "".join(f", and {words}" for words in place.changes)
-        volumes = f"modify today's volumes into {place.storage}{_log_too(place, now)}"
+        volumes = f"modify today's volumes into {place.storage}{_describe_log_change(place, now)}"
         if (place.storage, place.log_storage) == (now.storage, now.log_storage):
             volumes = "keep today's volumes"
-        lines.append((f"Without moving data: {volumes}{settings}, for {cost}; {_facts(plan, place)}.", ""))
+        lines.append((f"Without moving data: {volumes}{settings}, for {cost}; {_describe_facts(plan, place)}.", ""))
     return lines
 
 
-def _log_too(place: Choice, now: Choice) -> str:
+def _describe_log_change(place: Choice, now: Choice) -> str:
     return "" if place.log_storage == now.log_storage else f", the log's into {place.log_storage}"
 
 
@@ -154,47 +162,49 @@ def _counts_on(choice: Choice) -> str:
     return "".join(f" These figures require a change: {words}." for words in choice.changes)
 
 
-def _saving(saving: Saving, best: Choice, now: Choice) -> str:
+def _describe_saving(saving: Saving, best: Choice, now: Choice) -> str:
     """Says what the recommendation saves in USD a month and a year, at equal usable space if the
     sizes differ."""
 
-    def words(amount: float) -> str:
-        return f"{'saves' if amount >= 0 else 'costs'} {usd(abs(amount))} USD a month{'' if amount >= 0 else ' more'}"
+    def describe_amount(amount: float) -> str:
+        return f"{'saves' if amount >= 0 else 'costs'} {format_usd(abs(amount))} USD a month{'' if amount >= 0 else ' more'}"
 
     if saving.equal_space is None:
-        return f"The recommendation {words(saving.as_planned)}; it holds less than today's."
+        return f"The recommendation {describe_amount(saving.as_planned)}; it holds less than today's."
     if abs(saving.equal_space - saving.as_planned) < CENT:
         # A year of it: what a budget is made of.
-        return f"The recommendation {words(saving.as_planned)}, {usd(abs(saving.as_planned) * 12)} a year."
-    holds = [number(choice.usable_gib + choice.log_gib, 6) for choice in (best, now)]
+        return f"The recommendation {describe_amount(saving.as_planned)}, {format_usd(abs(saving.as_planned) * 12)} a year."
+    holds = [format_number(choice.usable_gib + choice.log_gib, 6) for choice in (best, now)]
     return (
-        f"At equal usable space ({number(saving.gib, 6)} GiB) the recommendation {words(saving.equal_space)}, "
-        f"{usd(abs(saving.equal_space) * 12)} a year; as planned it {words(saving.as_planned)}, because it holds {holds[0]} GiB "
+        f"At equal usable space ({format_number(saving.gib, 6)} GiB) the recommendation {describe_amount(saving.equal_space)}, "
+        f"{format_usd(abs(saving.equal_space) * 12)} a year; as planned it {describe_amount(saving.as_planned)}, because it holds {holds[0]} GiB "
         f"and today's {holds[1]} GiB."
     )
 
 
-def _regret(plan: Plan) -> list[Line]:
+def _describe_regret(plan: Plan) -> list[Line]:
     """Says which choice has the least expected regret, in USD a month; empty where it was not
     computed."""
     best = plan.choices.least_regret
     if best is None:
         return []
-    figures = f"{usd(best.regret_expected_usd)} USD a month expected, {usd(best.regret_worst_usd)} USD at worst"
+    figures = (
+        f"{format_usd(best.regret_expected_usd)} USD a month expected, {format_usd(best.regret_worst_usd)} USD at worst"
+    )
     if plan.recommended and best.key == plan.recommended.key:
         lines: list[Line] = [(f"It also has the least expected regret: {figures}. {REGRET}", "")]
     else:
         less = "" if best.meets_goals else ", below the requested confidence"
-        place = f"{best.place}, {usd(best.cost_usd_month)} USD a month, probability {percent(best.probability)}{less}"
+        place = f"{best.place}, {format_usd(best.cost_usd_month)} USD a month, probability {format_percent(best.probability)}{less}"
         named = f"Least expected regret, given the uncertainty of the calibration: {place}; regret {figures}."
         lines = [(f"{named}{_counts_on(best)} {REGRET}", "")]
     if plan.doubts.undecided:
-        share = f"In {percent(plan.doubts.undecided)} of the cases within the uncertainty of the calibration"
+        share = f"In {format_percent(plan.doubts.undecided)} of the cases within the uncertainty of the calibration"
         lines.append((f"{share}, no candidate meets the goals; the regret does not count these cases.", "warn"))
     return lines
 
 
-def _considered(plan: Plan) -> str:
+def _describe_search(plan: Plan) -> str:
     """Says how many candidates were evaluated and how, and what the probabilities are based on."""
     search, draws = plan.search, plan.doubts.draws
     on = f" on {search.instances:,} instance type{'s' * (search.instances != 1)}" if search.instances else ""
@@ -217,7 +227,7 @@ def _considered(plan: Plan) -> str:
     return f"{words}. Probabilities are based on {drawn} drawn from the calibration."
 
 
-def title(plan: Plan) -> str:
+def make_title(plan: Plan) -> str:
     """Names workload, goals and conditions in a line."""
     load = plan.load
     parts = [f"{plan.name}: {' and '.join(map(str, plan.goals))}", _load_words(plan)]
@@ -237,21 +247,21 @@ def _load_words(plan: Plan) -> str:
     return f"{load.threads} clients" if load.threads else f"{load.arrivals_tps:g} transactions a second arrive"
 
 
-def next_lines(plan: Plan) -> list[str]:
+def list_next_lines(plan: Plan) -> list[str]:
     """Returns the next steps, with the lines to paste and how to undo them; then the same for the
     alternative in place."""
     steps, place = plan.steps, plan.choices.in_place
-    lines = _action_lines(steps.actions)
+    lines = _list_action_lines(steps.actions)
     if place is not None and steps.in_place_actions:
         lines.append(f"Instead, without moving data, {place.place}:")
-        lines += _action_lines(steps.in_place_actions)
+        lines += _list_action_lines(steps.in_place_actions)
     if steps.alarms:
         lines.append("CloudWatch alarms worth having:")
-        lines += [f"    {alarm_words(alarm)}" for alarm in steps.alarms]
+        lines += [f"    {describe_alarm(alarm)}" for alarm in steps.alarms]
     return lines
 
 
-def _action_lines(actions: Sequence[dict]) -> list[str]:
+def _list_action_lines(actions: Sequence[dict]) -> list[str]:
     """Lists the steps, each with its lines to paste and how to undo them."""
     lines = []
     for action in actions:
@@ -261,41 +271,39 @@ def _action_lines(actions: Sequence[dict]) -> list[str]:
     return lines
 
 
-def alarm_words(alarm: dict) -> str:
+def describe_alarm(alarm: dict) -> str:
     """Returns an alarm in a line."""
-    period = span(alarm["period_s"])
+    period = format_span(alarm["period_s"])
     when = f"{alarm['points']} of {alarm['of']} x {period}" if alarm["of"] > 1 else period
-    level = f"{alarm['statistic']} {alarm['comparison']} {number(alarm['threshold'])}"
+    level = f"{alarm['statistic']} {alarm['comparison']} {format_number(alarm['threshold'])}"
     return f"{alarm['namespace']} {alarm['metric']} {level}, {when}: {alarm['why']}"
 
 
-def headline(plan: Plan) -> str:
+def make_headline(plan: Plan) -> str:
     """Says in a sentence what to buy and what it saves."""
     best, saving, now = plan.recommended, plan.choices.saving, plan.choices.compared
     if best is None:
         return f"No storage meets every goal of {plan.name}"
-    words = (
-        f"{place_words(best, brief=True)} meets every goal of {plan.name} for {usd(best.cost_usd_month)} USD a month"
-    )
+    words = f"{describe_place(best, brief=True)} meets every goal of {plan.name} for {format_usd(best.cost_usd_month)} USD a month"
     if saving is None or now is None or now.key == best.key or abs(saving.as_planned) < CENT:
         return words
-    return f"{words}, {usd(abs(saving.as_planned))} {'less' if saving.as_planned > 0 else 'more'} than today"
+    return f"{words}, {format_usd(abs(saving.as_planned))} {'less' if saving.as_planned > 0 else 'more'} than today"
 
 
-def conditions(plan: Plan) -> str:
+def describe_conditions(plan: Plan) -> str:
     """Returns what the answer holds for, in a reader's words: goals, data, load, region, day."""
-    goals = ", ".join(goal_words(goal) for goal in plan.goals)
-    data = f"{number(plan.load.size_gib, 5)} GiB of data with {plan.load.free_percent:g} % free"
+    goals = ", ".join(describe_goal(goal) for goal in plan.goals)
+    data = f"{format_number(plan.load.size_gib, 5)} GiB of data with {plan.load.free_percent:g} % free"
     load = [] if plan.subject == "demand" and plan.load.demand_growth == 1 else [_load_words(plan)]
     market = f"{plan.search.region}, limits and prices of {plan.search.as_of}"
     return f"{'; '.join([f'Goals: {goals}', data, *load, market])}; simulated"
 
 
-def place_words(choice: Choice, brief: bool = False) -> str:
+def describe_place(choice: Choice, brief: bool = False) -> str:
     """Names a choice in a reader's words; `brief`: without what is bought besides the size."""
     if choice.service != "ec2":
         return choice.place
-    words = storage_words(choice.storage, brief)
+    words = describe_storage(choice.storage, brief)
     if choice.log_storage is not None and not brief:
-        words = f"{words}, log on {storage_words(choice.log_storage)}"
+        words = f"{words}, log on {describe_storage(choice.log_storage)}"
     return f"{choice.instance} with {words}" if choice.instance else words

@@ -10,8 +10,8 @@ import polars as pl
 from headrace.base.encoding import pick_fields
 from headrace.report.charts import predictions
 from headrace.report.tables import fold_of
-from headrace.report.view import Block, Card, Fold, Items, Sentence, Table, View, columns, drawn
-from headrace.report.words import latency, moment, number
+from headrace.report.view import Block, Card, Fold, Items, Sentence, Table, View, make_columns, make_drawn_chart
+from headrace.report.words import format_latency, format_moment, format_number
 
 if TYPE_CHECKING:
     from headrace.experiment.proof import Proof, Step
@@ -21,7 +21,7 @@ TITLES = (
     "p95 predicted", "p95 measured", "p95 error", "verdict",
 )  # fmt: skip
 BRIEF = ("configuration", "tps predicted", "tps measured", "tps error", "verdict")
-COLUMNS = columns(TITLES, number=TITLES[2:-1], brief=BRIEF)
+COLUMNS = make_columns(TITLES, number=TITLES[2:-1], brief=BRIEF)
 CSV_COLUMNS = (
     "role", "name", "storage_full", "storage", "log_storage", "cache_gib", "threads", "tps_predicted", "tps_low", "tps_high",
     "tps_measured", "tps_error_percent", "p95_ms_predicted", "p95_ms_measured", "p95_error_percent", "verdict",
@@ -29,7 +29,7 @@ CSV_COLUMNS = (
 STATES = {"complete": "", "interrupted": "interrupted", "broken": "broke off"}
 
 
-def rows(proof: Proof) -> list[tuple[str, ...]]:
+def list_rows(proof: Proof) -> list[tuple[str, ...]]:
     """Returns the cells of COLUMNS."""
     table_rows = []
     for step in proof.steps:
@@ -37,41 +37,41 @@ def rows(proof: Proof) -> list[tuple[str, ...]]:
         interval = (
             ""
             if predicted is None or predicted.tps_low is None
-            else f"{number(predicted.tps_low)} to {number(predicted.tps_high)}"
+            else f"{format_number(predicted.tps_low)} to {format_number(predicted.tps_high)}"
         )
-        what = (name_of(step), run.place, f"{run.cache_gib * 1024:,.0f} MiB", str(run.threads))
+        what = (describe_step(step), run.place, f"{run.cache_gib * 1024:,.0f} MiB", str(run.threads))
         tps = (
-            number(predicted.tps) if predicted else "calibrated on",
+            format_number(predicted.tps) if predicted else "calibrated on",
             interval,
-            "not run" if measured is None else number(measured.tps),
+            "not run" if measured is None else format_number(measured.tps),
         )
         p95 = (
-            latency(predicted.p95_ms) if predicted else "",
-            "" if measured is None or measured.p95_ms is None else latency(measured.p95_ms),
+            format_latency(predicted.p95_ms) if predicted else "",
+            "" if measured is None or measured.p95_ms is None else format_latency(measured.p95_ms),
         )
-        errors = (signed(step.tps_error_percent), signed(step.p95_error_percent))
-        table_rows.append((*what, *tps, errors[0], *p95, errors[1], verdict(proof, step)))
+        errors = (format_signed_percent(step.tps_error_percent), format_signed_percent(step.p95_error_percent))
+        table_rows.append((*what, *tps, errors[0], *p95, errors[1], describe_verdict(proof, step)))
     return table_rows
 
 
-def name_of(step: Step) -> str:
+def describe_step(step: Step) -> str:
     """Returns role and storage before scaling."""
     return step.full.place if step.role == "given" else f"{step.role}: {step.full.place}"
 
 
-def verdict(proof: Proof, step: Step) -> str:
+def describe_verdict(proof: Proof, step: Step) -> str:
     """Returns holds or off, or why there is no verdict."""
     if step.measured is not None and step.measured.state != "complete":
         return STATES[step.measured.state]
     return {"holds": "holds", "off": "OFF", "machine": "machine too busy", "": ""}[proof.judge(step)]
 
 
-def signed(percent: float | None) -> str:
+def format_signed_percent(percent: float | None) -> str:
     """Returns an error in percent with its sign; "" without one."""
     return "" if percent is None else f"{percent:+.1f} %"
 
 
-def frame_of(proof: Proof) -> pl.DataFrame:
+def build_frame(proof: Proof) -> pl.DataFrame:
     """Returns a row for each configuration, for CSV."""
     table_rows = []
     for step in proof.steps:
@@ -87,7 +87,7 @@ def frame_of(proof: Proof) -> pl.DataFrame:
     return pl.DataFrame(table_rows, infer_schema_length=None).select(CSV_COLUMNS)
 
 
-def setup_lines(proof: Proof) -> list[str]:
+def describe_setup(proof: Proof) -> list[str]:
     """Says what was run, at which scale, and where predictions lie."""
     machine = proof.machine
     scale = f"data, cache x {proof.data_scale:.3g}; IOPS, MiB/s, clients x {proof.rate_scale:.3g}"
@@ -106,12 +106,12 @@ def setup_lines(proof: Proof) -> list[str]:
     return lines
 
 
-def title(proof: Proof) -> str:
+def make_title(proof: Proof) -> str:
     """Returns the proof in a line."""
     return f"Proof {proof.name}: predicted and measured" + (f" ({proof.state})" if proof.state != "complete" else "")
 
 
-def notes(proof: Proof) -> list[str]:
+def list_notes(proof: Proof) -> list[str]:
     """Returns what a reader must know of the proof, of predictions and of runs."""
     lines = list(proof.notes)
     for step in proof.steps:
@@ -125,23 +125,26 @@ def notes(proof: Proof) -> list[str]:
     return lines
 
 
-def view_of(proof: Proof) -> View:
+def build_view(proof: Proof) -> View:
     """Returns the proof as a view."""
-    charts = [drawn(chart, described) for chart, described in predictions.of_proof(proof, name_of)]
-    blocks: list[Block] = [*charts[:1], table_of(proof), *charts[1:]]
-    if (seconds := _seconds(proof)) is not None:
+    charts = [make_drawn_chart(chart, described) for chart, described in predictions.draw_proof(proof, describe_step)]
+    blocks: list[Block] = [*charts[:1], build_table(proof), *charts[1:]]
+    if (seconds := _build_seconds(proof)) is not None:
         blocks.append(seconds)
-    blocks.append(Fold("Setup", [Items(setup_lines(proof))]))
-    if note_lines := notes(proof):
+    blocks.append(Fold("Setup", [Items(describe_setup(proof))]))
+    if note_lines := list_notes(proof):
         blocks.append(Fold("Caveats", [Items(note_lines)]))
     verdict, *rest = proof.verdict.rstrip(".").split(". ", 1)
     sentences: list[Block] = [Sentence(f"{words}.", "good" if proof.holds else "warn") for words in rest]
     return View(
-        verdict, f"{title(proof)}; {proof.source}; begun {moment(proof.began_at)}", cards(proof), [*sentences, *blocks]
+        verdict,
+        f"{make_title(proof)}; {proof.source}; begun {format_moment(proof.began_at)}",
+        build_cards(proof),
+        [*sentences, *blocks],
     )
 
 
-def _seconds(proof: Proof) -> Fold | None:
+def _build_seconds(proof: Proof) -> Fold | None:
     """Returns predicted and measured over time as a table; None where neither was kept."""
     series: dict[str, Sequence[float]] = {}
     panels = []
@@ -151,7 +154,7 @@ def _seconds(proof: Proof) -> Fold | None:
             if figures is not None and figures.series:
                 series[f"{role} {at}"] = figures.series
                 parts.append((f"{role} {at}", f"{role} tps", ""))
-        panels.append((name_of(step), parts))
+        panels.append((describe_step(step), parts))
     length = max(map(len, series.values()), default=0)
     if length < 2:
         return None
@@ -160,21 +163,26 @@ def _seconds(proof: Proof) -> Fold | None:
     return fold_of("The seconds as a table", rows, panels)
 
 
-def table_of(proof: Proof, title: str = "") -> Table:
+def build_table(proof: Proof, title: str = "") -> Table:
     """Returns predicted and measured as a table."""
-    return Table(COLUMNS, rows(proof), title)
+    return Table(COLUMNS, list_rows(proof), title)
 
 
-def cards(proof: Proof) -> list[Card]:
+def build_cards(proof: Proof) -> list[Card]:
     """Returns the measured tps of the first three configurations that were predicted, each with
     its prediction."""
     figures = []
     for step in proof.steps:
         if step.measured is not None and step.predicted is not None:
-            error = signed(step.tps_error_percent)
-            meaning = f"Predicted {number(step.predicted.tps)} tps; the error is {error}."
-            holds = verdict(proof, step) == "holds"
+            error = format_signed_percent(step.tps_error_percent)
+            meaning = f"Predicted {format_number(step.predicted.tps)} tps; the error is {error}."
+            holds = describe_verdict(proof, step) == "holds"
             figures.append(
-                Card(name_of(step), f"{number(step.measured.tps)} tps measured", meaning, "good" if holds else "warn")
+                Card(
+                    describe_step(step),
+                    f"{format_number(step.measured.tps)} tps measured",
+                    meaning,
+                    "good" if holds else "warn",
+                )
             )
     return figures[:3]

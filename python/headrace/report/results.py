@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.base.files import path_of
+from headrace.base.files import make_path
 from headrace.errors import Refusals
 from headrace.report import databases, plan, proof, simulation, study
 from headrace.report.charts import over_time, predictions, studies
-from headrace.report.html import fragment_of, write_view
+from headrace.report.html import render_fragment, write_view
 from headrace.report.output import CHART_FORMATS, PAGE_FORMATS, check_chart_path
 from headrace.report.view import Block, Chart, Column, Items, Sentence, Table, View
-from headrace.report.words import latency, number, span
+from headrace.report.words import format_latency, format_number, format_span
 from headrace.workload.transactions import RESPONSES
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Presentation:
 def report_html(result: object) -> str:
     """Returns a result as HTML for a notebook: a compact table and a chart as inline SVG. Raises
     InputError for other things."""
-    return fragment_of(_presentation_of(result).in_short(result))
+    return render_fragment(_find_presentation(result).in_short(result))
 
 
 def write_report(result: object, path: str | Path) -> None:
@@ -55,15 +55,15 @@ def write_report(result: object, path: str | Path) -> None:
     page with its charts (.html) or as
     Markdown (.md); those over time also as the chart alone (.svg, .png). Raises
     InputError for other things, CouldNotRun."""
-    presentation = _presentation_of(result)
+    presentation = _find_presentation(result)
     if presentation.whole is None:
         raise refuse.input(type(result).__name__, "has no page of its own", "Give the result it belongs to.")
-    file = path_of(path)
+    file = make_path(path)
     check_chart_path(file, presentation.endings)
     write_view(file, presentation.whole(result))
 
 
-def _presentation_of(result: object) -> Presentation:
+def _find_presentation(result: object) -> Presentation:
     """Finds the presentation by the name of the class: no result is imported before its report is
     asked for."""
     is_own = type(result).__module__.startswith("headrace.")
@@ -76,105 +76,114 @@ def _presentation_of(result: object) -> Presentation:
 # --- in a notebook --------------------------------------------------------------------------------
 
 
-def _plan(result: Plan) -> View:
-    return plan.in_short(result, SHOWN_CHOICES)
+def _build_plan_view(result: Plan) -> View:
+    return plan.build_short_view(result, SHOWN_CHOICES)
 
 
-def _choice(result: Choice) -> View:
-    return View(result.place, blocks=[Sentence(result.in_short()), Table(plan.BILL, plan.bill_rows(result))])
+def _build_choice_view(result: Choice) -> View:
+    return View(
+        result.place, blocks=[Sentence(result.describe_briefly()), Table(plan.BILL, plan.list_bill_rows(result))]
+    )
 
 
-def _engines(result: EngineComparison) -> View:
-    blocks = [block for engine_plan in result.plans for block in _plan(engine_plan).blocks]
+def _build_engine_view(result: EngineComparison) -> View:
+    blocks = [block for engine_plan in result.plans for block in _build_plan_view(engine_plan).blocks]
     return View("", blocks=[Sentence(result.words), *blocks])
 
 
-def _figures(title: str) -> tuple[Column, ...]:
+def _make_figure_columns(title: str) -> tuple[Column, ...]:
     return (Column(title), Column("", "number"))
 
 
-def _simulation(result: Simulation) -> View:
+def _build_simulation_view(result: Simulation) -> View:
     """Shows a simulation: rates, waits, latency and credits, with its chart if the demand is at
     hand."""
-    summary, title = result.summary, result.in_short()
+    summary, title = result.summary, result.describe_briefly()
     seconds = summary["seconds"]
     rows = [
-        ("delivered", f"{number(summary['delivered_ios'] / seconds, 4)} IOPS"),
-        ("requests waited for a limit", span(summary["throttled_s"])),
-        ("I/O p99", latency(summary["p99_ms"])),
-        ("lowest credit balance", "-" if (low := summary["lowest_balance_percent"]) is None else f"{number(low)} %"),
+        ("delivered", f"{format_number(summary['delivered_ios'] / seconds, 4)} IOPS"),
+        ("requests waited for a limit", format_span(summary["throttled_s"])),
+        ("I/O p99", format_latency(summary["p99_ms"])),
+        (
+            "lowest credit balance",
+            "-" if (low := summary["lowest_balance_percent"]) is None else f"{format_number(low)} %",
+        ),
     ]
-    blocks: list[Block] = [Table(_figures(title), rows)]
+    blocks: list[Block] = [Table(_make_figure_columns(title), rows)]
     if (workload := result.workload) is not None:
-        drawn = Chart(lambda: simulation.chart_of(result, workload, title, SHOWN_POINTS), f"{title} over time")
+        drawn = Chart(lambda: simulation.draw_chart(result, workload, title, SHOWN_POINTS), f"{title} over time")
         blocks.append(drawn)
     return View(title, blocks=blocks)
 
 
-def _prediction(result: Prediction) -> View:
+def _build_prediction_view(result: Prediction) -> View:
     """Shows a prediction: transactions a second, response times in ms and load of the storage, with
     its chart."""
-    summary, title = result.summary, result.in_short()
+    summary, title = result.summary, result.describe_briefly()
     interval = (
         ""
         if summary["tps_low"] is None
-        else f" ({number(summary['tps_low'])} to {number(summary['tps_high'])}, 80 % interval)"
+        else f" ({format_number(summary['tps_low'])} to {format_number(summary['tps_high'])}, 80 % interval)"
     )
     rows = [
-        ("second half of the run", f"{number(summary['tps'], 4)} tps{interval}"),
-        ("response times p50, p95, p99", f"{', '.join(number(summary[name]) for name in RESPONSES)} ms"),
-        ("storage", f"{number(summary['iops'], 4)} IOPS, {number(summary['mib_s'])} MiB/s"),
+        ("second half of the run", f"{format_number(summary['tps'], 4)} tps{interval}"),
+        ("response times p50, p95, p99", f"{', '.join(format_number(summary[name]) for name in RESPONSES)} ms"),
+        ("storage", f"{format_number(summary['iops'], 4)} IOPS, {format_number(summary['mib_s'])} MiB/s"),
     ]
     warnings = [Sentence(words, "warn") for words in result.warnings]
-    drawn = Chart(lambda: predictions.prediction(result, title), f"{title} over time")
-    return View(title, blocks=[Table(_figures(title), rows), *warnings, drawn])
+    drawn = Chart(lambda: predictions.draw_prediction(result, title), f"{title} over time")
+    return View(title, blocks=[Table(_make_figure_columns(title), rows), *warnings, drawn])
 
 
-def _comparison(result: ComparedRun) -> View:
-    drawn = Chart(lambda: predictions.comparison(result), "Transactions a second, measured and simulated")
-    return View("", blocks=[databases.comparison_table(result), drawn])
+def _build_comparison_view(result: ComparedRun) -> View:
+    drawn = Chart(lambda: predictions.draw_comparison(result), "Transactions a second, measured and simulated")
+    return View("", blocks=[databases.build_comparison_table(result), drawn])
 
 
-def _demand(result: OpenWorkload) -> View:
-    drawn = Chart(lambda: over_time.workload(result), f"IOPS and MiB/s of {result.name} over time")
+def _build_demand_view(result: OpenWorkload) -> View:
+    drawn = Chart(lambda: over_time.draw_workload(result), f"IOPS and MiB/s of {result.name} over time")
     return View(result.name, blocks=[Items(result.describe().splitlines()), drawn])
 
 
-def _closed(result: ClosedWorkload) -> View:
+def _build_closed_view(result: ClosedWorkload) -> View:
     return View(result.name, blocks=[Items(result.describe().splitlines())])
 
 
-def _database(result: TransactionWorkload) -> View:
-    rows = databases.parameter_rows(result)
+def _build_database_view(result: TransactionWorkload) -> View:
+    rows = databases.list_parameter_rows(result)
     table: list[Block] = [Table(databases.PARAMETERS, rows)] if result.parameters else []
-    return View(result.name, blocks=[Items(databases.workload_in_words(result)), *table])
+    return View(result.name, blocks=[Items(databases.describe_database(result)), *table])
 
 
-def _study(result: StudyResult) -> View:
-    drawn = [Chart(partial(studies.study, chart), chart.title) for chart in result.charts[:1]]
-    return View(result.study.title, blocks=[Sentence(result.study.question), study.verdict_table(result), *drawn])
+def _build_study_view(result: StudyResult) -> View:
+    drawn = [Chart(partial(studies.draw_study, chart), chart.title) for chart in result.charts[:1]]
+    return View(result.study.title, blocks=[Sentence(result.study.question), study.build_verdict_table(result), *drawn])
 
 
-def _proof(result: Proof) -> View:
-    drawn = [chart for chart in proof.view_of(result).blocks if isinstance(chart, Chart)][:1]
-    return View(result.verdict, blocks=[Sentence(result.verdict), proof.table_of(result), *drawn])
+def _build_proof_view(result: Proof) -> View:
+    drawn = [chart for chart in proof.build_view(result).blocks if isinstance(chart, Chart)][:1]
+    return View(result.verdict, blocks=[Sentence(result.verdict), proof.build_table(result), *drawn])
 
 
 # By the name of the result's class.
 KINDS = {
-    "Plan": Presentation(_plan, plan.view_of),
-    "EngineComparison": Presentation(_engines, plan.view_of_engines),
-    "Choice": Presentation(_choice),
+    "Plan": Presentation(_build_plan_view, plan.build_plan_view),
+    "EngineComparison": Presentation(_build_engine_view, plan.build_engine_view),
+    "Choice": Presentation(_build_choice_view),
     "Simulation": Presentation(
-        _simulation, lambda result: simulation.view_of(result, result.workload, []), CHART_FORMATS
+        _build_simulation_view, lambda result: simulation.build_view(result, result.workload, []), CHART_FORMATS
     ),
-    "Prediction": Presentation(_prediction, lambda result: databases.view_of(result, result.workload), CHART_FORMATS),
+    "Prediction": Presentation(
+        _build_prediction_view, lambda result: databases.build_view(result, result.workload), CHART_FORMATS
+    ),
     "ComparedRun": Presentation(
-        _comparison, lambda result: databases.comparison_view(result, result.prediction.workload), CHART_FORMATS
+        _build_comparison_view,
+        lambda result: databases.build_comparison_view(result, result.prediction.workload),
+        CHART_FORMATS,
     ),
-    "StudyResult": Presentation(_study, study.view_of),
-    "Proof": Presentation(_proof, proof.view_of),
-    "OpenWorkload": Presentation(_demand, simulation.demand_view, CHART_FORMATS),
-    "ClosedWorkload": Presentation(_closed),
-    "TransactionWorkload": Presentation(_database),
+    "StudyResult": Presentation(_build_study_view, study.build_view),
+    "Proof": Presentation(_build_proof_view, proof.build_view),
+    "OpenWorkload": Presentation(_build_demand_view, simulation.build_demand_view, CHART_FORMATS),
+    "ClosedWorkload": Presentation(_build_closed_view),
+    "TransactionWorkload": Presentation(_build_database_view),
 }

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from headrace.base import caps
 from headrace.base.encoding import pick_fields
-from headrace.base.lazy import lazily
-from headrace.planner.market.durability import small_percent
-from headrace.report.databases import clients
-from headrace.report.view import Block, Card, Chart, Fold, Heading, Items, Sentence, Table, View, columns
-from headrace.report.words import latency, number, percent, span, usd
+from headrace.base.lazy import defer_imports
+from headrace.planner.market.durability import format_small_percent
+from headrace.report.databases import format_clients
+from headrace.report.view import Block, Card, Chart, Fold, Heading, Items, Sentence, Table, View, make_columns
+from headrace.report.words import format_latency, format_number, format_percent, format_span, format_usd
 
-with lazily():
+with defer_imports():
     from headrace.report.charts import predictions
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.simulation.services import Fact, ServiceComparison, ServiceOutcome
 
 
-COLUMNS = columns(
+COLUMNS = make_columns(
     (
         "service",
         "tps",
@@ -41,7 +41,7 @@ COLUMNS = columns(
     key=("service", "limited by", "reader's lag", "failover", "lost with instance", "lost with zone"),
     brief=("service", "tps", "failover", "lost with zone", "USD/month"),
 )
-ITEMS = columns(
+ITEMS = make_columns(
     ("service", "item", "quantity", "unit", "USD per unit", "USD", "price of"),
     number=("quantity", "USD per unit", "USD"),
 )
@@ -55,86 +55,91 @@ UNKNOWN, GUESS = "not known", "guess"
 NO_PRICE = "no price"
 
 
-def head(comparison: ServiceComparison) -> list[str]:
+def describe_question(comparison: ServiceComparison) -> list[str]:
     """Repeats the question: workload, instance, storage, cache and day."""
-    load = clients(comparison.threads) if comparison.threads else "open load"
-    cache = f"cache {number(comparison.cache_gib)} GiB, {load}, {number(comparison.data_gib)} GiB of data"
+    load = format_clients(comparison.threads) if comparison.threads else "open load"
+    cache = f"cache {format_number(comparison.cache_gib)} GiB, {load}, {format_number(comparison.data_gib)} GiB of data"
     where = f"{comparison.workload} on {comparison.instance} with {comparison.storage}; {cache}"
     return [
         f"{where}; limits and prices of {comparison.as_of} in {comparison.region}. Simulated, each with its 80 % interval."
     ]
 
 
-def summary_rows(comparison: ServiceComparison) -> list[tuple[str, ...]]:
+def list_summary_rows(comparison: ServiceComparison) -> list[tuple[str, ...]]:
     """Returns the cells of COLUMNS, a row for each deployment that is possible."""
     rows = []
     for outcome in comparison.outcomes:
         if outcome.refusal is not None or outcome.rto_s is None or outcome.rpo_s is None:
             continue
-        interval = f"{number(outcome.tps_low, 3)} to {number(outcome.tps_high, 3)}"
-        bill = NO_PRICE if outcome.bill.usd_month is None else usd(outcome.bill.usd_month)
+        interval = f"{format_number(outcome.tps_low, 3)} to {format_number(outcome.tps_high, 3)}"
+        bill = NO_PRICE if outcome.bill.usd_month is None else format_usd(outcome.bill.usd_month)
         rows.append(
             (
                 outcome.deployment,
-                number(outcome.tps, 3),
+                format_number(outcome.tps, 3),
                 interval,
-                number(outcome.p95_ms),
-                caps.short(outcome.cap),
-                _lag(outcome),
-                _failover(outcome.rto_s),
-                _lost(outcome.rpo_s[0]),
-                _lost(outcome.rpo_s[1]),
+                format_number(outcome.p95_ms),
+                caps.label_cap(outcome.cap),
+                _describe_lag(outcome),
+                _describe_failover(outcome.rto_s),
+                _describe_loss(outcome.rpo_s[0]),
+                _describe_loss(outcome.rpo_s[1]),
                 bill,
             )
         )
     return rows
 
 
-def _lag(outcome: ServiceOutcome) -> str:
+def _describe_lag(outcome: ServiceOutcome) -> str:
     """Says the lag of a reader, mean and highest, and in what share of draws it keeps up."""
     lag = outcome.lag
     if lag is None or lag.ms is None:
         return lag.words if lag is not None and "binary log" not in lag.words else "not predicted"
-    mean, highest = (span(ms / 1e3) for ms in lag.ms)
-    keeps_up_text = "" if lag.keeps_up is None else f" (keeps up: {percent(lag.keeps_up)} of draws)"
+    mean, highest = (format_span(ms / 1e3) for ms in lag.ms)
+    keeps_up_text = "" if lag.keeps_up is None else f" (keeps up: {format_percent(lag.keeps_up)} of draws)"
     return f"{mean}, at most {highest}{keeps_up_text}"
 
 
-def _failover(pair: tuple[Fact, Fact]) -> str:
+def _describe_failover(pair: tuple[Fact, Fact]) -> str:
     """Says from which to which time a failover takes; `pair` has the shortest and the longest, in
     seconds."""
     low, high = pair
     if low.value is None or high.value is None:
         return UNKNOWN
     guess = "" if high.confirmed else f" ({GUESS})"
-    return f"{span(low.value)} to {span(high.value)}{guess}"
+    return f"{format_span(low.value)} to {format_span(high.value)}{guess}"
 
 
-def _lost(fact: Fact) -> str:
+def _describe_loss(fact: Fact) -> str:
     """Says how much of the latest writes a failure loses, as a span of time; the fact is in
     seconds."""
     if fact.value is None:
         return fact.note or UNKNOWN
-    words = "nothing" if fact.value == 0 else span(fact.value)
+    words = "nothing" if fact.value == 0 else format_span(fact.value)
     return words if fact.confirmed else f"{words} ({GUESS})"
 
 
-def item_rows(comparison: ServiceComparison) -> list[tuple[str, ...]]:
+def list_item_rows(comparison: ServiceComparison) -> list[tuple[str, ...]]:
     """Returns the bills, item by item, with day and source."""
     rows = []
     for outcome in comparison.outcomes:
-        rows += [_item_cells(outcome.deployment, item, 4) for item in outcome.bill.items]
+        rows += [_list_item_cells(outcome.deployment, item, 4) for item in outcome.bill.items]
         rows += [(outcome.deployment, what, "", "", "", NO_PRICE, "") for what in outcome.bill.missing]
     return rows
 
 
-def _item_cells(deployment: str, item: core.CostItem | dict, digits: int) -> tuple[str, ...]:
+def _list_item_cells(deployment: str, item: core.CostItem | dict, digits: int) -> tuple[str, ...]:
     """Returns the cells of ITEMS: an item of a deployment's bill, its quantity to `digits`."""
-    price = (number(item["quantity"], digits), item["unit"], number(item["unit_price_usd"], 4), usd(item["usd"]))
+    price = (
+        format_number(item["quantity"], digits),
+        item["unit"],
+        format_number(item["unit_price_usd"], 4),
+        format_usd(item["usd"]),
+    )
     return (deployment, item["item"], *price, f"{item['as_of']}, {item['source']}")
 
 
-def doubts(comparison: ServiceComparison) -> list[str]:
+def list_doubts(comparison: ServiceComparison) -> list[str]:
     """Returns why some deployments are not possible, and the evidence behind the others."""
     lines = [
         f"{outcome.deployment}: not possible: {outcome.refusal}."
@@ -155,21 +160,21 @@ def doubts(comparison: ServiceComparison) -> list[str]:
     return lines + list(comparison.notes)
 
 
-def limits(comparison: ServiceComparison) -> list[str]:
+def list_limits(comparison: ServiceComparison) -> list[str]:
     """Returns what each cannot do, once for each service or option."""
     lines: dict[str, None] = {}
     for outcome in comparison.outcomes:
         for row in outcome.cannot:
-            lines[f"{_limitation(row)}."] = None
+            lines[f"{_describe_limitation(row)}."] = None
     return list(lines)
 
 
-def _limitation(row: Mapping[str, object]) -> str:
+def _describe_limitation(row: Mapping[str, object]) -> str:
     name = row["service"] if row["option"] == "any" else f"{row['service']}:{row['option']}"
     return f"{name} cannot {row['what']}: {row['detail']}"
 
 
-def break_even(comparison: ServiceComparison) -> list[str]:
+def describe_break_even(comparison: ServiceComparison) -> list[str]:
     """Says when I/O-Optimized pays."""
     even = comparison.break_even
     if even is None:
@@ -178,61 +183,65 @@ def break_even(comparison: ServiceComparison) -> list[str]:
         (outcome.bill.million_ios for outcome in comparison.outcomes if outcome.deployment == "aurora:standard"), 0.0
     )
     verdict = "I/O-Optimized is cheaper here" if ios > even.million_ios else "Standard is cheaper here"
-    costs = f"from {number(even.million_ios, 3)} million I/Os a month ({number(even.ios_per_s, 3)} a second all month)"
-    share = f"{usd(even.usd)} of I/O, {even.share_percent:.0f} % of the Standard bill"
-    return [f"Aurora I/O-Optimized pays {costs}: {share}. This load does {number(ios, 3)} million; {verdict}."]
+    costs = f"from {format_number(even.million_ios, 3)} million I/Os a month ({format_number(even.ios_per_s, 3)} a second all month)"
+    share = f"{format_usd(even.usd)} of I/O, {even.share_percent:.0f} % of the Standard bill"
+    return [f"Aurora I/O-Optimized pays {costs}: {share}. This load does {format_number(ios, 3)} million; {verdict}."]
 
 
-def billed(comparison: ServiceComparison) -> list[str]:
+def describe_billed_ios(comparison: ServiceComparison) -> list[str]:
     """Says how many I/Os a transaction is billed, and what a reader's processors do."""
     for outcome in comparison.outcomes:
         if outcome.ios_per_tx is not None:
             reads, writes = outcome.ios_per_tx
-            line = f"Aurora bills {number(reads)} reads and {number(writes)} writes of log a transaction"
+            line = f"Aurora bills {format_number(reads)} reads and {format_number(writes)} writes of log a transaction"
             cpu = (
                 ""
                 if outcome.lag is None or outcome.lag.cpu_share is None
-                else f"; a reader applies with {percent(outcome.lag.cpu_share)} of its processors"
+                else f"; a reader applies with {format_percent(outcome.lag.cpu_share)} of its processors"
             )
             return [f"{line}{cpu}."]
     return []
 
 
-def view_of(comparison: ServiceComparison) -> View:
+def build_view(comparison: ServiceComparison) -> View:
     """Returns the comparison as a view."""
-    title = title_of(comparison)
+    title = make_title(comparison)
     described = f"{title}: transactions a second with intervals, and the bill of a month by item"
-    rows, bills = summary_rows(comparison), item_rows(comparison)
+    rows, bills = list_summary_rows(comparison), list_item_rows(comparison)
     blocks: list[Block] = [
-        Items(head(comparison), "terminal"),
-        Chart(lambda: predictions.side_by_side(comparison, title), described),
+        Items(describe_question(comparison), "terminal"),
+        Chart(lambda: predictions.draw_side_by_side(comparison, title), described),
     ]
     blocks += [Table(COLUMNS, rows)] if rows else []
     blocks += [Table(ITEMS, bills, "Bill of a month", place="terminal")] if bills else []
-    blocks += [Heading("", "terminal"), Items([*billed(comparison), *break_even(comparison)])]
-    blocks += [Items(doubts(comparison), "terminal"), Heading("", "terminal"), Items(limits(comparison), "terminal")]
+    blocks += [Heading("", "terminal"), Items([*describe_billed_ios(comparison), *describe_break_even(comparison)])]
+    blocks += [
+        Items(list_doubts(comparison), "terminal"),
+        Heading("", "terminal"),
+        Items(list_limits(comparison), "terminal"),
+    ]
     blocks += [Fold("Bill of a month", [Table(ITEMS, bills)])] if bills else []
-    blocks += [Fold("Basis of the comparison", [Items(doubts(comparison))])]
-    blocks += [Fold("Limitations of each", [Items(limits(comparison))])]
-    return View(headline(comparison), head(comparison)[0], list(_cards(comparison)), blocks)
+    blocks += [Fold("Basis of the comparison", [Items(list_doubts(comparison))])]
+    blocks += [Fold("Limitations of each", [Items(list_limits(comparison))])]
+    return View(make_headline(comparison), describe_question(comparison)[0], list(_build_cards(comparison)), blocks)
 
 
-def headline(comparison: ServiceComparison) -> str:
+def make_headline(comparison: ServiceComparison) -> str:
     """Says in a sentence which service costs least; names them where no price is known."""
-    priced = _by_price(comparison)
+    priced = _sort_by_price(comparison)
     if not priced:
-        return title_of(comparison)
+        return make_title(comparison)
     best = priced[0]
-    return f"{_words_of(best.deployment)} costs least for {comparison.workload}: {usd(best.bill.usd_month)} USD a month"
+    return f"{_describe_deployment(best.deployment)} costs least for {comparison.workload}: {format_usd(best.bill.usd_month)} USD a month"
 
 
-def _words_of(deployment: str) -> str:
+def _describe_deployment(deployment: str) -> str:
     """Returns a deployment in a reader's words: `RDS Multi-AZ`, `Aurora I/O-Optimized`."""
     service, _, option = deployment.partition(":")
     return f"{SERVICES.get(service, service)} {OPTIONS.get(option, option)}".strip()
 
 
-def _by_price(comparison: ServiceComparison) -> list[ServiceOutcome]:
+def _sort_by_price(comparison: ServiceComparison) -> list[ServiceOutcome]:
     """Returns the deployments that are possible and have a price, the cheapest first."""
     possible = [
         outcome for outcome in comparison.outcomes if outcome.refusal is None and outcome.bill.usd_month is not None
@@ -240,18 +249,20 @@ def _by_price(comparison: ServiceComparison) -> list[ServiceOutcome]:
     return sorted(possible, key=lambda outcome: (outcome.bill.usd_month or 0.0, outcome.deployment))
 
 
-def _cards(comparison: ServiceComparison) -> Iterator[Card]:
+def _build_cards(comparison: ServiceComparison) -> Iterator[Card]:
     """Yields the cheapest deployment of each service, with what it does."""
     services: set[str] = set()
-    for outcome in _by_price(comparison):
+    for outcome in _sort_by_price(comparison):
         service = outcome.deployment.partition(":")[0]
         if service not in services:
             services.add(service)
-            does = f"{number(outcome.tps, 3)} tps, p95 {number(outcome.p95_ms)} ms; limited by {caps.long(outcome.cap or 'none')}."
-            yield Card(_words_of(outcome.deployment), f"{usd(outcome.bill.usd_month)} USD a month", does)
+            does = f"{format_number(outcome.tps, 3)} tps, p95 {format_number(outcome.p95_ms)} ms; limited by {caps.describe_cap(outcome.cap or 'none')}."
+            yield Card(
+                _describe_deployment(outcome.deployment), f"{format_usd(outcome.bill.usd_month)} USD a month", does
+            )
 
 
-def title_of(comparison: ServiceComparison) -> str:
+def make_title(comparison: ServiceComparison) -> str:
     """Names the workload and the services."""
     return f"{comparison.workload}: EC2, RDS and Aurora"
 
@@ -264,7 +275,7 @@ CSV = (
 )  # fmt: skip
 
 
-def csv_rows(comparison: ServiceComparison) -> list[dict]:
+def list_csv_rows(comparison: ServiceComparison) -> list[dict]:
     """Returns a row for each deployment, for CSV."""
     rows = []
     for outcome in comparison.outcomes:
@@ -282,7 +293,7 @@ def csv_rows(comparison: ServiceComparison) -> list[dict]:
 # --- the part of a plan ---------------------------------------------------------------------------
 
 
-PLANNED = columns(
+PLANNED = make_columns(
     (
         "service",
         "best candidate",
@@ -301,53 +312,53 @@ PLANNED = columns(
     brief=("service", "USD/month", "tps", "p95", "goals"),
 )
 QUESTIONS = ("question", "whitepaper 2017", "EC2", "RDS", "Aurora", "source")
-THEN_NOW = columns(QUESTIONS, prose=QUESTIONS)
+THEN_NOW = make_columns(QUESTIONS, prose=QUESTIONS)
 
 
-def planned_rows(part: ServicesPart) -> list[tuple[str, ...]]:
+def list_planned_rows(part: ServicesPart) -> list[tuple[str, ...]]:
     """Returns the cells of COLUMNS, a row for each deployment."""
     table_rows = []
     for answer in part.answers:
         best = answer.best
-        survives = _failover(answer.failover_s), _lost(answer.lost_s[1])
+        survives = _describe_failover(answer.failover_s), _describe_loss(answer.lost_s[1])
         if best is None:
             table_rows.append((answer.deployment, "none", "-", "-", "-", "-", *survives, "-", answer.why))
             continue
-        tps, p95, interval = "-", latency(best.metrics.get("p99_ms")), "-"
+        tps, p95, interval = "-", format_latency(best.metrics.get("p99_ms")), "-"
         if best.tps_low is not None:
-            tps, p95 = number(best.metrics["tps"], 3), latency(best.metrics["p95_ms"])
-            interval = f"{number(best.tps_low, 3)} to {number(best.tps_high, 3)}"
+            tps, p95 = format_number(best.metrics["tps"], 3), format_latency(best.metrics["p95_ms"])
+            interval = f"{format_number(best.tps_low, 3)} to {format_number(best.tps_high, 3)}"
         readers = f" with {answer.readers} {'reader' if answer.readers == 1 else 'readers'}" if answer.readers else ""
-        cells = (f"{best.place}{readers}", usd(best.cost_usd_month), tps, interval, p95)
+        cells = (f"{best.place}{readers}", format_usd(best.cost_usd_month), tps, interval, p95)
         afr = best.durability_afr_percent
-        durability = "lost on stop" if not best.persistent else "-" if afr is None else small_percent(afr)
+        durability = "lost on stop" if not best.persistent else "-" if afr is None else format_small_percent(afr)
         table_rows.append((answer.deployment, *cells, *survives, durability, answer.why))
     return table_rows
 
 
-def bill_rows(part: ServicesPart) -> list[tuple[str, ...]]:
+def list_bill_rows(part: ServicesPart) -> list[tuple[str, ...]]:
     """Returns the bills of the best, item by item, with day and source."""
     table_rows = []
     for answer in part.answers:
         if answer.best:
-            table_rows += [_item_cells(answer.deployment, item, 6) for item in answer.best.items]
-            table_rows.append((answer.deployment, "together", "", "", "", usd(answer.best.cost_usd_month), ""))
+            table_rows += [_list_item_cells(answer.deployment, item, 6) for item in answer.best.items]
+            table_rows.append((answer.deployment, "together", "", "", "", format_usd(answer.best.cost_usd_month), ""))
     return table_rows
 
 
-def even_lines(part: ServicesPart) -> list[str]:
+def describe_planned_break_even(part: ServicesPart) -> list[str]:
     """Says when I/O-Optimized pays, and at what rate Aurora was billed."""
     even = part.break_even
     if even is None or part.million_ios is None:
         return []
     verdict = "I/O-Optimized is cheaper" if part.million_ios > even.million_ios else "Standard is cheaper"
-    costs = f"from {number(even.million_ios, 4)} million I/Os a month ({number(even.ios_per_s, 3)} a second all month)"
-    share = f"{usd(even.usd)} USD of I/O, {even.share_percent:.0f} % of the Standard bill"
-    billed = f"Billed at {number(part.billed_tps, 4)} tps this database does {number(part.million_ios, 4)} million"
+    costs = f"from {format_number(even.million_ios, 4)} million I/Os a month ({format_number(even.ios_per_s, 3)} a second all month)"
+    share = f"{format_usd(even.usd)} USD of I/O, {even.share_percent:.0f} % of the Standard bill"
+    billed = f"Billed at {format_number(part.billed_tps, 4)} tps this database does {format_number(part.million_ios, 4)} million"
     return [f"Aurora I/O-Optimized pays {costs}: {share}. {billed}; {verdict}."]
 
 
-def rule_lines(part: ServicesPart) -> list[str]:
+def list_storage_rules(part: ServicesPart) -> list[str]:
     """Returns the rules of each service's storage, the evidence behind each, and what each cannot
     do."""
     services_by_rule: dict[str, list[str]] = {}
@@ -360,36 +371,36 @@ def rule_lines(part: ServicesPart) -> list[str]:
     limits: dict[str, None] = {}
     for answer in part.answers:
         for row in answer.cannot:
-            limits[f"{_limitation(row)} ({row['source']})."] = None
+            limits[f"{_describe_limitation(row)} ({row['source']})."] = None
     return [*lines, *limits]
 
 
-def growth_lines(part: ServicesPart) -> list[str]:
+def describe_growth(part: ServicesPart) -> list[str]:
     """Says what becomes of storage as data come."""
     return [f"{answer.deployment}: {answer.growth}." for answer in part.answers if answer.growth]
 
 
-def then_and_now(part: ServicesPart) -> list[tuple[str, ...]]:
+def compare_then_and_now(part: ServicesPart) -> list[tuple[str, ...]]:
     """Returns the whitepaper's comparison, then and now."""
     names = ("question", "whitepaper_2017", "ec2", "rds", "aurora")
     doubt = {True: "", False: ", not confirmed"}
     return [(*(row[name] for name in names), f"{row['source']}{doubt[row['confirmed']]}") for row in part.comparison]
 
 
-def service_blocks(part: ServicesPart, explain: bool) -> Iterator[Block]:
+def build_service_blocks(part: ServicesPart, explain: bool) -> Iterator[Block]:
     """Yields the part; on a terminal the comparison and the rules only where `explain` is true."""
     yield Heading("EC2, RDS and Aurora", "page")
-    yield Table(PLANNED, planned_rows(part), "Services", place="terminal")
-    yield Table(PLANNED, planned_rows(part), place="page")
-    yield Table(ITEMS, bill_rows(part), "Bill of a month", place="terminal")
+    yield Table(PLANNED, list_planned_rows(part), "Services", place="terminal")
+    yield Table(PLANNED, list_planned_rows(part), place="page")
+    yield Table(ITEMS, list_bill_rows(part), "Bill of a month", place="terminal")
     yield Heading("", "terminal")
-    yield Items([*even_lines(part), *growth_lines(part)])
+    yield Items([*describe_planned_break_even(part), *describe_growth(part)])
     if explain:
-        yield Table(THEN_NOW, then_and_now(part), "Then and now", place="terminal")
-        yield from (Heading("", "terminal"), Items(rule_lines(part), "terminal"))
+        yield Table(THEN_NOW, compare_then_and_now(part), "Then and now", place="terminal")
+        yield from (Heading("", "terminal"), Items(list_storage_rules(part), "terminal"))
     else:
         words = "--explain adds the whitepaper's comparison then and now, and the rules of each service's storage."
         yield Sentence(words, place="terminal")
-    yield Fold("Bills of a month", [Table(ITEMS, bill_rows(part))])
-    yield Fold("Then and now", [Table(THEN_NOW, then_and_now(part))])
-    yield Fold("Rules of each service's storage, and limitations of each service", [Items(rule_lines(part))])
+    yield Fold("Bills of a month", [Table(ITEMS, list_bill_rows(part))])
+    yield Fold("Then and now", [Table(THEN_NOW, compare_then_and_now(part))])
+    yield Fold("Rules of each service's storage, and limitations of each service", [Items(list_storage_rules(part))])

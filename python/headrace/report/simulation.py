@@ -10,17 +10,25 @@ import polars as pl
 
 from headrace.base import caps, core
 from headrace.base.encoding import pick_fields
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.base.units import MIB
 from headrace.errors import InputError
-from headrace.report.charts.rows import on_clock, shortened
-from headrace.report.tables import SPARK_WIDTH, fold_of, sparkline
-from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, columns
-from headrace.report.words import clock, latency, number, percent, row_labels, span, storage_words
+from headrace.report.charts.rows import on_clock, shorten_rows
+from headrace.report.tables import SPARK_WIDTH, draw_sparkline, fold_of
+from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, make_columns
+from headrace.report.words import (
+    describe_storage,
+    format_clock,
+    format_latency,
+    format_number,
+    format_percent,
+    format_span,
+    list_row_labels,
+)
 from headrace.workload import ClosedWorkload
 from headrace.workload.points import with_totals
 
-with lazily():
+with defer_imports():
     from headrace.report.charts import over_time
 
 if TYPE_CHECKING:
@@ -45,29 +53,29 @@ SCHEMA = "headrace-simulation/1"
 DEMAND = (("IOPS", (("ops_per_s", "IOPS", ""),)), ("MiB/s", (("mib_s", "MiB/s", ""),)))
 
 
-def clock_start(workload: OpenWorkload | ClosedWorkload) -> str | None:
+def find_clock_start(workload: OpenWorkload | ClosedWorkload) -> str | None:
     """Returns the start of the workload's clock, or None when it has none."""
     return None if isinstance(workload, ClosedWorkload) else workload.source.get("clock_start")
 
 
-def in_words(run: Simulation, workload: OpenWorkload | ClosedWorkload, saved_second: bool = True) -> list[str]:
+def describe_run(run: Simulation, workload: OpenWorkload | ClosedWorkload, saved_second: bool = True) -> list[str]:
     """Says what happened, a sentence a line: offered and delivered load, limits and when, queue,
     balances, the instance's bucket, latency.
 
     `saved_second`: whether the volumes began with a second of their IOPS saved.
     """
-    summary, start = run.summary, clock_start(workload)
+    summary, start = run.summary, find_clock_start(workload)
 
-    def at(t_s: float | None) -> str:
-        moment = clock(t_s, start, seconds=summary["seconds"] < 7_200)
+    def describe_moment(t_s: float | None) -> str:
+        moment = format_clock(t_s, start, seconds=summary["seconds"] < 7_200)
         return f"at {moment}" if start else f"{moment} after the start"
 
     where = f"{run.storage} on {run.instance}" if run.instance else f"{run.storage} (no instance limits)"
     form = {"events": "every request simulated", "interval": "interval form"}.get(run.form, run.form)
-    lines = [f"{where}, limits of {run.as_of}; {span(summary['seconds'])}, {form}, seed {run.seed}."]
+    lines = [f"{where}, limits of {run.as_of}; {format_span(summary['seconds'])}, {form}, seed {run.seed}."]
     if workload.size_gib and workload.size_gib > run.usable_gib:
         lines.append(
-            f"The data does not fit: {number(workload.size_gib)} GiB on {number(run.usable_gib)} GiB. What follows is about speed only."
+            f"The data does not fit: {format_number(workload.size_gib)} GiB on {format_number(run.usable_gib)} GiB. What follows is about speed only."
         )
     if summary["lost_at_s"] is not None:
         lines.append(
@@ -75,12 +83,12 @@ def in_words(run: Simulation, workload: OpenWorkload | ClosedWorkload, saved_sec
         )
         return lines
     lines += _describe_delivery(summary, isinstance(workload, ClosedWorkload))
-    lines += _limits(summary)
+    lines += _describe_limits(summary)
     lines += _describe_windows(run, start)
-    lines += _saved_second(summary, saved_second)
-    lines += _queue(summary, at, isinstance(workload, ClosedWorkload))
-    lines += _balances(run, at)
-    lines.append(_latency(summary))
+    lines += _explain_saved_second(summary, saved_second)
+    lines += _describe_queue(summary, describe_moment, isinstance(workload, ClosedWorkload))
+    lines += _describe_balances(run, describe_moment)
+    lines.append(_describe_latency(summary))
     lines += _describe_cycle(run)
     return lines
 
@@ -92,25 +100,25 @@ def _describe_delivery(summary: core.Summary, closed: bool) -> list[str]:
     delivered = summary["delivered_ios"] / seconds
     mib_s = summary["delivered_bytes"] / MIB / seconds
     if closed:
-        return [f"Delivered {number(delivered, 4)} IOPS and {number(mib_s)} MiB/s."]
+        return [f"Delivered {format_number(delivered, 4)} IOPS and {format_number(mib_s)} MiB/s."]
     if not summary["asked_ios"]:
         return ["The demand is zero."]
     share = summary["delivered_ios"] / summary["asked_ios"]
     return [
-        f"Offered load {number(summary['asked_ios'] / seconds, 4)} IOPS on average; delivered {number(delivered, 4)} IOPS ({percent(share)}) "
-        f"and {number(mib_s)} MiB/s."
+        f"Offered load {format_number(summary['asked_ios'] / seconds, 4)} IOPS on average; delivered {format_number(delivered, 4)} IOPS ({format_percent(share)}) "
+        f"and {format_number(mib_s)} MiB/s."
     ]
 
 
-def _limits(summary: core.Summary) -> list[str]:
+def _describe_limits(summary: core.Summary) -> list[str]:
     """Says for how long requests waited, and for which limits, the longest wait first."""
     if summary["throttled_s"] <= 0:
         return ["No request waited for a limit."]
     by = sorted(summary["throttled_by_s"], key=lambda pair: -pair[1])
     share = summary["throttled_s"] / summary["seconds"]
-    blamed = "; ".join(f"{caps.long(cap)}, {span(seconds)}" for cap, seconds in by)
+    blamed = "; ".join(f"{caps.describe_cap(cap)}, {format_span(seconds)}" for cap, seconds in by)
     return [
-        f"Requests waited for a limit during {span(summary['throttled_s'])} ({percent(min(1.0, share))} of the time): {blamed}."
+        f"Requests waited for a limit during {format_span(summary['throttled_s'])} ({format_percent(min(1.0, share))} of the time): {blamed}."
     ]
 
 
@@ -118,7 +126,7 @@ def _limits(summary: core.Summary) -> list[str]:
 NAMED_SHARE = 0.1
 
 
-def throttled_windows(rows: pl.DataFrame) -> list[dict]:
+def find_throttled_windows(rows: pl.DataFrame) -> list[dict]:
     """Returns when requests waited for a limit: `from_s`, `until_s`, `throttled_s`, `by` (s by
     limit, in the order they were met) and the `cap` waited for longest, in the order of time.
 
@@ -143,7 +151,7 @@ def throttled_windows(rows: pl.DataFrame) -> list[dict]:
 
 def _describe_windows(run: Simulation, start: str | None) -> list[str]:
     """Says when requests waited longest, at most five windows, with clock times."""
-    windows = throttled_windows(run.rows)
+    windows = find_throttled_windows(run.rows)
     if not windows:
         return []
     longest = sorted(
@@ -154,85 +162,83 @@ def _describe_windows(run: Simulation, start: str | None) -> list[str]:
         and run.summary["seconds"] < 7_200
     )
 
-    def words(window: dict) -> str:
+    def describe_window(window: dict) -> str:
         """Says when a window of waiting was, for which limits, and for how long if not
         throughout."""
-        edges = "-".join(clock(window[edge], start, seconds) for edge in ("from_s", "until_s"))
+        edges = "-".join(format_clock(window[edge], start, seconds) for edge in ("from_s", "until_s"))
         # Fewer seconds of waiting than the window is long: it was met again and again in it.
         part = window["throttled_s"] < 0.75 * (window["until_s"] - window["from_s"])
         named = [cap for cap, waited_s in window["by"].items() if waited_s >= NAMED_SHARE * window["throttled_s"]]
-        return f"{edges} {', then '.join(caps.long(cap) for cap in named)}" + (
-            f" (for {span(window['throttled_s'])})" if part else ""
+        return f"{edges} {', then '.join(caps.describe_cap(cap) for cap in named)}" + (
+            f" (for {format_span(window['throttled_s'])})" if part else ""
         )
 
-    line = "When: " + "; ".join(words(window) for window in longest)
+    line = "When: " + "; ".join(describe_window(window) for window in longest)
     rest = len(windows) - len(longest)
     if rest:
         remaining_s = sum(window["throttled_s"] for window in windows) - sum(
             window["throttled_s"] for window in longest
         )
-        line += f"; and {rest} more ({span(remaining_s)} in all)"
+        line += f"; and {rest} more ({format_span(remaining_s)} in all)"
     return [f"{line}{'' if start else ', counted from the start'}."]
 
 
-def _saved_second(summary: core.Summary, saved: bool) -> list[str]:
+def _explain_saved_second(summary: core.Summary, saved: bool) -> list[str]:
     """Warns that a short run profits from IOPS saved at rest; empty if it does not, or nothing
     waited."""
     if not saved or summary["throttled_s"] <= 0 or summary["seconds"] >= SHORT_RUN_S:
         return []
-    more = percent(min(1.0, 1 / summary["seconds"]))
+    more = format_percent(min(1.0, 1 / summary["seconds"]))
     return [
         f"A run this short shows the second of IOPS that a rested volume has saved: up to {more} more than its limit. Simulate longer, or use "
         "--no-saved-second."
     ]
 
 
-def _queue(summary: core.Summary, at: Callable[[float | None], str], closed: bool) -> list[str]:
+def _describe_queue(summary: core.Summary, at: Callable[[float | None], str], closed: bool) -> list[str]:
     """Says the longest wait, the most requests that waited, and when the backlog was gone; `at`
     puts a second of the run into words."""
     if summary["throttled_s"] <= 0:
         return []
     if closed:  # its queue is its depth: nothing builds up
-        return [f"Longest wait {span(summary['longest_wait_s'])}."]
+        return [f"Longest wait {format_span(summary['longest_wait_s'])}."]
     # Nothing waited longer than the run lasts; what a repeated cycle carries over has no age.
-    line = f"Longest wait {span(min(summary['longest_wait_s'], summary['seconds']))}"
+    line = f"Longest wait {format_span(min(summary['longest_wait_s'], summary['seconds']))}"
     when = summary["peak_queue_at_s"]
     moment = f", {at(when)}" if summary["peak_queue"] and when is not None else ""
     # A queue that no number of clients could make is told by what makes it.
     possible = summary["peak_queue"] <= MOST_CLIENTS
-    line += f"; most requests waiting {number(summary['peak_queue'])}{moment}" if possible else moment
+    line += f"; most requests waiting {format_number(summary['peak_queue'])}{moment}" if possible else moment
     if summary["recovered_at_s"] is not None:
         line += f"; the last backlog was gone {at(summary['recovered_at_s'])}"
     elif summary["queue_at_end"] >= 1 and possible:
-        line += f"; {number(summary['queue_at_end'])} still waiting at the end: it never recovered"
+        line += f"; {format_number(summary['queue_at_end'])} still waiting at the end: it never recovered"
     elif summary["queue_at_end"] >= 1:
         offered, served = (count / summary["seconds"] for count in (summary["asked_ios"], summary["delivered_ios"]))
-        times = f"{number(offered / served)} x" if served else "more than"
-        line += f"; it never catches up: the offered load is {times} the delivered rate ({number(offered, 4)} against {number(served, 4)} IOPS on average)"
+        times = f"{format_number(offered / served)} x" if served else "more than"
+        line += f"; it never catches up: the offered load is {times} the delivered rate ({format_number(offered, 4)} against {format_number(served, 4)} IOPS on average)"
     return [line + "."]
 
 
-def _balances(run: Simulation, at: Callable[[float | None], str]) -> list[str]:
+def _describe_balances(run: Simulation, at: Callable[[float | None], str]) -> list[str]:
     """Says how low credits fell, in %, of the volume and of the instance, and for how long they
     were empty."""
     summary, lines = run.summary, []
     if summary["lowest_balance_percent"] is not None:
-        line = (
-            f"Lowest credit balance {number(summary['lowest_balance_percent'])} %, {at(summary['lowest_balance_at_s'])}"
-        )
+        line = f"Lowest credit balance {format_number(summary['lowest_balance_percent'])} %, {at(summary['lowest_balance_at_s'])}"
         if summary["credits_empty_at_s"] is not None:
-            line += f". Credits ran dry {at(summary['credits_empty_at_s'])} and were gone for {span(summary['credits_empty_s'])} in all"
+            line += f". Credits ran dry {at(summary['credits_empty_at_s'])} and were gone for {format_span(summary['credits_empty_s'])} in all"
         lines.append(line + ".")
     if run.instance is None:
         return lines
     if summary["instance_empty_at_s"] is not None:
         lines.append(
             f"The EBS burst bucket of {run.instance} runs dry {at(summary['instance_empty_at_s'])}, "
-            f"for {span(summary['instance_empty_s'])} in all: this instance is too small for the load."
+            f"for {format_span(summary['instance_empty_s'])} in all: this instance is too small for the load."
         )
     elif summary["lowest_instance_balance_percent"] is not None:
         lines.append(
-            f"The EBS burst bucket of {run.instance} does not run dry; lowest {number(summary['lowest_instance_balance_percent'])} %."
+            f"The EBS burst bucket of {run.instance} does not run dry; lowest {format_number(summary['lowest_instance_balance_percent'])} %."
         )
     else:
         lines.append(f"{run.instance} has no EBS burst bucket: its limits hold all the time.")
@@ -248,18 +254,18 @@ def _describe_cycle(run: Simulation) -> list[str]:
         return ["This is the settled cycle: repeated day after day its balances end where they began."]
     line = "This does not settle: each cycle demands more than the storage can give back"
     if cycle.get("loses_percent_per_cycle"):
-        line += f"; it loses {number(cycle['loses_percent_per_cycle'])} % of its credits a cycle"
+        line += f"; it loses {format_number(cycle['loses_percent_per_cycle'])} % of its credits a cycle"
     if cycle.get("dry_after_s") is not None:
-        line += f"; from full credits they run dry {span(cycle['dry_after_s'])} after the first cycle began"
+        line += f"; from full credits they run dry {format_span(cycle['dry_after_s'])} after the first cycle began"
     return [line + ". The figures are those of a later cycle."]
 
 
-def _latency(summary: core.Summary) -> str:
+def _describe_latency(summary: core.Summary) -> str:
     """Says mean and percentiles of the I/O latency; those that are not known are left out."""
-    parts = [f"mean {latency(summary['mean_ms'])}"]
+    parts = [f"mean {format_latency(summary['mean_ms'])}"]
     for name, key in (("p50", "p50"), ("p95", "p95"), ("p99", "p99"), ("p99.9", "p999")):
         value = summary[f"{key}_ms"]
-        parts += [] if value is None or math.isnan(value) else [f"{name} {latency(value)}"]
+        parts += [] if value is None or math.isnan(value) else [f"{name} {format_latency(value)}"]
     return f"I/O latency, waiting included: {', '.join(parts)}."
 
 
@@ -268,24 +274,24 @@ FULL_PERCENT = 99.95  # a balance that never falls below says nothing
 DROPPED = ("offered MiB/s", "I/O p50", "MiB/s", "I/O mean", "queue")
 
 
-def table_of(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> Table:
+def build_table(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> Table:
     """Returns a table of the run in at most 24 rows; columns that say nothing are left out."""
-    start = clock_start(workload)
+    start = find_clock_start(workload)
     rows, step_s = on_clock(run.rows, start)
-    labels = row_labels(rows["t_s"].to_list(), start)
+    labels = list_row_labels(rows["t_s"].to_list(), start)
     closed = isinstance(workload, ClosedWorkload)
     fields = [("time", lambda r: next(labels))]
     if not closed:
         fields += [
-            ("offered IOPS", lambda r: number(r["asked_iops"], 4)),
-            ("offered MiB/s", lambda r: number(r["asked_mib_s"])),
+            ("offered IOPS", lambda r: format_number(r["asked_iops"], 4)),
+            ("offered MiB/s", lambda r: format_number(r["asked_mib_s"])),
         ]
     fields += [
-        ("IOPS", lambda r: number(r["iops"], 4)),
-        ("MiB/s", lambda r: number(r["mib_s"])),
-        ("queue", lambda r: number(r["queue"])),
-        ("throttled", lambda r: span(r["throttled_s"]) if r["throttled_s"] else ""),
-        ("limited by", lambda r: "" if r["cap"] == "none" else caps.short(r["cap"])),
+        ("IOPS", lambda r: format_number(r["iops"], 4)),
+        ("MiB/s", lambda r: format_number(r["mib_s"])),
+        ("queue", lambda r: format_number(r["queue"])),
+        ("throttled", lambda r: format_span(r["throttled_s"]) if r["throttled_s"] else ""),
+        ("limited by", lambda r: "" if r["cap"] == "none" else caps.label_cap(r["cap"])),
     ]
     for name, title in (
         ("balance_percent", "balance %"),
@@ -293,129 +299,139 @@ def table_of(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> Table:
         ("instance_byte_balance_percent", "instance byte %"),
     ):
         if (rows[name] < FULL_PERCENT).any():
-            fields.append((title, lambda r, name=name: number(r[name])))
+            fields.append((title, lambda r, name=name: format_number(r[name])))
     for name in ("mean_ms", "p50_ms", "p99_ms"):
         if rows[name].is_not_null().any():
-            fields.append((f"I/O {name.removesuffix('_ms')}", lambda r, name=name: latency(r[name])))
+            fields.append((f"I/O {name.removesuffix('_ms')}", lambda r, name=name: format_latency(r[name])))
     cells = [[get(row) for _, get in fields] for row in rows.to_dicts()]
     titles = [title for title, _ in fields]
     each = (
         ""
         if rows.height == run.rows.height
-        else f" Each row: {span(step_s)}; queue and latency the highest, balance the lowest."
+        else f" Each row: {format_span(step_s)}; queue and latency the highest, balance the lowest."
     )
     when = "Time of day." if start else "Time since the start."
     numbers = [title for title in titles if title != "limited by"]
-    return Table(columns(titles, number=numbers, key=("limited by",), drop=DROPPED), cells, f"{when}{each}")
+    return Table(make_columns(titles, number=numbers, key=("limited by",), drop=DROPPED), cells, f"{when}{each}")
 
 
 def with_clock(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> pl.DataFrame:
     """Returns every row, with `clock` (HH:MM:SS; since the start where the workload has no clock)
     after `t_s`."""
-    start = clock_start(workload)
-    clocks = pl.Series("clock", [clock(t_s, start, seconds=True) for t_s in run.rows["t_s"]], dtype=pl.String)
+    start = find_clock_start(workload)
+    clocks = pl.Series("clock", [format_clock(t_s, start, seconds=True) for t_s in run.rows["t_s"]], dtype=pl.String)
     return run.rows.clone().insert_column(1, clocks)
 
 
-def document(
+def build_document(
     run: Simulation, workload: OpenWorkload | ClosedWorkload, caveats: list[str], saved_second: bool = True
 ) -> dict:
     """Returns the document of `--output json`: settings, summary, caveats and every row."""
     return {
         "schema": SCHEMA,
         **pick_fields(run, "storage", "instance", "as_of", "form", "seed"),
-        "workload": workload.summary(),
-        "clock_start": clock_start(workload),
+        "workload": workload.summarize(),
+        "clock_start": find_clock_start(workload),
         "summary": run.summary,
-        "in_words": in_words(run, workload, saved_second),
+        "in_words": describe_run(run, workload, saved_second),
         "throttled_windows": [
             window
             | {
-                "from": clock(window["from_s"], clock_start(workload), seconds=True),
-                "until": clock(window["until_s"], clock_start(workload), seconds=True),
+                "from": format_clock(window["from_s"], find_clock_start(workload), seconds=True),
+                "until": format_clock(window["until_s"], find_clock_start(workload), seconds=True),
             }
-            for window in throttled_windows(run.rows)
+            for window in find_throttled_windows(run.rows)
         ],
         "caveats": caveats,
         "rows": with_clock(run, workload).to_dicts(),
     }
 
 
-def chart_of(run: Simulation, workload: OpenWorkload | ClosedWorkload, title: str, most: int = 720) -> alt.VConcatChart:
+def draw_chart(
+    run: Simulation, workload: OpenWorkload | ClosedWorkload, title: str, most: int = 720
+) -> alt.VConcatChart:
     """Returns the run over time, in at most `most` points (the chart has room for 720)."""
-    return over_time.simulation(
-        shortened(run.rows, most), title, clock_start(workload), isinstance(workload, ClosedWorkload)
+    return over_time.draw_simulation(
+        shorten_rows(run.rows, most), title, find_clock_start(workload), isinstance(workload, ClosedWorkload)
     )
 
 
-def view_of(run: Simulation, workload: OpenWorkload | ClosedWorkload, notes: Sequence[str]) -> View:
+def build_view(run: Simulation, workload: OpenWorkload | ClosedWorkload, notes: Sequence[str]) -> View:
     """Returns a run as a view."""
-    title = title_of(run, workload)
+    title = make_title(run, workload)
     described = f"{title} over time: demand, what was delivered, queue, balances and latency"
     demand = [line for line in workload.describe().splitlines() if line.removeprefix("Caveat: ") not in notes]
-    blocks: list[Block] = [Sentence(line, "warn") for line in _describe_windows(run, clock_start(workload))]
-    blocks.append(Chart(lambda: chart_of(run, workload, title), described))
-    blocks.append(Fold("The run as a table", [table_of(run, workload)]))
-    blocks.append(Fold("The run in words", [Items(in_words(run, workload))]))
+    blocks: list[Block] = [Sentence(line, "warn") for line in _describe_windows(run, find_clock_start(workload))]
+    blocks.append(Chart(lambda: draw_chart(run, workload, title), described))
+    blocks.append(Fold("The run as a table", [build_table(run, workload)]))
+    blocks.append(Fold("The run in words", [Items(describe_run(run, workload))]))
     blocks.append(Fold("The demand", [Items(demand)]))
     if notes:
         blocks.append(Fold("Caveats", [Items(notes)]))
-    return View(headline(run, workload), f"{title}, limits of {run.as_of}, seed {run.seed}", cards(run), blocks)
+    return View(
+        make_headline(run, workload), f"{title}, limits of {run.as_of}, seed {run.seed}", build_cards(run), blocks
+    )
 
 
-def headline(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> str:
+def make_headline(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> str:
     """Says in a sentence whether the storage carries the load."""
-    where = storage_words(run.storage) + (f" on {run.instance}" if run.instance else "")
+    where = describe_storage(run.storage) + (f" on {run.instance}" if run.instance else "")
     summary = run.summary
     if summary["lost_at_s"] is not None:
         return f"{where} is lost, and serves nothing of {workload.name}"
     if summary["throttled_s"] <= 0:
         return f"{where} carries {workload.name}: no request waits for a limit"
-    waited, whole = span(summary["throttled_s"]), span(summary["seconds"])
+    waited, whole = format_span(summary["throttled_s"]), format_span(summary["seconds"])
     return f"{where} makes requests of {workload.name} wait for {waited} of {whole}"
 
 
-def title_of(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> str:
+def make_title(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> str:
     """Names workload, storage and instance."""
     return f"{workload.name} on {run.storage}" + (f" on {run.instance}" if run.instance else "")
 
 
-def cards(run: Simulation) -> list[Card]:
+def build_cards(run: Simulation) -> list[Card]:
     """Returns what was delivered, how long requests waited, and the latency."""
     summary = run.summary
     seconds = summary["seconds"]
-    offered = f"of {number(summary['asked_ios'] / seconds, 4)} IOPS offered" if summary["asked_ios"] else ""
+    offered = f"of {format_number(summary['asked_ios'] / seconds, 4)} IOPS offered" if summary["asked_ios"] else ""
     waited = summary["throttled_s"]
-    share = percent(min(1.0, waited / seconds)) if seconds else "-"
+    share = format_percent(min(1.0, waited / seconds)) if seconds else "-"
     return [
-        Card("Delivered, on average", f"{number(summary['delivered_ios'] / seconds, 4)} IOPS", offered),
-        Card("Requests waited for a limit", span(waited), f"{share} of the time", "warn" if waited > 0 else "good"),
-        Card("I/O p99", latency(summary["p99_ms"]), f"longest wait {span(min(summary['longest_wait_s'], seconds))}"),
+        Card("Delivered, on average", f"{format_number(summary['delivered_ios'] / seconds, 4)} IOPS", offered),
+        Card(
+            "Requests waited for a limit", format_span(waited), f"{share} of the time", "warn" if waited > 0 else "good"
+        ),
+        Card(
+            "I/O p99",
+            format_latency(summary["p99_ms"]),
+            f"longest wait {format_span(min(summary['longest_wait_s'], seconds))}",
+        ),
     ]
 
 
 # --- a demand -------------------------------------------------------------------------------------
 
 
-def open_parts(workload: OpenWorkload) -> dict:
+def pick_open_parts(workload: OpenWorkload) -> dict:
     """Returns what JSON says of an open workload besides its figures: its source, its clock, the
     stretches at a limit, its points."""
     return pick_fields(workload, "source", "clock_zone", "censored", "points")
 
 
-def spark_lines(workload: OpenWorkload, width: int = SPARK_WIDTH) -> list[str]:
+def draw_spark_lines(workload: OpenWorkload, width: int = SPARK_WIDTH) -> list[str]:
     """Returns two rows of blocks, IOPS and MiB/s over time, with the highest value and the times at
     both ends."""
-    points = _spread(with_totals(workload.points), width)
+    points = _find_highest(with_totals(workload.points), width)
     start = workload.source.get("clock_start")
     lines = []
     for column, unit in (("ops_per_s", "IOPS"), ("mib_s", "MiB/s")):
-        lines.append(f"{unit:>6} {sparkline(points[column], width)} peak {number(max(points[column]))}")
-    first, last = clock(0.0, start), clock(workload.span_s, start)
-    return [*lines, f"{'':>6} {first}{last.rjust(max(1, len(sparkline(points['mib_s'], width)) - len(first)))}"]
+        lines.append(f"{unit:>6} {draw_sparkline(points[column], width)} peak {format_number(max(points[column]))}")
+    first, last = format_clock(0.0, start), format_clock(workload.span_s, start)
+    return [*lines, f"{'':>6} {first}{last.rjust(max(1, len(draw_sparkline(points['mib_s'], width)) - len(first)))}"]
 
 
-def _spread(points: pl.DataFrame, width: int) -> dict[str, list[float]]:
+def _find_highest(points: pl.DataFrame, width: int) -> dict[str, list[float]]:
     """Returns the highest value of each of `width` equal stretches of time."""
     starts, lengths = points["t_s"].to_list(), points["duration_s"].to_list()
     span = starts[-1] + lengths[-1]
@@ -431,26 +447,26 @@ def _spread(points: pl.DataFrame, width: int) -> dict[str, list[float]]:
     return spread
 
 
-def demand_view(workload: OpenWorkload | ClosedWorkload) -> View:
+def build_demand_view(workload: OpenWorkload | ClosedWorkload) -> View:
     """Returns a demand as a view. Raises InputError for a closed load."""
     if isinstance(workload, ClosedWorkload):
         rule, source = "a closed load has no shape to draw", "docs/reference/workload-file.md, Closed workloads"
         raise InputError(workload.name, rule, source, "Simulate it, and plot that.")
-    points, start = with_totals(workload.points), clock_start(workload)
+    points, start = with_totals(workload.points), find_clock_start(workload)
     weight = points["duration_s"] / points["duration_s"].sum()
     figures = []
     for column, unit in (("ops_per_s", "IOPS"), ("mib_s", "MiB/s")):
         busiest = points.sort(column, descending=True, maintain_order=True).row(0, named=True)
-        mean = f"{number(float((points[column] * weight).sum()), 4)} {unit} on average"
-        at = f"the busiest {span(busiest['duration_s'])} begins at {clock(busiest['t_s'], start)}"
-        figures.append(Card(f"Most {unit}", f"{number(busiest[column], 4)} {unit}", f"{mean}; {at}."))
+        mean = f"{format_number(float((points[column] * weight).sum()), 4)} {unit} on average"
+        at = f"the busiest {format_span(busiest['duration_s'])} begins at {format_clock(busiest['t_s'], start)}"
+        figures.append(Card(f"Most {unit}", f"{format_number(busiest[column], 4)} {unit}", f"{mean}; {at}."))
     if workload.size_gib:
-        figures.append(Card("Data", f"{number(workload.size_gib, 4)} GiB", "The storage has to hold them."))
-    chart = Chart(lambda: over_time.workload(workload), f"IOPS and MiB/s of {workload.name} over time")
+        figures.append(Card("Data", f"{format_number(workload.size_gib, 4)} GiB", "The storage has to hold them."))
+    chart = Chart(lambda: over_time.draw_workload(workload), f"IOPS and MiB/s of {workload.name} over time")
     blocks: list[Block] = [chart, fold_of("The demand as a table", points, DEMAND, start)]
     blocks.append(Fold("The demand in words", [Items(workload.describe().splitlines())]))
     title = f"{workload.name} asks for up to {figures[0].figure}"
-    return View(title, f"Demand over {span(workload.span_s)}", figures, blocks)
+    return View(title, f"Demand over {format_span(workload.span_s)}", figures, blocks)
 
 
 # --- a replay -------------------------------------------------------------------------------------
@@ -461,7 +477,7 @@ def replay_in_words(replay: dict) -> list[str]:
     was."""
     requests, late, seconds = replay["requests"], replay["lateness"], replay["span"] / 1e9
     lines = [
-        f"{requests:,} requests and {replay['changes']:,} changes over {span(seconds)}, repeated on the virtual clock."
+        f"{requests:,} requests and {replay['changes']:,} changes over {format_span(seconds)}, repeated on the virtual clock."
     ]
     if replay["equal"] == requests:
         lines.append("Every decision is equal to the nanosecond.")
@@ -473,7 +489,7 @@ def replay_in_words(replay: dict) -> list[str]:
         lines += [f"  recorded: {first['recorded']}", f"  replayed: {first['replayed']}"]
     if late["answers"]:
         quantiles = ", ".join(
-            f"{name} {number(late[key] / 1e3)} us"
+            f"{name} {format_number(late[key] / 1e3)} us"
             for name, key in (
                 ("p50", "p50_ns"),
                 ("p90", "p90_ns"),

@@ -5,90 +5,97 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.report.charts.rows import TABLE_ROWS
-from headrace.report.view import Block, Card, Chart, Fold, Heading, Items, Sentence, Table, View, columns
-from headrace.report.words import number
+from headrace.report.view import Block, Card, Chart, Fold, Heading, Items, Sentence, Table, View, make_columns
+from headrace.report.words import format_number
 
-with lazily():
+with defer_imports():
     from headrace.report.charts import studies
 
 if TYPE_CHECKING:
     from headrace.studies.base import ChartData, StudyResult, Verdict
 
 BRIEF = ("what", "published", "ours", "measured", "unit", "within", "held")
-VERDICTS = columns(
+VERDICTS = make_columns(
     ("what", "published", "ours", "unit", "error", "within", "source", "note"),
     number=("published", "ours", "error"),
     brief=BRIEF,
 )
-LAB_VERDICTS = columns(
+LAB_VERDICTS = make_columns(
     ("what", "published", "simulated", "measured", "unit", "error", "held", "source", "note"),
     number=("error",),
     brief=BRIEF,
 )
 
 
-def verdict_table(result: StudyResult) -> Table:
+def build_verdict_table(result: StudyResult) -> Table:
     """Returns a study's verdicts; one that ran on the lab has simulated and measured side by
     side."""
     if result.on != "lab":
-        return Table(VERDICTS, [verdict_cells(verdict) for verdict in result.verdicts])
+        return Table(VERDICTS, [list_verdict_cells(verdict) for verdict in result.verdicts])
     rows = []
     for verdict in result.verdicts:
-        cells = verdict_cells(verdict)
-        simulated = "" if verdict.simulated is None else _figure(verdict.simulated)
+        cells = list_verdict_cells(verdict)
+        simulated = "" if verdict.simulated is None else _format_figure(verdict.simulated)
         rows.append((cells[0], cells[1], simulated, *cells[2:]))
     return Table(LAB_VERDICTS, rows)
 
 
-def verdict_cells(verdict: Verdict) -> tuple[str, ...]:
+def list_verdict_cells(verdict: Verdict) -> tuple[str, ...]:
     """Returns a published figure and the repeated one as text, with the error in % and whether it
     is within its bounds."""
     error = "" if verdict.error_percent is None else f"{verdict.error_percent:+.2f} %"
     within = "" if verdict.within is None else "yes" if verdict.within else "NO"
     if within and verdict.tolerance_percent is not None:
         within += f" (±{verdict.tolerance_percent:g} %)"
-    published, repeated = _figure(verdict.published), _figure(verdict.ours)
+    published, repeated = _format_figure(verdict.published), _format_figure(verdict.ours)
     return (verdict.what, published, repeated, verdict.unit, error, within, str(verdict.source), verdict.note)
 
 
-def _figure(value: object) -> str:
-    return value if isinstance(value, str) else number(float(value), 4)  # type: ignore[arg-type]
+def _format_figure(value: object) -> str:
+    return value if isinstance(value, str) else format_number(float(value), 4)  # type: ignore[arg-type]
 
 
-def misses(result: StudyResult) -> int:
+def count_misses(result: StudyResult) -> int:
     """Counts the verdicts that are outside what was promised."""
     return sum(verdict.within is False for verdict in result.verdicts)
 
 
-def view_of(result: StudyResult) -> View:
+def build_view(result: StudyResult) -> View:
     """Returns a study as a view."""
     blocks: list[Block] = []
     if result.on == "lab":
         words = "Published, simulated beforehand and measured on this machine's lab, at the scale in the table below."
         blocks.append(Sentence(words))
-    blocks += [Chart(partial(studies.study, chart), chart.title) for chart in result.charts]
+    blocks += [Chart(partial(studies.draw_study, chart), chart.title) for chart in result.charts]
     blocks += [Heading("Published and simulated" if result.on != "lab" else "Published, simulated and measured")]
-    blocks.append(verdict_table(result))
+    blocks.append(build_verdict_table(result))
     for table in result.tables:
-        blocks += [Heading(table.title), Table(columns(table.columns), table.rows)]
-    blocks += [_points(panel) for chart in result.charts for panel in chart.panels or (chart,)]
+        blocks += [Heading(table.title), Table(make_columns(table.columns), table.rows)]
+    blocks += [_build_points(panel) for chart in result.charts for panel in chart.panels or (chart,)]
     if result.notes:
         blocks.append(Fold("Caveats", [Items(result.notes)]))
     blocks.append(Fold("Sources", [Items([str(source) for source in result.study.sources])]))
-    return View(result.study.title, result.study.question, cards(result), blocks)
+    return View(result.study.title, result.study.question, build_cards(result), blocks)
 
 
-def _points(chart: ChartData) -> Fold:
+def _build_points(chart: ChartData) -> Fold:
     """Returns a chart as a table: of each line at most as many points as a table shows."""
     rows = []
     for series in chart.series:
         points = [(x, y) for x, y in zip(series.x, series.y, strict=True) if y is not None]
         for x, y in points[:: -(-len(points) // TABLE_ROWS) or 1]:
-            rows.append((series.label, series.role, x if isinstance(x, str) else number(float(x), 4), number(y, 4)))
+            rows.append(
+                (
+                    series.label,
+                    series.role,
+                    x if isinstance(x, str) else format_number(float(x), 4),
+                    format_number(y, 4),
+                )
+            )
     titles = ("series", "kind", chart.x_title, chart.y_title)
-    return Fold(f"{chart.title} as a table", [Table(columns(titles, number=titles[2:]), rows)])
+    return Fold(f"{chart.title} as a table", [Table(make_columns(titles, number=titles[2:]), rows)])
 
 
 def tally(result: StudyResult) -> tuple[str, str]:
@@ -96,13 +103,13 @@ def tally(result: StudyResult) -> tuple[str, str]:
     was promised), and the words behind that."""
     promised = sum(verdict.within is not None for verdict in result.verdicts)
     words = "directions and ratios hold" if result.on == "lab" else "figures are within what was promised"
-    return f"{promised - misses(result)} of {promised}" if promised else "", words
+    return f"{promised - count_misses(result)} of {promised}" if promised else "", words
 
 
-def cards(result: StudyResult) -> list[Card]:
+def build_cards(result: StudyResult) -> list[Card]:
     """Returns how many figures are within what was promised."""
     count, what = tally(result)
-    figures = [Card("Repeated", count, what, "warn" if misses(result) else "good")] if count else []
+    figures = [Card("Repeated", count, what, "warn" if count_misses(result) else "good")] if count else []
     judged = [
         verdict for verdict in result.verdicts if verdict.error_percent is not None and verdict.within is not None
     ]
@@ -114,7 +121,7 @@ def cards(result: StudyResult) -> list[Card]:
             Card(
                 label,
                 f"{worst.error_percent:+.2f} %",
-                f"{_figure(worst.ours)} against {_figure(worst.published)} {worst.unit}{allowed}.",
+                f"{_format_figure(worst.ours)} against {_format_figure(worst.published)} {worst.unit}{allowed}.",
             )
         )
     return figures

@@ -20,9 +20,9 @@ from rich.text import Text
 
 from headrace.report import view
 from headrace.report.charts.rows import group_by_clock
-from headrace.report.output import plain
-from headrace.report.view import Fold, Table, columns
-from headrace.report.words import glued, number, row_labels, span
+from headrace.report.output import sanitize_text
+from headrace.report.view import Fold, Table, make_columns
+from headrace.report.words import format_number, format_span, glue_units, list_row_labels
 
 if TYPE_CHECKING:
     from rich.console import ConsoleOptions
@@ -40,7 +40,7 @@ PROSE_WORDS, PROSE_LENGTH = 4, 28  # cells with this many words and characters a
 GLUE = "\ue000"
 
 
-def console() -> Console:
+def make_console() -> Console:
     """Returns stdout as rich sees it: no markup is read out of data, no colours without a
     terminal."""
     width = None
@@ -50,13 +50,13 @@ def console() -> Console:
     return Console(file=sys.stdout, width=width, markup=False, highlight=False, emoji=False)
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrap_text(text: str, width: int) -> list[str]:
     """Returns the lines of a text at most `width` characters wide, broken between words only; a
     number keeps its unit. A word wider than all of it is broken."""
     lines = []
     for paragraph in text.split("\n"):
         line = ""
-        for word in glued(paragraph, GLUE).split(" "):
+        for word in glue_units(paragraph, GLUE).split(" "):
             word = word.replace(GLUE, " ")
             if line and cell_len(line) + 1 + cell_len(word) > width:
                 lines.append(line)
@@ -97,18 +97,20 @@ class TerminalTable:
         """Measures the cells. Columns are named in `right` (set flush right), `keep` (never
         folded), `prose` (folded first; None: found by their texts) and `drop` (left out first if
         room lacks)."""
-        self.columns, self.title = [plain(name) for name in columns], plain(title)
-        self.rows = [["" if cell is None else plain(cell) for cell in row] for row in rows]
+        self.columns, self.title = [sanitize_text(name) for name in columns], sanitize_text(title)
+        self.rows = [["" if cell is None else sanitize_text(cell) for cell in row] for row in rows]
         places = {name: index for index, name in reversed(list(enumerate(columns)))}
         self.right = {places[name] for name in right if name in places}
-        self.prose = tuple(places[name] for name in prose if name in places) if prose is not None else self._sentences()
+        self.prose = (
+            tuple(places[name] for name in prose if name in places) if prose is not None else self._find_sentences()
+        )
         self.keep = {places[name] for name in keep if name in places} | (self.right - set(self.prose))
         self.drop = tuple(places[name] for name in drop if name in places)
         count = range(len(self.columns))
         self.wide = [max([cell_len(line) for row in self.rows for line in row[i].split("\n")] or [0]) for i in count]
         self.head = [cell_len(name) for name in self.columns]
 
-    def _sentences(self) -> tuple[int, ...]:
+    def _find_sentences(self) -> tuple[int, ...]:
         """Returns the positions of the columns that hold sentences, by the length of their
         texts."""
         prose_columns = []
@@ -119,21 +121,21 @@ class TerminalTable:
                 prose_columns.append(index)
         return tuple(prose_columns)
 
-    def _least(self, index: int) -> int:
+    def _compute_least_width(self, index: int) -> int:
         """Returns the fewest characters that a column may be wide: nothing in it is broken inside a
         word, in `keep` nothing at all."""
-        words = _longest_word(self.columns[index])
+        words = _measure_longest_word(self.columns[index])
         if index in self.keep:
             return max(words, self.wide[index])
-        longest = max([_longest_word(row[index]) for row in self.rows] or [0])
+        longest = max([_measure_longest_word(row[index]) for row in self.rows] or [0])
         if index in self.prose:
             return max(words, longest, min(self.wide[index], PROSE_LEAST))
         return max(words, longest)
 
-    def _widths(self, shown: list[int], width: int) -> dict[int, int] | None:
+    def _fit_widths(self, shown: list[int], width: int) -> dict[int, int] | None:
         """Returns the widths, in characters, of columns that stand side by side in `width`, or None
         when they do not fit."""
-        least = {index: self._least(index) for index in shown}
+        least = {index: self._compute_least_width(index) for index in shown}
         full = {index: max(self.wide[index], self.head[index]) for index in shown}
         spare = width - GAP * (len(shown) - 1) - sum(least.values())
         if spare < 0:
@@ -144,7 +146,7 @@ class TerminalTable:
             spare -= given[index] - least[index]
         return {index: given[index] for index in shown}
 
-    def layout(self, width: int) -> Layout:
+    def choose_layout(self, width: int) -> Layout:
         """Returns the layout for `width` characters with the fewest lines in which nothing is
         broken. Sentences go under their rows first, then columns of `drop` are left out in its
         order, then the last columns go under their rows."""
@@ -152,10 +154,10 @@ class TerminalTable:
         best, fewest = None, 0
         for count in range(len(self.prose) + 1):
             below = tuple(sorted(self.prose[len(self.prose) - count :]))
-            widths = self._widths([index for index in everything if index not in below], width)
+            widths = self._fit_widths([index for index in everything if index not in below], width)
             if widths is not None:
                 layout = Layout(widths, below, ())
-                lines = len(self.lines(layout, width))
+                lines = len(self.render_lines(layout, width))
                 if best is None or lines < fewest:
                     best, fewest = layout, lines
         if best is not None:
@@ -163,7 +165,7 @@ class TerminalTable:
         below, dropped = set(self.prose), []
         shown = [index for index in everything if index not in below]
         for index in (*self.drop, *reversed(shown[1:])):
-            if self._widths(shown, width) is not None:
+            if self._fit_widths(shown, width) is not None:
                 break
             if index not in shown:
                 continue
@@ -172,30 +174,30 @@ class TerminalTable:
                 dropped.append(index)
             else:
                 below.add(index)
-        widths = self._widths(shown, width) or {index: self._least(index) for index in shown}
+        widths = self._fit_widths(shown, width) or {index: self._compute_least_width(index) for index in shown}
         return Layout(widths, tuple(sorted(below)), tuple(dropped))
 
-    def lines(self, layout: Layout, width: int) -> list[Text]:
+    def render_lines(self, layout: Layout, width: int) -> list[Text]:
         """Returns title, head and rows as lines."""
-        text_lines = [Text(line, style="italic") for line in (wrapped(self.title, width) if self.title else [])]
-        text_lines += [Text(line, style="bold") for line in self._side_by_side(self.columns, layout.widths)]
+        text_lines = [Text(line, style="italic") for line in (wrap_text(self.title, width) if self.title else [])]
+        text_lines += [Text(line, style="bold") for line in self._render_row(self.columns, layout.widths)]
         for row in self.rows:
-            text_lines += [Text(line) for line in self._side_by_side(row, layout.widths)]
+            text_lines += [Text(line) for line in self._render_row(row, layout.widths)]
             for index in layout.below:
                 if row[index]:
                     sentence = f"{self.columns[index]}: {row[index]}" if self.columns[index] else row[index]
-                    text_lines += [Text(" " * INDENT + line) for line in wrapped(sentence, max(1, width - INDENT))]
+                    text_lines += [Text(" " * INDENT + line) for line in wrap_text(sentence, max(1, width - INDENT))]
         if layout.dropped:
             names = ", ".join(self.columns[index] for index in layout.dropped)
             text_lines += [
-                Text(line, style="italic") for line in wrapped(f"Left out at {width} columns: {names}.", width)
+                Text(line, style="italic") for line in wrap_text(f"Left out at {width} columns: {names}.", width)
             ]
         return text_lines
 
-    def _side_by_side(self, cells: Sequence[str], widths: dict[int, int]) -> list[str]:
+    def _render_row(self, cells: Sequence[str], widths: dict[int, int]) -> list[str]:
         """Returns the lines of one row, its cells folded to `widths` (position to characters)."""
         folded = {
-            index: [cells[index]] if cell_len(cells[index]) <= width else wrapped(cells[index], width)
+            index: [cells[index]] if cell_len(cells[index]) <= width else wrap_text(cells[index], width)
             for index, width in widths.items()
         }
         lines = []
@@ -211,7 +213,9 @@ class TerminalTable:
     def __rich_console__(self, to: Console, options: ConsoleOptions) -> Iterator[Text]:
         # A line wider than the terminal is left to the terminal: it breaks what is shown, not what
         # is copied.
-        yield from (_keep_whole(line) for line in self.lines(self.layout(options.max_width), options.max_width))
+        yield from (
+            _keep_whole(line) for line in self.render_lines(self.choose_layout(options.max_width), options.max_width)
+        )
 
 
 def _keep_whole(line: Text) -> Text:
@@ -219,8 +223,8 @@ def _keep_whole(line: Text) -> Text:
     return line
 
 
-def _longest_word(text: str) -> int:
-    return max(cell_len(word.replace(GLUE, " ")) for word in re.split(r"[ \n]", glued(text, GLUE)))
+def _measure_longest_word(text: str) -> int:
+    return max(cell_len(word.replace(GLUE, " ")) for word in re.split(r"[ \n]", glue_units(text, GLUE)))
 
 
 class TableLayout(TypedDict, total=False):
@@ -233,7 +237,7 @@ class TableLayout(TypedDict, total=False):
     drop: Sequence[str]
 
 
-def table(
+def make_table(
     titles: Sequence[str],
     rows: Iterable[Sequence[object]],
     title: str = "",
@@ -253,10 +257,10 @@ def table(
         table(("storage", "USD", "why"), rows, right=("USD",), keep=("storage",), prose=("why",))
     """
     keys = [name for name in keep if name not in right]
-    return view.Table(view.columns(titles, number=right, key=keys, prose=prose, drop=drop), list(rows), title)
+    return view.Table(view.make_columns(titles, number=right, key=keys, prose=prose, drop=drop), list(rows), title)
 
 
-def laid_out(shown: view.Table) -> TerminalTable:
+def lay_out_table(shown: view.Table) -> TerminalTable:
     """Returns a table of a view as the terminal sets it.
 
     A word is never broken in any column. If not all columns fit side by side, sentences wrap in
@@ -275,14 +279,14 @@ def laid_out(shown: view.Table) -> TerminalTable:
     )
 
 
-def parts_of(shown: view.View) -> list[str | Text | TerminalTable]:
+def list_parts(shown: view.View) -> list[str | Text | TerminalTable]:
     """Returns what a terminal shows of a view: its blocks alone, since the first of them say what
     title and figures do on a page. A blank line stands before headings and tables."""
-    parts = _parts(shown.at("terminal"))
+    parts = _list_block_parts(shown.list_blocks("terminal"))
     return parts[1:] if parts and parts[0] == "" else parts
 
 
-def _parts(blocks: Iterable[view.Block]) -> list[str | Text | TerminalTable]:
+def _list_block_parts(blocks: Iterable[view.Block]) -> list[str | Text | TerminalTable]:
     """Returns what a terminal shows of the blocks; charts are left out."""
     parts: list[str | Text | TerminalTable] = []
     for block in blocks:
@@ -297,9 +301,9 @@ def _parts(blocks: Iterable[view.Block]) -> list[str | Text | TerminalTable]:
                 # Lines to copy are never broken.
                 parts += [Text(f"  {line}") if line.startswith("    ") else f"  {line}" for line in block.lines]
             case view.Table():
-                parts += ["", laid_out(block)]
+                parts += ["", lay_out_table(block)]
             case view.Fold():
-                parts += ["", block.title, *_parts(block.blocks)]
+                parts += ["", block.title, *_list_block_parts(block.blocks)]
             case view.Chart():
                 pass  # a terminal has none
     return parts
@@ -307,40 +311,40 @@ def _parts(blocks: Iterable[view.Block]) -> list[str | Text | TerminalTable]:
 
 def show(*parts: object) -> None:
     """Prints views, tables and lines of text to stdout, in order."""
-    out = console()
+    out = make_console()
     for part in parts:
         if isinstance(part, view.View):
-            show(*parts_of(part))
+            show(*list_parts(part))
         elif isinstance(part, view.Table):
-            out.print(laid_out(part))
+            out.print(lay_out_table(part))
         elif not isinstance(part, str):
             # A line given as Text is to be copied: the terminal may break what is shown, not what
             # is copied.
             out.print(part, soft_wrap=isinstance(part, Text))
         else:
-            for line in plain(part).split("\n"):
+            for line in sanitize_text(part).split("\n"):
                 for piece in [line] if cell_len(line) <= out.width else _indent(line, out.width):
                     out.print(_keep_whole(Text(piece)))
 
 
-def folded(line: str) -> list[str]:
+def fold_line(line: str) -> list[str]:
     """Returns a line of prose on as many lines as it takes: of the terminal's width, of PROSE_WIDTH
     without a terminal."""
     is_plain = not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit()
-    return _indent(line, PROSE_WIDTH if is_plain else console().width)
+    return _indent(line, PROSE_WIDTH if is_plain else make_console().width)
 
 
 def _indent(line: str, width: int) -> list[str]:
     """Returns a long line on several of at most `width` characters, each as far in as the first."""
     indent = min(len(line) - len(line.lstrip(" ")), width // 2)
-    return [" " * indent + piece for piece in wrapped(line.lstrip(" "), width - indent)]
+    return [" " * indent + piece for piece in wrap_text(line.lstrip(" "), width - indent)]
 
 
 SPARKS = "▁▂▃▄▅▆▇█"
 SPARK_WIDTH = 72  # leaves room for the unit on a terminal of 80 columns
 
 
-def sparkline(values: Sequence[float], width: int = SPARK_WIDTH) -> str:
+def draw_sparkline(values: Sequence[float], width: int = SPARK_WIDTH) -> str:
     """Returns the values as at most `width` blocks, each the highest of its stretch; the tallest
     block is the highest of all."""
     if not values:
@@ -365,11 +369,11 @@ def fold_of(title: str, rows: pl.DataFrame, panels: Sequence[tuple[str, Sequence
     parted, step_s = group_by_clock(rows, rows["t_s"][-1], start)
     figures = pl.col([name for name, _ in parts]).cast(pl.Float64).mean()
     short = parted.group_by("group", maintain_order=True).agg(pl.col("t_s").first(), figures)
-    labels = row_labels([float(t_s) for t_s in short["t_s"]], start)
+    labels = list_row_labels([float(t_s) for t_s in short["t_s"]], start)
     cells = [
-        (next(labels), *("-" if row[name] is None else number(row[name], 4) for name, _ in parts))
+        (next(labels), *("-" if row[name] is None else format_number(row[name], 4) for name, _ in parts))
         for row in short.iter_rows(named=True)
     ]
     titles = ("time", *(words for _, words in parts))
-    when = f"{'Time of day' if start else 'Time since the start'}. Each row: the mean of {span(step_s)}."
-    return Fold(title, [Table(columns(titles, number=titles), cells, when)])
+    when = f"{'Time of day' if start else 'Time since the start'}. Each row: the mean of {format_span(step_s)}."
+    return Fold(title, [Table(make_columns(titles, number=titles), cells, when)])

@@ -38,7 +38,7 @@ class Column:
     brief: bool = False
 
 
-def columns(titles: Sequence[str], **kinds: Sequence[str]) -> tuple[Column, ...]:
+def make_columns(titles: Sequence[str], **kinds: Sequence[str]) -> tuple[Column, ...]:
     """Returns columns of these titles; `number=(...)`, `key=(...)` and `prose=(...)` name those of
     a kind, `drop` those that a narrow terminal leaves out, in this order, `brief` those of the
     table's short form."""
@@ -95,7 +95,7 @@ class Table:
     place: Place = "both"
     failing: Sequence[int] = ()
 
-    def brief(self) -> Table | None:
+    def make_brief(self) -> Table | None:
         """Returns the table with its brief columns alone; None where no column is brief or all
         are."""
         short = [index for index, column in enumerate(self.columns) if column.brief]
@@ -114,7 +114,7 @@ class Chart:
     place: Place = "page"
 
 
-def drawn(chart: alt.TopLevelMixin, described: str) -> Chart:
+def make_drawn_chart(chart: alt.TopLevelMixin, described: str) -> Chart:
     """Returns the block of a chart that has been drawn already."""
     return Chart(lambda: chart, described)
 
@@ -160,7 +160,7 @@ class Card:
     meaning: str
     mark: Mark = ""
 
-    def filled(self, figures: Mapping[str, str], mark: Mark = "") -> Card:
+    def fill(self, figures: Mapping[str, str], mark: Mark = "") -> Card:
         """Returns a card whose texts name figures in braces, with those figures."""
         return Card(self.label, self.figure.format(**figures), self.meaning.format(**figures), mark)
 
@@ -174,6 +174,6 @@ class View:
     cards: Sequence[Card] = ()
     blocks: Sequence[Block] = ()
 
-    def at(self, place: Literal["terminal", "page"]) -> Iterator[Block]:
+    def list_blocks(self, place: Literal["terminal", "page"]) -> Iterator[Block]:
         """Yields the blocks that are shown there."""
         return (block for block in self.blocks if block.place in ("both", place))

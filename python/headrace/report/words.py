@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from headrace.base import core
-from headrace.base.units import span_in_words
+from headrace.base.units import describe_span
 
 if TYPE_CHECKING:
     from headrace.planner.goals import Goal
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]i?B(?:/s)?|IOPS|[mµu]?s|min|h|days?|months?|years?|%|USD|tps|vCPUs?)(?![\w/]))")
 
 
-def glued(text: str, glue: str = "\u00a0") -> str:
+def glue_units(text: str, glue: str = "\u00a0") -> str:
     """Returns a text in which numbers and their units hold together by `glue`."""
     return UNIT.sub(glue, text)
 
 
-def number(value: float | None, digits: int = 3) -> str:
+def format_number(value: float | None, digits: int = 3) -> str:
     """Returns a number with `digits` significant figures, never fewer than its whole part: 3,439
     and 0.0123. None and NaN: a dash."""
     if value is None or isinstance(value, float) and math.isnan(value):
@@ -37,7 +37,7 @@ def number(value: float | None, digits: int = 3) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def percent(share: float | None) -> str:
+def format_percent(share: float | None) -> str:
     """Returns a share (0..1) in percent; just below all is not rounded up to all, nor just above
     nothing down to it."""
     if share is None or math.isnan(share):
@@ -52,46 +52,46 @@ def percent(share: float | None) -> str:
     return f"{value:.0f} %"
 
 
-def span(seconds: float | None) -> str:
+def format_span(seconds: float | None) -> str:
     """Returns a length of time: `120 ms`, `4.2 s`, `20 min`, `6 h 30 min`."""
     if seconds is None or math.isnan(seconds):
         return "-"
     if math.isinf(seconds):
-        return number(seconds)
+        return format_number(seconds)
     if seconds == 0:
         return "0 s"
     if seconds < 0.995:
-        return f"{number(seconds * 1e3, 2)} ms"
+        return f"{format_number(seconds * 1e3, 2)} ms"
     if seconds < 60:
-        return f"{number(seconds, 2)} s"
-    return span_in_words(round(seconds))
+        return f"{format_number(seconds, 2)} s"
+    return describe_span(round(seconds))
 
 
-def latency(ms: float | None) -> str:
+def format_latency(ms: float | None) -> str:
     """Returns a latency: three significant figures in ms, seconds from 1 s on, words from a minute
     on."""
     if ms is None or math.isnan(ms):
         return "-"
     if ms < 1_000:
-        return f"{number(ms, 3)} ms"
-    return f"{number(ms / 1e3, 3)} s" if ms < 60_000 else span(ms / 1e3)
+        return f"{format_number(ms, 3)} ms"
+    return f"{format_number(ms / 1e3, 3)} s" if ms < 60_000 else format_span(ms / 1e3)
 
 
-def usd(amount: float | None) -> str:
+def format_usd(amount: float | None) -> str:
     """Returns US dollars with cents; a dash when the price is not known."""
     return "-" if amount is None or math.isnan(amount) else f"{amount:,.2f}"
 
 
-def goal_words(goal: Goal) -> str:
+def describe_goal(goal: Goal) -> str:
     """Returns a goal in a reader's words: `head-room at least 20 %`, `never throttled`."""
     if goal.metric == "throttled_min" and goal.limit == 0:
         return "never throttled"
     about = goal.about
     words, bound = about.words or about.meaning, "at most" if about.sign == "<=" else "at least"
-    return f"{words} {bound} {number(goal.limit, 6)}{f' {about.unit}' if about.unit != words else ''}"
+    return f"{words} {bound} {format_number(goal.limit, 6)}{f' {about.unit}' if about.unit != words else ''}"
 
 
-def start_of(clock_start: object) -> datetime | None:
+def parse_clock_start(clock_start: object) -> datetime | None:
     """Returns a workload's `clock_start` (`HH:MM:SS` or an ISO time) as a moment, or None."""
     if not isinstance(clock_start, str):
         return None
@@ -102,7 +102,7 @@ def start_of(clock_start: object) -> datetime | None:
     return moment.replace(tzinfo=None)
 
 
-def moment(text: str) -> str:
+def format_moment(text: str) -> str:
     """Returns an ISO time to the minute, such as `2026-11-28 10:00`; other text as it is."""
     try:
         return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M")
@@ -110,12 +110,12 @@ def moment(text: str) -> str:
         return text
 
 
-def clock(t_s: float | None, clock_start: object = None, seconds: bool = False) -> str:
+def format_clock(t_s: float | None, clock_start: object = None, seconds: bool = False) -> str:
     """Returns the time of day at `t_s` seconds, `HH:MM` or `HH:MM:SS`, `+1d` when days later;
     without a start, time since the start."""
     if t_s is None or not math.isfinite(t_s):
         return "-"
-    moment = start_of(clock_start)
+    moment = parse_clock_start(clock_start)
     if moment is None:
         whole = int(t_s)
         days, rest = divmod(whole, 86_400)
@@ -127,28 +127,28 @@ def clock(t_s: float | None, clock_start: object = None, seconds: bool = False) 
     return f"{text} +{days}d" if days else text
 
 
-def row_labels(starts_s: list[float], start: object = None) -> Iterator[str]:
+def list_row_labels(starts_s: list[float], start: object = None) -> Iterator[str]:
     """Yields the start of each row: hours and minutes, seconds and their parts where they are
     needed to tell."""
     if all(abs(t - round(t / 60) * 60) < 5e-4 for t in starts_s[1:] or starts_s):
-        yield from (clock(t, start) for t in starts_s)
+        yield from (format_clock(t, start) for t in starts_s)
     elif all(abs(t - round(t)) < 5e-4 for t in starts_s):
-        yield from (clock(round(t), start, seconds=True) for t in starts_s)
+        yield from (format_clock(round(t), start, seconds=True) for t in starts_s)
     else:
         for t in starts_s:
             whole, _, part = f"{t:.3f}".partition(".")
-            yield f"{clock(int(whole), start, seconds=True)}.{part}"
+            yield f"{format_clock(int(whole), start, seconds=True)}.{part}"
 
 
-def storage_words(storage: str, brief: bool = False) -> str:
+def describe_storage(storage: str, brief: bool = False) -> str:
     """Returns a storage in a reader's words: `gp3 of 155 GiB with 4,423 IOPS`, `RAID 0 of 5 x gp3
     of 31 GiB`; `brief`: without IOPS and MiB/s."""
     layout = core.parse_storage(storage)
     members = []
     for member in layout["members"]:
-        extra = [f"{number(member['iops'], 6)} IOPS"] if member["iops"] else []
-        extra += [f"{number(member['throughput_mib_s'], 6)} MiB/s"] if member["throughput_mib_s"] else []
-        size = f"{member['volume_type']} of {number(member['size_gib'], 6)} GiB"
+        extra = [f"{format_number(member['iops'], 6)} IOPS"] if member["iops"] else []
+        extra += [f"{format_number(member['throughput_mib_s'], 6)} MiB/s"] if member["throughput_mib_s"] else []
+        size = f"{member['volume_type']} of {format_number(member['size_gib'], 6)} GiB"
         members.append(f"{size} with {' and '.join(extra)}" if extra and not brief else size)
     if layout["raid"] is None:
         return members[0]

@@ -4,39 +4,39 @@ Starting servers takes Linux and root; importing works on any Unix.
 """
 
 from headrace.mysql import Address, connect, parse_address
-from headrace.servers.config import settings_of
+from headrace.servers.config import parse_settings
 from headrace.servers.flavors import find_program
 from headrace.servers.server import (
     Server,
-    client_command,
+    bring_up,
+    build_client_command,
     destroy,
     find,
-    log_lines,
+    list_servers,
     mount,
+    read_log_lines,
     save_data,
-    servers,
     start,
     stop,
-    up,
     with_room,
 )
 
 __all__ = [
     "Address",
     "Server",
-    "client_command",
+    "build_client_command",
     "connect",
     "destroy",
     "find",
     "find_program",
-    "log_lines",
+    "read_log_lines",
     "mount",
     "parse_address",
     "save_data",
-    "servers",
-    "settings_of",
+    "list_servers",
+    "parse_settings",
     "start",
     "stop",
-    "up",
+    "bring_up",
     "with_room",
 ]

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.base.files import explain_unwritable, move_over
-from headrace.base.machine import required
+from headrace.base.machine import require_program
 from headrace.base.processes import Command, User, run_checked
 from headrace.errors import CouldNotRun
 from headrace.mysql.address import Address, Secret, write_client_file
@@ -27,7 +27,7 @@ from headrace.mysql.option_files import read_client
 from headrace.servers.record import ServerPaths
 
 
-def service_user() -> User:
+def find_service_user() -> User:
     """Returns the user `mysql`. Raises CouldNotRun if this machine has none."""
     try:
         entry = pwd.getpwnam("mysql")
@@ -56,7 +56,7 @@ def create_account(where: ServerPaths) -> None:
     write_client_file(Address(ACCOUNT, socket=str(where.socket), password=password), where.client)
 
 
-def address(where: ServerPaths, port: int | None, database: str | None = None, host: str = "127.0.0.1") -> Address:
+def make_address(where: ServerPaths, port: int | None, database: str | None = None, host: str = "127.0.0.1") -> Address:
     """Returns the server's address: its socket, or `port` over TLS."""
     password = Secret(read_client(where.client).get("password", ""))
     if port is None:
@@ -67,7 +67,7 @@ def address(where: ServerPaths, port: int | None, database: str | None = None, h
     return server_address if database is None else server_address.with_database(database)
 
 
-def statements(password: str, flavor: str, host: str = "127.0.0.1") -> str:
+def make_account_statements(password: str, flavor: str, host: str = "127.0.0.1") -> str:
     """Returns the SQL that makes the account, one statement a line, as --init-file reads it.
 
     It can be repeated. It is kept out of the binary log, because replicas have accounts of their
@@ -92,10 +92,10 @@ def statements(password: str, flavor: str, host: str = "127.0.0.1") -> str:
 
 
 @contextmanager
-def init_file(where: ServerPaths, flavor: str, user: User, host: str = "127.0.0.1") -> Iterator[Path]:
+def write_init_file(where: ServerPaths, flavor: str, user: User, host: str = "127.0.0.1") -> Iterator[Path]:
     """Writes the statements to a file that only the server may read; it is removed afterwards."""
     path = where.socket.with_name("init.sql")
-    text = statements(read_client(where.client)["password"], flavor, host)
+    text = make_account_statements(read_client(where.client)["password"], flavor, host)
     with explain_unwritable(path, "Is there room in /run?"):
         path.unlink(missing_ok=True)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400), "w") as file:
@@ -133,9 +133,9 @@ def create_certificates(where: ServerPaths, name: str, host: str = "127.0.0.1") 
         at = Path(folder)
         (at / "extensions").write_text(EXTENSIONS.format(more="" if host == "127.0.0.1" else f",IP:{host}"))
         signer = ("-addext", "keyUsage=critical,keyCertSign,cRLSign", "-subj", f"/CN=Headrace CA of {name}")
-        _openssl(at, f"req -x509 {CURVE} -keyout ca-key.pem -out ca.pem -days {DAYS}", *signer)
-        _openssl(at, f"req {CURVE} -keyout server-key.pem -out request.pem", "-subj", f"/CN=Headrace server {name}")
-        _openssl(
+        _run_openssl(at, f"req -x509 {CURVE} -keyout ca-key.pem -out ca.pem -days {DAYS}", *signer)
+        _run_openssl(at, f"req {CURVE} -keyout server-key.pem -out request.pem", "-subj", f"/CN=Headrace server {name}")
+        _run_openssl(
             at,
             f"x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days {DAYS} -extfile extensions -out server-cert.pem",
         )
@@ -143,8 +143,8 @@ def create_certificates(where: ServerPaths, name: str, host: str = "127.0.0.1") 
             move_over(at / file, where.tls / file)
 
 
-def _openssl(folder: Path, words: str, *more: str) -> None:
-    command = Command((required("openssl", "openssl"), *words.split(), *more), folder, what="openssl")
+def _run_openssl(folder: Path, words: str, *more: str) -> None:
+    command = Command((require_program("openssl", "openssl"), *words.split(), *more), folder, what="openssl")
     run_checked(command, OPENSSL_S, "TLS needs OpenSSL 1.1.1 or newer.")
 
 

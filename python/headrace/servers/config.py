@@ -15,14 +15,14 @@ from pathlib import Path
 
 from headrace.base import core
 from headrace.base.checks import check_number
-from headrace.base.machine import memory_bytes
+from headrace.base.machine import read_memory_bytes
 from headrace.base.packaged import read_text
-from headrace.base.processes import Command, run_to_end, telling_lines
+from headrace.base.processes import Command, find_telling_lines, run_to_end
 from headrace.base.units import GIB, MIB
 from headrace.errors import InputError
-from headrace.mysql.option_files import read_option_file, server_groups, written
-from headrace.servers.access import service_user
-from headrace.servers.flavors import MYROCKS_PLUGIN, ServerProgram, dashed
+from headrace.mysql.option_files import format_value, list_server_groups, read_option_file
+from headrace.servers.access import find_service_user
+from headrace.servers.flavors import MYROCKS_PLUGIN, ServerProgram, replace_underscores
 from headrace.servers.record import Record, ServerPaths, refuse
 
 KINDS = ("default", "tuned")
@@ -51,7 +51,7 @@ def is_placed(name: str) -> bool:
     return name in PLACED or PREFIX.sub("", name, count=1) in PLACED
 
 
-def checked_settings(settings: Mapping[str, str | None] | None, what: str = "settings") -> Options:
+def check_settings(settings: Mapping[str, str | None] | None, what: str = "settings") -> Options:
     """Returns the settings with dashes in their names, as text.
 
     Raises InputError for a setting that no option file can hold, and for options that Headrace
@@ -62,7 +62,7 @@ def checked_settings(settings: Mapping[str, str | None] | None, what: str = "set
         if not isinstance(key, str) or not OPTION.fullmatch(key):
             rule = "is not the name of a server option"
             raise refuse.input(f"{what}: {str(key)[:60]!r}", rule, "For example innodb_io_capacity=2000.")
-        name = dashed(key)
+        name = replace_underscores(key)
         if is_placed(name):
             rule = "is set by Headrace: it says where things are, and who may reach them"
             hint = "Leave it out. Storage is chosen with --storage and --log-storage."
@@ -76,26 +76,26 @@ def checked_settings(settings: Mapping[str, str | None] | None, what: str = "set
     return options
 
 
-def settings_of(texts: list[str] | None) -> dict[str, str | None] | None:
+def parse_settings(texts: list[str] | None) -> dict[str, str | None] | None:
     """Reads settings from texts K=V, or K alone for one without a value; None for no settings.
     Raises InputError."""
     options: dict[str, str | None] = {}
     for text in texts or []:
         key, equals, value = text.partition("=")
-        if dashed(key) in {dashed(given_key) for given_key in options}:
+        if replace_underscores(key) in {replace_underscores(given_key) for given_key in options}:
             raise refuse.input(text[:80], f"{key[:60]} was given before", "Give each option once.")
         options[key] = value if equals else None
     return options or None
 
 
-def checked_memory(memory_gib: float | None) -> float | None:
+def check_memory(memory_gib: float | None) -> float | None:
     """Returns `--memory-gib` of a new server, None if it is not given: the memory, GiB, by which
     its caches are sized. Raises InputError outside the range, and where the caches alone need more
     than this machine has."""
     if memory_gib is None:
         return None
     check_number("--memory-gib", memory_gib, SMALLEST_MEMORY_GIB, LARGEST_MEMORY_GIB, "GiB", refuse)
-    here = memory_bytes("MemTotal") / 2**30
+    here = read_memory_bytes("MemTotal") / 2**30
     if (cache := core.cache_gib_for(memory_gib)) > here:
         rule = f"{cache:,.4g} GiB of it for the cache is more than the {here:.1f} GiB of this machine"
         raise refuse.input(
@@ -104,7 +104,7 @@ def checked_memory(memory_gib: float | None) -> float | None:
     return float(memory_gib)
 
 
-def cache_bytes(memory_gib: float) -> int:
+def compute_cache_bytes(memory_gib: float) -> int:
     """Returns the bytes of the memory that cache data (docs/decisions/0006), in whole MiB."""
     return int(core.cache_gib_for(memory_gib) * GIB) // MIB * MIB
 
@@ -119,9 +119,9 @@ def choose(program: ServerProgram, record: Record) -> tuple[Options, list[str]]:
         if memory_gib is None:
             rule = "needs to know the memory"
             raise InputError("--config tuned", rule, "docs/reference/advice.md", "Add --memory-gib GIB.")
-        from headrace.advice import tuned_settings
+        from headrace.advice import tune_settings
 
-        tuned = tuned_settings(
+        tuned = tune_settings(
             storage=record.storage,
             memory_gib=memory_gib,
             flavor=program.flavor,
@@ -129,16 +129,16 @@ def choose(program: ServerProgram, record: Record) -> tuple[Options, list[str]]:
             engine=record.engine,
             log_storage=record.log_storage,
         )
-        options = {dashed(key): value for key, value in tuned.items()}
+        options = {replace_underscores(key): value for key, value in tuned.items()}
     elif kind != "default":
-        options = file_options(program, Path(kind))
+        options = read_file_options(program, Path(kind))
     left_out = sorted(name for name in options if is_placed(name))
     if left_out and kind not in KINDS:
         notes.append(f"{kind}: placed by Headrace, so left out: {', '.join(left_out)}")
     options = {name: value for name, value in options.items() if name not in left_out}
     cache = CACHE_OF[record.engine]
     if memory_gib is not None and not (kind == "tuned" and cache in options):
-        options[cache] = str(cache_bytes(memory_gib))
+        options[cache] = str(compute_cache_bytes(memory_gib))
     return options, notes
 
 
@@ -146,13 +146,13 @@ def choose(program: ServerProgram, record: Record) -> tuple[Options, list[str]]:
 LISTS = ("plugin-load-add",)
 
 
-def file_options(program: ServerProgram, path: Path) -> Options:
+def read_file_options(program: ServerProgram, path: Path) -> Options:
     """Reads the options that a file sets for this server. Raises InputError, CouldNotRun."""
     if not path.exists():
         raise refuse.input(str(path), "there is no such option file", "--config is default, tuned or an option file.")
     options: Options = {}
-    for setting in read_option_file(path, server_groups(program.flavor, program.version)).settings:
-        name, value = dashed(setting.key), setting.value
+    for setting in read_option_file(path, list_server_groups(program.flavor, program.version)).settings:
+        name, value = replace_underscores(setting.key), setting.value
         if name in LISTS and options.get(name):
             value = f"{options[name]};{value}"
         options.pop(name, None)  # an option counts where it stands last
@@ -163,7 +163,7 @@ def file_options(program: ServerProgram, path: Path) -> Options:
     return options
 
 
-def whole(
+def assemble_options(
     program: ServerProgram,
     engine: str,
     where: ServerPaths,
@@ -200,11 +200,11 @@ def whole(
             "default-storage-engine": "ROCKSDB",
             "rocksdb-wal-dir": str(log / "rocksdb"),
         }
-    places |= _network(where, port, host) | _binlog(program, log, given)
+    places |= _make_network_options(where, port, host) | _make_binlog_options(program, log, given)
     return {name: value for name, value in given.items() if name != "log-bin" and name not in BINLOG_OFF} | places
 
 
-def _network(where: ServerPaths, port: int | None, host: str) -> Options:
+def _make_network_options(where: ServerPaths, port: int | None, host: str) -> Options:
     """Returns the options of TLS at a port of `host`; without a port the server has its socket
     alone."""
     if port is None:
@@ -214,7 +214,7 @@ def _network(where: ServerPaths, port: int | None, host: str) -> Options:
     return options | {"port": str(port), "bind-address": host, "require-secure-transport": "ON"}
 
 
-def binlog_on(program: ServerProgram, given: Options) -> bool:
+def is_binlog_on(program: ServerProgram, given: Options) -> bool:
     """True when the server writes a binary log: by default (MySQL from 8.0 on) or on request."""
     for name in BINLOG_OFF:
         if name in given and (given[name] or "1").lower() not in OFF:
@@ -224,17 +224,17 @@ def binlog_on(program: ServerProgram, given: Options) -> bool:
     return program.flavor == "mysql" and program.version >= (8, 0)
 
 
-def _binlog(program: ServerProgram, log: Path, given: Options) -> Options:
+def _make_binlog_options(program: ServerProgram, log: Path, given: Options) -> Options:
     """Returns the options of the binary log and the relay log in the folder `log`, or of a server
     without a binary log, if the given options turn it off."""
-    if not binlog_on(program, given):
+    if not is_binlog_on(program, given):
         off: Options = {"skip-log-bin": None} if program.flavor == "mysql" else {}
-        return off | (relay_log(log) if "server-id" in given else {})
-    options: Options = {"log-bin": str(log / "binlog")} | relay_log(log)
+        return off | (make_relay_log_options(log) if "server-id" in given else {})
+    options: Options = {"log-bin": str(log / "binlog")} | make_relay_log_options(log)
     return options if "server-id" in given else options | {"server-id": "1"}
 
 
-def relay_log(log: Path) -> Options:
+def make_relay_log_options(log: Path) -> Options:
     """Returns the options that place the relay log. The default name is the host's, so a copy on
     another host would not find it."""
     return {"relay-log": str(log / "relay"), "relay-log-index": str(log / "relay.index")}
@@ -244,7 +244,7 @@ def relay_log(log: Path) -> Options:
 REPEATED = re.compile(r"(?:[\w]+\.)?(?:replicate|binlog)-(?:wild-)?(?:do|ignore)-(?:db|table)")
 
 
-def rendered(options: Options, of: str) -> str:
+def render_options(options: Options, of: str) -> str:
     """Returns the text of an option file."""
     lines = [f"# {of}: written by headrace at every start. Change it with `headrace mysql up --set`.", "[mysqld]"]
     for name, value in options.items():
@@ -252,7 +252,7 @@ def rendered(options: Options, of: str) -> str:
             lines.append(name)
         else:
             values = value.split(",") if REPEATED.fullmatch(name) else [value]
-            lines += [f"{name}={written(entry)}" for entry in values]
+            lines += [f"{name}={format_value(entry)}" for entry in values]
     return "\n".join(lines) + "\n"
 
 
@@ -276,7 +276,7 @@ def check(program: ServerProgram, config: Path, what: str) -> list[str]:
     # --validate-config came with MySQL 8.0.16; --verbose --help reads the options too.
     validates = program.flavor == "mysql" and program.version >= (8, 0, 16)
     words += ["--validate-config"] if validates else ["--verbose", "--help"]
-    done = run_to_end(Command(tuple(words), user=service_user(), what=program.label), CHECK_S)
+    done = run_to_end(Command(tuple(words), user=find_service_user(), what=program.label), CHECK_S)
     text = done.output + done.errors
     messages = [match["words"].rstrip(".") for match in ERROR_LINE.finditer(text)]
     errors = [line for line in messages if not line.startswith(FOLLOW_UPS)]
@@ -287,6 +287,6 @@ def check(program: ServerProgram, config: Path, what: str) -> list[str]:
             option = f"{name.lstrip('-').replace('-', '_')}{equals}{value}"
             hint = "Is it of another version or flavor? headrace advise knows the names."
             raise InputError(f"{what}: {option}", f"is not known to {program.label}", str(program.path), hint)
-        rule = f"{program.label} does not take it: {'; '.join(errors[:3]) or telling_lines(text)}"
+        rule = f"{program.label} does not take it: {'; '.join(errors[:3]) or find_telling_lines(text)}"
         raise InputError(what, rule, str(program.path), "")
     return [match["words"] for match in ADJUSTED.finditer(text)]

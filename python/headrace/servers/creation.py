@@ -16,12 +16,12 @@ from typing import Protocol
 
 from headrace.base import processes
 from headrace.base.checks import check_choice
-from headrace.base.machine import required
-from headrace.base.signals import undisturbed
+from headrace.base.machine import require_program
+from headrace.base.signals import ignore_interrupts
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.servers import access, config, datadir, running, volumes
-from headrace.servers.access import service_user
+from headrace.servers.access import find_service_user
 from headrace.servers.flavors import ENGINES, NAMES, ServerProgram, refuse
 from headrace.servers.record import Record, ServerPaths, save
 from headrace.servers.topology import links
@@ -31,7 +31,7 @@ class Seeding(Protocol):
     """A way to bring the data of another server to a new one. The steps come in this order; when a
     step fails, everything is removed again."""
 
-    def snapshots(self, lab: Lab) -> Mapping[str, str]:
+    def prepare_snapshots(self, lab: Lab) -> Mapping[str, str]:
         """Returns the snapshots to make volumes from, by role (data, log); none for empty ones."""
         ...
 
@@ -58,7 +58,7 @@ class CreateRequest:
     log_seed: str | None = None
 
 
-def checked_request(
+def check_request(
     program: ServerProgram, record: Record, seed: Path | str | Seeding | None, log_seed: str | None = None
 ) -> CreateRequest:
     """Returns the request with the options of its kind of configuration.
@@ -78,7 +78,7 @@ def checked_request(
     options, notes = config.choose(program, record)
     kind = record.config if record.config in config.KINDS else os.path.abspath(record.config)
     running.check_port(record)
-    required("mkfs.xfs", "xfsprogs")
+    require_program("mkfs.xfs", "xfsprogs")
     if isinstance(seed, Path):
         datadir.read_saved(seed, program, engine)
     elif isinstance(seed, str) and record.log_storage is not None and log_seed is None:
@@ -95,11 +95,11 @@ def create(
     try:
         return _create(lab, where, request, progress, timeout_s)
     except BaseException as error:
-        with undisturbed():
-            no_room = volumes.no_room_below(lab)  # before its own room is free again
+        with ignore_interrupts():
+            no_room = volumes.explain_full_disk(lab)  # before its own room is free again
             remains = clear(lab, where, request.record.name)
         if no_room and isinstance(error, CouldNotRun):
-            error = error.but(hint=no_room)
+            error = error.amend(hint=no_room)
         if remains:
             raise _with_remains(error, request.record.name, remains) from error
         raise error
@@ -109,7 +109,7 @@ def _with_remains(error: BaseException, name: str, remains: list[str]) -> Headra
     """Returns the error with a list of what could not be removed again."""
     hint = f"Not removed: {'; '.join(remains)}. Remove it later: headrace mysql destroy {name}."
     if isinstance(error, HeadraceError):
-        return error.but(hint=f"{error.hint} {hint}".strip())
+        return error.amend(hint=f"{error.hint} {hint}".strip())
     # 130: interrupted, as shells count.
     code = 130 if isinstance(error, KeyboardInterrupt) else None
     return refuse.run(name, f"could not be made: {error or 'interrupted'}", hint, code)
@@ -120,7 +120,7 @@ def _create(
 ) -> Record:
     """Makes volumes, filesystems and data, starts the server, and saves its record after each step;
     removes nothing after an error. `timeout_s`: longest wait until the server answers."""
-    record, program, user = request.record, request.program, service_user()
+    record, program, user = request.record, request.program, find_service_user()
     where.state.mkdir(mode=0o700, parents=True)
     save(where, record)
     access.create_account(where)
@@ -131,7 +131,7 @@ def _create(
     record = record.with_(notes=[*record.notes, *adjusted])
     progress(0.05, "creating the volumes")
     seeding = None if request.seed is None or isinstance(request.seed, Path | str) else request.seed
-    snapshots = _snapshots(lab, request, seeding)
+    snapshots = _prepare_snapshots(lab, request, seeding)
     data = volumes.create(lab, record, "data", record.storage, snapshots.get("data"))
     record = record.with_(volumes=replace(record.volumes, data=data))
     save(where, record)
@@ -142,7 +142,7 @@ def _create(
     if not snapshots and seeding is None:
         _fill(lab, where, record, request, progress)
     progress(0.6, "attaching the volumes with their limits")
-    for volume, place in volumes.mounts_of(where, record):
+    for volume, place in volumes.list_own_mounts(where, record):
         device = volumes.attach_fresh(lab, volume, record.volumes.unpaced)
         if seeding is not None and not snapshots:
             volumes.make_filesystem(device)
@@ -153,9 +153,9 @@ def _create(
         progress(0.65, "copying the source's data")
         seeding.fill(where, record, program)
     progress(0.8, "starting the server")
-    with access.init_file(where, record.flavor, user, record.host) as init_file:
+    with access.write_init_file(where, record.flavor, user, record.host) as init_file:
         # A copy knows the source's own source, and would follow it at once.
-        skip = () if seeding is None else running.not_following(program)
+        skip = () if seeding is None else running.make_no_replication_option(program)
         record = running.launch(where, record, program, init_file, progress, timeout_s, skip)
     if seeding is not None:
         progress(0.95, "following the source")
@@ -165,48 +165,48 @@ def _create(
     return record
 
 
-def _snapshots(lab: Lab, request: CreateRequest, seeding: Seeding | None) -> Mapping[str, str]:
+def _prepare_snapshots(lab: Lab, request: CreateRequest, seeding: Seeding | None) -> Mapping[str, str]:
     """Returns the snapshots that the volumes are made from, by the role of the volume."""
     if isinstance(request.seed, str):
         return {"data": request.seed} | ({"log": request.log_seed} if request.log_seed else {})
-    return seeding.snapshots(lab) if seeding is not None else {}
+    return seeding.prepare_snapshots(lab) if seeding is not None else {}
 
 
 def _fill(lab: Lab, where: ServerPaths, record: Record, request: CreateRequest, progress: running.Progress) -> None:
     """Makes filesystems and data on new volumes, without the volumes' limits: nobody wants to wait
     for, or measure, a new data directory."""
-    user, log_volume = service_user(), record.log_storage is not None
-    for volume, place in volumes.mounts_of(where, record):
+    user, log_volume = find_service_user(), record.log_storage is not None
+    for volume, place in volumes.list_own_mounts(where, record):
         device = volumes.attach_fresh(lab, volume, unpaced=True)
         volumes.make_filesystem(device)
         volumes.mount(device, place)
     progress(0.2, "making the data directory" if request.seed is None else "copying the data")
-    datadir.folders(where, user, log_volume)
+    datadir.make_folders(where, user, log_volume)
     if isinstance(request.seed, Path):
         datadir.copy_in(request.seed, where, user, log_volume)
     else:
         datadir.make(request.program, where.config, user)
-    for _, place in volumes.mounts_of(where, record):
+    for _, place in volumes.list_own_mounts(where, record):
         volumes.unmount(place)
 
 
 def clear(lab: Lab, where: ServerPaths, name: str) -> list[str]:
     """Removes a server's process, mounts, volumes and folders; returns what could not be."""
     remains: list[str] = []
-    user = service_user()
+    user = find_service_user()
     # It may be the server, or the program that makes its data directory, which has children.
     while (process := processes.with_argument(f"--defaults-file={where.config}", user)) is not None:
         if not processes.end_process(process, signal.SIGKILL, running.KILL_S):
             remains.append(f"process {process.pid} does not end")
             break
-    volumes.quietly_unmount(where)
+    volumes.unmount_quietly(where)
     try:
         links.remove_named(where)
-        for volume in volumes.left_by(lab, name):
+        for volume in volumes.list_tagged(lab, name):
             volumes.remove(lab, volume)
         volumes.drop_seeds(lab, name)
     except (HeadraceError, OSError) as error:
-        remains.append(running.described(error))
+        remains.append(running.describe_error(error))
     if not remains:
         shutil.rmtree(where.run, ignore_errors=True)
         shutil.rmtree(where.state, ignore_errors=True)
@@ -217,7 +217,7 @@ def clear(lab: Lab, where: ServerPaths, name: str) -> list[str]:
 
 def destroy(lab: Lab, where: ServerPaths, name: str) -> None:
     """Removes a server with its data. Raises CouldNotRun if something of it remains."""
-    with undisturbed():
+    with ignore_interrupts():
         remains = clear(lab, where, name)
     if remains:
         raise refuse.run(name, f"could not be removed: {'; '.join(remains)}", "Try again: headrace mysql destroy.")

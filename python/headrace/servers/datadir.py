@@ -12,11 +12,11 @@ import shutil
 from pathlib import Path
 
 from headrace.base.files import move_over, write_whole
-from headrace.base.processes import Command, User, failure, run_checked, run_to_end
+from headrace.base.processes import Command, User, describe_failure, run_checked, run_to_end
 from headrace.errors import CouldNotRun
 from headrace.servers.flavors import ServerProgram
 from headrace.servers.record import ServerPaths, refuse
-from headrace.servers.volumes import free_bytes, no_room_hint
+from headrace.servers.volumes import count_free_bytes, explain_full_volume
 
 SAVED = "saved.json"
 FORMAT = "headrace-data/1"
@@ -25,7 +25,7 @@ MAKE_S = 600.0
 COPY_S = 3_600.0
 
 
-def folders(where: ServerPaths, user: User, log_volume: bool) -> None:
+def make_folders(where: ServerPaths, user: User, log_volume: bool) -> None:
     """Makes the empty folders that a server finds on its volumes."""
     log = where.log_mount if log_volume else where.data_mount
     for folder in (where.datadir, where.data_mount / "tmp", log / "log"):
@@ -38,7 +38,7 @@ def make(program: ServerProgram, config: Path, user: User) -> None:
     if program.flavor == "mysql":
         words = [*program.command, f"--defaults-file={config}", "--initialize-insecure", "--skip-log-bin"]
     else:
-        script = program.companion("mariadb-install-db", "mysql_install_db")
+        script = program.find_companion("mariadb-install-db", "mysql_install_db")
         if script is None:
             rule = "is not there: it makes data directories"
             raise CouldNotRun("mariadb-install-db", rule, str(program.path), "headrace mysql install mariadb")
@@ -48,8 +48,8 @@ def make(program: ServerProgram, config: Path, user: User) -> None:
     command = Command(tuple(words), user=user, what=f"making a data directory with {program.label}")
     done = run_to_end(command, MAKE_S, "Is the disk of this machine busy?")
     if done.code != 0:
-        cause = failure(done)
-        raise CouldNotRun(command.label, cause, str(program.path), no_room_hint(cause))
+        cause = describe_failure(done)
+        raise CouldNotRun(command.label, cause, str(program.path), explain_full_volume(cause))
 
 
 def read_saved(folder: Path, program: ServerProgram, engine: str) -> dict:
@@ -74,7 +74,7 @@ def _text(value: object) -> str:
     return ".".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def size_of(folder: Path) -> int:
+def measure_size(folder: Path) -> int:
     """Returns the bytes of all files below a folder."""
     return sum(entry.stat().st_size for entry in folder.rglob("*") if entry.is_file() and not entry.is_symlink())
 
@@ -82,10 +82,10 @@ def size_of(folder: Path) -> int:
 def copy_in(folder: Path, where: ServerPaths, user: User, log_volume: bool) -> None:
     """Copies saved data to the volumes. Raises InputError when the volumes are too small."""
     log = where.log_mount if log_volume else where.data_mount
-    sizes_bytes = {where.data_mount: size_of(folder / "data")}
-    sizes_bytes[log] = sizes_bytes.get(log, 0) + size_of(folder / "log")
+    sizes_bytes = {where.data_mount: measure_size(folder / "data")}
+    sizes_bytes[log] = sizes_bytes.get(log, 0) + measure_size(folder / "log")
     for mount, size in sizes_bytes.items():
-        room = free_bytes(mount)
+        room = count_free_bytes(mount)
         if size > room:
             rule = f"{size / 2**30:.2f} GiB of data do not fit into {room / 2**30:.2f} GiB"
             raise refuse.input(str(folder), rule, "Take a larger volume.")

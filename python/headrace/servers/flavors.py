@@ -16,8 +16,8 @@ from pathlib import Path
 
 from headrace.base import settings
 from headrace.base.checks import check_choice
-from headrace.base.machine import which
-from headrace.base.processes import PRIVATE_ENVIRONMENT, Command, failure, run_to_end
+from headrace.base.machine import find_executable
+from headrace.base.processes import PRIVATE_ENVIRONMENT, Command, describe_failure, run_to_end
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.record import refuse
 
@@ -68,36 +68,36 @@ class ServerProgram:
     def knows(self, variable: str) -> bool:
         """Returns whether the program has this option (with dashes or underscores), plugins left
         aside."""
-        return dashed(variable) in self.defaults
+        return replace_underscores(variable) in self.defaults
 
-    def tool(self, *names: str) -> tuple[str, ...]:
+    def find_tool(self, *names: str) -> tuple[str, ...]:
         """Returns the command of a program that belongs to the server, through the same loader, by
         its first name that is installed. Raises CouldNotRun."""
-        companion = self.companion(*names)
+        companion = self.find_companion(*names)
         if companion is None:
             hint = f"apt-get install {PACKAGES.get(names[0], f'{self.flavor}-client')}"
             raise CouldNotRun(names[0], "is not installed", str(self.basedir), hint)
         return (*self.command[:-1], str(companion)) if companion.is_relative_to(self.basedir) else (str(companion),)
 
-    def companion(self, *names: str) -> Path | None:
+    def find_companion(self, *names: str) -> Path | None:
         """Returns the path of a program that belongs to the server: from its own folder, bin,
         scripts or sbin, else from PATH; None if there is none."""
         for folder in (self.path.parent, *(self.basedir / name for name in ("bin", "scripts", "sbin"))):
             for name in names:
                 if os.access(folder / name, os.X_OK) and (folder / name).is_file():
                     return folder / name
-        program_path = next((program_path for name in names if (program_path := which(name))), None)
+        program_path = next((program_path for name in names if (program_path := find_executable(name))), None)
         return Path(program_path) if program_path else None
 
 
-def dashed(variable: str) -> str:
+def replace_underscores(variable: str) -> str:
     """Returns an option's name with dashes, as the server prints it."""
     return variable.strip().lower().replace("_", "-")
 
 
-def servers_folder() -> Path:
+def get_unpacked_folder() -> Path:
     """Returns the folder of unpacked servers: $HEADRACE_SERVERS, else /opt/headrace/servers."""
-    return settings.folder("HEADRACE_SERVERS")
+    return settings.get_folder("HEADRACE_SERVERS")
 
 
 def find_program(flavor: str = "mariadb", server_path: str | os.PathLike | None = None) -> ServerProgram:
@@ -108,28 +108,28 @@ def find_program(flavor: str = "mariadb", server_path: str | os.PathLike | None 
     check_choice("flavor", flavor, FLAVORS, refuse, "Any other server: --server-path.")
     if server_path is not None:
         return _find_given(os.fspath(server_path))
-    programs = installed(flavor)
+    programs = list_installed(flavor)
     if not programs:
         rule = "is not installed here"
         raise refuse.run(NAMES[flavor], rule, f"headrace mysql install {flavor}, or --server-path FILE.")
     return programs[0]
 
 
-def installed(flavor: str) -> list[ServerProgram]:
+def list_installed(flavor: str) -> list[ServerProgram]:
     """Lists the servers of a flavor on this machine, the newest first."""
     names = ("mariadbd", "mysqld") if flavor == "mariadb" else ("mysqld",)
     programs = []
-    for command in unpacked(flavor) + [(path,) for name in names if (path := which(name))][:1]:
+    for command in list_unpacked(flavor) + [(path,) for name in names if (path := find_executable(name))][:1]:
         with contextlib.suppress(CouldNotRun, InputError):
             programs.append(ask(command))
     fit = [program for program in programs if program.flavor == flavor]
     return sorted(fit, key=lambda program: program.version, reverse=True)
 
 
-def unpacked(flavor: str) -> list[tuple[str, ...]]:
+def list_unpacked(flavor: str) -> list[tuple[str, ...]]:
     """Lists the commands of the servers that were unpacked into folders."""
     commands = []
-    for manifest in sorted(servers_folder().glob(f"{flavor}-*/{MANIFEST}")):
+    for manifest in sorted(get_unpacked_folder().glob(f"{flavor}-*/{MANIFEST}")):
         # One that is half removed cannot be started.
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             commands.append(read_command(manifest))
@@ -158,18 +158,20 @@ def _find_given(path: str) -> ServerProgram:
 def _query(command: tuple[str, ...], changed_ns: int) -> ServerProgram:
     """Returns what a server's program says of itself; asked again only if its file has changed
     (`changed_ns`, ns, Unix). Raises InputError for no server, CouldNotRun."""
-    text = _output((*command, "--no-defaults", "--version"))
+    text = _read_output((*command, "--no-defaults", "--version"))
     match = re.search(r"Ver\s+(\d+)\.(\d+)\.(\d+)(\S*)", text)
     if match is None:
         rule = f"does not answer --version as a MySQL or MariaDB server: {text[:80].strip()!r}"
         raise refuse.input(command[-1], rule, "Name mysqld or mariadbd.")
     flavor = "mariadb" if "MariaDB" in text else "mysql"
     version = tuple(int(part) for part in match.groups()[:3])
-    defaults = option_values(_output((*command, *_base(Path(command[-1])), "--verbose", "--help")))
+    defaults = parse_option_values(
+        _read_output((*command, *_make_base_options(Path(command[-1])), "--verbose", "--help"))
+    )
     basedir = Path(defaults.get("basedir") or Path(command[-1]).parents[1])
-    plugins = _folder(defaults.get("plugin-dir"), basedir / "lib/plugin", basedir / "lib/mysql/plugin")
+    plugins = _find_folder(defaults.get("plugin-dir"), basedir / "lib/plugin", basedir / "lib/mysql/plugin")
     charsets = defaults.get("character-sets-dir")
-    share = _folder(Path(charsets).parent if charsets else None, basedir / "share/mysql", basedir / "share")
+    share = _find_folder(Path(charsets).parent if charsets else None, basedir / "share/mysql", basedir / "share")
     rocks = flavor == "mariadb" and plugins is not None and (plugins / MYROCKS_PLUGIN).is_file()
     words = " ".join(text.partition(" Ver ")[2].split())
     return ServerProgram(
@@ -177,7 +179,7 @@ def _query(command: tuple[str, ...], changed_ns: int) -> ServerProgram:
     )
 
 
-def _base(path: Path) -> list[str]:
+def _make_base_options(path: Path) -> list[str]:
     """Returns the first options, which name its folders to a server that was moved."""
     words = ["--no-defaults"]
     if not str(path).startswith(("/usr/sbin/", "/usr/bin/")):
@@ -194,17 +196,17 @@ def ask(command: tuple[str, ...]) -> ServerProgram:
     return _query(command, changed)
 
 
-def _output(words: tuple[str, ...]) -> str:
+def _read_output(words: tuple[str, ...]) -> str:
     """Returns the output of a program. Raises CouldNotRun if it fails or does not end in ASK_S
     seconds."""
     command = Command(words, environment=PRIVATE_ENVIRONMENT, what=f"{words[0]} {words[-1]}")
     done = run_to_end(command, ASK_S, "Is it a server?")
     if done.code != 0:
-        raise refuse.run(command.label, failure(done), "Are its libraries there (ldd)?")
+        raise refuse.run(command.label, describe_failure(done), "Are its libraries there (ldd)?")
     return done.output
 
 
-def option_values(text: str) -> dict[str, str]:
+def parse_option_values(text: str) -> dict[str, str]:
     """Reads names and values of the table at the end of `--verbose --help`."""
     values: dict[str, str] = {}
     _, _, table = text.partition("\n---------")
@@ -217,5 +219,5 @@ def option_values(text: str) -> dict[str, str]:
     return values
 
 
-def _folder(named: str | Path | None, *others: Path) -> Path | None:
+def _find_folder(named: str | Path | None, *others: Path) -> Path | None:
     return next((Path(candidate) for candidate in (named, *others) if candidate and Path(candidate).is_dir()), None)

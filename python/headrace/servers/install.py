@@ -23,12 +23,12 @@ from pathlib import Path
 from headrace.base import settings
 from headrace.base.checks import check_choice
 from headrace.base.files import move_over
-from headrace.base.machine import which
+from headrace.base.machine import find_executable
 from headrace.base.packaged import read_text
-from headrace.base.processes import Command, run_to_end, telling_lines
+from headrace.base.processes import Command, find_telling_lines, run_to_end
 from headrace.errors import CouldNotRun
 from headrace.servers import flavors
-from headrace.servers.flavors import FLAVORS, MANIFEST, NAMES, ServerProgram, find_program, installed, refuse
+from headrace.servers.flavors import FLAVORS, MANIFEST, NAMES, ServerProgram, find_program, list_installed, refuse
 
 MIRROR_VARIABLE = "HEADRACE_DEBIAN_MIRROR"
 SUITE = "sid"
@@ -57,7 +57,7 @@ def install(flavor: str, progress: Progress = lambda share, what: None, upgrade:
     Raises InputError, CouldNotRun; then nothing was changed.
     """
     check_choice("flavor", flavor, FLAVORS, refuse)
-    there = installed(flavor)
+    there = list_installed(flavor)
     if flavor == "mysql":
         return there[0] if there and not upgrade else install_mysql(progress)
     if there and "myrocks" in there[0].engines:
@@ -70,7 +70,7 @@ def install(flavor: str, progress: Progress = lambda share, what: None, upgrade:
 
 def install_mysql(progress: Progress) -> ServerProgram:
     """Installs MySQL in a folder of its own. See `install`."""
-    folder = flavors.servers_folder()
+    folder = flavors.get_unpacked_folder()
     apt, dpkg = _require("apt-get", "apt"), _require("dpkg-deb", "dpkg")
     if not KEYRING.is_file():
         rule = "is not there, so the signatures of packages cannot be checked"
@@ -95,10 +95,10 @@ def install_mysql(progress: Progress) -> ServerProgram:
 def _fetch_and_unpack(fresh: Path, apt: str, dpkg: str, folder: Path, progress: Progress) -> ServerProgram:
     """Fetches MySQL's packages into `fresh`, unpacks and tries them, and moves the tree into
     `folder`, unless that has this version already. Raises InputError, CouldNotRun."""
-    options = _private_apt(fresh / "apt")
+    options = _make_apt_options(fresh / "apt")
     progress(0.05, "fetching the index of packages")
     _run([apt, *options, "update"], "apt-get update", APT_S)
-    version = _candidate(options)
+    version = _read_candidate(options)
     target = folder / f"mysql-{version}"
     if (target / MANIFEST).is_file():
         return _ask_tree(target)
@@ -117,8 +117,8 @@ def _fetch_and_unpack(fresh: Path, apt: str, dpkg: str, folder: Path, progress: 
     manifest = {
         "flavor": "mysql",
         "version": version,
-        "source": f"{_mirror()} {SUITE}",
-        "command": _command(tree),
+        "source": f"{_get_mirror()} {SUITE}",
+        "command": _build_command(tree),
         "packages": [package.name for package in packages],
     }
     (tree / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
@@ -129,26 +129,26 @@ def _fetch_and_unpack(fresh: Path, apt: str, dpkg: str, folder: Path, progress: 
     return _ask_tree(target)
 
 
-def _private_apt(folder: Path) -> list[str]:
+def _make_apt_options(folder: Path) -> list[str]:
     """Returns apt's options for files of its own, with proxies and keys of /etc/apt/apt.conf.d."""
     for name in ("lists/partial", "archives/partial"):
         (folder / name).mkdir(parents=True)
     (folder / "status").touch()
-    (folder / "sources.list").write_text(f"deb [signed-by={KEYRING}] {_mirror()} {SUITE} main\n")
+    (folder / "sources.list").write_text(f"deb [signed-by={KEYRING}] {_get_mirror()} {SUITE} main\n")
     options = read_text("headrace.servers", "apt_options.txt").format(folder=folder).splitlines()
     return [word for option in options for word in ("-o", option)]
 
 
-def _mirror() -> str:
+def _get_mirror() -> str:
     """Returns the URL of the Debian mirror to fetch from. Raises InputError for another text."""
-    named = settings.value(MIRROR_VARIABLE).rstrip("/")
+    named = settings.get_value(MIRROR_VARIABLE).rstrip("/")
     if not named.startswith(("http://", "https://", "file:/")) or any(character.isspace() for character in named):
         hint = f"For example {settings.VARIABLES[MIRROR_VARIABLE].default}."
         raise refuse.input(f"{MIRROR_VARIABLE}={named[:100]}", "must be the URL of a Debian mirror", hint)
     return named
 
 
-def _candidate(options: list[str]) -> str:
+def _read_candidate(options: list[str]) -> str:
     """Reads the version of the server in the index."""
     text = _run([_require("apt-cache", "apt"), *options, "policy", MYSQL_PACKAGES[0]], "apt-cache policy", APT_S)
     for line in text.splitlines():
@@ -156,16 +156,18 @@ def _candidate(options: list[str]) -> str:
         if what == "Candidate" and value.strip() not in ("", "(none)"):
             return value.strip()
     rule = f"is not in Debian {SUITE} for {platform.machine()}"
-    raise CouldNotRun(MYSQL_PACKAGES[0], rule, _mirror(), "Fetch MySQL from mysql.com and name it with --server-path.")
+    raise CouldNotRun(
+        MYSQL_PACKAGES[0], rule, _get_mirror(), "Fetch MySQL from mysql.com and name it with --server-path."
+    )
 
 
-def _command(tree: Path) -> list[str]:
+def _build_command(tree: Path) -> list[str]:
     """Returns the command (loader, libraries, server); `{}` stands for its folder."""
     loaders = [*tree.glob("usr/lib/*/ld-linux*.so.*"), *tree.glob("usr/lib/ld-linux*.so.*")]
     server = tree / "usr/sbin/mysqld"
     if not loaders or not server.is_file():
         rule, hint = "hold no server with its loader", "Has Debian moved it? Use --server-path."
-        raise CouldNotRun("the packages of MySQL", rule, f"{_mirror()} {SUITE}", hint)
+        raise CouldNotRun("the packages of MySQL", rule, f"{_get_mirror()} {SUITE}", hint)
     files = [path for path in tree.glob("usr/lib/**/lib*.so.*") if "plugin" not in path.parts]
     libraries = sorted({path.parent.relative_to(tree) for path in files})
     where = ":".join(f"{{}}/{folder}" for folder in libraries)
@@ -208,9 +210,9 @@ def install_mariadb(progress: Progress) -> ServerProgram:
         raise CouldNotRun(f"user id {os.geteuid()}", rule, "apt-get(8)", "Run it with sudo.")
     progress(0.05, "asking apt")
     _refuse_removals(apt)
-    was_there = bool(installed("mariadb"))
+    was_there = bool(list_installed("mariadb"))
     progress(0.2, "installing MariaDB")
-    with _no_services():
+    with _block_services():
         _run([apt, "--yes", "--no-install-recommends", "install", *MARIADB_PACKAGES], "apt-get install", APT_S)
     if not was_there:
         _disable()
@@ -220,7 +222,7 @@ def install_mariadb(progress: Progress) -> ServerProgram:
 def _disable() -> None:
     """Keeps MariaDB from starting at boot, under systemd or System V."""
     for program, words in (("systemctl", ("disable", "mariadb.service")), ("update-rc.d", ("mariadb", "disable"))):
-        program_path = which(program)
+        program_path = find_executable(program)
         if program_path:
             _run([program_path, *words], f"{program} {' '.join(words)}", 120.0)
             return
@@ -238,7 +240,7 @@ def _refuse_removals(apt: str) -> None:
 
 
 @contextmanager
-def _no_services() -> Iterator[None]:
+def _block_services() -> Iterator[None]:
     """Keeps packages from starting services (Debian policy 9.3.3.1: policy-rc.d, exit code 101).
 
     A policy-rc.d that the system has already stays in force.
@@ -260,7 +262,7 @@ def _no_services() -> Iterator[None]:
 def _require(name: str, package: str) -> str:
     """Returns the path of a program. `package`: the one of Debian that has it. Raises CouldNotRun
     if it is not installed."""
-    program_path = which(name)
+    program_path = find_executable(name)
     if program_path is None:
         hint = f"On Debian and Ubuntu it is in {package}. Elsewhere: --server-path FILE names any server."
         raise refuse.run(name, "is not here: servers are installed from Debian's packages", hint)
@@ -274,7 +276,7 @@ def _run(words: list[str], what: str, timeout_s: float) -> str:
     done = run_to_end(command, timeout_s, "Is the network slow?")
     # `apt-get update` ends well when an index could not be fetched.
     if done.code != 0 or ("apt-get update" in what and "\nErr:" in f"\n{done.output}"):
-        last_lines = telling_lines(f"{done.errors}\n{done.output}")
+        last_lines = find_telling_lines(f"{done.errors}\n{done.output}")
         rule = f"failed (exit code {done.code}): {last_lines}"
         raise CouldNotRun(what, rule, words[0], "Does this machine reach its package mirrors?")
     return done.output

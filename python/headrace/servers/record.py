@@ -57,7 +57,7 @@ class ServerPaths:
         return self.data_mount / "data"
 
 
-def checked_name(name: str) -> str:
+def check_name(name: str) -> str:
     """Returns the name of a server if it is valid. Raises InputError."""
     if not NAME.fullmatch(name):
         rule = "a server's name has 1 to 32 of a-z, 0-9, - and _, and does not begin with - or _"
@@ -65,21 +65,21 @@ def checked_name(name: str) -> str:
     return name
 
 
-def data_dir_of(lab: Lab) -> Path:
+def find_data_dir(lab: Lab) -> Path:
     """Returns the lab's data directory; asks the lab for it if only its socket is given."""
     return lab.place.data_dir or Path(lab.status()["data_dir"])
 
 
-def servers_of(data_dir: Path) -> Path:
+def get_servers_folder(data_dir: Path) -> Path:
     """Returns the folder that has a folder for each server."""
     return data_dir / "servers"
 
 
-def server_paths(data_dir: Path, name: str) -> ServerPaths:
+def make_server_paths(data_dir: Path, name: str) -> ServerPaths:
     """Returns the paths of a server's files. Raises InputError for a name that is not valid."""
     # Short: the path of a socket has at most 107 bytes.
     lab = hashlib.sha256(str(data_dir).encode()).hexdigest()[:12]
-    state, run = servers_of(data_dir) / checked_name(name), RUN / lab / name
+    state, run = get_servers_folder(data_dir) / check_name(name), RUN / lab / name
     return ServerPaths(
         state=state,
         record=state / "server.json",
@@ -155,15 +155,17 @@ class Record(
         """Returns a copy of the record with other values."""
         return msgspec.structs.replace(self, **changes)
 
-    def settings_with(self, changed: Mapping[str, str | None]) -> dict[str, str | None]:
+    def merge_settings(self, changed: Mapping[str, str | None]) -> dict[str, str | None]:
         """Returns its settings with `changed` ones. A name has one value: the prefix `loose-` says
         only that a server without this option may start, and the last line of an option file
         wins."""
-        names = {_plain(name) for name in changed}
-        return {name: value for name, value in self.settings.items() if _plain(name) not in names} | dict(changed)
+        names = {_normalise_name(name) for name in changed}
+        return {name: value for name, value in self.settings.items() if _normalise_name(name) not in names} | dict(
+            changed
+        )
 
 
-def _plain(name: str) -> str:
+def _normalise_name(name: str) -> str:
     return name.replace("_", "-").removeprefix("loose-")
 
 
@@ -189,36 +191,38 @@ def load(where: ServerPaths) -> Record | None:
         raise refuse.run(str(where.record), f"is not a record of a server ({FORMAT})", hint) from None
 
 
-def names(data_dir: Path) -> list[str]:
+def list_names(data_dir: Path) -> list[str]:
     """Lists the servers of this lab by name. Raises CouldNotRun if this user may not read them."""
     try:
-        folders = [entry.name for entry in os.scandir(servers_of(data_dir)) if entry.is_dir()]
+        folders = [entry.name for entry in os.scandir(get_servers_folder(data_dir)) if entry.is_dir()]
         return sorted(name for name in folders if not name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         rule = f"cannot be read: {error.strerror}"
-        raise CouldNotRun(str(servers_of(data_dir)), rule, "", "Servers belong to root: run it with sudo.") from None
+        raise CouldNotRun(
+            str(get_servers_folder(data_dir)), rule, "", "Servers belong to root: run it with sudo."
+        ) from None
 
 
-def hosts(data_dir: Path) -> list[str]:
+def list_hosts(data_dir: Path) -> list[str]:
     """Lists the addresses at which the servers of this lab listen."""
-    records = [load(server_paths(data_dir, name)) for name in names(data_dir)]
+    records = [load(make_server_paths(data_dir, name)) for name in list_names(data_dir)]
     return [record.host for record in records if record is not None]
 
 
-def required(where: ServerPaths) -> Record:
+def require_record(where: ServerPaths) -> Record:
     """Reads the record of a server. Raises InputError if there is no such server."""
     record = load(where)
     if record is None:
-        there = ", ".join(names(where.state.parent.parent)) or "none"
+        there = ", ".join(list_names(where.state.parent.parent)) or "none"
         rule = "is not a server of this lab"
         raise refuse.input(where.state.name, rule, f"There are: {there}. headrace mysql up makes one.")
     return record
 
 
 @contextmanager
-def locked(where: ServerPaths) -> Iterator[None]:
+def lock_server(where: ServerPaths) -> Iterator[None]:
     """Holds the lock of a server. Raises LabRefused (busy) while another command changes it."""
     with explain_unwritable(where.lock, "Is the lab's directory yours to write?"):
         where.lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -11,16 +11,16 @@ from pathlib import Path
 
 from headrace.base import processes
 from headrace.base.files import explain_unwritable, move_over, replace_file
-from headrace.base.processes import Command, Process, User, telling_lines
-from headrace.base.signals import undisturbed
+from headrace.base.processes import Command, Process, User, find_telling_lines
+from headrace.base.signals import ignore_interrupts
 from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.servers import access, config, volumes
-from headrace.servers.access import service_user
+from headrace.servers.access import find_service_user
 from headrace.servers.flavors import ServerProgram, find_program
 from headrace.servers.record import Record, ServerPaths, refuse, save
-from headrace.servers.topology.links import LOOPBACK, link_of
+from headrace.servers.topology.links import LOOPBACK, find_link
 
 # Guesses. Recovery reads and writes pages at the volume's own speed: minutes at 100 IOPS.
 READY_S = 1_800.0
@@ -44,22 +44,22 @@ REPLICATION_NOISE = re.compile(
 Progress = Callable[[float, str], None]
 
 
-def quiet(share: float, what: str) -> None:
+def discard_progress(share: float, what: str) -> None:
     """Discards progress."""
 
 
-def program_of(record: Record) -> ServerProgram:
+def find_record_program(record: Record) -> ServerProgram:
     """Returns the program that the server was created with."""
     return find_program(record.flavor, record.server_path)
 
 
-def process_of(where: ServerPaths, record: Record) -> Process | None:
+def find_process(where: ServerPaths, record: Record) -> Process | None:
     """Returns its process if it runs, else None: that of the record, or the process with its option
     file, whose starter was killed before it could write the record."""
     if processes.runs(record.process):
         return record.process
     if record.process is None:
-        return processes.with_argument(f"--defaults-file={where.config}", service_user())
+        return processes.with_argument(f"--defaults-file={where.config}", find_service_user())
     return None
 
 
@@ -78,8 +78,8 @@ def write_config(
         access.place_certificates(where, user)
     log_volume = record.log_storage is not None
     given = record.options | record.settings
-    options = config.whole(program, record.engine, where, log_volume, record.port, given, record.host)
-    text = config.rendered(options, f"{record.name}, {program.label}, {record.engine}")
+    options = config.assemble_options(program, record.engine, where, log_volume, record.port, given, record.host)
+    text = config.render_options(options, f"{record.name}, {program.label}, {record.engine}")
     path = path or where.config
     with explain_unwritable(path, "Is there room in /run?"):  # whole or not at all, for the server's group to read
         replace_file(path, text.encode(), 0o640, user.gid)
@@ -98,7 +98,7 @@ def launch(
 
     `more`: options for this start alone.
     """
-    user = service_user()
+    user = find_service_user()
     # Files of a killed server: MySQL would believe the lock if another process had its id now.
     lock = where.socket.with_name(f"{where.socket.name}.lock")
     for stale_file in (where.socket, lock, where.socket.with_suffix(".pid")):
@@ -108,12 +108,12 @@ def launch(
     begun = where.log.stat().st_size if where.log.exists() else 0
     words = [*program.command, f"--defaults-file={where.config}"] + ([f"--init-file={init_file}"] if init_file else [])
     words += more
-    command, link = Command(tuple(words), user=user), link_of(where, record.host)
+    command, link = Command(tuple(words), user=user), find_link(where, record.host)
     if link is None:
         started = processes.start(command, where.log)
     else:
         link.make()
-        started = link.within(lambda: processes.start(command, where.log))
+        started = link.run_within(lambda: processes.start(command, where.log))
     try:
         record = record.with_(process=started, should_run=True, clean=False, log_begun=begun)
         save(where, record)
@@ -124,7 +124,7 @@ def launch(
     return record
 
 
-def not_following(program: ServerProgram) -> tuple[str, ...]:
+def make_no_replication_option(program: ServerProgram) -> tuple[str, ...]:
     """Returns the option with which a server starts without replicating on any channel."""
     return ("--skip-slave-start" if program.flavor == "mariadb" else "--skip-replica-start",)
 
@@ -134,13 +134,13 @@ def _wait_ready(where: ServerPaths, record: Record, progress: Progress, timeout_
     after `timeout_s`, InputError if it refuses the account."""
     from headrace.mysql import connect
 
-    address = access.address(where, None)
+    address = access.make_address(where, None)
     last_answer = ""
 
     def is_ready() -> bool:
         nonlocal last_answer
         if not processes.runs(record.process):
-            raise died(where, record)
+            raise make_death_error(where, record)
         if not where.socket.exists():
             last_answer = "no socket yet"
         else:
@@ -155,25 +155,27 @@ def _wait_ready(where: ServerPaths, record: Record, progress: Progress, timeout_
         return False
 
     if not wait_until(is_ready, timeout_s, LOOK_EVERY_S):
-        rule = f"did not get ready within {timeout_s:g} s ({last_answer}): {last_errors(where.log, record.log_begun)}"
+        rule = (
+            f"did not get ready within {timeout_s:g} s ({last_answer}): {read_last_errors(where.log, record.log_begun)}"
+        )
         raise CouldNotRun(record.name, rule, str(where.log), "Is its volume paused, or very slow?")
 
 
-def died(where: ServerPaths, record: Record) -> CouldNotRun:
+def make_death_error(where: ServerPaths, record: Record) -> CouldNotRun:
     """Returns the error for a server that ended by itself while it started."""
-    cause = last_errors(where.log, record.log_begun)
-    hint = volumes.no_room_hint(cause, record.name if record.created else "")
+    cause = read_last_errors(where.log, record.log_begun)
+    hint = volumes.explain_full_volume(cause, record.name if record.created else "")
     hint = hint or "When the server has been made, headrace mysql log shows more."
     return CouldNotRun(record.name, f"the server ended while it started: {cause}", str(where.log), hint)
 
 
 def start(
-    lab: Lab, where: ServerPaths, record: Record, progress: Progress = quiet, timeout_s: float = READY_S
+    lab: Lab, where: ServerPaths, record: Record, progress: Progress = discard_progress, timeout_s: float = READY_S
 ) -> Record:
     """Starts a server from any state. After an error its process is stopped; no data are lost."""
-    program, user = program_of(record), service_user()
-    running = process_of(where, record)
-    usable = running is not None and not volumes.broken(lab, where, record, running=True)
+    program, user = find_record_program(record), find_service_user()
+    running = find_process(where, record)
+    usable = running is not None and not volumes.list_obstacles(lab, where, record, running=True)
     if running is not None and usable and _answers(where, record, running):
         volumes.grow(where, record)
         return record.with_(process=running, should_run=True)
@@ -190,8 +192,8 @@ def start(
         return launch(where, record, program, None, progress, timeout_s)
     except BaseException:
         # Also Ctrl-C: nothing is left running or mounted.
-        with undisturbed():
-            volumes.quietly_unmount(where)
+        with ignore_interrupts():
+            volumes.unmount_quietly(where)
             save(where, record.with_(process=None, should_run=False))
         raise
 
@@ -204,7 +206,7 @@ def _answers(where: ServerPaths, record: Record, running: Process) -> bool:
     deadline = time.monotonic() + ANSWER_S
     while processes.runs(running):
         try:
-            connect(access.address(where, None), ANSWER_S).close()
+            connect(access.make_address(where, None), ANSWER_S).close()
             return True
         except CouldNotRun as error:
             if time.monotonic() >= deadline:
@@ -232,10 +234,10 @@ def check_port(record: Record) -> None:
 
 
 def stop(
-    where: ServerPaths, record: Record, kill: bool, progress: Progress = quiet, timeout_s: float = STOP_S
+    where: ServerPaths, record: Record, kill: bool, progress: Progress = discard_progress, timeout_s: float = STOP_S
 ) -> Record:
     """Shuts a server down, or kills it, and unmounts its filesystems; its volumes stay attached."""
-    running = process_of(where, record)
+    running = find_process(where, record)
     clean = record.clean and running is None
     if running is not None:
         begun = where.log.stat().st_size if where.log.exists() else 0
@@ -247,8 +249,8 @@ def stop(
             save(where, record.with_(process=running))
             _end(record, running, progress, timeout_s)
             # The exit code goes to another process; both flavors end with "Shutdown complete".
-            clean = "hutdown complete" in processes.end_of(where.log, begun)
-    for _, place in volumes.mounts_of(where, record):
+            clean = "hutdown complete" in processes.read_tail(where.log, begun)
+    for _, place in volumes.list_own_mounts(where, record):
         volumes.unmount(place, lazily=True)
     ended = record.with_(process=None, should_run=False, clean=clean)
     save(where, ended)
@@ -278,21 +280,21 @@ def _kill(record: Record, running: Process) -> None:
         raise CouldNotRun(f"{record.name}, process {running.pid}", rule, "signal(7)", hint)
 
 
-def last_errors(log: Path, since: int = 0) -> str:
+def read_last_errors(log: Path, since: int = 0) -> str:
     """Returns the errors in the server's log from byte `since` on."""
-    return telling_lines(processes.end_of(log, since)) if log.exists() else "it left no log"
+    return find_telling_lines(processes.read_tail(log, since)) if log.exists() else "it left no log"
 
 
-def reason_of_death(log: Path, since: int) -> str:
+def explain_death(log: Path, since: int) -> str:
     """Returns why a server that was ready ended, by its log from byte `since` on."""
-    text = processes.end_of(log, since)
+    text = processes.read_tail(log, since)
     lines = [line for line in text.splitlines() if not REPLICATION_NOISE.search(line) or volumes.NO_ROOM.search(line)]
-    cause = telling_lines("\n".join(lines))
+    cause = find_telling_lines("\n".join(lines))
     if "ERROR" in cause or " signal " in cause:
         return cause
     return "its log does not mention it, so it was killed from outside (kill -9, out of memory)"
 
 
-def described(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Returns an error as text of one line."""
     return f"{error.value}: {error.rule}" if isinstance(error, HeadraceError) else str(error)

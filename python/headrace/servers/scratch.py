@@ -15,12 +15,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from headrace import lab as labs
-from headrace.base.machine import memory_bytes
-from headrace.base.signals import undisturbed
+from headrace.base.machine import read_memory_bytes
+from headrace.base.signals import ignore_interrupts
 from headrace.base.units import GIB
 from headrace.errors import HeadraceError, Refusals
 from headrace.lab import doctor
-from headrace.servers.server import destroy, servers
+from headrace.servers.server import destroy, list_servers
 
 MEMORY = Path("/dev/shm")
 PREFIX = "headrace-lab-"
@@ -32,7 +32,7 @@ MEMORY_SHARE = 0.6
 
 
 @contextmanager
-def lab_folder(otherwise: Path, data_gib: float) -> Iterator[Path]:
+def make_lab_folder(otherwise: Path, data_gib: float) -> Iterator[Path]:
     """Yields a folder for a lab with `data_gib` of data: in memory if it fits, else `otherwise`.
 
     At the end the lab in it is ended, and the folder is removed.
@@ -42,7 +42,7 @@ def lab_folder(otherwise: Path, data_gib: float) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        with undisturbed():
+        with ignore_interrupts():
             _end(folder)
 
 
@@ -53,7 +53,7 @@ def fits(data_gib: float) -> bool:
         shared = os.path.ismount(MEMORY) and shutil.disk_usage(MEMORY).free / GIB >= needed_gib
     except OSError:
         return False
-    return shared and MEMORY_SHARE * memory_bytes("MemAvailable") / GIB >= needed_gib
+    return shared and MEMORY_SHARE * read_memory_bytes("MemAvailable") / GIB >= needed_gib
 
 
 def _sweep() -> None:
@@ -68,15 +68,15 @@ def _end(folder: Path) -> None:
     """Ends the lab in a folder with its servers, and removes it."""
     try:
         with labs.Lab(folder) as lab:
-            for server in servers(lab):
+            for server in list_servers(lab):
                 with suppress(HeadraceError):
                     destroy(server)
-            labs.down(lab, force=True)
+            labs.stop_lab(lab, force=True)
     except labs.NoLab:
         pass
     except HeadraceError as error:
         rule = f"the lab could not be ended: {error.rule}"
         raise refuse.run(str(folder), rule, f"End it with: headrace lab down --force --lab {folder}") from None
     # A folder in which something is still mounted is not removed.
-    if not any(entry.place.startswith(f"{folder}/") for entry in doctor.mounts(doctor.Machine())):
+    if not any(entry.place.startswith(f"{folder}/") for entry in doctor.list_mounts(doctor.Machine())):
         shutil.rmtree(folder, ignore_errors=True)

@@ -19,19 +19,19 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
 from headrace.base.encoding import Document, pick_fields
-from headrace.base.signals import ends_as_interrupts, undisturbed
+from headrace.base.signals import ends_as_interrupts, ignore_interrupts
 from headrace.base.storage import Storage
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import Lab, NoLab
 from headrace.mysql.address import Address
 from headrace.servers import access, creation, datadir, running, volumes
 from headrace.servers import record as records
-from headrace.servers.config import check, checked_memory, checked_settings
+from headrace.servers.config import check, check_memory, check_settings
 from headrace.servers.flavors import CLIENTS, find_program
-from headrace.servers.record import Record, ServerPaths, ServerVolumes, data_dir_of, refuse, server_paths
-from headrace.servers.running import READY_S, STOP_S, Progress, quiet
+from headrace.servers.record import Record, ServerPaths, ServerVolumes, find_data_dir, make_server_paths, refuse
+from headrace.servers.running import READY_S, STOP_S, Progress, discard_progress
 from headrace.servers.topology import links
-from headrace.servers.topology.links import free_host
+from headrace.servers.topology.links import find_free_host
 
 # Seconds between two looks at a log that is followed.
 LOOK_EVERY_S = 0.25
@@ -74,14 +74,14 @@ class Server(Document, omitted=("lab", "paths", "volumes")):
     problems: tuple[str, ...] = ()
     lab: Lab = field(compare=False, repr=False, kw_only=True)
 
-    def address(self, database: str | None = None, tcp: bool = False) -> Address:
+    def make_address(self, database: str | None = None, tcp: bool = False) -> Address:
         """Returns its address with the password: its socket, or with `tcp` its port over TLS.
 
         Raises InputError without a port, CouldNotRun where this user may not read the password.
         """
         if tcp and self.port is None:
             raise refuse.input(self.name, "has no port", "Make it with --port.")
-        return access.address(self.paths, self.port if tcp else None, database, self.host)
+        return access.make_address(self.paths, self.port if tcp else None, database, self.host)
 
     def list_entries(self) -> dict[str, object]:
         """Returns all attributes but secrets; `address` as text. Files are those that an
@@ -93,7 +93,7 @@ class Server(Document, omitted=("lab", "paths", "volumes")):
         return address | super().list_entries() | storage | pick_fields(paths, "socket", "datadir", "log") | files
 
 
-def up(
+def bring_up(
     lab: Lab,
     *,
     name: str = "db",
@@ -112,7 +112,7 @@ def up(
     log_seed_from: str | None = None,
     own_address: bool = False,
     host: str | None = None,
-    progress: Progress = quiet,
+    progress: Progress = discard_progress,
     timeout_s: float = READY_S,
 ) -> Server:
     """Creates a server and starts it, or starts an existing server again with its data.
@@ -135,7 +135,7 @@ def up(
     of a new server, and an old one is stopped.
     """
     access.check_root()
-    where = server_paths(data_dir_of(lab), name)
+    where = make_server_paths(find_data_dir(lab), name)
     lab.status()  # nothing is begun without one
     new = {
         "flavor": flavor,
@@ -150,11 +150,13 @@ def up(
         "log_seed_from": log_seed_from,
         "encrypted": encrypted or None,
     }
-    with records.locked(where), ends_as_interrupts():
+    with records.lock_server(where), ends_as_interrupts():
         record = records.load(where)
         if record is not None and record.created:
-            _refuse_other(record, _specs(lab, record), new)
-            return _view(lab, where, _start_existing(lab, where, record, settings, unpaced, progress, timeout_s))
+            _refuse_other(record, _read_specs(lab, record), new)
+            return _observe_server(
+                lab, where, _start_existing(lab, where, record, settings, unpaced, progress, timeout_s)
+            )
         if storage is None:
             rule = "is not a server of this lab yet, and no storage was named for it"
             raise refuse.input(name, rule, "Add --storage, for example --storage gp3:20.")
@@ -168,20 +170,20 @@ def up(
             log_storage=log_storage,
             server_path=new["server_path"],
             config=str(config or "default"),
-            memory_gib=checked_memory(memory_gib),
+            memory_gib=check_memory(memory_gib),
             port=port,
-            settings=checked_settings(settings),
+            settings=check_settings(settings),
             volumes=ServerVolumes(unpaced=unpaced, encrypted=encrypted),
         )
         if own_address or host is not None:
-            host = host or free_host(where, records.hosts(data_dir_of(lab)))
+            host = host or find_free_host(where, records.list_hosts(find_data_dir(lab)))
             new_record = new_record.with_(host=host, port=port or links.PORT)
         seed = None if seed_from is None else os.fspath(seed_from)  # the id of a snapshot, or the path of a folder
         seed = seed if seed is None or SNAPSHOT.fullmatch(seed) else Path(seed)
-        request = creation.checked_request(program, new_record, seed, log_seed_from)
+        request = creation.check_request(program, new_record, seed, log_seed_from)
         if where.state.exists():
             creation.destroy(lab, where, name)  # left by an `up` that was killed
-        return _view(lab, where, creation.create(lab, where, request, progress, timeout_s))
+        return _observe_server(lab, where, creation.create(lab, where, request, progress, timeout_s))
 
 
 def refuse_other_storage(name: str, has: tuple[str, str | None], data: object, log: object) -> None:
@@ -202,7 +204,7 @@ def is_same_storage(spec: str, other: str) -> bool:
         return True
     try:
         first, second = (Storage.parse(text) for text in (spec, other))
-        limits, others = ([dict(each) | {"spec": ""} for each in storage.limits()] for storage in (first, second))
+        limits, others = ([dict(each) | {"spec": ""} for each in storage.list_limits()] for storage in (first, second))
     except HeadraceError:
         return False
     return first.layout == second.layout and first.size_gib == second.size_gib and limits == others
@@ -235,12 +237,12 @@ def _start_existing(
     """Starts a server that exists, after a shutdown if its settings or `unpaced` change, and
     returns its record. `settings`: added to its own, None for none. Raises InputError,
     CouldNotRun."""
-    lasting = record.settings_with(checked_settings(settings))
+    lasting = record.merge_settings(check_settings(settings))
     changes = {"settings": lasting, "volumes": replace(record.volumes, unpaced=unpaced)}
     other = record.with_(**changes) != record
     if changes["settings"] != record.settings:
         _check_settings(where, record.with_(**changes))
-    if other and running.process_of(where, record) is not None:
+    if other and running.find_process(where, record) is not None:
         record = running.stop(where, record, kill=False, progress=progress)
     started = running.start(lab, where, record.with_(**changes), progress, timeout_s)
     records.save(where, started)
@@ -249,8 +251,8 @@ def _start_existing(
 
 def _check_settings(where: ServerPaths, record: Record) -> None:
     """Lets the server itself check new settings, before they are recorded. Raises InputError."""
-    program, asked = running.program_of(record), where.config.with_name("asked.cnf")
-    running.write_config(where, record, program, access.service_user(), asked)
+    program, asked = running.find_record_program(record), where.config.with_name("asked.cnf")
+    running.write_config(where, record, program, access.find_service_user(), asked)
     try:
         check(program, asked, "settings")
     finally:
@@ -261,39 +263,43 @@ def start(
     server: Server,
     settings: Mapping[str, str | None] | None = None,
     unpaced: bool = False,
-    progress: Progress = quiet,
+    progress: Progress = discard_progress,
     timeout_s: float = READY_S,
 ) -> Server:
     """Starts a server with `settings` added to its own; if they change, it is shut down first.
 
     `unpaced` and errors: as for `up`.
     """
-    return up(server.lab, name=server.name, settings=settings, unpaced=unpaced, progress=progress, timeout_s=timeout_s)
+    return bring_up(
+        server.lab, name=server.name, settings=settings, unpaced=unpaced, progress=progress, timeout_s=timeout_s
+    )
 
 
-def stop(server: Server, kill: bool = False, progress: Progress = quiet, timeout_s: float = STOP_S) -> Server:
+def stop(
+    server: Server, kill: bool = False, progress: Progress = discard_progress, timeout_s: float = STOP_S
+) -> Server:
     """Shuts a server down, or kills it, and unmounts its filesystems; its volumes stay attached.
 
     Raises InputError, CouldNotRun; not for a server that does not run.
     """
     access.check_root()
     where = server.paths
-    with records.locked(where):
-        stopped = running.stop(where, records.required(where), kill, progress, timeout_s)
-        return _view(server.lab, where, stopped)
+    with records.lock_server(where):
+        stopped = running.stop(where, records.require_record(where), kill, progress, timeout_s)
+        return _observe_server(server.lab, where, stopped)
 
 
 def destroy(server: Server) -> None:
     """Removes process, filesystems, volumes and data of a server. Raises as Lab, CouldNotRun."""
     access.check_root()
-    with records.locked(server.paths):
+    with records.lock_server(server.paths):
         creation.destroy(server.lab, server.paths, server.name)
 
 
 def find(lab: Lab, name: str = "db") -> Server:
     """Returns a server of the lab, which may be down if its directory is given; or InputError."""
-    where = server_paths(data_dir_of(lab), name)
-    return _view(lab, where, records.required(where))
+    where = make_server_paths(find_data_dir(lab), name)
+    return _observe_server(lab, where, records.require_record(where))
 
 
 def with_room(server: Server) -> Server:
@@ -301,7 +307,7 @@ def with_room(server: Server) -> Server:
     the server is down, are read, which takes some I/Os."""
     if server.state == "running" or server.problems:
         return server
-    full = volumes.full(server.lab, server.paths, records.required(server.paths), unmounted=True)
+    full = volumes.list_full(server.lab, server.paths, records.require_record(server.paths), unmounted=True)
     return replace(server, problems=tuple(full))
 
 
@@ -325,17 +331,17 @@ def mount(server: Server) -> list[MountedVolume]:
     """
     access.check_root()
     where = server.paths
-    with records.locked(where), ends_as_interrupts():
-        record = records.required(where)
-        if running.process_of(where, record) is None:
+    with records.lock_server(where), ends_as_interrupts():
+        record = records.require_record(where)
+        if running.find_process(where, record) is None:
             try:
                 volumes.bring_back(server.lab, where, record)
             except BaseException:
-                with undisturbed():
-                    volumes.quietly_unmount(where)
+                with ignore_interrupts():
+                    volumes.unmount_quietly(where)
                 raise
         mounted = []
-        for (volume, place), role in zip(volumes.mounts_of(where, record), ("data", "log"), strict=False):
+        for (volume, place), role in zip(volumes.list_own_mounts(where, record), ("data", "log"), strict=False):
             room = os.statvfs(place)
             label = server.lab.describe(volume).get("name") or volume
             sizes = room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
@@ -343,14 +349,14 @@ def mount(server: Server) -> list[MountedVolume]:
     return mounted
 
 
-def servers(lab: Lab) -> list[Server]:
+def list_servers(lab: Lab) -> list[Server]:
     """Lists the servers of the lab, by name. Raises CouldNotRun if this user may not read them."""
-    data_dir = data_dir_of(lab)
+    data_dir = find_data_dir(lab)
     views = []
-    for name in records.names(data_dir):
-        record = records.load(server_paths(data_dir, name))
+    for name in records.list_names(data_dir):
+        record = records.load(make_server_paths(data_dir, name))
         if record is not None:
-            views.append(_view(lab, server_paths(data_dir, name), record))
+            views.append(_observe_server(lab, make_server_paths(data_dir, name), record))
     return views
 
 
@@ -361,33 +367,37 @@ def save_data(server: Server, folder: str | os.PathLike) -> Path:
     """
     access.check_root()
     where, folder = server.paths, Path(os.path.abspath(folder))
-    with records.locked(where):
-        record = records.required(where)
-        if running.process_of(where, record) is not None or not record.clean:
+    with records.lock_server(where):
+        record = records.require_record(where)
+        if running.find_process(where, record) is not None or not record.clean:
             hint = f"headrace mysql up {record.name}, then down, without --kill."
             raise refuse.input(record.name, "was not shut down, so its data files may not be consistent", hint)
-        about = {"flavor": record.flavor, "version": list(running.program_of(record).version), "engine": record.engine}
+        about = {
+            "flavor": record.flavor,
+            "version": list(running.find_record_program(record).version),
+            "engine": record.engine,
+        }
         try:
             # Without the volumes' limits, which come back below.
-            for volume, place in volumes.mounts_of(where, record):
+            for volume, place in volumes.list_own_mounts(where, record):
                 volumes.unmount(place, lazily=True)
                 volumes.mount(volumes.attach_fresh(server.lab, volume, unpaced=True), place)
             datadir.copy_out(where, folder, record.log_storage is not None, about)
         finally:
-            with undisturbed():
-                volumes.quietly_unmount(where)
+            with ignore_interrupts():
+                volumes.unmount_quietly(where)
                 for volume in record.volumes.ids:
                     volumes.attach_fresh(server.lab, volume)
     return folder
 
 
-def _view(lab: Lab, where: ServerPaths, record: Record) -> Server:
+def _observe_server(lab: Lab, where: ServerPaths, record: Record) -> Server:
     """Returns a server as it is now: record, process and volumes, and its problems in words."""
-    now = running.process_of(where, record)
-    (devices, problems), specs = _of_volumes(lab, where, record, now is not None), _specs(lab, record)
+    now = running.find_process(where, record)
+    (devices, problems), specs = _examine_volumes(lab, where, record, now is not None), _read_specs(lab, record)
     state = "running" if now else "dead" if record.should_run else "stopped"
     if state == "dead":
-        problems.insert(0, f"the server ended by itself: {running.reason_of_death(where.log, record.log_begun)}")
+        problems.insert(0, f"the server ended by itself: {running.explain_death(where.log, record.log_begun)}")
     if not record.created:
         problems.insert(0, "was never finished: its `up` was killed. `up` makes it again, `destroy` removes it")
     unpaced = ["its volumes have no limits; the next `up` gives them back"] if record.volumes.unpaced else []
@@ -406,7 +416,7 @@ def _view(lab: Lab, where: ServerPaths, record: Record) -> Server:
     return Server(**recorded, **seen)
 
 
-def _specs(lab: Lab, record: Record) -> tuple[str, str | None]:
+def _read_specs(lab: Lab, record: Record) -> tuple[str, str | None]:
     """Returns data and log storage as the lab has them now, else as they were asked for.
 
     `headrace volume modify` changes them.
@@ -418,24 +428,26 @@ def _specs(lab: Lab, record: Record) -> tuple[str, str | None]:
     return asked[0], asked[1]
 
 
-def _of_volumes(lab: Lab, where: ServerPaths, record: Record, is_running: bool) -> tuple[tuple[str, ...], list[str]]:
+def _examine_volumes(
+    lab: Lab, where: ServerPaths, record: Record, is_running: bool
+) -> tuple[tuple[str, ...], list[str]]:
     """Returns the devices of a server's volumes and what is wrong with these, in words; without
     devices if the lab does not answer."""
     try:
-        problems = volumes.broken(lab, where, record, is_running)
+        problems = volumes.list_obstacles(lab, where, record, is_running)
         if not problems:
-            problems = volumes.full(lab, where, record)
-        return volumes.devices(lab, record), problems
+            problems = volumes.list_full(lab, where, record)
+        return volumes.list_devices(lab, record), problems
     except NoLab as gone:
         return (), [f"the lab is down: {gone.rule} ({gone.value})"]
     except HeadraceError as error:
-        return (), [running.described(error)]
+        return (), [running.describe_error(error)]
 
 
 # --- its client and its log -----------------------------------------------------------------------
 
 
-def client_command(server: Server, words: tuple[str, ...] = ()) -> list[str]:
+def build_client_command(server: Server, words: tuple[str, ...] = ()) -> list[str]:
     """Returns the command of its client, which logs in with a password file that only root may
     read.
 
@@ -443,11 +455,11 @@ def client_command(server: Server, words: tuple[str, ...] = ()) -> list[str]:
     """
     if server.state != "running":
         raise refuse.input(server.name, f"is {server.state}", f"Start it: headrace mysql up {server.name}")
-    client = find_program(server.flavor, server.server_path).tool(*CLIENTS[server.flavor])
+    client = find_program(server.flavor, server.server_path).find_tool(*CLIENTS[server.flavor])
     return [*client, f"--defaults-extra-file={server.paths.client}", *words]
 
 
-def log_lines(server: Server, lines: int, follow: bool = False) -> Iterator[str]:
+def read_log_lines(server: Server, lines: int, follow: bool = False) -> Iterator[str]:
     """Yields the last `lines` lines of its error log, and with `follow` all later lines, without
     end."""
     try:

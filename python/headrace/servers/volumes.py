@@ -8,15 +8,15 @@ import re
 import time
 from pathlib import Path
 
-from headrace.base.machine import required
+from headrace.base.machine import require_program
 from headrace.base.processes import Command, run_checked
 from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import Lab, LabRefused
 from headrace.lab.calls import LabVolume
-from headrace.lab.client import all_snapshots
-from headrace.lab.doctor import Machine, mounts
-from headrace.servers.record import Record, ServerPaths, data_dir_of
+from headrace.lab.client import list_all_snapshots
+from headrace.lab.doctor import Machine, list_mounts
+from headrace.servers.record import Record, ServerPaths, find_data_dir
 
 TAG = "headrace:server"
 ROLE_TAG = "headrace:role"
@@ -35,24 +35,24 @@ def create(lab: Lab, record: Record, role: str, spec: str, snapshot: str | None 
     return volume["id"]
 
 
-def left_by(lab: Lab, name: str) -> list[str]:
+def list_tagged(lab: Lab, name: str) -> list[str]:
     """Lists the ids of all volumes with this server's tag."""
     return [volume["id"] for volume in lab.volumes() if (volume.get("tags") or {}).get(TAG) == name]
 
 
 def drop_seeds(lab: Lab, name: str) -> None:
     """Deletes snapshots that were taken to create this server, if that was cut short."""
-    for snapshot in all_snapshots(lab):
+    for snapshot in list_all_snapshots(lab):
         if (snapshot.get("tags") or {}).get(SEED_TAG) == name:
             lab.delete_snapshot(snapshot["id"])
 
 
-def mounts_of(where: ServerPaths, record: Record) -> list[tuple[str, Path]]:
+def list_own_mounts(where: ServerPaths, record: Record) -> list[tuple[str, Path]]:
     """Returns volume ids and where the volumes are mounted, data first."""
     return list(zip(record.volumes.ids, (where.data_mount, where.log_mount), strict=False))
 
 
-def devices(lab: Lab, record: Record) -> tuple[str, ...]:
+def list_devices(lab: Lab, record: Record) -> tuple[str, ...]:
     """Returns the block devices of its attached volumes as they are now, data first."""
     paths = []
     for volume in record.volumes.ids:
@@ -66,10 +66,10 @@ def attach_fresh(lab: Lab, volume: str, unpaced: bool = False) -> str:
     """Attaches a volume, after detaching it if it is attached, and returns its device."""
     if lab.describe(volume).get("attachment"):
         lab.detach(volume, force=True)
-    return device_of(lab.attach(volume, unpaced=unpaced, probe=not unpaced))
+    return get_device(lab.attach(volume, unpaced=unpaced, probe=not unpaced))
 
 
-def device_of(described: LabVolume) -> str:
+def get_device(described: LabVolume) -> str:
     """Returns the block device of an attached volume. Raises CouldNotRun if it has none."""
     device = (described.get("attachment") or {}).get("device")
     if not device:
@@ -97,19 +97,19 @@ def needs_attaching(lab: Lab, volume: str, unpaced: bool) -> str | None:
 
 def bring_back(lab: Lab, where: ServerPaths, record: Record) -> None:
     """Attaches and mounts every volume again. The server must not be running."""
-    for volume, place in mounts_of(where, record):
+    for volume, place in list_own_mounts(where, record):
         # A filesystem that met errors, or lost its device, gives errors until it is mounted anew.
         unmount(place, lazily=True)
         if needs_attaching(lab, volume, record.volumes.unpaced) is not None:
             attach_fresh(lab, volume, record.volumes.unpaced)
-        mount(device_of(lab.describe(volume)), place)
+        mount(get_device(lab.describe(volume)), place)
     grow(where, record)
 
 
 def grow(where: ServerPaths, record: Record) -> None:
     """Grows the filesystems to their volumes' sizes, which `headrace volume modify` changes."""
-    for _, place in mounts_of(where, record):
-        _run([required("xfs_growfs", "xfsprogs"), "-d", str(place)], f"growing the filesystem on {place}")
+    for _, place in list_own_mounts(where, record):
+        _run([require_program("xfs_growfs", "xfsprogs"), "-d", str(place)], f"growing the filesystem on {place}")
 
 
 def remove(lab: Lab, volume: str) -> None:
@@ -124,17 +124,17 @@ def remove(lab: Lab, volume: str) -> None:
             raise
 
 
-def broken(lab: Lab, where: ServerPaths, record: Record, running: bool) -> list[str]:
+def list_obstacles(lab: Lab, where: ServerPaths, record: Record, running: bool) -> list[str]:
     """Lists, in words, why a server cannot use its volumes as they are."""
     reasons = []
-    for volume, place in mounts_of(where, record):
+    for volume, place in list_own_mounts(where, record):
         label = volume
         try:
             described = lab.describe(volume)
             label = described.get("name") or volume
             why = needs_attaching(lab, volume, record.volumes.unpaced)
             if why is None and running:
-                why = _not_mounted(device_of(described), place)
+                why = _explain_not_mounted(get_device(described), place)
         except LabRefused as refused:
             why = refused.rule
         if why is not None:
@@ -142,44 +142,46 @@ def broken(lab: Lab, where: ServerPaths, record: Record, running: bool) -> list[
     return reasons
 
 
-def _not_mounted(device: str, place: Path) -> str | None:
+def _explain_not_mounted(device: str, place: Path) -> str | None:
     """Returns in words why a volume cannot be used at its mount point, None if it can."""
-    mounted = mounted_device(place)
+    mounted = find_mounted_device(place)
     if mounted is None:
         return "is not mounted"
     if mounted != device:
         return f"is {device} now, and mounted as {mounted}"
     try:
-        free_bytes(place)
+        count_free_bytes(place)
     except OSError as error:
         return f"gives errors: {error.strerror}"
     return None
 
 
-def full(lab: Lab, where: ServerPaths, record: Record, unmounted: bool = False) -> list[str]:
+def list_full(lab: Lab, where: ServerPaths, record: Record, unmounted: bool = False) -> list[str]:
     """Lists, in words, the full volumes of a server. `unmounted`: volumes that are not mounted are
     read too, which takes some I/Os."""
     reasons = []
-    for volume, place in mounts_of(where, record):
+    for volume, place in list_own_mounts(where, record):
         with contextlib.suppress(OSError, HeadraceError):
-            if mounted_device(place) is not None:
-                free = free_bytes(place)
+            if find_mounted_device(place) is not None:
+                free = count_free_bytes(place)
             elif unmounted and not any(fault["kind"] == "pause" for fault in lab.faults(volume)):
-                free = free_bytes_of(device_of(lab.describe(volume)))
+                free = read_free_bytes(get_device(lab.describe(volume)))
             else:
                 continue
             if free < FULL_BYTES:
                 label = lab.describe(volume).get("name") or volume
-                reasons.append(f"volume {label} is full: {free >> 20} MiB left; {more_room(label, record.name)}")
+                reasons.append(
+                    f"volume {label} is full: {free >> 20} MiB left; {suggest_more_room(label, record.name)}"
+                )
     return reasons
 
 
-def no_room_below(lab: Lab) -> str:
+def explain_full_disk(lab: Lab) -> str:
     """Returns a hint if the disk on which a lab keeps its volumes is full: they answer with I/O
     errors then. "" if it has room, or cannot be looked at."""
     with contextlib.suppress(OSError, HeadraceError):
-        folder = data_dir_of(lab)
-        if (free := free_bytes(folder)) < FULL_BYTES:
+        folder = find_data_dir(lab)
+        if (free := count_free_bytes(folder)) < FULL_BYTES:
             return (
                 f"The disk of the lab's folder {folder} is full ({free >> 20} MiB free), so its volumes answer with I/O "
                 "errors: free space there, then give the same command again."
@@ -187,7 +189,7 @@ def no_room_below(lab: Lab) -> str:
     return ""
 
 
-def more_room(label: str, server: str) -> str:
+def suggest_more_room(label: str, server: str) -> str:
     """Returns a hint, in words, for a full volume of an existing server."""
     return (
         f"delete what is not needed (headrace mysql down {server} --mount shows where), or make it larger: "
@@ -195,7 +197,7 @@ def more_room(label: str, server: str) -> str:
     )
 
 
-def quietly_unmount(where: ServerPaths) -> None:
+def unmount_quietly(where: ServerPaths) -> None:
     """Unmounts the volumes of a server and ignores those that cannot be unmounted."""
     for place in (where.data_mount, where.log_mount):
         with contextlib.suppress(CouldNotRun):
@@ -206,7 +208,7 @@ def quietly_unmount(where: ServerPaths) -> None:
 NO_ROOM = re.compile(r"[Ee]rror (?:number )?28\b|Errcode: 28\b|errno: 28\b|No space left")
 
 
-def no_room_hint(text: str, server: str = "") -> str:
+def explain_full_volume(text: str, server: str = "") -> str:
     """Returns a hint if an error text says that a volume is full, else "". `server`: the name of an
     existing server, whose data are to be kept."""
     if not NO_ROOM.search(text):
@@ -230,7 +232,7 @@ LOOK_EVERY_S = 0.02
 
 def make_filesystem(device: str) -> None:
     """Makes an empty filesystem. `-K`: a new volume is empty, so nothing needs to be discarded."""
-    _run([required("mkfs.xfs", "xfsprogs"), "-q", "-f", "-K", device], f"mkfs.xfs on {device}")
+    _run([require_program("mkfs.xfs", "xfsprogs"), "-q", "-f", "-K", device], f"mkfs.xfs on {device}")
 
 
 def mount_options(kind: str, *more: str) -> str:
@@ -246,19 +248,19 @@ def mount(device: str, place: Path) -> None:
     """Mounts a device by `mount_options`. xfs first replays the log."""
     place.mkdir(parents=True, exist_ok=True)
     options = ["-t", KIND, "-o", mount_options(KIND)]
-    _run([required("mount", "mount"), *options, device, str(place)], f"mounting {device} on {place}")
+    _run([require_program("mount", "mount"), *options, device, str(place)], f"mounting {device} on {place}")
 
 
 def mount_to_read(device: str, place: Path) -> None:
     """Mounts a volume that Headrace did not format, with xfs or ext4. A filesystem's log is
     replayed (a crash left its last writes there), and no file is changed. Raises CouldNotRun."""
-    words = [required("blkid", "util-linux"), "-o", "value", "-s", "TYPE", device]
+    words = [require_program("blkid", "util-linux"), "-o", "value", "-s", "TYPE", device]
     kind = run_checked(Command(tuple(words), what=f"looking at {device}"), TIMEOUT_S).strip()
     if kind not in (KIND, "ext4"):
         hint = "Assemble an array or a volume group, mount it, and read its binary log by hand."
         raise CouldNotRun(device, f"holds {kind or 'no filesystem'}, and only xfs and ext4 are read", "", hint)
     options = mount_options(kind, "ro", "nodev", "nosuid", "noexec")
-    _run([required("mount", "mount"), "-o", options, device, str(place)], f"mounting {device} on {place}")
+    _run([require_program("mount", "mount"), "-o", options, device, str(place)], f"mounting {device} on {place}")
 
 
 def unmount(place: Path, lazily: bool = False) -> None:
@@ -268,33 +270,33 @@ def unmount(place: Path, lazily: bool = False) -> None:
     after its end.
     """
     until = time.monotonic() + BUSY_S
-    while (device := mounted_device(place)) is not None:
+    while (device := find_mounted_device(place)) is not None:
         try:
             hint = f"See who uses it: fuser -vm {place}"
-            _run([required("umount", "mount"), str(place)], f"unmounting {place}", hint)
+            _run([require_program("umount", "mount"), str(place)], f"unmounting {place}", hint)
         except CouldNotRun as error:
             if "busy" in error.rule and time.monotonic() < until:
                 time.sleep(LOOK_EVERY_S)
                 continue
             if not lazily:
                 raise
-            _run([required("umount", "mount"), "-l", str(place)], f"unmounting {place}")
+            _run([require_program("umount", "mount"), "-l", str(place)], f"unmounting {place}")
         # Until the kernel has released the filesystem, the same one on another device (its volume,
         # attached again) is refused as a duplicate.
         alive = Path("/sys/fs/xfs") / Path(device).name
         wait_until(lambda alive=alive: not alive.exists(), BUSY_S, LOOK_EVERY_S)
 
 
-def mounted_device(place: Path) -> str | None:
+def find_mounted_device(place: Path) -> str | None:
     """Returns the device that is mounted at a place, the uppermost if there are several.
 
     It is read from the kernel's list: asking the folder itself could wait for a broken device.
     """
-    devices = [entry.source for entry in mounts(Machine()) if entry.place == str(place)]
+    devices = [entry.source for entry in list_mounts(Machine()) if entry.place == str(place)]
     return devices[-1] if devices else None
 
 
-def free_bytes(place: Path) -> int:
+def count_free_bytes(place: Path) -> int:
     """Returns the room for files at a place, bytes."""
     room = os.statvfs(place)
     return room.f_bavail * room.f_frsize
@@ -312,10 +314,10 @@ TREES_SHARE = 1 / 168 + 1 / (8 * 126)
 SUPERBLOCK_S = 20.0  # to read it: some I/Os of a volume whose credits may be used up, a guess
 
 
-def free_bytes_of(device: str) -> int:
+def read_free_bytes(device: str) -> int:
     """Returns the room for files, bytes, on a filesystem that is not mounted, by its superblock as
     of its last unmount. Raises CouldNotRun."""
-    words = [required("xfs_db", "xfsprogs"), "-r", "-c", "sb 0", "-c", "p blocksize dblocks fdblocks", device]
+    words = [require_program("xfs_db", "xfsprogs"), "-r", "-c", "sb 0", "-c", "p blocksize dblocks fdblocks", device]
     answer = run_checked(Command(tuple(words), what=f"reading the superblock of {device}"), SUPERBLOCK_S)
     sizes = {name.strip(): int(value) for name, _, value in (line.partition("=") for line in answer.splitlines())}
     reserved_blocks = min(sizes["dblocks"] // HELD_BACK_SHARE, HELD_BACK_BLOCKS) + int(sizes["dblocks"] * TREES_SHARE)

@@ -18,9 +18,9 @@ import polars as pl
 
 from headrace.base import core
 from headrace.base.checks import Shown, check_choice, check_number, check_text, check_whole, quote_value
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.options import takes
-from headrace.base.units import GIB, day_of, span_in_words
+from headrace.base.units import GIB, describe_span, normalise_day
 from headrace.errors import InputError, Refusals
 from headrace.simulation.settings import (
     DATABASE_SECONDS,
@@ -94,11 +94,11 @@ class Prediction(Shown):
     workload: TransactionWorkload | None = None
     distances: Distances = field(default_factory=Distances)
 
-    def in_short(self) -> str:
+    def describe_briefly(self) -> str:
         """Returns the storage, length and tps of the second half; see `Shown`."""
         name = "" if self.workload is None else f"{self.workload.name} on "
         where = self.storage if self.instance is None else f"{self.storage} on {self.instance}"
-        return f"{name}{where}, {span_in_words(self.rows.height)}: {self.summary['tps']:,.4g} tps"
+        return f"{name}{where}, {describe_span(self.rows.height)}: {self.summary['tps']:,.4g} tps"
 
     def with_warnings(self, more: Iterable[str]) -> Prediction:
         """Returns the same with these warnings too."""
@@ -120,17 +120,17 @@ def predict(workload: TransactionWorkload, storage: str, settings: PredictionSet
     if not isinstance(workload, TransactionWorkload):
         hint = "For example headrace.sysbench_tpcc(...), or what headrace.calibrate gives."
         raise InputError(quote_value(workload), "is not a database in transactions", "headrace.predict", hint)
-    as_of, form, growth, draws = day_of(settings.as_of), settings.form, settings.growth, settings.draws
+    as_of, form, growth, draws = normalise_day(settings.as_of), settings.form, settings.growth, settings.draws
     start, release = "cold" if settings.start is None else settings.start, settings.release
     cache = workload.cache_gib if settings.cache_gib is None else settings.cache_gib
     clients = workload.threads if settings.threads is None else settings.threads
     usual_s = EVENTS_SECONDS if form == "events" else DATABASE_SECONDS
     check_choice("form", form, ("interval", "events"), refuse)
-    run, host = run_settings(
+    run, host = make_run_settings(
         storage,
         log_storage=settings.log_storage,
         instance=settings.instance,
-        vcpus=processors_of(workload, settings.instance, settings.vcpus),
+        vcpus=find_vcpus(workload, settings.instance, settings.vcpus),
         as_of=as_of,
         cache_gib=cache,
         clients=clients,
@@ -142,26 +142,28 @@ def predict(workload: TransactionWorkload, storage: str, settings: PredictionSet
         growth=growth,
         draws=draws,
     )
-    database_of = (workload.grown(growth) if growth != 1.0 else workload).on_release(release)
+    database_of = (workload.scale_data(growth) if growth != 1.0 else workload).on_release(release)
     rows, response_ms = _run(database_of, run, form, settings.progress)
     summary = summarise(rows)
     done = float(rows["tps"].sum()) if start == "cold" else None
     virtual_cpus = run["vcpus"] or (None if host is None else host["vcpus"])
-    warnings = database_of.outside(cache_gib=cache, threads=clients, transactions=done, vcpus=virtual_cpus)
-    warnings += cache_fits(cache, host) + _holds(database_of, storage) + _bursts_left(rows)
+    warnings = database_of.describe_extrapolation(
+        cache_gib=cache, threads=clients, transactions=done, vcpus=virtual_cpus
+    )
+    warnings += check_cache(cache, host) + _holds(database_of, storage) + _warn_of_bursts(rows)
     summary["response_ms"] = response_ms
-    distances = database_of.distances(
+    distances = database_of.compute_distances(
         cache_gib=cache,
-        transactions=transactions_at_end(start, rows),
+        transactions=count_transactions(start, rows),
         threads=run["clients"],
         storage=storage,
-        limit=usual_cap(rows),
+        limit=find_usual_cap(rows),
         release=release,
         tps=summary["tps"],
         core_speed=None if host is None else host["core_speed"],
         vcpus=virtual_cpus,
     )
-    summary |= _interval(database_of, run, distances, summary["tps"], draws)
+    summary |= _estimate_interval(database_of, run, distances, summary["tps"], draws)
     return Prediction(
         rows,
         summary,
@@ -183,7 +185,7 @@ def predict(workload: TransactionWorkload, storage: str, settings: PredictionSet
 LEAST_FALL_PERCENT = 1.0
 
 
-def _bursts_left(rows: pl.DataFrame) -> list[str]:
+def _warn_of_bursts(rows: pl.DataFrame) -> list[str]:
     """Warns where a run ends before a bucket that it empties does."""
     warnings = []
     half = rows.height // 2
@@ -200,13 +202,13 @@ def _bursts_left(rows: pl.DataFrame) -> list[str]:
             continue
         lasts_s = last / (fell / (rows.height - 1 - half))
         warnings.append(
-            f"{words} at {last:.0f} % when this run ends: at this rate nothing is left {span_in_words(round(lasts_s))} later, "
+            f"{words} at {last:.0f} % when this run ends: at this rate nothing is left {describe_span(round(lasts_s))} later, "
             "and the database slower from then on. A longer run (--seconds) or --start-balance 0 shows it."
         )
     return warnings
 
 
-def processors_of(workload: TransactionWorkload, instance: str | None, vcpus: int | None) -> int | None:
+def find_vcpus(workload: TransactionWorkload, instance: str | None, vcpus: int | None) -> int | None:
     """Returns the virtual CPUs of a run where they are not the instance's: those asked for, or of
     the machine that the runs were on."""
     if vcpus is not None or instance is not None or workload.instance is not None:
@@ -214,7 +216,7 @@ def processors_of(workload: TransactionWorkload, instance: str | None, vcpus: in
     return workload.server.vcpus
 
 
-def run_settings(
+def make_run_settings(
     storage: str,
     *,
     log_storage: str | None,
@@ -237,8 +239,8 @@ def run_settings(
     if vcpus is not None:
         check_whole("vcpus", vcpus, 1, MOST_VCPUS)
     _check_texts(storage=storage, log_storage=log_storage, instance=instance, as_of=as_of)
-    host = host_of(instance, as_of)
-    cache_fits(cache_gib, host)
+    host = find_host(instance, as_of)
+    check_cache(cache_gib, host)
     run: core.DatabaseRun = {
         "storage": storage,
         "log_storage": log_storage,
@@ -247,7 +249,7 @@ def run_settings(
         "as_of": as_of,
         "cache_bytes": cache_gib * GIB,
         "clients": None if arrivals_tps is not None else clients,
-        "arrivals": _arrivals(arrivals_tps),
+        "arrivals": _list_arrivals(arrivals_tps),
         "start": _start(start),
         "seconds": seconds,
         "step_s": 1.0,
@@ -264,7 +266,7 @@ def _run(
     """Runs the database and returns the rows, and where every I/O is simulated the response times
     of the run."""
     response_ms = None
-    with core_errors():
+    with translate_core_errors():
         if form == "events":
             columns = core.mysql_clients(workload.database, run, progress)
             summary = columns["summary"]
@@ -289,7 +291,7 @@ def summarise(rows: pl.DataFrame) -> dict[str, Any]:
         "tps_p5": float(tps.quantile(0.05, "linear") or 0.0),
         "tps_p50": float(tps.quantile(0.5, "linear") or 0.0),
         "tps_p95": float(tps.quantile(0.95, "linear") or 0.0),
-        "quarters": [_mean(part) for part in quarters],
+        "quarters": [_average_tps(part) for part in quarters],
         "stalls_s": stalls,
         "stalled_share": stalls / max(rows.height, 1),
     }
@@ -307,19 +309,19 @@ def summarise(rows: pl.DataFrame) -> dict[str, Any]:
     return summary
 
 
-def _mean(rows: pl.DataFrame) -> float:
+def _average_tps(rows: pl.DataFrame) -> float:
     return float(rows.select(pl.col("tps").mean()).item() or 0.0)
 
 
-def host_of(instance: str | None, as_of: str | None) -> core.Instance | None:
+def find_host(instance: str | None, as_of: str | None) -> core.Instance | None:
     """Returns the catalog's facts of an instance. Raises InputError."""
     if instance is None:
         return None
-    with core_errors():
+    with translate_core_errors():
         return core.instance(instance, as_of)
 
 
-def cache_fits(cache_gib: float, host: core.Instance | None, option: str = "cache-gib") -> list[str]:
+def check_cache(cache_gib: float, host: core.Instance | None, option: str = "cache-gib") -> list[str]:
     """Checks that a cache fits the memory of the instance: returns nothing, or a sentence where
     little is left. Raises InputError, naming `option`, where it does not."""
     if host is None or not host["memory_mib"]:
@@ -348,7 +350,7 @@ def _holds(workload: TransactionWorkload, storage: str) -> list[str]:
     ]
 
 
-def coarse_run(run: core.DatabaseRun, series: bool = False) -> core.DatabaseRun:
+def coarsen_run(run: core.DatabaseRun, series: bool = False) -> core.DatabaseRun:
     """Returns the run without scatter, in as few steps as an interval needs. Arrivals that change
     every second, or another `series`, need every second."""
     changing = series or (run["arrivals"] is not None and len(run["arrivals"]) > 1)
@@ -356,7 +358,7 @@ def coarse_run(run: core.DatabaseRun, series: bool = False) -> core.DatabaseRun:
     return {**run, "seed": None, "step_s": step_s}
 
 
-def _interval(
+def _estimate_interval(
     workload: TransactionWorkload,
     run: core.DatabaseRun,
     distances: Distances,
@@ -365,26 +367,26 @@ def _interval(
 ) -> dict[str, float | None]:
     """Returns the 80 % interval of the mean of the second half: databases as probable as the
     calibration says, and what no parameter covers."""
-    databases = workload.draws(draws, 1)
+    databases = workload.draw_databases(draws, 1)
     if not databases:
         return {"tps_low": None, "tps_high": None, "relative_spread": None}
-    coarse = coarse_run(run)
+    coarse = coarsen_run(run)
 
-    def mean(database: dict) -> float:
+    def compute_log_tps(database: dict) -> float:
         values = core.mysql_runs(database, [coarse])[0]["tps"]
         half = values[len(values) // 2 :]
         return math.log(max(sum(half) / len(half), 1e-9))
 
-    with core_errors():
-        logs = [mean(database) for database in databases]
+    with translate_core_errors():
+        logs = [compute_log_tps(database) for database in databases]
     centre = sum(logs) / len(logs)
     variance = sum((value - centre) ** 2 for value in logs) / max(1, len(logs) - 1)
-    spread = math.sqrt(variance + workload.unexplained(distances) ** 2)
+    spread = math.sqrt(variance + workload.compute_unexplained(distances) ** 2)
     low, high = compute_interval(tps, spread)
     return {"tps_low": low, "tps_high": high, "relative_spread": spread}
 
 
-def transactions_at_end(start: str | float, rows: pl.DataFrame) -> float | None:
+def count_transactions(start: str | float, rows: pl.DataFrame) -> float | None:
     """Returns the transactions since a cold start at the end of a run; None for a run that began
     warm."""
     if start == "warm":
@@ -393,13 +395,13 @@ def transactions_at_end(start: str | float, rows: pl.DataFrame) -> float | None:
     return (0.0 if isinstance(start, str) else float(start)) + float(rows["tps"].sum()) * seconds
 
 
-def usual_cap(rows: pl.DataFrame) -> str:
+def find_usual_cap(rows: pl.DataFrame) -> str:
     """Returns what binds most of the second half; of equals the first by name."""
     counts = rows[rows.height // 2 :]["cap"].value_counts().sort("count", "cap", descending=[True, False])
     return counts["cap"][0]
 
 
-def _arrivals(arrivals_tps: float | Iterable[float] | None) -> list[float] | None:
+def _list_arrivals(arrivals_tps: float | Iterable[float] | None) -> list[float] | None:
     """Returns arrivals as a list of transactions a second; None for a closed load. Raises
     InputError."""
     if arrivals_tps is None:

@@ -16,9 +16,9 @@ import polars as pl
 
 from headrace.base import core
 from headrace.base.checks import Shown, check_text, quote_value
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.options import complete, takes
-from headrace.base.units import GIB, day_of, span_in_words
+from headrace.base.units import GIB, describe_span, normalise_day
 from headrace.errors import InputError, Refusals
 from headrace.simulation.settings import SimulationSettings
 from headrace.workload import ClosedWorkload, OpenWorkload
@@ -78,13 +78,13 @@ class Simulation(Shown):
     repeated: core.Repeated | None = None
     workload: OpenWorkload | ClosedWorkload | None = None
 
-    def in_short(self) -> str:
+    def describe_briefly(self) -> str:
         """Returns the storage, length and what was delivered; see `Shown`."""
         name = "" if self.workload is None else f"{self.workload.name} on "
         where = self.storage if self.instance is None else f"{self.storage} on {self.instance}"
         seconds = self.summary["seconds"]
         iops = self.summary["delivered_ios"] / seconds
-        length, throttled = (span_in_words(round(value)) for value in (seconds, self.summary["throttled_s"]))
+        length, throttled = (describe_span(round(value)) for value in (seconds, self.summary["throttled_s"]))
         return f"{name}{where}, {length}: {iops:,.0f} IOPS, throttled {throttled}"
 
 
@@ -98,7 +98,7 @@ def simulate(workload: OpenWorkload | ClosedWorkload, storage: str, settings: Si
     if not isinstance(workload, (OpenWorkload, ClosedWorkload)):
         hint = "For example headrace.demo_day(), headrace.load(FILE); headrace.predict takes databases."
         raise InputError(quote_value(workload), "is not a demand in I/Os", "headrace.simulate", hint)
-    as_of, instance, options = day_of(settings.as_of), settings.instance, settings.options
+    as_of, instance, options = normalise_day(settings.as_of), settings.instance, settings.options
     check_text("storage", storage, "For example gp3:500.")
     if instance is not None:
         check_text("instance", instance, "For example m5.large.")
@@ -109,7 +109,7 @@ def simulate(workload: OpenWorkload | ClosedWorkload, storage: str, settings: Si
         rule = "a settled cycle starts with what the one before left"
         raise refuse.input(f"start balance {settings.start_balance:g} %", rule, "Leave one of the two out.")
     _check_options(storage, options)
-    workload = workload.scaled(settings.growth)
+    workload = workload.scale(settings.growth)
     if isinstance(workload, ClosedWorkload):
         length = settings.seconds or DEFAULT_CLOSED_SECONDS
     else:
@@ -118,7 +118,7 @@ def simulate(workload: OpenWorkload | ClosedWorkload, storage: str, settings: Si
     chosen = _choose(settings.form, workload, settings.cycle, options)
 
     common: dict[str, Any] = {
-        "interval_s": _row_length(settings.interval_s, workload, length),
+        "interval_s": _check_row_length(settings.interval_s, workload, length),
         "seconds": float(length),
         "instance": instance,
         "as_of": as_of,
@@ -129,7 +129,7 @@ def simulate(workload: OpenWorkload | ClosedWorkload, storage: str, settings: Si
     }
 
     def run(form: str) -> core.SimulationAnswer:
-        with core_errors():
+        with translate_core_errors():
             return core.simulate(storage, workload.to_core(), form=form, progress=settings.progress, **common)
 
     answer = run(chosen)
@@ -138,9 +138,9 @@ def simulate(workload: OpenWorkload | ClosedWorkload, storage: str, settings: Si
         and chosen == "interval"
         and settings.cycle == "first"
         and isinstance(workload, OpenWorkload)
-        and _merging_matters(workload, storage, options, answer["summary"]["throttled_s"])
+        and _would_merge(workload, storage, options, answer["summary"]["throttled_s"])
     ):
-        _check_length(_requests(workload), "merging of sequential requests that wait")
+        _check_length(_count_requests(workload), "merging of sequential requests that wait")
         chosen = "events"
         answer = run(chosen)
     rows = pl.DataFrame(answer["rows"], schema=ROWS_SCHEMA)
@@ -153,7 +153,7 @@ def simulate(workload: OpenWorkload | ClosedWorkload, storage: str, settings: Si
 
 def _check_options(storage: str, options: dict[str, Any]) -> None:
     """Checks that what happens to the volumes is possible on this storage. Raises InputError."""
-    with core_errors():
+    with translate_core_errors():
         now = core.parse_storage(storage)
         after = core.parse_storage(options["modify"]["storage"]) if options.get("modify") else None
     if after is not None and (
@@ -179,14 +179,14 @@ def _choose(form: str, workload: OpenWorkload | ClosedWorkload, cycle: str, opti
         return "events"
     if cycle == "settled":
         return "interval"
-    requests = _requests(workload)
+    requests = _count_requests(workload)
     needed = [words for name, words in PER_REQUEST.items() if options.get(name)]
     if needed:
         _check_length(requests, needed[0])
     return "events" if needed or requests <= AUTO_EVENTS else "interval"
 
 
-def _requests(workload: OpenWorkload) -> float:
+def _count_requests(workload: OpenWorkload) -> float:
     points = workload.points
     return float(((points["reads_per_s"] + points["writes_per_s"]) * points["duration_s"]).sum())
 
@@ -200,7 +200,7 @@ def _check_length(requests: float, what: str) -> None:
         raise refuse.input(f"{requests:,.0f} requests", rule, hint)
 
 
-def _merging_matters(workload: OpenWorkload, storage: str, options: dict, throttled_s: float) -> bool:
+def _would_merge(workload: OpenWorkload, storage: str, options: dict, throttled_s: float) -> bool:
     """Says whether sequential requests that wait would be merged into fewer I/Os, which the
     interval form does not do (SSD types)."""
     sequential = max(workload.sequential_read_share, workload.sequential_write_share) > 0
@@ -208,7 +208,7 @@ def _merging_matters(workload: OpenWorkload, storage: str, options: dict, thrott
     return sequential and not hdd and options.get("merge", True) and throttled_s > 0
 
 
-def _row_length(interval_s: float | None, workload: OpenWorkload | ClosedWorkload, length: float) -> float:
+def _check_row_length(interval_s: float | None, workload: OpenWorkload | ClosedWorkload, length: float) -> float:
     """Returns the length of a row, s. Raises InputError."""
     if interval_s is None:
         if isinstance(workload, OpenWorkload) and workload.kind == "recorded":
@@ -224,9 +224,9 @@ def _row_length(interval_s: float | None, workload: OpenWorkload | ClosedWorkloa
     return float(interval_s)
 
 
-def row_length(workload: OpenWorkload) -> float:
+def choose_row_length(workload: OpenWorkload) -> float:
     """Returns the length of a row where none is asked for, s."""
-    return _row_length(None, workload, workload.span_s)
+    return _check_row_length(None, workload, workload.span_s)
 
 
 def _cut(workload: OpenWorkload, seconds: float) -> OpenWorkload:

@@ -1,6 +1,6 @@
 """Texts of one line and their values: closed loads in fio's words, benchmarks, events of volumes.
 
->>> closed_load("fio:rw=randread,bs=16k,iodepth=8").bs_kib
+>>> parse_closed_load("fio:rw=randread,bs=16k,iodepth=8").bs_kib
 16.0
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 
-from headrace.base.checks import did_you_mean, quote_value
+from headrace.base.checks import quote_value, suggest_nearest
 from headrace.errors import InputError, Refusals
 from headrace.workload.model import ClosedWorkload
 
@@ -46,24 +46,24 @@ LEAST_CAPS_PERCENT, MOST_EXTRA_MS = 0.1, 60_000
 refuse = Refusals("headrace simulate --help")
 
 
-def closed_load(text: str) -> ClosedWorkload:
+def parse_closed_load(text: str) -> ClosedWorkload:
     """Reads `fio:rw=randread,bs=16k,iodepth=16,numjobs=1` as a closed workload. Raises
     InputError."""
-    given = _settings(text.removeprefix("fio:"), FIO_KEYS, refuse_fio.source, FIO_EXAMPLE)
+    given = _parse_settings(text.removeprefix("fio:"), FIO_KEYS, refuse_fio.source, FIO_EXAMPLE)
     if "rw" not in given:
         raise refuse_fio.input(quote_value(text), "a fio load needs rw", FIO_EXAMPLE)
     return ClosedWorkload(
         name=given.get("name", text[:200]),
         rw=given["rw"],
-        bs_kib=_size_bytes("bs", given.get("bs", "4k")) / 1024,
-        iodepth=whole("iodepth", given.get("iodepth", "1")),
-        numjobs=whole("numjobs", given.get("numjobs", "1")),
-        rwmixread=whole("rwmixread", given.get("rwmixread", "50")),
-        size_gib=_size_bytes("size", given["size"]) / 2**30 if "size" in given else None,
+        bs_kib=_parse_size("bs", given.get("bs", "4k")) / 1024,
+        iodepth=parse_whole("iodepth", given.get("iodepth", "1")),
+        numjobs=parse_whole("numjobs", given.get("numjobs", "1")),
+        rwmixread=parse_whole("rwmixread", given.get("rwmixread", "50")),
+        size_gib=_parse_size("size", given["size"]) / 2**30 if "size" in given else None,
     )
 
 
-def standard_settings(text: str) -> dict:
+def parse_standard_settings(text: str) -> dict:
     """Reads the arguments of `headrace.sysbench_tpcc` in
     `sysbench-tpcc:warehouses=10,cache_gib=2,...`, of `headrace.hammerdb_tprocc` in
     `hammerdb-tprocc:...`, or of `headrace.sysbench_oltp` in `sysbench:script=...`. Raises
@@ -72,8 +72,8 @@ def standard_settings(text: str) -> dict:
     keys = {"sysbench-tpcc": TPCC_KEYS, "hammerdb-tprocc": TPROCC_KEYS}.get(head, OLTP_KEYS)
     needed = ("cache_gib", "threads", *(("warehouses",) if "warehouses" in keys else ()))
     given = {
-        key: _typed(key, value)
-        for key, value in _settings(rest, keys, refuse_standard.source, STANDARD_EXAMPLE).items()
+        key: _parse_value(key, value)
+        for key, value in _parse_settings(rest, keys, refuse_standard.source, STANDARD_EXAMPLE).items()
     }
     for key in needed:
         if key not in given:
@@ -81,21 +81,21 @@ def standard_settings(text: str) -> dict:
     return given
 
 
-def _settings(text: str, keys: tuple[str, ...], source: str, example: str) -> dict[str, str]:
+def _parse_settings(text: str, keys: tuple[str, ...], source: str, example: str) -> dict[str, str]:
     """Reads `KEY=VALUE,KEY=VALUE`, each key once. Raises InputError."""
     given: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or key not in keys:
             rule = f"each part is KEY=VALUE with one of {', '.join(keys)}"
-            raise InputError(quote_value(part), rule, source, did_you_mean(key, keys) or example)
+            raise InputError(quote_value(part), rule, source, suggest_nearest(key, keys) or example)
         if key in given:
             raise InputError(f"{key}={value[:40]}", f"{key} was given before", source, "Give it once.")
         given[key] = value
     return given
 
 
-def _typed(key: str, value: str) -> object:
+def _parse_value(key: str, value: str) -> object:
     """Returns a value as its key has it: text, distribution, switch, whole number or number. Raises
     InputError."""
     if key in ("engine", "script", "flavor", "client_host"):
@@ -107,14 +107,14 @@ def _typed(key: str, value: str) -> object:
             raise refuse_standard.input(f"{key}={value[:40]}", "must be on or off")
         return value in ("on", "1", "true")
     if key in COUNTS:
-        return whole(key, value)
+        return parse_whole(key, value)
     if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,9})?", value):
         rule = "must be a number that is not negative, of up to twelve digits and without an exponent"
         raise refuse_standard.input(f"{key}={value[:40]}", rule, STANDARD_EXAMPLE)
     return float(value)
 
 
-def _size_bytes(what: str, text: str) -> float:
+def _parse_size(what: str, text: str) -> float:
     """Reads a size such as `16k`, `1m`, `4096` in bytes, by fio's rules. Raises InputError."""
     match = re.fullmatch(r"(\d{1,30}(?:\.\d{1,30})?)\s*([a-zA-Z]*)", text)
     if not match or match[2].lower() not in SIZE_UNITS:
@@ -122,14 +122,14 @@ def _size_bytes(what: str, text: str) -> float:
     return float(match[1]) * SIZE_UNITS[match[2].lower()]
 
 
-def whole(what: str, text: str) -> int:
+def parse_whole(what: str, text: str) -> int:
     """Reads a whole number of at most nine digits. Raises InputError."""
     if not re.fullmatch(r"[0-9]{1,9}", text):
         raise InputError(f"{what}={text[:40]}", "must be a whole number from 0 to 999,999,999", "", "For example 16.")
     return int(text)
 
 
-def _quantity(what: str, text: str, unit: str, low: float, high: float, example: str) -> float:
+def _parse_quantity(what: str, text: str, unit: str, low: float, high: float, example: str) -> float:
     """Reads a number of a unit from low to high. Raises InputError."""
     try:
         value = float(text)
@@ -140,38 +140,38 @@ def _quantity(what: str, text: str, unit: str, low: float, high: float, example:
     return value
 
 
-def _seconds(what: str, text: str) -> float:
-    return _quantity(what, text, "seconds", 0, YEAR_S, "600 is ten minutes.")
+def _parse_seconds(what: str, text: str) -> float:
+    return _parse_quantity(what, text, "seconds", 0, YEAR_S, "600 is ten minutes.")
 
 
-def degradation(text: str) -> tuple[int, dict]:
+def parse_degradation(text: str) -> tuple[int, dict]:
     """Reads `MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]` as an entry of the option
     `degradations`. Raises InputError."""
     parts = text.split(":")
     if len(parts) not in (4, 5):
         hint = "0:600:180:50:20 halves the first volume for three minutes from ten minutes on and adds 20 ms."
         raise refuse.input(quote_value(text), "must be MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]", hint)
-    start, length = _seconds("START_S", parts[1]), _seconds("LENGTH_S", parts[2])
+    start, length = _parse_seconds("START_S", parts[1]), _parse_seconds("LENGTH_S", parts[2])
     unit = "percent of the limits that are left"
-    caps = _quantity("CAPS_PERCENT", parts[3], unit, LEAST_CAPS_PERCENT, 100, "50 is half.")
+    caps = _parse_quantity("CAPS_PERCENT", parts[3], unit, LEAST_CAPS_PERCENT, 100, "50 is half.")
     extra = parts[4] if len(parts) == 5 else "0"
-    extra_ms = _quantity("EXTRA_MS", extra, "milliseconds", 0, MOST_EXTRA_MS, "20 adds 20 ms to each request.")
+    extra_ms = _parse_quantity("EXTRA_MS", extra, "milliseconds", 0, MOST_EXTRA_MS, "20 adds 20 ms to each request.")
     event = {
         "from": int(start * 1e9),
         "until": int((start + length) * 1e9),
         "caps_per_mille": round(caps * 10),
         "extra_latency": int(extra_ms * 1e6),
     }
-    return whole("MEMBER", parts[0].strip()), event
+    return parse_whole("MEMBER", parts[0].strip()), event
 
 
-def modification(text: str) -> dict:
+def parse_modification(text: str) -> dict:
     """Reads `SPEC@START..END` as the option `modify`: the target, and the seconds at which
     `modifying` and `optimizing` end. Raises InputError."""
     match = re.fullmatch(r"([^@]+)@([^@]+?)\.\.([^@]+)", text)
     if not match:
         raise refuse.input(text[:60], "must be SPEC@START..END, times in seconds", "For example gp3:500:6000@60..7200.")
-    start, end = _seconds("START", match[2]), _seconds("END", match[3])
+    start, end = _parse_seconds("START", match[2]), _parse_seconds("END", match[3])
     if end < start:
         raise refuse.input(text[:60], "END comes before START", "For example gp3:500:6000@60..7200.")
     return {"storage": match[1], "modifying_until_s": start, "optimizing_until_s": end}

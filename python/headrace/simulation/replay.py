@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.encoding import Document
 
 
@@ -38,5 +38,5 @@ class Replay(Document, schema="headrace-replay/1"):
 def replay(path: str | Path, *, progress: Callable[[float], None] | None = None) -> Replay:
     """Repeats a record of a real device (`headrace volume record`) on the virtual clock. Raises
     InputError for a file that is not a record."""
-    with core_errors():
+    with translate_core_errors():
         return Replay(**core.replay_record(str(path), progress))

@@ -19,13 +19,13 @@ import polars as pl
 
 from headrace.base import core
 from headrace.base.checks import Shown, check_choice, check_number, check_whole, quote_value
-from headrace.base.core import core_errors
-from headrace.base.releases import flavor_of_version, number_in, split_release
-from headrace.base.units import GIB, Day, day_of, span_in_words
+from headrace.base.core import translate_core_errors
+from headrace.base.releases import detect_flavor, find_number, split_release
+from headrace.base.units import GIB, Day, describe_span, normalise_day
 from headrace.errors import InputError, Refusals
-from headrace.simulation.database import DRAWS, cache_fits, coarse_run, host_of, processors_of, run_settings
+from headrace.simulation.database import DRAWS, check_cache, coarsen_run, find_host, find_vcpus, make_run_settings
 from headrace.simulation.settings import ReplicaMode
-from headrace.workload.replica import applier_of, replica_spread
+from headrace.workload.replica import get_replica_spread, make_applier
 from headrace.workload.transactions import LEAST_CACHE_GIB, MOST_CACHE_GIB, TransactionWorkload
 from headrace.workload.unexplained import Distances
 
@@ -143,16 +143,16 @@ class Replica:
     @property
     def release(self) -> str:
         """The version whose defaults hold, as mysql-8.4."""
-        return "-".join(self._flavor_and_number())
+        return "-".join(self._split_version())
 
-    def _flavor_and_number(self) -> tuple[str, str]:
+    def _split_version(self) -> tuple[str, str]:
         """Splits `version`, with or without a flavor in front; Percona Server is MySQL here."""
         flavor, number = split_release(DEFAULT_VERSION if self.version is None else self.version)
         if flavor is None and not number.strip()[:1].isdigit():
             # An unknown server: `settings` refuses it by its name.
             flavor, _, number = number.strip().partition("-")
-        flavor = flavor_of_version(number) if flavor is None else flavor
-        return "mysql" if flavor == "percona" else flavor, number_in(number)
+        flavor = detect_flavor(number) if flavor is None else flavor
+        return "mysql" if flavor == "percona" else flavor, find_number(number)
 
     def as_behind(self, workload: TransactionWorkload) -> Replica:
         """Returns the replica with what it takes from its source: the source's version where none
@@ -163,11 +163,11 @@ class Replica:
         same = source_release is not None and replica.release.partition("-")[0] == source_release.partition("-")[0]
         return replace(replica, log_bin=True) if same and replica.log_bin is None else replica
 
-    def settings(self) -> core.ReplicaSettings:
+    def make_settings(self) -> core.ReplicaSettings:
         """Returns the core's settings. Raises InputError."""
-        flavor, number = self._flavor_and_number()
+        flavor, number = self._split_version()
         check_choice("flavor", flavor, tuple(MODES_OF))
-        with core_errors():
+        with translate_core_errors():
             settings = core.replica_settings(flavor, number)
         if self.mode is not None:
             check_choice("replica mode", self.mode, MODES)
@@ -204,12 +204,12 @@ class ReplicaPrediction(Shown):
     as_of: str
     workload: TransactionWorkload
 
-    def in_short(self) -> str:
+    def describe_briefly(self) -> str:
         """Returns the storage, rate and lag; see `Shown`."""
         summary = self.summary
         rate = f"applies {summary['applier_tps']:,.4g} tps of {summary['source_tps']:,.4g}"
         length = self.rows["t_s"][-1] + (self.rows["t_s"][1] - self.rows["t_s"][0] if self.rows.height > 1 else 1.0)
-        return f"{self.replica.storage}, {span_in_words(length)}: {rate}, at most {summary['peak_lag_s']:,.3g} s behind"
+        return f"{self.replica.storage}, {describe_span(length)}: {rate}, at most {summary['peak_lag_s']:,.3g} s behind"
 
 
 def predict_replica(
@@ -251,12 +251,12 @@ def predict_replica(
         raise InputError(quote_value(workload), "is not a database in transactions", "headrace.predict_replica")
     cache = workload.cache_gib if cache_gib is None else cache_gib
     check_whole("drain", drain_s, 0, MOST_DRAIN_S)
-    source, host = run_settings(
+    source, host = make_run_settings(
         storage,
         log_storage=log_storage,
         instance=instance,
-        vcpus=processors_of(workload, instance, vcpus),
-        as_of=day_of(as_of),
+        vcpus=find_vcpus(workload, instance, vcpus),
+        as_of=normalise_day(as_of),
         cache_gib=cache,
         clients=workload.threads if threads is None else threads,
         arrivals_tps=arrivals_tps,
@@ -268,20 +268,20 @@ def predict_replica(
         draws=draws,
     )
     source["step_s"] = check_number("step", step_s, 1.0, 3_600.0, "s")
-    grown = workload.grown(growth) if growth != 1.0 else workload
+    grown = workload.scale_data(growth) if growth != 1.0 else workload
     replica = replica.as_behind(workload)
-    settings = replica.settings()
-    own, about_cache = _own_cache(replica, cache, instance, source["as_of"], grown.engine)
+    settings = replica.make_settings()
+    own, about_cache = _compute_own_cache(replica, cache, instance, source["as_of"], grown.engine)
     run: core.ReplicaRun = {
         **_read_replica(replica, settings, own, instance),
-        "semi_sync": _semi_sync(semi_sync, replica.release),
+        "semi_sync": _make_semi_sync(semi_sync, replica.release),
         "large": [(float(at), float(on_source), float(on_replica)) for at, on_source, on_replica in large],
         "drain_s": drain_s,
         "source_tps": None if source_tps is None else [float(rate) for rate in source_tps],
         "received": received,
     }
-    with core_errors():
-        answer = core.replica_run(grown.database, source, {**run, "applier": applier_of(grown)})
+    with translate_core_errors():
+        answer = core.replica_run(grown.database, source, {**run, "applier": make_applier(grown)})
     figures = answer["summary"]
     summary: ReplicaOutcome = {
         **figures,
@@ -297,7 +297,7 @@ def predict_replica(
     return ReplicaPrediction(
         rows.select(COLUMNS),
         summary,
-        (*_warnings(grown, replica, settings, summary), *cache_fits(cache, host), *about_cache),
+        (*_list_warnings(grown, replica, settings, summary), *check_cache(cache, host), *about_cache),
         replica,
         settings,
         source,
@@ -316,7 +316,7 @@ class SourceLoad:
     source: core.DatabaseRun
     tps: Sequence[float]
 
-    def in_steps(self, most: int) -> SourceLoad:
+    def coarsen(self, most: int) -> SourceLoad:
         """Returns the same load in at most `most` steps, each with its mean."""
         per = math.ceil(len(self.tps) / most)
         means = [fmean(self.tps[at : at + per]) for at in range(0, len(self.tps), per)]
@@ -324,29 +324,29 @@ class SourceLoad:
 
     def summarize(self, replicas: Sequence[Replica]) -> list[core.ReplicaSummary]:
         """Runs each replica until the load ends and returns what came of it. Raises InputError."""
-        applier = applier_of(self.workload)
-        with core_errors():
+        applier = make_applier(self.workload)
+        with translate_core_errors():
             return core.replica_summaries(
                 [self.workload.database],
                 self.source,
-                [(0, {**self._run(replica), "applier": applier}) for replica in replicas],
+                [(0, {**self._make_run(replica), "applier": applier}) for replica in replicas],
             )
 
     def draw(
         self, replicas: Sequence[Replica], summaries: Sequence[core.ReplicaSummary], draws: int
     ) -> list[ReplicaDoubt]:
         """Returns the doubt of each replica from its `summaries`. Raises InputError."""
-        runs = [self._run(replica) for replica in replicas]
+        runs = [self._make_run(replica) for replica in replicas]
         bindings = [summary["usual_binding"] for summary in summaries]
         return draw_doubts(self.workload, self.source, runs, bindings, draws)
 
-    def _run(self, replica: Replica) -> core.ReplicaRun:
+    def _make_run(self, replica: Replica) -> core.ReplicaRun:
         cache_gib, instance = self.source["cache_bytes"] / GIB, self.source["instance"]
-        own, _ = _own_cache(replica, cache_gib, instance, self.source["as_of"], self.workload.engine)
-        return {**_read_replica(replica, replica.settings(), own, instance), "source_tps": list(self.tps)}
+        own, _ = _compute_own_cache(replica, cache_gib, instance, self.source["as_of"], self.workload.engine)
+        return {**_read_replica(replica, replica.make_settings(), own, instance), "source_tps": list(self.tps)}
 
 
-def _own_cache(
+def _compute_own_cache(
     replica: Replica, cache_gib: float, instance: str | None, as_of: str | None, engine: str
 ) -> tuple[float, list[str]]:
     """Returns the replica's cache, GiB, as its server makes it of what is set, and what to know of
@@ -355,8 +355,8 @@ def _own_cache(
     own = check_number("replica-cache-gib", given, LEAST_CACHE_GIB, MOST_CACHE_GIB, "GiB")
     if replica.instance is None and replica.cache_gib is None:
         return own, []  # the source's: looked at already
-    host = host_of(instance if replica.instance is None else replica.instance, as_of)
-    warnings = cache_fits(own, host, "replica-cache-gib")
+    host = find_host(instance if replica.instance is None else replica.instance, as_of)
+    warnings = check_cache(own, host, "replica-cache-gib")
     if replica.cache_gib is None or engine != "innodb":
         return own, warnings
     flavor, _, version = replica.release.partition("-")
@@ -407,14 +407,14 @@ def _without_bursts(
     if run["start_balance_percent"] is not None:
         return None
     load = list(tps)[: max(1, round(load_s / source["step_s"]))]
-    steps = SourceLoad(workload, {**source, "seed": None}, load).in_steps(STEPS_WITHOUT_BURSTS)
-    spent = {"start_balance_percent": 0.0, "source_tps": steps.tps, "drain_s": 0, "applier": applier_of(workload)}
-    with core_errors():
+    steps = SourceLoad(workload, {**source, "seed": None}, load).coarsen(STEPS_WITHOUT_BURSTS)
+    spent = {"start_balance_percent": 0.0, "source_tps": steps.tps, "drain_s": 0, "applier": make_applier(workload)}
+    with translate_core_errors():
         [summary] = core.replica_summaries([workload.database], steps.source, [(0, {**run, **spent})])
     return {"applier_tps": summary["applier_tps"], "onset_s": summary["onset_s"]}
 
 
-def _semi_sync(options: SemiSyncOptions | None, version: str) -> core.SemiSync | None:
+def _make_semi_sync(options: SemiSyncOptions | None, version: str) -> core.SemiSync | None:
     """Returns semi-sync as the core takes it; None without it. Raises InputError. `version`: such
     as mysql-8.4."""
     if options is None:
@@ -442,8 +442,8 @@ def _measure_distances(
 ) -> Distances:
     """Says how far a replica lies from the runs of its source. `binding`: what holds the applier
     back most of the time."""
-    host = host_of(run["instance"], as_of)
-    return workload.distances(
+    host = find_host(run["instance"], as_of)
+    return workload.compute_distances(
         cache_gib=run["cache_bytes"] / GIB,
         # A cold replica warms up while it applies: its first hours are not told apart. Workers are
         # not clients, their rate is not that of clients, and changes of the version are in the
@@ -474,11 +474,11 @@ def draw_doubts(
     import numpy as np  # a tenth of a second that no other command should pay
 
     chance = np.random.default_rng(1)
-    spread = replica_spread(workload)
-    databases = workload.draws(draws, 1) or [workload.database] * draws
-    coarse = coarse_run(source, series=runs[0]["source_tps"] is not None)
+    spread = get_replica_spread(workload)
+    databases = workload.draw_databases(draws, 1) or [workload.database] * draws
+    coarse = coarsen_run(source, series=runs[0]["source_tps"] is not None)
     widths = [
-        workload.unexplained(_measure_distances(workload, run, source["as_of"], binding))
+        workload.compute_unexplained(_measure_distances(workload, run, source["as_of"], binding))
         for run, binding in zip(runs, bindings, strict=True)
     ]
     worlds: list[tuple[int, dict[str, object]]] = []
@@ -489,13 +489,13 @@ def draw_doubts(
         unexplained = float(chance.standard_normal())
         for run, width in zip(runs, widths, strict=True):
             wide = {name: deltas[name] + width * unexplained for name in ("cpu_ms", "flush_factor")}
-            worlds.append((place, {**run, "applier": applier_of(world, deltas | wide)}))
-    with core_errors():
+            worlds.append((place, {**run, "applier": make_applier(world, deltas | wide)}))
+    with translate_core_errors():
         summaries = core.replica_summaries(databases, coarse, worlds)
-    return [_doubt_of(summaries[place :: len(runs)]) for place in range(len(runs))]
+    return [_compute_doubt(summaries[place :: len(runs)]) for place in range(len(runs))]
 
 
-def _doubt_of(summaries: Sequence[core.ReplicaSummary]) -> ReplicaDoubt:
+def _compute_doubt(summaries: Sequence[core.ReplicaSummary]) -> ReplicaDoubt:
     """Returns the interval of a replica from its runs in each database drawn."""
     figures = [cast("dict[str, float | None]", summary) for summary in summaries]
     drawn = {name: [math.inf if (value := summary[name]) is None else value for summary in figures] for name in DRAWN}
@@ -516,7 +516,7 @@ def _quantile(values: list[float], share: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _warnings(
+def _list_warnings(
     workload: TransactionWorkload, replica: Replica, settings: core.ReplicaSettings, summary: ReplicaOutcome
 ) -> list[str]:
     """Lists what the reader must know."""
@@ -534,7 +534,7 @@ def _warnings(
     spent = summary["without_bursts"]
     if spent is not None and summary["onset_s"] is None and spent["onset_s"] is not None:
         warnings.append(
-            f"It keeps up on bursts, which outlast the {span_in_words(round(summary['load_s']))} of this load: with credits "
+            f"It keeps up on bursts, which outlast the {describe_span(round(summary['load_s']))} of this load: with credits "
             f"and the instance's EBS burst spent it applies {spent['applier_tps']:,.4g} tps of {summary['source_tps']:,.4g}, "
             "and falls behind. A day (--seconds 86400) shows when."
         )

@@ -19,11 +19,11 @@ import polars as pl
 
 from headrace.base import core
 from headrace.base.checks import Shown, check_number, check_whole
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.encoding import Document
-from headrace.base.units import GIB, Day, day_of
+from headrace.base.units import GIB, Day, normalise_day
 from headrace.errors import InputError, Refusals
-from headrace.simulation.database import DRAWS, MAX_SECONDS, transactions_at_end, usual_cap
+from headrace.simulation.database import DRAWS, MAX_SECONDS, count_transactions, find_usual_cap
 from headrace.simulation.replica import Replica, predict_replica
 from headrace.simulation.settings import MOST_READERS
 from headrace.workload.parameters import count_data_bytes
@@ -143,7 +143,7 @@ class ServiceComparison(Shown, Document, schema="headrace-services/1"):
     break_even: BreakEven | None = None
     notes: tuple[str, ...] = field(default=())
 
-    def in_short(self) -> str:
+    def describe_briefly(self) -> str:
         """Returns tps and bill of each; see `Shown`."""
         rates = [
             f"{outcome.deployment} {outcome.tps:,.4g} tps"
@@ -184,12 +184,12 @@ def compare(
     """
     if not isinstance(workload, TransactionWorkload):
         raise refuse.input(f"{workload!r}", "is not a database in transactions", "Give what headrace calibrates.")
-    day = day_of(as_of)
+    day = normalise_day(as_of)
     cache = workload.cache_gib if cache_gib is None else cache_gib
     clients = None if arrivals_tps is not None else (workload.threads if threads is None else threads)
     _check(seconds, cache, clients, readers, busy_percent, growth, draws)
-    database = workload.grown(growth) if growth != 1.0 else workload
-    with core_errors():
+    database = workload.scale_data(growth) if growth != 1.0 else workload
+    with translate_core_errors():
         deployments = core.deployments(list(on))
         region = core.region_code(region)
         core.instance(instance.removeprefix("db."), day)
@@ -212,7 +212,7 @@ def compare(
         seed,
         draws,
     )
-    outcomes = tuple(comparison.outcome(deployment) for deployment in deployments)
+    outcomes = tuple(comparison.predict_outcome(deployment) for deployment in deployments)
     return ServiceComparison(
         database.name,
         outcomes,
@@ -224,9 +224,9 @@ def compare(
         clients,
         readers,
         busy_percent,
-        comparison.data_gib(),
-        comparison.break_even(outcomes),
-        tuple(comparison.notes()),
+        comparison.compute_data_gib(),
+        comparison.find_break_even(outcomes),
+        tuple(comparison.list_notes()),
     )
 
 
@@ -249,14 +249,14 @@ class _Asked:
     seed: int | None
     draws: int
 
-    def outcome(self, deployment: str) -> ServiceOutcome:
+    def predict_outcome(self, deployment: str) -> ServiceOutcome:
         """Says what the deployment gives, or why it cannot be."""
         aurora = deployment.startswith("aurora")
         name = self.instance if deployment == "ec2" else f"db.{self.instance.removeprefix('db.')}"
         try:
-            with core_errors():
+            with translate_core_errors():
                 service_class = core.service_class(deployment, self.instance, self.day)
-                volumes = self._volumes(deployment)
+                volumes = self._find_volumes(deployment)
                 rows = self._run(self.workload.database, deployment, volumes, self.seed)
                 memory = service_class["limits"]["memory_mib"] / 1024
                 if memory and self.cache_gib > memory:
@@ -269,14 +269,21 @@ class _Asked:
         half = rows[rows.height // 2 :]
         tps = float(half["tps"].mean() or 0.0)  # pyright: ignore[reportArgumentType]
         reads = float(half["reads_per_tx"].mean() or 0.0)  # pyright: ignore[reportArgumentType]
-        question = (service_class["limits"]["vcpus"], self.clients, self.data_gib(), self.cache_gib)
-        near = near_published(*question) if aurora else 0
-        low, high = self._interval(deployment, volumes, rows, tps, near)
-        million, per_tx = self._ios(deployment, half, reads, tps)
-        lag = self._lag(deployment, volumes, rows, tps, service_class["limits"]["vcpus"])
-        with core_errors():
+        question = (service_class["limits"]["vcpus"], self.clients, self.compute_data_gib(), self.cache_gib)
+        near = count_near_published(*question) if aurora else 0
+        low, high = self._estimate_interval(deployment, volumes, rows, tps, near)
+        million, per_tx = self._count_ios(deployment, half, reads, tps)
+        lag = self._estimate_lag(deployment, volumes, rows, tps, service_class["limits"]["vcpus"])
+        with translate_core_errors():
             bill = core.service_bill(
-                deployment, self.instance, self.storage, self.region, self.day, self.readers, self.data_gib(), million
+                deployment,
+                self.instance,
+                self.storage,
+                self.region,
+                self.day,
+                self.readers,
+                self.compute_data_gib(),
+                million,
             )
         caps = half["cap"].value_counts().sort("count", descending=True)
         return ServiceOutcome(
@@ -290,28 +297,28 @@ class _Asked:
             cap=str(caps["cap"][0]),
             reads_per_tx=reads,
             lag=lag,
-            rto_s=failover_facts(deployment, self.day, self.readers),
-            rpo_s=loss_facts(deployment, self.day),
+            rto_s=get_failover_facts(deployment, self.day, self.readers),
+            rpo_s=get_loss_facts(deployment, self.day),
             ios_per_tx=per_tx,
             bill=ServiceBill(tuple(bill["items"]), tuple(bill["missing"]), bill["total_usd"], million),
             cannot=tuple(core.service_limits(deployment)),
-            confidence=confidence(deployment, near),
+            confidence=describe_confidence(deployment, near),
         )
 
-    def data_gib(self) -> float:
+    def compute_data_gib(self) -> float:
         """Returns the GiB of data that Aurora bills: as the workload says, else its pages."""
         if self.workload.size_gib is not None:
             return self.workload.size_gib
         return count_data_bytes(self.workload.database) / GIB
 
-    def break_even(self, outcomes: Sequence[ServiceOutcome]) -> BreakEven | None:
+    def find_break_even(self, outcomes: Sequence[ServiceOutcome]) -> BreakEven | None:
         """Finds where both configurations of Aurora cost the same. None where one has no price."""
         by_deployment = {outcome.deployment: outcome for outcome in outcomes}
         pair = [by_deployment.get(name) for name in ("aurora:standard", "aurora:io-optimized")]
         items = [outcome.bill.items for outcome in pair if outcome is not None and outcome.bill.usd_month is not None]
-        return break_even_of(*items) if len(items) == 2 else None
+        return compute_break_even(*items) if len(items) == 2 else None
 
-    def notes(self) -> list[str]:
+    def list_notes(self) -> list[str]:
         """Lists what holds for all of them."""
         lines = [
             "A bill counts the server, its storage and its I/O; backups, snapshots, traffic and support are left out.",
@@ -322,7 +329,7 @@ class _Asked:
             lines.append("Charges by use are those of a load that runs all month; --busy-percent says otherwise.")
         return lines
 
-    def _volumes(self, deployment: str) -> str | None:
+    def _find_volumes(self, deployment: str) -> str | None:
         """Returns the volumes behind a deployment, in storage notation; None for Aurora."""
         if deployment == "ec2":
             return self.storage
@@ -349,39 +356,41 @@ class _Asked:
         }
         return pl.DataFrame(core.service_runs(database, [run])[0])
 
-    def _interval(
+    def _estimate_interval(
         self, deployment: str, volumes: str | None, rows: pl.DataFrame, tps: float, near: int
     ) -> tuple[float, float]:
         """Returns the ends of the 80 % interval of transactions a second: databases as probable as
         the calibration says, what no parameter covers so far from the runs, and what is not seen of
         the service."""
         logs = []
-        with core_errors():
-            for database in self.workload.draws(self.draws, 1):
+        with translate_core_errors():
+            for database in self.workload.draw_databases(self.draws, 1):
                 drawn = self._run(database, deployment, volumes, None)
                 mean = drawn[drawn.height // 2 :]["tps"].mean()
                 logs.append(math.log(max(float(mean or 0.0), 1e-9)))  # pyright: ignore[reportArgumentType]
             host = core.instance(self.instance.removeprefix("db."), self.day)
         centre = sum(logs) / len(logs) if logs else 0.0
         variance = sum((value - centre) ** 2 for value in logs) / max(1, len(logs) - 1)
-        distances = self.workload.distances(
+        distances = self.workload.compute_distances(
             cache_gib=self.cache_gib,
-            transactions=transactions_at_end(self.start, rows),
+            transactions=count_transactions(self.start, rows),
             threads=self.clients,
             # Aurora's storage is none of the catalog's kinds: how far it is, `unseen` says.
             storage=volumes,
-            limit=usual_cap(rows),
+            limit=find_usual_cap(rows),
             release=None,  # the service's own, which `unseen` covers
             tps=tps,
             core_speed=host["core_speed"],
             vcpus=host["vcpus"],
         )
-        spread = math.sqrt(variance + self.workload.unexplained(distances) ** 2 + unseen(deployment, near) ** 2)
+        spread = math.sqrt(
+            variance + self.workload.compute_unexplained(distances) ** 2 + get_unseen(deployment, near) ** 2
+        )
         low, high = compute_interval(tps, spread)
         # An open load never does more than arrives.
         return low, high if self.arrivals_tps is None else min(high, max(tps, self.arrivals_tps))
 
-    def _ios(
+    def _count_ios(
         self, deployment: str, half: pl.DataFrame, reads: float, tps: float
     ) -> tuple[float, tuple[float, float] | None]:
         """Returns the millions of I/Os of a month, and for Aurora those billed of a transaction,
@@ -393,7 +402,9 @@ class _Asked:
         per_tx = (billed["reads"], billed["writes"])
         return sum(per_tx) * tps * used, per_tx
 
-    def _lag(self, deployment: str, volumes: str | None, rows: pl.DataFrame, tps: float, vcpus: int) -> ReaderLag:
+    def _estimate_lag(
+        self, deployment: str, volumes: str | None, rows: pl.DataFrame, tps: float, vcpus: int
+    ) -> ReaderLag:
         """Returns the lag of a reader: of Aurora from the redo log that it applies at `tps`, else
         of a replica by binary log; without figures where no reader serves."""
         if deployment.startswith("aurora"):
@@ -411,9 +422,9 @@ class _Asked:
         words = "replicas apply the binary log"
         if deployment == "rds:multi-az-cluster":
             words = "readers apply the binary log; commits are held back beyond 120 s"
-        return self._applier_lag(volumes or self.storage, rows, words)
+        return self._predict_applier_lag(volumes or self.storage, rows, words)
 
-    def _applier_lag(self, volumes: str, rows: pl.DataFrame, words: str) -> ReaderLag:
+    def _predict_applier_lag(self, volumes: str, rows: pl.DataFrame, words: str) -> ReaderLag:
         """Predicts the lag of a replica of the same class and volumes, with the defaults of its
         version."""
         # A row may stand for several seconds; a replica follows them one by one.
@@ -441,26 +452,26 @@ class _Asked:
         return ReaderLag(ms, f"{words}, {rate}", summary["keeps_up"])
 
 
-def option_of(deployment: str, readers: int) -> str | None:
+def find_option(deployment: str, readers: int) -> str | None:
     """Says what the rules of a service tell apart: an Aurora cluster with a reader, or without."""
     if not deployment.startswith("aurora"):
         return None
     return "reader" if readers else "no-reader"
 
 
-def failover_facts(deployment: str, day: str | None, readers: int) -> tuple[Fact, Fact]:
+def get_failover_facts(deployment: str, day: str | None, readers: int) -> tuple[Fact, Fact]:
     """Returns the least and the most time until the database is back after its server is lost,
     s."""
-    option = option_of(deployment, readers)
-    return fact_of(deployment, "rto_low", day, option), fact_of(deployment, "rto_high", day, option)
+    option = find_option(deployment, readers)
+    return get_fact(deployment, "rto_low", day, option), get_fact(deployment, "rto_high", day, option)
 
 
-def loss_facts(deployment: str, day: str | None) -> tuple[Fact, Fact]:
+def get_loss_facts(deployment: str, day: str | None) -> tuple[Fact, Fact]:
     """Returns the time whose commits are lost with the instance, and with its zone, s."""
-    return fact_of(deployment, "rpo_instance", day), fact_of(deployment, "rpo_zone", day)
+    return get_fact(deployment, "rpo_instance", day), get_fact(deployment, "rpo_zone", day)
 
 
-def fact_of(deployment: str, key: str, day: str | None, option: str | None = None) -> Fact:
+def get_fact(deployment: str, key: str, day: str | None, option: str | None = None) -> Fact:
     """Returns a rule of a service on a day as a fact; one without a value where none is known."""
     rule = core.managed_rule(deployment, key, day, option)
     if rule is None:
@@ -469,15 +480,15 @@ def fact_of(deployment: str, key: str, day: str | None, option: str | None = Non
     return Fact(value, rule["source"], rule["first_seen"], rule["confirmed"], rule["note"])
 
 
-def unseen(deployment: str, near: int) -> float:
+def get_unseen(deployment: str, near: int) -> float:
     """Says what no calibration covers of a deployment: relative standard deviation of its tps.
-    `near`: published runs near the question (`near_published`)."""
+    `near`: published runs near the question (`count_near_published`)."""
     if deployment.startswith("aurora"):
         return UNSEEN_AURORA if near else UNSEEN_AURORA_FAR
     return UNSEEN.get(deployment, 0.0)
 
 
-def near_published(vcpus: int, clients: int | None, data_gib: float, cache_gib: float) -> int:
+def count_near_published(vcpus: int, clients: int | None, data_gib: float, cache_gib: float) -> int:
     """Counts the published runs of Aurora that lie near a question: processors, clients, data over
     cache."""
 
@@ -497,7 +508,7 @@ def near_published(vcpus: int, clients: int | None, data_gib: float, cache_gib: 
     return count
 
 
-def confidence(deployment: str, near: int) -> str:
+def describe_confidence(deployment: str, near: int) -> str:
     """Says what stands behind an answer, in words."""
     if deployment.startswith("aurora"):
         rows = [row for row in core.published_services() if row["service"] == "aurora" and row["metric"] in RATES]
@@ -508,7 +519,7 @@ def confidence(deployment: str, near: int) -> str:
     return "The model of EBS volumes, as in `headrace predict`."
 
 
-def break_even_of(standard: Sequence[core.CostItem], optimized: Sequence[core.CostItem]) -> BreakEven | None:
+def compute_break_even(standard: Sequence[core.CostItem], optimized: Sequence[core.CostItem]) -> BreakEven | None:
     """Finds where two bills of Aurora that differ in who pays for I/O are equal. None without a
     price of I/O."""
     price = next((item["unit_price_usd"] for item in standard if "I/O" in item["item"]), None)

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.base.checks import check_choice
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.errors import InputError, Refusals
 from headrace.studies import (
     choices,
@@ -34,21 +34,21 @@ from headrace.studies import (
     scaling_2018,
     whitepaper_2017,
 )
-from headrace.studies.base import Progress, Study, StudyResult, Verdict, study
+from headrace.studies.base import Progress, Study, StudyResult, Verdict, read_study
 from headrace.studies.replication import replication_2016, services_2020
 
-with lazily():
+with defer_imports():
     from headrace.studies import measured
 
 refuse = Refusals("headrace study")
 __all__ = [
     "StudyResult",
     "Verdict",
-    "every_study",
+    "list_all_studies",
     "get",
     "list_studies",
     "run_on_lab",
-    "runs_on",
+    "list_places",
 ]
 
 _STUDIES = {
@@ -78,7 +78,7 @@ _ON_LAB = {
     "restored-volume": "restored_volume",
     "replication-2016": "replica_lag",
 }
-_LAB_ONLY = {lab_study.name: lab_study for lab_study in map(study, ("encryption", "restored_volume"))}
+_LAB_ONLY = {lab_study.name: lab_study for lab_study in map(read_study, ("encryption", "restored_volume"))}
 
 
 def list_studies() -> tuple[Study, ...]:
@@ -86,12 +86,12 @@ def list_studies() -> tuple[Study, ...]:
     return tuple(module.STUDY for module in _STUDIES.values())
 
 
-def every_study() -> tuple[Study, ...]:
+def list_all_studies() -> tuple[Study, ...]:
     """Returns the studies of `list_studies`, and those that run on the lab alone."""
     return (*list_studies(), *_LAB_ONLY.values())
 
 
-def runs_on(name: str) -> tuple[str, ...]:
+def list_places(name: str) -> tuple[str, ...]:
     """Returns where a study runs: model, lab, or both. Raises InputError."""
     get(name)
     return (*(("model",) if name in _STUDIES else ()), *(("lab",) if name in _ON_LAB else ()))
@@ -99,7 +99,7 @@ def runs_on(name: str) -> tuple[str, ...]:
 
 def get(name: str) -> Study:
     """Returns the study of that name. Raises InputError naming the nearest when there is none."""
-    studies = {study.name: study for study in every_study()}
+    studies = {study.name: study for study in list_all_studies()}
     return studies[check_choice("study", name, studies, refuse)]
 
 
@@ -135,7 +135,7 @@ def run_on_lab(
         rule = f"does not run on the lab; these do: {', '.join(_ON_LAB)}"
         raise refuse.input(f"study {name}", rule, "Leave --on lab out.")
     return measured.run_study(
-        _ON_LAB[name], measured.LabOptions(**options), progress or measured.silent, say or measured.silent
+        _ON_LAB[name], measured.LabOptions(**options), progress or measured.stay_silent, say or measured.stay_silent
     )
 
 

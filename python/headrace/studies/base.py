@@ -14,7 +14,7 @@ from typing import Literal, cast
 
 from headrace.base import core
 from headrace.base.checks import Shown
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.packaged import read_rows, read_text
 from headrace.simulation.demand import Simulation
 from headrace.workload import OpenWorkload
@@ -141,7 +141,7 @@ class StudyResult(Shown):
     seconds: float = 0.0
     on: str = "model"
 
-    def in_short(self) -> str:
+    def describe_briefly(self) -> str:
         """Returns the name, and how many figures are within their bounds; see `Shown`."""
         judged = [verdict.within for verdict in self.verdicts if verdict.within is not None]
         return f"{self.study.name} on the {self.on}: {sum(judged)} of {len(judged)} figures within bounds"
@@ -152,26 +152,26 @@ def tabulate(title: str, columns: str, rows: Iterable[tuple]) -> StudyTable:
     return StudyTable(title, tuple(columns.split(" | ")), tuple(rows))
 
 
-def by_role(x: tuple, label: str = "{role}", **y: Iterable[float]) -> tuple[ChartSeries, ...]:
+def make_role_series(x: tuple, label: str = "{role}", **y: Iterable[float]) -> tuple[ChartSeries, ...]:
     """Returns a series for each role (published, simulated, measured) on the same x; `label` names
     them."""
     return tuple(ChartSeries(label.format(role=role), cast(Role, role), x, tuple(values)) for role, values in y.items())
 
 
-def limits_of(storage: str, day: str, instance: str | None = None) -> core.VolumeLimits:
+def get_limits(storage: str, day: str, instance: str | None = None) -> core.VolumeLimits:
     """Returns the catalog's limits of a single volume on a day. Raises InputError if the day has no
     such volume."""
-    with core_errors():
+    with translate_core_errors():
         return core.storage_limits(storage, day, instance)[0]
 
 
-def monthly_usd(storage: str, day: str) -> float:
+def compute_monthly_usd(storage: str, day: str) -> float:
     """Returns the cost of the storage alone in `REGION`, USD a month, at prices of a day."""
-    with core_errors():
+    with translate_core_errors():
         return sum(item["usd"] for item in core.monthly_cost(storage, REGION, day))
 
 
-def constant_load(
+def make_constant_load(
     seconds: float, reads: float = 0.0, writes: float = 0.0, read_kib: float = 0.0, write_kib: float = 0.0
 ) -> OpenWorkload:
     """Returns an open load of that many requests a second of these sizes, KiB."""
@@ -179,7 +179,7 @@ def constant_load(
     return OpenWorkload(name="constant load", kind="constant", points=points)
 
 
-def iops_of(run: Simulation) -> float:
+def compute_iops(run: Simulation) -> float:
     """Returns the requests a second that a simulated storage delivered."""
     return run.summary["delivered_ios"] / run.summary["seconds"]
 
@@ -190,7 +190,7 @@ def require_figure(value: float | None) -> float:
     return value
 
 
-def error_percent(result: float, published: float) -> float:
+def compute_error_percent(result: float, published: float) -> float:
     """Returns 100 x (result / published - 1)."""
     return 100.0 * (result / published - 1.0)
 
@@ -200,7 +200,7 @@ def compare(
 ) -> Verdict:
     """Returns a verdict on a published figure and ours in its unit. Without a tolerance nothing is
     promised and `within` is None."""
-    error = error_percent(result, figure.value)
+    error = compute_error_percent(result, figure.value)
     within = None if tolerance_percent is None else abs(error) <= tolerance_percent + ROUNDING
     return Verdict(what, figure.value, result, figure.unit, error, within, tolerance_percent, figure.source, note)
 
@@ -212,15 +212,15 @@ def compare_figures(
     which published figure it is compared with, in which words, within which tolerance, percent ("":
     nothing is promised), and with which note. `derived`: figures that follow from published ones;
     `values`: of words and notes."""
-    by_name, verdicts = figures(name) | dict(derived or {}), []
+    by_name, verdicts = read_figures(name) | dict(derived or {}), []
     for key, result in results.items():
-        figure, what, tolerance, note = _texts(name)["verdicts"][key]
+        figure, what, tolerance, note = _read_texts(name)["verdicts"][key]
         promised = None if tolerance == "" else tolerance
         verdicts.append(compare(what.format(**values), by_name[figure], result, promised, note.format(**values)))
     return verdicts
 
 
-def agree(what: str, published: str, result: str, source: Source, same: bool | None, note: str = "") -> Verdict:
+def judge_answers(what: str, published: str, result: str, source: Source, same: bool | None, note: str = "") -> Verdict:
     """Returns a verdict on two answers in words."""
     return Verdict(what, published, result, "", None, same, None, source, note)
 
@@ -237,49 +237,49 @@ def judge(
     simulated: float | str | None = None,
 ) -> Verdict:
     """Returns a verdict on a figure whose bounds are not a percentage: `note` says which."""
-    error = None if isinstance(published, str) else error_percent(result, published)
+    error = None if isinstance(published, str) else compute_error_percent(result, published)
     return Verdict(what, published, result, unit, error, within, None, source, note, simulated)
 
 
-def published(name: str) -> list[dict[str, str]]:
+def read_published(name: str) -> list[dict[str, str]]:
     """Returns the rows of `published/NAME.csv`: figures as printed by their source, each with
     `source` and `date`; empty cells are ""."""
     return read_rows("headrace.studies", "published", f"{name}.csv")
 
 
-def figures(name: str) -> dict[str, Figure]:
+def read_figures(name: str) -> dict[str, Figure]:
     """Returns the numbers of `published/NAME.csv` (columns figure, value, unit, source, date, note)
     by their name."""
     return {
         row["figure"]: Figure(float(row["value"]), row["unit"], Source(row["source"], row["date"]))
-        for row in published(name)
+        for row in read_published(name)
     }
 
 
-def study(name: str) -> Study:
+def read_study(name: str) -> Study:
     """Returns the study whose words stand in `texts/NAME.toml`."""
-    document = _texts(name)
+    document = _read_texts(name)
     sources = tuple(Source(citation, date) for citation, date in document["sources"])
     return Study(document["name"], document["title"], document["question"], sources)
 
 
-def texts(name: str, **values: object) -> tuple[str, ...]:
+def read_notes(name: str, **values: object) -> tuple[str, ...]:
     """Returns the notes of `texts/NAME.toml`, with the values in their places."""
-    return tuple(note.format(**values) for note in _texts(name)["notes"])
+    return tuple(note.format(**values) for note in _read_texts(name)["notes"])
 
 
-def reason(name: str, of: str) -> str:
+def find_reason(name: str, of: str) -> str:
     """Returns why a figure is off, from the same file; "" where it does not say."""
-    return _texts(name).get("reasons", {}).get(of, "")
+    return _read_texts(name).get("reasons", {}).get(of, "")
 
 
-def scale_rows(name: str, **values: object) -> tuple[tuple[str, ...], ...]:
+def read_scale_rows(name: str, **values: object) -> tuple[tuple[str, ...], ...]:
     """Returns what a study on the lab scales, from the same file: what, published, here, why."""
-    return tuple(tuple(cell.format(**values) for cell in row) for row in _texts(name)["scale"])
+    return tuple(tuple(cell.format(**values) for cell in row) for row in _read_texts(name)["scale"])
 
 
 @cache
-def _texts(name: str) -> dict:
+def _read_texts(name: str) -> dict:
     return tomllib.loads(read_text("headrace.studies", "texts", f"{name}.toml"))
 
 

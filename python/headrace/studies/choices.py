@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.units import DAY_S
 from headrace.errors import InputError
 from headrace.simulation.demand import simulate
 from headrace.studies import base
 from headrace.workload import ClosedWorkload
 
-STUDY = base.study("choices")
+STUDY = base.read_study("choices")
 ARTICLE = STUDY.sources[0]
 
 ARTICLE_DAY = "2020-07-13"
@@ -57,7 +57,7 @@ class TypeAnswer:
         return ", ".join(self.names) or "none"
 
 
-def _spec(volume_type: str, size_gib: int, iops: int | None, mib_s: int | None, day: str) -> str | None:
+def _find_spec(volume_type: str, size_gib: int, iops: int | None, mib_s: int | None, day: str) -> str | None:
     """Returns the notation of a volume with at least these IOPS and MiB/s on a day, or None if the
     catalog refuses it."""
     provisioned = volume_type in ("gp3", "io1", "io2")
@@ -67,15 +67,15 @@ def _spec(volume_type: str, size_gib: int, iops: int | None, mib_s: int | None, 
         if volume_type == "gp3" and mib_s:
             text += f":{max(mib_s, 125)}"
     try:
-        limits = base.limits_of(text, day)
+        limits = base.get_limits(text, day)
     except InputError:  # the catalog says why; here only that it cannot be had matters
         return None
     return text if iops is None or (limits["iops"] or 0) >= iops else None
 
 
-def _eras(day: str) -> dict[str, core.Era]:
+def _get_eras(day: str) -> dict[str, core.Era]:
     """Returns the limits of EBS volume types on a day, by name."""
-    with core_errors():
+    with translate_core_errors():
         return {era["volume_type"]: era for era in core.volume_eras(day) if era["volume_type"] in EBS_TYPES}
 
 
@@ -84,39 +84,41 @@ def _is_disk(era: core.Era) -> bool:
     return era["random_charges_full_unit"]
 
 
-def max_volume_iops(volume_type: str, day: str) -> int:
+def find_max_volume_iops(volume_type: str, day: str) -> int:
     """Returns the most IOPS that one volume of a type can have on a day. It asks for the largest
     volume and, if IOPS are provisioned, for more and more."""
-    size = _eras(day)[volume_type]["size_gib"]["max"]["value"]
+    size = _get_eras(day)[volume_type]["size_gib"]["max"]["value"]
     if volume_type not in ("gp3", "io1", "io2"):
-        return int(base.limits_of(f"{volume_type}:{size}", day)["iops"])
+        return int(base.get_limits(f"{volume_type}:{size}", day)["iops"])
     low, high = 100, 1_000_000
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _spec(volume_type, size, middle, None, day) else (low, middle)
+        low, high = (middle, high) if _find_spec(volume_type, size, middle, None, day) else (low, middle)
     return low
 
 
 def _rank_by_cost(specs: dict[str, str | None], day: str) -> TypeAnswer:
     """Orders volume types by USD a month of the storage that does the job; a type without one
     (None) is left out."""
-    priced = sorted((base.monthly_usd(spec, day), name, spec) for name, spec in specs.items() if spec is not None)
+    priced = sorted(
+        (base.compute_monthly_usd(spec, day), name, spec) for name, spec in specs.items() if spec is not None
+    )
     return TypeAnswer(
         tuple(name for _, name, _ in priced), "; ".join(f"{spec} {usd:.2f} USD/month" for usd, _, spec in priced)
     )
 
 
-def random_io(day: str) -> TypeAnswer:
+def choose_random_io(day: str) -> TypeAnswer:
     """Returns the SSD types of the day that do enough random requests."""
-    most_iops = {name: max_volume_iops(name, day) for name, era in _eras(day).items() if not _is_disk(era)}
+    most_iops = {name: find_max_volume_iops(name, day) for name, era in _get_eras(day).items() if not _is_disk(era)}
     fit = {name: iops for name, iops in most_iops.items() if iops >= RANDOM_IOPS}
     return TypeAnswer(tuple(fit), ", ".join(f"{name} up to {iops:,} IOPS a volume" for name, iops in fit.items()))
 
 
-def ssd_cheap(day: str) -> TypeAnswer:
+def choose_cheap_ssd(day: str) -> TypeAnswer:
     """Returns the cheapest SSD volume of 500 GiB with 1,500 IOPS."""
-    ssd = [name for name, era in _eras(day).items() if not _is_disk(era)]
-    answer = _rank_by_cost({name: _spec(name, SSD_SIZE_GIB, SSD_IOPS, None, day) for name in ssd}, day)
+    ssd = [name for name, era in _get_eras(day).items() if not _is_disk(era)]
+    answer = _rank_by_cost({name: _find_spec(name, SSD_SIZE_GIB, SSD_IOPS, None, day) for name in ssd}, day)
     return TypeAnswer(answer.names[:1], answer.because)
 
 
@@ -124,10 +126,10 @@ def _find_scanners(day: str, mib_s: float, seconds: float) -> TypeAnswer:
     """Returns the volumes of 4 TiB whose simulated scan reaches `mib_s` for `seconds`, the cheapest
     first."""
     specs = {}
-    for name in _eras(day):
+    for name in _get_eras(day):
         iops = int(4 * mib_s) if name in ("io1", "io2") else None  # 256 KiB units: four to a MiB
         size = 1_024 if name == "standard" else SCAN_SIZE_GIB
-        spec = _spec(name, size, iops, int(mib_s), day)
+        spec = _find_spec(name, size, iops, int(mib_s), day)
         if spec is None or size < SCAN_SIZE_GIB:
             continue
         run = simulate(SCAN, spec, as_of=day, seconds=seconds, interval_s=300.0, form="interval")
@@ -136,19 +138,19 @@ def _find_scanners(day: str, mib_s: float, seconds: float) -> TypeAnswer:
     return _rank_by_cost(specs, day)
 
 
-def large_sequential_ebs(day: str) -> TypeAnswer:
+def choose_large_sequential_ebs(day: str) -> TypeAnswer:
     """Returns the two cheapest EBS types that hold 4 TiB and scan it once at 200 MiB/s."""
     answer = _find_scanners(day, SCAN_MIB_S, SCAN_SIZE_GIB * 1_024 / SCAN_MIB_S)
     return TypeAnswer(answer.names[:2], answer.because)
 
 
-def dense_instance_family(day: str) -> tuple[str, str]:
+def find_dense_family(day: str) -> tuple[str, str]:
     """Returns the instance family with the cheapest GB of local disks, and the figure.
 
     Types without known EBS limits are passed over: they are the ones from before 2014 (hs1, i2), of
     which the catalog cannot say until when they were sold.
     """
-    with core_errors():
+    with translate_core_errors():
         priced = [
             (1_000.0 * price["usd"] / instance["instance_store_gb"], instance["instance_type"])
             for instance in core.instances(day)
@@ -160,37 +162,39 @@ def dense_instance_family(day: str) -> tuple[str, str]:
     return name.split(".")[0], f"{name} {per_tb_hour:.3f} USD per TB of local disk and hour, the least of the day"
 
 
-def large_sequential(day: str) -> TypeAnswer:
+def choose_large_sequential(day: str) -> TypeAnswer:
     """Returns the two cheapest EBS types that hold 4 TiB and scan it, and the instance family with
     the cheapest local disks."""
-    ebs = large_sequential_ebs(day)
-    family, why = dense_instance_family(day)
+    ebs = choose_large_sequential_ebs(day)
+    family, why = find_dense_family(day)
     return TypeAnswer((*ebs.names, family), f"{ebs.because}; {why}")
 
 
-def data_warehouse(day: str) -> TypeAnswer:
+def choose_data_warehouse(day: str) -> TypeAnswer:
     """Returns the cheapest type that scans at 150 MiB/s all day."""
     answer = _find_scanners(day, WAREHOUSE_MIB_S, DAY_S)
     return TypeAnswer(answer.names[:1], answer.because)
 
 
-def between_10k_and_20k(day: str) -> TypeAnswer:
+def choose_10k_to_20k(day: str) -> TypeAnswer:
     """Returns the cheapest single volume of 1,000 GiB that covers the whole range."""
-    answer = _rank_by_cost({name: _spec(name, RANGE_SIZE_GIB, RANGE_IOPS, None, day) for name in _eras(day)}, day)
+    answer = _rank_by_cost(
+        {name: _find_spec(name, RANGE_SIZE_GIB, RANGE_IOPS, None, day) for name in _get_eras(day)}, day
+    )
     return TypeAnswer(answer.names[:1], answer.because or "no single volume reaches it")
 
 
-def ebs_max_iops(day: str) -> int:
+def find_max_ebs_iops(day: str) -> int:
     """Returns the most EBS IOPS of any instance of the day, by the instance table."""
-    with core_errors():
+    with translate_core_errors():
         return max(instance["max_iops"] or 0 for instance in core.instances(day))
 
 
-def over_80k(day: str) -> TypeAnswer:
+def choose_over_80k(day: str) -> TypeAnswer:
     """Returns a single volume if one reaches it, else a stripe on an instance that lets it through,
     else local disks."""
-    single = {name: top for name in _eras(day) if (top := max_volume_iops(name, day)) >= MANY_IOPS}
-    most = ebs_max_iops(day)
+    single = {name: top for name in _get_eras(day) if (top := find_max_volume_iops(name, day)) >= MANY_IOPS}
+    most = find_max_ebs_iops(day)
     if single and most >= MANY_IOPS:
         return TypeAnswer(
             tuple(single),
@@ -201,19 +205,21 @@ def over_80k(day: str) -> TypeAnswer:
         return TypeAnswer(
             ("striped io1", "instance-store"), f"no volume reaches it, but a few instances pass up to {most:,} EBS IOPS"
         )
-    return TypeAnswer(("instance-store",), f"no instance passes more than {most:,} EBS IOPS; {_cheapest_local(day)}")
+    return TypeAnswer(
+        ("instance-store",), f"no instance passes more than {most:,} EBS IOPS; {_describe_cheapest_local(day)}"
+    )
 
 
-def _cheapest_local(day: str) -> str:
+def _describe_cheapest_local(day: str) -> str:
     """Returns the cheapest instance whose documented local write IOPS reach it."""
     local = []
-    with core_errors():
+    with translate_core_errors():
         for instance in core.instances(day):
             name, disks = instance["instance_type"], instance["instance_store_devices"]
             price = core.instance_price(name, base.REGION, day) if disks else None
             if price is None:
                 continue
-            of = base.limits_of("instance-store:1", day, name)
+            of = base.get_limits("instance-store:1", day, name)
             documented = any(caveat["field"] == "iops.documented" for caveat in of["caveats"])
             if documented and of["iops"] * disks >= MANY_IOPS:
                 local.append((price["usd"], name, of["iops"] * disks))
@@ -223,23 +229,23 @@ def _cheapest_local(day: str) -> str:
     return f"{name} has {iops:,} local write IOPS for {usd:.3f} USD an hour"
 
 
-def _yearly_failures(era: core.Era) -> float:
+def _get_yearly_failures(era: core.Era) -> float:
     """Returns the upper end of the promised range, %."""
     promised = era.get("durability_afr_percent")
     assert promised is not None, era
     return promised["value"][1]
 
 
-def consistent(day: str) -> TypeAnswer:
+def choose_consistent(day: str) -> TypeAnswer:
     """Returns the SSD types with the highest promised consistency; the cheapest first, among equals
     the more durable."""
     promised = {
         name: promise["value"]["of_time_percent"]
-        for name, era in _eras(day).items()
+        for name, era in _get_eras(day).items()
         if (promise := era.get("consistency")) is not None
     }
     best = max(promised.values())
-    durable = {name: _yearly_failures(era) for name, era in _eras(day).items() if name in promised}
+    durable = {name: _get_yearly_failures(era) for name, era in _get_eras(day).items() if name in promised}
     names = sorted(
         (name for name, of_time in promised.items() if of_time == best), key=lambda name: (durable[name], name)
     )
@@ -252,42 +258,50 @@ def consistent(day: str) -> TypeAnswer:
     )
 
 
-def hdd_cheap(day: str) -> TypeAnswer:
+def choose_cheap_hdd(day: str) -> TypeAnswer:
     """Returns the cheapest disk volume of 4 TiB."""
-    disks = [name for name, era in _eras(day).items() if _is_disk(era)]
-    answer = _rank_by_cost({name: _spec(name, SCAN_SIZE_GIB, None, None, day) for name in disks}, day)
+    disks = [name for name, era in _get_eras(day).items() if _is_disk(era)]
+    answer = _rank_by_cost({name: _find_spec(name, SCAN_SIZE_GIB, None, None, day) for name in disks}, day)
     return TypeAnswer(answer.names[:1], answer.because)
 
 
 # (key in published/choices.csv, the question as we understand it, the rule)
 QUESTIONS: tuple[tuple[str, str, Callable[[str], TypeAnswer]], ...] = (
-    ("random", f"random I/O: at least {RANDOM_IOPS:,} random 16 KiB requests a second from one volume", random_io),
-    ("ssd-cheap", f"SSD where cost matters: {SSD_SIZE_GIB} GiB with {SSD_IOPS:,} IOPS", ssd_cheap),
+    (
+        "random",
+        f"random I/O: at least {RANDOM_IOPS:,} random 16 KiB requests a second from one volume",
+        choose_random_io,
+    ),
+    ("ssd-cheap", f"SSD where cost matters: {SSD_SIZE_GIB} GiB with {SSD_IOPS:,} IOPS", choose_cheap_ssd),
     (
         "large-sequential-ebs",
         f"large sequential I/O on EBS: scan {SCAN_SIZE_GIB} GiB once at {SCAN_MIB_S:g} MiB/s, the two cheapest",
-        large_sequential_ebs,
+        choose_large_sequential_ebs,
     ),
-    ("large-sequential", "large sequential I/O on anything: the same, and the cheapest local disks", large_sequential),
+    (
+        "large-sequential",
+        "large sequential I/O on anything: the same, and the cheapest local disks",
+        choose_large_sequential,
+    ),
     (
         "10k-20k-iops",
         f"SSD for 10,000-20,000 IOPS: one volume of {RANGE_SIZE_GIB:,} GiB that covers the range",
-        between_10k_and_20k,
+        choose_10k_to_20k,
     ),
     (
         "data-warehouse",
         f"data warehouse: scan at {WAREHOUSE_MIB_S:g} MiB/s all day on {SCAN_SIZE_GIB} GiB",
-        data_warehouse,
+        choose_data_warehouse,
     ),
-    ("over-80k-iops", "SSD for more than 80,000 IOPS", over_80k),
-    ("consistent", "SSD for critical work that needs consistent performance", consistent),
-    ("hdd-cheap", "disk where cost matters", hdd_cheap),
+    ("over-80k-iops", "SSD for more than 80,000 IOPS", choose_over_80k),
+    ("consistent", "SSD for critical work that needs consistent performance", choose_consistent),
+    ("hdd-cheap", "disk where cost matters", choose_cheap_hdd),
 )
 
 
 def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Asks every question on each day."""
-    answers_of = {row["question"]: row for row in base.published("choices")}
+    answers_of = {row["question"]: row for row in base.read_published("choices")}
     steps = base.StepProgress(len(QUESTIONS) * len(DAYS) + 1, progress)
     verdicts, rows = [], []
     for key, question, rule in QUESTIONS:
@@ -307,15 +321,15 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
                     answers[day].because,
                 )
             )
-        verdicts.append(_verdict(question, published, answers, source))
+        verdicts.append(_judge_question(question, published, answers, source))
     verdicts.append(_cap_verdict(answers_of["ebs-max-iops"]))
     steps.step()
-    notes = base.texts("choices")
+    notes = base.read_notes("choices")
     table = base.tabulate("Answers by day", "question | day | the article | ours | because", rows)
-    return base.StudyResult(STUDY, tuple(verdicts), (table,), (_chart(),), notes)
+    return base.StudyResult(STUDY, tuple(verdicts), (table,), (_draw_most_iops(),), notes)
 
 
-def _verdict(
+def _judge_question(
     question: str, published: tuple[str, ...], answers: dict[str, TypeAnswer], source: base.Source
 ) -> base.Verdict:
     """Judges a question: the article's answer against ours of its day, with what has changed since
@@ -330,26 +344,26 @@ def _verdict(
     else:
         new = [name for name in now.names if name not in then.names]
         note += f". On {TODAY}: {now}" + (f"; new since: {', '.join(new)}" if new else "") + f" ({now.because})"
-    return base.agree(question, ", ".join(published), str(then), source, same, note)
+    return base.judge_answers(question, ", ".join(published), str(then), source, same, note)
 
 
 def _cap_verdict(row: dict[str, str]) -> base.Verdict:
     """Judges the most EBS IOPS of any instance on CAP_DAY against the figure in `row`."""
     note = (
-        f"largest EBS IOPS of any instance in the catalog; {ebs_max_iops(ARTICLE_DAY):,} on {ARTICLE_DAY}, "
-        f"{ebs_max_iops(TODAY):,} "
+        f"largest EBS IOPS of any instance in the catalog; {find_max_ebs_iops(ARTICLE_DAY):,} on {ARTICLE_DAY}, "
+        f"{find_max_ebs_iops(TODAY):,} "
         f"on {TODAY}"
     )
     figure = base.Figure(float(row["answer"]), "IOPS", base.Source(row["source"], row["date"]))
-    return base.compare(f"most EBS IOPS on {CAP_DAY}", figure, ebs_max_iops(CAP_DAY), 0.0, note)
+    return base.compare(f"most EBS IOPS on {CAP_DAY}", figure, find_max_ebs_iops(CAP_DAY), 0.0, note)
 
 
-def _chart() -> base.ChartData:
+def _draw_most_iops() -> base.ChartData:
     """Draws the most IOPS of one volume over the years, by type."""
     days = ("2014-07-01", "2016-07-01", CAP_DAY, ARTICLE_DAY, "2022-07-01", "2024-07-01", TODAY)
     series = []
     for name in ("gp2", "gp3", "io1", "io2"):
-        points = [(day, max_volume_iops(name, day)) for day in days if name in _eras(day)]
+        points = [(day, find_max_volume_iops(name, day)) for day in days if name in _get_eras(day)]
         series.append(
             base.ChartSeries(name, "published", tuple(day for day, _ in points), tuple(top for _, top in points))
         )

@@ -12,9 +12,9 @@ from itertools import accumulate
 
 from headrace.simulation.database import Prediction
 from headrace.studies import base
-from headrace.studies.tpcc_runs import ENGINES, SECONDS, TpccRun, measured, per_minute, simulated
+from headrace.studies.tpcc_runs import ENGINES, SECONDS, TpccRun, aggregate_minutes, list_measured_runs, predict_hour
 
-STUDY = base.study("first_hour")
+STUDY = base.read_study("first_hour")
 SOURCE = STUDY.sources[0]
 
 IOPS = (1_000, 2_000, 5_000, 10_000, 20_000)  # some of the article's
@@ -28,32 +28,34 @@ QUARTER_PERCENT = 8.0
 PROPORTIONAL_PERCENT = 8.0
 
 
-def per_iops(run: Prediction, iops: int) -> tuple[float, ...]:
+def compute_tps_per_iops(run: Prediction, iops: int) -> tuple[float, ...]:
     """Returns tps per 1,000 IOPS of the volume, by minute."""
-    return tuple(1e3 * tps / iops for tps in per_minute(run.rows["tps"].to_list()))
+    return tuple(1e3 * tps / iops for tps in aggregate_minutes(run.rows["tps"].to_list()))
 
 
-def done_millions(run: Prediction) -> tuple[float, ...]:
+def count_done_millions(run: Prediction) -> tuple[float, ...]:
     """Returns the I/Os done by the middle of each minute, millions."""
-    minutes = per_minute(run.rows["iops"].to_list(), sum)
+    minutes = aggregate_minutes(run.rows["iops"].to_list(), sum)
     ends = list(accumulate(minutes))
     return tuple((end - minute / 2.0) / 1e6 for end, minute in zip(ends, minutes, strict=True))
 
 
-def at(run: Prediction, iops: int, millions: float) -> float | None:
+def interpolate_tps(run: Prediction, iops: int, millions: float) -> float | None:
     """Returns tps per 1,000 IOPS when `millions` of I/Os had been done, interpolated between
     minutes; None outside the hour."""
-    done, rate = done_millions(run), per_iops(run, iops)
+    done, rate = count_done_millions(run), compute_tps_per_iops(run, iops)
     for i in range(1, len(done)):
         if done[i - 1] <= millions <= done[i]:
             return rate[i - 1] + (rate[i] - rate[i - 1]) * (millions - done[i - 1]) / (done[i] - done[i - 1])
     return None
 
 
-def published_run(engine: str, iops: int) -> TpccRun:
+def find_published_run(engine: str, iops: int) -> TpccRun:
     """Returns the hour of an engine on io1 with `iops`."""
     return next(
-        run for run in measured() if run.engine == engine and run.storage == f"io1:1024:{iops}" and run.threads == 72
+        run
+        for run in list_measured_runs()
+        if run.engine == engine and run.storage == f"io1:1024:{iops}" and run.threads == 72
     )
 
 
@@ -61,7 +63,7 @@ def _judge_published(engine: str, cold: dict[int, Prediction]) -> list[base.Verd
     """Judges tps per IOPS of an engine on the published volumes, by the clock and after the same
     I/Os. `cold`: simulated hours by IOPS."""
     name = ENGINES[engine]
-    few, many = published_run(engine, FEW), published_run(engine, MANY)
+    few, many = find_published_run(engine, FEW), find_published_run(engine, MANY)
     hour = {run.storage: statistics.fmean(run.quarters) for run in (few, many)}
     quarter_means = {iops: statistics.fmean(cold[iops].summary["quarters"]) for iops in (FEW, MANY)}
     by_clock = base.Figure((hour[few.storage] / FEW) / (hour[many.storage] / MANY), "x", SOURCE)
@@ -80,7 +82,7 @@ def _judge_published(engine: str, cold: dict[int, Prediction]) -> list[base.Verd
             clock, by_clock, (quarter_means[FEW] / FEW) / (quarter_means[MANY] / MANY), QUARTER_PERCENT, better
         ),
         base.compare(f"{name}: the same after the same I/Os", by_ios, mine, QUARTER_PERCENT, each),
-        base.agree(f"{name}, published runs: most of it is warming", "one curve", answer, SOURCE, closer, half),
+        base.judge_answers(f"{name}, published runs: most of it is warming", "one curve", answer, SOURCE, closer, half),
     ]
 
 
@@ -88,7 +90,7 @@ def _judge_curve(engine: str, cold: dict[int, Prediction]) -> tuple[base.Verdict
     """Compares tps per IOPS at the same number of I/Os, volume by volume."""
     name, rows, apart = ENGINES[engine], [], []
     for millions in (1.0, 2.0, 3.0, 5.0, 10.0, 15.0, 30.0, 50.0, 70.0):
-        by_volume = [at(cold[iops], iops, millions) for iops in IOPS]
+        by_volume = [interpolate_tps(cold[iops], iops, millions) for iops in IOPS]
         comparable = [value for iops, value in zip(IOPS, by_volume, strict=True) if value is not None and iops >= FEW]
         if len(comparable) > 1:
             apart.append(100.0 * (max(comparable) / min(comparable) - 1.0))
@@ -98,7 +100,7 @@ def _judge_curve(engine: str, cold: dict[int, Prediction]) -> tuple[base.Verdict
     answer = f"{statistics.median(apart):.1f} % apart at the same I/Os, {clock:.0f} % by the clock"
     what = f"{name}, simulated: volumes from {FEW:,} IOPS up lie on one curve"
     how = "median over 1-70 million I/Os; second half hour by the clock"
-    verdict = base.agree(what, "one curve", answer, SOURCE, statistics.median(apart) < clock / 2.0, how)
+    verdict = base.judge_answers(what, "one curve", answer, SOURCE, statistics.median(apart) < clock / 2.0, how)
     names = " | ".join(f"{iops:,} IOPS" for iops in IOPS)
     title = f"{name}: tps per 1,000 IOPS by million I/Os done, from a cold start"
     return verdict, base.tabulate(title, f"engine | million I/Os | {names}", rows)
@@ -110,19 +112,21 @@ def _judge_warm(
     """Judges whether warm volumes are proportional; returns the verdict and rows of tps and page
     reads of a transaction by IOPS."""
 
-    def means_of(run: Prediction, iops: int) -> tuple[float, ...]:
+    def compute_means(run: Prediction, iops: int) -> tuple[float, ...]:
         tps, reads = run.summary["tps"], run.rows["reads_per_tx"][-1]
         return round(tps), round(1e3 * tps / iops, 1), round(reads, 1)
 
-    rows = [(ENGINES[engine], iops, *means_of(cold[iops], iops), *means_of(warm[iops], iops)) for iops in IOPS]
+    rows = [
+        (ENGINES[engine], iops, *compute_means(cold[iops], iops), *compute_means(warm[iops], iops)) for iops in IOPS
+    ]
     few, many = (1e3 * warm[iops].summary["tps"] / iops for iops in (FEW, MANY))
-    apart = base.error_percent(few, many)
+    apart = base.compute_error_percent(few, many)
     answer = (
         f"{apart:+.1f} % between {FEW:,} and {MANY:,} IOPS warm, "
-        f"{base.error_percent(cold[FEW].summary['tps'] / FEW, cold[MANY].summary['tps'] / MANY):+.1f} % cold"
+        f"{base.compute_error_percent(cold[FEW].summary['tps'] / FEW, cold[MANY].summary['tps'] / MANY):+.1f} % cold"
     )
     what, alike = f"{ENGINES[engine]}, simulated: warm volumes are proportional", abs(apart) <= PROPORTIONAL_PERCENT
-    return base.agree(what, "proportional", answer, SOURCE, alike), rows
+    return base.judge_answers(what, "proportional", answer, SOURCE, alike), rows
 
 
 def _draw_charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]) -> tuple[base.ChartData, ...]:
@@ -131,16 +135,20 @@ def _draw_charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Predi
     name, unit = ENGINES[engine], "tps per 1,000 IOPS"
     minutes = tuple(minute + 0.5 for minute in range(SECONDS // 60))
     by_clock = [
-        base.ChartSeries(f"{iops:,} IOPS, simulated", "simulated", minutes, per_iops(cold[iops], iops)) for iops in IOPS
+        base.ChartSeries(f"{iops:,} IOPS, simulated", "simulated", minutes, compute_tps_per_iops(cold[iops], iops))
+        for iops in IOPS
     ]
     by_ios = [
         base.ChartSeries(
-            f"{iops:,} IOPS, simulated", "simulated", done_millions(cold[iops]), per_iops(cold[iops], iops)
+            f"{iops:,} IOPS, simulated",
+            "simulated",
+            count_done_millions(cold[iops]),
+            compute_tps_per_iops(cold[iops], iops),
         )
         for iops in IOPS
     ]
     for iops in (FEW, MANY):
-        quarters = tuple(1e3 * tps / iops for tps in published_run(engine, iops).quarters)
+        quarters = tuple(1e3 * tps / iops for tps in find_published_run(engine, iops).quarters)
         middles = tuple(7.5 + 15.0 * i for i in range(4))
         by_clock.append(base.ChartSeries(f"{iops:,} IOPS, published quarters", "published", middles, quarters))
         done = tuple(iops * 60 * minute / 1e6 for minute in middles)
@@ -166,7 +174,7 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
     for engine in ENGINES:
         runs = []
         for start in ("cold", "warm"):
-            runs.append({iops: simulated(engine, f"io1:1024:{iops}", start=start) for iops in IOPS})
+            runs.append({iops: predict_hour(engine, f"io1:1024:{iops}", start=start) for iops in IOPS})
             steps.step()
         common_curve, table = _judge_curve(engine, runs[0])
         proportional, of_warm = _judge_warm(engine, *runs)
@@ -176,5 +184,5 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
         charts += _draw_charts(engine, *runs)
     names = "engine | IOPS | cold tps | per 1,000 IOPS | reads/tx | warm tps | per 1,000 IOPS, warm | reads/tx, warm"
     tables.append(base.tabulate("Second half of the hour", names, rows))
-    notes = base.texts("first_hour")
+    notes = base.read_notes("first_hour")
     return base.StudyResult(STUDY, tuple(verdicts), tuple(tables), tuple(charts), notes)

@@ -9,8 +9,8 @@ from headrace.simulation.settings import Form
 from headrace.studies import base
 from headrace.workload import ClosedWorkload
 
-STUDY = base.study("gp2_burst")
-FIGURES = base.figures("gp2_burst")
+STUDY = base.read_study("gp2_burst")
+FIGURES = base.read_figures("gp2_burst")
 
 AS_OF = "2020-07-13"
 BALANCE_DAY = "2019-08-07"
@@ -29,28 +29,28 @@ NEAR_ZERO_PERCENT = 10.0
 BURST_LOAD = ClosedWorkload(name="16 KiB random reads, depth 32", rw="randread", bs_kib=16, iodepth=32, numjobs=1)
 
 
-def limits(size_gib: int, as_of: str = AS_OF) -> core.VolumeLimits:
+def get_gp2_limits(size_gib: int, as_of: str = AS_OF) -> core.VolumeLimits:
     """Returns the catalog's limits of a gp2 volume: `iops` (baseline), `io_burst` (or None)."""
-    return base.limits_of(f"gp2:{size_gib}", as_of)
+    return base.get_limits(f"gp2:{size_gib}", as_of)
 
 
-def bucket(size_gib: int, as_of: str = AS_OF) -> core.IoBurst:
+def get_bucket(size_gib: int, as_of: str = AS_OF) -> core.IoBurst:
     """Returns the credit bucket of a gp2 volume that bursts: `capacity_ios`, and the `iops` of a
     burst."""
-    io_burst = limits(size_gib, as_of)["io_burst"]
+    io_burst = get_gp2_limits(size_gib, as_of)["io_burst"]
     assert io_burst is not None, size_gib
     return io_burst
 
 
-def computed_burst_s(size_gib: int, as_of: str = AS_OF) -> float | None:
+def compute_burst_s(size_gib: int, as_of: str = AS_OF) -> float | None:
     """Returns credits / (burst - baseline), s: what the article and AWS compute. None where the
     volume does not burst."""
-    of = limits(size_gib, as_of)
+    of = get_gp2_limits(size_gib, as_of)
     burst = of["io_burst"]
     return None if burst is None else burst["capacity_ios"] / (burst["iops"] - of["iops"])
 
 
-def burst(
+def simulate_burst(
     size_gib: int, seconds: float, *, as_of: str = AS_OF, form: Form = "interval", **options: object
 ) -> Simulation:
     """Simulates a full bucket under a load that takes all it can get."""
@@ -60,14 +60,14 @@ def burst(
     )
 
 
-def refill(size_gib: int, as_of: str = AS_OF) -> Simulation:
+def simulate_refill(size_gib: int, as_of: str = AS_OF) -> Simulation:
     """Simulates an empty bucket without load, until it must be full."""
-    seconds = bucket(size_gib, as_of)["capacity_ios"] / limits(size_gib, as_of)["iops"] + 120.0
-    idle = base.constant_load(seconds)
+    seconds = get_bucket(size_gib, as_of)["capacity_ios"] / get_gp2_limits(size_gib, as_of)["iops"] + 120.0
+    idle = base.make_constant_load(seconds)
     return simulate(idle, f"gp2:{size_gib}", as_of=as_of, start_balance=0.0, interval_s=60.0, form="interval")
 
 
-def refilled_after_s(run: Simulation) -> float | None:
+def find_refill_s(run: Simulation) -> float | None:
     """Returns when a rising balance reached 100 %, s: interpolated inside the last row, which ends
     full."""
     balances = run.rows["balance_percent"].to_list()
@@ -89,7 +89,7 @@ def drain_with_fio(size_gib: int, rate_per_mille: int) -> Simulation:
     )
 
 
-def device_gib() -> float:
+def compute_device_gib() -> float:
     """Returns the size of the device of the fio run, GiB: derived, not published.
 
     A random map reads each block once and fio cuts the file size to the device, so each thread
@@ -130,7 +130,7 @@ def _judge_fio(runs: dict[tuple[int, int], Simulation], seconds: float) -> list[
     }
     return [
         *base.compare_figures("gp2_burst", results, {"device_ms": device_ms}),
-        base.agree(
+        base.judge_answers(
             "burst balance at the end",
             "very close to 0 %",
             f"{balance[8]:.1f} % at 8 GiB, {balance[200]:.1f} % at 200 GiB",
@@ -146,17 +146,17 @@ def _simulate_durations(steps: base.StepProgress) -> tuple[list[base.Verdict], b
     and simulated."""
     rows, empty_at_s = [], {}
     for size in SIZES_GIB:
-        expected, baseline = computed_burst_s(size), limits(size)["iops"]
+        expected, baseline = compute_burst_s(size), get_gp2_limits(size)["iops"]
         steps.step()
         if expected is None:
             rows.append((size, baseline, None, None, None, None, None))
             continue
-        empty_at_s[size] = burst(size, expected + 60.0, saved_second=False).summary["credits_empty_at_s"]
-        with_saved = burst(size, expected + 60.0).summary["credits_empty_at_s"]
-        computed_refill = bucket(size)["capacity_ios"] / baseline
-        cells = (expected, empty_at_s[size], with_saved, computed_refill, refilled_after_s(refill(size)))
+        empty_at_s[size] = simulate_burst(size, expected + 60.0, saved_second=False).summary["credits_empty_at_s"]
+        with_saved = simulate_burst(size, expected + 60.0).summary["credits_empty_at_s"]
+        computed_refill = get_bucket(size)["capacity_ios"] / baseline
+        cells = (expected, empty_at_s[size], with_saved, computed_refill, find_refill_s(simulate_refill(size)))
         rows.append((size, baseline, *(None if cell is None else round(cell, 1) for cell in cells)))
-    per_io = burst(500, 3_700.0, as_of=BALANCE_DAY, form="events", saved_second=False)
+    per_io = simulate_burst(500, 3_700.0, as_of=BALANCE_DAY, form="events", saved_second=False)
     steps.step()
     names = "GiB | baseline IOPS | burst s, computed | simulated | with the saved second | refill s, computed | refill simulated"
     title = "Burst at 3,000 IOPS from a full bucket, and refill of an empty one without load"
@@ -166,7 +166,7 @@ def _simulate_durations(steps: base.StepProgress) -> tuple[list[base.Verdict], b
 def _judge_durations(empty_at_s: dict[int, float], per_io: Simulation) -> list[base.Verdict]:
     """Judges credits and seconds of bursts. `empty_at_s`: seconds until the balance is empty, by
     GiB; `per_io`: 500 GiB in the per-I/O form."""
-    of = bucket(8)
+    of = get_bucket(8)
     results = {
         "credits": of["capacity_ios"],
         "burst_iops": of["iops"],
@@ -183,7 +183,7 @@ def _draw_charts(steps: base.StepProgress) -> tuple[base.ChartData, ...]:
     by size."""
     series = []
     for size in CURVE_SIZES_GIB:
-        run = burst(size, 2.0 * 3_600.0)
+        run = simulate_burst(size, 2.0 * 3_600.0)
         minutes = [0.0] + [(t + d) / 60.0 for t, d in zip(run.rows["t_s"], run.rows["duration_s"], strict=True)]
         balances = [100.0, *run.rows["balance_percent"].to_list()]
         # One point a minute draws the same line.
@@ -198,9 +198,9 @@ def _draw_charts(steps: base.StepProgress) -> tuple[base.ChartData, ...]:
     series.append(
         base.ChartSeries(f"500 GiB ({published.source})", "published", (0.0, published.value / 60.0), (100.0, 0.0))
     )
-    durations = tuple(computed_burst_s(size) or 0.0 for size in SIZES_GIB[:-1])
+    durations = tuple(compute_burst_s(size) or 0.0 for size in SIZES_GIB[:-1])
     simulated = tuple(
-        base.require_figure(burst(size, expected + 60.0).summary["credits_empty_at_s"])
+        base.require_figure(simulate_burst(size, expected + 60.0).summary["credits_empty_at_s"])
         for size, expected in zip(SIZES_GIB, durations, strict=False)
     )
     bars = (
@@ -224,6 +224,6 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
     fio_verdicts, fio_table = _run_fio(steps)
     verdicts, durations = _simulate_durations(steps)
     charts = _draw_charts(steps)
-    size = device_gib()
-    notes = base.texts("gp2_burst", read_gib=size * 10, device_gib=size)
+    size = compute_device_gib()
+    notes = base.read_notes("gp2_burst", read_gib=size * 10, device_gib=size)
     return base.StudyResult(STUDY, (*fio_verdicts, *verdicts), (fio_table, durations), charts, notes)

@@ -17,11 +17,11 @@ from functools import cache
 from typing import Any
 
 from headrace.base import core
-from headrace.base.core import core_errors
-from headrace.base.units import GIB, in_percent
+from headrace.base.core import translate_core_errors
+from headrace.base.units import GIB, format_percent
 from headrace.studies import base
 
-STUDY = base.study("iops_900_3000")
+STUDY = base.read_study("iops_900_3000")
 ARTICLE = STUDY.sources[0]
 
 DAY = "2020-07-13"
@@ -80,33 +80,33 @@ Cell = tuple[str, int, int]
 
 
 @cache
-def table() -> dict[Cell, float]:
+def read_table() -> dict[Cell, float]:
     """Returns the published cells: statements a second; for `oltp`, transactions a second (see the
     notes)."""
     return {
         (row["load"], int(row["iops"]), int(row["threads"])): float(row["qps"])
-        for row in base.published("iops_900_3000")
+        for row in base.read_published("iops_900_3000")
     }
 
 
 @cache
-def database(load: str) -> core.Database:
+def make_database(load: str) -> core.Database:
     """Returns the standard database of a load. It contains no figure of this table except the two
     of a round trip."""
-    with core_errors():
+    with translate_core_errors():
         return core.mysql_sysbench(SETTINGS | {"script": LOADS[load]})["database"]
 
 
 def with_log_writes(load: str, log_writes: float) -> core.Database:
     """Returns the same database with `log_writes` in a row at a commit nobody shares; selects have
     none."""
-    changed = deepcopy(database(load))
+    changed = deepcopy(make_database(load))
     if changed["log"]["syncs_per_commit"] > 0:
         changed["log"]["syncs_per_commit"] = log_writes
     return changed
 
 
-def simulated(
+def simulate_cell(
     of: Mapping[str, Any], iops: int, threads: int, start: str | float = "warm", seconds: int = SECONDS
 ) -> tuple[float, float]:
     """Simulates every I/O of one cell, and returns its transactions a second and the page reads of
@@ -123,7 +123,7 @@ def simulated(
         "seed": 1,
         "start_balance_percent": 0.0 if iops == 900 else None,
     }
-    with core_errors():
+    with translate_core_errors():
         rows = core.mysql_clients(of, run)
     settled = min(SETTLING_S, seconds // 4)
     return statistics.fmean(rows["tps"][settled:]), statistics.fmean(rows["reads_per_tx"][settled:])
@@ -139,67 +139,74 @@ def search(off: Callable[[float], float], low: float, high: float) -> float:
 
 
 @cache
-def log_writes() -> float:
+def find_log_writes() -> float:
     """Returns the log writes in a row at a commit, from one thread of index updates at 3,000 IOPS:
     what remains of its 4.9 ms after statement and reads."""
     cell = ("index", 3_000, 1)
-    return search(lambda count: simulated(with_log_writes("index", count), 3_000, 1)[0] - table()[cell], 2.0, 16.0)
+    return search(
+        lambda count: simulate_cell(with_log_writes("index", count), 3_000, 1)[0] - read_table()[cell], 2.0, 16.0
+    )
 
 
-def selects_at_900(start: float, seconds: int = SECONDS, last: int = THREADS[-1]) -> dict[int, tuple[float, float]]:
+def simulate_selects_at_900(
+    start: float, seconds: int = SECONDS, last: int = THREADS[-1]
+) -> dict[int, tuple[float, float]]:
     """Returns the selects a second at 900 IOPS, and page reads of each, by threads up to `last`,
     one after the other on a pool that goes on filling. `start`: selects since it was empty."""
     done, rates = start, {}
     for threads in THREADS[: THREADS.index(last) + 1]:
-        rates[threads] = simulated(database("select"), 900, threads, done, seconds)
+        rates[threads] = simulate_cell(make_database("select"), 900, threads, done, seconds)
         done += rates[threads][0] * seconds
     return rates
 
 
 @cache
-def selects_before(seconds: int = SECONDS) -> float:
+def find_selects_before(seconds: int = SECONDS) -> float:
     """Returns the selects since the pool was empty when that series began, so that 8 threads do
     what is published."""
-    published_tps = table()["select", 900, 8]
-    return search(lambda start: published_tps - selects_at_900(start, seconds, 8)[8][0], 1e5, 1e7)
+    published_tps = read_table()["select", 900, 8]
+    return search(lambda start: published_tps - simulate_selects_at_900(start, seconds, 8)[8][0], 1e5, 1e7)
 
 
-def cells(steps: base.StepProgress) -> dict[Cell, tuple[float, float]]:
+def simulate_cells(steps: base.StepProgress) -> dict[Cell, tuple[float, float]]:
     """Simulates all 56 cells, and returns transactions a second and page reads of a transaction of
     each."""
     rates: dict[Cell, tuple[float, float]] = {}
     for load in LOADS:
-        of = with_log_writes(load, log_writes())
+        of = with_log_writes(load, find_log_writes())
         for iops in VOLUMES:
             if (load, iops) == ("select", 900):
-                rates |= {("select", 900, threads): cell for threads, cell in selects_at_900(selects_before()).items()}
+                rates |= {
+                    ("select", 900, threads): cell
+                    for threads, cell in simulate_selects_at_900(find_selects_before()).items()
+                }
             else:
-                rates |= {(load, iops, threads): simulated(of, iops, threads) for threads in THREADS}
+                rates |= {(load, iops, threads): simulate_cell(of, iops, threads) for threads in THREADS}
             steps.step()
     return rates
 
 
-def tested_cells(load: str | None = None, iops: int | None = None) -> list[Cell]:
+def list_tested_cells(load: str | None = None, iops: int | None = None) -> list[Cell]:
     """Returns the cells that nothing was calibrated on, of a load and a volume or of all."""
-    return [cell for cell in table() if cell not in USED and load in (None, cell[0]) and iops in (None, cell[1])]
+    return [cell for cell in read_table() if cell not in USED and load in (None, cell[0]) and iops in (None, cell[1])]
 
 
-def errors(rates: dict[Cell, tuple[float, float]], cells: Iterable[Cell]) -> list[float]:
+def compute_errors(rates: dict[Cell, tuple[float, float]], cells: Iterable[Cell]) -> list[float]:
     """Returns the absolute error of cells, percent."""
-    return [abs(base.error_percent(rates[cell][0], table()[cell])) for cell in cells]
+    return [abs(base.compute_error_percent(rates[cell][0], read_table()[cell])) for cell in cells]
 
 
 def _judge_cells(rates: dict[Cell, tuple[float, float]]) -> list[base.Verdict]:
     """Judges the error of the cells that nothing was fitted to, in percent, and the gain from 900
     to 3,000 IOPS by load. `rates`: tps and page reads by cell."""
-    tested = errors(rates, tested_cells())
-    rest = errors(rates, (cell for cell in tested_cells() if cell not in BOUNDS))
+    tested = compute_errors(rates, list_tested_cells())
+    rest = compute_errors(rates, (cell for cell in list_tested_cells() if cell not in BOUNDS))
     answer = (
         f"{statistics.median(tested):.1f} % of {len(tested)} cells not used ({statistics.median(rest):.1f} % "
         f"without the {len(BOUNDS)} held below)"
     )
     verdicts = [
-        base.agree(
+        base.judge_answers(
             "median error of a cell",
             f"at most {BAR_PERCENT:g} % (this project's bar)",
             answer,
@@ -211,7 +218,7 @@ def _judge_cells(rates: dict[Cell, tuple[float, float]]) -> list[base.Verdict]:
         )
     ]
     for load in LOADS:
-        theirs = [table()[load, 3_000, n] / table()[load, 900, n] for n in THREADS]
+        theirs = [read_table()[load, 3_000, n] / read_table()[load, 900, n] for n in THREADS]
         ours = [rates[load, 3_000, n][0] / rates[load, 900, n][0] for n in THREADS]
         figure = base.Figure(statistics.geometric_mean(theirs), "times", ARTICLE)
         verdicts.append(
@@ -224,19 +231,21 @@ def _judge_cells(rates: dict[Cell, tuple[float, float]]) -> list[base.Verdict]:
             )
         )
     less = all(rates[load, 900, n][0] < rates[load, 3_000, n][0] for load in LOADS for n in THREADS)
-    verdicts.append(base.agree("every cell is less with 900 IOPS", "yes", "yes" if less else "no", ARTICLE, less))
+    verdicts.append(
+        base.judge_answers("every cell is less with 900 IOPS", "yes", "yes" if less else "no", ARTICLE, less)
+    )
     for load in LOADS:
         for iops in VOLUMES:
-            off = errors(rates, tested_cells(load, iops))
+            off = compute_errors(rates, list_tested_cells(load, iops))
             answer = f"{statistics.median(off):.1f} % of {len(off)} cells, worst {max(off):.0f} %"
             verdicts.append(
-                base.agree(
+                base.judge_answers(
                     f"{load}, {iops:,} IOPS: median error",
                     "the table",
                     answer,
                     ARTICLE,
                     None,
-                    base.reason("iops_900_3000", f"{load} {iops}"),
+                    base.find_reason("iops_900_3000", f"{load} {iops}"),
                 )
             )
     return verdicts
@@ -245,20 +254,20 @@ def _judge_cells(rates: dict[Cell, tuple[float, float]]) -> list[base.Verdict]:
 def _list_identified() -> base.StudyTable:
     """Lists what was identified from the cells that calibrate: ms, log writes of a commit, pages in
     the pool."""
-    start = selects_before()
-    with core_errors():
-        curve = core.mysql_warm_up(database("select"), POOL_GIB * GIB)
+    start = find_selects_before()
+    with translate_core_errors():
+        curve = core.mysql_warm_up(make_database("select"), POOL_GIB * GIB)
     cached_share = next(
         (share for tx, share in zip(curve["tx"], curve["cached_share"], strict=True) if tx >= start), 1.0
     )
-    clients = database("select")["clients"]
+    clients = make_database("select")["clients"]
     values = (
         f"{ROUND_TRIP_MS:.4f} ms",
         f"{clients['cpu_ms']:.4f} ms of one vCPU",
-        f"{log_writes():.1f} in a row (a redo write and a grown binlog with its filesystem's journal would be "
+        f"{find_log_writes():.1f} in a row (a redo write and a grown binlog with its filesystem's journal would be "
         "3; with the default flush method the redo file's "
         "times and both journals' commit records come on top)",
-        f"{start:,.0f} selects since it was empty; {in_percent(cached_share)} of it in use",
+        f"{start:,.0f} selects since it was empty; {format_percent(cached_share)} of it in use",
     )
     rows = [
         (f"{load}, {iops:,} IOPS, {threads} threads", words, value)
@@ -278,9 +287,9 @@ def _tabulate_cells(rates: dict[Cell, tuple[float, float]]) -> base.StudyTable:
                 cell = (load, iops, threads)
                 ours, reads = rates[cell]
                 row += [
-                    table()[cell],
+                    read_table()[cell],
                     round(ours),
-                    round(base.error_percent(ours, table()[cell]), 1),
+                    round(base.compute_error_percent(ours, read_table()[cell]), 1),
                     round(reads, 3),
                     "calibrates" if cell in USED else "",
                 ]
@@ -294,9 +303,12 @@ def _tabulate_lengths(rates: dict[Cell, tuple[float, float]], steps: base.StepPr
     """Tabulates how the errors would be if a cell ran for another number of seconds."""
     rows = []
     for seconds in sorted((*OTHER_SECONDS, SECONDS)):
-        series = selects_at_900(selects_before(seconds), seconds)
+        series = simulate_selects_at_900(find_selects_before(seconds), seconds)
         of = rates | {("select", 900, threads): cell for threads, cell in series.items()}
-        all_cells, selects = errors(of, tested_cells()), errors(of, tested_cells("select", 900))
+        all_cells, selects = (
+            compute_errors(of, list_tested_cells()),
+            compute_errors(of, list_tested_cells("select", 900)),
+        )
         rows.append((seconds, round(statistics.median(all_cells), 1), round(statistics.median(selects), 1)))
         steps.step()
     title = "If a cell of the selects at 900 IOPS ran for another time"
@@ -309,9 +321,11 @@ def _draw_charts(rates: dict[Cell, tuple[float, float]]) -> tuple[base.ChartData
     for load in LOADS:
         series = []
         for iops in VOLUMES:
-            published = [table()[load, iops, n] for n in THREADS]
+            published = [read_table()[load, iops, n] for n in THREADS]
             simulated = [rates[load, iops, n][0] for n in THREADS]
-            series += base.by_role(THREADS, f"{{role}}, {iops:,} IOPS", published=published, simulated=simulated)
+            series += base.make_role_series(
+                THREADS, f"{{role}}, {iops:,} IOPS", published=published, simulated=simulated
+            )
         unit = "transactions/s" if load == "oltp" else "statements/s"
         charts.append(base.ChartData(f"{load}: {LOADS[load]}", "line", "threads", unit, tuple(series)))
     off = tuple(
@@ -319,7 +333,7 @@ def _draw_charts(rates: dict[Cell, tuple[float, float]]) -> tuple[base.ChartData
             f"{load}, {iops:,} IOPS",
             "simulated",
             THREADS,
-            tuple(base.error_percent(rates[load, iops, n][0], table()[load, iops, n]) for n in THREADS),
+            tuple(base.compute_error_percent(rates[load, iops, n][0], read_table()[load, iops, n]) for n in THREADS),
         )
         for load in LOADS
         for iops in VOLUMES
@@ -330,16 +344,16 @@ def _draw_charts(rates: dict[Cell, tuple[float, float]]) -> tuple[base.ChartData
 def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Identifies parameters from four cells, then simulates all 56, I/O by I/O."""
     steps = base.StepProgress(len(LOADS) * len(VOLUMES) + len(OTHER_SECONDS) + 1, progress)
-    rates = cells(steps)
+    rates = simulate_cells(steps)
     tables = (_tabulate_cells(rates), _list_identified(), _tabulate_lengths(rates, steps))
-    with core_errors():
+    with translate_core_errors():
         size = core.mysql_sysbench(SETTINGS | {"script": LOADS["select"]})["size_gib"]
     worst = max(rates[("select", 900, n)][1] for n in THREADS)
-    notes = base.texts(
+    notes = base.read_notes(
         "iops_900_3000",
         size_gib=size,
-        least_reads=900 / table()["select", 900, 64],
-        most_reads=900 / table()["select", 900, 8],
+        least_reads=900 / read_table()["select", 900, 64],
+        most_reads=900 / read_table()["select", 900, 8],
         worst_reads=worst,
         bounds=len(BOUNDS),
     )

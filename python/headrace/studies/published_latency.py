@@ -16,12 +16,12 @@ from itertools import product
 import msgspec
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.simulation.demand import Simulation, simulate
 from headrace.studies import base
 from headrace.workload import ClosedWorkload
 
-STUDY = base.study("published_latency")
+STUDY = base.read_study("published_latency")
 
 # The goal set for the model: p50 within 3 %, p99 within 10 %. Two sets of one volume type differ by
 # 10-20 % between hosts (io2 on c6a and m6a, fdatasync of two gp2 volumes), so a single profile
@@ -93,15 +93,15 @@ class LatencyRun:
         return max(min(self.runtime_s, MAX_IOS / self.iops), 10.0)
 
 
-def measured_runs() -> tuple[list[LatencyRun], list[dict[str, str]]]:
+def read_measured_runs() -> tuple[list[LatencyRun], list[dict[str, str]]]:
     """Returns the runs that can be compared, and the rows of those that cannot, with
     `skipped_because`."""
-    rows = base.published("latency")
-    clean = [_measured(row) for row in rows if not row["skipped_because"]]
+    rows = base.read_published("latency")
+    clean = [_convert_row(row) for row in rows if not row["skipped_because"]]
     return clean, [row for row in rows if row["skipped_because"]]
 
 
-def _measured(row: dict[str, str]) -> LatencyRun:
+def _convert_row(row: dict[str, str]) -> LatencyRun:
     """Converts a row of the table into a run; latencies in us by quantile, `instance` None where it
     was not published."""
     facts = {
@@ -123,7 +123,7 @@ def repeat(run: LatencyRun, seed: int = 1) -> Simulation:
         # More requests than were measured: below the cap the rate does not matter, and our own
         # sampling error should not.
         rate, seconds = max(run.iops, 1_000.0), 100.0
-        load = base.constant_load(seconds, reads=rate, read_kib=run.bs_kib)
+        load = base.make_constant_load(seconds, reads=rate, read_kib=run.bs_kib)
     else:
         seconds = run.seconds
         load = ClosedWorkload(name="fio", rw=run.rw, bs_kib=run.bs_kib, iodepth=run.iodepth_in_flight, numjobs=run.jobs)
@@ -158,16 +158,17 @@ def _compare(run: LatencyRun) -> Compared:
     repeated = repeat(run)
     simulated_us = {name: 1e3 * repeated.summary[f"{name}_ms"] for name in ("mean", *QUANTILES)}
     error = {
-        name: base.error_percent(simulated_us[name], published_us) for name, published_us in run.latency_us.items()
+        name: base.compute_error_percent(simulated_us[name], published_us)
+        for name, published_us in run.latency_us.items()
     }
-    regime = REGIMES[run.iops >= AT_CAP_SHARE * cap_iops(run)]
-    return Compared(run, regime, base.iops_of(repeated), simulated_us, error)
+    regime = REGIMES[run.iops >= AT_CAP_SHARE * compute_cap_iops(run)]
+    return Compared(run, regime, base.compute_iops(repeated), simulated_us, error)
 
 
-def cap_iops(run: LatencyRun) -> float:
+def compute_cap_iops(run: LatencyRun) -> float:
     """Returns the requests of this size a second that volume and instance let through, by the
     catalog of the day (the burst speed of those that burst)."""
-    with core_errors():
+    with translate_core_errors():
         members = core.storage_limits(run.storage, run.as_of, run.instance)
         instance = core.instance(run.instance, run.as_of) if run.instance else {}
     request_bytes = run.bs_kib * 1024
@@ -183,7 +184,7 @@ def cap_iops(run: LatencyRun) -> float:
 
 def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Repeats every clean run and compares p50, p95, p99 and p99.9."""
-    clean, skipped = measured_runs()
+    clean, skipped = read_measured_runs()
     steps = base.StepProgress(len(clean), progress)
 
     def compare_run(measured: LatencyRun) -> Compared:
@@ -195,12 +196,12 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
     # order of results does not depend on them.
     with ThreadPoolExecutor(max_workers=2) as pool:
         compared = list(pool.map(compare_run, clean))
-    tables = (_table_of_runs(compared), _table_of_shares(compared), _table_of_skipped(skipped))
-    notes = base.texts("published_latency", compared=len(clean), skipped=len(skipped))
+    tables = (_tabulate_runs(compared), _tabulate_shares(compared), _tabulate_skipped(skipped))
+    notes = base.read_notes("published_latency", compared=len(clean), skipped=len(skipped))
     return base.StudyResult(STUDY, _judge_runs(compared), tables, _draw_charts(compared), notes)
 
 
-def _shares(
+def _compute_shares(
     compared: list[Compared], family: str | None, regime: str | None, quantile: str
 ) -> tuple[int, int, float, float]:
     """Returns the runs within tolerance, the runs, the median |error| %, and the mean error % of a
@@ -216,17 +217,17 @@ def _shares(
     return sum(size <= TOLERANCE_PERCENT[quantile] for size in sizes), len(sizes), middle, sum(errors) / len(errors)
 
 
-def _groups() -> list[tuple[str | None, str | None]]:
+def _list_groups() -> list[tuple[str | None, str | None]]:
     return [(None, None), *product((None, *FAMILIES), REGIMES)]
 
 
-def _table_of_shares(compared: list[Compared]) -> base.StudyTable:
+def _tabulate_shares(compared: list[Compared]) -> base.StudyTable:
     """Tabulates by volume, regime and quantile how many runs lie within the tolerance, and their
     errors in percent."""
     rows = []
-    for family, regime in _groups():
+    for family, regime in _list_groups():
         for quantile, tolerance in TOLERANCE_PERCENT.items():
-            within, total, middle, mean = _shares(compared, family, regime, quantile)
+            within, total, middle, mean = _compute_shares(compared, family, regime, quantile)
             if total:
                 shares = (tolerance, within, total, round(100 * within / total), round(middle, 1), round(mean, 1))
                 rows.append((family or "all", regime or "all", quantile, *shares))
@@ -234,7 +235,7 @@ def _table_of_shares(compared: list[Compared]) -> base.StudyTable:
     return base.tabulate("Share of runs within tolerance", names, rows)
 
 
-def _table_of_runs(compared: list[Compared]) -> base.StudyTable:
+def _tabulate_runs(compared: list[Compared]) -> base.StudyTable:
     """Tabulates every run with its latencies in us, published and ours, and their errors in
     percent."""
     names = "volume | regime | storage | instance | as of | load | KiB | depth | IOPS | ours"
@@ -252,7 +253,7 @@ def _table_of_runs(compared: list[Compared]) -> base.StudyTable:
     return base.tabulate("Every run", f"{names} | note | source", rows)
 
 
-def _table_of_skipped(skipped: list[dict[str, str]]) -> base.StudyTable:
+def _tabulate_skipped(skipped: list[dict[str, str]]) -> base.StudyTable:
     """Tabulates the runs that were left out, each with the reason."""
     columns = ("family", "storage", "rw", "bs_kib", "iops", "skipped_because")
     rows = [(*(r[name] for name in columns), f"{r['source']}, {r['date']}") for r in skipped]
@@ -266,7 +267,7 @@ def _judge_runs(compared: list[Compared]) -> tuple[base.Verdict, ...]:
         for name, tolerance in TOLERANCE_PERCENT.items():
             figure = base.Figure(c.run.latency_us[name] / 1e3, "ms", c.run.source)
             verdicts.append(base.compare(f"{title}: {name}", figure, c.ours_us[name] / 1e3, tolerance, c.regime))
-    for family, regime in _groups()[1:]:
+    for family, regime in _list_groups()[1:]:
         for name in TOLERANCE_PERCENT:
             chosen = [c for c in compared if family in (None, c.run.family) and c.regime == regime and name in c.error]
             if chosen:
@@ -278,7 +279,7 @@ def _judge_group(family: str | None, regime: str | None, name: str, chosen: list
     """Judges the share of runs of a group within the tolerance of the quantile `name`; None: of all
     families or regimes."""
     tolerance = TOLERANCE_PERCENT[name]
-    within, total, middle, mean = _shares(chosen, family, regime, name)
+    within, total, middle, mean = _compute_shares(chosen, family, regime, name)
     years = sorted({c.run.source.date[:4] for c in chosen})
     citations = sorted({c.run.source.citation.split(":")[0] for c in chosen})
     source = base.Source(", ".join(citations), "-".join(dict.fromkeys((years[0], years[-1]))))

@@ -15,14 +15,14 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from headrace.base.units import in_percent
+from headrace.base.units import format_percent
 from headrace.simulation.demand import Simulation, simulate
 from headrace.studies import base
-from headrace.studies.base import StudyTable, iops_of, limits_of
+from headrace.studies.base import StudyTable, compute_iops, get_limits
 from headrace.workload import ClosedWorkload
 
-STUDY = base.study("queue_rule")
-FIGURES = base.figures("queue_rule")
+STUDY = base.read_study("queue_rule")
+FIGURES = base.read_figures("queue_rule")
 
 WHITEPAPER_DAY = "2017-11-01"
 # The last day but some months on which a gp2 volume had 160 MiB/s (250 MiB/s since 2018-12).
@@ -56,7 +56,7 @@ ENOUGH = 0.99  # of the provisioned IOPS
 NO_SAVED_SECOND = {"saved_second": False}
 
 
-def at_depth(
+def simulate_at_depth(
     storage: str, day: str, depth: int, *, rw: str = "randread", kib: float = 16, merge: bool = True
 ) -> Simulation:
     """Simulates a closed load of one job in the per-I/O form, without the saved second."""
@@ -65,20 +65,20 @@ def at_depth(
     return simulate(load, storage, as_of=day, seconds=SECONDS, interval_s=SECONDS, form="events", options=options)
 
 
-def own_latency_ms(storage: str, day: str, rw: str, kib: float) -> float:
+def compute_own_latency_ms(storage: str, day: str, rw: str, kib: float) -> float:
     """Returns the mean latency of a request that meets no queue, ms: 100 a second at even spacing,
     far from any cap."""
     reads, writes = {"randread": (100.0, 0.0), "randwrite": (0.0, 100.0)}[rw]
-    load = replace(base.constant_load(300.0, reads, writes, kib, kib), arrivals="even")
+    load = replace(base.make_constant_load(300.0, reads, writes, kib, kib), arrivals="even")
     return base.require_figure(simulate(load, storage, as_of=day, interval_s=300.0, form="events").summary["mean_ms"])
 
 
-def depth_needed(storage: str, day: str, rw: str, kib: float) -> int:
+def find_needed_depth(storage: str, day: str, rw: str, kib: float) -> int:
     """Returns the smallest depth that gets 99 % of the provisioned IOPS."""
-    least_iops = ENOUGH * limits_of(storage, day)["iops"]
+    least_iops = ENOUGH * get_limits(storage, day)["iops"]
     # Little's law is a lower bound; variance of the latency may ask for one or two more.
-    depth = max(math.floor(least_iops * own_latency_ms(storage, day, rw, kib) / 1e3), 1)
-    while iops_of(at_depth(storage, day, depth, rw=rw, kib=kib)) < least_iops:
+    depth = max(math.floor(least_iops * compute_own_latency_ms(storage, day, rw, kib) / 1e3), 1)
+    while compute_iops(simulate_at_depth(storage, day, depth, rw=rw, kib=kib)) < least_iops:
         depth += 1
     return depth
 
@@ -89,13 +89,13 @@ def _measure_queue(steps: base.StepProgress) -> tuple[list[base.Verdict], StudyT
     rule = FIGURES["iops_per_queue_length"].value
     rows, own_ms = [], {}
     for storage, day in VOLUMES:
-        iops = limits_of(storage, day)["iops"]
+        iops = get_limits(storage, day)["iops"]
         for rw, kib in (("randread", FIGURES["read_kib"].value), ("randwrite", FIGURES["write_kib"].value)):
-            own = own_ms[storage, rw] = own_latency_ms(storage, day, rw, kib)
+            own = own_ms[storage, rw] = compute_own_latency_ms(storage, day, rw, kib)
             by_rule = round(iops / rule)
-            ruled = at_depth(storage, day, by_rule, rw=rw, kib=kib)
-            at_rule = (round(iops_of(ruled)), round(base.require_figure(ruled.summary["mean_ms"]), 2))
-            needed = depth_needed(storage, day, rw, kib)
+            ruled = simulate_at_depth(storage, day, by_rule, rw=rw, kib=kib)
+            at_rule = (round(compute_iops(ruled)), round(base.require_figure(ruled.summary["mean_ms"]), 2))
+            needed = find_needed_depth(storage, day, rw, kib)
             rows.append(
                 (storage, day, rw, kib, iops, round(own, 3), round(rule * own / 1e3, 3), needed, by_rule, *at_rule)
             )
@@ -113,10 +113,10 @@ def _judge_queue(own_ms: float) -> list[base.Verdict]:
     """Judges the rule of one outstanding request for each 200 IOPS. `own_ms`: latency of io1 reads
     at depth 1, ms."""
     rule = FIGURES["iops_per_queue_length"]
-    example = at_depth("io1:500:2000", WHITEPAPER_DAY, int(FIGURES["example_queue_length"].value))
+    example = simulate_at_depth("io1:500:2000", WHITEPAPER_DAY, int(FIGURES["example_queue_length"].value))
     implied = base.Figure(1e3 / rule.value, "ms", rule.source)
     results = {
-        "example_iops": iops_of(example),
+        "example_iops": compute_iops(example),
         "implied_ms": base.require_figure(example.summary["mean_ms"]),
         "iops_each": 1e3 / own_ms,
     }
@@ -129,7 +129,7 @@ def _judge_mysql(steps: base.StepProgress) -> list[base.Verdict]:
     reads, writes = FIGURES["reads_per_s"].value, FIGURES["writes_per_s"].value
     source = FIGURES["writes_per_s"].source
     read_kib, write_kib = FIGURES["read_kib"].value, FIGURES["write_kib"].value
-    load = base.constant_load(60.0, reads, writes, read_kib, write_kib)
+    load = base.make_constant_load(60.0, reads, writes, read_kib, write_kib)
     runs = {}
     for storage in ("gp2:500", "io1:500:5000"):
         runs[storage] = simulate(load, storage, as_of=WHITEPAPER_DAY, interval_s=60.0, form="events")
@@ -140,17 +140,17 @@ def _judge_mysql(steps: base.StepProgress) -> list[base.Verdict]:
         "bytes": base.Figure((reads * read_kib + writes * write_kib) / 1024, "MiB/s", source),
     }
     results = {
-        "gp2_iops": iops_of(gp2),
-        "io1_iops": iops_of(io1),
+        "gp2_iops": compute_iops(gp2),
+        "io1_iops": compute_iops(io1),
         "gp2_mib_s": gp2.summary["delivered_bytes"] / 2**20 / gp2.summary["seconds"],
         "striped_writes": writes / 3,
     }
     *carried, striped = base.compare_figures("queue_rule", results, derived)
     waits = {name: run.summary["throttled_s"] / run.summary["seconds"] for name, run in runs.items()}
-    alike = base.agree(
+    alike = base.judge_answers(
         "gp2 and io1 perform alike under it",
         "no difference seen",
-        f"waiting for a limit: gp2 {in_percent(waits['gp2:500'], 2)}, io1 {in_percent(waits['io1:500:5000'], 2)} of the time",
+        f"waiting for a limit: gp2 {format_percent(waits['gp2:500'], 2)}, io1 {format_percent(waits['io1:500:5000'], 2)} of the time",
         source,
         max(waits.values()) < 0.01,
         "neither meets a limit",
@@ -162,45 +162,47 @@ def _judge_accounting(steps: base.StepProgress) -> list[base.Verdict]:
     """Judges what is charged as one I/O: largest request in KiB, merging, byte caps in MiB/s."""
     # 1,000 IOPS: the byte cap of io1 (256 KiB an I/O) is exactly 16 requests of 16 KiB an I/O away.
     # Deep, so that they wait together.
-    deep = {rw: iops_of(at_depth("io1:1000:1000", WHITEPAPER_DAY, 256, rw=rw)) for rw in ("read", "randread")}
+    deep = {
+        rw: compute_iops(simulate_at_depth("io1:1000:1000", WHITEPAPER_DAY, 256, rw=rw)) for rw in ("read", "randread")
+    }
     steps.step()
-    byte_cap = iops_of(at_depth("gp2:1000", BYTE_CAP_DAY, 32, kib=256))
+    byte_cap = compute_iops(simulate_at_depth("gp2:1000", BYTE_CAP_DAY, 32, kib=256))
     steps.step()
-    shallow = iops_of(at_depth("gp2:30", "2017-06-01", 4, rw="read", kib=4))
+    shallow = compute_iops(simulate_at_depth("gp2:30", "2017-06-01", 4, rw="read", kib=4))
     steps.step()
-    limit = limits_of("gp2:1000", BYTE_CAP_DAY)
+    limit = get_limits("gp2:1000", BYTE_CAP_DAY)
     results = {
         "unit_kib": limit["io_unit_bytes"] / 1024,
         "merged": deep["read"] / deep["randread"],
         "not_merged": shallow,
         "byte_cap": byte_cap,
         **{
-            f"{name}_cap_mib_s": limits_of(storage, WHITEPAPER_DAY)["throughput_bytes_s"] / 2**20
+            f"{name}_cap_mib_s": get_limits(storage, WHITEPAPER_DAY)["throughput_bytes_s"] / 2**20
             for name, storage in (("gp2", "gp2:3334"), ("io1", "io1:1000:20000"))
         },
     }
     return base.compare_figures("queue_rule", results, day=BYTE_CAP_DAY, iops=limit["iops"])
 
 
-def knee_kib(storage: str, day: str) -> float:
+def compute_knee_kib(storage: str, day: str) -> float:
     """Returns the request size at which IOPS cap and byte cap meet, KiB."""
-    limits = limits_of(storage, day)
+    limits = get_limits(storage, day)
     return limits["throughput_bytes_s"] / limits["iops"] / 1024
 
 
-def _knees(steps: base.StepProgress) -> tuple[StudyTable, base.ChartData]:
+def _tabulate_knees(steps: base.StepProgress) -> tuple[StudyTable, base.ChartData]:
     """Tabulates the request size, KiB, at which byte caps bind before IOPS, and draws requests a
     second by size."""
     write_kib = FIGURES["write_kib"].value
     rows = []
     for storage, day in KNEES:
-        limits, knee = limits_of(storage, day), knee_kib(storage, day)
+        limits, knee = get_limits(storage, day), compute_knee_kib(storage, day)
         bound = "bytes" if write_kib > knee else "IOPS"
         rows.append((storage, day, limits["iops"], round(limits["throughput_bytes_s"] / 2**20), round(knee, 1), bound))
     series = []
     for storage, day in DRAWN_KNEES:
-        limits = limits_of(storage, day)
-        delivered = tuple(iops_of(at_depth(storage, day, 64, kib=kib)) for kib in SIZES_KIB)
+        limits = get_limits(storage, day)
+        delivered = tuple(compute_iops(simulate_at_depth(storage, day, 64, kib=kib)) for kib in SIZES_KIB)
         steps.step()
         series.append(base.ChartSeries(f"{storage}, {day}", "simulated", SIZES_KIB, delivered))
         caps = tuple(
@@ -214,7 +216,7 @@ def _knees(steps: base.StepProgress) -> tuple[StudyTable, base.ChartData]:
     return base.tabulate("Request size at which IOPS cap and byte cap meet", names, rows), chart
 
 
-def _depth_chart(steps: base.StepProgress) -> base.ChartData:
+def _draw_depth_chart(steps: base.StepProgress) -> base.ChartData:
     """Draws the IOPS by outstanding requests, by the rule and simulated."""
     rule = FIGURES["iops_per_queue_length"]
     depths = (1, 2, 3, 4, 6, 8, 10, 15, 20)
@@ -226,7 +228,7 @@ def _depth_chart(steps: base.StepProgress) -> base.ChartData:
                 f"{storage}, 16 KiB reads",
                 "simulated",
                 depths,
-                tuple(iops_of(at_depth(storage, day, depth)) for depth in depths),
+                tuple(compute_iops(simulate_at_depth(storage, day, depth)) for depth in depths),
             )
         )
         steps.step()
@@ -238,7 +240,7 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
     steps = base.StepProgress(2 * len(VOLUMES) + 1 + 2 + 3 + len(DRAWN_KNEES) + 2, progress)
     queue, depths = _measure_queue(steps)
     verdicts = [*queue, *_judge_mysql(steps), *_judge_accounting(steps)]
-    knees, knee_chart = _knees(steps)
-    charts = (_depth_chart(steps), knee_chart)
-    notes = base.texts("queue_rule")
+    knees, knee_chart = _tabulate_knees(steps)
+    charts = (_draw_depth_chart(steps), knee_chart)
+    notes = base.read_notes("queue_rule")
     return base.StudyResult(STUDY, tuple(verdicts), (depths, knees), charts, notes)

@@ -14,7 +14,7 @@ from headrace.simulation.demand import simulate
 from headrace.studies import base
 from headrace.workload import ClosedWorkload
 
-STUDY = base.study("raid_2009")
+STUDY = base.read_study("raid_2009")
 
 AS_OF = "2009-08-06"
 INSTANCE = "m1.large"
@@ -54,7 +54,7 @@ class Point:
     p95_ms: float
 
 
-def fileio(
+def simulate_fileio(
     array: str,
     mode: str,
     threads: int,
@@ -100,15 +100,15 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
     for array in ARRAYS:
         for mode in MODES:
             for threads in THREADS:
-                points[array, mode, threads] = fileio(array, mode, threads)
+                points[array, mode, threads] = simulate_fileio(array, mode, threads)
                 steps.step()
-    verdicts = tuple(_judge_direction(row, points) for row in base.published("raid_2009"))
+    verdicts = tuple(_judge_direction(row, points) for row in base.read_published("raid_2009"))
     rows = [
         (ARRAYS[a], m, t, round(p.requests_per_s), round(p.mean_ms, 2), round(p.p95_ms, 2))
         for (a, m, t), p in points.items()
     ]
     table = base.tabulate("sysbench fileio, 16 KiB", "array | mode | threads | requests/s | mean ms | 95 % ms", rows)
-    notes = base.texts("raid_2009", instance=INSTANCE)
+    notes = base.read_notes("raid_2009", instance=INSTANCE)
     return base.StudyResult(STUDY, verdicts, (table,), _draw_charts(points), notes)
 
 
@@ -130,10 +130,8 @@ def _judge_direction(row: dict[str, str], points: dict[tuple[str, str, int], Poi
     note = f"requests/s of {row['better']} over {row['worse']}, at least {least:.2f} x asked"
     failing = [mode for mode, ratio in ratios.items() if ratio < least]
     if failing:
-        note += (
-            f"; does not come out for {', '.join(failing)}: {base.reason('raid_2009', row['claim']) or 'not explained'}"
-        )
-    return base.agree(
+        note += f"; does not come out for {', '.join(failing)}: {base.find_reason('raid_2009', row['claim']) or 'not explained'}"
+    return base.judge_answers(
         row["claim"],
         row["strength"].replace("-", " "),
         ratio_text,

@@ -11,7 +11,7 @@ import math
 import statistics
 
 from headrace.base import core
-from headrace.base.units import HOURS_PER_MONTH, in_percent
+from headrace.base.units import HOURS_PER_MONTH, format_percent
 from headrace.simulation.database import Prediction
 from headrace.studies import base
 from headrace.studies.base import ChartSeries
@@ -22,13 +22,13 @@ from headrace.studies.tpcc_runs import (
     INSTANCE,
     SECONDS,
     TpccRun,
-    calibrated,
-    measured,
+    calibrate_engine,
+    list_measured_runs,
+    predict_hour,
     run_again,
-    simulated,
 )
 
-STUDY = base.study("scaling_2018")
+STUDY = base.read_study("scaling_2018")
 ARTICLE = STUDY.sources[0]
 
 # Sizes of the article: gp2 in steps of 100 GB (InnoDB's 500 GB do not fit below 1,000), io1 of 1 TB
@@ -61,23 +61,23 @@ def _predict_all(steps: base.StepProgress) -> dict[tuple[str, str], dict[int, Pr
         for kind, points in (("gp2", GP2_GIB[engine]), ("io1", IO1_IOPS)):
             # A seed for each: two runs on one would scatter in step.
             runs[engine, kind] = {
-                point: simulated(engine, storage(kind, point), seed=point + len(runs)) for point in points
+                point: predict_hour(engine, write_storage(kind, point), seed=point + len(runs)) for point in points
             }
             steps.step()
     return runs
 
 
-def storage(kind: str, point: int) -> str:
+def write_storage(kind: str, point: int) -> str:
     """Returns gp2 of `point` GiB, or io1 of 1 TiB with `point` IOPS."""
     return f"gp2:{point}" if kind == "gp2" else f"io1:1024:{point}"
 
 
-def width(run: Prediction) -> float:
+def compute_width(run: Prediction) -> float:
     """Returns the span of one-second tps from the 5th to the 95th percentile of the second half."""
     return run.summary["tps_p95"] - run.summary["tps_p5"]
 
 
-def knee(runs: dict[int, Prediction]) -> float:
+def find_knee(runs: dict[int, Prediction]) -> float:
     """Returns the smallest size from which nothing larger is better by `NO_BETTER`, interpolated
     between sizes."""
     sizes = list(runs)
@@ -89,16 +89,16 @@ def knee(runs: dict[int, Prediction]) -> float:
     return float(sizes[0])
 
 
-def linearity(runs: dict[int, Prediction]) -> float:
+def compute_linearity(runs: dict[int, Prediction]) -> float:
     """Returns the share of the variance of tps that a straight line explains, over sizes that do
     not live on credits."""
     of = {size: run.summary["tps"] for size, run in runs.items() if size >= NO_CREDITS_GIB}
     return statistics.correlation(list(of), list(of.values())) ** 2
 
 
-def _relative_width(engine: str) -> float:
+def _compute_relative_width(engine: str) -> float:
     """Returns the published span of one-second tps, 5th to 95th percentile, over their mean."""
-    run = next(run for run in measured() if run.engine == engine and run.calibrates)
+    run = next(run for run in list_measured_runs() if run.engine == engine and run.calibrates)
     return (run.p95 - run.p5) / run.mean
 
 
@@ -107,7 +107,7 @@ def _judge_runs(steps: base.StepProgress) -> tuple[list[base.Verdict], base.Stud
     and quantiles."""
     verdicts, rows = [], []
     errors: dict[str, list[float]] = {engine: [] for engine in ENGINES}
-    for run in measured():
+    for run in list_measured_runs():
         prediction = run_again(run, draws=24)
         steps.step()
         figure = base.Figure(run.mean, "tps", run.source)
@@ -120,9 +120,9 @@ def _judge_runs(steps: base.StepProgress) -> tuple[list[base.Verdict], base.Stud
         verdicts.append(
             base.compare(f"mean of the second half: {run.label}", figure, prediction.summary["tps"], limit, note)
         )
-        rows.append(_row(run, prediction))
+        rows.append(_make_row(run, prediction))
         if not run.calibrates:
-            errors[run.engine].append(abs(base.error_percent(prediction.summary["tps"], run.mean)))
+            errors[run.engine].append(abs(base.compute_error_percent(prediction.summary["tps"], run.mean)))
     for engine, values in errors.items():
         middle, limit = statistics.median(values), BARS[engine][0]
         answer = f"{middle:.1f} % of {len(values)} runs, worst {max(values):.1f} %"
@@ -130,7 +130,7 @@ def _judge_runs(steps: base.StepProgress) -> tuple[list[base.Verdict], base.Stud
             f"{ENGINES[engine]}, runs not calibrated on: median error",
             f"at most {limit:g} % (this project's bar)",
         )
-        verdicts.append(base.agree(what, bar, answer, ARTICLE, middle <= limit))
+        verdicts.append(base.judge_answers(what, bar, answer, ARTICLE, middle <= limit))
     names = (
         "run | use | mean | ours | error % | Q1 error % | Q2 error % | Q3 error % | Q4 error % | p5 | ours p5 | "
         "p50 | ours p50 | p95 | ours p95"
@@ -139,12 +139,12 @@ def _judge_runs(steps: base.StepProgress) -> tuple[list[base.Verdict], base.Stud
     return verdicts, base.tabulate(title, names, rows)
 
 
-def _row(run: TpccRun, prediction: Prediction) -> tuple:
+def _make_row(run: TpccRun, prediction: Prediction) -> tuple:
     """Returns the row of a measured run: tps of mean, quarters and quantiles, published and ours,
     errors in percent."""
     summary = prediction.summary
     pairs = [(summary["tps"], run.mean), *zip(summary["quarters"], run.quarters, strict=True)]
-    errors = (round(base.error_percent(mine, published), 1) for mine, published in pairs)
+    errors = (round(base.compute_error_percent(mine, published), 1) for mine, published in pairs)
     quantiles = (run.p5, summary["tps_p5"], run.p50, summary["tps_p50"], run.p95, summary["tps_p95"])
     use = "calibration" if run.calibrates else "test"
     return (run.label, use, round(run.mean), round(summary["tps"]), *errors, *map(round, quantiles))
@@ -153,35 +153,41 @@ def _row(run: TpccRun, prediction: Prediction) -> tuple:
 def _judge_article(runs: dict) -> list[base.Verdict]:
     """Judges what the article says of growth, knee and variance. `runs`: by engine and volume type,
     predictions by GiB (gp2) or IOPS (io1)."""
-    published = base.figures("scaling_2018")
+    published = base.read_figures("scaling_2018")
     inno, rocks = runs["innodb", "gp2"], runs["myrocks", "gp2"]
-    stops = knee(inno)
+    stops = find_knee(inno)
     bound = max(inno[3_400].summary["caps"], key=inno[3_400].summary["caps"].get)
-    straight, gain = linearity(rocks), rocks[3_400].summary["tps"] / rocks[2_600].summary["tps"] - 1.0
-    answer = f"a line explains {in_percent(straight, 1)}; {in_percent(gain, 0, sign='+')} from 2,600 to 3,400 GB"
+    straight, gain = compute_linearity(rocks), rocks[3_400].summary["tps"] / rocks[2_600].summary["tps"] - 1.0
+    answer = (
+        f"a line explains {format_percent(straight, 1)}; {format_percent(gain, 0, sign='+')} from 2,600 to 3,400 GB"
+    )
     linear, smaller = straight >= LINEAR and gain > NO_BETTER, "from 1,000 GB on; smaller ones burst"
-    why = f"within {in_percent(NO_BETTER)} of 3,400 GB; {bound} binds there"
+    why = f"within {format_percent(NO_BETTER)} of 3,400 GB; {bound} binds there"
     published_knee = published["innodb_gp2_knee_gib"]
     line = "MyRocks on gp2 grows along a straight line"
     verdicts = [
         base.compare("InnoDB no better from this gp2 size on", published_knee, stops, KNEE_TOLERANCE_PERCENT, why),
-        base.agree(line, "continues to scale linearly", answer, ARTICLE, linear, smaller),
+        base.judge_answers(line, "continues to scale linearly", answer, ARTICLE, linear, smaller),
     ]
     for kind, point in LARGEST.items():
         predictions = {engine: runs[engine, kind][point] for engine in ENGINES}
-        widths = {engine: width(run) for engine, run in predictions.items()}
+        widths = {engine: compute_width(run) for engine, run in predictions.items()}
         answer = "; ".join(
-            f"{ENGINES[engine]} {widths[engine]:.0f} tps wide ({in_percent(widths[engine] / run.summary['tps'])} of the mean)"
+            f"{ENGINES[engine]} {widths[engine]:.0f} tps wide ({format_percent(widths[engine] / run.summary['tps'])} of the mean)"
             for engine, run in predictions.items()
         )
         wider, how = widths["myrocks"] > widths["innodb"], "5th to 95th percentile, as a density plot shows it"
-        spec = storage(kind, point)
-        verdicts.append(base.agree(f"MyRocks varies more on {spec}", "a lot of variance", answer, ARTICLE, wider, how))
+        spec = write_storage(kind, point)
+        verdicts.append(
+            base.judge_answers(f"MyRocks varies more on {spec}", "a lot of variance", answer, ARTICLE, wider, how)
+        )
     least, most = runs["myrocks", "io1"][1_000].summary["tps"], runs["myrocks", "io1"][30_000].summary["tps"]
     growth = f"{most / least:.0f} times the tps with 30 times the IOPS"
-    verdicts.append(base.agree("MyRocks on io1 grows", "an impressive growth", growth, ARTICLE, most > 10 * least))
+    verdicts.append(
+        base.judge_answers("MyRocks on io1 grows", "an impressive growth", growth, ARTICLE, most > 10 * least)
+    )
     for size, name in ((500, "gp2_500_iops"), (1_000, "gp2_1000_iops"), (3_334, "gp2_3334_iops")):
-        iops = base.limits_of(f"gp2:{size}", DAY)["iops"]
+        iops = base.get_limits(f"gp2:{size}", DAY)["iops"]
         verdicts.append(base.compare(f"baseline of gp2 {size:,} GiB", published[name], iops, 0.0, "catalog"))
     return verdicts
 
@@ -193,7 +199,7 @@ def _tabulate_scaling(runs: dict) -> base.StudyTable:
     rows = []
     for (engine, _), sweep in runs.items():
         for run in sweep.values():
-            usd, summary = base.monthly_usd(run.storage, DAY), run.summary
+            usd, summary = base.compute_monthly_usd(run.storage, DAY), run.summary
             binds = max(summary["caps"], key=summary["caps"].get)
             both = (usd + hourly * HOURS_PER_MONTH) / summary["tps"]
             rates = (round(summary[name]) for name in ("tps", "tps_p5", "tps_p95"))
@@ -205,7 +211,7 @@ def _tabulate_scaling(runs: dict) -> base.StudyTable:
 
 def _draw_sweeps(runs: dict) -> list[base.ChartData]:
     """Draws tps by size of gp2 (GiB) and by IOPS of io1, published runs among them."""
-    published_runs = measured()
+    published_runs = list_measured_runs()
     charts = []
     for kind, x_title in (("gp2", "size of the gp2 volume (GiB)"), ("io1", "provisioned IOPS of the io1 volume")):
         series = []
@@ -214,9 +220,11 @@ def _draw_sweeps(runs: dict) -> list[base.ChartData]:
             tps = tuple(run.summary["tps"] for run in sweep.values())
             series.append(ChartSeries(f"{name}, simulated", "simulated", tuple(sweep), tps))
             at = {
-                _point(run): run.mean
+                _parse_point(run): run.mean
                 for run in published_runs
-                if run.engine == engine and run.storage.startswith(kind) and run.threads == calibrated(engine).threads
+                if run.engine == engine
+                and run.storage.startswith(kind)
+                and run.threads == calibrate_engine(engine).threads
             }
             if at:
                 series.append(ChartSeries(f"{name}, published", "published", tuple(at), tuple(at.values())))
@@ -225,11 +233,11 @@ def _draw_sweeps(runs: dict) -> list[base.ChartData]:
     return charts
 
 
-def _point(run: TpccRun) -> int:
+def _parse_point(run: TpccRun) -> int:
     return int(run.storage.rsplit(":", 1)[1])
 
 
-def density(values: list[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def estimate_density(values: list[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Returns how often each tps is seen, 1 at the most frequent: normal kernels of Silverman's
     width (0.9 of the standard deviation or the quartiles' / n^0.2)."""
     ordered = sorted(values)
@@ -250,9 +258,15 @@ def _draw_densities(runs: dict) -> list[base.ChartData]:
         series = []
         for point in DENSITY_SIZES[kind]:
             label = f"{point:,} {'GiB' if kind == 'gp2' else 'IOPS'}"
-            series.append(ChartSeries(label, "simulated", *density(sweep[point].rows["tps"][SECONDS // 2 :].to_list())))
-            for run in measured():
-                if (run.engine, run.storage, run.threads) == (engine, storage(kind, point), calibrated(engine).threads):
+            series.append(
+                ChartSeries(label, "simulated", *estimate_density(sweep[point].rows["tps"][SECONDS // 2 :].to_list()))
+            )
+            for run in list_measured_runs():
+                if (run.engine, run.storage, run.threads) == (
+                    engine,
+                    write_storage(kind, point),
+                    calibrate_engine(engine).threads,
+                ):
                     series.append(ChartSeries(label, "published", (run.p5, run.p50, run.p95), (0.0, 0.0, 0.0)))
         spread = "how one-second tps are spread; published 5th, 50th and 95th percentile where known"
         y_title = "size" if kind == "gp2" else "provisioned IOPS"
@@ -271,7 +285,7 @@ def _draw_seconds(runs: dict) -> list[base.ChartData]:
             ChartSeries(name, "simulated", minutes, tuple(runs[engine, kind][point].rows["tps"][SECONDS // 2 :]))
             for engine, name in ENGINES.items()
         )
-        title = f"Second by second on {storage(kind, point)}, second half hour"
+        title = f"Second by second on {write_storage(kind, point)}, second half hour"
         charts.append(base.ChartData(title, "curves", "time since the cold start (min)", "tps", series))
     return charts
 
@@ -281,7 +295,7 @@ def _draw_costs(runs: dict) -> list[base.ChartData]:
     by_tps, per_tps = [], []
     for (engine, kind), sweep in runs.items():
         name = f"{ENGINES[engine]} on {kind}"
-        usd = [base.monthly_usd(run.storage, DAY) for run in sweep.values()]
+        usd = [base.compute_monthly_usd(run.storage, DAY) for run in sweep.values()]
         tps = [run.summary["tps"] for run in sweep.values()]
         by_tps.append(ChartSeries(name, "simulated", tuple(usd), tuple(tps)))
         each = tuple(cost / rate for cost, rate in zip(usd, tps, strict=True))
@@ -295,22 +309,22 @@ def _draw_costs(runs: dict) -> list[base.ChartData]:
 
 def run(progress: base.Progress | None = None) -> base.StudyResult:
     """Repeats the known runs, then both engines on every volume of the article."""
-    steps = base.StepProgress(2 * len(ENGINES) + len(measured()), progress)
+    steps = base.StepProgress(2 * len(ENGINES) + len(list_measured_runs()), progress)
     verdicts, runs_table = _judge_runs(steps)
     runs = _predict_all(steps)
     charts = (*_draw_sweeps(runs), *_draw_densities(runs), *_draw_seconds(runs), *_draw_costs(runs))
-    gp2 = next(run for run in measured() if run.storage == "gp2:2000")
-    as_assumed = simulated("innodb", gp2.storage).summary["tps"]
-    calibration = calibrated("innodb")
-    notes = base.texts(
+    gp2 = next(run for run in list_measured_runs() if run.storage == "gp2:2000")
+    as_assumed = predict_hour("innodb", gp2.storage).summary["tps"]
+    calibration = calibrate_engine("innodb")
+    notes = base.read_notes(
         "scaling_2018",
         threads=calibration.threads,
         cache_gb=gp2.cache_gb,
         assumed_gib=54 * GIB_PER_GB,
         tps=as_assumed,
-        error_percent=base.error_percent(as_assumed, gp2.mean),
-        myrocks_width=_relative_width("myrocks"),
-        innodb_width=_relative_width("innodb"),
+        error_percent=base.compute_error_percent(as_assumed, gp2.mean),
+        myrocks_width=_compute_relative_width("myrocks"),
+        innodb_width=_compute_relative_width("innodb"),
     )
     return base.StudyResult(
         STUDY,

@@ -11,7 +11,7 @@ from importlib.resources import as_file, files
 import msgspec
 
 from headrace.simulation.database import Prediction, predict
-from headrace.studies.base import Source, published
+from headrace.studies.base import Source, read_published
 from headrace.workload.files import load
 from headrace.workload.transactions import TransactionWorkload
 
@@ -53,7 +53,7 @@ class TpccRun:
         return f"{ENGINES[self.engine]}, {self.storage}, {self.cache_gb:g} GB, {self.threads} threads"
 
 
-def measured() -> tuple[TpccRun, ...]:
+def list_measured_runs() -> tuple[TpccRun, ...]:
     """Returns the runs on c5.9xlarge. Runs of other data sets and machines in that table are left
     out."""
     return tuple(
@@ -68,13 +68,13 @@ def measured() -> tuple[TpccRun, ...]:
             TpccRun,
             strict=False,
         )
-        for row in published("tpcc_runs")
+        for row in read_published("tpcc_runs")
         if row["instance"] == INSTANCE
     )
 
 
 @cache
-def calibrated(engine: str) -> TransactionWorkload:
+def calibrate_engine(engine: str) -> TransactionWorkload:
     """Returns the database of `innodb` or `myrocks`, calibrated on its io1 run with 20,000 IOPS."""
     with as_file(files("headrace.studies").joinpath("calibrated", f"{engine}-tpcc-2018.toml")) as path:
         workload = load(path)
@@ -84,10 +84,10 @@ def calibrated(engine: str) -> TransactionWorkload:
 
 def run_again(run: TpccRun, draws: int = 0) -> Prediction:
     """Predicts the published run."""
-    return simulated(run.engine, run.storage, cache_gib=run.cache_gb * GIB_PER_GB, threads=run.threads, draws=draws)
+    return predict_hour(run.engine, run.storage, cache_gib=run.cache_gb * GIB_PER_GB, threads=run.threads, draws=draws)
 
 
-def simulated(
+def predict_hour(
     engine: str,
     storage: str,
     *,
@@ -100,7 +100,7 @@ def simulated(
     """Predicts an hour of the calibrated database on another storage; cache and clients as
     calibrated unless given."""
     return predict(
-        calibrated(engine),
+        calibrate_engine(engine),
         storage,
         instance=INSTANCE,
         as_of=DAY,
@@ -113,7 +113,7 @@ def simulated(
     )
 
 
-def per_minute(
+def aggregate_minutes(
     values: list[float], of: Callable[[list[float]], float] = lambda part: sum(part) / len(part)
 ) -> tuple[float, ...]:
     """Returns one-second values as one figure a minute: means unless `of` is given."""

@@ -11,17 +11,17 @@ import statistics
 from typing import TypedDict
 
 from headrace.base import core
-from headrace.base.core import core_errors
-from headrace.base.units import GIB, in_percent
+from headrace.base.core import translate_core_errors
+from headrace.base.units import GIB, format_percent
 from headrace.studies import base
 
-STUDY = base.study("whitepaper_2017")
+STUDY = base.read_study("whitepaper_2017")
 PAPER = STUDY.sources[0]
 
 # The paper says r4.8xlarge for the servers; the copy read has no date, its limits are those of
 # 2017.
 INSTANCE, DAY = "r4.8xlarge", "2017-06-01"
-FIGURES = base.figures("whitepaper_2017")
+FIGURES = base.read_figures("whitepaper_2017")
 CLIENTS, ROWS = round(FIGURES["clients"].value), round(FIGURES["rows"].value)
 # Buffer pool and redo (two files), bytes.
 SERVERS = {name: (FIGURES[f"{name}_pool"].value, 2 * FIGURES[f"{name}_redo"].value) for name in ("default", "tuned")}
@@ -50,7 +50,7 @@ TOLERANCE_PERCENT = 20.0
 ALIKE = 0.02
 
 
-def database(selects: int, pool_bytes: float, redo_bytes: float, tables: int) -> core.Database:
+def make_database(selects: int, pool_bytes: float, redo_bytes: float, tables: int) -> core.Database:
     """Returns the paper's oltp.lua: `selects` point selects, one index update, one other update,
     one delete and insert, all rows alike; the binlog off, as in 5.7."""
     off = {"simple_ranges": 0, "sum_ranges": 0, "order_ranges": 0, "distinct_ranges": 0, "point_selects": selects}
@@ -65,7 +65,7 @@ def database(selects: int, pool_bytes: float, redo_bytes: float, tables: int) ->
         "log_bin": False,
         "threads": CLIENTS,
     }
-    with core_errors():
+    with translate_core_errors():
         description = core.mysql_sysbench(options)["database"]
     # A window of the redo log passes in under four minutes of an hour: flushing is in its stride
     # throughout.
@@ -73,13 +73,13 @@ def database(selects: int, pool_bytes: float, redo_bytes: float, tables: int) ->
     return description
 
 
-def data_gib(tables: int) -> float:
+def compute_data_gib(tables: int) -> float:
     """Returns the size of `tables` of the paper's tables, GiB."""
-    with core_errors():
+    with translate_core_errors():
         return core.mysql_sysbench({"tables": tables, "table_size": ROWS})["size_gib"]
 
 
-def _run(storage: str, pool_bytes: float, **load: object) -> dict:
+def _make_run(storage: str, pool_bytes: float, **load: object) -> dict:
     """Returns a warm hour as the core takes it; `load` replaces its keys."""
     return {
         "storage": storage,
@@ -103,12 +103,12 @@ class Hour(TypedDict):
     cap: str
 
 
-def hour_of(server: str, storage: str, tables: int, selects: int) -> Hour:
+def simulate_hour(server: str, storage: str, tables: int, selects: int) -> Hour:
     """Returns tps, reads of a transaction and IOPS of the hour of table 4, from a cold start."""
     pool, redo = SERVERS[server]
-    with core_errors():
+    with translate_core_errors():
         rows = core.mysql_runs(
-            database(selects, pool, redo, tables), [_run(storage, pool, clients=CLIENTS, start="cold")]
+            make_database(selects, pool, redo, tables), [_make_run(storage, pool, clients=CLIENTS, start="cold")]
         )[0]
     return {
         "tps": statistics.fmean(rows["tps"]),
@@ -122,9 +122,9 @@ def simulate_load(storage: str, redo_gib: float, tps: float, selects: int) -> di
     """Returns what `tps` transactions a second ask of a storage, every I/O simulated on a warm
     pool: rates a second, KiB of a write."""
     pool = SERVERS["tuned"][0]
-    with core_errors():
+    with translate_core_errors():
         rows = core.mysql_clients(
-            database(selects, pool, redo_gib * GIB, 1), _run(storage, pool, arrivals=[tps], seconds=SECONDS)
+            make_database(selects, pool, redo_gib * GIB, 1), _make_run(storage, pool, arrivals=[tps], seconds=SECONDS)
         )
     summary = rows["summary"]
     reads = summary["page_reads"] / SECONDS
@@ -140,7 +140,7 @@ def simulate_load(storage: str, redo_gib: float, tps: float, selects: int) -> di
     }
 
 
-def per_transaction(name: str) -> dict[str, float]:
+def compute_per_transaction(name: str) -> dict[str, float]:
     """Returns the statements of a transaction in table 4, and the clients that its rate and mean
     response time imply (Little's law)."""
     published = {figure: value.value for figure, value in FIGURES.items()}
@@ -156,12 +156,12 @@ def per_transaction(name: str) -> dict[str, float]:
 def _judge_servers(steps: base.StepProgress) -> tuple[list[base.Verdict], base.StudyTable, dict]:
     """Simulates table 4 on each volume and server; returns verdicts, table and the hours by tables
     used, storage and server."""
-    selects = round(per_transaction("tuned")["selects"])
+    selects = round(compute_per_transaction("tuned")["selects"])
     hours = {}
     for tables in (1, 100):
         for storage in VOLUMES:
             for server in SERVERS:
-                hours[tables, storage, server] = hour_of(server, storage, tables, selects)
+                hours[tables, storage, server] = simulate_hour(server, storage, tables, selects)
             steps.step()
     verdicts = []
     for storage in VOLUMES:
@@ -177,7 +177,7 @@ def _judge_servers(steps: base.StepProgress) -> tuple[list[base.Verdict], base.S
     rows = []
     for place, run in hours.items():
         published = FIGURES[f"{place[2]}_tps"].value
-        error = round(base.error_percent(run["tps"], published), 1)
+        error = round(base.compute_error_percent(run["tps"], published), 1)
         figures = (round(run["tps"]), error, round(run["reads_per_tx"], 2), round(run["iops"]), run["cap"])
         rows.append((*place, published, *figures))
     names = "tables used | storage | server | published tps | ours | error % | reads/tx | IOPS | binds"
@@ -204,11 +204,11 @@ def _judge_storages(redo_gib: float, steps: base.StepProgress) -> tuple[list[bas
     log = f"ours syncs the log {single['log']:,.0f} times a second; published sizes leave room for some 700"
     mib_s = base.Figure(WRITTEN_MIB_S, "MiB/s", PAPER)
     ours_mib_s, chosen = single["writes"] * single["write_kib"] / 1024, "the redo log's size was chosen by this figure"
-    same, answer = "no discernable difference", f"{in_percent(apart, 2)} apart: {most}"
+    same, answer = "no discernable difference", f"{format_percent(apart, 2)} apart: {most}"
     free = "encryption costs nothing in the model"
     verdicts = [
-        base.agree("four storages under 6,000 tps", same, answer, PAPER, apart < ALIKE, free),
-        base.agree("statements that read a volume", asked_of, read, PAPER, few, "everything is in the pool"),
+        base.judge_answers("four storages under 6,000 tps", same, answer, PAPER, apart < ALIKE, free),
+        base.judge_answers("statements that read a volume", asked_of, read, PAPER, few, "everything is in the pool"),
         base.compare("writes on one volume", FIGURES["volume_writes"], single["writes"], None, log),
         base.compare("KiB of a write", FIGURES["write_kib"], single["write_kib"], None, "smaller for the same reason"),
         base.compare(
@@ -246,7 +246,7 @@ def _tabulate_counts() -> base.StudyTable:
     """Tabulates the statements of a transaction and the clients that the printed totals imply."""
     rows = []
     for name in SERVERS:
-        of = per_transaction(name)
+        of = compute_per_transaction(name)
         counts = (round(of[kind], 2) for kind in ("selects", "writes", "other"))
         rows.append((f"table 4, {name}", *counts, round(of["clients"])))
     rows.append(("four storages", FIGURES["alike_selects"].value / ALIKE_TPS, 4.0, None, None))
@@ -281,14 +281,14 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
     verdicts, table, hours = _judge_servers(steps)
     redo_gib, by_redo = _choose_redo(steps)
     more, alike_table, alike = _judge_storages(redo_gib, steps)
-    free = database(ALIKE_SELECTS, SERVERS["tuned"][0], redo_gib * GIB, 1)["clients"]["cpu_ms"]
-    notes = base.texts(
+    free = make_database(ALIKE_SELECTS, SERVERS["tuned"][0], redo_gib * GIB, 1)["clients"]["cpu_ms"]
+    notes = base.read_notes(
         "whitepaper_2017",
-        hundred_gib=data_gib(100),
-        one_gib=data_gib(1),
+        hundred_gib=compute_data_gib(100),
+        one_gib=compute_data_gib(1),
         hundred_tps=hours[100, VOLUMES[1], "tuned"]["tps"],
-        default_clients=per_transaction("default")["clients"],
-        tuned_clients=per_transaction("tuned")["clients"],
+        default_clients=compute_per_transaction("default")["clients"],
+        tuned_clients=compute_per_transaction("tuned")["clients"],
         redo_gib=redo_gib,
         free_tps=32000.0 / free,
     )

@@ -18,7 +18,7 @@ from headrace.report import plan as plan_report
 from headrace.report import study as study_report
 from headrace.report.replication import replicas
 from headrace.report.view import Block, Fold, View, without_charts
-from headrace.report.words import UNIT, glued
+from headrace.report.words import UNIT, glue_units
 from headrace.simulation.database import predict
 from headrace.simulation.settings import PredictionSettings
 from headrace.ui.asks import Ask, AskRun, AskStudy, AskUpload
@@ -26,7 +26,7 @@ from headrace.ui.examples import EXAMPLES
 from headrace.ui.spelling import read_settings, refuse, spell_command, spell_settings
 from headrace.ui.workloads import AnyWorkload, Workloads
 from headrace.version import __version__
-from headrace.workload import TransactionWorkload, questions
+from headrace.workload import TransactionWorkload, list_questions
 
 RUN_COLUMNS = ("t_s", "tps", "p95_ms", "iops", "balance_percent", "cached_share", "dirty_share", "cap")
 
@@ -37,7 +37,7 @@ def start(abilities: Mapping[str, object], _: object) -> dict[str, object]:
     moves; and `abilities`, what not every page can."""
     prompts = [
         {"name": q.name, "prompt": q.prompt, "unit": q.unit, "default": q.default, "required": q.required}
-        for q in questions()
+        for q in list_questions()
     ]
     return {
         "version": __version__,
@@ -50,7 +50,7 @@ def start(abilities: Mapping[str, object], _: object) -> dict[str, object]:
         "questions": prompts,
         "studies": [{"name": s.name, "title": s.title, "question": s.question} for s in studies.list_studies()],
         "metrics": to_plain(SUBJECTS),
-        "caps": {name: caps.long(name) for limit in caps.WORDS for name in (limit, caps.LOG + limit)},
+        "caps": {name: caps.describe_cap(name) for limit in caps.WORDS for name in (limit, caps.LOG + limit)},
         "words": {
             "unit": UNIT.pattern,
             "run": {"title": databases.DOES, "cards": to_plain((databases.RATE, databases.RESPONSE, databases.LIMIT))},
@@ -79,7 +79,7 @@ def upload(memory: Workloads, ask: AskUpload) -> dict[str, object]:
 def describe_workload(load: AnyWorkload) -> dict[str, object]:
     """Returns a workload's name and kind, and what it is in a few lines."""
     if isinstance(load, TransactionWorkload):
-        return {"name": load.name, "kind": "database", "lines": databases.workload_in_words(load)}
+        return {"name": load.name, "kind": "database", "lines": databases.describe_database(load)}
     return {"name": load.name, "kind": "demand", "lines": load.describe().splitlines()}
 
 
@@ -94,7 +94,7 @@ def plan(memory: Workloads, ask: Ask, progress: Callable[[float], None]) -> dict
     return {
         "workload": describe_workload(load),
         "result": answer.to_dict(),
-        "view": plain_view(plan_report.view_of(answer, charts=False)),
+        "view": make_plain_view(plan_report.build_plan_view(answer, charts=False)),
         "commands": [*before, spell_command(["plan", named, *spell_settings(PlanSettings, values)])],
     }
 
@@ -107,16 +107,16 @@ def run(memory: Workloads, ask: AskRun) -> dict[str, object]:
         raise refuse.input(load.name, "is demand in I/Os, not a database in transactions", hint)
     values = read_settings(PredictionSettings, ask.settings)
     answer = predict(load, ask.storage, **values)  # pyright: ignore[reportArgumentType, reportCallIssue]
-    answer = answer.with_warnings(databases.log_warnings(answer, load))
-    document = databases.document(answer, load)
+    answer = answer.with_warnings(databases.list_log_warnings(answer, load))
+    document = databases.build_document(answer, load)
     document.pop("rows")
     before, named = memory.spell(ask.workload)
     words = ["predict", named, "--storage", ask.storage, *spell_settings(PredictionSettings, values)]
     return {
         "workload": describe_workload(load),
         "result": to_plain(document),
-        "view": plain_view(databases.view_of(answer, load)),
-        "columns": columns_of(answer.rows, RUN_COLUMNS),
+        "view": make_plain_view(databases.build_view(answer, load)),
+        "columns": pick_columns(answer.rows, RUN_COLUMNS),
         "usual": {"threads": load.threads, "cache_gib": load.cache_gib},
         "commands": [*before, spell_command(words)],
     }
@@ -128,30 +128,32 @@ def study(ask: AskStudy, progress: Callable[[float], None]) -> dict[str, object]
     result = studies.run_study(ask.name, progress)
     return {
         "name": ask.name,
-        "view": plain_view(study_report.view_of(result)),
+        "view": make_plain_view(study_report.build_view(result)),
         "charts": to_plain(result.charts),
         "commands": [spell_command(["study", ask.name])],
     }
 
 
-def columns_of(rows: pl.DataFrame, names: Sequence[str]) -> dict[str, object]:
+def pick_columns(rows: pl.DataFrame, names: Sequence[str]) -> dict[str, object]:
     """Returns columns of a frame by name, as JSON can hold them; what is missing in every row is
     left out."""
     chosen = [rows[name] for name in names if name in rows.columns and rows[name].null_count() < rows.height]
     return {column.name: to_plain(column.to_list()) for column in chosen}
 
 
-def plain_view(view: View) -> dict[str, object]:
+def make_plain_view(view: View) -> dict[str, object]:
     """Returns a view as JSON can hold it, without its charts: the page draws its own."""
-    cards = [{"label": c.label, "figure": c.figure, "meaning": glued(c.meaning), "mark": c.mark} for c in view.cards]
-    blocks = [plain_block(block) for block in without_charts(list(view.at("page")))]
-    return {"title": glued(view.title), "subtitle": view.subtitle, "cards": cards, "blocks": blocks}
+    cards = [
+        {"label": c.label, "figure": c.figure, "meaning": glue_units(c.meaning), "mark": c.mark} for c in view.cards
+    ]
+    blocks = [make_plain_block(block) for block in without_charts(list(view.list_blocks("page")))]
+    return {"title": glue_units(view.title), "subtitle": view.subtitle, "cards": cards, "blocks": blocks}
 
 
-def plain_block(block: Block) -> dict[str, object]:
+def make_plain_block(block: Block) -> dict[str, object]:
     """Returns a block with its kind."""
     if isinstance(block, Fold):
-        inner = [plain_block(part) for part in without_charts(block.blocks)]
+        inner = [make_plain_block(part) for part in without_charts(block.blocks)]
         return {"block": "Fold", "title": block.title, "count": block.count, "blocks": inner}
     fields = to_plain(block)
     assert isinstance(fields, dict)

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import msgspec
 
-from headrace.base.checks import did_you_mean, quote_value
+from headrace.base.checks import quote_value, suggest_nearest
 from headrace.base.encoding import to_plain
 from headrace.base.options import Option, describe
 from headrace.lab import Lab
@@ -86,7 +86,7 @@ class LabAction:
 
 
 def _create(lab: Lab, spec: str, given: Settings) -> object:
-    volume = lab.create(spec, _text(given, "name"))
+    volume = lab.create(spec, _read_text(given, "name"))
     return lab.attach(volume["id"]) if given.get("attach", True) else volume
 
 
@@ -99,7 +99,7 @@ def _begin_fault(lab: Lab, volume: str, given: Settings) -> object:
     return fault.begin(lab, volume, fault.kind)
 
 
-def _text(given: Settings, name: str) -> str | None:
+def _read_text(given: Settings, name: str) -> str | None:
     value = given.get(name)
     return None if value is None else str(value)
 
@@ -131,7 +131,7 @@ ACTIONS: dict[str, LabAction] = {
         "Take a snapshot",
         NewSnapshot,
         lambda volume, _: ["snapshot", "create", volume],
-        lambda lab, volume, given: lab.create_snapshots([volume], _text(given, "description")),
+        lambda lab, volume, given: lab.create_snapshots([volume], _read_text(given, "description")),
         "The snapshot has the volume's bytes as they are now; a server on it is not asked to flush.",
     ),
     "fault": LabAction(
@@ -182,7 +182,9 @@ class LabChanges:
         """Returns the command that a change equals, what it means, and the ticket that carries it
         out once. Raises InputError."""
         if ask.action not in ACTIONS:
-            raise refuse.input(quote_value(ask.action), "is not a change of the lab", did_you_mean(ask.action, ACTIONS))
+            raise refuse.input(
+                quote_value(ask.action), "is not a change of the lab", suggest_nearest(ask.action, ACTIONS)
+            )
         subject = ask.subject.strip()
         if not subject or subject.startswith("-"):
             raise refuse.input(quote_value(ask.subject), "is not the name of a volume or a storage")

@@ -10,9 +10,9 @@ from pathlib import Path
 from headrace.base.encoding import to_plain
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.diagnosis import diagnose
-from headrace.operate.targets import SourceOptions, evidence_of
+from headrace.operate.targets import SourceOptions, read_evidence
 from headrace.report.operate import doctor as doctor_report
-from headrace.ui.answers import plain_view
+from headrace.ui.answers import make_plain_view
 from headrace.ui.asks import AskDoctor
 from headrace.ui.remembered import RememberedFiles
 from headrace.ui.spelling import spell_command
@@ -31,13 +31,13 @@ def doctor(name: str, text: str, storage: str) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, name)
         file.write_bytes(text.encode())
-        evidence = evidence_of(str(file), SourceOptions(storage=storage or None, members=True))
+        evidence = read_evidence(str(file), SourceOptions(storage=storage or None, members=True))
     diagnosis = diagnose(evidence, Counsel())
     result: dict[str, object] = diagnosis.to_dict() | {"target": name}
-    ticks = [tick.to_document() for tick in evidence.ticks()]
+    ticks = [tick.to_document() for tick in evidence.list_ticks()]
     words = ["doctor", name, *(["--storage", storage] if storage else [])]
     return {
-        "view": plain_view(doctor_report.view_of(replace(diagnosis, target=name), ticks)),
+        "view": make_plain_view(doctor_report.build_view(replace(diagnosis, target=name), ticks)),
         "result": to_plain(result),
         "ticks": [
             {"t_unix": tick["t_unix"], "volumes": tick["volumes"]} for tick in ticks[:: len(ticks) // MOST_TICKS + 1]

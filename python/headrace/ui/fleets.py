@@ -12,12 +12,12 @@ import msgspec
 
 from headrace.base.encoding import to_plain
 from headrace.operate.fleet import MOST_RISK_PERCENT
-from headrace.operate.fleet.advised import advised_changes
+from headrace.operate.fleet.advised import list_advised_changes
 from headrace.operate.fleet.answer import VolumeAnswer
 from headrace.operate.fleet.applying.scripts import patch_scripts
 from headrace.operate.fleet.inventory import read_inventory
 from headrace.report.fleet import words
-from headrace.ui.answers import plain_view
+from headrace.ui.answers import make_plain_view
 from headrace.ui.opening import OpenedFile, OpenedFiles
 from headrace.ui.spelling import spell_command
 
@@ -51,12 +51,12 @@ def show_fleet(files: OpenedFiles, ask: AskFleet) -> dict[str, object]:
     """Returns the view of a fleet, and its answers by column, a row for each device. Raises
     InputError."""
     opened = files.find(ask.file, "fleet")
-    answers = _answers_of(opened)
+    answers = _get_answers(opened)
     return {
         "name": opened.name,
-        "view": plain_view(words.view_of(answers, words.prices_of(answers))),
+        "view": make_plain_view(words.build_view(answers, words.describe_prices(answers))),
         "columns": {name: to_plain([getattr(answer, name) for answer in answers]) for name in COLUMNS},
-        "commands": [spell_command(["fleet", "report", _file_of(opened)])],
+        "commands": [spell_command(["fleet", "report", _choose_file_name(opened)])],
     }
 
 
@@ -64,7 +64,7 @@ def write_patch(files: OpenedFiles, ask: AskPatch) -> dict[str, object]:
     """Returns the scripts that change the chosen devices, what they come to in words, and the
     command that writes those of all. Raises InputError."""
     opened = files.find(ask.file, "fleet")
-    answers = _answers_of(opened)
+    answers = _get_answers(opened)
     chosen = answers if ask.keys is None else _choose(answers, set(ask.keys))
     inventories = [files.find(key, "inventory") for key in ask.inventories]
     with tempfile.TemporaryDirectory() as folder:
@@ -72,7 +72,7 @@ def write_patch(files: OpenedFiles, ask: AskPatch) -> dict[str, object]:
         for path, inventory in zip(paths, inventories, strict=True):
             path.write_bytes(cast(bytes, inventory.value))
         fleet_inventory = read_inventory(paths)
-    advised = advised_changes(
+    advised = list_advised_changes(
         chosen,
         fleet_inventory,
         most_risk=ask.max_risk_percent / 100,
@@ -87,11 +87,11 @@ def write_patch(files: OpenedFiles, ask: AskPatch) -> dict[str, object]:
         "scripts": scripts,
         "lines": advised.describe(),
         "whole": ask.keys is None,
-        "commands": [spell_command(_words(opened, inventories, ask))],
+        "commands": [spell_command(_list_command_words(opened, inventories, ask))],
     }
 
 
-def _answers_of(opened: OpenedFile) -> list[VolumeAnswer]:
+def _get_answers(opened: OpenedFile) -> list[VolumeAnswer]:
     return cast("list[VolumeAnswer]", opened.value)
 
 
@@ -99,15 +99,15 @@ def _choose(answers: Sequence[VolumeAnswer], keys: set[str]) -> list[VolumeAnswe
     return [answer for answer in answers if answer.key in keys]
 
 
-def _file_of(opened: OpenedFile) -> str:
+def _choose_file_name(opened: OpenedFile) -> str:
     """Returns what a command names the answers by: JSON was printed of a file that the page has not
     seen."""
     return opened.name if opened.name.endswith(".parquet") else PLANNED
 
 
-def _words(opened: OpenedFile, inventories: Sequence[OpenedFile], ask: AskPatch) -> list[str]:
+def _list_command_words(opened: OpenedFile, inventories: Sequence[OpenedFile], ask: AskPatch) -> list[str]:
     """Returns the words of the command that answers the same."""
-    given = ["fleet", "report", _file_of(opened)]
+    given = ["fleet", "report", _choose_file_name(opened)]
     given += [word for inventory in inventories for word in ("--inventory", inventory.name)]
     given += ["--patch", "changes"]
     if ask.max_risk_percent != MOST_RISK_PERCENT:

@@ -73,7 +73,7 @@ class Keys:
 
     def exchange(self, token: object) -> tuple[str, str] | None:
         """Returns cookie and key for the token, once; None for any other value."""
-        if self.token is None or not isinstance(token, str) or not _equal(token, self.token):
+        if self.token is None or not isinstance(token, str) or not _equals(token, self.token):
             return None
         self.token = None
         return self._cookie, self._key
@@ -82,10 +82,10 @@ class Keys:
         """Returns whether cookie and key are those that were given out."""
         if self.token is not None or cookie is None or key is None:
             return False
-        return _equal(cookie, self._cookie) and _equal(key, self._key)
+        return _equals(cookie, self._cookie) and _equals(key, self._key)
 
 
-def _equal(given: str, own: str) -> bool:
+def _equals(given: str, own: str) -> bool:
     return hmac.compare_digest(given.encode(errors="replace"), own.encode())
 
 
@@ -120,11 +120,11 @@ class Guard:
         if refusal is not None:
             return await refusal(scope, receive, send_guarded)
         try:
-            body = await read_body(receive, most_bytes(scope["path"]))
+            body = await read_body(receive, get_most_bytes(scope["path"]))
         except TooLarge:
-            return await too_large(scope["path"])(scope, receive, send_guarded)
+            return await make_size_refusal(scope["path"])(scope, receive, send_guarded)
         except TimeoutError:
-            late = refused(HTTPStatus.REQUEST_TIMEOUT, "the request", "did not arrive in time")
+            late = make_refusal(HTTPStatus.REQUEST_TIMEOUT, "the request", "did not arrive in time")
             return await late(scope, receive, send_guarded)
         await self.app(scope, BodyInHand(body, receive), send_guarded)
 
@@ -132,21 +132,21 @@ class Guard:
         """Returns why a request is refused by its head, None where it is not."""
         headers, path = request.headers, request.url.path
         if headers.getlist("host") not in ([host] for host in self.hosts):
-            return refused(HTTPStatus.MISDIRECTED_REQUEST, "Host", "is not this machine's")
+            return make_refusal(HTTPStatus.MISDIRECTED_REQUEST, "Host", "is not this machine's")
         private = path.startswith(API)
         if not private and path != SESSION:
-            return None if request.method == "GET" else _no_method()
+            return None if request.method == "GET" else _make_method_refusal()
         if request.method != "POST":
-            return _no_method()
+            return _make_method_refusal()
         if not self.is_own_page(headers):
-            return refused(HTTPStatus.FORBIDDEN, "the request", "does not come from this page")
+            return make_refusal(HTTPStatus.FORBIDDEN, "the request", "does not come from this page")
         if headers.get("content-type") != "application/json":
-            return refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the request", "must be JSON")
-        if length_of(headers) > most_bytes(path):
-            return too_large(path)
+            return make_refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the request", "must be JSON")
+        if read_length(headers) > get_most_bytes(path):
+            return make_size_refusal(path)
         if private and not self.keys.opens(read_cookie(headers, self.cookie_name), headers.get(PAGE_HEADER)):
             hint = "Open the address that `headrace page` printed; it is good once. Else run `headrace page` again."
-            return refused(HTTPStatus.UNAUTHORIZED, "this browser", "has not shown the page's address", hint)
+            return make_refusal(HTTPStatus.UNAUTHORIZED, "this browser", "has not shown the page's address", hint)
         return None
 
     def is_own_page(self, headers: Headers) -> bool:
@@ -172,7 +172,7 @@ class BodyInHand:
         return await self._receive() if message is None else message
 
 
-def most_bytes(path: str) -> int:
+def get_most_bytes(path: str) -> int:
     """Returns the most bytes of a body that is sent to an address."""
     return MOST_RESULT_BYTES if path == OPEN else MOST_BODY_BYTES
 
@@ -191,7 +191,7 @@ async def read_body(receive: Receive, most: int) -> bytes:
                 return b"".join(parts)
 
 
-def length_of(headers: Headers) -> int:
+def read_length(headers: Headers) -> int:
     """Returns the length in bytes that a body is said to have; 0 where nothing is said."""
     text = headers.get("content-length", "0")
     return int(text) if text.isascii() and text.isdigit() else 0
@@ -206,7 +206,7 @@ def read_cookie(headers: Headers, name: str) -> str | None:
     return cookies[name].value if name in cookies else None
 
 
-def refused(status: HTTPStatus, value: str, rule: str, hint: str = "") -> JSONResponse:
+def make_refusal(status: HTTPStatus, value: str, rule: str, hint: str = "") -> JSONResponse:
     """Returns a refusal in the form of every error."""
     return answer_error(refuse.input(value, rule, hint), status)
 
@@ -217,9 +217,9 @@ def answer_error(error: HeadraceError, status: HTTPStatus) -> JSONResponse:
     return JSONResponse({"error": fields}, status)
 
 
-def too_large(path: str) -> JSONResponse:
+def make_size_refusal(path: str) -> JSONResponse:
     """Returns the refusal of a body beyond the bound of its address."""
-    rule = f"is larger than {most_bytes(path) >> 20} MiB, the most that the page takes"
+    rule = f"is larger than {get_most_bytes(path) >> 20} MiB, the most that the page takes"
     hint = (
         "Show it on the command line."
         if path == OPEN
@@ -227,8 +227,8 @@ def too_large(path: str) -> JSONResponse:
             "Make a workload of it on the command line: headrace workload import FILE --to NAME.toml; that file is small."
         )
     )
-    return refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the file", rule, hint)
+    return make_refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the file", rule, hint)
 
 
-def _no_method() -> JSONResponse:
-    return refused(HTTPStatus.METHOD_NOT_ALLOWED, "the request", "has a method that is not served here")
+def _make_method_refusal() -> JSONResponse:
+    return make_refusal(HTTPStatus.METHOD_NOT_ALLOWED, "the request", "has a method that is not served here")

@@ -30,14 +30,14 @@ def find_target(open_lab: Callable[[], Lab]) -> str:
     """Returns what `headrace watch` calls the attached volumes of the lab. Raises InputError where
     there is none, CouldNotRun where no lab answers."""
     with closing(open_lab()) as lab:
-        target = target_of(lab)
+        target = make_target(lab)
     if target == LAB:
         hint = "headrace volume create gp3:20 --name db --attach makes one."
         raise refuse.input("the lab", "has no volume that is attached", hint)
     return target
 
 
-def target_of(lab: Lab) -> str:
+def make_target(lab: Lab) -> str:
     """Returns the attached volumes of a lab as `headrace watch` takes them; LAB alone without
     any."""
     attached = [volume for volume in lab.volumes() if volume["attachment"] is not None]
@@ -49,10 +49,10 @@ def read_moments(target: str, options: SourceOptions) -> Iterator[dict[str, obje
     it. The stream of a lab ends when other volumes are attached. Raises HeadraceError, also where
     the daemon is gone: `watch` goes on, since a volume may outlive what counts it."""
     with ExitStack() as open_things:
-        watched = open_things.enter_context(opening.opened(target, options))
+        watched = open_things.enter_context(opening.open_target(target, options))
         lab = open_things.enter_context(closing(options.lab())) if target.startswith(LAB) else None
         for moment in watched.moments:
-            if lab is not None and target_of(lab) != target:
+            if lab is not None and make_target(lab) != target:
                 return
             yield moment.to_document()
 
@@ -72,7 +72,7 @@ class Streams:
             raise refuse.input(f"{self.count} streams", f"are open; at most {MOST_STREAMS} are", hint)
         return find_target(self.open_lab)
 
-    async def lines(self, target: str) -> AsyncIterator[bytes]:
+    async def stream_lines(self, target: str) -> AsyncIterator[bytes]:
         """Yields the command line that shows the same, then a line for each moment; an error is the
         last line, and so is the end of this set of volumes."""
         gone, waiting = threading.Event(), asyncio.Queue[bytes | None](MOST_WAITING)

@@ -10,8 +10,8 @@ from typing import Annotated
 import msgspec
 
 from headrace.base import core
-from headrace.simulation.database import processors_of
-from headrace.simulation.demand import row_length
+from headrace.simulation.database import find_vcpus
+from headrace.simulation.demand import choose_row_length
 from headrace.simulation.replica import DRAIN_S, Replica
 from headrace.simulation.settings import DATABASE_SECONDS, PredictionSettings
 from headrace.ui.spelling import refuse
@@ -59,7 +59,7 @@ class ServerModel:
         """Answers questions about a workload, one after another in the bytes that
         `crates/whatif/src/columns.rs` describes; a refusal is an answer too. A workload that the
         model has from the question before is not read again. Raises InputError."""
-        subject, answers = _subject_of(ask), []
+        subject, answers = _find_subject(ask), []
         with self._lock:  # questions of two windows do not mix: a later one leaves its workload out
             is_new = self._given.get(subject) != ask.workload
             content = TABLES[subject](self._memory, ask.workload) if is_new else None
@@ -76,19 +76,23 @@ class ServerModel:
 def describe_load(memory: Workloads, ask: AskLoad) -> dict[str, object]:
     """Returns a demand as the model takes it, not cut by the limits of its recording, with the
     length of a row as `headrace simulate` has it and the clock of its start. Raises InputError."""
-    load = _demand_of(memory, ask.workload)
-    return {DEMAND: _columns_of(load), "row_s": row_length(load), "clock_start": load.source.get("clock_start")}
+    load = _get_demand(memory, ask.workload)
+    return {
+        DEMAND: _make_columns(load),
+        "row_s": choose_row_length(load),
+        "clock_start": load.source.get("clock_start"),
+    }
 
 
 def describe_database(memory: Workloads, ask: AskLoad) -> dict[str, object]:
     """Returns a database as the model takes it, and the settings of a run and of a replica where
     none is given, by the names of their options. Raises InputError."""
-    load = _database_of(memory, ask.workload)
+    load = _get_database(memory, ask.workload)
     usual = PredictionSettings()
     replica = Replica("").as_behind(load)
     names = ("log_storage", "instance", "vcpus", "as_of", "arrivals_tps", "seed", "start_balance_percent", "growth")
     run = {name: getattr(usual, name) for name in names} | {
-        "vcpus_of_runs": processors_of(load, None, None),
+        "vcpus_of_runs": find_vcpus(load, None, None),
         "cache_gib": load.cache_gib,
         "threads": load.threads,
         "start": START,
@@ -101,14 +105,14 @@ def describe_database(memory: Workloads, ask: AskLoad) -> dict[str, object]:
         "replica_run": run | {"seconds": REPLICA_SECONDS},
         "replica": {
             "workers": None,
-            "settings": replica.settings(),
+            "settings": replica.make_settings(),
             "identified": {} if load.replica is None else load.replica.to_core(),
             "drain_s": DRAIN_S,
         },
     }
 
 
-def _subject_of(ask: AskModel) -> str:
+def _find_subject(ask: AskModel) -> str:
     """Returns the part of the questions that holds the workload."""
     subjects = {PART_OF.get(str(question.get("ask")), "") for question in ask.questions}
     if len(subjects) == 1 and "" not in subjects:
@@ -116,19 +120,19 @@ def _subject_of(ask: AskModel) -> str:
     raise refuse.input("the questions", "are not of one kind that the page asks", "Reload the page.")
 
 
-def _demand_of(memory: Workloads, text: str) -> OpenWorkload:
+def _get_demand(memory: Workloads, text: str) -> OpenWorkload:
     """Returns the demand of a workload that the browser opened, with censored points raised. Raises
     InputError for a database or a closed load."""
     load = memory.find(text)
     if isinstance(load, OpenWorkload):
-        return load.uncensored()
+        return load.uncensor()
     if isinstance(load, TransactionWorkload):
         hint = "The Database view runs it on a storage."
         raise refuse.input(load.name, "is a database in transactions, not demand in I/Os", hint)
     raise refuse.input(load.name, "asks for all that a volume gives, so it has no day")
 
 
-def _database_of(memory: Workloads, text: str) -> TransactionWorkload:
+def _get_database(memory: Workloads, text: str) -> TransactionWorkload:
     """Returns the database of a workload that the browser opened. Raises InputError for demand in
     I/Os."""
     load = memory.find(text)
@@ -137,12 +141,12 @@ def _database_of(memory: Workloads, text: str) -> TransactionWorkload:
     raise refuse.input(load.name, "is demand in I/Os, not a database in transactions", "The Plan view plans it.")
 
 
-def _columns_of(load: OpenWorkload) -> dict[str, object]:
+def _make_columns(load: OpenWorkload) -> dict[str, object]:
     return {name: value for name, value in load.to_core().items() if name != "kind"}
 
 
 # A workload as each subject of the model takes it, by the text that names it.
 TABLES: dict[str, Callable[[Workloads, str], object]] = {
-    DEMAND: lambda memory, text: _columns_of(_demand_of(memory, text)),
-    DATABASE: lambda memory, text: _database_of(memory, text).database,
+    DEMAND: lambda memory, text: _make_columns(_get_demand(memory, text)),
+    DATABASE: lambda memory, text: _get_database(memory, text).database,
 }

@@ -16,12 +16,12 @@ import msgspec
 from headrace.base.extras import import_optional
 from headrace.errors import InputError
 from headrace.operate.fleet.advised import read_answers
-from headrace.operate.fleet.answer import VolumeAnswer, ranked
+from headrace.operate.fleet.answer import VolumeAnswer, rank_answers
 from headrace.operate.fleet.inventory import read_inventory
 from headrace.planner.planning import restore_plan
 from headrace.planner.result import PLAN_SCHEMA, Plan
 from headrace.report import plan as plan_report
-from headrace.ui.answers import plain_view
+from headrace.ui.answers import make_plain_view
 from headrace.ui.remembered import RememberedFiles
 from headrace.ui.spelling import refuse, spell_command
 from headrace.ui.workloads import clean_name
@@ -103,7 +103,7 @@ def show_plan(files: OpenedFiles, ask: AskFile) -> dict[str, object]:
         "workload": {"name": plan.name, "kind": plan.subject, "lines": []},
         "name": file.name,
         "result": plan.to_dict(),
-        "view": plain_view(plan_report.view_of(plan, charts=False)),
+        "view": make_plain_view(plan_report.build_plan_view(plan, charts=False)),
         "commands": proof,
     }
 
@@ -134,7 +134,7 @@ def read_answer_rows(name: str, rows: list[object]) -> list[VolumeAnswer]:
     """Returns the answers in the JSON of `headrace fleet`, those worth most first. Raises
     InputError."""
     try:
-        return ranked(msgspec.convert(rows, list[VolumeAnswer]))
+        return rank_answers(msgspec.convert(rows, list[VolumeAnswer]))
     except msgspec.ValidationError as error:
         hint = "headrace fleet plan POINTS --output json writes them."
         raise refuse.input(name, f"has no answers for a fleet: {error}", hint) from None
@@ -149,7 +149,7 @@ def as_file(name: str, content: bytes, read: Callable[[Path], R]) -> R:
         try:
             return read(file)
         except InputError as error:
-            raise error.but(value=error.value.replace(f"{folder}/", "")) from None
+            raise error.amend(value=error.value.replace(f"{folder}/", "")) from None
 
 
 def _read_proof(path: Path) -> object:

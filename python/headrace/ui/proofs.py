@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import cast
 
 from headrace.base import settings
-from headrace.base.checks import did_you_mean, quote_value
+from headrace.base.checks import quote_value, suggest_nearest
 from headrace.errors import HeadraceError
 from headrace.experiment.proof import PROOF_FILE, Proof, Step, read
 from headrace.report import proof as proof_report
-from headrace.ui.answers import plain_view
+from headrace.ui.answers import make_plain_view
 from headrace.ui.asks import AskProof
 from headrace.ui.opening import OpenedFiles
 from headrace.ui.spelling import refuse, spell_command
@@ -25,9 +25,9 @@ def list_proofs(_: object) -> dict[str, object]:
     """Returns the proofs of this user, the newest first, each with its source and its verdict."""
     rows = [
         {"name": folder.name, "source": proof.source, "began_at": proof.began_at, "holds": proof.holds}
-        for folder, proof in _kept_proofs()
+        for folder, proof in _read_proofs()
     ]
-    return {"folder": str(_folder()), "proofs": rows}
+    return {"folder": str(_get_folder()), "proofs": rows}
 
 
 def show_proof(files: OpenedFiles, ask: AskProof) -> dict[str, object]:
@@ -37,26 +37,26 @@ def show_proof(files: OpenedFiles, ask: AskProof) -> dict[str, object]:
         opened = files.find(ask.file, "proof")
         proof, place = cast(Proof, opened.value), opened.name
     else:
-        folders = {folder.name: (folder, proof) for folder, proof in _kept_proofs()}
+        folders = {folder.name: (folder, proof) for folder, proof in _read_proofs()}
         if ask.name not in folders:
-            raise refuse.input(quote_value(ask.name), "is not a proof of this user", did_you_mean(ask.name, folders))
+            raise refuse.input(quote_value(ask.name), "is not a proof of this user", suggest_nearest(ask.name, folders))
         folder, proof = folders[ask.name]
         place = str(folder)
     return {
-        "view": plain_view(proof_report.view_of(proof)),
+        "view": make_plain_view(proof_report.build_view(proof)),
         "warmup_s": proof.warmup_s,
         "steps": [_describe_step(step) for step in proof.steps],
         "commands": [spell_command(["prove", "--show", place])],
     }
 
 
-def _folder() -> Path:
-    return Path(settings.folder("HEADRACE_PROOFS"))
+def _get_folder() -> Path:
+    return Path(settings.get_folder("HEADRACE_PROOFS"))
 
 
-def _kept_proofs() -> Iterator[tuple[Path, Proof]]:
+def _read_proofs() -> Iterator[tuple[Path, Proof]]:
     """Yields folders and their proofs, the newest first; what cannot be read is left out."""
-    folder = _folder()
+    folder = _get_folder()
     names = sorted((path.parent for path in folder.glob(f"*/{PROOF_FILE}")), reverse=True) if folder.is_dir() else []
     for path in names[:MOST_LISTED]:
         try:
@@ -70,7 +70,7 @@ def _describe_step(step: Step) -> dict[str, object]:
     predicted or measured."""
     predicted, measured = step.predicted, step.measured
     return {
-        "name": proof_report.name_of(step),
+        "name": proof_report.describe_step(step),
         "predicted": None if predicted is None else predicted.tps,
         "low": None if predicted is None else predicted.tps_low,
         "high": None if predicted is None else predicted.tps_high,

@@ -13,15 +13,15 @@ from headrace.errors import HeadraceError
 from headrace.lab import Lab
 from headrace.report.replication import members as member_words
 from headrace.report.replication import replicas
-from headrace.servers.failover.cluster import cluster_of, source_in
-from headrace.servers.failover.planning.guarantee import guarantee_now
+from headrace.servers.failover.cluster import find_source, make_cluster
+from headrace.servers.failover.planning.guarantee import judge_guarantee
 from headrace.servers.failover.planning.members import Guarantee
 from headrace.servers.topology import topology
 from headrace.servers.topology.lag.record import LagRecord
 from headrace.servers.topology.lag.watch import LagReading
 from headrace.simulation.replica import Replica, predict_replica
 from headrace.simulation.settings import PredictionSettings
-from headrace.ui.answers import columns_of, describe_workload, plain_view
+from headrace.ui.answers import describe_workload, make_plain_view, pick_columns
 from headrace.ui.asks import AskReplica
 from headrace.ui.modelling import REPLICA_SECONDS, START
 from headrace.ui.spelling import read_settings, refuse, spell_command, spell_settings
@@ -40,14 +40,14 @@ def show_topology(open_lab: Callable[[], Lab], _: object) -> dict[str, object]:
     CouldNotRun where no lab answers."""
     with closing(open_lab()) as lab:
         lab.status()  # says what to run where no lab answers
-        members = topology.status(lab)
+        members = topology.list_topology(lab)
         readings = read_lag(lab) if any(member.state and member.state.channels for member in members) else []
         guarantee, unknown = read_guarantee(lab) if len(members) > 1 else (None, "")
     lag_of = {(reading.replica, reading.channel): reading.lag_s for reading in readings}
     links = [
         {"from": source, "to": row["name"], "lag_s": lag_of.get((str(row["name"]), str(row.get("channel", ""))))}
         for member in members
-        for row in member_words.rows_of(member)
+        for row in member_words.list_rows(member)
         if (source := member_words.follows_of(row, members))
     ]
     return {
@@ -56,7 +56,7 @@ def show_topology(open_lab: Callable[[], Lab], _: object) -> dict[str, object]:
             for member in members
         ],
         "links": to_plain(links),
-        "view": plain_view(member_words.view_of(members, readings, guarantee, unknown)),
+        "view": make_plain_view(member_words.build_view(members, readings, guarantee, unknown)),
         "commands": [
             spell_command(words) for words in (["replica", "status"], ["replica", "lag"], ["failover", "status"])
         ],
@@ -67,7 +67,7 @@ def read_lag(lab: Lab) -> Sequence[LagReading]:
     """Returns how far each replica is behind, after a look of two seconds; nothing where they
     cannot be watched."""
     try:
-        servers = topology.watched(lab)
+        servers = topology.make_watch(lab)
         with servers.watch as watching:
             LagRecord(watching, servers.servers).run(LOOK_S)
             return watching.read()
@@ -78,10 +78,10 @@ def read_lag(lab: Lab) -> Sequence[LagReading]:
 def read_guarantee(lab: Lab) -> tuple[Guarantee | None, str]:
     """Returns what the loss of the source would mean now; None and why where it is not known."""
     try:
-        cluster = cluster_of((), lab)
-        with closing(cluster.observer()) as observer:
+        cluster = make_cluster((), lab)
+        with closing(cluster.make_observer()) as observer:
             seen = observer.look()
-        return guarantee_now(seen, seen[source_in(seen, None, cluster.unfinished())]), ""
+        return judge_guarantee(seen, seen[find_source(seen, None, cluster.read_unfinished())]), ""
     except HeadraceError as error:
         return None, str(error)
 
@@ -103,13 +103,13 @@ def run_replica(memory: Workloads, ask: AskReplica) -> dict[str, object]:
     before, named = memory.spell(ask.workload)
     words = ["predict", named, "--storage", ask.storage, "--replica", ask.replica]
     words += [] if ask.workers is None else ["--workers", str(ask.workers)]
-    document = replicas.document(answer)
+    document = replicas.build_document(answer)
     document.pop("rows")
     return {
         "workload": describe_workload(load),
         "result": to_plain(document),
-        "view": plain_view(replicas.view_of(answer)),
-        "columns": columns_of(answer.rows, ROW_COLUMNS),
+        "view": make_plain_view(replicas.build_view(answer)),
+        "columns": pick_columns(answer.rows, ROW_COLUMNS),
         "usual": {"threads": load.threads, "cache_gib": load.cache_gib},
         "commands": [*before, spell_command([*words, *spell_settings(PredictionSettings, values)])],
     }

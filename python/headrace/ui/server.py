@@ -26,9 +26,9 @@ from starlette.routing import Route
 
 from headrace.base.extras import import_optional
 from headrace.errors import CouldNotRun, HeadraceError
-from headrace.report.page_files import MODEL, read_moving, shorten, stylesheet
+from headrace.report.page_files import MODEL, build_stylesheet, read_moving, shorten
 from headrace.ui.asks import Nothing
-from headrace.ui.guard import SESSION, Guard, Keys, answer_error, refused
+from headrace.ui.guard import SESSION, Guard, Keys, answer_error, make_refusal
 from headrace.ui.spelling import refuse
 
 if TYPE_CHECKING:
@@ -119,10 +119,10 @@ def pack(content: bytes, kind: str, packed: bytes | None = None) -> StaticFile:
 
 
 @cache
-def static_files() -> dict[str, StaticFile]:
+def read_static_files() -> dict[str, StaticFile]:
     """Returns the files of the page by their addresses; what a request names is looked up here, and
     never on a disk."""
-    files = {"/page.css": pack(stylesheet().encode(), TYPES[".css"])}
+    files = {"/page.css": pack(build_stylesheet().encode(), TYPES[".css"])}
     _collect(resources.files("headrace.ui").joinpath("static"), "/static", files)
     for name in SHARED:
         files[f"/static/{name}"] = pack(shorten(read_moving(name) or b""), TYPES[".js"])
@@ -146,9 +146,9 @@ def _collect(folder: Traversable, address: str, files: dict[str, StaticFile]) ->
 def serve_static(request: Request) -> Response:
     """Answers with a file of the page."""
     path = "/static/index.html" if request.url.path in VIEWS else request.url.path
-    file = static_files().get(path)
+    file = read_static_files().get(path)
     if file is None:
-        return refused(HTTPStatus.NOT_FOUND, "the address", "is not a page of headrace", "Open /.")
+        return make_refusal(HTTPStatus.NOT_FOUND, "the address", "is not a page of headrace", "Open /.")
     headers = {"content-type": file.kind, "etag": file.tag, "vary": "accept-encoding"}
     if request.headers.get("if-none-match") == file.tag:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
@@ -162,7 +162,7 @@ class NoChanges:
 
     def propose(self, ask: object) -> dict[str, object]:
         """Raises InputError."""
-        return room("changes").refuse_changes(ask)
+        return import_room("changes").refuse_changes(ask)
 
     carry_out = propose
 
@@ -178,7 +178,7 @@ class PageServer:
         self.port: int = self.socket.getsockname()[1]
         self.keys, self.allow_changes = Keys(), allow_changes
         self.open_lab = open_lab
-        self.guard = Guard(self._routes(), self.keys, self.port)
+        self.guard = Guard(self._build_application(), self.keys, self.port)
         settings = uvicorn.Config(
             self.guard,
             log_level="critical",
@@ -198,39 +198,39 @@ class PageServer:
     @cached_property
     def memory(self) -> Workloads:
         """Returns the workloads that the page was given."""
-        return room("workloads").Workloads()
+        return import_room("workloads").Workloads()
 
     @cached_property
     def model(self) -> ServerModel:
         """Returns the model, for browsers without one."""
-        return room("modelling").ServerModel(self.memory)
+        return import_room("modelling").ServerModel(self.memory)
 
     @cached_property
     def files(self) -> OpenedFiles:
         """Returns the results that the page was given."""
-        return room("opening").OpenedFiles()
+        return import_room("opening").OpenedFiles()
 
     @cached_property
     def recordings(self) -> Recordings:
         """Returns the recordings that the page was given."""
-        return room("doctoring").Recordings()
+        return import_room("doctoring").Recordings()
 
     @cached_property
     def streams(self) -> Streams:
         """Returns the moments of the lab."""
-        return room("live").Streams(self.connect)
+        return import_room("live").Streams(self.connect)
 
     @cached_property
     def changes(self) -> LabChanges | NoChanges:
         """Returns the changes of the lab."""
-        return room("changes").LabChanges(self.connect) if self.allow_changes else NoChanges()
+        return import_room("changes").LabChanges(self.connect) if self.allow_changes else NoChanges()
 
     @property
     def abilities(self) -> dict[str, object]:
         """Returns the abilities that not every page has: changes of the lab, and a model in the
         browser."""
-        actions = room("changes").describe_actions() if self.allow_changes else []
-        return {"actions": actions, "model": MODEL_ADDRESS in static_files()}
+        actions = import_room("changes").describe_actions() if self.allow_changes else []
+        return {"actions": actions, "model": MODEL_ADDRESS in read_static_files()}
 
     def connect(self) -> Lab:
         """Connects to the lab that is shown. Raises CouldNotRun."""
@@ -249,20 +249,21 @@ class PageServer:
         """Imports what a browser will ask for. A missing library is named to the view that asks."""
         for module in EARLY:
             with contextlib.suppress(HeadraceError):
-                room(module)
+                import_room(module)
 
-    def _routes(self) -> Starlette:
+    def _build_application(self) -> Starlette:
         """Returns the application: an address per answer, the live streams, the session, and
         files."""
         routes = [
-            Route(f"/api/{name}", self._handler(answerer), methods=["POST"]) for name, answerer in ANSWERERS.items()
+            Route(f"/api/{name}", self._make_handler(answerer), methods=["POST"])
+            for name, answerer in ANSWERERS.items()
         ]
-        routes.append(Route("/api/live", self._live, methods=["POST"]))
+        routes.append(Route("/api/live", self._stream_moments, methods=["POST"]))
         return Starlette(
             routes=[*routes, Route(SESSION, self._open, methods=["POST"]), Route("/{path:path}", serve_static)]
         )
 
-    def _handler(self, answerer: Answerer) -> Callable:
+    def _make_handler(self, answerer: Answerer) -> Callable:
         """Returns the handler of a question: it answers on a thread, and says what went wrong as
         the command line does. A long one ends when the browser no longer waits."""
 
@@ -277,13 +278,13 @@ class PageServer:
 
         return handle
 
-    async def _live(self, request: Request) -> Response:
+    async def _stream_moments(self, request: Request) -> Response:
         """Streams the lab's moments, a line of JSON each."""
         try:
             target = await to_thread.run_sync(self._begin_stream)
         except HeadraceError as error:
-            return answer_error(error, status_of(error))
-        return StreamingResponse(self.streams.lines(target), media_type="application/x-ndjson")
+            return answer_error(error, choose_status(error))
+        return StreamingResponse(self.streams.stream_lines(target), media_type="application/x-ndjson")
 
     def _begin_stream(self) -> str:
         return self.streams.begin()  # on a thread, since the module may have to be imported first
@@ -297,14 +298,14 @@ class PageServer:
         exchanged = None if given is None else self.keys.exchange(given.token)
         if exchanged is None:
             hint = "Run `headrace page` again: each address is good once."
-            return refused(HTTPStatus.UNAUTHORIZED, "the address", "has been used, or is another's", hint)
+            return make_refusal(HTTPStatus.UNAUTHORIZED, "the address", "has been used, or is another's", hint)
         cookie, key = exchanged
         answer = JSONResponse({"key": key})
         answer.set_cookie(self.guard.cookie_name, cookie, httponly=True, samesite="strict", path="/")
         return answer
 
 
-def room(module: str) -> ModuleType:
+def import_room(module: str) -> ModuleType:
     """Imports a module of this room. Raises CouldNotRun where a library is missing."""
     with import_optional():
         return import_module(f"headrace.ui.{module}")
@@ -342,12 +343,12 @@ def _answer(server: PageServer, answerer: Answerer, body: bytes, *progress: Call
     """Decodes a question, lets its function answer, and encodes the answer, bytes as they are;
     errors become an answer with their status."""
     try:
-        module = room(answerer.module)
+        module = import_room(answerer.module)
         kind = getattr(module, answerer.question) if answerer.question else Nothing
         try:
             ask = msgspec.json.decode(body, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            return refused(HTTPStatus.BAD_REQUEST, "the request", " ".join(str(error).split())[:200])
+            return make_refusal(HTTPStatus.BAD_REQUEST, "the request", " ".join(str(error).split())[:200])
         parts = [getattr(server, answerer.part)] if answerer.part else []
         owner = getattr(server, answerer.owner) if answerer.owner else module
         answer = getattr(owner, answerer.function)(*parts, ask, *progress)
@@ -357,13 +358,13 @@ def _answer(server: PageServer, answerer: Answerer, body: bytes, *progress: Call
     except Cancelled:
         return Response(status_code=HTTPStatus.NO_CONTENT)
     except HeadraceError as error:
-        return answer_error(error, status_of(error))
+        return answer_error(error, choose_status(error))
     except Exception as error:  # said as the command line says it, without a traceback
         rule = f"is a bug in headrace: {type(error).__name__}"
         return answer_error(refuse.input("this", rule), HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
-def status_of(error: HeadraceError) -> HTTPStatus:
+def choose_status(error: HeadraceError) -> HTTPStatus:
     """Returns the status of an error: what was asked is wrong, or this machine cannot answer it."""
     return HTTPStatus.SERVICE_UNAVAILABLE if isinstance(error, CouldNotRun) else HTTPStatus.BAD_REQUEST
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from headrace.base.checks import did_you_mean, quote_value
+from headrace.base.checks import quote_value, suggest_nearest
 from headrace.base.options import OptionField, list_settings
 from headrace.errors import InputError, Refusals
 
@@ -22,7 +22,7 @@ def read_settings(group: type, given: Mapping[str, object]) -> dict[str, object]
     values: dict[str, object] = {}
     for name, value in given.items():
         if name not in settings:
-            raise refuse.input(quote_value(name), "is not a setting of this view", did_you_mean(name, settings))
+            raise refuse.input(quote_value(name), "is not a setting of this view", suggest_nearest(name, settings))
         if value is not None:
             values[name] = read_value(settings[name], value)
     return values

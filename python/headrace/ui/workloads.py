@@ -18,7 +18,7 @@ from headrace.base.checks import quote_value
 from headrace.base.files import OWN_FILE, guess
 from headrace.calibration.named import read_named
 from headrace.observe import formats
-from headrace.observe.recording import recording_of
+from headrace.observe.recording import decode_recording
 from headrace.ui.remembered import RememberedFiles
 from headrace.ui.spelling import refuse, spell_command
 
@@ -105,7 +105,7 @@ def split_answers(text: str) -> dict[str, str]:
 def make_day(texts: dict[str, str]) -> AnyWorkload:
     """Returns the day that answers describe, each checked as on the command line. Raises
     InputError."""
-    questions = {question.name: question for question in workloads.questions()}
+    questions = {question.name: question for question in workloads.list_questions()}
     answers: dict[str, object] = {}
     for name, value in texts.items():
         if name not in questions:
@@ -116,7 +116,7 @@ def make_day(texts: dict[str, str]) -> AnyWorkload:
 
 def read_recording(name: str, content: bytes) -> AnyWorkload:
     """Returns the demand in a recording of a device. Raises InputError."""
-    return formats.parse_recording(recording_of(name, content)).workload()
+    return formats.parse_recording(decode_recording(name, content)).build_workload()
 
 
 def clean_name(name: str) -> str:

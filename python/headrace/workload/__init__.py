@@ -11,9 +11,9 @@ from headrace.workload.daily import (
     Question,
     from_answers,
     from_constant_answers,
+    list_questions,
     new_constant,
     new_daily,
-    questions,
 )
 from headrace.workload.demo import demo_day, recorded_hour
 from headrace.workload.files import load, load_database, load_demand, parse, save
@@ -40,7 +40,7 @@ __all__ = [
     "new_constant",
     "new_daily",
     "parse",
-    "questions",
+    "list_questions",
     "recorded_hour",
     "save",
 ]

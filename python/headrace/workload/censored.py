@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from headrace.workload.observed import CensoredWindow, Unit, recorded_latency
+from headrace.workload.observed import CensoredWindow, Unit, compute_recorded_latency
 
 # Latency is "several times its usual" from here on; at the very figure of a known limit less is
 # enough.
@@ -109,35 +109,35 @@ def find_censored(points: pl.DataFrame, source: dict) -> Censoring:
     `points`: rows of an open workload, with latencies in ms, queues and utilisation (percent) where
     they were recorded. `source`: that of the workload; its `tool`, `device` and `scaled_by` count.
     """
-    series = _series(points, source)
+    series = _make_series(points, source)
     slow, at_known = _find_slow(series)
     runs = []
     for unit in series.rates:
         if unit == "MiB/s" or series.counts_ios:
-            runs += _flat_runs(series, unit, slow) + _known_runs(series, unit, at_known)
-    owner = _owners(series, runs, slow)
-    return _windows(series, runs, owner)
+            runs += _find_flat_runs(series, unit, slow) + _find_top_runs(series, unit, at_known)
+    owner = _assign_owners(series, runs, slow)
+    return _join_windows(series, runs, owner)
 
 
-def _series(points: pl.DataFrame, source: dict) -> _Series:
+def _make_series(points: pl.DataFrame, source: dict) -> _Series:
     """Returns the recording as it was measured: a factor in `source` (`scaled_by`) is divided out.
     Rates are in I/Os a second and MiB/s, latencies in ms; a queue that was not recorded is made by
     Little's law."""
     scale = float(source.get("scaled_by", 1.0))
 
-    def column(name: str) -> np.ndarray:
+    def read_column(name: str) -> np.ndarray:
         if name not in points.columns:
             return np.full(points.height, np.nan)
         return points[name].fill_null(float("nan")).to_numpy()
 
     reads, writes = points["reads_per_s"].to_numpy() / scale, points["writes_per_s"].to_numpy() / scale
     mib_s = (reads * points["read_kib"].to_numpy() + writes * points["write_kib"].to_numpy()) / 1024.0
-    latency = recorded_latency(points, scale)
+    latency = compute_recorded_latency(points, scale)
     latency_ms = (
         np.full(points.height, np.nan) if latency is None else latency["mean_ms"].fill_null(float("nan")).to_numpy()
     )
     finite_ms = latency_ms[np.isfinite(latency_ms)]
-    queue = column("queue")
+    queue = read_column("queue")
     queue = np.where(np.isfinite(queue), queue, (reads + writes) * latency_ms / 1_000.0)
     return _Series(
         points["t_s"].to_numpy(),
@@ -145,8 +145,8 @@ def _series(points: pl.DataFrame, source: dict) -> _Series:
         {"IOPS": reads + writes, "MiB/s": mib_s},
         latency_ms,
         queue,
-        column("util_percent"),
-        column("balance_percent"),
+        read_column("util_percent"),
+        read_column("balance_percent"),
         float(np.quantile(finite_ms, USUAL_QUANTILE)) if finite_ms.size else float("nan"),
         str(source.get("device", "")).count("+") + 1,
         source.get("tool") != "vmstat",
@@ -170,28 +170,28 @@ def _find_slow(series: _Series) -> tuple[np.ndarray, np.ndarray]:
     return slow & (series.rates["IOPS"] > 0), at_known | slow
 
 
-def _tolerance(series: _Series) -> np.ndarray:
+def _compute_tolerance(series: _Series) -> np.ndarray:
     """Returns by how large a share each point may lie off a level: shorter points more."""
     return FLAT_SHARE + TICKS_S / series.duration_s
 
 
-def _flat_runs(series: _Series, unit: Unit, slow: np.ndarray) -> list[_Run]:
+def _find_flat_runs(series: _Series, unit: Unit, slow: np.ndarray) -> list[_Run]:
     """Finds runs of slow points at one level that the volume did not give without waiting."""
-    rate, tolerance = series.rates[unit], _tolerance(series)
+    rate, tolerance = series.rates[unit], _compute_tolerance(series)
     places = np.flatnonzero(slow)
     judged_runs: list[_Run] = []
     for stretch in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
-        runs = _level_parts(stretch.tolist(), rate, tolerance)
+        runs = _split_levels(stretch.tolist(), rate, tolerance)
         # Slow all along but at many rates is a volume in trouble or under mixed load, not one at a
         # limit.
         mostly = sum(last - first + 1 for first, last in runs) >= FLAT_SHARE_OF_STRETCH * stretch.size
-        judged = (_judged(series, unit, first, last, slow, mostly) for first, last in runs)
+        judged = (_judge_run(series, unit, first, last, slow, mostly) for first, last in runs)
         judged_runs += [run for run in judged if run is not None]
-    scattered = _scattered(series, unit, slow)
+    scattered = _find_scattered(series, unit, slow)
     return _without_echoes([*judged_runs, *([scattered] if scattered else [])])
 
 
-def _level_parts(stretch: list[int], rate: np.ndarray, tolerance: np.ndarray) -> list[tuple[int, int]]:
+def _split_levels(stretch: list[int], rate: np.ndarray, tolerance: np.ndarray) -> list[tuple[int, int]]:
     """Returns (first, last) of consecutive points within tolerance, a share of the rate, of their
     mean so far; both are indexes of points."""
     parts, first, total = [], 0, 0.0
@@ -210,9 +210,9 @@ def _without_echoes(runs: list[_Run]) -> list[_Run]:
     # of each level: a day has few levels and may have thousands of runs
     longest: dict[int, _Run] = {}
     for run in runs:
-        best = longest.setdefault(_step(run.level), run)
+        best = longest.setdefault(_compute_step(run.level), run)
         if run.last - run.first > best.last - best.first:
-            longest[_step(run.level)] = run
+            longest[_compute_step(run.level)] = run
     return [
         run
         for run in runs
@@ -224,16 +224,16 @@ def _without_echoes(runs: list[_Run]) -> list[_Run]:
     ]
 
 
-def _step(level: float) -> int:
+def _compute_step(level: float) -> int:
     """Returns the step of a level, IOPS or MiB/s; levels within half a per cent share it."""
     return round(math.log(level) / 0.005)
 
 
-def _judged(
+def _judge_run(
     series: _Series, unit: Unit, first: int, last: int, slow: np.ndarray, mostly_flat: bool = True
 ) -> _Run | None:
     """Returns the run when its level may be a limit, else None."""
-    rate, tolerance = series.rates[unit], float(_tolerance(series)[first])
+    rate, tolerance = series.rates[unit], float(_compute_tolerance(series)[first])
     level = float(np.median(rate[first : last + 1]))
     spread = float(np.std(rate[first : last + 1]) / level) if level > 0 else 0.0
     # Demand may pass the level of spent credits on its way up and down; a long run is known closely
@@ -242,22 +242,24 @@ def _judged(
     near = np.abs(rate - level) <= band * level
     if level <= 0 or slow[near].mean() < SLOW_SHARE_AT_LEVEL:
         return None
-    exceeded = _exceeded(series, rate, level, tolerance)
-    credits = exceeded or _spent(series, first, last)
+    exceeded = _is_exceeded(series, rate, level, tolerance)
+    credits = exceeded or _has_spent_credits(series, first, last)
     # A level that the volume exceeded at other times is a limit only while credits are gone, and
     # that lasts.
     if exceeded and (last - first + 1 < LEAST_RUN_WITHOUT_LATENCY or not mostly_flat):
         return None
-    return _Run(unit, first, last, level, spread, _known(unit, level, series.members, tolerance) is not None, credits)
+    return _Run(
+        unit, first, last, level, spread, _find_limit(unit, level, series.members, tolerance) is not None, credits
+    )
 
 
-def _spent(series: _Series, first: int, last: int) -> bool:
+def _has_spent_credits(series: _Series, first: int, last: int) -> bool:
     """Returns whether the burst balance was recorded and gone for most of these points."""
     balance = series.balance[first : last + 1]
     return bool(np.isfinite(balance).any() and np.nanmedian(balance) <= CREDITS_GONE_PERCENT)
 
 
-def _exceeded(series: _Series, rate: np.ndarray, level: float, tolerance: float) -> bool:
+def _is_exceeded(series: _Series, rate: np.ndarray, level: float, tolerance: float) -> bool:
     """Returns whether the volume gave more than `level` at some time, beyond the second of it that
     a rested volume saves."""
     places = np.flatnonzero(rate > level * (1 + 2 * tolerance))
@@ -266,23 +268,23 @@ def _exceeded(series: _Series, rate: np.ndarray, level: float, tolerance: float)
     return bool(places.size and (np.add.reduceat(above, starts) > SAVED_S * level).any())
 
 
-def _scattered(series: _Series, unit: Unit, slow: np.ndarray) -> _Run | None:
+def _find_scattered(series: _Series, unit: Unit, slow: np.ndarray) -> _Run | None:
     """Finds a level that nothing exceeds and that slow points reach again and again without
     staying: a run of length 0 that others join."""
     rate = series.rates[unit]
     top = float(rate.max())
-    at_top = slow & (rate >= top * (1 - _tolerance(series)))
+    at_top = slow & (rate >= top * (1 - _compute_tolerance(series)))
     if at_top.sum() < LEAST_SCATTERED:
         return None
     places = np.flatnonzero(at_top)
-    judged = _judged(series, unit, int(places[0]), int(places[0]), slow)
+    judged = _judge_run(series, unit, int(places[0]), int(places[0]), slow)
     if judged is None:
         return None
     level = float(np.median(rate[at_top]))
     return _Run(unit, int(places[0]), int(places[0]), level, 1.0, judged.is_known, judged.credits)
 
 
-def _known(unit: str, level: float, members: int, share: float) -> float | None:
+def _find_limit(unit: str, level: float, members: int, share: float) -> float | None:
     """Returns the known limit within `share` of a level, of a volume or of all members."""
     limits = KNOWN_IOPS if unit == "IOPS" else KNOWN_MIB_S
     near = [
@@ -294,13 +296,13 @@ def _known(unit: str, level: float, members: int, share: float) -> float | None:
     return near[0] if near else None
 
 
-def _known_runs(series: _Series, unit: Unit, may_wait: np.ndarray) -> list[_Run]:
+def _find_top_runs(series: _Series, unit: Unit, may_wait: np.ndarray) -> list[_Run]:
     """Finds runs at a top that is never exceeded where latency says little or nothing: at a known
     limit, or flatter than demand can be."""
     rate = series.rates[unit]
     top = float(np.quantile(rate, 0.999) if rate.size > 1_000 else rate.max())
     share, least = FLAT_SHARE_AT_KNOWN_LIMIT + TICKS_S / float(np.median(series.duration_s)), LEAST_RUN_WITHOUT_LATENCY
-    limit = _known(unit, top, series.members, share)
+    limit = _find_limit(unit, top, series.members, share)
     is_known = limit is not None
     if limit is None:
         may_wait, share, least = may_wait & ~np.isfinite(series.latency_ms), FLAT_SHARE_OF_ANY_TOP, LEAST_RUN_OF_ANY_TOP
@@ -324,13 +326,13 @@ def _known_runs(series: _Series, unit: Unit, may_wait: np.ndarray) -> list[_Run]
                     limit,
                     float(np.std(rate[first : last + 1]) / limit),
                     is_known,
-                    _spent(series, first, last),
+                    _has_spent_credits(series, first, last),
                 )
             )
     return runs
 
 
-def _owners(series: _Series, runs: list[_Run], slow: np.ndarray) -> np.ndarray:
+def _assign_owners(series: _Series, runs: list[_Run], slow: np.ndarray) -> np.ndarray:
     """Returns for each point the run it belongs to, or -1.
 
     Known limits first, then the flattest; single slow points at a level join it.
@@ -341,10 +343,10 @@ def _owners(series: _Series, runs: list[_Run], slow: np.ndarray) -> np.ndarray:
         part = owner[run.first : run.last + 1]
         if run.last - run.first + 1 < LEAST_RUN or (part < 0).sum() >= LEAST_RUN:
             part[part < 0] = index
-    tolerance = _tolerance(series)
+    tolerance = _compute_tolerance(series)
     levels: dict[tuple[Unit, int], int] = {}
     for index, run in enumerate(runs):
-        levels.setdefault((run.unit, _step(run.level)), index)
+        levels.setdefault((run.unit, _compute_step(run.level)), index)
     for (unit, _), index in levels.items():
         level = runs[index].level
         owner[(owner < 0) & slow & (np.abs(series.rates[unit] - level) <= tolerance * level)] = index
@@ -358,14 +360,14 @@ def _owners(series: _Series, runs: list[_Run], slow: np.ndarray) -> np.ndarray:
     return owner
 
 
-def _windows(series: _Series, runs: list[_Run], owner: np.ndarray) -> Censoring:
+def _join_windows(series: _Series, runs: list[_Run], owner: np.ndarray) -> Censoring:
     """Joins neighbouring points at the same limit into windows. `owner`: for each point the index
     of its run, -1 for none."""
     places = np.flatnonzero(owner >= 0)
     if not places.size:
         return Censoring(())
     same = [
-        after == before + 1 and _same_limit(runs[owner[before]], runs[owner[after]])
+        after == before + 1 and _has_same_limit(runs[owner[before]], runs[owner[after]])
         for before, after in zip(places.tolist(), places[1:].tolist(), strict=False)
     ]
     factor, windows, start = np.ones(owner.size), [], 0
@@ -373,16 +375,16 @@ def _windows(series: _Series, runs: list[_Run], owner: np.ndarray) -> Censoring:
         if end + 1 < places.size and same[end]:
             continue
         first, last = int(places[start]), int(places[end])
-        windows.append(_window(series, runs[owner[first]], first, last, factor))
+        windows.append(_make_window(series, runs[owner[first]], first, last, factor))
         start = end + 1
     return Censoring(tuple(windows), pl.Series("factor", factor), pl.Series("censored", owner >= 0))
 
 
-def _same_limit(run: _Run, other: _Run) -> bool:
+def _has_same_limit(run: _Run, other: _Run) -> bool:
     return run.unit == other.unit and abs(run.level - other.level) <= 0.02 * run.level
 
 
-def _window(series: _Series, run: _Run, first: int, last: int, factor: np.ndarray) -> CensoredWindow:
+def _make_window(series: _Series, run: _Run, first: int, last: int, factor: np.ndarray) -> CensoredWindow:
     """Returns the figures of points first..last; writes their least demand into `factor`."""
     part = slice(first, last + 1)
     weights = series.duration_s[part]
@@ -393,7 +395,7 @@ def _window(series: _Series, run: _Run, first: int, last: int, factor: np.ndarra
         return float(np.average(values[there], weights=weights[there])) if there.any() else None
 
     rates = {unit: float(np.average(rate[part], weights=weights)) for unit, rate in series.rates.items()}
-    more = _still_waiting_per_s(series, first, last)
+    more = _measure_queue_growth(series, first, last)
     if more:
         peak, rate = more
         demand = series.rates["IOPS"][first : peak + 1]
@@ -420,7 +422,7 @@ def _window(series: _Series, run: _Run, first: int, last: int, factor: np.ndarra
     )
 
 
-def _still_waiting_per_s(series: _Series, first: int, last: int) -> tuple[int, float] | None:
+def _measure_queue_growth(series: _Series, first: int, last: int) -> tuple[int, float] | None:
     """Returns (point with the longest queue, I/Os a second by which the queue grew up to its end).
 
     Asked minus delivered is the growth of the queue. A mean queue is met somewhere inside its

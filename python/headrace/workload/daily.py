@@ -97,7 +97,7 @@ def new_constant(
         sequential_write_share=sequential_write_share,
         arrivals=arrivals,
         growth_per_year=growth_per_year,
-        source=_source(answers),
+        source=_make_source(answers),
     )
 
 
@@ -137,7 +137,7 @@ def new_daily(
     write_kib = check_number("write_kib", write_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB")
     floor = check_number("night_floor", night_floor, 0.0, 1.0)
     days = check_whole("days", days, 1, MAX_DAYS)
-    factors = [max(floor, factor) for factor in hourly_factors(shape)]
+    factors = [max(floor, factor) for factor in compute_hourly_factors(shape)]
     reads = [reads_per_s * factors[minute // 60] for minute in range(MINUTES_OF_DAY)]
     writes = [writes_per_s * factors[minute // 60] for minute in range(MINUTES_OF_DAY)]
     sizes = [read_kib] * MINUTES_OF_DAY
@@ -147,9 +147,9 @@ def new_daily(
             f"The {shape!r} day is a usual form, not a measurement: record a real day before you buy close to the edge."
         )
     if backup_start_hour is not None:
-        minutes = backup_window(backup_start_hour, backup_minutes)
+        minutes = list_backup_minutes(backup_start_hour, backup_minutes)
         add_backup(reads, sizes, minutes, backup_mib_s)
-        caveats.append(backup_caveat())
+        caveats.append(describe_backup_caveat())
     count = MINUTES_OF_DAY * days
     points = make_points(
         [60.0 * i for i in range(count)], [60.0] * count, reads * days, writes * days, sizes * days, [write_kib] * count
@@ -163,12 +163,12 @@ def new_daily(
         sequential_write_share=sequential_write_share,
         arrivals=arrivals,
         growth_per_year=growth_per_year,
-        source=_source(answers) | {"clock_start": "00:00:00"},
+        source=_make_source(answers) | {"clock_start": "00:00:00"},
         caveats=tuple(caveats),
     )
 
 
-def hourly_factors(shape: object) -> list[float]:
+def compute_hourly_factors(shape: object) -> list[float]:
     """Returns 24 factors with a largest of 1, from a name in SHAPES or 24 numbers >= 0.
 
     Raises InputError.
@@ -186,7 +186,7 @@ def hourly_factors(shape: object) -> list[float]:
     return [number / top for number in numbers]
 
 
-def backup_window(start_hour: float, minutes: int) -> list[int]:
+def list_backup_minutes(start_hour: float, minutes: int) -> list[int]:
     """Returns the minutes of the day (0..1439) a backup runs in; it may run past midnight.
 
     Raises InputError.
@@ -208,7 +208,7 @@ def add_backup(reads: list[float], sizes: list[float], minutes: list[int], mib_s
         sizes[minute] = kib_s / reads[minute] if reads[minute] else 0.0
 
 
-def backup_caveat() -> str:
+def describe_backup_caveat() -> str:
     """Says what merging the backup into the points loses."""
     return (
         f"The backup is counted as extra reads of {BACKUP_READ_KIB:g} "
@@ -218,7 +218,7 @@ def backup_caveat() -> str:
     )
 
 
-def _source(answers: dict) -> dict:
+def _make_source(answers: dict) -> dict:
     """Returns the origin of a workload, with the answers that were given."""
     return {
         "tool": "headrace workload new",
@@ -249,7 +249,7 @@ class Question:
     only_if: str | None = None
 
 
-def questions() -> tuple[Question, ...]:
+def list_questions() -> tuple[Question, ...]:
     """Lists what to ask for a daily workload, in order. Answers go to `from_answers`."""
     return QUESTIONS
 
@@ -287,12 +287,12 @@ def parse_shape(text: str) -> str | list[float]:
     words = text.replace(",", " ").split()
     if len(words) <= 1:
         return check_choice("shape", text.strip(), tuple(SHAPES))
-    shape = [_number(f"shape[{hour}]", 0, 1e6)(word) for hour, word in enumerate(words[:25])]
-    hourly_factors(shape)
+    shape = [_make_number_reader(f"shape[{hour}]", 0, 1e6)(word) for hour, word in enumerate(words[:25])]
+    compute_hourly_factors(shape)
     return shape
 
 
-def _number(what: str, low: float, high: float, whole: bool = False) -> Callable[[str], float]:
+def _make_number_reader(what: str, low: float, high: float, whole: bool = False) -> Callable[[str], float]:
     """Returns a function that reads a number from `low` to `high` out of a text, and raises
     InputError for any other."""
 
@@ -310,25 +310,25 @@ _RATE, _SIZE = (0, MAX_OPS_PER_S), (MIN_IO_KIB, MAX_IO_KIB)
 QUESTIONS = (
     Question("name", "A name for this workload", "", "daily", str.strip),
     Question("reads_per_s", "Reads a second in the busy hour (iostat -x: r/s)", "I/Os a second", None,
-             _number("reads_per_s", *_RATE), required=True),
+             _make_number_reader("reads_per_s", *_RATE), required=True),
     Question("writes_per_s", "Writes a second in the busy hour (iostat -x: w/s)", "I/Os a second", None,
-             _number("writes_per_s", *_RATE), required=True),
+             _make_number_reader("writes_per_s", *_RATE), required=True),
     Question("read_kib", "Mean size of a read (iostat -x: rareq-sz)", "KiB", DEFAULT_READ_KIB,
-             _number("read_kib", *_SIZE)),
+             _make_number_reader("read_kib", *_SIZE)),
     Question("write_kib", "Mean size of a write (iostat -x: wareq-sz)", "KiB", DEFAULT_WRITE_KIB,
-             _number("write_kib", *_SIZE)),
+             _make_number_reader("write_kib", *_SIZE)),
     Question("shape", f"Shape of the day: {', '.join(SHAPES)}, or 24 numbers from midnight", "", "office",
              parse_shape),
     Question("night_floor", "The quietest hour, as a share of the busiest", "0 to 1", 0.1,
-             _number("night_floor", 0, 1)),
+             _make_number_reader("night_floor", 0, 1)),
     Question("backup_start_hour", "Hour the nightly backup starts (empty: none)", "hour 0-24", None,
-             _number("backup_start_hour", 0, 24)),
+             _make_number_reader("backup_start_hour", 0, 24)),
     Question("backup_minutes", "Length of the backup", "minutes", 60,
-             _number("backup_minutes", 1, MINUTES_OF_DAY, whole=True), only_if="backup_start_hour"),
+             _make_number_reader("backup_minutes", 1, MINUTES_OF_DAY, whole=True), only_if="backup_start_hour"),
     Question("backup_mib_s", "Read rate of the backup", "MiB/s", 50.0,
-             _number("backup_mib_s", 0, MAX_BACKUP_MIB_S), only_if="backup_start_hour"),
+             _make_number_reader("backup_mib_s", 0, MAX_BACKUP_MIB_S), only_if="backup_start_hour"),
     Question("size_gib", "Data the volume must hold (empty: not known)", "GiB", None,
-             _number("size_gib", 1e-9, MAX_SIZE_GIB)),
+             _make_number_reader("size_gib", 1e-9, MAX_SIZE_GIB)),
     Question("growth_per_year", "Growth a year (0.3 is 30 %)", "share", 0.0,
-             _number("growth_per_year", -0.9, MAX_GROWTH)),
+             _make_number_reader("growth_per_year", -0.9, MAX_GROWTH)),
 )  # fmt: skip

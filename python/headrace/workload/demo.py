@@ -13,7 +13,14 @@ from pathlib import Path
 import polars as pl
 
 from headrace.errors import CouldNotRun
-from headrace.workload.daily import BACKUP_READ_KIB, MINUTES_OF_DAY, SHAPES, add_backup, backup_caveat, backup_window
+from headrace.workload.daily import (
+    BACKUP_READ_KIB,
+    MINUTES_OF_DAY,
+    SHAPES,
+    add_backup,
+    describe_backup_caveat,
+    list_backup_minutes,
+)
 from headrace.workload.model import OpenWorkload
 from headrace.workload.points import make_points
 
@@ -37,7 +44,7 @@ SIZES_CAVEAT = (
 )
 
 
-def about_recorded_hour() -> dict:
+def describe_recorded_hour() -> dict:
     """Returns the source, date, method and sizes of the recorded hour, as kept with its figures.
 
     Raises CouldNotRun.
@@ -51,8 +58,8 @@ def recorded_hour() -> OpenWorkload:
 
     Raises CouldNotRun.
     """
-    about = about_recorded_hour()
-    figures, source = _figures(about)
+    about = describe_recorded_hour()
+    figures, source = _read_figures(about)
     seconds = figures.height
     points = make_points(
         range(seconds),
@@ -80,9 +87,9 @@ def demo_day() -> OpenWorkload:
     of the "office" shape (1 at ten o'clock, 0.1 at night). From 02:00, 30 minutes of 50 MiB/s of
     backup are added. Raises CouldNotRun.
     """
-    about = about_recorded_hour()
-    figures, source = _figures(about)
-    minutes = _whole_minutes(figures, about["warm_up_s"])
+    about = describe_recorded_hour()
+    figures, source = _read_figures(about)
+    minutes = _average_minutes(figures, about["warm_up_s"])
     reads, writes = [], []
     for minute in range(MINUTES_OF_DAY):
         recorded = minutes[minute % len(minutes)]
@@ -90,7 +97,7 @@ def demo_day() -> OpenWorkload:
         reads.append(round(recorded[0] / about["read_kib"] * factor, 2))
         writes.append(round(recorded[1] / about["write_kib"] * factor, 2))
     sizes = [about["read_kib"]] * MINUTES_OF_DAY
-    backup = backup_window(BACKUP_START_HOUR, BACKUP_MINUTES)
+    backup = list_backup_minutes(BACKUP_START_HOUR, BACKUP_MINUTES)
     add_backup(reads, sizes, backup, BACKUP_MIB_S)
     reads = [round(rate, 2) for rate in reads]
     sizes = [round(size, 3) for size in sizes]
@@ -107,7 +114,7 @@ def demo_day() -> OpenWorkload:
         "warm-up are repeated and scaled by the hourly factors of an "
         f"{DAY_SHAPE} day ({SHAPES[DAY_SHAPE][0]:g} at night, 1 from 10:00): the day's shape is an assumption.",
         f"The backup is an assumption: {BACKUP_MINUTES} minutes from 02:00 at {BACKUP_MIB_S:g} MiB/s in {BACKUP_READ_KIB:g} KiB reads.",
-        backup_caveat(),
+        describe_backup_caveat(),
         CAPPED_CAVEAT,
         SIZES_CAVEAT,
         "Seconds were averaged to minutes: the busiest second of a minute is not in the figures.",
@@ -123,7 +130,7 @@ def demo_day() -> OpenWorkload:
     )
 
 
-def _figures(about: dict) -> tuple[pl.DataFrame, dict]:
+def _read_figures(about: dict) -> tuple[pl.DataFrame, dict]:
     """Returns the recorded figures of the demo, and their source. Raises CouldNotRun if the file is
     missing."""
     content = _read(about["figures"])
@@ -139,7 +146,7 @@ def _figures(about: dict) -> tuple[pl.DataFrame, dict]:
     return pl.read_csv(content), source
 
 
-def _whole_minutes(figures: pl.DataFrame, from_s: int) -> list[tuple[float, float]]:
+def _average_minutes(figures: pl.DataFrame, from_s: int) -> list[tuple[float, float]]:
     """Returns the mean KiB/s read and written of each minute from `from_s`; the last minute has 59
     s, and its mean is of those."""
     by_minute = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.base.units import HOUR_S, in_percent, span_in_words
+from headrace.base.units import HOUR_S, describe_span, format_percent
 
 
 def open_in_words(summary: dict, pattern: str, source: dict, notes: tuple[str, ...]) -> str:
@@ -11,51 +11,51 @@ def open_in_words(summary: dict, pattern: str, source: dict, notes: tuple[str, .
     `pattern`: how its I/Os arrive, in words.
     """
     lines = [
-        f"{summary['name']}: {summary['kind']} demand over {span_in_words(summary['span_s'])}, "
-        f"{summary['points']:,} point{'s' if summary['points'] > 1 else ''} of {_point_lengths(summary)}."
+        f"{summary['name']}: {summary['kind']} demand over {describe_span(summary['span_s'])}, "
+        f"{summary['points']:,} point{'s' if summary['points'] > 1 else ''} of {_describe_point_lengths(summary)}."
     ]
     if summary["read_share"] is None:
         lines.append("It asks for no I/O at all.")
     else:
-        lines += [*_demand_lines(summary), *([pattern] if pattern else [])]
+        lines += [*_describe_demand(summary), *([pattern] if pattern else [])]
     if summary["size_gib"] is not None:
         lines.append(f"The volume must hold {summary['size_gib']:,.4g} GiB.")
     if summary["growth_per_year"]:
         lines.append(
-            f"Demand is expected to change by {in_percent(summary['growth_per_year'], 0, sign='+')} a year (not yet in these figures)."
+            f"Demand is expected to change by {format_percent(summary['growth_per_year'], 0, sign='+')} a year (not yet in these figures)."
         )
     if "tool" in source:
-        lines.append("Source: " + source_in_words(source) + ".")
+        lines.append("Source: " + describe_source(source) + ".")
     return "\n".join([*lines, *(f"Caveat: {note}" for note in notes)])
 
 
-def pattern_in_words(sequential_reads: float, sequential_writes: float, arrivals: str) -> str:
+def describe_pattern(sequential_reads: float, sequential_writes: float, arrivals: str) -> str:
     """Says which shares (0 to 1) of I/Os follow on from the one before, and how I/Os arrive; empty
     if that needs no words."""
     lines = []
     if sequential_reads or sequential_writes:
         lines.append(
-            f"Sequential: {in_percent(sequential_reads)} of the reads, {in_percent(sequential_writes)} of the writes."
+            f"Sequential: {format_percent(sequential_reads)} of the reads, {format_percent(sequential_writes)} of the writes."
         )
     if arrivals == "even":
         lines.append("I/Os inside a point arrive evenly spaced.")
     return "\n".join(lines)
 
 
-def _demand_lines(figures: dict) -> list[str]:
+def _describe_demand(figures: dict) -> list[str]:
     """Says mean, 95th percentile and peak of the demand in IOPS and MiB/s, its mixture, and the
     busiest hour of a longer recording."""
     read = figures["read_share"]
     when = (
         f"from {figures['busiest_hour_clock']}"
         if figures["busiest_hour_clock"]
-        else (f"from {span_in_words(figures['busiest_hour_start_s'])} after the start")
+        else (f"from {describe_span(figures['busiest_hour_start_s'])} after the start")
     )
     lines = [
         f"On average {figures['mean_iops']:,.0f} IOPS and {figures['mean_mib_s']:,.1f} MiB/s; "
         f"95 % of the time at most {figures['p95_iops']:,.0f} IOPS and {figures['p95_mib_s']:,.1f} MiB/s; "
         f"peak {figures['peak_iops']:,.0f} IOPS, {figures['peak_mib_s']:,.1f} MiB/s.",
-        _mix(figures, read),
+        _describe_mix(figures, read),
     ]
     if figures["span_s"] > HOUR_S:
         lines.append(
@@ -64,21 +64,21 @@ def _demand_lines(figures: dict) -> list[str]:
     return lines
 
 
-def _mix(figures: dict, read_share: float) -> str:
+def _describe_mix(figures: dict, read_share: float) -> str:
     """Describes reads and writes with their sizes; one kind stands alone."""
     if read_share in (0.0, 1.0):
         return f"All I/Os are {'reads' if read_share else 'writes'} ({figures['mean_io_kib']:.1f} KiB on the mean)."
     return (
-        f"{in_percent(read_share)} of the I/Os are reads (mean {figures['mean_read_kib']:.1f} KiB), "
+        f"{format_percent(read_share)} of the I/Os are reads (mean {figures['mean_read_kib']:.1f} KiB), "
         f"the rest writes (mean {figures['mean_write_kib']:.1f} KiB); "
         f"all together {figures['mean_io_kib']:.1f} KiB an I/O."
     )
 
 
-def closed_in_words(summary: dict, sequential: bool, caveats: tuple[str, ...]) -> str:
+def describe_closed(summary: dict, sequential: bool, caveats: tuple[str, ...]) -> str:
     """Describes what a closed workload asks of a volume, as a few sentences."""
     read_share, jobs = summary["read_share"], summary["numjobs"]
-    what = {1.0: "reads", 0.0: "writes"}.get(read_share, f"I/Os, {in_percent(read_share)} of them reads")
+    what = {1.0: "reads", 0.0: "writes"}.get(read_share, f"I/Os, {format_percent(read_share)} of them reads")
     lines = [
         f"{summary['name']}: {'sequential' if sequential else 'random'} "
         f"{summary['bs_kib']:g} KiB {what}, as fast as the volume allows "
@@ -90,7 +90,7 @@ def closed_in_words(summary: dict, sequential: bool, caveats: tuple[str, ...]) -
     return "\n".join([*lines, *(f"Caveat: {caveat}" for caveat in caveats)])
 
 
-def source_in_words(source: dict) -> str:
+def describe_source(source: dict) -> str:
     """Writes the source of a workload: `iostat, file db1.txt, device nvme1n1, from
     2025-11-21T10:00:00`."""
     parts = [str(source["tool"])]
@@ -102,6 +102,6 @@ def source_in_words(source: dict) -> str:
     return ", ".join(parts)
 
 
-def _point_lengths(figures: dict) -> str:
+def _describe_point_lengths(figures: dict) -> str:
     shortest, longest = figures["shortest_point_s"], figures["longest_point_s"]
-    return span_in_words(shortest) if shortest == longest else f"{span_in_words(shortest)} to {span_in_words(longest)}"
+    return describe_span(shortest) if shortest == longest else f"{describe_span(shortest)} to {describe_span(longest)}"

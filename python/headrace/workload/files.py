@@ -19,9 +19,17 @@ import polars as pl
 
 from headrace.base import documents
 from headrace.base.checks import check_choice, quote_value
-from headrace.base.documents import DocumentKind, DocumentTable, convert, known_keys, needed_keys, parse_toml, said_as
+from headrace.base.documents import (
+    DocumentKind,
+    DocumentTable,
+    annotate_rule,
+    convert,
+    parse_toml,
+    refuse_unknown_keys,
+    require_keys,
+)
 from headrace.base.encoding import pick_fields
-from headrace.base.files import path_of, read_bytes, write_whole
+from headrace.base.files import make_path, read_bytes, write_whole
 from headrace.errors import HeadraceError, InputError, Refusals
 from headrace.workload import transaction_files
 from headrace.workload.daily import from_answers, from_constant_answers, new_constant, new_daily
@@ -63,7 +71,7 @@ class _Head(DocumentTable):
     model: str
     name: object
     size_gib: object = None
-    caveats: Annotated[list[str], said_as("must be a list of sentences")] = []
+    caveats: Annotated[list[str], annotate_rule("must be a list of sentences")] = []
 
 
 class ClosedFile(_Head, kw_only=True):
@@ -98,9 +106,9 @@ class PointsTable(DocumentTable):
     writes_per_s: _Column
     read_kib: _Column
     write_kib: _Column
-    interval_s: Annotated[float, said_as("must be one number", "An array of lengths is called duration_s.")] | None = (
-        None
-    )
+    interval_s: (
+        Annotated[float, annotate_rule("must be one number", "An array of lengths is called duration_s.")] | None
+    ) = None
     t_s: _Column | None = None
     duration_s: _Column | None = None
     read_await_ms: _Column | None = None
@@ -116,7 +124,7 @@ def load(path: str | os.PathLike) -> Workload | TransactionWorkload:
 
     Raises InputError (bad content, exit code 2) or CouldNotRun (cannot be read, 3).
     """
-    path = path_of(path)
+    path = make_path(path)
     return parse(path.name, read_bytes(path, MAX_TOML_BYTES), path.parent)
 
 
@@ -126,15 +134,15 @@ def parse(name: str, content: bytes, folder: Path | None = None) -> Workload | T
     CouldNotRun where the points cannot be read."""
     try:
         document = parse_toml(name, content, KIND)
-        needed_keys(document, ("model",), refuse.source)
+        require_keys(document, ("model",), refuse.source)
         model = check_choice("model", document["model"], ("open", "closed", "mysql"))
         if model == "mysql":
             return transaction_files.from_document(document)
-        return _closed(document) if model == "closed" else _open(document, folder)
+        return _read_closed(document) if model == "closed" else _read_open(document, folder)
     except HeadraceError as error:
         # Every rule below names its key; the user also needs to know which file.
         value = error.value if error.value.startswith(name) else f"{name}: {error.value}"
-        raise error.but(value=value) from None
+        raise error.amend(value=value) from None
 
 
 def load_demand(path: str | os.PathLike) -> OpenWorkload:
@@ -148,7 +156,7 @@ def load_demand(path: str | os.PathLike) -> OpenWorkload:
             if isinstance(workload, TransactionWorkload)
             else "headrace.load reads it."
         )
-        raise refuse.input(str(path_of(path)), f"is {kind}, not demand in I/Os over time", hint)
+        raise refuse.input(str(make_path(path)), f"is {kind}, not demand in I/Os over time", hint)
     return workload
 
 
@@ -158,7 +166,7 @@ def load_database(path: str | os.PathLike) -> TransactionWorkload:
     workload = load(path)
     if not isinstance(workload, TransactionWorkload):
         rule = "is demand in I/Os, not a database in transactions"
-        raise refuse.input(str(path_of(path)), rule, "`headrace calibrate` makes one from a measured run.")
+        raise refuse.input(str(make_path(path)), rule, "`headrace calibrate` makes one from a measured run.")
     return workload
 
 
@@ -167,11 +175,11 @@ def save(workload: Workload | TransactionWorkload, path: str | os.PathLike) -> N
 
     More than 20,000 points go into `NAME.HASH.csv` next to it, written first.
     """
-    path = path_of(path)
+    path = make_path(path)
     if isinstance(workload, TransactionWorkload):
         text = transaction_files.write_workload(workload, {"format": FORMAT, "version": VERSION, "model": "mysql"})
     elif isinstance(workload, ClosedWorkload):
-        text = documents.to_toml(_closed_document(workload))
+        text = documents.to_toml(_build_closed_document(workload))
     elif isinstance(workload, OpenWorkload):
         text = _write_open(workload, path)
     else:
@@ -183,7 +191,7 @@ def save(workload: Workload | TransactionWorkload, path: str | os.PathLike) -> N
 # --- reading --------------------------------------------------------------------------------------
 
 
-def _closed(document: dict) -> ClosedWorkload:
+def _read_closed(document: dict) -> ClosedWorkload:
     """Returns a closed workload. Raises InputError for unknown keys and values out of range."""
     read = convert(document, ClosedFile, source=refuse.source, where="a closed workload")
     fields = {name: getattr(read, name) for name in read.__struct_fields__ if name not in HEAD}
@@ -191,7 +199,7 @@ def _closed(document: dict) -> ClosedWorkload:
     return ClosedWorkload(**fields)
 
 
-def _open(document: dict, folder: Path | None) -> OpenWorkload:
+def _read_open(document: dict, folder: Path | None) -> OpenWorkload:
     """Returns an open workload, its points from one of four sources. Raises InputError if it names
     none, or several."""
     read = convert(document, OpenFile, source=refuse.source, where="an open workload")
@@ -204,9 +212,9 @@ def _open(document: dict, folder: Path | None) -> OpenWorkload:
             read, ways[0], {key: document[key] for key in SHARED_WITH_ANSWERS if key in document}
         )
     points = (
-        _inline_points(read.points)
+        _read_inline_points(read.points)
         if read.points is not None
-        else _points_file(read.points_file, read.points_sha256, folder)
+        else _read_points_file(read.points_file, read.points_sha256, folder)
     )
     names = ("name", "kind", *SHARED_WITH_ANSWERS, "clock_zone", "source")
     return OpenWorkload(points=points, caveats=tuple(read.caveats), **{name: getattr(read, name) for name in names})
@@ -219,7 +227,7 @@ def _build_from_section(read: OpenFile, kind: str, shared: dict) -> OpenWorkload
     if read.kind != kind:
         raise refuse.input(f"kind = {quote_value(read.kind)}", f"must be {kind!r}, as in [{kind}]")
     parameters = inspect.signature(new_daily if kind == "daily" else new_constant).parameters
-    known_keys(
+    refuse_unknown_keys(
         recipe, [key for key in parameters if key not in ("name", *SHARED_WITH_ANSWERS)], f"[{kind}]", refuse.source
     )
     answers = recipe | shared | {"name": read.name}
@@ -228,7 +236,7 @@ def _build_from_section(read: OpenFile, kind: str, shared: dict) -> OpenWorkload
     return replace(workload, caveats=workload.caveats + added) if added else workload
 
 
-def _inline_points(table: dict) -> pl.DataFrame:
+def _read_inline_points(table: dict) -> pl.DataFrame:
     """Returns the points in the file itself; a single value stands for all of them. Raises
     InputError for arrays of different lengths."""
     read = convert(table, PointsTable, source=refuse.source, at="points")
@@ -242,14 +250,14 @@ def _inline_points(table: dict) -> pl.DataFrame:
     count = next(iter(lengths.values()))
     columns = {name: value if isinstance(value, list) else [value] * count for name, value in given.items()}
     durations = columns.pop("interval_s", None) or columns["duration_s"]
-    starts = columns.get("t_s") or _starts(durations, "interval_s" in table)
+    starts = columns.get("t_s") or _compute_starts(durations, "interval_s" in table)
     points = make_points(starts, durations, *(columns[name] for name in POINT_COLUMNS[2:]))
     return points.with_columns(
         pl.Series(name, columns[name], dtype=pl.Float64) for name in OBSERVED_COLUMNS if name in columns
     )
 
 
-def _starts(durations: list[float], even: bool) -> list[float]:
+def _compute_starts(durations: list[float], even: bool) -> list[float]:
     """Returns the starts of points in seconds from the first, by multiplication if all are equally
     long (`even`)."""
     if even:
@@ -261,7 +269,7 @@ def _starts(durations: list[float], even: bool) -> list[float]:
     return starts
 
 
-def _points_file(name: object, digest: object, folder: Path | None) -> pl.DataFrame:
+def _read_points_file(name: object, digest: object, folder: Path | None) -> pl.DataFrame:
     """Reads points from a CSV file below `folder`. Raises InputError if no folder is given (None),
     the path leads out of it, or its SHA-256 is another."""
     if folder is None:
@@ -289,7 +297,7 @@ def _points_file(name: object, digest: object, folder: Path | None) -> pl.DataFr
 # --- writing --------------------------------------------------------------------------------------
 
 
-def _closed_document(workload: ClosedWorkload) -> dict:
+def _build_closed_document(workload: ClosedWorkload) -> dict:
     """Returns a closed workload as its file has it."""
     document = {"format": FORMAT, "version": VERSION, "model": "closed"}
     document |= pick_fields(workload, *(key for key in ClosedFile.__struct_fields__ if key not in (*HEAD, "caveats")))
@@ -301,13 +309,13 @@ def _closed_document(workload: ClosedWorkload) -> dict:
 def _write_open(workload: OpenWorkload, path: Path) -> str:
     """Returns the text of an open workload's file, with the answers that it was made from where
     they make the same again. Many points are written into a file of their own next to `path`."""
-    document = _open_head(workload)
+    document = _build_open_head(workload)
     answers = workload.source.get("answers")
-    if isinstance(answers, dict) and workload.kind in ("daily", "constant") and _made_again(workload, answers):
+    if isinstance(answers, dict) and workload.kind in ("daily", "constant") and _can_be_rebuilt(workload, answers):
         own = {key: answer for key, answer in answers.items() if key not in SHARED_WITH_ANSWERS}
         return documents.to_toml(document | {"source": None, "caveats": None, workload.kind: own})
     if workload.points.height <= MAX_INLINE_POINTS:
-        return documents.to_toml(document) + _points_table(workload.points)
+        return documents.to_toml(document) + _write_points_table(workload.points)
     content = workload.points.write_csv().encode()
     digest = hashlib.sha256(content).hexdigest()
     next_to_it = path.with_name(f"{path.stem}.{digest[:8]}.csv")
@@ -315,7 +323,7 @@ def _write_open(workload: OpenWorkload, path: Path) -> str:
     return documents.to_toml(document | {"points_file": next_to_it.name, "points_sha256": digest})
 
 
-def _open_head(workload: OpenWorkload) -> dict:
+def _build_open_head(workload: OpenWorkload) -> dict:
     """Returns an open workload as its file has it, without its points."""
     document = {"format": FORMAT, "version": VERSION, "model": "open", "name": workload.name, "kind": workload.kind}
     document |= pick_fields(workload, *SHARED_WITH_ANSWERS)
@@ -326,7 +334,7 @@ def _open_head(workload: OpenWorkload) -> dict:
     return document | {"source": workload.source}
 
 
-def _made_again(workload: OpenWorkload, answers: dict) -> bool:
+def _can_be_rebuilt(workload: OpenWorkload, answers: dict) -> bool:
     """Returns whether the answers make the same workload again, so that the file needs no
     points."""
     try:
@@ -336,34 +344,34 @@ def _made_again(workload: OpenWorkload, answers: dict) -> bool:
         return False
 
 
-def _points_table(points: pl.DataFrame) -> str:
+def _write_points_table(points: pl.DataFrame) -> str:
     """Returns the section [points] as TOML; a column whose values are all equal is written once."""
     durations = points["duration_s"]
     lines = ["", "[points]"]
-    even = durations.n_unique() == 1 and points["t_s"].to_list() == _starts(durations.to_list(), True)
+    even = durations.n_unique() == 1 and points["t_s"].to_list() == _compute_starts(durations.to_list(), True)
     if even and points.height > 0:
-        lines.append(f"interval_s = {_figure(durations[0])}")
+        lines.append(f"interval_s = {_write_figure(durations[0])}")
     else:
-        lines += [_array("t_s", points["t_s"]), _array("duration_s", durations)]
+        lines += [_write_array("t_s", points["t_s"]), _write_array("duration_s", durations)]
     columns = points.columns[2:]
     for column in columns:
         one_value = points[column].n_unique() == 1
         # reads_per_s stays an array, so that the number of points can always be seen.
         lines.append(
-            f"{column} = {_figure(points[column][0])}"
+            f"{column} = {_write_figure(points[column][0])}"
             if one_value and column != columns[0]
-            else _array(column, points[column])
+            else _write_array(column, points[column])
         )
     return "\n".join(lines) + "\n"
 
 
-def _array(name: str, values: pl.Series) -> str:
-    figures = [_figure(value) for value in values]
+def _write_array(name: str, values: pl.Series) -> str:
+    figures = [_write_figure(value) for value in values]
     rows = [", ".join(figures[at : at + 12]) for at in range(0, len(figures), 12)]
     return f"{name} = [\n  " + ",\n  ".join(rows) + ",\n]"
 
 
-def _figure(value: float | None) -> str:
+def _write_figure(value: float | None) -> str:
     """Writes the shortest text that reads back as the same number; nan where nothing was recorded
     (TOML has no null)."""
     if value is None:

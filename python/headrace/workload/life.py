@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from headrace.base import core
 from headrace.base.units import GIB
-from headrace.workload.unexplained import apart_from
+from headrace.workload.unexplained import compute_distance_from
 
 if TYPE_CHECKING:
     from headrace.workload.transactions import TransactionWorkload
@@ -65,7 +65,7 @@ def measure_size(workload: TransactionWorkload, cache_gib: float) -> float:
     if not caches:
         return 0.0
     here, *measured = (_count_ios(workload, min(size, largest)) for size in (cache_gib, *caches))
-    return apart_from(measured, here)
+    return compute_distance_from(measured, here)
 
 
 def _count_ios(workload: TransactionWorkload, cache_gib: float) -> float:

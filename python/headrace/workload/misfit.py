@@ -8,7 +8,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from headrace.base.units import in_percent
+from headrace.base.units import format_percent
 
 # A calibration that describes its run is off by no more than this in the mean of a half: what a bin
 # of a few minutes is off for reasons outside the model (calibration/fit.py, BIN_SPREAD).
@@ -49,10 +49,12 @@ class Misfit:
         """Returns the relative size of what is off and no noise, 0.1 for 10 %."""
         return math.sqrt(max(0.0, self.off**2 - self.noise**2))
 
-    def in_words(self, run: str) -> str:
+    def describe(self, run: str) -> str:
         """Returns the figures of a run of that name, and the likely cause."""
         figures = f"{self.predicted_tps:,.4g} tps in its second half where {self.measured_tps:,.4g} were measured"
-        bar = f"{in_percent(self.off, 1, sign='+')}, more than the {in_percent(self.bar, 1)} that noise explains"
+        bar = (
+            f"{format_percent(self.off, 1, sign='+')}, more than the {format_percent(self.bar, 1)} that noise explains"
+        )
         return f"{run}: the calibration gives {figures} ({bar}). {self.cause}".strip()
 
     def to_document(self) -> dict[str, object]:
@@ -60,7 +62,7 @@ class Misfit:
         return {name: value for name, value in asdict(self).items() if value != ""}
 
 
-def misfit_of(run: dict[str, Any]) -> Misfit | None:
+def find_misfit(run: dict[str, Any]) -> Misfit | None:
     """Returns the misfit of a run of a workload, None in files from before it was kept."""
     if "measured_tps" not in run:
         return None

@@ -16,10 +16,10 @@ import polars as pl
 
 from headrace.base.checks import Shown, check_choice, check_name, check_number, check_whole, quote_value
 from headrace.base.encoding import pick_fields
-from headrace.base.units import GIB, KIB, span_in_words
+from headrace.base.units import GIB, KIB, describe_span
 from headrace.errors import InputError
 from headrace.workload import describe
-from headrace.workload.observed import limits_met, note_length, note_zone, recorded_latency
+from headrace.workload.observed import compute_recorded_latency, describe_limits_met, note_length, note_zone
 from headrace.workload.points import (
     ARRIVALS,
     KINDS,
@@ -33,8 +33,8 @@ from headrace.workload.points import (
     check_clock_zone,
     check_points,
     check_size,
-    coarse_caveat,
-    figures_of,
+    compute_figures,
+    describe_coarse_caveat,
     refuse,
 )
 
@@ -63,7 +63,7 @@ class OpenWorkload(Shown):
     `util_percent`, `balance_percent` (burst credits), null in points without. `size_gib`: data the
     volume must hold, None when not known. `sequential_*_share`: share (0..1) of those I/Os that
     follow on from the one before. `growth_per_year`: 0.3 means 30 % more a year; it is not yet in
-    the points (`growth_over`). `source`: where the figures come from (tool, file, sha256, period_s,
+    the points (`compute_growth`). `source`: where the figures come from (tool, file, sha256, period_s,
     device, clock_start). `clock_zone` of `clock_start`: "UTC", "UTC+01:00", or "local, not stated".
     `caveats`: what the reader must know before trusting them; `notes()` has those that follow from
     the points too.
@@ -100,7 +100,7 @@ class OpenWorkload(Shown):
         _set(self, "size_gib", check_size(self.size_gib))
         _set(self, "caveats", tuple(self.caveats))
         _set(self, "points", check_points(self.points, self.kind))
-        coarse = coarse_caveat(self.points) if self.kind == "recorded" else None
+        coarse = describe_coarse_caveat(self.points) if self.kind == "recorded" else None
         if coarse and coarse not in self.caveats:
             _set(self, "caveats", (*self.caveats, coarse))
 
@@ -108,14 +108,14 @@ class OpenWorkload(Shown):
         """Compares all fields, points by their values."""
         if not isinstance(other, OpenWorkload):
             return NotImplemented
-        mine, other_fields = _fields_but_points(self), _fields_but_points(other)
+        mine, other_fields = _list_other_fields(self), _list_other_fields(other)
         return mine == other_fields and self.points.equals(other.points)
 
     __hash__ = None  # type: ignore[assignment]  # a frame cannot be hashed
 
-    def in_short(self) -> str:
+    def describe_briefly(self) -> str:
         """Returns the name, kind and length; see `Shown`."""
-        return f"{self.name}: {self.kind}, {self.points.height:,} points over {span_in_words(round(self.span_s))}"
+        return f"{self.name}: {self.kind}, {self.points.height:,} points over {describe_span(round(self.span_s))}"
 
     @property
     def span_s(self) -> float:
@@ -137,7 +137,7 @@ class OpenWorkload(Shown):
             "span_bytes": int((self.size_gib or 0) * GIB),
         }
 
-    def scaled(self, growth: float, *, data_growth: float | None = None) -> OpenWorkload:
+    def scale(self, growth: float, *, data_growth: float | None = None) -> OpenWorkload:
         """Returns the same shape with `growth` times the rates and `data_growth` times the data
         (None: as the rates).
 
@@ -145,8 +145,8 @@ class OpenWorkload(Shown):
         do recorded latencies and queues: they belong to the rates as recorded. Raises InputError.
         """
         factor, data_factor = (
-            _factor("growth", growth),
-            _factor("data_growth", growth if data_growth is None else data_growth),
+            _check_factor("growth", growth),
+            _check_factor("data_growth", growth if data_growth is None else data_growth),
         )
         if factor == 1.0:
             return (
@@ -161,7 +161,7 @@ class OpenWorkload(Shown):
         size_gib = None if self.size_gib is None else self.size_gib * data_factor
         return replace(self, points=points, size_gib=size_gib, source=source)
 
-    def growth_over(self, months: float) -> float:
+    def compute_growth(self, months: float) -> float:
         """Returns the factor by which demand grows in `months` at `growth_per_year`: 0.3 a year is
         1.3 after 12 months."""
         return (1.0 + self.growth_per_year) ** (check_number("months", months, 0.0, 1_200.0) / 12.0)
@@ -185,7 +185,7 @@ class OpenWorkload(Shown):
         there is less than what was asked."""
         return self.censoring.windows
 
-    def uncensored(self, margin: float = 1.25) -> OpenWorkload:
+    def uncensor(self, margin: float = 1.25) -> OpenWorkload:
         """Returns the demand to plan for: censored points raised to the least that was asked, times
         `margin` (1 to 100).
 
@@ -203,28 +203,28 @@ class OpenWorkload(Shown):
             for name in ("reads_per_s", "writes_per_s")
         ]
         points = self.points.with_columns(rates)
-        latency = self.recorded_latency()
+        latency = self.find_recorded_latency()
         if latency is not None and not {"await_ms", "read_await_ms"} & set(points.columns):
             # From the queue alone latency follows with the rates as recorded: keep it before they
             # are raised.
             points = points.with_columns(latency["mean_ms"].alias("await_ms"))
         return replace(self, points=points, source=self.source | {"uncensored_by": margin})
 
-    def recorded_latency(self) -> pl.DataFrame | None:
+    def find_recorded_latency(self) -> pl.DataFrame | None:
         """Returns `t_s` and `mean_ms` of each point as recorded (null where nothing was), or None;
         to compare with a model's."""
-        return recorded_latency(self.points, float(self.source.get("scaled_by", 1.0)))
+        return compute_recorded_latency(self.points, float(self.source.get("scaled_by", 1.0)))
 
-    def limits_met(self) -> tuple[str, ...]:
+    def describe_limits(self) -> tuple[str, ...]:
         """Says where the recorded volume was at a limit, in sentences."""
-        return limits_met(self.censored, self.source.get("clock_start"))
+        return describe_limits_met(self.censored, self.source.get("clock_start"))
 
-    def notes(self) -> tuple[str, ...]:
+    def list_notes(self) -> tuple[str, ...]:
         """Returns the caveats, and what follows from the points: limits met, a short recording, the
         zone of its clock."""
         if self.kind != "recorded":
             return self.caveats
-        notes = list(self.limits_met())
+        notes = list(self.describe_limits())
         if "uncensored_by" in self.source:
             margin = self.source["uncensored_by"]
             notes.append(
@@ -237,7 +237,7 @@ class OpenWorkload(Shown):
             notes += [*([short] if short else []), *([] if start is None else [note_zone(self.clock_zone)])]
         return self.caveats + tuple(note for note in notes if note not in self.caveats)
 
-    def summary(self) -> dict:
+    def summarize(self) -> dict:
         """Returns the figures of the whole.
 
         Rates in I/Os a second (`*_iops`) and MiB/s (`*_mib_s`), sizes in KiB, times in seconds.
@@ -245,14 +245,14 @@ class OpenWorkload(Shown):
         `busiest_hour_start_s` is where the hour with the highest mean rate starts,
         `busiest_hour_iops`/`_mib_s` its means (the whole span when it is shorter than an hour).
         """
-        figures = figures_of(self.points, self.source.get("clock_start"))
+        figures = compute_figures(self.points, self.source.get("clock_start"))
         own = {"size_gib": self.size_gib, "growth_per_year": self.growth_per_year}
         return {"name": self.name, "model": "open", "kind": self.kind} | figures | own
 
     def describe(self) -> str:
         """Describes what this asks of a volume, in words."""
-        pattern = describe.pattern_in_words(self.sequential_read_share, self.sequential_write_share, self.arrivals)
-        return describe.open_in_words(self.summary(), pattern, self.source, self.notes())
+        pattern = describe.describe_pattern(self.sequential_read_share, self.sequential_write_share, self.arrivals)
+        return describe.open_in_words(self.summarize(), pattern, self.source, self.list_notes())
 
 
 @dataclass(frozen=True)
@@ -303,7 +303,7 @@ class ClosedWorkload:
         sizes = {"block_bytes": int(self.bs_kib * KIB), "span_bytes": int((self.size_gib or 0) * GIB)}
         return {"kind": "closed"} | pick_fields(self, "rw", "iodepth", "numjobs", "rwmixread") | sizes
 
-    def scaled(self, growth: float) -> ClosedWorkload:
+    def scale(self, growth: float) -> ClosedWorkload:
         """Returns the workload itself: a closed load has no demand to grow, so anything but 1.0 is
         an InputError."""
         if check_number("growth", growth, 0.0, MAX_GROWTH) != 1.0:
@@ -312,24 +312,24 @@ class ClosedWorkload:
             raise InputError(f"growth = {quote_value(growth)}", rule, "docs/reference/workload-file.md, Closed", hint)
         return self
 
-    def notes(self) -> tuple[str, ...]:
+    def list_notes(self) -> tuple[str, ...]:
         """Returns the caveats, as `OpenWorkload.notes`."""
         return self.caveats
 
-    def summary(self) -> dict:
+    def summarize(self) -> dict:
         """Returns the settings and the total depth, as a flat dict."""
         head = {"name": self.name, "model": "closed", "queue_depth": self.iodepth * self.numjobs}
         return head | pick_fields(self, "rw", "bs_kib", "iodepth", "numjobs", "read_share", "size_gib")
 
     def describe(self) -> str:
         """Describes what this asks of a volume, in words."""
-        return describe.closed_in_words(self.summary(), self.sequential, self.caveats)
+        return describe.describe_closed(self.summarize(), self.sequential, self.caveats)
 
 
 Workload = OpenWorkload | ClosedWorkload
 
 
-def _factor(what: str, value: object) -> float:
+def _check_factor(what: str, value: object) -> float:
     """Returns a factor above 0 and up to `MAX_GROWTH`. Raises InputError for any other."""
     factor = check_number(what, value, 0.0, MAX_GROWTH)
     if factor == 0.0:
@@ -341,5 +341,5 @@ def _set(frozen: object, name: str, value: object) -> None:
     object.__setattr__(frozen, name, value)
 
 
-def _fields_but_points(workload: OpenWorkload) -> tuple:
+def _list_other_fields(workload: OpenWorkload) -> tuple:
     return tuple(getattr(workload, name) for name in workload.__dataclass_fields__ if name != "points")

@@ -11,7 +11,7 @@ from typing import Literal
 
 import polars as pl
 
-from headrace.base.units import DAY_S, clock_text, more_times, span_in_words
+from headrace.base.units import DAY_S, describe_repeats, describe_span, write_clock
 
 Unit = Literal["IOPS", "MiB/s"]
 
@@ -47,13 +47,13 @@ class CensoredWindow:
     util_percent: float | None = None
     balance_percent: float | None = None
 
-    def words(self, clock_start: str | None = None) -> str:
+    def describe_window(self, clock_start: str | None = None) -> str:
         """Writes one sentence or two on this window; `clock_start` as in a workload's source gives
         times of day."""
-        return in_words((self,), clock_start)
+        return describe_windows((self,), clock_start)
 
 
-def in_words(windows: tuple[CensoredWindow, ...], clock_start: str | None = None) -> str:
+def describe_windows(windows: tuple[CensoredWindow, ...], clock_start: str | None = None) -> str:
     """Says of windows of a limit at one rate: when, how it shows, its meaning, what to do."""
     first = max(windows, key=lambda window: window.to_s - window.from_s)
     shown = sorted(
@@ -63,25 +63,27 @@ def in_words(windows: tuple[CensoredWindow, ...], clock_start: str | None = None
 
     seconds = first.to_s - first.from_s < 120.0
 
-    def at(t_s: float) -> str:
+    def describe_moment(t_s: float) -> str:
         to_the_minute = 0.0 if seconds else 30.0  # the nearest: reports come a second early or late
-        since = f"{span_in_words(round(t_s))} after the start" if t_s else "the start"
-        return clock_text(clock_start, t_s + to_the_minute, dated, seconds) or since
+        since = f"{describe_span(round(t_s))} after the start" if t_s else "the start"
+        return write_clock(clock_start, t_s + to_the_minute, dated, seconds) or since
 
-    when = ", ".join(f"from {at(window.from_s)} to {at(window.to_s)}" for window in shown)
+    when = ", ".join(f"from {describe_moment(window.from_s)} to {describe_moment(window.to_s)}" for window in shown)
     if len(windows) > len(shown):
         total_s = sum(window.to_s - window.from_s for window in windows)
-        when += f" and {more_times(len(windows) - len(shown))} ({span_in_words(total_s)} in all)"
-    signs = [f"{when[0].upper()}{when[1:]} the device was at a flat {_rate(first.recorded)} {first.unit}"]
+        when += f" and {describe_repeats(len(windows) - len(shown))} ({describe_span(total_s)} in all)"
+    signs = [f"{when[0].upper()}{when[1:]} the device was at a flat {_describe_rate(first.recorded)} {first.unit}"]
     if first.util_percent is not None:
         signs.append(f"utilised {first.util_percent:.0f} %")
     if first.balance_percent is not None and first.balance_percent < 5.0:
         signs.append(f"burst balance {first.balance_percent:.0f} %")
     if first.latency_ms is not None:
-        signs.append(f"latency {_latency(first.latency_ms, first.usual_latency_ms)}")
+        signs.append(f"latency {_describe_latency(first.latency_ms, first.usual_latency_ms)}")
     reason = "with its credits gone this" if first.limit == "credits" else "this"
     least = (
-        f"at least {first.at_least_iops:,.0f} IOPS" if first.at_least_iops > 1.02 * _iops_of(first) else "at least that"
+        f"at least {first.at_least_iops:,.0f} IOPS"
+        if first.at_least_iops > 1.02 * _get_iops(first)
+        else "at least that"
     )
     return (
         f"{', '.join(signs)}: {reason} is what the volume gave, not what was asked. Demand was {least}; "
@@ -89,7 +91,7 @@ def in_words(windows: tuple[CensoredWindow, ...], clock_start: str | None = None
     )
 
 
-def _latency(latency_ms: float, usual_ms: float | None) -> str:
+def _describe_latency(latency_ms: float, usual_ms: float | None) -> str:
     """Writes a latency in terms of the usual one, where that is known: two figures say enough."""
     if not usual_ms:
         return f"{latency_ms:.3g} ms"
@@ -97,19 +99,19 @@ def _latency(latency_ms: float, usual_ms: float | None) -> str:
     return f"{times:,.0f} times the usual" if times >= 10.0 else f"{times:.2g} times the usual"
 
 
-def _rate(value: float) -> str:
+def _describe_rate(value: float) -> str:
     """Writes a rate, IOPS or MiB/s, with four figures and no power of ten."""
     return f"{value:,.0f}" if value >= 1_000 else f"{value:,.4g}"
 
 
-def _iops_of(window: CensoredWindow) -> float:
+def _get_iops(window: CensoredWindow) -> float:
     return window.recorded if window.unit == "IOPS" else window.at_least_iops
 
 
 # --- latency --------------------------------------------------------------------------------------
 
 
-def recorded_latency(points: pl.DataFrame, scaled_by: float) -> pl.DataFrame | None:
+def compute_recorded_latency(points: pl.DataFrame, scaled_by: float) -> pl.DataFrame | None:
     """Returns `t_s` and `mean_ms` of each point as recorded; null where nothing was.
 
     None when the recording has no latency at all.
@@ -140,12 +142,12 @@ def recorded_latency(points: pl.DataFrame, scaled_by: float) -> pl.DataFrame | N
 # --- notes ----------------------------------------------------------------------------------------
 
 
-def limits_met(windows: tuple[CensoredWindow, ...], clock_start: str | None) -> tuple[str, ...]:
+def describe_limits_met(windows: tuple[CensoredWindow, ...], clock_start: str | None) -> tuple[str, ...]:
     """Says where the recorded volume was at a limit, in sentences for a plan to begin with."""
-    return tuple(in_words(alike, clock_start) for alike in _by_limit(windows))
+    return tuple(describe_windows(alike, clock_start) for alike in _group_by_limit(windows))
 
 
-def _by_limit(windows: tuple[CensoredWindow, ...]) -> list[tuple[CensoredWindow, ...]]:
+def _group_by_limit(windows: tuple[CensoredWindow, ...]) -> list[tuple[CensoredWindow, ...]]:
     """Groups windows at the same limit whose recorded rates are within 2 %, the longest time
     first."""
     groups: list[list[CensoredWindow]] = []
@@ -169,9 +171,9 @@ def note_length(span_s: float) -> str | None:
     """Returns a sentence on what a recording of `span_s` seconds cannot show, where it is shorter
     than a day or a week; None for a longer one."""
     if span_s < WHOLE_SHARE * DAY_S:
-        return f"The recording is {span_in_words(span_s)} long: a day with its backup is needed, better a week, before a plan can be trusted."
+        return f"The recording is {describe_span(span_s)} long: a day with its backup is needed, better a week, before a plan can be trusted."
     if span_s < WHOLE_SHARE * 7 * DAY_S:
-        return f"The recording covers {span_in_words(span_s)}: a weekend, a month end or a weekly backup may be missing from it."
+        return f"The recording covers {describe_span(span_s)}: a weekend, a month end or a weekly backup may be missing from it."
     return None
 
 

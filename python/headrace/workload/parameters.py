@@ -15,7 +15,7 @@ from typing import Any
 
 from headrace.base import core
 from headrace.base.packaged import read_rows
-from headrace.workload.unexplained import spreads as unexplained_spreads
+from headrace.workload.unexplained import read_spreads as unexplained_spreads
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ModelParameter:
     least: float = 0.0
 
 
-def _group(name: str) -> tuple[ModelParameter, ...]:
+def _read_group(name: str) -> tuple[ModelParameter, ...]:
     """Returns the parameters of a group of parameters.csv, which says where each spread is from."""
     return tuple(
         ModelParameter(
@@ -47,9 +47,9 @@ def _group(name: str) -> tuple[ModelParameter, ...]:
     )
 
 
-OF_CLIENTS = _group("clients")  # alike in both engines
-INNODB, MYROCKS = _group("innodb") + OF_CLIENTS, _group("myrocks") + OF_CLIENTS
-LOCAL_DISK, (LAST_ORDERS,) = _group("local_disk"), _group("last_orders")
+OF_CLIENTS = _read_group("clients")  # alike in both engines
+INNODB, MYROCKS = _read_group("innodb") + OF_CLIENTS, _read_group("myrocks") + OF_CLIENTS
+LOCAL_DISK, (LAST_ORDERS,) = _read_group("local_disk"), _read_group("last_orders")
 CPU_SPREAD = next(parameter.spread for parameter in OF_CLIENTS if parameter.name == "cpu_ms")
 
 
@@ -94,7 +94,7 @@ def estimate_pages_spread(engine: str, database: Mapping[str, Any], benchmark: s
     return math.hypot(usual, TPCC_PAGES_BEYOND * beyond)
 
 
-def of_engine(
+def list_parameters(
     engine: str, database: Mapping[str, Any] | None = None, benchmark: str = "", cache_bytes: float | None = None
 ) -> tuple[ModelParameter, ...]:
     """Returns the parameters of `innodb` or `myrocks`; with those that only some databases have,
@@ -121,17 +121,17 @@ def of_engine(
     return parameters + tuple(each for each in (LAST_ORDERS, *LOCAL_DISK) if database.get(each.name) is not None)
 
 
-def applied(database: dict, engine: str, deltas: dict[str, float]) -> dict:
+def scale_parameters(database: dict, engine: str, deltas: dict[str, float]) -> dict:
     """Returns a copy of a core database with parameters multiplied by exp(delta)."""
     changed = copy.deepcopy(database)
-    for parameter in of_engine(engine, database):
+    for parameter in list_parameters(engine, database):
         delta = deltas.get(parameter.name, 0.0)
         if delta:
             _multiply(changed, parameter, math.exp(delta))
     return changed
 
 
-def value(database: dict, parameter: ModelParameter) -> float:
+def get_value(database: dict, parameter: ModelParameter) -> float:
     """Returns the parameter's value: touched pages for the popularity, bytes a transaction for
     compaction (0 without one); of the response time without I/O what is not processor time."""
     if parameter.path == ("popularity",):

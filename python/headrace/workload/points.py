@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import polars as pl
 
 from headrace.base.checks import check_number, quote_value
-from headrace.base.units import HOUR_S, clock_text
+from headrace.base.units import HOUR_S, write_clock
 from headrace.errors import InputError, Refusals
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _refuse(points: pl.DataFrame, wrong: pl.Expr, column: str, rule: str) -> Non
         raise refuse.input(f"{column}[{row}] = {points[column][row]}", rule)
 
 
-def coarse_caveat(points: pl.DataFrame) -> str | None:
+def describe_coarse_caveat(points: pl.DataFrame) -> str | None:
     """Warns of points so long that what happens inside them cannot be seen."""
     longest_s = float(points["duration_s"].to_numpy().max())
     if longest_s <= COARSE_POINT_S:
@@ -205,7 +205,7 @@ def with_totals(points: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def figures_of(points: pl.DataFrame, clock_start: str | None) -> dict:
+def compute_figures(points: pl.DataFrame, clock_start: str | None) -> dict:
     """Returns the figures of `OpenWorkload.summary` that follow from its points.
 
     `clock_start`: as in a workload's source.
@@ -220,7 +220,7 @@ def figures_of(points: pl.DataFrame, clock_start: str | None) -> dict:
     ).row(0, named=True)
     ops = totals["reads"] + totals["writes"]
     kib = totals["read_kib"] + totals["write_kib"]
-    hour_start_s, hour_ops = busiest_window(points, "ops_per_s", HOUR_S)
+    hour_start_s, hour_ops = find_busiest_window(points, "ops_per_s", HOUR_S)
     hour_s = min(HOUR_S, span_s)
     return {
         "points": points.height,
@@ -228,11 +228,11 @@ def figures_of(points: pl.DataFrame, clock_start: str | None) -> dict:
         "longest_point_s": points["duration_s"].max(),
         "span_s": span_s,
         "mean_iops": ops / span_s,
-        "p95_iops": time_percentile(points, "ops_per_s", 0.95),
+        "p95_iops": compute_time_percentile(points, "ops_per_s", 0.95),
         "peak_iops": points["ops_per_s"].max(),
         "peak_at_s": points["t_s"][int(points["ops_per_s"].to_numpy().argmax())],
         "mean_mib_s": kib / 1024.0 / span_s,
-        "p95_mib_s": time_percentile(points, "mib_s", 0.95),
+        "p95_mib_s": compute_time_percentile(points, "mib_s", 0.95),
         "peak_mib_s": points["mib_s"].max(),
         "mean_io_kib": kib / ops if ops else 0.0,
         "mean_read_kib": totals["read_kib"] / totals["reads"] if totals["reads"] else 0.0,
@@ -240,20 +240,20 @@ def figures_of(points: pl.DataFrame, clock_start: str | None) -> dict:
         "read_share": totals["reads"] / ops if ops else None,
         "read_bytes_share": totals["read_kib"] / kib if kib else None,
         "busiest_hour_start_s": hour_start_s,
-        "busiest_hour_clock": clock_text(clock_start, hour_start_s),
+        "busiest_hour_clock": write_clock(clock_start, hour_start_s),
         "busiest_hour_iops": hour_ops,
-        "busiest_hour_mib_s": _window_mean(points, "mib_s", hour_start_s, hour_s),
+        "busiest_hour_mib_s": _average_window(points, "mib_s", hour_start_s, hour_s),
     }
 
 
-def time_percentile(points: pl.DataFrame, column: str, share: float) -> float:
+def compute_time_percentile(points: pl.DataFrame, column: str, share: float) -> float:
     """Returns the least value of `column` not exceeded for `share` (0..1) of the time."""
     by_value = points.select(column, "duration_s").sort(column)
     reached = by_value["duration_s"].cum_sum() >= share * float(by_value["duration_s"].sum()) * (1 - 1e-12)
     return by_value[column][reached.arg_true()[0]]
 
 
-def busiest_window(points: pl.DataFrame, column: str, window_s: float) -> tuple[float, float]:
+def find_busiest_window(points: pl.DataFrame, column: str, window_s: float) -> tuple[float, float]:
     """Finds start and mean of the window of `window_s` seconds, starting with a point, whose
     time-weighted mean is highest.
 
@@ -281,7 +281,7 @@ def busiest_window(points: pl.DataFrame, column: str, window_s: float) -> tuple[
     return best_start, best_sum / window_s
 
 
-def _window_mean(points: pl.DataFrame, column: str, start_s: float, window_s: float) -> float:
+def _average_window(points: pl.DataFrame, column: str, start_s: float, window_s: float) -> float:
     """Returns the mean of a column over the `window_s` seconds from `start_s`, weighted by time."""
     end = pl.min_horizontal(pl.col("t_s") + pl.col("duration_s"), pl.lit(start_s + window_s))
     overlap = (end - pl.max_horizontal(pl.col("t_s"), pl.lit(start_s))).clip(lower_bound=0.0)

@@ -1,7 +1,7 @@
 """Cost of applying a transaction on a replica: the `[replica]` table of a workload file, and what
 the core takes, with defaults that it derives from the source's own run.
 
-A calibration of a replica writes what it identified with `measured_replica(workload, values,
+A calibration of a replica writes what it identified with `add_measured_replica(workload, values,
 spread, origin)`. The names are those of `core.replica_applier(database)["spreads"]`, and `written`,
 one share for each page class. A parameter that is left out is derived from the source.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.base import core
 from headrace.base.checks import check_choice, check_number, quote_value
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.errors import Refusals
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class ReplicaParameters:
     def __post_init__(self) -> None:
         """Checks names and ranges. Raises InputError for an unknown parameter, or a value out of
         range."""
-        spreads = parameter_spreads()
+        spreads = get_parameter_spreads()
         for name, value in self.values.items():
             check_choice("replica parameter", name, tuple(spreads))
             check_number(f"replica.{name}", value, spreads[name]["least"], spreads[name]["most"])
@@ -89,37 +89,37 @@ class ReplicaParameters:
 
 
 @cache
-def parameter_spreads() -> dict[str, core.ApplierSpread]:
+def get_parameter_spreads() -> dict[str, core.ApplierSpread]:
     """Returns the core's table of parameters by name: `words`, `relative_sd`, `least`, `most`."""
     database = core.mysql_tpcc("innodb", 1.0)
     return {row["parameter"]: row for row in core.replica_applier(database)["spreads"]}
 
 
-def applier_of(workload: TransactionWorkload, deltas: Mapping[str, float] | None = None) -> dict[str, Any]:
+def make_applier(workload: TransactionWorkload, deltas: Mapping[str, float] | None = None) -> dict[str, Any]:
     """Returns the core's table of an applier: what was identified, and defaults of the source for
     the rest.
 
     `deltas` multiply parameters by exp(delta), within what the core takes. Raises InputError.
     """
     given = workload.replica or ReplicaParameters()
-    with core_errors():
+    with translate_core_errors():
         applier = dict(core.replica_applier(workload.database)["applier"])
     applier |= given.to_core()
     for name, delta in (deltas or {}).items():
-        bounds = parameter_spreads()[name]
+        bounds = get_parameter_spreads()[name]
         if delta and applier[name] is not None:
             applier[name] = max(bounds["least"], min(bounds["most"], applier[name] * math.exp(delta)))
     return applier
 
 
-def replica_spread(workload: TransactionWorkload) -> dict[str, float]:
+def get_replica_spread(workload: TransactionWorkload) -> dict[str, float]:
     """Returns how far each parameter may be off, relative: as identified, else the core's."""
     given = workload.replica or ReplicaParameters()
-    unknown = {name: float(row["relative_sd"]) for name, row in parameter_spreads().items()}
+    unknown = {name: float(row["relative_sd"]) for name, row in get_parameter_spreads().items()}
     return unknown | {name: float(given.spread.get(name, 0.0)) for name in given.values}
 
 
-def measured_replica(
+def add_measured_replica(
     workload: TransactionWorkload,
     values: Mapping[str, float],
     *,

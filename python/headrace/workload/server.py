@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from headrace.base.documents import between, convert, said_as
-from headrace.base.releases import FLAVORS, flavor_of_version, number_in
+from headrace.base.documents import annotate_range, annotate_rule, convert
+from headrace.base.releases import FLAVORS, detect_flavor, find_number
 from headrace.workload.points import MAX_SPAN_S
 
 DOC = "docs/reference/workload-file.md"
@@ -31,11 +31,11 @@ class SourceServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     flavor: Literal[FLAVORS] | None = None  # pyright: ignore[reportInvalidTypeForm]
-    version: Annotated[str, said_as("must be text", least=1, most=100, pattern=r"\S")] | None = None
+    version: Annotated[str, annotate_rule("must be text", least=1, most=100, pattern=r"\S")] | None = None
     log_bin: bool | None = None
-    vcpus: Annotated[int, between(1, 65_536)] | None = None
-    busy_share: Annotated[float, between(0.0, 1.0)] | None = None
-    busy_s: Annotated[float, between(0.0, MAX_SPAN_S)] | None = None
+    vcpus: Annotated[int, annotate_range(1, 65_536)] | None = None
+    busy_share: Annotated[float, annotate_range(0.0, 1.0)] | None = None
+    busy_s: Annotated[float, annotate_range(0.0, MAX_SPAN_S)] | None = None
 
     @property
     def release(self) -> str | None:
@@ -44,8 +44,8 @@ class SourceServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         defaults of replication changed within MySQL 8.0."""
         if self.version is None:
             return None
-        flavor = self.flavor or flavor_of_version(self.version)
-        return f"{'mariadb' if flavor == 'mariadb' else 'mysql'}-{number_in(self.version)}"
+        flavor = self.flavor or detect_flavor(self.version)
+        return f"{'mariadb' if flavor == 'mariadb' else 'mysql'}-{find_number(self.version)}"
 
     @property
     def is_full(self) -> bool:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.base import core
-from headrace.base.checks import did_you_mean, quote_value
-from headrace.base.core import core_errors
+from headrace.base.checks import quote_value, suggest_nearest
+from headrace.base.core import translate_core_errors
 from headrace.base.options import FALSE, TRUE, as_bytes
 from headrace.base.packaged import read_rows
 from headrace.errors import InputError, Refusals
@@ -38,15 +38,15 @@ class ServerSetting:
     example: str
 
 
-def _count(text: str) -> int | None:
+def _parse_count(text: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) < 20 else None
 
 
-def _percent(text: str) -> float | None:
+def _parse_percent(text: str) -> float | None:
     return float(text) if re.fullmatch(r"\d{1,2}(\.\d{1,6})?", text) else None
 
 
-def _switch(text: str) -> bool | None:
+def _parse_switch(text: str) -> bool | None:
     word = text.lower()
     return True if word in TRUE else False if word in FALSE else None
 
@@ -57,9 +57,9 @@ FILES = 2
 
 READERS: dict[str, Callable[[str], float | int | bool | None]] = {
     "bytes": as_bytes,
-    "count": _count,
-    "percent": _percent,
-    "switch": _switch,
+    "count": _parse_count,
+    "percent": _parse_percent,
+    "switch": _parse_switch,
 }
 SETTINGS = [
     ServerSetting(row["name"], row["short"], row["core"], row["engine"] or None, READERS[row["kind"]], row["example"])
@@ -91,7 +91,7 @@ def with_settings(workload: TransactionWorkload, settings: Sequence[str]) -> Tra
         rule = "has no effect that could be told: this workload's pages are followed, and one that is written early is not written later"
         raise refuse.input("innodb_io_capacity", rule, "Leave it out.")
     _check_order(given)
-    return replace(workload, database=database_under(workload.database, given)) if given else workload
+    return replace(workload, database=apply_server_settings(workload.database, given)) if given else workload
 
 
 def _count_files(workload: TransactionWorkload) -> int:
@@ -108,17 +108,17 @@ def read_setting(text: str, engine: str) -> tuple[ServerSetting, float | int | b
         names = [setting.name for setting in of_engine]
         listed = f"The model knows {', '.join(names)}."
         rule = f"is not a setting of {engine} whose effect the model knows" if equals else "must be NAME=VALUE"
-        raise refuse.input(quote_value(name if equals else text), rule, did_you_mean(word, names) or listed)
+        raise refuse.input(quote_value(name if equals else text), rule, suggest_nearest(word, names) or listed)
     read = setting.read(value)
     if read is None:
         raise refuse.input(f"{name}={value[:40]}", f"must be a value such as {setting.example}")
     return setting, read
 
 
-def database_under(database: Mapping[str, object], settings: Mapping[str, object]) -> dict[str, Any]:
+def apply_server_settings(database: Mapping[str, object], settings: Mapping[str, object]) -> dict[str, Any]:
     """Returns a core database under settings by their core names; None leaves one as it is. Every
     effect of a setting that Headrace states comes from here. Raises InputError."""
-    with core_errors():
+    with translate_core_errors():
         return dict(core.database_under(database, settings))
 
 

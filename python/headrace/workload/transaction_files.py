@@ -12,10 +12,10 @@ import msgspec
 
 from headrace.base import core
 from headrace.base.checks import check_choice, check_name, quote_value
-from headrace.base.core import core_errors
-from headrace.base.documents import FINITE, DocumentTable, between, convert, said_as, to_toml
+from headrace.base.core import translate_core_errors
+from headrace.base.documents import FINITE, DocumentTable, annotate_range, annotate_rule, convert, to_toml
 from headrace.base.encoding import pick_fields
-from headrace.workload.parameters import of_engine
+from headrace.workload.parameters import list_parameters
 from headrace.workload.points import check_size
 from headrace.workload.replica import ReplicaParameters
 from headrace.workload.server import SourceServer
@@ -73,8 +73,8 @@ OF_MYROCKS = {
 }
 
 _Number = Annotated[float, FINITE]
-_LeastAndMost = Annotated[list[_Number], said_as("must be the least and the most", least=2, most=2)]
-_Positive = Annotated[float, between(1e-9, 1e9, "tps")]
+_LeastAndMost = Annotated[list[_Number], annotate_rule("must be the least and the most", least=2, most=2)]
+_Positive = Annotated[float, annotate_range(1e-9, 1e9, "tps")]
 _Deviation = Annotated[float, msgspec.Meta(ge=0.0, le=1e300, extra={"rule": "must be a finite number, not negative"})]
 
 
@@ -124,8 +124,8 @@ class _DatabaseFile(DocumentTable, kw_only=True):
     name: object
     engine: Literal["innodb", "myrocks"]
     benchmark: str = "own"
-    cache_gib: Annotated[float, between(LEAST_CACHE_GIB, MOST_CACHE_GIB, "GiB")]
-    threads: Annotated[int, between(1, MOST_COUNT)]
+    cache_gib: Annotated[float, annotate_range(LEAST_CACHE_GIB, MOST_CACHE_GIB, "GiB")]
+    threads: Annotated[int, annotate_range(1, MOST_COUNT)]
     size_gib: object = None
     instance: str | None = None
     storage: str | None = None
@@ -158,9 +158,9 @@ def from_document(document: dict) -> TransactionWorkload:
     read = convert(rest, _DatabaseFile, source=refuse.source, where="a mysql workload")
     for index, run in enumerate(read.runs):
         convert(run, _Run, source=refuse.source, at=f"runs[{index}]")
-        with core_errors():
+        with translate_core_errors():
             core.parse_storage(run["storage"])
-    name, database = check_name(read.name), _database(read.database, read.engine)
+    name, database = check_name(read.name), _read_database(read.database, read.engine)
     _check_parameters(read, database)
     return TransactionWorkload(
         name=name,
@@ -170,10 +170,10 @@ def from_document(document: dict) -> TransactionWorkload:
         threads=read.threads,
         size_gib=check_size(read.size_gib),
         benchmark=read.benchmark,
-        as_of=_day(read.as_of),
+        as_of=_read_day(read.as_of),
         parameters=tuple(msgspec.to_builtins(read.parameters)),
-        covariance=_covariance(read.covariance, len(read.parameters)),
-        covered=_covered(read.covered),
+        covariance=_read_covariance(read.covariance, len(read.parameters)),
+        covered=_read_covered(read.covered),
         runs=tuple(read.runs),
         caveats=tuple(read.caveats),
         replica=ReplicaParameters.from_document(read.replica),
@@ -185,7 +185,7 @@ def from_document(document: dict) -> TransactionWorkload:
     )
 
 
-def _database(table: dict, engine: str) -> dict:
+def _read_database(table: dict, engine: str) -> dict:
     """Returns the core's table.
 
     The core checks its ranges; here only that everything is there and of its type.
@@ -204,27 +204,27 @@ def _database(table: dict, engine: str) -> dict:
         like |= {"cleaner": core.page_cleaner("mysql", "8.4")}
         like |= {"hot_rows": [{"rows": 0.0, "at_work": 0.0, "at_commit": 0.0}]}
         like |= {"checkpoint": {"ceiling_share": 0.0, "limit_share": 0.0, "wait_share": 0.0, "stop_s": 0.0}}
-    return msgspec.to_builtins(convert(table, _type_like(like, "database"), source=refuse.source, at="database"))
+    return msgspec.to_builtins(convert(table, _infer_type(like, "database"), source=refuse.source, at="database"))
 
 
-def _type_like(value: object, name: str) -> Any:
+def _infer_type(value: object, name: str) -> Any:
     """Returns the type of a value of the core: tables of the same keys, finite floats."""
     if isinstance(value, dict):
         fields = [
-            (key, _type_like(item, key) | None | msgspec.UnsetType, MAY_LACK[key])
+            (key, _infer_type(item, key) | None | msgspec.UnsetType, MAY_LACK[key])
             if key in MAY_LACK
-            else (key, _type_like(item, key))
+            else (key, _infer_type(item, key))
             for key, item in value.items()
         ]
         return msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True)
     if isinstance(value, (list, tuple)):
-        return list[_type_like(value[0], name)]
+        return list[_infer_type(value[0], name)]
     return type(value) if isinstance(value, (bool, str)) else Annotated[float, FINITE]
 
 
 def _check_parameters(read: _DatabaseFile, database: dict) -> None:
     """Checks that each parameter is one of the engine's and stands there at most once."""
-    allowed = tuple(parameter.name for parameter in of_engine(read.engine, database))
+    allowed = tuple(parameter.name for parameter in list_parameters(read.engine, database))
     names = [parameter.name for parameter in read.parameters]
     for index, name in enumerate(names):
         check_choice("parameters.name", name, allowed)
@@ -232,7 +232,7 @@ def _check_parameters(read: _DatabaseFile, database: dict) -> None:
             raise refuse.input(f"parameters.name = {name}", "stands there twice")
 
 
-def _covariance(rows: list[list[float]], count: int) -> tuple[tuple[float, ...], ...]:
+def _read_covariance(rows: list[list[float]], count: int) -> tuple[tuple[float, ...], ...]:
     """Returns the rows of a covariance of `count` parameters. Raises InputError if it is not
     square, symmetric and positive definite."""
     if len(rows) != count or any(len(row) != count for row in rows):
@@ -254,7 +254,7 @@ def _covariance(rows: list[list[float]], count: int) -> tuple[tuple[float, ...],
     return cells
 
 
-def _day(value: object) -> str | None:
+def _read_day(value: object) -> str | None:
     """Returns a day as YYYY-MM-DD, or None. Raises InputError for another text."""
     if value is None:
         return None
@@ -264,11 +264,11 @@ def _day(value: object) -> str | None:
         raise refuse.input(f"as_of = {quote_value(value)}", "must be a date, YYYY-MM-DD") from None
 
 
-def _covered(read: _Covered) -> Covered:
+def _read_covered(read: _Covered) -> Covered:
     """Returns the ranges that the runs cover. Raises InputError for a range that is upside down or
     beyond its limits."""
 
-    def pair(key: str, least: float, most: float) -> tuple | None:
+    def read_pair(key: str, least: float, most: float) -> tuple | None:
         """Returns least and most of a range, or None. Raises InputError if it is not within `least`
         and `most`."""
         bounds = getattr(read, key)
@@ -278,9 +278,9 @@ def _covered(read: _Covered) -> Covered:
         return bounds and tuple(type(least)(figure) for figure in bounds)
 
     return Covered(
-        pair("cache_gib", LEAST_CACHE_GIB, MOST_CACHE_GIB),
-        pair("threads", 1, MOST_COUNT),
-        pair("iops", 1e-3, MOST_IOPS),
+        read_pair("cache_gib", LEAST_CACHE_GIB, MOST_CACHE_GIB),
+        read_pair("threads", 1, MOST_COUNT),
+        read_pair("iops", 1e-3, MOST_IOPS),
         read.transactions,
-        pair("vcpus", 1, MOST_COUNT),
+        read_pair("vcpus", 1, MOST_COUNT),
     )

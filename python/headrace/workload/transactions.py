@@ -15,21 +15,21 @@ from headrace.base.checks import Shown, check_choice, check_number, check_whole
 from headrace.base.encoding import pick_fields
 from headrace.errors import InputError, Refusals
 from headrace.workload.life import measure_life, measure_size
-from headrace.workload.misfit import misfit_of
-from headrace.workload.parameters import applied
+from headrace.workload.misfit import find_misfit
+from headrace.workload.parameters import scale_parameters
 from headrace.workload.replica import ReplicaParameters
 from headrace.workload.server import UNEXPLAINED_WHERE_FULL, SourceServer
 from headrace.workload.unexplained import (
     Distances,
-    apart,
-    apart_from,
+    classify_limit,
+    classify_storage,
+    compute_distance_from,
+    compute_log_distance,
+    compute_log_excess,
+    find_core_speed,
+    get_release_series,
     is_of_server,
     is_volume,
-    kind_of,
-    kind_of_limit,
-    outside_of,
-    series_of,
-    speed_of,
 )
 
 refuse = Refusals("docs/reference/workload-file.md")
@@ -94,7 +94,7 @@ class TransactionWorkload(Shown):
     replica: ReplicaParameters | None = None
     server: SourceServer = field(default_factory=SourceServer)
 
-    def in_short(self) -> str:
+    def describe_briefly(self) -> str:
         """Returns the name, engine, cache and clients; see `Shown`."""
         size = "" if self.size_gib is None else f"{self.size_gib:,.4g} GiB of data, "
         return f"{self.name}: {self.engine}, {size}cache {self.cache_gib:,.3g} GiB, {self.threads:,} clients"
@@ -114,20 +114,20 @@ class TransactionWorkload(Shown):
     def missed(self) -> list[str]:
         """Returns the runs of the calibration that it does not describe, in sentences; empty if
         none."""
-        misfits = [(run["name"], misfit_of(run)) for run in self.runs]
-        return [misfit.in_words(name) for name, misfit in misfits if misfit is not None and misfit.misses]
+        misfits = [(run["name"], find_misfit(run)) for run in self.runs]
+        return [misfit.describe(name) for name, misfit in misfits if misfit is not None and misfit.misses]
 
     @property
     def misfit(self) -> float:
         """Returns the largest relative error on its runs, beyond their noise, 0 without runs."""
-        return max((misfit.beyond_noise for run in self.runs if (misfit := misfit_of(run)) is not None), default=0.0)
+        return max((misfit.beyond_noise for run in self.runs if (misfit := find_misfit(run)) is not None), default=0.0)
 
     def to_document(self) -> dict:
         """Returns what `headrace calibrate --output json` prints."""
         names = ("name", "engine", "parameters", "runs", "caveats", "database")
         return {"schema": "headrace-calibration/1", **pick_fields(self, *names)}
 
-    def grown(self, factor: float) -> TransactionWorkload:
+    def scale_data(self, factor: float) -> TransactionWorkload:
         """Returns the same over `factor` times the data.
 
         The range that the runs cover grows with it: a cache of twice the size over twice the data
@@ -153,7 +153,7 @@ class TransactionWorkload(Shown):
             return self
         return replace(self, database=core.mysql_on_flavor(self.database, source, flavor, version))
 
-    def least_responses(self) -> dict[str, float]:
+    def compute_least_responses(self) -> dict[str, float]:
         """Gives what the percentiles of response times (RESPONSES) are of their mean at the
         least, wherever it runs."""
         clients, shape = self.database["clients"], self.database["shape"]
@@ -166,7 +166,7 @@ class TransactionWorkload(Shown):
         each = [core.least_responses(clients | {"p95_over_mean": ratio}) for ratio in spread]
         return {name: min(least[name] for least in each) for name in each[0]}
 
-    def distances(
+    def compute_distances(
         self,
         *,
         cache_gib: float,
@@ -188,58 +188,63 @@ class TransactionWorkload(Shown):
         covered, here = self.covered, self.server.release
         if covered.cache_gib is None:
             return Distances()
-        limits = {kind_of_limit(misfit.limit) for run in self.runs if (misfit := misfit_of(run)) is not None}
-        kinds = {kind_of(run["storage"]) for run in self.runs}
+        limits = {classify_limit(misfit.limit) for run in self.runs if (misfit := find_misfit(run)) is not None}
+        kinds = {classify_storage(run["storage"]) for run in self.runs}
         counts = [run["threads"] for run in self.runs] or covered.threads or ()
-        clients = apart_from(counts, threads) if threads and counts else 0.0
+        clients = compute_distance_from(counts, threads) if threads and counts else 0.0
         # A sharp cap lets through what it does, however many wait for it and however fast they are.
-        capped = bool(limit and storage) and kind_of_limit(limit or "") == "storage" and is_volume(storage or "")
-        load = min(clients, self._load_apart(threads, tps)) if threads and tps else clients
+        capped = bool(limit and storage) and classify_limit(limit or "") == "storage" and is_volume(storage or "")
+        load = min(clients, self._compute_load_distance(threads, tps)) if threads and tps else clients
         distances = Distances(
             cache=measure_size(self, cache_gib),
             life=measure_life(self, cache_gib, transactions),
             clients=clients,
             load=0.0 if capped else load,
-            server=float(bool(release and here) and series_of(release or "") != series_of(here or "")),
-            limit=float(bool(limit and limits) and kind_of_limit(limit or "") not in {*limits, "demand"}),
-            storage=float(bool(storage and kinds) and kind_of(storage or "") not in kinds),
+            server=float(
+                bool(release and here) and get_release_series(release or "") != get_release_series(here or "")
+            ),
+            limit=float(bool(limit and limits) and classify_limit(limit or "") not in {*limits, "demand"}),
+            storage=float(bool(storage and kinds) and classify_storage(storage or "") not in kinds),
         )
         if limit is None or not is_of_server(limit):
             return distances
         return replace(
             distances,
-            **self._speed_apart(core_speed),
-            vcpus=outside_of(covered.vcpus, vcpus) if vcpus and covered.vcpus else 0.0,
+            **self._compute_speed_distances(core_speed),
+            vcpus=compute_log_excess(covered.vcpus, vcpus) if vcpus and covered.vcpus else 0.0,
         )
 
-    def _load_apart(self, threads: int, tps: float) -> float:
+    def _compute_load_distance(self, threads: int, tps: float) -> float:
         """Returns e-folds by which both the rate and the response time differ from those of the
         nearest run: where one of the two is the same, clients are either alone or too many there as
         here, and their number changes little."""
-        loads = [(run["threads"], misfit.measured_tps) for run in self.runs if (misfit := misfit_of(run)) is not None]
+        loads = [(run["threads"], misfit.measured_tps) for run in self.runs if (misfit := find_misfit(run)) is not None]
         return min(
-            (min(apart(tps, measured), apart(threads / tps, clients / measured)) for clients, measured in loads),
+            (
+                min(compute_log_distance(tps, measured), compute_log_distance(threads / tps, clients / measured))
+                for clients, measured in loads
+            ),
             default=math.inf,
         )
 
-    def _speed_apart(self, core_speed: float | None) -> dict[str, float]:
+    def _compute_speed_distances(self, core_speed: float | None) -> dict[str, float]:
         """Returns how far a core's speed is from the runs', as parts of `Distances`."""
-        speeds = {speed_of(run.get("instance"), run.get("as_of")) for run in self.runs}
+        speeds = {find_core_speed(run.get("instance"), run.get("as_of")) for run in self.runs}
         if core_speed in speeds:
             return {}
         others = [speed for speed in speeds if speed is not None]
         if core_speed is None or not others:
             return {"unknown_speed": 1.0}
-        return {"speed": min(apart(core_speed, speed) for speed in others)}
+        return {"speed": min(compute_log_distance(core_speed, speed) for speed in others)}
 
-    def unexplained(self, distances: Distances) -> float:
+    def compute_unexplained(self, distances: Distances) -> float:
         """Returns the relative standard deviation of a mean that no parameter covers, so far from
         the runs: as wide as these are missed themselves, and wide where the processors were
         full."""
         full = UNEXPLAINED_WHERE_FULL if self.server.is_full else 0.0
         return math.hypot(distances.spread, full, self.misfit)
 
-    def draws(self, count: int, seed: int) -> list[dict]:
+    def draw_databases(self, count: int, seed: int) -> list[dict]:
         """Draws `count` databases as probable as the calibration says: parameters drawn from their
         covariance, which enough draws have exactly, so that few of them tell the spread of what
         follows. Equal seeds give equal draws."""
@@ -257,11 +262,11 @@ class TransactionWorkload(Shown):
         spread = normals * np.sqrt(np.maximum(variances, 0.0)) @ axes.T
         limits = np.array([3.0 * parameter["before"] for parameter in self.parameters])
         return [
-            applied(self.database, self.engine, dict(zip(names, np.clip(row, -limits, limits), strict=True)))
+            scale_parameters(self.database, self.engine, dict(zip(names, np.clip(row, -limits, limits), strict=True)))
             for row in spread
         ]
 
-    def outside(
+    def describe_extrapolation(
         self, *, cache_gib: float, threads: int, transactions: float | None = None, vcpus: int | None = None
     ) -> list[str]:
         """Says what a prediction asks beyond the runs, in sentences; empty inside their range.
@@ -273,7 +278,7 @@ class TransactionWorkload(Shown):
             return ["No run stands behind this workload: every figure is the standard benchmark's."]
         low, high = covered.cache_gib
         if not 0.45 * low <= cache_gib <= 2.2 * high:
-            runs = f"{_range(low / covered.grown, high / covered.grown)} GiB"
+            runs = f"{_describe_range(low / covered.grown, high / covered.grown)} GiB"
             if covered.grown == 1.0:
                 notes.append(f"A cache of {cache_gib:,.4g} GiB is far from the {runs} of the runs.")
             else:
@@ -285,7 +290,7 @@ class TransactionWorkload(Shown):
         few, many = covered.threads or (threads, threads)
         if not few / 3 <= threads <= many * 3:
             notes.append(
-                f"{threads} {'client is' if threads == 1 else 'clients are'} far from the {_range(few, many)} of the runs."
+                f"{threads} {'client is' if threads == 1 else 'clients are'} far from the {_describe_range(few, many)} of the runs."
             )
         if (
             vcpus is not None
@@ -293,7 +298,7 @@ class TransactionWorkload(Shown):
             and not covered.vcpus[0] / FAR_VCPUS <= vcpus <= covered.vcpus[1] * FAR_VCPUS
         ):
             notes.append(
-                f"{vcpus:,} virtual CPUs differ by more than a factor of 2 from the {_range(*covered.vcpus)} of the runs."
+                f"{vcpus:,} virtual CPUs differ by more than a factor of 2 from the {_describe_range(*covered.vcpus)} of the runs."
             )
         if transactions is not None and transactions > 3.0 * covered.transactions > 0:
             notes.append(
@@ -302,5 +307,5 @@ class TransactionWorkload(Shown):
         return notes
 
 
-def _range(low: float, high: float) -> str:
+def _describe_range(low: float, high: float) -> str:
     return f"{low:,.4g}" if low == high else f"{low:,.4g} to {high:,.4g}"

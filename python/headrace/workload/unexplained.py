@@ -51,12 +51,12 @@ class Distances:
     @property
     def spread(self) -> float:
         """Returns the relative standard deviation of a mean at this distance."""
-        per = spreads()
+        per = read_spreads()
         return math.hypot(per["none"], *(per[each.name] * getattr(self, each.name) for each in fields(self)))
 
 
 @cache
-def spreads() -> dict[str, float]:
+def read_spreads() -> dict[str, float]:
     """Returns the relative standard deviation of a mean: by itself (`none`), and per unit of each
     distance."""
     return {row["distance"]: float(row["spread"]) for row in read_rows("headrace.workload", "unexplained.csv")}
@@ -69,17 +69,17 @@ def compute_interval(mean: float, spread: float) -> tuple[float, float]:
     return mean * math.exp(-log_factor), mean * math.exp(log_factor)
 
 
-def apart(value: float, other: float) -> float:
+def compute_log_distance(value: float, other: float) -> float:
     """Returns the e-folds between two positive values."""
     return abs(math.log(value / other))
 
 
-def outside_of(span: Sequence[float], value: float) -> float:
+def compute_log_excess(span: Sequence[float], value: float) -> float:
     """Returns the e-folds between a value and the nearest end of a span; 0 inside it."""
     return max(0.0, math.log(span[0] / value), math.log(value / span[1]))
 
 
-def apart_from(measured: Collection[float], value: float) -> float:
+def compute_distance_from(measured: Collection[float], value: float) -> float:
     """Returns how far a value is from measured ones, in e-folds: to the nearest where it lies
     outside them. Between two, both ends hold it: as their distances in parallel, 0 at either, half
     the way to the nearer in the middle."""
@@ -91,7 +91,7 @@ def apart_from(measured: Collection[float], value: float) -> float:
 
 
 @cache
-def kind_of(storage: str) -> str:
+def classify_storage(storage: str) -> str:
     """Returns what volumes behave alike as: `ssd`, `disk`, or a local disk."""
     name = core.parse_storage(storage)["members"][0]["volume_type"]
     return KINDS.get(name, name)
@@ -100,26 +100,26 @@ def kind_of(storage: str) -> str:
 def is_volume(storage: str) -> bool:
     """Returns whether a storage is of volumes, whose caps are sharp, and no local disk, on which
     I/Os queue before it is full."""
-    return kind_of(storage) in KINDS.values()
+    return classify_storage(storage) in KINDS.values()
 
 
 def is_of_server(cap: str) -> bool:
     """Returns whether a cap is clients, processors or locks, whose rate no storage changes."""
-    return kind_of_limit(cap) in ("clients", "cpu")
+    return classify_limit(cap) in ("clients", "cpu")
 
 
-def kind_of_limit(cap: str) -> str:
+def classify_limit(cap: str) -> str:
     """Returns what binds: `storage`, `clients`, `cpu` (with locks), or nothing (`demand`)."""
     return {"contention": "cpu"}.get(cap, cap if cap in ("clients", "cpu", "demand") else "storage")
 
 
-def series_of(release: str) -> str:
+def get_release_series(release: str) -> str:
     """Returns a release's flavor and series: mysql-8.0 of mysql-8.0.22; patches are one server."""
     return ".".join(release.split(".")[:2])
 
 
 @cache
-def speed_of(instance: str | None, as_of: str | None) -> float | None:
+def find_core_speed(instance: str | None, as_of: str | None) -> float | None:
     """Returns the speed of a core of an instance type, None where the catalog does not know it."""
     if instance is None:
         return None

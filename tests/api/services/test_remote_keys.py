@@ -69,7 +69,7 @@ def test_keys_of_another_labs_kms(labs, elsewhere):
     secret = elsewhere._profile("AWS_SHARED_CREDENTIALS_FILE")[PROFILE]["aws_secret_access_key"].encode()
     for path in (mine.folder / "keys" / key["id"], mine.folder / "headraced.log"):
         assert secret not in path.read_bytes()
-    assert not (Path("/proc") / str(lab.pid()) / "cmdline").read_bytes().count(secret)
+    assert not (Path("/proc") / str(lab.get_pid()) / "cmdline").read_bytes().count(secret)
 
 
 def test_a_key_that_cannot_be_used_is_not_made(labs, elsewhere):

@@ -20,7 +20,7 @@ from headrace.servers.backup.history import stream
 from headrace.servers.backup.manifest import Manifest
 from headrace.servers.backup.targets import open_target
 from headrace.servers.backup.targets.target import BackupTarget
-from headrace.servers.copies.source import CopySource, source_of
+from headrace.servers.copies.source import CopySource, read_source
 from headrace.servers.server import Server
 
 SETTINGS = {
@@ -51,7 +51,7 @@ class Load:
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> Load:
-        with connect(self.server.address()) as connection, connection.cursor() as cursor:
+        with connect(self.server.make_address()) as connection, connection.cursor() as cursor:
             cursor.execute("CREATE DATABASE IF NOT EXISTS kept")
             cursor.execute("CREATE TABLE IF NOT EXISTS kept.row_of (n INT PRIMARY KEY, v VARCHAR(200))")
         self._thread.start()
@@ -63,7 +63,7 @@ class Load:
 
     def _run(self) -> None:
         mariadb = self.server.flavor == "mariadb"
-        with connect(self.server.address()) as connection, connection.cursor() as cursor:
+        with connect(self.server.make_address()) as connection, connection.cursor() as cursor:
             row = 0
             while not self._stop.is_set():
                 before = time.time()
@@ -109,8 +109,8 @@ class Chain:
 def build(lab: Lab, flavor: str, folder: Path, key: bytes | None = None, seconds: float = 1.5) -> Chain:
     """Load, stream, base, two files of binary log."""
     settings = SETTINGS[flavor]
-    server = servers.up(lab, name=f"src-{flavor}", flavor=flavor, storage="gp3:4", settings=settings)
-    source, target = source_of(server.address(), server.name, server), open_target(folder)
+    server = servers.bring_up(lab, name=f"src-{flavor}", flavor=flavor, storage="gp3:4", settings=settings)
+    source, target = read_source(server.make_address(), server.name, server), open_target(folder)
     arrived: list[tuple[float, str]] = []
     streaming = stream.Stream(source, target, key, tell=lambda state: arrived.append((time.time(), state.last_gtid)))
     running = threading.Thread(target=streaming.run)
@@ -120,7 +120,7 @@ def build(lab: Lab, flavor: str, folder: Path, key: bytes | None = None, seconds
             time.sleep(seconds)
             base = copying.run(source, target, copying.BackupRequest(key=key))
             time.sleep(seconds)
-            with connect(server.address()) as connection, connection.cursor() as cursor:
+            with connect(server.make_address()) as connection, connection.cursor() as cursor:
                 cursor.execute("FLUSH BINARY LOGS")
             time.sleep(seconds)
     finally:
@@ -132,7 +132,7 @@ def build(lab: Lab, flavor: str, folder: Path, key: bytes | None = None, seconds
 
 def rows_of(server: Server) -> list[int]:
     """Rows that are there."""
-    with connect(server.address()) as connection, connection.cursor() as cursor:
+    with connect(server.make_address()) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT n FROM kept.row_of ORDER BY n")
         return [int(row[0]) for row in cursor.fetchall()]
 

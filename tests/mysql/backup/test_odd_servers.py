@@ -26,10 +26,10 @@ from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup import copying, restore, retention
 from headrace.servers.backup.history import archive, joining, moments, stream
 from headrace.servers.backup.history.moments import RestoreGoal
-from headrace.servers.backup.manifest import backups
+from headrace.servers.backup.manifest import read_backups
 from headrace.servers.backup.restore import RestoreRequest
 from headrace.servers.backup.targets import open_target
-from headrace.servers.copies.source import source_of
+from headrace.servers.copies.source import read_source
 
 LARGE_MIB = int(os.environ.get("BACKUP_LARGE_MIB", "24"))
 # Commits are in the server's memory for up to a second, and the binary log in the page cache.
@@ -41,7 +41,7 @@ FAST = {
 
 @pytest.fixture(scope="module")
 def odd(lab, machine):
-    server = servers.up(lab, name="odd", storage="gp3:2", log_storage="gp3:2", settings=FAST)
+    server = servers.bring_up(lab, name="odd", storage="gp3:2", log_storage="gp3:2", settings=FAST)
     run(server, "CREATE DATABASE d", "CREATE TABLE d.t (n INT PRIMARY KEY, v LONGBLOB)")
     yield server
     servers.destroy(server)
@@ -62,7 +62,7 @@ def run(server, *statements: str):
 
 def test_a_snapshot_of_two_volumes_with_commits_in_memory(lab, odd, tmp_path):
     """Every acknowledged commit is in the backup, and each volume is made of its own snapshot."""
-    target, source = open_target(tmp_path / "t"), source_of(odd.address(), odd.name, odd)
+    target, source = open_target(tmp_path / "t"), read_source(odd.address(), odd.name, odd)
     with connect(odd.address()) as connection, connection.cursor() as cursor:
         for number in range(200):
             cursor.execute("INSERT INTO d.t VALUES (%s, 'x')", (number,))
@@ -72,22 +72,22 @@ def test_a_snapshot_of_two_volumes_with_commits_in_memory(lab, odd, tmp_path):
     with gone_after(done.server):
         assert run(done.server, "SELECT COUNT(*) FROM d.t") == ((200,),)
         assert done.server.volumes.log and done.server.volumes.log != done.server.volumes.data
-    [locked, _], [backup] = result.snapshots.values(), backups(target)[0]
+    [locked, _], [backup] = result.snapshots.values(), read_backups(target)[0]
     lab.lock_snapshot(locked, "governance", duration_days=1)
     with pytest.raises(CouldNotRun, match=f"its snapshot {locked} is locked until"):
         retention.remove(target, backup, lab)
-    assert backups(target)[0] == [backup]
+    assert read_backups(target)[0] == [backup]
     lab.unlock_snapshot(locked)
     retention.remove(target, backup, lab)
     # Other tests' snapshots may be in this lab, which all of one process share.
     snapshot_ids = {snapshot["id"] for snapshot in lab.snapshots()["snapshots"]}
-    assert backups(target)[0] == [] and not snapshot_ids & set(result.snapshots.values())
+    assert read_backups(target)[0] == [] and not snapshot_ids & set(result.snapshots.values())
 
 
 def test_a_row_that_is_twice_as_large_in_a_dump(lab, odd, tmp_path):
     """12 MiB were taken in a packet of 16 MiB; in hexadecimal they are 24 MiB."""
     run(odd, "INSERT INTO d.t VALUES (1, REPEAT('\\0', 12 << 20))")
-    target, source = open_target(tmp_path / "t"), source_of(odd.address(), odd.name, odd)
+    target, source = open_target(tmp_path / "t"), read_source(odd.address(), odd.name, odd)
     result = copying.run(source, target, copying.BackupRequest(method="logical"))
     assert result.position.gtid == run(odd, "SELECT @@gtid_binlog_pos")[0][0], "behind the tables of a dump"
     request = RestoreRequest(result.id, "odd-dump", "gp3:2", unpaced=True, settings={"max_allowed_packet": "16M"})
@@ -100,7 +100,7 @@ def test_one_large_transaction_is_streamed_in_pieces(odd, tmp_path, monkeypatch)
     """Larger than a piece and than what may wait on this machine: it comes through, whole."""
     monkeypatch.setattr(stream, "LIVE_BYTES", 1 << 20)
     monkeypatch.setattr(stream, "SPOOL_BYTES", 4 << 20)
-    target, source = open_target(tmp_path / "t"), source_of(odd.address(), odd.name, odd)
+    target, source = open_target(tmp_path / "t"), read_source(odd.address(), odd.name, odd)
     run(odd, "FLUSH BINARY LOGS")
     file, begin = (
         run(odd, "SHOW BINARY LOGS")[-1][0],
@@ -119,7 +119,7 @@ def test_one_large_transaction_is_streamed_in_pieces(odd, tmp_path, monkeypatch)
     finally:
         streaming.stop.set()
         thread.join()
-    (line,) = archive.timelines(target)
+    (line,) = archive.read_timelines(target)
     assert (
         not line.problems and max(piece.length for file in line.files for piece in file.pieces) <= joining.WHOLE_BYTES
     )
@@ -135,7 +135,7 @@ def test_one_large_transaction_is_streamed_in_pieces(odd, tmp_path, monkeypatch)
 def test_tables_without_transactions_are_not_dumped_without_locks(odd, tmp_path):
     run(odd, "CREATE TABLE d.m (n INT) ENGINE=MyISAM")
     try:
-        source = source_of(odd.address(), odd.name, odd)
+        source = read_source(odd.address(), odd.name, odd)
         with pytest.raises(InputError, match="has tables of MyISAM"):
             copying.run(source, open_target(tmp_path / "t"), copying.BackupRequest(method="logical"))
         assert not (tmp_path / "t").exists()

@@ -25,7 +25,7 @@ from waiting import wait_until
 
 from headrace import servers
 from headrace.errors import CouldNotRun, HeadraceError, InputError
-from headrace.lab.client import all_snapshots
+from headrace.lab.client import list_all_snapshots
 from headrace.mysql import Secret, connect
 from headrace.servers import record
 from headrace.servers.backup import checking, copying, manifest, proving, restore
@@ -36,7 +36,7 @@ from headrace.servers.backup.restore import RestoreRequest
 from headrace.servers.backup.targets import open_target
 from headrace.servers.copies import grants
 from headrace.servers.copies import snapshot as snapshotting
-from headrace.servers.copies.source import databases, source_of
+from headrace.servers.copies.source import list_databases, read_source
 
 # Unlike what each server has by itself; the last ones only a new data directory can have.
 SETTINGS = {
@@ -60,10 +60,12 @@ def shop(request, lab, machine):
     flavor = request.param
     if flavor == "mysql":
         request.getfixturevalue("mysql_program")
-    server = servers.up(lab, name=f"p-{flavor}", flavor=flavor, storage="gp3:4", settings=SETTINGS[flavor] | SMALL)
+    server = servers.bring_up(
+        lab, name=f"p-{flavor}", flavor=flavor, storage="gp3:4", settings=SETTINGS[flavor] | SMALL
+    )
     run(server, "CREATE DATABASE ack", "CREATE DATABASE other", "CREATE TABLE ack.t (n INT PRIMARY KEY, b INT)",
         "CREATE TABLE other.t (n INT PRIMARY KEY)", "INSERT INTO ack.t VALUES (1, 1)")  # fmt: skip
-    yield source_of(server.address(), server.name, server)
+    yield read_source(server.make_address(), server.name, server)
     servers.destroy(server)
 
 
@@ -127,7 +129,7 @@ def test_what_an_account_may_not_see_is_known_before_a_dump(shop):
     """For each account the rights that SHOW GRANTS tells, against what it was given."""
     for name, (statements, only, words) in (ACCOUNTS | (REVOKES if shop.flavor == "mysql" else {})).items():
         with account(shop, statements) as seen, seen.connect() as connection:
-            rights, there = grants.read_rights(connection, seen), databases(connection)
+            rights, there = grants.read_rights(connection, seen), list_databases(connection)
             if not words:
                 grants.refuse_blind(seen, rights, there, only)
                 continue
@@ -187,7 +189,7 @@ def test_a_restored_server_has_the_settings_of_its_source(lab, shop, tmp_path):
             assert [entry.name for entry in done.otherwise] == ["event_scheduler"], [
                 entry.words for entry in done.otherwise
             ]
-            assert "sync-binlog" in record.required(done.server.paths).settings, "for its next start too"
+            assert "sync-binlog" in record.require_record(done.server.paths).settings, "for its next start too"
 
 
 def test_a_snapshot_whose_lock_was_lost_is_no_backup(lab, shop, tmp_path, monkeypatch):
@@ -202,11 +204,11 @@ def test_a_snapshot_whose_lock_was_lost_is_no_backup(lab, shop, tmp_path, monkey
 
     monkeypatch.setattr(snapshotting, "HOLD_S", 1.0)
     monkeypatch.setattr(snapshotting, "write_back_all", write_slowly)
-    before = [snapshot["id"] for snapshot in all_snapshots(lab)]
+    before = [snapshot["id"] for snapshot in list_all_snapshots(lab)]
     with pytest.raises(CouldNotRun, match="lock was lost before the snapshot was complete"):
         copying.run(shop, target, copying.BackupRequest(method="snapshot"))
-    assert len(calls) == 2 and manifest.backups(target) == ([], [])
-    assert [snapshot["id"] for snapshot in all_snapshots(lab)] == before
+    assert len(calls) == 2 and manifest.read_backups(target) == ([], [])
+    assert [snapshot["id"] for snapshot in list_all_snapshots(lab)] == before
     run(shop.server, "INSERT INTO other.t VALUES (77)", "DELETE FROM other.t WHERE n = 77")  # nothing is locked
 
 
@@ -218,7 +220,7 @@ def test_a_restore_that_fails_undoes_the_proof(lab, shop, tmp_path):
     bad = copying.run(shop, target, copying.BackupRequest(pack="none"))
     assert proving.prove(lab, target, bad.id, "gp3:4", unpaced=True).ok
     good = copying.run(shop, target, copying.BackupRequest(method="snapshot"))
-    path = tmp_path / "t" / manifest.folder_of(bad.id) / "data.00001"
+    path = tmp_path / "t" / manifest.get_backup_folder(bad.id) / "data.00001"
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 3] ^= 1
     path.write_bytes(raw)
@@ -290,7 +292,7 @@ def test_pieces_do_not_pile_up_while_a_binary_log_is_open(lab, shop, tmp_path):
     count = len(target.list("binlogs/"))
     print(f"{pieces} pieces were stored; at most {most} files, {count} in the end")
     assert count < pieces / 2
-    (line,) = archive.timelines(target)
+    (line,) = archive.read_timelines(target)
     assert not line.problems and not checking.check_timeline(target, line).problems
     assert line.reach == line.ends
     done = restore.restore(lab, target, RestoreRequest(base.id, "joined", "gp3:4", RestoreGoal(), unpaced=True))
@@ -302,7 +304,7 @@ def test_pieces_do_not_pile_up_while_a_binary_log_is_open(lab, shop, tmp_path):
 def test_a_server_that_the_backup_is_not_of_is_refused(lab, shop, server, tmp_path):
     target = open_target(tmp_path / "t")
     result = copying.run(shop, target, copying.BackupRequest(method="logical"))
-    other = source_of(server.address(), server.name, server)
+    other = read_source(server.address(), server.name, server)
     run(server, "RESET MASTER")
     with pytest.raises(InputError, match="has not executed .* transactions that the backup of"):
         proving.prove(lab, target, result.id, "gp3:4", other)
@@ -344,7 +346,7 @@ def test_of_two_streams_of_one_server_one_goes_on(lab, shop, tmp_path):
     assert second.returncode == 2 and f"is being streamed by process {os.getpid()}" in second.stderr
     assert len(ended) == 1, [str(entry) for entry in ended.values()]
     assert "another stream" in str(next(iter(ended.values())))
-    (line,) = archive.timelines(target)
+    (line,) = archive.read_timelines(target)
     assert not line.problems and not checking.check_timeline(target, line).problems
     assert str(line.ends) == executed
 
@@ -370,7 +372,7 @@ def test_an_interrupt_says_what_stands_and_what_finishes_it(lab, shop, tmp_path)
     proved = proving.prove(lab, target, last.id, "gp3:4", unpaced=True)
     places = {"shop": shop.name, "target": str(tmp_path / "t"), "spool": str(tmp_path / "spool")}
     for name, (step, words, says) in INTERRUPTS.items():
-        before = {backup.id for backup in manifest.backups(target)[0]}
+        before = {backup.id for backup in manifest.read_backups(target)[0]}
         module, _, function = step.partition(".")
         dying = f"import os, runpy, time; from headrace.servers.backup import {module};"
         dying += f"{module}.{function} = lambda *_, **__: (os.kill(os.getpid(), 2), time.sleep(30));"
@@ -379,10 +381,10 @@ def test_an_interrupt_says_what_stands_and_what_finishes_it(lab, shop, tmp_path)
         ended = subprocess.run([sys.executable, "-c", dying, *command], capture_output=True, text=True, timeout=120)
         assert ended.returncode == 130, (name, ended.stderr)
         assert re.search(f"Interrupted. .*{says}", ended.stderr), (name, ended.stderr)
-        after = {entry.id for entry in manifest.backups(target)[0]}
+        after = {entry.id for entry in manifest.read_backups(target)[0]}
         assert len(after) - len(before) == {"run behind its end": 1, "prune": -1}.get(name, 0), name
         assert not [
-            text for text in record.names(record.data_dir_of(lab)) if text == "cut" or text.startswith("proof-")
+            text for text in record.list_names(record.find_data_dir(lab)) if text == "cut" or text.startswith("proof-")
         ], name
         assert name != "prove" or manifest.read_proof(target, last.id) == proved
 

@@ -104,9 +104,11 @@ def test_a_backup_is_proved(lab, chain):
     assert proof.ok and proof.tables == 1 and proof.against == chain.source.name
     assert manifest.read_proof(chain.target, chain.base.id, chain.key) == proof
     # A table that differs is found: the same proof against other checksums.
-    truth = proving.table_sums(chain.source)
+    truth = proving.read_table_sums(chain.source)
     other = replace(truth, by_table={name: 1 for name in truth.by_table})
-    assert proving.compared(truth, truth) == "" and "different from" in proving.compared(other, truth)
+    assert proving.describe_differences(truth, truth) == "" and "different from" in proving.describe_differences(
+        other, truth
+    )
 
 
 def test_the_stream_is_at_most_a_second_behind(chain):
@@ -154,7 +156,7 @@ def copied(chain: Chain, folder: Path):
 def collect(target, chain: Chain, folder: Path):
     """Collects the history that a restore tests before it creates anything."""
     base = GtidSet.parse(chain.base.position.gtid, chain.source.flavor)
-    histories = archive.timelines(target, chain.key)
+    histories = archive.read_timelines(target, chain.key)
     folder.mkdir()
     return moments.collect(target, moments.choose(histories, chain.base, base), base, RestoreGoal(), folder, chain.key)
 
@@ -174,7 +176,7 @@ def test_a_damaged_archive_is_found_before_the_restore(chain, tmp_path):
         damage(tmp_path / str(number), entry, chance)
         problems = [
             problem
-            for line in archive.timelines(target, chain.key)
+            for line in archive.read_timelines(target, chain.key)
             for problem in checking.check_timeline(target, line, chain.key).problems
         ]
         assert problems, f"{entry} is not named"
@@ -195,7 +197,7 @@ def test_the_first_piece_behind_the_base(chain, tmp_path):
     """An archive whose readable part ends just at the backup is refused, and is not "0
     transactions"."""
     target, base = copied(chain, tmp_path / "t"), GtidSet.parse(chain.base.position.gtid, chain.source.flavor)
-    (line,) = archive.timelines(target, chain.key)
+    (line,) = archive.read_timelines(target, chain.key)
     name = next(
         name
         for file in line.files
@@ -225,7 +227,7 @@ def test_every_flipped_bit_is_found(chain, tmp_path):
         data[bit // 8] ^= 1 << bit % 8
         path.write_bytes(bytes(data))
         problems = list(checking.check_backup(target, chain.base.id, chain.key).problems)
-        for line in archive.timelines(target, chain.key):
+        for line in archive.read_timelines(target, chain.key):
             problems += checking.check_timeline(target, line, chain.key).problems
         assert problems, f"bit {bit} of {choice.name} was flipped, and nothing was found"
         data[bit // 8] ^= 1 << bit % 8

@@ -30,12 +30,12 @@ from headrace import servers
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.servers import volumes
 from headrace.servers.backup import checking, copying, manifest, restore, unfinished
-from headrace.servers.backup.forecast import target_volume
+from headrace.servers.backup.forecast import find_target_volume
 from headrace.servers.backup.history import archive
-from headrace.servers.backup.pacing import PaceLimits, lab_pacer
+from headrace.servers.backup.pacing import PaceLimits, make_lab_pacer
 from headrace.servers.backup.restore import RestoreRequest
 from headrace.servers.backup.targets import open_target
-from headrace.servers.copies.source import source_of
+from headrace.servers.copies.source import read_source
 
 KILLS = int(os.environ.get("BACKUP_KILLS", "2"))
 S3RVER = Path(__file__).parents[3] / ".venv/clients/node_modules/.bin/s3rver"
@@ -43,10 +43,10 @@ S3RVER = Path(__file__).parents[3] / ".venv/clients/node_modules/.bin/s3rver"
 
 @pytest.fixture(scope="module")
 def source(lab, machine):
-    server = servers.up(lab, name="kept", storage="gp2:10", settings=SETTINGS["mariadb"])
+    server = servers.bring_up(lab, name="kept", storage="gp2:10", settings=SETTINGS["mariadb"])
     with Load(server):
         time.sleep(0.3)
-    return source_of(server.address(), server.name, server)
+    return read_source(server.make_address(), server.name, server)
 
 
 WAYS = {
@@ -63,7 +63,7 @@ def test_a_killed_run_leaves_nothing_that_looks_whole(request, lab, source, flav
     with a backup that verifies, and nothing is left: no file, snapshot, folder or process."""
     if flavor == "mysql":
         request.getfixturevalue("mysql_program")
-        server = servers.up(lab, name="kept-mysql", flavor="mysql", storage="gp3:4", settings=SETTINGS["mysql"])
+        server = servers.bring_up(lab, name="kept-mysql", flavor="mysql", storage="gp3:4", settings=SETTINGS["mysql"])
         request.addfinalizer(lambda: servers.destroy(server))
         with Load(server):
             time.sleep(0.3)
@@ -89,14 +89,14 @@ def test_a_killed_run_leaves_nothing_that_looks_whole(request, lab, source, flav
             child.wait(chance.uniform(0.0, 2.0))
         child.kill()
         message += child.communicate()[1].splitlines()
-        for backup in manifest.backups(target)[0]:
+        for backup in manifest.read_backups(target)[0]:
             assert not checking.check_backup(target, backup.id).problems
-    before = manifest.backups(target)[0]
+    before = manifest.read_backups(target)[0]
     for way in WAYS:
         child = begun(way)
         message += child.communicate(timeout=120)[1].splitlines()
         assert child.returncode == 0, message
-    backups, problems = manifest.backups(target)
+    backups, problems = manifest.read_backups(target)
     # One that was gone on with has an older id.
     methods = sorted(backup.manifest.method for backup in backups if backup.id not in {old.id for old in before})
     assert not problems and methods == ["logical", "physical", "physical", "snapshot"]
@@ -127,14 +127,14 @@ def test_a_killed_run_goes_on_where_its_server_is_needed_no_more(lab, source, tm
     first = subprocess.run([sys.executable, "-c", dying, *words], capture_output=True, text=True)
     assert first.returncode == 9, first.stderr
     target = open_target(tmp_path / "t")
-    backups, problems = manifest.backups(target)
+    backups, problems = manifest.read_backups(target)
     assert not backups and len(problems) == 1
     began = time.time()
     with connect_to(servers.find(lab, "kept")) as cursor:
         cursor.execute("CREATE DATABASE IF NOT EXISTS later")
     second = subprocess.run([sys.executable, "-m", "headrace", *words], capture_output=True, text=True)
     assert second.returncode == 0 and "goes on with" in second.stderr, second.stderr
-    (result,), problems = manifest.backups(target)
+    (result,), problems = manifest.read_backups(target)
     assert not problems and not checking.check_backup(target, result.id).problems
     assert result.manifest.began_unix < began and result.id in second.stderr
     done = restore.restore(lab, target, RestoreRequest(result.id, "gone-on", "gp2:10", unpaced=True))
@@ -157,8 +157,8 @@ def test_a_killed_stream_goes_on_where_it_was(lab, source, tmp_path):
     chance = random.Random(seed)
     words = [sys.executable, "-m", "headrace", "backup", "stream", "kept", "--to", str(tmp_path / "t")]
     words += ["--lab", str(lab.place.data_dir)]
-    server = servers.up(lab, name="kept")
-    with servers.connect(server.address()) as connection, connection.cursor() as cursor:
+    server = servers.bring_up(lab, name="kept")
+    with servers.connect(server.make_address()) as connection, connection.cursor() as cursor:
         cursor.execute("DROP DATABASE IF EXISTS kept")
     with Load(server) as load:
         for _ in range(KILLS):
@@ -171,7 +171,7 @@ def test_a_killed_stream_goes_on_where_it_was(lab, source, tmp_path):
         child = subprocess.Popen([*words, "--for-s", "3"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     _, stderr = child.communicate(timeout=60)
     assert child.returncode == 0, stderr
-    (line,) = archive.timelines(open_target(tmp_path / "t"))
+    (line,) = archive.read_timelines(open_target(tmp_path / "t"))
     assert not line.problems and not checking.check_timeline(open_target(tmp_path / "t"), line).problems
     with connect_to(server) as cursor:
         cursor.execute("SELECT @@gtid_binlog_pos")
@@ -195,7 +195,7 @@ def test_a_target_that_is_full_read_only_or_gone(lab, source, tmp_path, monkeypa
     try:
         target = open_target(place / "b")
         result = copying.run(source, target, copying.BackupRequest(pack="none"))
-        assert target_volume(lab, target) == record["id"]
+        assert find_target_volume(lab, target) == record["id"]
         subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
         with pytest.raises(CouldNotRun, match="read-only"):
             copying.run(source, target, copying.BackupRequest(pack="none"))
@@ -207,7 +207,7 @@ def test_a_target_that_is_full_read_only_or_gone(lab, source, tmp_path, monkeypa
         with pytest.raises(CouldNotRun, match="too little room: .* left|is full"):
             copying.run(source, target, copying.BackupRequest(pack="none"))
         filler.unlink()
-        backups, problems = manifest.backups(target)
+        backups, problems = manifest.read_backups(target)
         assert [backup.id for backup in backups] == [result.id] and not problems
 
         def vanish(share: float, text: str) -> None:
@@ -217,12 +217,12 @@ def test_a_target_that_is_full_read_only_or_gone(lab, source, tmp_path, monkeypa
         with pytest.raises(CouldNotRun, match="another filesystem"):
             copying.run(source, target, copying.BackupRequest(pack="none", progress=vanish))
         volumes.mount(device, place)
-        backups, problems = manifest.backups(target)
+        backups, problems = manifest.read_backups(target)
         assert [backup.id for backup in backups] == [result.id] and len(problems) == 1, "its mark and half a file"
         with monkeypatch.context() as patch:
             patch.setattr(unfinished, "look_up", lambda pid: None)  # as if that process had ended
             assert copying.run(source, target, copying.BackupRequest(method="logical")).parts
-        assert len(manifest.backups(target)[0]) == 2 and not manifest.backups(target)[1]
+        assert len(manifest.read_backups(target)[0]) == 2 and not manifest.read_backups(target)[1]
         assert not list(place.rglob("*.begun"))
         volumes.unmount(place)
         with pytest.raises(CouldNotRun, match="another filesystem"):
@@ -242,7 +242,7 @@ def test_credits_stay_above_the_floor(lab, source, tmp_path):
     server = source.server
     assert server is not None and server.volumes.data is not None
     lab.set_balance(server.volumes.data, 10.4)
-    with lab_pacer(source, PaceLimits(credit_floor_percent=10.0)) as pacer:
+    with make_lab_pacer(source, PaceLimits(credit_floor_percent=10.0)) as pacer:
         stuck = threading.Thread(
             target=lambda: (
                 contextlib.suppress(HeadraceError).__enter__()
@@ -360,7 +360,7 @@ def test_a_bucket_that_refuses_cuts_or_lies_elsewhere(lab, source, bucket, tmp_p
     assert sum(len(piece) for piece in target.read("many/parts")) == 20 << 20
     plan += ["503", "503"]  # botocore tries again
     target.put_new("after/503", b"there")
-    assert target.document("after/503") == b"there"
+    assert target.read_document("after/503") == b"there"
     plan += ["region"] * 5  # botocore follows the first ones by itself
     with pytest.raises(InputError, match="another region") as refusal:
         target.put_new("elsewhere", b"x")
@@ -373,7 +373,7 @@ def test_a_bucket_that_refuses_cuts_or_lies_elsewhere(lab, source, bucket, tmp_p
     with pytest.raises(CouldNotRun, match="does not take requests"):
         copying.run(source, target, copying.BackupRequest())
     plan.clear()
-    backups, _ = manifest.backups(target, bytes(32))
+    backups, _ = manifest.read_backups(target, bytes(32))
     assert [backup.id for backup in backups] == [result.id]
     # It goes away in the middle of sending; the copy is kept, and only what is missing is sent.
     messages: list[str] = []

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from headrace.lab import Lab
-from headrace.servers.failover.cluster import cluster_of
+from headrace.servers.failover.cluster import make_cluster
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.planning.members import FailoverWish
 from headrace.servers.failover.planning.progress import AnyEvent
@@ -24,11 +24,11 @@ from headrace.servers.failover.planning.progress import AnyEvent
 
 def main(folder: str, journal: str, clients: str, kind: str, source: str, line: str, *names: str) -> None:
     """Begins one."""
-    cluster = cluster_of(names, Lab(Path(folder)), Path(journal))
-    executor = cluster.executor(Path(clients), say=lambda text: print(text, file=sys.stderr, flush=True))
+    cluster = make_cluster(names, Lab(Path(folder)), Path(journal))
+    executor = cluster.make_executor(Path(clients), say=lambda text: print(text, file=sys.stderr, flush=True))
     proof, until = None, time.monotonic() + 30
     while proof is None and time.monotonic() < until:
-        _, proof = executor.observer.tick(source)
+        _, proof = executor.observer.probe_source(source)
     print("ready", flush=True)
     sys.stdin.readline()
     numbers, real = itertools.count(1), Journal.write

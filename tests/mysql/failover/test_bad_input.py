@@ -19,10 +19,10 @@ from headrace import servers
 from headrace.mysql import Secret, connect
 from headrace.mysql.dialect import SourceOf
 from headrace.servers.failover.changes import follow
-from headrace.servers.failover.hosts import LabHost, state_of
+from headrace.servers.failover.hosts import LabHost, query_host_state
 from headrace.servers.topology import topology
 from headrace.servers.topology.lag.watch import LagWatch
-from headrace.servers.topology.topology import TopologyMember, status
+from headrace.servers.topology.topology import TopologyMember, list_topology
 
 SCHEMA = "bad_input"
 HOUR_S = 3_600
@@ -43,7 +43,7 @@ def replica(trio) -> str:
 
 
 def of(trio: Trio, name: str) -> TopologyMember:
-    return next(state for state in status(trio.lab) if state.server.name == name)
+    return next(state for state in list_topology(trio.lab) if state.server.name == name)
 
 
 def wait_for_line(look: Callable[[], tuple[str, ...]], *words: str) -> str:
@@ -98,7 +98,7 @@ def test_statements_give_other_rows_unnoticed(trio, schema, replica):
 
 def test_an_event_larger_than_the_replica_takes(trio, schema, replica):
     source, other = trio.server(trio.source), trio.server(replica)
-    dialect = state_of(trio.cluster().hosts[replica]).dialect
+    dialect = query_host_state(trio.cluster().hosts[replica]).dialect
     name = "slave_max_allowed_packet" if dialect.is_mariadb else "replica_max_allowed_packet"
     before = sql(other, f"SELECT @@global.{name}")[0][0]
     sql(other, f"SET GLOBAL {name} = 65536", *dialect.stop_receive(), *dialect.start_receive())
@@ -117,7 +117,7 @@ def test_an_event_larger_than_the_replica_takes(trio, schema, replica):
 def test_a_transaction_larger_than_the_replicas_binary_log_takes(trio, schema, replica):
     """1 MB against 64 KiB here, for 8 GB against 4."""
     source, other = trio.server(trio.source), trio.server(replica)
-    dialect = state_of(trio.cluster().hosts[replica]).dialect
+    dialect = query_host_state(trio.cluster().hosts[replica]).dialect
     before = sql(other, "SELECT @@global.max_binlog_cache_size")[0][0]
     sql(other, *dialect.stop_apply(), "SET GLOBAL max_binlog_cache_size = 65536", *dialect.start_apply())
     try:
@@ -140,7 +140,7 @@ def test_caching_sha2_without_tls_and_key(trio, schema, replica):
         "GRANT REPLICATION SLAVE ON *.* TO sha2@'%'",
         "FLUSH PRIVILEGES",
     )
-    dialect = state_of(hosts[replica]).dialect
+    dialect = query_host_state(hosts[replica]).dialect
     address = hosts[trio.source]
     pointed = dialect.point_at(SourceOf(address.host, address.port, "sha2", Secret(password)))
     plain = "CHANGE REPLICATION SOURCE TO SOURCE_SSL = 0, GET_SOURCE_PUBLIC_KEY = 0 FOR CHANNEL ''"
@@ -159,7 +159,7 @@ def test_caching_sha2_without_tls_and_key(trio, schema, replica):
 def test_a_source_whose_clock_is_an_hour_off(trio, schema, replica, step_s):
     """The servers' own Seconds_Behind follows the clocks; ours does not."""
     source = trio.server(trio.source)
-    addresses = {name: trio.server(name).address() for name in (trio.source, replica)}
+    addresses = {name: trio.server(name).make_address() for name in (trio.source, replica)}
     places = {(source.host, source.port or 0): trio.source}
     lags, servers_own = [], []
     with LagWatch(addresses, places) as watch, connect(source.address(), 30.0) as connection:
@@ -180,10 +180,10 @@ def test_a_lag_that_is_older_than_the_watch(trio, schema, replica):
     """Half a minute behind when `headrace replica lag` begins to look: it says so, and not "at least a second".
     One applier: with several, MariaDB says 0 as soon as they have all in their queues."""
     source, other, behind_s = trio.server(trio.source), trio.server(replica), 34
-    dialect = state_of(trio.cluster().hosts[replica]).dialect
+    dialect = query_host_state(trio.cluster().hosts[replica]).dialect
     workers = "slave_parallel_threads" if dialect.is_mariadb else "replica_parallel_workers"
     before = sql(other, f"SELECT @@global.{workers}")[0][0]
-    addresses = {name: trio.server(name).address() for name in (trio.source, replica)}
+    addresses = {name: trio.server(name).make_address() for name in (trio.source, replica)}
     sql(
         other, *dialect.stop_apply(), f"SET GLOBAL {workers} = {0 if dialect.is_mariadb else 1}", *dialect.start_apply()
     )
@@ -193,7 +193,7 @@ def test_a_lag_that_is_older_than_the_watch(trio, schema, replica):
             past = f"SET TIMESTAMP = UNIX_TIMESTAMP(SYSDATE()) - {behind_s}"
             sql(source, past, *(f"INSERT INTO {schema}.t (v) VALUES ({number})" for number in range(20)))
             wait_until(
-                lambda: (state_of(trio.cluster().hosts[replica]).channels[0].seconds_behind or 0) >= behind_s,
+                lambda: (query_host_state(trio.cluster().hosts[replica]).channels[0].seconds_behind or 0) >= behind_s,
                 "a server that says how far it is behind",
             )
             with LagWatch(addresses, {(source.host, source.port or 0): trio.source}) as watch:
@@ -227,7 +227,7 @@ def test_one_server_uuid_twice(trio, schema, replica):
         with open(path, "w") as file:
             file.write(text.replace(old, new))
         servers.stop(trio.server(replica))
-        host.started({}, {})
+        host.restart({}, {})
 
     restarted(mine, reference)
     try:
@@ -235,5 +235,5 @@ def test_one_server_uuid_twice(trio, schema, replica):
         wait_for_line(lambda: of(trio, other).warnings, f"has the server_uuid of {replica}, {reference}", "auto.cnf")
     finally:
         restarted(reference, mine)
-        topology.replica_start(trio.lab, other)
-        topology.replica_start(trio.lab, replica)
+        topology.start_replica(trio.lab, other)
+        topology.start_replica(trio.lab, replica)

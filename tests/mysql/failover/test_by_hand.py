@@ -20,9 +20,9 @@ from headrace import servers
 from headrace.base.storage import Storage
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab.waiting import wait_for_modification
-from headrace.servers.failover.cluster import source_in
-from headrace.servers.failover.interruption import words_after_rejoin
-from headrace.servers.failover.planning.dry_run import dry_run
+from headrace.servers.failover.cluster import find_source
+from headrace.servers.failover.interruption import describe_rejoin
+from headrace.servers.failover.planning.dry_run import build_dry_run
 from headrace.servers.failover.planning.members import FailoverWish
 from headrace.servers.failover.planning.progress import Progress
 from headrace.servers.failover.rejoin import rejoin_plan
@@ -45,19 +45,23 @@ def test_an_interrupted_switchover_says_who_takes_writes_and_is_finished_by_itse
             raise KeyboardInterrupt
 
     armed = True
-    with contextlib.closing(trio.cluster().executor(trio.clients, interrupt)) as executor:
-        steps = executor.dry_run(wish).plan.steps
+    with contextlib.closing(trio.cluster().make_executor(trio.clients, interrupt)) as executor:
+        steps = executor.preview_run(wish).plan.steps
         with pytest.raises(KeyboardInterrupt):
             executor.run(wish)
-        words, seen, unfinished = executor.interrupted(wish), executor.observer.look(), executor.journal.unfinished()
+        words, seen, unfinished = (
+            executor.describe_interruption(wish),
+            executor.observer.look(),
+            executor.journal.read_unfinished(),
+        )
         if after == "stop the writes":
             assert words == f"{source} takes writes. Nothing was changed." and unfinished is None
-            assert source_in(seen, None, unfinished) == source
+            assert find_source(seen, None, unfinished) == source
             assert sql(trio.server(source), "SELECT @@global.read_only") == ((0,),)
             return
         assert words.startswith(f"{target} takes writes; {source} "), words
         assert words.endswith("not follow it yet. Give the same command again to finish."), words
-        assert unfinished is not None and source_in(seen, None, unfinished) == target
+        assert unfinished is not None and find_source(seen, None, unfinished) == target
         assert trio.named() == target
         armed = False
         outcome = executor.run(wish)
@@ -68,11 +72,13 @@ def test_an_interrupted_switchover_says_who_takes_writes_and_is_finished_by_itse
     trio.source = target
     assert trio.equal()
     seen = look(trio)
-    assert source_in(seen) == target and {state.channel is not None for state in (seen[source], seen[other])} == {True}
+    assert find_source(seen) == target and {state.channel is not None for state in (seen[source], seen[other])} == {
+        True
+    }
 
 
 def look(trio: Trio) -> dict:
-    with contextlib.closing(trio.cluster().observer()) as observer:
+    with contextlib.closing(trio.cluster().make_observer()) as observer:
         return observer.look()
 
 
@@ -98,7 +104,7 @@ def test_an_interrupted_rejoin_says_what_finishes_it(trio, at):
     trio.source = outcome.elected
     trio.forget_failover()
     if at == "seed":
-        alone = servers.up(trio.lab, name=old)
+        alone = servers.bring_up(trio.lab, name=old)
         kind = "master" if trio.flavor == "mariadb" else "source"
         row = f"INSERT INTO {SCHEMA}.entries VALUES (1000, 1, 'alone')"
         sql(alone, "SET GLOBAL read_only = 0", f"SET GLOBAL rpl_semi_sync_{kind}_enabled = 0", row)
@@ -126,7 +132,7 @@ def test_an_interrupted_rejoin_says_what_finishes_it(trio, at):
         assert line, output
         headrace(*shlex.split(line.splitlines()[0])[1:])
     assert trio.equal()
-    assert words_after_rejoin(look(trio), old, trio.source).endswith(f"{old} follows {trio.source}.")
+    assert describe_rejoin(look(trio), old, trio.source).endswith(f"{old} follows {trio.source}.")
 
 
 def test_a_full_source_is_emptied_and_rejoins_and_the_next_death_is_left_to_a_person(trio):
@@ -152,8 +158,8 @@ def test_a_full_source_is_emptied_and_rejoins_and_the_next_death_is_left_to_a_pe
             watch.outcome()
     assert f"headrace failover run --from {died}" in refused.value.hint
     messages: list[str] = []
-    with contextlib.closing(trio.cluster().executor(trio.clients, messages.append)) as executor:
-        dry_run = executor.dry_run(FailoverWish(died))
+    with contextlib.closing(trio.cluster().make_executor(trio.clients, messages.append)) as executor:
+        dry_run = executor.preview_run(FailoverWish(died))
         assert not dry_run.plan.refusal and dry_run.plan.lossless, dry_run.plan
         assert f"{died} is down" in dry_run.end_state()
         outcome = executor.run(FailoverWish(died))
@@ -184,10 +190,10 @@ def emptied(trio: Trio, name: str) -> None:
     assert (
         above == trio.source and [step.action for step in steps][0] == "start" and end[0].startswith(f"{name} follows")
     )
-    assert "does not follow" in words_after_rejoin(look(trio), name, trio.source)
+    assert "does not follow" in describe_rejoin(look(trio), name, trio.source)
     answer = trio.rejoin(name, "rewind" if trio.flavor == "mariadb" else "seed")
     assert answer["state"] in ("rejoined", "rewound", "seeded"), answer
-    assert words_after_rejoin(look(trio), name, trio.source).endswith(f"{name} follows {trio.source}.")
+    assert describe_rejoin(look(trio), name, trio.source).endswith(f"{name} follows {trio.source}.")
 
 
 def enlarged(trio: Trio, name: str) -> None:
@@ -211,8 +217,8 @@ def enlarged(trio: Trio, name: str) -> None:
 
 
 def test_a_dry_run_of_a_source_that_is_alive_says_what_the_run_says(trio):
-    with contextlib.closing(trio.cluster().executor(trio.clients, trio.say)) as executor:
-        preview = executor.dry_run(FailoverWish(trio.source, rescue=True))
+    with contextlib.closing(trio.cluster().make_executor(trio.clients, trio.say)) as executor:
+        preview = executor.preview_run(FailoverWish(trio.source, rescue=True))
         assert (
             "alive and takes writes: there is nothing to fail over" in preview.plan.refusal and not preview.plan.steps
         )
@@ -220,5 +226,5 @@ def test_a_dry_run_of_a_source_that_is_alive_says_what_the_run_says(trio):
     # A source that looks dead goes through every step to the end.
     dead = replace(seen[trio.source], state=None, error="gone", volume=True)
     progress = Progress(FailoverWish(trio.source, rescue=True))
-    actions = [step.action for step in dry_run({**seen, trio.source: dead}, progress, 1.0).plan.steps]
+    actions = [step.action for step in build_dry_run({**seen, trio.source: dead}, progress, 1.0).plan.steps]
     assert actions[0] == "fence" and actions.index("rescue") < actions.index("writable") < actions.index("repoint")

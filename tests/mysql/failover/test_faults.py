@@ -66,9 +66,9 @@ def mended(trio: Trio, name: str) -> None:
 
 
 def user_of_servers():
-    from headrace.servers.access import service_user
+    from headrace.servers.access import find_service_user
 
-    return service_user()
+    return find_service_user()
 
 
 ALL = {entry.__name__: entry for entry in (kill, pause, power_cut, fill)}

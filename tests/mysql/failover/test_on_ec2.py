@@ -25,7 +25,7 @@ from aws_labs import AwsLab
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql import connect
-from headrace.servers.failover.cluster import cluster_of
+from headrace.servers.failover.cluster import make_cluster
 from headrace.servers.failover.hosts import Ec2Host
 from headrace.servers.failover.planning.members import FailoverWish
 
@@ -45,8 +45,8 @@ def test_fenced_by_the_api(aws, tmp_path):
     trio = Trio(aws.lab, tmp_path)
     old = trio.server("a")
     with pytest.raises(InputError, match="is NAME=INSTANCE"):
-        cluster_of(trio.names, aws.lab, tmp_path / "journal", [f"a={old.volumes.data}"])
-    trio.cluster = lambda: cluster_of(
+        make_cluster(trio.names, aws.lab, tmp_path / "journal", [f"a={old.volumes.data}"])
+    trio.cluster = lambda: make_cluster(
         trio.names, aws.lab, tmp_path / "journal", [f"a={aws.instance},{old.volumes.data}"]
     )
     host = trio.cluster().hosts["a"]
@@ -55,14 +55,14 @@ def test_fenced_by_the_api(aws, tmp_path):
     with pytest.raises(CouldNotRun, match="could not be fenced: stop-instances i-.*does not stop it"):
         replace(host, volumes=()).fence()
     trio.load.start()
-    with contextlib.closing(trio.cluster().executor(trio.clients, trio.say)) as executor:
+    with contextlib.closing(trio.cluster().make_executor(trio.clients, trio.say)) as executor:
         proof, until = None, time.monotonic() + 30
         while proof is None and time.monotonic() < until:
-            _, proof = executor.observer.tick("a")
+            _, proof = executor.observer.probe_source("a")
         # The volume of the old source answers no more, so that the source takes no writes: else
         # nobody may fail it over.
         aws.lab.fault(old.volumes.data or "", "pause", seconds=5)
-        while executor.observer.tick("a")[0]["a"].write == "ok" and time.monotonic() < until:
+        while executor.observer.probe_source("a")[0]["a"].write == "ok" and time.monotonic() < until:
             pass
         struck = time.monotonic()
         outcome = executor.run(FailoverWish("a"), proof=proof)
@@ -90,9 +90,9 @@ def test_the_tail_is_read_from_a_volume_of_ec2(aws, tmp_path, flavor):
     trio = Trio(aws.lab, tmp_path, flavor, semi_sync=False)
     old = trio.server("a")
     mine = [f"a={aws.instance},{old.volumes.data}"]
-    trio.cluster = lambda: cluster_of(trio.names, aws.lab, tmp_path / "journal", mine, aws.instance)
+    trio.cluster = lambda: make_cluster(trio.names, aws.lab, tmp_path / "journal", mine, aws.instance)
     behind_and_dead(trio, random.Random(1))
-    with contextlib.closing(trio.cluster().executor(trio.clients, trio.say)) as executor:
+    with contextlib.closing(trio.cluster().make_executor(trio.clients, trio.say)) as executor:
         with pytest.raises(CouldNotRun, match="acknowledged commits may be missing"):
             executor.run(FailoverWish("a"))
         outcome = executor.run(FailoverWish("a", rescue=True))

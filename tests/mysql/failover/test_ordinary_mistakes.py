@@ -21,7 +21,7 @@ from under_load import Trio
 from headrace import servers
 from headrace.cli.app import answer
 from headrace.errors import InputError
-from headrace.servers.topology.topology import Following, free_port, replica_up
+from headrace.servers.topology.topology import Following, bring_up_replica, find_free_port
 
 # Settings of a server that could be a source.
 ON = {
@@ -82,8 +82,8 @@ MISTAKES = [
 @pytest.fixture(scope="module")
 def lone(trio) -> Iterator[str]:
     """A server of its own, with a transaction."""
-    expected = {"flavor": trio.flavor, "storage": "gp3:1", "port": free_port(), "settings": ON[trio.flavor]}
-    server = servers.up(trio.lab, name="lone", unpaced=True, **expected)
+    expected = {"flavor": trio.flavor, "storage": "gp3:1", "port": find_free_port(), "settings": ON[trio.flavor]}
+    server = servers.bring_up(trio.lab, name="lone", unpaced=True, **expected)
     sql(server, "CREATE DATABASE its_own")
     yield server.name
     servers.destroy(servers.find(trio.lab, "lone"))
@@ -132,7 +132,7 @@ def test_a_volume_that_is_too_small_is_refused_before_anything_is_copied(trio: T
             with pytest.raises(
                 InputError, match=r"d: --storage gp3:1: has 1 GiB, and the data of a take 1\.[0-9]+ GiB"
             ):
-                replica_up(trio.lab, "d", "a", Following(seed=seed), storage="gp3:1")
+                bring_up_replica(trio.lab, "d", "a", Following(seed=seed), storage="gp3:1")
     finally:
         filler.unlink()
     assert picture(trio) == before

@@ -15,7 +15,7 @@ from test_faults import mended
 from under_load import FLAVORS, PASSWORD, REWINDS, SCHEMA, Trio
 
 from headrace.mysql import Address, connect
-from headrace.servers.topology.links import required_link
+from headrace.servers.topology.links import require_link
 
 PARTITIONS = int(os.environ.get("PARTITIONS", "1"))
 SEED = int(os.environ.get("SEED", "1"))
@@ -55,7 +55,7 @@ def test_no_commit_is_acknowledged_on_the_old_side(labs, tmp_path, flavor):
     outages, answered = [], 0
     for number in range(PARTITIONS):
         old = trio.server(trio.source)
-        link = required_link(old.paths, old.host)
+        link = require_link(old.paths, old.host)
         trio.load.start()
         inside = OldSide(trio, 1000 + number)
         try:

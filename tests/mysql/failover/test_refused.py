@@ -27,14 +27,14 @@ from headrace import servers
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql import connect
 from headrace.mysql.dialect import Dialect
-from headrace.servers.failover.cluster import cluster_of
-from headrace.servers.failover.hosts import LabHost, state_of
+from headrace.servers.failover.cluster import make_cluster
+from headrace.servers.failover.hosts import LabHost, query_host_state
 from headrace.servers.failover.observer import Observer
 from headrace.servers.failover.planning.members import FailoverPlan, FailoverWish
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.failover.planning.progress import Progress
-from headrace.servers.failover.planning.semisync import traps
-from headrace.servers.topology.topology import Following, replica_up
+from headrace.servers.failover.planning.semisync import list_traps
+from headrace.servers.topology.topology import Following, bring_up_replica
 
 # Looks half a second apart, as the watcher's: a trap is named within two seconds.
 LOOKS, EVERY_S = 4, 0.5
@@ -48,19 +48,19 @@ TWICE = "INSERT INTO headrace_failover_traps.twice VALUES (1)"
 def from_a(trio):
     """Other tests leave another source."""
     if trio.source != "a":
-        with contextlib.closing(trio.cluster().executor(trio.clients, trio.say)) as executor:
+        with contextlib.closing(trio.cluster().make_executor(trio.clients, trio.say)) as executor:
             executor.run(FailoverWish(trio.source, kind="switchover", target="a"))
         trio.source = "a"
 
 
 @pytest.fixture
 def observer(trio) -> Iterator[Observer]:
-    with contextlib.closing(trio.cluster().observer()) as observer:
+    with contextlib.closing(trio.cluster().make_observer()) as observer:
         yield observer
 
 
 def dialect(trio: Trio) -> Dialect:
-    return state_of(trio.cluster().hosts["a"]).dialect
+    return query_host_state(trio.cluster().hosts["a"]).dialect
 
 
 class Traps:
@@ -73,7 +73,7 @@ class Traps:
         return lambda: sql(self.trio.server(name), *statements)
 
     def variable(self, side: str, name: str, value: object) -> str:
-        return f"SET GLOBAL {self.dialect.semi_sync_variable(side, name)} = {value}"
+        return f"SET GLOBAL {self.dialect.name_semi_sync_variable(side, name)} = {value}"
 
     def write(self) -> None:
         schema = "headrace_failover"
@@ -101,7 +101,7 @@ class Traps:
         b = self.trio.server("b")
         sql(b, *self.dialect.stop_receive(), self.variable("replica", "enabled", 0), *self.dialect.start_receive())
         host = self.trio.cluster().hosts["b"]
-        wait_until(lambda: state_of(host).channels[0].receive == "on", "the receive thread of b")
+        wait_until(lambda: query_host_state(host).channels[0].receive == "on", "the receive thread of b")
         sql(b, self.variable("replica", "enabled", 1))
 
     def behind(self) -> None:
@@ -128,7 +128,9 @@ class Traps:
 
     def wait_for_b(self) -> None:
         host = self.trio.cluster().hosts
-        wait_until(lambda: state_of(host["b"]).executed == state_of(host["a"]).executed, "b to catch up", 60)
+        wait_until(
+            lambda: query_host_state(host["b"]).executed == query_host_state(host["a"]).executed, "b to catch up", 60
+        )
 
     def refused_by_b(self) -> None:
         """b cannot apply what comes, as after a source that used numbers again: its receive thread
@@ -136,13 +138,25 @@ class Traps:
         a, b, schema = self.trio.server("a"), self.trio.server("b"), "headrace_failover_traps"
         sql(a, f"CREATE DATABASE {schema}", f"CREATE TABLE {schema}.twice (number INT PRIMARY KEY)")
         self.wait_for_b()
-        sql(b, "SET SESSION sql_log_bin = 0", *self.dialect.read_only(False), TWICE, *self.dialect.read_only(True))
+        sql(
+            b,
+            "SET SESSION sql_log_bin = 0",
+            *self.dialect.switch_read_only(False),
+            TWICE,
+            *self.dialect.switch_read_only(True),
+        )
 
     def applied_by_b(self) -> None:
         """The row that is in its way is taken out."""
         b, schema = self.trio.server("b"), "headrace_failover_traps"
         delete = f"DELETE FROM {schema}.twice"
-        sql(b, "SET SESSION sql_log_bin = 0", *self.dialect.read_only(False), delete, *self.dialect.read_only(True))
+        sql(
+            b,
+            "SET SESSION sql_log_bin = 0",
+            *self.dialect.switch_read_only(False),
+            delete,
+            *self.dialect.switch_read_only(True),
+        )
         sql(b, *self.dialect.start_apply())
         sql(self.trio.server("a"), f"DROP DATABASE {schema}")
 
@@ -184,7 +198,7 @@ def test_each_trap_is_named_in_four_looks(trio, observer):
     for name in expected if os.environ.get("TRAPS") == "all" else SOME:
         where, sets, takes_away = expected[name]
         before = settled(observer)
-        assert not traps(before, before["a"]), name
+        assert not list_traps(before, before["a"]), name
         if prepare := {"receive-behind": result.behind, "acknowledges-only, error 1062": result.refused_by_b}.get(name):
             prepare()
         setting = threading.Thread(target=sets, daemon=True)
@@ -192,7 +206,7 @@ def test_each_trap_is_named_in_four_looks(trio, observer):
         details = set[tuple[str, str]]()
         for looks in range(1, LOOKS + 2):
             seen = observer.look()
-            details |= {(trap.server, trap.name) for trap in traps(seen, seen["a"], before)}
+            details |= {(trap.server, trap.name) for trap in list_traps(seen, seen["a"], before)}
             before = seen
             if (where, name.partition(",")[0]) in details:
                 print(f"{trio.flavor} {name}: named at look {looks}")
@@ -210,7 +224,7 @@ def settled(observer: Observer) -> dict:
 
     def look() -> dict | None:
         seen = observer.look()
-        return seen if not traps(seen, seen["a"]) else None
+        return seen if not list_traps(seen, seen["a"]) else None
 
     return wait_until(look, "semi-sync that works")
 
@@ -227,7 +241,7 @@ def refusal(observer: Observer, **choices) -> FailoverPlan:
 
 def test_a_source_that_is_back_is_not_failed_over(trio):
     with (
-        contextlib.closing(trio.cluster().executor(trio.clients, trio.say)) as executor,
+        contextlib.closing(trio.cluster().make_executor(trio.clients, trio.say)) as executor,
         pytest.raises(CouldNotRun, match="alive and takes writes"),
     ):
         executor.run(FailoverWish("a", accept_loss=True))
@@ -237,8 +251,8 @@ def test_a_source_that_is_back_is_not_failed_over(trio):
 def test_rings_and_a_replica_of_itself(trio):
     for above, match in (("a", "cannot follow itself"), ("b", "would follow itself")):
         with pytest.raises(InputError, match=match):
-            replica_up(trio.lab, "a", above)
-    assert not state_of(trio.cluster().hosts["a"]).channels
+            bring_up_replica(trio.lab, "a", above)
+    assert not query_host_state(trio.cluster().hosts["a"]).channels
 
 
 def test_two_servers_with_one_server_id(trio, observer):
@@ -273,11 +287,11 @@ def test_transactions_of_a_replicas_own(trio, observer):
         with pytest.raises(Exception, match="1950|out-of-order|1290"):
             sql(b, "SET SESSION gtid_seq_no = 1", "CREATE DATABASE errant")
         return
-    sql(b, *result.read_only(False), "CREATE DATABASE errant", *result.read_only(True))
+    sql(b, *result.switch_read_only(False), "CREATE DATABASE errant", *result.switch_read_only(True))
     own = sql(b, "SELECT @@server_uuid")[0][0]
     refused = refusal(observer)
     assert "transactions of their own" in refused.refusal and own in refused.errant["b"], refused
-    with contextlib.closing(trio.cluster().executor(trio.clients, trio.say)) as executor:
+    with contextlib.closing(trio.cluster().make_executor(trio.clients, trio.say)) as executor:
         outcome = executor.run(FailoverWish("a", kind="switchover", target="c"))
         assert own in outcome.left_out["b"]
     trio.source = "c"
@@ -288,14 +302,14 @@ def test_errant_transactions_are_made_up_for(trio, observer):
     result, b = dialect(trio), trio.server("b")
     if result.is_mariadb:
         seen = observer.look()
-        own = state_of(trio.cluster().hosts["b"]).server_id
+        own = query_host_state(trio.cluster().hosts["b"]).server_id
         last = max(number for _, number in seen["b"].wrote.items())
         seen["b"] = replace(seen["b"], wrote={**seen["b"].wrote, (0, own): last + 1})
         seen["a"] = replace(seen["a"], state=None, error="it is dead")
         refused = plan(seen, Progress(FailoverWish("a", by_hand=True, accept_loss=True, errant="inject")))
         assert "MariaDB cannot be given empty transactions" in refused.refusal and "--errant leave" in refused.hint
         return
-    sql(b, *result.read_only(False), "CREATE DATABASE errant_two", *result.read_only(True))
+    sql(b, *result.switch_read_only(False), "CREATE DATABASE errant_two", *result.switch_read_only(True))
     uuid = sql(b, "SELECT @@server_uuid")[0][0]
     trio.load.start()
     time.sleep(0.5)
@@ -322,14 +336,14 @@ def test_errant_transactions_are_made_up_for(trio, observer):
         there = sql(server, "SHOW DATABASES LIKE 'errant\\_two'")
         assert len(there) == (name in having), f"{name}: an empty transaction stands for it elsewhere"
         if there:
-            closing = () if name == trio.source else result.read_only(True)
-            sql(server, *result.read_only(False), "SET sql_log_bin = 0", "DROP DATABASE errant_two", *closing)
+            closing = () if name == trio.source else result.switch_read_only(True)
+            sql(server, *result.switch_read_only(False), "SET sql_log_bin = 0", "DROP DATABASE errant_two", *closing)
 
 
 def test_a_wrong_password_and_an_expired_certificate(trio, tmp_path):
     a, b = trio.server("a"), trio.server("b")
     wrong = [f"mysql://nobody@127.0.0.1:{entry.port}" for entry in (a, b)]
-    with contextlib.closing(cluster_of(wrong, None, tmp_path).observer()) as observer:
+    with contextlib.closing(make_cluster(wrong, None, tmp_path).make_observer()) as observer:
         seen = observer.look()
     assert all(entry.error == "cannot log in as nobody: no password was given" for entry in seen.values()), seen
     key, certificate = expired(tmp_path)
@@ -374,13 +388,13 @@ def test_a_candidate_that_does_not_log_what_it_applies(trio, observer):
         servers.stop(trio.server(entry))
         host = trio.cluster().hosts[entry]
         assert isinstance(host, LabHost)
-        host.started({}, {name.replace("_", "-"): "OFF"})
+        host.restart({}, {name.replace("_", "-"): "OFF"})
     assert "does not log what it applies" in refusal(observer).refusal
     for entry in "bc":
         servers.stop(trio.server(entry))
         host = trio.cluster().hosts[entry]
         assert isinstance(host, LabHost)
-        host.started({}, {})
+        host.restart({}, {})
 
 
 @pytest.mark.skipif(os.environ.get("REFUSALS") != "all", reason="REFUSALS=all")
@@ -388,17 +402,17 @@ def test_a_server_of_the_other_flavor(trio, request):
     other = {"mariadb": "mysql", "mysql": "mariadb"}[trio.flavor]
     if other == "mysql":
         request.getfixturevalue("mysql_program")
-    servers.up(trio.lab, name="other", flavor=other, storage="gp3:4", unpaced=True, port=free_port())
+    servers.bring_up(trio.lab, name="other", flavor=other, storage="gp3:4", unpaced=True, port=free_port())
     with pytest.raises(InputError, match="their GTIDs and binary logs differ"):
-        replica_up(trio.lab, "other", "a", Following(channel="x"))
-    cluster = cluster_of(("a", "b", "other"), trio.lab, trio.folder / "mixed")
-    with contextlib.closing(cluster.observer()) as mixed:
+        bring_up_replica(trio.lab, "other", "a", Following(channel="x"))
+    cluster = make_cluster(("a", "b", "other"), trio.lab, trio.folder / "mixed")
+    with contextlib.closing(cluster.make_observer()) as mixed:
         seen = mixed.look()
     assert "not all of one flavor" in plan(seen, Progress(FailoverWish("a"))).refusal
     servers.destroy(servers.find(trio.lab, "other"))
 
 
 def free_port() -> int:
-    from headrace.servers.topology.topology import free_port as port
+    from headrace.servers.topology.topology import find_free_port as port
 
     return port()

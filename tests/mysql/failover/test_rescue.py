@@ -18,10 +18,10 @@ from waiting import wait_until
 from headrace import servers
 from headrace.errors import CouldNotRun
 from headrace.servers.failover import rescue
-from headrace.servers.failover.cluster import cluster_of
-from headrace.servers.failover.hosts import AddressHost, LabHost, state_of
+from headrace.servers.failover.cluster import make_cluster
+from headrace.servers.failover.hosts import AddressHost, LabHost, query_host_state
 from headrace.servers.failover.planning.members import FailoverWish
-from headrace.servers.topology.topology import Following, replica_up
+from headrace.servers.topology.topology import Following, bring_up_replica
 
 ROWS, ROW_BYTES = 2_000, 4_000  # of the transaction: 8 MB
 CUT_AT = 2_000_000  # bytes of it that the replica gets
@@ -90,10 +90,10 @@ def test_a_transaction_that_was_received_in_part(lab, tmp_path, monkeypatch, fla
     """The replica's applier holds the GTID and the rows, and would for ever: the rest comes from
     nobody."""
     monkeypatch.setattr(rescue, "APPLY_S", SOON_S)
-    source = servers.up(lab, name=f"part-{flavor}", storage="gp3:2", flavor=flavor, settings=SMALL)
-    replica = replica_up(lab, f"rest-{flavor}", source.name, Following(prepare_source=True, workers=4)).server
+    source = servers.bring_up(lab, name=f"part-{flavor}", storage="gp3:2", flavor=flavor, settings=SMALL)
+    replica = bring_up_replica(lab, f"rest-{flavor}", source.name, Following(prepare_source=True, workers=4)).server
     source = servers.find(lab, source.name)
-    cluster = cluster_of([source.name, replica.name], lab, tmp_path)
+    cluster = make_cluster([source.name, replica.name], lab, tmp_path)
     hosts = cluster.hosts
     try:
         sql(
@@ -104,7 +104,7 @@ def test_a_transaction_that_was_received_in_part(lab, tmp_path, monkeypatch, fla
         numbers = "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < {rows}) "
         limit = "max_recursive_iterations" if flavor == "mariadb" else "cte_max_recursion_depth"
         with cut_link(source.port) as (port, armed):
-            dialect, word = state_of(hosts[replica.name]).dialect, "MASTER" if flavor == "mariadb" else "SOURCE"
+            dialect, word = query_host_state(hosts[replica.name]).dialect, "MASTER" if flavor == "mariadb" else "SOURCE"
             change = f"CHANGE {'MASTER' if flavor == 'mariadb' else 'REPLICATION SOURCE'} TO {word}_PORT = {port}"
             sql(replica, *dialect.stop(), change, *dialect.start())
             sql(source, "INSERT INTO part.t VALUES (0, 'before')")
@@ -117,7 +117,7 @@ def test_a_transaction_that_was_received_in_part(lab, tmp_path, monkeypatch, fla
             wait_until(lambda: not armed.is_set(), "the cut of the link", SOON_S)
             time.sleep(1)  # what came before the cut reaches the applier
             messages: list[str] = []
-            with contextlib.closing(cluster.executor(tmp_path / "clients", messages.append)) as executor:
+            with contextlib.closing(cluster.make_executor(tmp_path / "clients", messages.append)) as executor:
                 assert servers.find(lab, source.name).pid
                 os.kill(servers.find(lab, source.name).pid or 0, signal.SIGKILL)
                 # The replicas have the link for its address.
@@ -128,7 +128,7 @@ def test_a_transaction_that_was_received_in_part(lab, tmp_path, monkeypatch, fla
                     with pytest.raises(CouldNotRun, match="its tail is not applied"):
                         executor.run(wish)
                 # It can be elected as before: by what it applies, though nobody sends it anything.
-                assert state_of(hosts[replica.name]).channels[0].apply == "on", messages
+                assert query_host_state(hosts[replica.name]).channels[0].apply == "on", messages
                 outcome = executor.run(wish)
             assert (outcome.elected, outcome.rescued, outcome.lossless) == (replica.name, 1, True), (outcome, messages)
         assert sql(replica, "SELECT COUNT(*), SUM(LENGTH(b)) FROM part.t")[0] == (ROWS + 1, ROWS * ROW_BYTES + 6)

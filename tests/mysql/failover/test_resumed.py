@@ -23,7 +23,7 @@ from under_load import REWINDS, Trio
 from waiting import wait_until
 
 from headrace.errors import CouldNotRun
-from headrace.servers.failover.cluster import cluster_of
+from headrace.servers.failover.cluster import make_cluster
 from headrace.servers.failover.planning.members import FailoverWish
 
 SEED = int(os.environ.get("SEED", "1"))
@@ -71,7 +71,7 @@ def resumed(trio: Trio, kind: str, line: int) -> bool:
     was_killed = process.returncode == -signal.SIGKILL
     assert was_killed or process.returncode == 0, stderr
     if was_killed:
-        with contextlib.closing(trio.cluster().executor(trio.clients, trio.say)) as executor:
+        with contextlib.closing(trio.cluster().make_executor(trio.clients, trio.say)) as executor:
             try:
                 outcome = executor.run(FailoverWish(old, kind="switchover" if kind == "switchover" else "failover"))
             except CouldNotRun as error:
@@ -112,7 +112,7 @@ def test_of_two_watchers_one_acts(trio):
         trio.load.start()
         with contextlib.ExitStack() as stack:
             first = stack.enter_context(trio.watched())
-            trio.cluster = lambda: cluster_of(trio.names, trio.lab, trio.folder / "other")
+            trio.cluster = lambda: make_cluster(trio.names, trio.lab, trio.folder / "other")
             second = stack.enter_context(trio.watched())
             trio.cluster = real
             kill(trio)

@@ -24,7 +24,7 @@ from headrace.errors import CouldNotRun
 from headrace.mysql import connect
 from headrace.servers.failover import changes
 from headrace.servers.failover.cluster import FailoverCluster
-from headrace.servers.failover.hosts import AddressHost, state_of
+from headrace.servers.failover.hosts import AddressHost, query_host_state
 from headrace.servers.failover.planning.members import FailoverWish
 
 SWITCHOVERS = int(os.environ.get("SWITCHOVERS", "1"))
@@ -63,7 +63,7 @@ def test_a_switchover_loses_nothing_and_is_short(trio):
         trio.source = new.name
         assert trio.equal(), f"round {number}"
         # The one that ran goes on here, and the one that was disabled does not begin.
-        timeout = state_of(trio.cluster().hosts[new.name]).semi_sync.timeout_ms
+        timeout = query_host_state(trio.cluster().hosts[new.name]).semi_sync.timeout_ms
         assert timeout == NEVER_MS, "its commits wait as long as those of the old source"
         states = states_of_events(new)
         assert states["ticks"] == "ENABLED" and states["ticks_off"] != "ENABLED", states
@@ -82,9 +82,9 @@ def test_a_new_source_takes_writes_as_before_after_a_kill(trio):
     """The option file of the new source has what the switchover set: writable, semi-sync's role, its time-out, its wait point."""
     trio.source = switched(trio)["elected"]
     hosts = trio.cluster().hosts
-    before = state_of(hosts[trio.source])
-    hosts[trio.source].started({}, {})
-    after = state_of(trio.cluster().hosts[trio.source])
+    before = query_host_state(hosts[trio.source])
+    hosts[trio.source].restart({}, {})
+    after = query_host_state(trio.cluster().hosts[trio.source])
     assert after.uptime_s <= before.uptime_s and not after.read_only and not before.read_only
     for name in ("source_enabled", "timeout_ms", "wait_count", "wait_point"):
         assert getattr(after.semi_sync, name) == getattr(before.semi_sync, name), name
@@ -120,7 +120,7 @@ def test_a_long_statement_does_not_hold_the_others_up(trio):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(changes.Closing, "stop", begun_before)
-        with contextlib.closing(trio.cluster().executor(trio.clients, trio.say)) as executor:
+        with contextlib.closing(trio.cluster().make_executor(trio.clients, trio.say)) as executor:
             outcome = executor.run(FailoverWish(trio.source, kind="switchover"))
     statement.join()
     trio.source = outcome.elected or ""
@@ -131,11 +131,11 @@ def test_a_long_statement_does_not_hold_the_others_up(trio):
 @pytest.mark.skipif(os.environ.get("SWITCHES") != "all", reason="SWITCHES=all")
 def test_servers_that_are_known_by_their_addresses_alone(trio):
     """Accounts for replication are made on them, also on one that is read-only."""
-    hosts = {name: AddressHost(name, trio.server(name).address(tcp=True)) for name in trio.names}
+    hosts = {name: AddressHost(name, trio.server(name).make_address(tcp=True)) for name in trio.names}
     cluster = FailoverCluster(hosts, trio.folder / "by-address")
     trio.load.start()
     time.sleep(0.5)
-    with contextlib.closing(cluster.executor(trio.clients, trio.say)) as executor:
+    with contextlib.closing(cluster.make_executor(trio.clients, trio.say)) as executor:
         outcome = executor.run(FailoverWish(trio.source, kind="switchover"))
     assert outcome.elected and not outcome.left_out
     old, trio.source = trio.source, outcome.elected
@@ -162,7 +162,7 @@ def test_the_tail_of_a_dead_source_is_read_from_its_volume(labs, tmp_path, flavo
 def behind_and_dead(trio: Trio, chance: random.Random) -> None:
     trio.load.start()
     time.sleep(chance.uniform(0.3, 0.8))
-    stop = state_of(trio.cluster().hosts[trio.source]).dialect.stop_receive()
+    stop = query_host_state(trio.cluster().hosts[trio.source]).dialect.stop_receive()
     for name in trio.names:
         if name != trio.source:
             sql(trio.server(name), *stop)
@@ -173,7 +173,7 @@ def behind_and_dead(trio: Trio, chance: random.Random) -> None:
 
 def rescue(trio: Trio, chance: random.Random, number: int) -> int:
     behind_and_dead(trio, chance)
-    with contextlib.closing(trio.cluster().executor(trio.clients, trio.say)) as executor:
+    with contextlib.closing(trio.cluster().make_executor(trio.clients, trio.say)) as executor:
         with pytest.raises(CouldNotRun, match="acknowledged commits may be missing"):
             executor.run(FailoverWish(trio.source))
         outcome = executor.run(FailoverWish(trio.source, rescue=True))
@@ -193,7 +193,7 @@ def lose(trio: Trio, chance: random.Random, number: int) -> int:
     """The list is held against the old source itself, once it is up again: what its recovered
     tables and its own history have beyond the new source's."""
     behind_and_dead(trio, chance)
-    with contextlib.closing(trio.cluster().executor(trio.clients, trio.say)) as executor:
+    with contextlib.closing(trio.cluster().make_executor(trio.clients, trio.say)) as executor:
         outcome = executor.run(FailoverWish(trio.source, accept_loss=True))
     assert not outcome.lossless and outcome.elected and outcome.lost
     new, old = trio.server(outcome.elected), trio.source
@@ -235,7 +235,7 @@ def test_a_switchover_that_cannot_be_finished_leaves_the_source_open(trio):
             trio.say(text)
             steps.append(text)
 
-        executor = trio.cluster().executor(trio.clients, say)
+        executor = trio.cluster().make_executor(trio.clients, say)
         executor.drain_s, executor.max_wait_s = drain_s, 1.0
         try:
             with pytest.raises(CouldNotRun, match=match):
@@ -271,6 +271,6 @@ def test_a_switchover_that_cannot_be_finished_leaves_the_source_open(trio):
     assert sql(trio.server(source), "SELECT @@global.read_only, @@global.event_scheduler") == ((0, "ON"),)
     for name in trio.names:
         if name != source:
-            [channel] = state_of(trio.cluster().hosts[name]).channels
+            [channel] = query_host_state(trio.cluster().hosts[name]).channels
             assert channel.source_port == trio.server(source).port, f"{name} follows the chosen one still"
     assert trio.equal()

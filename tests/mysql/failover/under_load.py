@@ -17,12 +17,12 @@ from waiting import wait_until
 from headrace import servers
 from headrace.lab import Lab
 from headrace.mysql import Address, Secret, connect
-from headrace.servers.failover.cluster import FailoverCluster, cluster_of
-from headrace.servers.failover.hosts import state_of
+from headrace.servers.failover.cluster import FailoverCluster, make_cluster
+from headrace.servers.failover.hosts import query_host_state
 from headrace.servers.failover.planning.members import FailoverWish, Outcome
 from headrace.servers.failover.rejoin import Diverged, RejoinAnswer, rejoin
 from headrace.servers.failover.watcher import Watcher
-from headrace.servers.topology.topology import Following, replica_up
+from headrace.servers.topology.topology import Following, bring_up_replica
 
 FLAVORS = os.environ.get("FLAVORS", "mariadb").split(",")
 SCHEMA = "failover_load"
@@ -161,9 +161,9 @@ class Trio:
             # For the time when it is a replica itself.
             "slave_parallel_threads" if flavor == "mariadb" else "replica_parallel_workers": str(WORKERS),
         }
-        servers.up(lab, name="a", own_address=links, storage="gp3:4", flavor=flavor, settings=settings)
+        servers.bring_up(lab, name="a", own_address=links, storage="gp3:4", flavor=flavor, settings=settings)
         for name in "bc":
-            replica_up(lab, name, "a", Following(semi_sync=semi_sync, prepare_source=True, workers=WORKERS))
+            bring_up_replica(lab, name, "a", Following(semi_sync=semi_sync, prepare_source=True, workers=WORKERS))
         self.source = "a"
         if semi_sync:
             self.set_timeout("a", NEVER_MS)
@@ -196,12 +196,12 @@ class Trio:
         return next(name for name in self.names if (self.server(name).host, self.server(name).port) == place)
 
     def cluster(self) -> FailoverCluster:
-        return cluster_of(self.names, self.lab, self.folder / "journal")
+        return make_cluster(self.names, self.lab, self.folder / "journal")
 
     @contextlib.contextmanager
     def watched(self, fence: bool = True, **choices):
         """A watcher in a thread, which has seen semi-sync at work."""
-        executor = self.cluster().executor(self.clients, say=self.say)
+        executor = self.cluster().make_executor(self.clients, say=self.say)
         if not fence:
             hosts = executor.observer.hosts
             executor.observer.hosts = {**hosts, self.source: replace(hosts[self.source], can_fence=False)}
@@ -250,7 +250,7 @@ class Trio:
         except AssertionError as late:
             self.say(str(late))
             for host in self.cluster().hosts.values():
-                state = state_of(host)
+                state = query_host_state(host)
                 self.say(f"{host.name}: {state.executed}, {state.channels}")
             return False
 

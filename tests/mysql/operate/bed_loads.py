@@ -53,7 +53,7 @@ def clients(
     ending, threads = threading.Event(), []
 
     def run() -> None:
-        address = server.address("sbtest")
+        address = server.make_address("sbtest")
         with contextlib.suppress(Exception), connect(address, 60) as connection:
             while not ending.is_set():
                 work(connection, ending)

@@ -24,16 +24,16 @@ from headrace import lab as lab_package
 from headrace import servers
 from headrace.base.storage import Storage
 from headrace.lab import Lab, Settings
-from headrace.lab.waiting import stored
+from headrace.lab.waiting import wait_for_snapshot
 from headrace.mysql import connect
 from headrace.mysql.state import observe
 from headrace.observe.evidence.model import Evidence
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.model import Diagnosis
-from headrace.operate.targets import SourceOptions, evidence_of
+from headrace.operate.targets import SourceOptions, read_evidence
 from headrace.servers.server import Server
-from headrace.servers.topology.topology import Following, replica_up
+from headrace.servers.topology.topology import Following, bring_up_replica
 
 POOL = "24M"
 WATCH_S = 8.0  # s, for the doctor to look
@@ -88,7 +88,7 @@ class Bed:
     def look(self, seconds: float = WATCH_S, counsel: bool = True) -> tuple[Diagnosis, Evidence]:
         """Returns the doctor's diagnosis now, and its evidence."""
         options = SourceOptions(lab=lambda: self.lab, members=True)
-        evidence = evidence_of(f"lab:{self.volume}", options, seconds)
+        evidence = read_evidence(f"lab:{self.volume}", options, seconds)
         return diagnose(evidence, Counsel() if counsel else None), evidence
 
 
@@ -109,7 +109,7 @@ def bed_on(lab: Lab, name: str, storage: str, flavor: str, rows: int = ROWS, **s
     } | settings
     if flavor == "mysql":
         texts["innodb_lru_scan_depth"] = "100"  # pages kept free: by default two thirds of this pool
-    server = servers.up(lab, name=name, flavor=flavor, storage=storage, settings=texts, unpaced=True)
+    server = servers.bring_up(lab, name=name, flavor=flavor, storage=storage, settings=texts, unpaced=True)
     sql(server, f"CREATE USER IF NOT EXISTS {USER}@localhost", f"GRANT ALL ON *.* TO {USER}@localhost")
     sql(server, "CREATE DATABASE IF NOT EXISTS sbtest")
     words = [*sysbench(server, "oltp_read_write", 2, rows=rows), "prepare"]
@@ -125,7 +125,7 @@ def replica_bed(lab: Lab, flavor: str) -> Bed:
     source = bed_on(lab, "src", "io2:20:20000", flavor).server
     # MySQL has four appliers by default, MariaDB one.
     following = Following(prepare_source=True, workers=1 if flavor == "mysql" else None)
-    replica = replica_up(lab, "rep", source.name, following, storage="gp3:10", unpaced=True).server
+    replica = bring_up_replica(lab, "rep", source.name, following, storage="gp3:10", unpaced=True).server
     return Bed(lab, replica, volume_of(replica), "gp3:10", servers.find(lab, source.name))
 
 
@@ -354,7 +354,7 @@ two_limits = steady("oltp_point_select", (24, 32), storage=("io1:100:3000",))
 def one_applier(bed: Bed, chance: random.Random):
     """A replica with one thread, behind a source that commits with many."""
     assert bed.source is not None
-    with connect(bed.server.address(), 30) as connection:
+    with connect(bed.server.make_address(), 30) as connection:
         dialect = observe(connection, bed.server.name).dialect
     sql(bed.server, *dialect.stop_apply())
     with loaded(bed.source, "oltp_update_non_index", chance.choice((8, 16))):
@@ -382,7 +382,7 @@ def first_touch(bed: Bed, chance: random.Random):
     block that was not loaded yet."""
     assert bed.snapshot is not None
     settings = {"innodb_buffer_pool_size": POOL, "innodb_buffer_pool_load_at_startup": "OFF"}
-    bed.server = servers.up(
+    bed.server = servers.bring_up(
         bed.lab, name="ft", flavor=bed.server.flavor, storage=bed.storage, seed_from=bed.snapshot, settings=settings
     )
     bed.volume = volume_of(bed.server)
@@ -427,7 +427,7 @@ def touch_bed(lab: Lab, flavor: str) -> Bed:
         sql(bed.server, f"INSERT INTO sbtest.wide SELECT id, REPEAT('x', 7500) {rows}")
     servers.stop(bed.server)
     snapshot = lab.create_snapshot(bed.volume)
-    stored(lab, snapshot["id"])
+    wait_for_snapshot(lab, snapshot["id"])
     return Bed(lab, bed.server, bed.volume, "gp3:20", snapshot=snapshot["id"])
 
 
@@ -437,9 +437,9 @@ def spent(bed: Bed) -> None:
     assert folder is not None
     kind = bed.lab.status()["instance_type"]
     servers.stop(bed.server)
-    lab_package.down(bed.lab)
+    lab_package.stop_lab(bed.lab)
     empty_buckets(folder / "journal")
-    bed.lab = lab_package.up(folder, settings=Settings(instance_type=kind, metrics_port=0, api_port=0))
+    bed.lab = lab_package.start_lab(folder, settings=Settings(instance_type=kind, metrics_port=0, api_port=0))
     bed.server = servers.start(servers.find(bed.lab, bed.server.name))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from headrace.errors import HeadraceError
 from headrace.observe.evidence.live import LiveSource
-from headrace.observe.evidence.model import SourceFacts, Tick, gathered
+from headrace.observe.evidence.model import SourceFacts, Tick, collect_evidence
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.model import Diagnosis
 from headrace.operate.targets import SourceOptions, open_live
@@ -42,7 +42,7 @@ class HowSoon:
 
     def _watch(self, source: LiveSource) -> None:
         with closing(source):
-            for tick in source.ticks():
+            for tick in source.stream_ticks():
                 if self._ending.is_set():
                     return
                 try:
@@ -68,7 +68,7 @@ class HowSoon:
         for number in range(LEAST_TICKS - 1, len(self.seen)):
             part = self.seen[max(0, number + 1 - LOOK_S) : number + 1]
             at, _, facts = part[-1]
-            message.append((at, right(diagnose(gathered(facts, [tick for _, tick, _ in part]), None))))
+            message.append((at, right(diagnose(collect_evidence(facts, [tick for _, tick, _ in part]), None))))
         came = next((at for at, is_so in message if is_so and at >= began), None)
         last = max((at for at, is_so in message if is_so), default=None)
         gone = next((at for at, is_so in message if last is not None and at > max(last, ended)), None)

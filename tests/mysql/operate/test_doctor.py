@@ -19,9 +19,9 @@ from doctor_bed import SCENARIOS, WATCH_S, Beds, Scenario, run_scenario, timed_s
 from lab_servers import sql
 
 from headrace.observe.evidence import evidence_file
-from headrace.operate.doctor.advising.gains import Counsel, gain_on, next_of, processors_spent
+from headrace.operate.doctor.advising.gains import Counsel, are_processors_spent, estimate_gain, find_next_limit
 from headrace.operate.doctor.diagnosis import diagnose
-from headrace.operate.doctor.signals import signals_of
+from headrace.operate.doctor.signals import compute_signals
 from headrace.operate.doctor.thresholds import Thresholds
 
 COUNT = int(os.environ.get("SCENARIOS", "4"))
@@ -172,12 +172,12 @@ def test_what_lifting_a_limit_brings(beds):
                 bed.lab.set_balance(bed.volume, 0.0)
             time.sleep(SETTLE_S)
             _, evidence = bed.look(counsel=False)
-            predicted = gain_on(signals_of(evidence, Thresholds()), lifted, "m5.4xlarge", Counsel())
+            predicted = estimate_gain(compute_signals(evidence, Thresholds()), lifted, "m5.4xlarge", Counsel())
             before = committed(bed, count_s)
             bed.change(lifted)
             time.sleep(SETTLE_S)
             measured = committed(bed, count_s) / before - 1.0
-        if predicted is None and processors_spent(signals_of(evidence, Thresholds()).host, Thresholds()):
+        if predicted is None and are_processors_spent(compute_signals(evidence, Thresholds()).host, Thresholds()):
             print(
                 f"{script} x {threads}, {today} -> {lifted}: withheld, processors are spent; measured {measured:+.0%}"
             )
@@ -206,8 +206,8 @@ def test_the_next_limit(beds):
         with loaded(bed.server, "oltp_point_select", chance.choice((24, 32))):
             result, evidence = bed.look(counsel=False)
             assert (result.verdict, result.findings[0].subject) == ("binds", "volume-iops"), result.headline
-            signals = signals_of(evidence, Thresholds())
-            text, factor = next_of("volume-iops", signals.volumes[0], signals)
+            signals = compute_signals(evidence, Thresholds())
+            text, factor = find_next_limit("volume-iops", signals.volumes[0], signals)
             bed.change("io1:100:5000")
             time.sleep(SETTLE_S)
             result, _ = bed.look(counsel=False)

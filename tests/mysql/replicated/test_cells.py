@@ -19,9 +19,9 @@ from headrace.experiment.replication import (
     ReplicaCell,
     ReplicaLoad,
     ReplicationLab,
-    calibrated,
-    course,
-    errors,
+    calibrate_workload,
+    compute_errors,
+    measure_course,
     score,
 )
 
@@ -49,8 +49,8 @@ def cell(load: ReplicaLoad, cache_mib: int, **more) -> ReplicaCell:
 
 def test_counts_follow_from_cache_and_durability(lab):
     load = load_of("mariadb")
-    source = lab.source(load)
-    log = source.sample()
+    source = lab.get_source(load)
+    log = source.read_sample()
     # All that the source's log says it wrote is in its file, and 4 rows of a transaction are 4 table
     # maps, 4 annotations and 4 rows between GTID and XID.
     assert len(log.transactions) == source.transactions
@@ -69,7 +69,7 @@ def test_counts_follow_from_cache_and_durability(lab):
     # More I/Os than the volume's cap cannot be done; its bucket adds a burst of a second's worth.
     done = (small.per.volume.reads + small.per.volume.writes) * small.per.transactions
     assert done <= 3000 * (small.per.seconds + 1.0)
-    assert calibrated([small], log).replica is not None
+    assert calibrate_workload([small], log).replica is not None
 
 
 @pytest.mark.skipif("COURSES" not in os.environ, reason="COURSES=1 follows a load of its own (a minute)")
@@ -77,7 +77,7 @@ def test_lag_goes_on_growing_after_the_load(lab):
     # gp2 of 20 GiB without credits has 100 IOPS, and a durable commit of one thread takes 4 requests
     # (redo, binary log, twice the log of the filesystem) and the pages it reads: at most 25 of 60
     # transactions a second.
-    result = course(lab, cell(load_of("mariadb"), 40, storage="gp2:20", balance_percent=0.0), 60, 4)
+    result = measure_course(lab, cell(load_of("mariadb"), 40, storage="gp2:20", balance_percent=0.0), 60, 4)
     peak_at_s, peak_s = result.peak
     assert peak_s > result.lag_at_end_s
     assert peak_at_s > result.load_s
@@ -99,10 +99,10 @@ def test_cells_never_calibrated_on(flavor):
 
     reference, others = replica_bench.cells(flavor)
     with ExperimentLab(data_gib=2.0) as place, ReplicationLab(place) as lab:
-        log = lab.source(reference[0].load).sample()
-        workload = calibrated([lab.drain(entry) for entry in reference], log)
+        log = lab.get_source(reference[0].load).read_sample()
+        workload = calibrate_workload([lab.drain(entry) for entry in reference], log)
         scores = score(workload, [lab.drain(other) for other in others[:CELLS]])
-    median, worst = errors(scores)
+    median, worst = compute_errors(scores)
     texts = [
         f"{score.drained.cell.words}: {score.error_percent:+.0f} %, load {score.drained.load_average}"
         for score in scores

@@ -16,13 +16,13 @@ from dataclasses import replace
 
 from headrace.lab import Lab
 from headrace.operate.snapshots.take import take
-from headrace.operate.snapshots.targets import lab_request
+from headrace.operate.snapshots.targets import make_lab_request
 
 
 def main(folder: str, server: str, text: str, hold_s: str = "10") -> None:
     """Takes one."""
     how, _, step = text.rpartition(":")
-    request = replace(lab_request(Lab(folder), server), hold_s=float(hold_s))
+    request = replace(make_lab_request(Lab(folder), server), hold_s=float(hold_s))
 
     def on_step(done: str) -> None:
         if done == step:

@@ -21,7 +21,7 @@ from headrace.errors import CouldNotRun, InputError
 from headrace.operate.snapshots import restore, sets, warming
 from headrace.operate.snapshots.services import LabService
 from headrace.operate.snapshots.take import take
-from headrace.operate.snapshots.targets import lab_request
+from headrace.operate.snapshots.targets import make_lab_request
 
 SNAPSHOTS = int(os.environ.get("SNAPSHOTS", "1"))
 RAID = "4xgp3:1"
@@ -33,21 +33,23 @@ ROWS, CACHE = 6_000, {"innodb_buffer_pool_size": "8M"}
 @pytest.fixture(scope="module")
 def striped(lab):
     """A MariaDB on RAID 0 of four members, with tables for the load."""
-    server = servers.up(lab, name="striped", storage=RAID, settings=SMALL | CACHE)
+    server = servers.bring_up(lab, name="striped", storage=RAID, settings=SMALL | CACHE)
     prepare(server, rows=ROWS)
     yield server
     servers.destroy(server)
 
 
 def test_all_steps_hold_every_commit(lab, striped):
-    before = {entry.id for entry in sets.sets_of(LabService(lab).stored())}
+    before = {entry.id for entry in sets.build_sets(LabService(lab).list_stored())}
     rounds = [run_round(lab, striped, Variant("all steps"), number, 4, torn=False) for number in range(SNAPSHOTS)]
     frozen = [entry.frozen_ms for entry in rounds]
     print(f"{len(rounds)} snapshots: frozen p50 {percentile(frozen, 0.5):.0f} ms, p95 {percentile(frozen, 0.95):.0f} ms")  # fmt: skip
     assert [entry.findings for entry in rounds if not entry.findings.good] == []
     # Commits were held back until the snapshot was taken: nothing is in it after the tag.
     assert [entry.findings.beyond for entry in rounds] == [0] * len(rounds)
-    assert {entry.id for entry in sets.sets_of(LabService(lab).stored())} == before, "each round deletes its set"
+    assert {entry.id for entry in sets.build_sets(LabService(lab).list_stored())} == before, (
+        "each round deletes its set"
+    )
 
 
 def test_the_control_fails(lab, striped):
@@ -69,7 +71,7 @@ def test_members_of_one_instant_are_put_together_unchanged(lab, striped):
         expected = writers.by(time.monotonic())
         snapshot_id = lab.create_snapshot(striped.volumes.data)["id"]
     whole = composed(lab, RAID, [snapshot_id] * 4, "same")
-    looked = servers.up(lab, name="same", storage=RAID, seed_from=whole, settings=SMALL)
+    looked = servers.bring_up(lab, name="same", storage=RAID, seed_from=whole, settings=SMALL)
     try:
         assert examine(looked, expected, "").good
     finally:
@@ -79,7 +81,7 @@ def test_members_of_one_instant_are_put_together_unchanged(lab, striped):
 @pytest.fixture(scope="module")
 def mysql(lab, mysql_program):
     """MySQL with its logs on a volume of their own."""
-    server = servers.up(lab, name="two", flavor="mysql", storage="gp3:2", log_storage="gp3:1", settings=SMALL)
+    server = servers.bring_up(lab, name="two", flavor="mysql", storage="gp3:2", log_storage="gp3:1", settings=SMALL)
     prepare(server, rows=500)
     yield server
     servers.destroy(server)
@@ -91,7 +93,7 @@ def test_mysql_on_two_volumes(lab, mysql):
     with Writers(mysql, 2) as writers:
         time.sleep(0.5)
         moments = {}
-        got = take(lab_request(lab, "two"), lambda step: moments.setdefault(step, time.monotonic()))
+        got = take(make_lab_request(lab, "two"), lambda step: moments.setdefault(step, time.monotonic()))
         expected = writers.by(moments["locked"])
         time.sleep(0.3)
     assert not writers.errors
@@ -113,7 +115,7 @@ def test_mysql_on_two_volumes(lab, mysql):
 def test_loading_in_order_of_need(lab, striped):
     """Afterwards nearly nothing is left to load: what belongs to no file, such as the filesystem's
     own log."""
-    got = take(lab_request(lab, "striped"))
+    got = take(make_lab_request(lab, "striped"))
     again = restore.restore_server(lab, got.snapshot_set, "warm")
     try:
         before = lab.cold_blocks(again.volumes.data, limit=1)["remaining"]
@@ -124,29 +126,31 @@ def test_loading_in_order_of_need(lab, striped):
 
 
 def test_volumes_alone(lab, mysql):
-    got = take(lab_request(lab, "two"))
+    got = take(make_lab_request(lab, "two"))
     service = LabService(lab)
 
     def stored_set():
-        chosen = sets.chosen(sets.sets_of(service.stored()), got.snapshot_set.id)
+        chosen = sets.choose_set(sets.build_sets(service.list_stored()), got.snapshot_set.id)
         return chosen if chosen.stored else None
 
     now = wait_until(stored_set, "a set that is stored", 60)
     volumes = restore.restore_volumes(service, now, "alone")
     try:
         assert {volume.place for volume in volumes} == {str(mysql.paths.data_mount), str(mysql.paths.log_mount)}
-        assert restore.next_steps(volumes) == [f"mount -o noatime,nouuid DEVICE {volume.place}" for volume in volumes]
+        assert restore.list_next_steps(volumes) == [
+            f"mount -o noatime,nouuid DEVICE {volume.place}" for volume in volumes
+        ]
     finally:
         for entry in volumes:
             service.delete_volume(entry.volume)
 
 
 def test_a_set_that_is_not_whole_is_refused(lab, mysql):
-    got = take(lab_request(lab, "two"))
+    got = take(make_lab_request(lab, "two"))
     service = LabService(lab)
 
     def now() -> sets.SnapshotSet:
-        return sets.chosen(sets.sets_of(service.stored()), got.snapshot_set.id)
+        return sets.choose_set(sets.build_sets(service.list_stored()), got.snapshot_set.id)
 
     first, second = (snapshot.id for snapshot in got.snapshot_set.snapshots)
     # A snapshot of another time: a later one of the same volume with the tags of the set.
@@ -168,7 +172,7 @@ def test_a_set_that_is_not_whole_is_refused(lab, mysql):
 
 
 def test_a_name_that_is_taken(lab, mysql):
-    got = take(lab_request(lab, "two"))
+    got = take(make_lab_request(lab, "two"))
     with pytest.raises(InputError, match="is a server of this lab already"):
         restore.restore_server(lab, got.snapshot_set, "two")
 
@@ -177,14 +181,14 @@ def test_a_server_that_is_down(lab, mysql):
     servers.stop(servers.find(lab, "two"))
     try:
         with pytest.raises(CouldNotRun, match="is stopped"):
-            lab_request(lab, "two")
+            make_lab_request(lab, "two")
     finally:
-        servers.up(lab, name="two")
+        servers.bring_up(lab, name="two")
 
 
 def test_the_tags_of_a_request_with_odd_names(lab, mysql):
     """Quotes and newlines in the user's words do not break the set."""
-    request = replace(lab_request(lab, "two"), name='a "b"\nc', tags={"team's": "x, y"})
+    request = replace(make_lab_request(lab, "two"), name='a "b"\nc', tags={"team's": "x, y"})
     snapshot_set = take(request).snapshot_set
     assert snapshot_set.whole and snapshot_set.server == r"a \"b\"\nc"
     assert snapshot_set.snapshots[0].tags["team's"] == "x, y"
@@ -202,15 +206,15 @@ def test_a_long_select(lab, mysql):
 
     sql(mysql, "CREATE DATABASE d", "CREATE TABLE d.i (n INT)", "INSERT INTO d.i VALUES (1)")
     thread = long_select("d.i")
-    taken = take(lab_request(lab, "two"))
+    taken = take(make_lab_request(lab, "two"))
     assert taken.snapshot_set.whole and not any("FLUSH TABLES" in note for note in taken.notes)
     thread.join()
     sql(mysql, "CREATE TABLE d.m (n INT) ENGINE=MyISAM", "INSERT INTO d.m VALUES (1)")
     thread = long_select("d.m")
     with pytest.raises(CouldNotRun, match="FLUSH TABLES WITH READ LOCK did not get its lock within 1 s"):
-        take(replace(lab_request(lab, "two"), wait_lock_s=1))
+        take(replace(make_lab_request(lab, "two"), wait_lock_s=1))
     sql(mysql, "INSERT INTO d.i VALUES (2)", timeout_s=20)  # others are let in again
     thread.join()
-    taken = take(lab_request(lab, "two"))
+    taken = take(make_lab_request(lab, "two"))
     assert any("FLUSH TABLES WITH READ LOCK was needed" in note for note in taken.notes)
     sql(mysql, "DROP DATABASE d")

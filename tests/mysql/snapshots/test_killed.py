@@ -20,11 +20,11 @@ from lab_servers import sql
 from waiting import wait_until
 
 from headrace.operate.snapshots import sets
-from headrace.operate.snapshots.freezing.filesystems import filesystems_of
+from headrace.operate.snapshots.freezing.filesystems import find_filesystems
 from headrace.operate.snapshots.freezing.freeze import Freezer
 from headrace.operate.snapshots.services import LabService
 from headrace.operate.snapshots.take import STEPS, take
-from headrace.operate.snapshots.targets import lab_request
+from headrace.operate.snapshots.targets import make_lab_request
 
 sys.path.insert(0, str(Path(__file__).parent))
 from probing import Probe
@@ -67,7 +67,7 @@ def test_killed_at_every_step(lab, server):
     turns = ("frozen", "at random", *STEPS, "at random")
     steps = [turns[number % len(turns)] for number in range(KILLS)]
     thawed: list[float] = []
-    earlier = {entry.id for entry in sets.sets_of(LabService(lab).stored())}  # of tests that ran before
+    earlier = {entry.id for entry in sets.build_sets(LabService(lab).list_stored())}  # of tests that ran before
     with Probe(server.paths.data_mount) as probe:
         for number, step in enumerate(steps):
             with taker(server, "none" if step == "at random" else step) as child:
@@ -96,7 +96,7 @@ def test_killed_at_every_step(lab, server):
         print(f"{KILLS} kills, SEED={seed}; while frozen {len(thawed)}: thawed after {statistics.median(thawed):.1f} ms, p95 {p95:.1f}, most {ordered[-1]:.1f}")  # fmt: skip
     # Sets that the killed programs left are seen for what they are; `tagged` is the last step, so
     # its set is whole.
-    result = [entry for entry in sets.sets_of(LabService(lab).stored()) if entry.id not in earlier]
+    result = [entry for entry in sets.build_sets(LabService(lab).list_stored()) if entry.id not in earlier]
     whole = [entry for entry in result if entry.whole]
     assert len(whole) <= steps.count("tagged") + steps.count("at random")
     assert all("was not finished" in entry.problems[0] for entry in result if not entry.whole)
@@ -114,12 +114,14 @@ def test_a_taker_that_hangs_is_thawed_at_the_deadline(lab, server):
             assert child.returncode not in (0, None)
         assert delay < PATIENCE_S * 1000
     not_locked(server)
-    assert not [entry for entry in sets.sets_of(LabService(lab).stored()) if entry.whole and entry.frozen_ms == 500]
+    assert not [
+        entry for entry in sets.build_sets(LabService(lab).list_stored()) if entry.whole and entry.frozen_ms == 500
+    ]
 
 
 def test_the_watchdog_is_killed(server):
     """Then the process that asked thaws by itself."""
-    filesystems = filesystems_of([str(server.paths.data_mount)])
+    filesystems = find_filesystems([str(server.paths.data_mount)])
     with Probe(server.paths.data_mount) as probe:
         # Many times: its end is seen at one moment by its pipe and at another by its process.
         for _ in range(20):
@@ -139,9 +141,9 @@ def test_the_server_is_killed_while_it_is_locked(lab, labs):
     from headrace import servers
     from headrace.errors import HeadraceError
 
-    server = servers.up(lab, name="dies", storage="gp3:1", settings={"innodb_buffer_pool_size": "16M"})
+    server = servers.bring_up(lab, name="dies", storage="gp3:1", settings={"innodb_buffer_pool_size": "16M"})
     try:
-        before = len(LabService(lab).stored())
+        before = len(LabService(lab).list_stored())
 
         def on_step(step: str) -> None:
             if step == "frozen":
@@ -149,9 +151,9 @@ def test_the_server_is_killed_while_it_is_locked(lab, labs):
                 os.kill(server.pid, signal.SIGKILL)
 
         with pytest.raises(HeadraceError):
-            take(lab_request(lab, "dies"), on_step)
+            take(make_lab_request(lab, "dies"), on_step)
         with Probe(server.paths.data_mount) as probe:
             probe.next_after(time.monotonic_ns(), PATIENCE_S)
-        assert len(LabService(lab).stored()) == before
+        assert len(LabService(lab).list_stored()) == before
     finally:
         servers.destroy(server)

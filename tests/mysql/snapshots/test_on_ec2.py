@@ -15,14 +15,14 @@ from headrace.errors import CouldNotRun, InputError
 from headrace.operate.snapshots import restore, sets
 from headrace.operate.snapshots.ec2 import Ec2Service
 from headrace.operate.snapshots.take import plan, take
-from headrace.operate.snapshots.targets import ec2_request
+from headrace.operate.snapshots.targets import make_ec2_request
 
 
 @pytest.fixture(scope="module")
 def aws(shared_labs):
     lab = AwsLab(shared_labs)
     yield lab
-    for server in servers.servers(lab.lab):
+    for server in servers.list_servers(lab.lab):
         servers.destroy(server)
     lab.down()
 
@@ -42,7 +42,7 @@ def service(aws, monkeypatch, tmp_path):
 
 @pytest.fixture(scope="module")
 def server(aws):
-    result = servers.up(aws.lab, storage="gp3:1", log_storage="gp3:1", settings={"innodb_buffer_pool_size": "16M", "log_bin": "ON"})  # fmt: skip
+    result = servers.bring_up(aws.lab, storage="gp3:1", log_storage="gp3:1", settings={"innodb_buffer_pool_size": "16M", "log_bin": "ON"})  # fmt: skip
     other = aws.lab.create("gp3:1")["id"]
     aws.lab.attach(other, unpaced=True, probe=False)
     sql(result, "CREATE DATABASE d", "CREATE TABLE d.t (n INT)", "INSERT INTO d.t VALUES (1)")
@@ -50,10 +50,10 @@ def server(aws):
 
 
 def test_a_set(aws, server, service):
-    request = ec2_request(server.address(), service, "shop")
+    request = make_ec2_request(server.address(), service, "shop")
     prepared = plan(request)
     assert set(prepared.volumes) == {server.volumes.data, server.volumes.log}
-    assert service.stored() == []  # the plan took nothing
+    assert service.list_stored() == []  # the plan took nothing
     snapshot_set = take(request).snapshot_set
     assert snapshot_set.whole and snapshot_set.server == "shop" and snapshot_set.gtid.startswith("0-1-")
     assert {snapshot.volume for snapshot in snapshot_set.snapshots} == {
@@ -63,8 +63,8 @@ def test_a_set(aws, server, service):
     stdout = aws.headrace("snapshot", "sets", "--on", "ec2", "--output", "json").stdout
     assert json.loads(stdout)[0]["id"] == snapshot_set.id
     # The lab sees the same set, and a whole one.
-    assert [entry.whole for entry in sets.sets_of(service.stored())] == [True]
-    volumes = restore.restore_volumes(service, sets.sets_of(service.stored())[0], "back")
+    assert [entry.whole for entry in sets.build_sets(service.list_stored())] == [True]
+    volumes = restore.restore_volumes(service, sets.build_sets(service.list_stored())[0], "back")
     try:
         zones = {aws.lab.describe(volume.volume)["zone"] for volume in volumes}
         assert zones == {aws.zone} and {volume.spec for volume in volumes} == {"gp3:1:3000:125"}
@@ -85,14 +85,14 @@ def test_rights_are_asked_for_before_anything_is_locked(aws, server, service, mo
         monkeypatch.setenv(f"AWS_{name}", value)
     poor, steps = Ec2Service(root=service.root), []
     with pytest.raises(InputError, match="UnauthorizedOperation"):
-        take(ec2_request(server.address(), poor, "shop"), steps.append)
+        take(make_ec2_request(server.address(), poor, "shop"), steps.append)
     assert steps == []
 
 
 def test_no_endpoint(server, service, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(CouldNotRun, match="could not be called"):
-        take(ec2_request(server.address(), Ec2Service(root=service.root), "shop"))
+        take(make_ec2_request(server.address(), Ec2Service(root=service.root), "shop"))
 
 
 def test_by_the_name_of_the_attachment(aws, server, monkeypatch, service, tmp_path):
@@ -101,11 +101,11 @@ def test_by_the_name_of_the_attachment(aws, server, monkeypatch, service, tmp_pa
     root.mkdir()
     (root / "dev").symlink_to(aws.folder / "dev")
     (root / "sys").symlink_to("/sys")
-    prepared = plan(ec2_request(server.address(), Ec2Service(root=root), "shop"))
+    prepared = plan(make_ec2_request(server.address(), Ec2Service(root=root), "shop"))
     assert set(prepared.volumes) == {server.volumes.data, server.volumes.log}
 
 
 def test_a_disk_that_is_no_volume(server, service, tmp_path):
-    lost = replace(ec2_request(server.address(), service, "shop"), service=Ec2Service(root=tmp_path / "empty"))
+    lost = replace(make_ec2_request(server.address(), service, "shop"), service=Ec2Service(root=tmp_path / "empty"))
     with pytest.raises(InputError, match="no EBS volume is known"):
         take(lost)

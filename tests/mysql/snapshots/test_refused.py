@@ -20,12 +20,12 @@ from waiting import wait_until
 from headrace import servers
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql import connect
-from headrace.operate.snapshots.freezing.filesystems import filesystems_of
+from headrace.operate.snapshots.freezing.filesystems import find_filesystems
 from headrace.operate.snapshots.freezing.freeze import Freezer
 from headrace.operate.snapshots.freezing.watchdog import FIFREEZE, FITHAW
 from headrace.operate.snapshots.services import LabService
 from headrace.operate.snapshots.take import plan, prepare, take
-from headrace.operate.snapshots.targets import lab_request
+from headrace.operate.snapshots.targets import make_lab_request
 from headrace.servers.copies.locks import ServerLock
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -61,19 +61,19 @@ def unbound(place: Path) -> None:
 
 def test_the_root_filesystem(tmp_path):
     with pytest.raises(InputError, match="root filesystem"):
-        filesystems_of(["/"])
+        find_filesystems(["/"])
     place = tmp_path / "bind"
     bound(Path("/etc"), place)
     try:
         with pytest.raises(InputError, match="root filesystem \\(bind mount at"):
-            filesystems_of([str(place)])
+            find_filesystems([str(place)])
     finally:
         unbound(place)
 
 
 def test_not_on_a_block_device():
     with pytest.raises(InputError, match="can be frozen"):
-        filesystems_of(["/proc"])
+        find_filesystems(["/proc"])
 
 
 def test_bind_mounts_are_frozen_once(mounted, tmp_path):
@@ -83,9 +83,9 @@ def test_bind_mounts_are_frozen_once(mounted, tmp_path):
     place = tmp_path / "other"
     bound(inside, place)
     try:
-        filesystems = filesystems_of([str(mounted), str(place), str(place / "x")])
+        filesystems = find_filesystems([str(mounted), str(place), str(place / "x")])
         assert len(filesystems) == 1
-        [alone] = filesystems_of([str(place)])
+        [alone] = find_filesystems([str(place)])
         assert alone.number == filesystems[0].number and alone.place == str(place)
         with Freezer((alone,), 10) as freezer:
             freezer.sync()
@@ -111,14 +111,17 @@ def test_frozen_by_another(mounted):
     """It is refused, and stays frozen: that is the other's."""
     refreeze(mounted)
     try:
-        with Freezer(filesystems_of([str(mounted)]), 10) as freezer, pytest.raises(CouldNotRun, match="frozen already"):
+        with (
+            Freezer(find_filesystems([str(mounted)]), 10) as freezer,
+            pytest.raises(CouldNotRun, match="frozen already"),
+        ):
             freezer.freeze()
     finally:
         refreeze(mounted, FITHAW)  # fails if it was thawed
 
 
 def test_thawed_by_another(mounted):
-    with Freezer(filesystems_of([str(mounted)]), 10) as freezer:
+    with Freezer(find_filesystems([str(mounted)]), 10) as freezer:
         freezer.freeze()
         refreeze(mounted, FITHAW)
         assert not freezer.thaw().unbroken
@@ -130,7 +133,7 @@ def test_read_only(mounted, tmp_path):
     bound(mounted, place)
     try:
         subprocess.run(["mount", "-o", "remount,bind,ro", str(place)], check=True)
-        [filesystem] = filesystems_of([str(place)])
+        [filesystem] = find_filesystems([str(place)])
         assert not filesystem.read_only
         with Freezer((filesystem,), 10) as freezer:
             freezer.freeze()
@@ -138,7 +141,7 @@ def test_read_only(mounted, tmp_path):
     finally:
         unbound(place)
     subprocess.run(["mount", "-o", "remount,ro", str(mounted)], check=True)
-    [filesystem] = filesystems_of([str(mounted)])
+    [filesystem] = find_filesystems([str(mounted)])
     assert filesystem.read_only
     with Freezer((filesystem,), 10) as freezer:
         freezer.freeze()
@@ -148,7 +151,7 @@ def test_read_only(mounted, tmp_path):
 
 def test_the_deadline_thaws(mounted):
     # Long enough for a freeze on a busy machine: one that is late is another test's.
-    with Probe(mounted) as probe, Freezer(filesystems_of([str(mounted)]), 1.5) as freezer:
+    with Probe(mounted) as probe, Freezer(find_filesystems([str(mounted)]), 1.5) as freezer:
         freezer.freeze()
         probe.next_after(time.monotonic_ns() + 1_000_000, PATIENCE_S)
         assert not freezer.thaw().unbroken
@@ -158,7 +161,7 @@ def test_a_volume_that_does_not_answer(lab, mounted):
     """The freeze hangs, for it writes back first. It is given up in time, and when the volume
     answers again, it is thawed."""
     with Probe(mounted) as probe:
-        with Freezer(filesystems_of([str(mounted)]), 0.3) as freezer:
+        with Freezer(find_filesystems([str(mounted)]), 0.3) as freezer:
             pid = freezer.process_id
             (mounted / "dirty").write_bytes(b"x" * (1 << 20))
             lab.fault("frail", "pause", seconds=2)  # ends by itself, whatever the test does
@@ -177,32 +180,32 @@ def state_of(pid: int | None) -> str:
 
 def test_held_too_short_a_time(lab, server):
     """The snapshot call takes longer than the freeze may: the set is deleted again."""
-    before = len(LabService(lab).stored())
+    before = len(LabService(lab).list_stored())
 
     class Slow(LabService):
         def create(self, volumes, tags, description, token):
             time.sleep(0.5)
             return super().create(volumes, tags, description, token)
 
-    request = replace(lab_request(lab, server.name), service=Slow(lab), hold_s=0.2)
+    request = replace(make_lab_request(lab, server.name), service=Slow(lab), hold_s=0.2)
     with pytest.raises(CouldNotRun, match="thawed before"):
         take(request)
-    assert len(LabService(lab).stored()) == before
+    assert len(LabService(lab).list_stored()) == before
     sql(server, "SET SESSION lock_wait_timeout = 20", "BACKUP STAGE START", "BACKUP STAGE BLOCK_COMMIT", "BACKUP STAGE END")  # fmt: skip
 
 
 def test_the_lock_is_not_had_in_time(lab, server):
     """Another backup holds it. Nothing was frozen, nothing is locked by us."""
-    before = len(LabService(lab).stored())
+    before = len(LabService(lab).list_stored())
     with connect(server.address()) as other, other.cursor() as cursor:
         cursor.execute("BACKUP STAGE START")
         steps = []
         with pytest.raises(CouldNotRun, match="did not get its lock within 1 s"):
-            take(replace(lab_request(lab, server.name), wait_lock_s=1), steps.append)
+            take(replace(make_lab_request(lab, server.name), wait_lock_s=1), steps.append)
         assert steps == ["watchdog"]
         cursor.execute("BACKUP STAGE END")
-    assert len(LabService(lab).stored()) == before
-    take(lab_request(lab, server.name))
+    assert len(LabService(lab).list_stored()) == before
+    take(make_lab_request(lab, server.name))
 
 
 def test_rights_that_are_missing(lab, server):
@@ -212,7 +215,7 @@ def test_rights_that_are_missing(lab, server):
 
         address = replace(server.address(), user="poor", password=Secret("poor"))
         with pytest.raises(InputError, match="poor may not"):
-            take(replace(lab_request(lab, server.name), address=address))
+            take(replace(make_lab_request(lab, server.name), address=address))
     finally:
         sql(server, "DROP USER poor@localhost")
 
@@ -235,7 +238,7 @@ def test_no_room_in_the_lab(lab, server):
             raise CouldNotRun("the lab", "no space is left")
 
     with pytest.raises(CouldNotRun, match="no space"):
-        take(replace(lab_request(lab, server.name), service=Full(lab)))
+        take(replace(make_lab_request(lab, server.name), service=Full(lab)))
     with Probe(server.paths.data_mount) as probe:
         probe.next_after(time.monotonic_ns(), PATIENCE_S)
     sql(server, "SET SESSION lock_wait_timeout = 20", "BACKUP STAGE START", "BACKUP STAGE BLOCK_COMMIT", "BACKUP STAGE END")  # fmt: skip
@@ -248,7 +251,7 @@ def test_a_restore_without_room_leaves_nothing(tmp_path):
         lab = labs.up(labs.clean_later(place / "lab"), time_scale=1_000_000)
         headrace = Command(lab.place.data_dir)
         settings = {"innodb_buffer_pool_size": "32M", "innodb_log_file_size": "16M"}
-        servers.up(lab, name="db", storage="gp3:2", unpaced=True, settings=settings)
+        servers.bring_up(lab, name="db", storage="gp3:2", unpaced=True, settings=settings)
         headrace("snapshot", "take", "db", "--wait")
         done = headrace("snapshot", "restore", "latest", "--name", "new", "--storage", "gp3:1", code=2)
         assert "smaller" in done.stderr, done.stderr
@@ -260,17 +263,17 @@ def test_a_restore_without_room_leaves_nothing(tmp_path):
         filler.unlink()
         headrace("snapshot", "restore", "latest", "--name", "new")
         assert sql(servers.find(lab, "new"), "SELECT 1") == ((1,),)
-        assert servers.up(lab, name="db").state == "running"
+        assert servers.bring_up(lab, name="db").state == "running"
 
 
 def test_what_the_way_to_the_snapshot_needs_is_not_frozen(lab, server):
-    request = replace(lab_request(lab, server.name), keep_off=(str(server.paths.data_mount),))
+    request = replace(make_lab_request(lab, server.name), keep_off=(str(server.paths.data_mount),))
     with pytest.raises(InputError, match="needed to take the snapshot"):
         plan(request)
 
 
 def test_a_server_elsewhere(lab, server):
-    request = lab_request(lab, server.name)
+    request = make_lab_request(lab, server.name)
     with ServerLock(request.address, 5, 5) as lock:
         facts = lock.facts
     assert facts is not None

@@ -53,7 +53,7 @@ class Writer:
     def _write(self, client: int) -> None:
         number = 0
         try:
-            with closing(connect(self.server.address(), 60.0)) as connection, connection.cursor() as cursor:
+            with closing(connect(self.server.make_address(), 60.0)) as connection, connection.cursor() as cursor:
                 while not self._end.wait(0.002):
                     number += 1
                     cursor.execute("BEGIN")
@@ -72,7 +72,7 @@ class Writer:
 
 def new_source(lab: Lab, name: str, flavor: str, **more) -> Server:
     """A server with two databases, ready to be followed once it was restarted for that."""
-    server = servers.up(lab, name=name, flavor=flavor, storage="gp3:4", settings=SMALL, unpaced=True, **more)
+    server = servers.bring_up(lab, name=name, flavor=flavor, storage="gp3:4", settings=SMALL, unpaced=True, **more)
     sql(server, *tables("shop"), *tables("logs"))
     return server
 
@@ -83,7 +83,7 @@ def tables(database: str) -> list[str]:
 
 
 def state_of(server: Server) -> ServerState:
-    with closing(connect(server.address(), 30.0)) as connection:
+    with closing(connect(server.make_address(), 30.0)) as connection:
         return observe(connection, server.name)
 
 

@@ -18,7 +18,7 @@ from headrace.errors import HeadraceError, InputError
 from headrace.mysql.statements import ask_row
 from headrace.servers import Server
 from headrace.servers.topology import accounts
-from headrace.servers.topology.group import group_status, group_up, members_of
+from headrace.servers.topology.group import group_up, list_members, query_group_status
 
 KILLS = int(os.environ.get("GROUP_KILLS", "0"))
 PRIMARY = """SELECT member_host, member_port FROM performance_schema.replication_group_members
@@ -31,7 +31,7 @@ def primary_of(members: Sequence[Server]) -> Server | None:
     for server in members:
         try:
             if server.state == "running":
-                with accounts.connected(server, 5.0) as connection:
+                with accounts.open_connection(server, 5.0) as connection:
                     row = ask_row(connection, PRIMARY)
                 if row:
                     place = (str(row[0]), int(row[1]))
@@ -57,7 +57,7 @@ def test_without_storage_nothing_is_made(lab):
 def writes_elsewhere(lab, dead: str, turn: int) -> bool:
     """Returns whether another member than a dead one is the primary and takes a row."""
     try:
-        new = primary_of([member for member in members_of(lab, "g") if member.name != dead])
+        new = primary_of([member for member in list_members(lab, "g") if member.name != dead])
         if new is not None:
             sql(new, f"INSERT INTO shop.t VALUES ({turn}, 1000, 'after')", timeout_s=5)
         return new is not None
@@ -70,12 +70,12 @@ def test_kills_lose_nothing(labs, mysql_program):
     outages = []
     with labs.up(time_scale=1_000_000) as lab:
         group_up(lab, "g", 3, storage="gp3:8", settings=SMALL, unpaced=True)
-        first = primary_of(members_of(lab, "g"))
+        first = primary_of(list_members(lab, "g"))
         assert first is not None
         sql(first, *tables("shop"))
         acknowledged = []
         for kill in range(KILLS):
-            primary = primary_of(members_of(lab, "g"))
+            primary = primary_of(list_members(lab, "g"))
             assert primary is not None
             for number in range(200):
                 sql(primary, f"INSERT INTO shop.t VALUES ({kill}, {number}, 'x')")
@@ -85,25 +85,25 @@ def test_kills_lose_nothing(labs, mysql_program):
             until(lambda old=primary.name, turn=kill: writes_elsewhere(lab, old, turn), "a new primary", 120)
             outages.append(time.monotonic() - began)
             acknowledged.append((kill, 1000))
-            servers.up(lab, name=primary.name)
+            servers.bring_up(lab, name=primary.name)
             until(
-                lambda: all(member.is_online for member in group_status(members_of(lab, "g"))),
+                lambda: all(member.is_online for member in query_group_status(list_members(lab, "g"))),
                 "a member does not join again",
             )
-            for entry in members_of(lab, "g"):
+            for entry in list_members(lab, "g"):
                 until(
                     lambda member=entry: set(sql(member, "SELECT client, n FROM shop.t")) == set(acknowledged),
                     f"{entry.name} lacks commits",
                 )
         # Nobody is left: the member with everything begins the group anew.
-        for entry in members_of(lab, "g"):
+        for entry in list_members(lab, "g"):
             servers.stop(entry, kill=True)
         group_up(lab, "g", 3)
-        assert all(member.is_online for member in group_status(members_of(lab, "g")))
-        primary = primary_of(members_of(lab, "g"))
+        assert all(member.is_online for member in query_group_status(list_members(lab, "g")))
+        primary = primary_of(list_members(lab, "g"))
         assert primary is not None
         sql(primary, f"INSERT INTO shop.t VALUES ({KILLS}, 0, 'anew')")
-        for entry in members_of(lab, "g"):
+        for entry in list_members(lab, "g"):
             until(
                 lambda member=entry: set(sql(member, "SELECT client, n FROM shop.t")) == {*acknowledged, (KILLS, 0)},
                 f"{entry.name} lacks commits after the group was begun anew",

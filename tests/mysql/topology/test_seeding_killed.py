@@ -20,8 +20,8 @@ from headrace import servers
 from headrace.base import processes
 from headrace.lab import Lab
 from headrace.servers import access, volumes
-from headrace.servers.record import data_dir_of, load, names, server_paths
-from headrace.servers.topology.topology import Following, replica_up
+from headrace.servers.record import find_data_dir, list_names, load, make_server_paths
+from headrace.servers.topology.topology import Following, bring_up_replica
 
 ROUNDS = int(os.environ.get("SEEDINGS_KILLED", "2"))
 SEEDS = ("mariabackup", "snapshot", "binlog")
@@ -47,9 +47,9 @@ def test_nothing_is_left(labs):
         # 24 MiB, so that copying takes a while.
         sql(source, "CREATE TABLE shop.big (id INT PRIMARY KEY AUTO_INCREMENT, v VARCHAR(8000))")
         sql(source, "INSERT INTO shop.big (v) SELECT REPEAT('x', 8000) FROM information_schema.columns LIMIT 1500")
-        first = replica_up(lab, "probe", "db", Following(prepare_source=True), unpaced=True)
+        first = bring_up_replica(lab, "probe", "db", Following(prepare_source=True), unpaced=True)
         servers.destroy(first.server)
-        command = Command(data_dir_of(lab))
+        command = Command(find_data_dir(lab))
         whole_s = {}
         for number in range(ROUNDS):
             seed = SEEDS[number % len(SEEDS)]
@@ -68,13 +68,13 @@ def test_nothing_is_left(labs):
             until(lambda: not backups_running(), "mariabackup goes on without its starter")
             # No lock is left on the source.
             sql(servers.find(lab, "db"), f"INSERT INTO shop.t VALUES (-9, {number}, 'x')", timeout_s=20)
-            if "killed" in names(data_dir_of(lab)):
-                recording = load(server_paths(data_dir_of(lab), "killed"))
+            if "killed" in list_names(find_data_dir(lab)):
+                recording = load(make_server_paths(find_data_dir(lab), "killed"))
                 if number % 2 or (recording is not None and recording.created):  # or it was killed when all was done
                     servers.destroy(servers.find(lab, "killed"))
                 else:  # made again over what is left
-                    member = replica_up(lab, "killed", "db", Following(seed="snapshot"), unpaced=True)
+                    member = bring_up_replica(lab, "killed", "db", Following(seed="snapshot"), unpaced=True)
                     same_data(servers.find(lab, "db"), member.server, databases=("shop",))
                     servers.destroy(member.server)
             assert left_of(lab, "killed") == [] and seeds_left(lab, "killed") == []
-        assert processes.with_argument("killed", access.service_user()) is None
+        assert processes.with_argument("killed", access.find_service_user()) is None

@@ -15,7 +15,7 @@ from lab_servers import sql
 
 from headrace import servers
 from headrace.lab import Lab
-from headrace.servers.topology.topology import Following, replica_up
+from headrace.servers.topology.topology import Following, bring_up_replica
 
 SIZE_MIB = int(os.environ.get("SEEDING_MIB", "0"))
 FLAVORS = os.environ.get("FLAVORS", "mariadb").split(",")
@@ -30,8 +30,8 @@ TABLES, ROW = 4, 8_000  # bytes of a row: two of them fill a page of 16 KiB
 @pytest.mark.parametrize("flavor", FLAVORS)
 def test_seeding_is_as_fast_as_the_volumes(labs, flavor):
     with labs.up(time_scale=1_000_000) as lab:
-        servers.up(lab, name="db", flavor=flavor, storage=STORAGE, settings=SMALL, unpaced=True)
-        first = replica_up(lab, "probe", "db", Following(prepare_source=True), unpaced=True)
+        servers.bring_up(lab, name="db", flavor=flavor, storage=STORAGE, settings=SMALL, unpaced=True)
+        first = bring_up_replica(lab, "probe", "db", Following(prepare_source=True), unpaced=True)
         servers.destroy(first.server)
         empty = {seed: seconds(lab, seed) for seed in SEEDS[flavor]}
         fill(servers.find(lab, "db"))
@@ -50,7 +50,7 @@ def test_seeding_is_as_fast_as_the_volumes(labs, flavor):
 
 def seconds(lab: Lab, seed: str) -> float:
     began = time.monotonic()
-    member = replica_up(lab, "r", "db", Following(seed=seed))
+    member = bring_up_replica(lab, "r", "db", Following(seed=seed))
     took = time.monotonic() - began
     assert member.state is not None and member.state.channels[0].receive == "on"
     servers.destroy(member.server)

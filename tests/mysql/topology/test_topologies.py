@@ -14,7 +14,7 @@ from lab_servers import left_of, sql
 
 from headrace import servers
 from headrace.servers.topology import checks
-from headrace.servers.topology.topology import Following, replica_start, replica_up, status
+from headrace.servers.topology.topology import Following, bring_up_replica, list_topology, start_replica
 
 ALL = os.environ.get("TOPOLOGIES") == "all"
 OWN = {"mariadb": "mariabackup", "mysql": "clone"}
@@ -50,9 +50,9 @@ def sources(lab, request):
                 request.getfixturevalue("mysql_program")
             # By own addresses: a network namespace each. MySQL's at 127.0.0.1, so that both ways are tried.
             name = f"{flavor}0"
-            servers.up(lab, name=name, flavor=flavor, storage="gp3:4", unpaced=True, own_address=flavor == "mariadb",
+            servers.bring_up(lab, name=name, flavor=flavor, storage="gp3:4", unpaced=True, own_address=flavor == "mariadb",
                        settings={"innodb_buffer_pool_size": "64M"})  # fmt: skip
-            first = replica_up(lab, "first", name, Following(prepare_source=True), unpaced=True)
+            first = bring_up_replica(lab, "first", name, Following(prepare_source=True), unpaced=True)
             servers.destroy(first.server)
             result[flavor] = servers.find(lab, name)
             sql(result[flavor], *tables("shop"), *tables("logs"))
@@ -71,7 +71,7 @@ def test_topology(lab, sources, flavor, kind):
 
     def up(name: str, of: str, following: Following | None = None, **more):
         names.append(name)
-        return replica_up(lab, name, of, following or Following(), unpaced=True, **more).server
+        return bring_up_replica(lab, name, of, following or Following(), unpaced=True, **more).server
 
     try:
         if kind == "copy":  # the source is down for a while, and with it its writers
@@ -95,16 +95,16 @@ def test_topology(lab, sources, flavor, kind):
                 assert state_of(source).semi_sync.source_status and state_of(replicas[0]).semi_sync.replica_status
         else:
             globals()[f"check_{kind.replace('-', '_')}"](lab, source, up)
-        for state in status(lab):
+        for state in list_topology(lab):
             # MySQL keeps the position in a table, which a crash leaves with the data.
             answer = state.server.name == "r1" and kind in TOLD and (flavor, kind) != ("mysql", "file-position")
             assert state.problems == (), state.server.name
             assert not answer or any(TOLD[kind] in words for words in state.warnings), state.warnings
     finally:
         if kind == "semi-sync":  # the replicas of the other tests do not answer
-            sql(source, *state_of(source).dialect.semi_sync("source", False))
+            sql(source, *state_of(source).dialect.switch_semi_sync("source", False))
         for name in reversed(names):
-            if name in {server.name for server in servers.servers(lab)}:
+            if name in {server.name for server in servers.list_servers(lab)}:
                 servers.destroy(servers.find(lab, name))
             assert left_of(lab, name) == []
 
@@ -114,16 +114,16 @@ def check_start(lab, source, replica):
     sql(replica, *state_of(replica).dialect.stop())
     with Writer(source) as writer:
         until(lambda: writer.done > 10, "nothing is written")
-        channel = replica_start(lab, replica.name).state.channels[0]
+        channel = start_replica(lab, replica.name).state.channels[0]
         assert channel.receive != "off" and channel.apply == "on"
     servers.stop(replica, kill=True)
-    same_data(source, replica_start(lab, replica.name).server)
+    same_data(source, start_replica(lab, replica.name).server)
 
 
 def check_stopped_source(lab, source, replica):
     """A source that is down is a problem of its own, where somebody follows it."""
     servers.stop(source)
-    problems = {state.server.name: state.problems for state in status(lab)}
+    problems = {state.server.name: state.problems for state in list_topology(lab)}
     servers.start(servers.find(lab, source.name))
     assert any("is stopped, and r1 follows it" in words for words in problems[source.name]), problems
     dialect = state_of(replica).dialect
@@ -156,7 +156,7 @@ def check_delayed(lab, source, up):
     # The source stamps whole seconds: 3 s late is 2 s at least after the statement.
     assert time.monotonic() - began > 1.9 and not mark.contains(executed)
     same_data(source, late)
-    assert any("delayed by 3 s" in words for words in checks.warnings(state_of(late)))
+    assert any("delayed by 3 s" in words for words in checks.list_warnings(state_of(late)))
 
 
 def check_filtered(lab, source, up):
@@ -172,10 +172,10 @@ def check_filtered(lab, source, up):
     # The filter is in the option file: it holds after a restart.
     servers.stop(servers.find(lab, "r1"))
     sql(source, "REPLACE INTO shop.t VALUES (-2, 1, 'x')", "REPLACE INTO logs.t VALUES (-2, 1, 'x')")
-    again = servers.up(lab, name="r1")
+    again = servers.bring_up(lab, name="r1")
     same_data(source, again, databases=("shop",))
     assert sql(again, "SELECT COUNT(*) FROM logs.t")[0][0] == retained
-    assert any("cannot be promoted: it is filtered" in words for words in checks.warnings(state_of(again)))
+    assert any("cannot be promoted: it is filtered" in words for words in checks.list_warnings(state_of(again)))
 
 
 def check_two_sources(lab, source, up):
@@ -185,7 +185,7 @@ def check_two_sources(lab, source, up):
     try:
         with Writer(source):
             both = up("r1", source.name)
-            replica_up(lab, "r1", other.name, Following(channel="second"))
+            bring_up_replica(lab, "r1", other.name, Following(channel="second"))
             sql(other, "CREATE DATABASE IF NOT EXISTS extra", "CREATE TABLE extra.t (id INT PRIMARY KEY)")
             sql(other, "INSERT INTO extra.t VALUES (1), (2), (3)")
         same_data(source, both)
@@ -193,7 +193,7 @@ def check_two_sources(lab, source, up):
         assert sql(both, "CHECKSUM TABLE extra.t") == sql(other, "CHECKSUM TABLE extra.t")
         assert {channel.name for channel in state_of(both).channels} == {"", "second"}
         # A source that is followed already is not followed twice.
-        replica_up(lab, "r1", other.name, Following(channel="third"))
+        bring_up_replica(lab, "r1", other.name, Following(channel="third"))
         assert len(state_of(both).channels) == 2
     finally:
         servers.destroy(servers.find(lab, other.name))
@@ -204,14 +204,14 @@ def new_source_of(lab, source, domain):
     settings = {"innodb_buffer_pool_size": "64M", "server_id": "77"} | on | domain
     own = source.host != "127.0.0.1"
     port = None if own else free()
-    return servers.up(lab, name="other", flavor=source.flavor, storage="gp3:4", unpaced=True, own_address=own, port=port,
+    return servers.bring_up(lab, name="other", flavor=source.flavor, storage="gp3:4", unpaced=True, own_address=own, port=port,
                       settings=settings)  # fmt: skip
 
 
 def free() -> int:
-    from headrace.servers.topology.topology import free_port
+    from headrace.servers.topology.topology import find_free_port
 
-    return free_port()
+    return find_free_port()
 
 
 def test_new_source_is_refused_until_it_was_agreed_to_restart_it(lab):
@@ -221,7 +221,7 @@ def test_new_source_is_refused_until_it_was_agreed_to_restart_it(lab):
     try:
         pid = server.pid
         with pytest.raises(InputError, match="it has no port.*writes no binary log.*--prepare-source"):
-            replica_up(lab, "r9", "bare")
+            bring_up_replica(lab, "r9", "bare")
         assert left_of(lab, "r9") == [] and servers.find(lab, "bare").pid == pid
     finally:
         servers.destroy(server)

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace
-from headrace.advice import server_of
+from headrace.advice import parse_server
 from headrace.advice.model import LOSSY, RISKS, SAFE, SLOWER
-from headrace.advice.situation import storage_rates
-from headrace.advice.values import as_bytes, as_number, is_on, same, size_text
+from headrace.advice.situation import compute_storage_rates
+from headrace.advice.values import are_same, as_bytes, as_number, format_size, is_on
 from headrace.errors import InputError
 from headrace.simulation.database import predict
 
@@ -82,14 +82,14 @@ def test_the_whitepapers_tuned_server(storage):
     ],
 )
 def test_what_a_storage_sustains(storage, iops, burst, mib_s, pages_s):
-    rates = storage_rates(storage)
+    rates = compute_storage_rates(storage)
     assert (rates.iops, rates.burst_iops, rates.mib_s) == (iops, burst, mib_s)
     assert rates.pages_s == pytest.approx(pages_s)
 
 
 def test_an_instance_caps_the_storage_and_gives_memory_and_processors():
     # m5.2xlarge: 12,000 IOPS and 287.5 MB/s at its baseline, 32 GiB, 8 virtual CPUs (catalog).
-    rates = storage_rates("gp3:500:16000:1000", None, "m5.2xlarge")
+    rates = compute_storage_rates("gp3:500:16000:1000", None, "m5.2xlarge")
     assert (rates.iops, rates.bytes_s) == (12_000, 287.5e6)
     result = {
         item.id: item
@@ -261,7 +261,7 @@ def test_values_are_sane_whatever_the_machine(memory, vcpus, engine, storage, ve
     if engine == "innodb":
         capacity, most = (float(result[name].value) for name in ("innodb_io_capacity", "innodb_io_capacity_max"))
         assert 100 <= capacity <= most
-        assert most <= max(100.0, storage_rates(storage).pages_s)
+        assert most <= max(100.0, compute_storage_rates(storage).pages_s)
         redo = result.get("innodb_redo_log_capacity") or result["innodb_log_file_size"]
         assert 4 * 2**20 <= as_bytes(redo.value) <= 128 * GIB  # innodb_log_file_size takes 4 MiB at least
         pool, instances = as_bytes(result["innodb_buffer_pool_size"].value), result.get("innodb_buffer_pool_instances")
@@ -283,17 +283,21 @@ def test_values_are_sane_whatever_the_machine(memory, vcpus, engine, storage, ve
     ],
 )
 def test_sizes(text, size):
-    assert size_text(as_bytes(text)) == size
+    assert format_size(as_bytes(text)) == size
     assert as_bytes(size) == as_bytes(text)
 
 
 def test_values_compare_by_meaning():
-    assert same("bytes", "134217728", "128M") and not same("bytes", "128M", "128K")
-    assert same("switch", "1", "ON") and same("switch", "off", "0") and not same("switch", "DETECT_ONLY", "ON")
+    assert are_same("bytes", "134217728", "128M") and not are_same("bytes", "128M", "128K")
     assert (
-        same("word", "read-committed", "READ_COMMITTED") and same("count", "16", "16") and not same("count", "16", "8")
+        are_same("switch", "1", "ON") and are_same("switch", "off", "0") and not are_same("switch", "DETECT_ONLY", "ON")
     )
-    assert same("text", "a=1; b=2", "b=2;a=1") and same("path", "/a/", "/a")
+    assert (
+        are_same("word", "read-committed", "READ_COMMITTED")
+        and are_same("count", "16", "16")
+        and not are_same("count", "16", "8")
+    )
+    assert are_same("text", "a=1; b=2", "b=2;a=1") and are_same("path", "/a/", "/a")
     assert (
         is_on("DETECT_AND_RECOVER")
         and not is_on("DETECT_ONLY")
@@ -312,10 +316,10 @@ def test_values_compare_by_meaning():
 )  # fmt: skip
 def test_versions(flavor, version, says):
     if says is None:
-        assert server_of(flavor, version).flavor == flavor
+        assert parse_server(flavor, version).flavor == flavor
         return
     with pytest.raises(InputError) as caught:
-        server_of(flavor, version)
+        parse_server(flavor, version)
     assert says in caught.value.rule
 
 

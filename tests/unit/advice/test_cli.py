@@ -11,7 +11,7 @@ import pytest
 from places import DATA
 
 import headrace
-from headrace.advice.output import columns
+from headrace.advice.output import list_columns
 from headrace.cli import main
 from headrace.errors import InputError
 
@@ -47,7 +47,7 @@ def test_json_and_csv_are_whole(capsys):
     )
     code, out, err = run(capsys, *ASKED, "--output", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))
-    assert tuple(rows[0]) == columns() == tuple(answer["advice"][0])
+    assert tuple(rows[0]) == list_columns() == tuple(answer["advice"][0])
     assert [row["parameter"] for row in rows] == [item["parameter"] for item in answer["advice"]]
 
 
@@ -181,10 +181,10 @@ def test_options_no_server_knows_are_findings(capsys, tmp_path):
 
 
 def test_real_servers_options_are_known():
-    from headrace.advice.current import _options
+    from headrace.advice.current import _read_options
 
     with (DATA / "server_options.csv").open() as table:
-        assert {row["option"] for row in csv.DictReader(table)} <= _options()
+        assert {row["option"] for row in csv.DictReader(table)} <= _read_options()
 
 
 def test_a_line_that_is_set_again_below_does_not_stay_above_the_new_one(capsys, tmp_path):
@@ -206,7 +206,7 @@ def test_a_line_that_is_set_again_below_does_not_stay_above_the_new_one(capsys, 
 def test_the_table_shows_changes_first_and_what_is_so_already_in_one_row(capsys, tmp_path):
     for config in (None, write_config(tmp_path, "innodb_io_capacity=100", "innodb_flush_method=O_DIRECT")):
         advice = headrace.advise(storage="gp3:500:6000", memory_gib=32, vcpus=8, version="8.0.36", config=config)
-        *tables, (title, names, last) = advice.tables()
+        *tables, (title, names, last) = advice.build_tables()
         details = [row[1] for _, _, rows in tables for row in rows]
         so = [pair.partition("=")[0] for pair in last[0][0].split(", ")]
         # Everything once, and nothing twice.

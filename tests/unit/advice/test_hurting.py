@@ -6,9 +6,9 @@ import pytest
 from advised import advised
 
 import headrace
-from headrace.advice import server_of
-from headrace.advice.buffers import memory_finding, most_memory, pool_room_gib
-from headrace.advice.current import gone, since
+from headrace.advice import parse_server
+from headrace.advice.buffers import compute_most_memory, compute_pool_room_gib, judge_memory
+from headrace.advice.current import describe_since, find_gone
 from headrace.base.units import GIB, MIB
 
 MACHINE = {"storage": "gp3:500:6000", "memory_gib": 64, "vcpus": 8}
@@ -34,11 +34,11 @@ def texts(result, name: str) -> list[str]:
     ],
 )
 def test_deprecated_settings_are_named_with_the_release(tmp_path, name, first):
-    row = gone(name, server_of("mysql", "8.0.36"))
-    assert row["then"] == "deprecated" and since(row) == f"since {first}"
+    row = find_gone(name, parse_server("mysql", "8.0.36"))
+    assert row["then"] == "deprecated" and describe_since(row) == f"since {first}"
     before = first.rpartition(".")[0] + f".{int(first.rpartition('.')[2]) - 1}"
-    assert gone(name, server_of("mysql", before)) is None
-    assert gone(name, server_of("mysql", "9.7"))["then"] == "refused"
+    assert find_gone(name, parse_server("mysql", before)) is None
+    assert find_gone(name, parse_server("mysql", "9.7"))["then"] == "refused"
     result = advice(tmp_path, f"{name} = 1")
     assert any(f"deprecated since {first}" in text for text in texts(result, name))
     # It stays in force, and nothing is lost: only what is refused or ignored becomes a comment.
@@ -87,15 +87,15 @@ def test_the_pool_leaves_room_for_moderate_buffers(tmp_path):
 
 
 def test_the_sum_is_written_out():
-    server = server_of("mariadb", "10.11")
-    most = most_memory({"max_connections": "200", "sort_buffer_size": "4194304"}, server)
+    server = parse_server("mariadb", "10.11")
+    most = compute_most_memory({"max_connections": "200", "sort_buffer_size": "4194304"}, server)
     # MariaDB's defaults: join 256K, read 128K, read_rnd 256K, binlog cache 32K, stack 292K.
     assert most.each_bytes == 4 * MIB + (256 + 128 + 256 + 32 + 292) * 1024
     assert most.server_bytes == (16 + 128 + 1 + 128) * MIB
     assert most.bytes == most.server_bytes + 200 * most.each_bytes
-    assert pool_room_gib(most, 16.0) == pytest.approx(16.0 - most.bytes / GIB - 0.8)
-    assert memory_finding({}, server, 2.0) is None
-    assert memory_finding({"innodb_buffer_pool_size": "2G"}, server, 2.0) is not None
+    assert compute_pool_room_gib(most, 16.0) == pytest.approx(16.0 - most.bytes / GIB - 0.8)
+    assert judge_memory({}, server, 2.0) is None
+    assert judge_memory({"innodb_buffer_pool_size": "2G"}, server, 2.0) is not None
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ import pytest
 from advised import advised
 from places import DATA, ROOT
 
-from headrace.advice import server_of, tuned_settings
-from headrace.advice.buffers import _rows
-from headrace.advice.current import _read_gone, gone
+from headrace.advice import parse_server, tune_settings
+from headrace.advice.buffers import _read_buffers
+from headrace.advice.current import _read_gone, find_gone
 from headrace.advice.model import RISKS
-from headrace.advice.reference import rewritten
+from headrace.advice.reference import rewrite_page
 from headrace.advice.rules import RULES
-from headrace.advice.table import APPLIES_TO, GROUPS, KINDS, ids_by_name, parameters, sources
+from headrace.advice.table import APPLIES_TO, GROUPS, KINDS, index_names, read_parameters, sources
 
 PAGE = ROOT / "docs/reference/advice.md"
 OPTIONS = list(csv.DictReader((DATA / "server_options.csv").open()))
@@ -90,9 +90,9 @@ def test_no_setting_a_real_server_does_not_list(label):
 @pytest.mark.parametrize("label", SERVERS)
 def test_every_name_a_real_server_lists_is_advised_there(label):
     flavor, version = split(label)
-    server, listed = server_of(flavor, version), options_of(label)
-    for parameter in parameters().values():
-        name = parameter.name_on(server)
+    server, listed = parse_server(flavor, version), options_of(label)
+    for parameter in read_parameters().values():
+        name = parameter.find_name(server)
         others = {name.name for name in parameter.names if name.flavor == flavor} & listed
         if name is None:
             assert all((label, other) in IDLE for other in others), (
@@ -104,17 +104,17 @@ def test_every_name_a_real_server_lists_is_advised_there(label):
     "row", list(csv.DictReader((DATA / "gone_settings.csv").open())), ids=lambda row: f"{row['server']}-{row['name']}"
 )
 def test_what_became_of_a_setting_is_what_the_server_did_with_it(row):
-    texts = gone(row["name"], server_of(*split(row["server"])))
+    texts = find_gone(row["name"], parse_server(*split(row["server"])))
     expected = "accepted" if texts is None or texts["then"] == "deprecated" else texts["then"]
     assert expected == row["taken"]
 
 
 @pytest.mark.parametrize(("flavor", "version"), EVERY)
 def test_every_version_gets_a_consistent_set(flavor, version):
-    server = server_of(flavor, version)
+    server = parse_server(flavor, version)
     for item in every_advice(flavor, version):
         assert item.risk in RISKS and item.why and item.source and item.value != ""
-        became = gone(item.parameter, server)
+        became = find_gone(item.parameter, server)
         deprecated = became is not None and became["then"] == "deprecated"
         assert became is None or deprecated, f"{item.parameter} is advised and {became['then']}"
         # A setting that a release has deprecated is named, and never added.
@@ -129,8 +129,8 @@ def test_every_version_gets_a_consistent_set(flavor, version):
 
 @pytest.mark.parametrize(("flavor", "version"), EVERY)
 def test_tuned_settings_are_safe_and_complete_for_every_version(flavor, version):
-    texts = tuned_settings(storage="gp3:500", memory_gib=16, flavor=flavor, version=version)
-    ids = {ids_by_name()[name] for name in texts}
+    texts = tune_settings(storage="gp3:500", memory_gib=16, flavor=flavor, version=version)
+    ids = {index_names()[name] for name in texts}
     assert {
         "innodb_buffer_pool_size",
         "innodb_flush_neighbors",
@@ -144,7 +144,7 @@ def test_tuned_settings_are_safe_and_complete_for_every_version(flavor, version)
 
 
 def test_the_table_is_whole():
-    for parameter in parameters().values():
+    for parameter in read_parameters().values():
         assert (
             parameter.group in GROUPS
             and parameter.kind in KINDS
@@ -159,22 +159,24 @@ def test_the_table_is_whole():
         assert kind in ("simulated", "arithmetic") or (kind == "none" and reason.strip())
         for name in parameter.names:
             assert name.source in sources() and name.name == name.name.lower()
-    assert set(RULES) == set(parameters())
-    used = {key for parameter in parameters().values() for key in parameter.source}
-    used |= {row["source"] for rows in _read_gone().values() for row in rows} | {row["source"] for row in _rows()}
+    assert set(RULES) == set(read_parameters())
+    used = {key for parameter in read_parameters().values() for key in parameter.source}
+    used |= {row["source"] for rows in _read_gone().values() for row in rows} | {
+        row["source"] for row in _read_buffers()
+    }
     assert used == set(sources()), "a source nobody cites, or the other way round"
 
 
 def test_spans_of_versions_do_not_overlap():
-    for parameter in parameters().values():
+    for parameter in read_parameters().values():
         for flavor, version in [*EVERY, *(split(label) for label in SERVERS)]:
-            holding = [name for name in parameter.names if name.holds(server_of(flavor, version))]
+            holding = [name for name in parameter.names if name.holds(parse_server(flavor, version))]
             assert len(holding) <= 1, f"{parameter.id} on {flavor} {version}: {holding}"
 
 
 def test_the_reference_is_the_table():
     text = PAGE.read_text()
-    assert rewritten(text) == text, "run: python -m headrace.advice.reference docs/reference/advice.md"
+    assert rewrite_page(text) == text, "run: python -m headrace.advice.reference docs/reference/advice.md"
 
 
 # Settings that the five documents treat, by the names they use.
@@ -204,7 +206,7 @@ TREATED = [
 
 
 def test_every_parameter_of_the_documents_is_treated():
-    assert set(TREATED) <= set(ids_by_name())
+    assert set(TREATED) <= set(index_names())
     text = PAGE.read_text()
     for name in TREATED:
         assert f"`{name}`" in text

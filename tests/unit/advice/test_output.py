@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.advice import advise, server_of
+from headrace.advice import advise, parse_server
 from headrace.errors import InputError
-from headrace.mysql.option_files import read_option_file, server_groups, split_line, written
+from headrace.mysql.option_files import format_value, list_server_groups, read_option_file, split_line
 
 ASKED = {"storage": "gp3:500:6000", "memory_gib": 16, "vcpus": 8}
 needs_patch = pytest.mark.skipif(shutil.which("patch") is None, reason="patch is not here")
@@ -42,7 +42,7 @@ def test_the_option_file_says_what_was_advised_and_nothing_else(tmp_path, flavor
     advice = advise(**ASKED, **more, flavor=flavor, version=version, engine=engine)
     path = tmp_path / "made.cnf"
     path.write_text(advice.to_cnf())
-    values = read_option_file(path, server_groups(flavor, server_of(flavor, version).version)).values
+    values = read_option_file(path, list_server_groups(flavor, parse_server(flavor, version).version)).values
     loaded = values.pop("plugin_load_add", None)
     assert values == active(advice)
     assert (loaded == "ha_rocksdb") == (flavor == "mariadb" and engine == "myrocks")
@@ -57,7 +57,7 @@ def test_the_option_file_says_what_was_advised_and_nothing_else(tmp_path, flavor
 def test_values_survive_the_option_file(value):
 
     # Spaces beyond the ASCII ones are no spaces to the servers either.
-    assert split_line(f"x = {written(value)}") == ("x", value)
+    assert split_line(f"x = {format_value(value)}") == ("x", value)
 
 
 SETTINGS = [

@@ -10,17 +10,17 @@ from places import ROOT
 
 from headrace.api import handling
 from headrace.api.errors import AwsError
-from headrace.api.handling import Served, unnamed
-from headrace.api.protocol.shapes import SERVICES, service
+from headrace.api.handling import Served, list_unnamed
+from headrace.api.protocol.shapes import SERVICES, get_service
 
 HANDLERS = handling.load()
-EVERY = [(name, operation) for name in SERVICES for operation in service(name).operations]
+EVERY = [(name, operation) for name in SERVICES for operation in get_service(name).operations]
 
 
 @pytest.mark.parametrize(("name", "operation"), EVERY)
 def test_every_parameter_is_handled_or_refused(name, operation):
     assert (name, operation) in HANDLERS, "no handler is there"
-    assert unnamed(HANDLERS[name, operation]) == set()
+    assert list_unnamed(HANDLERS[name, operation]) == set()
 
 
 def source_of(served: Served) -> str:

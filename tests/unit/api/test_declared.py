@@ -95,4 +95,4 @@ def test_a_form_converts_what_the_daemon_says(form, value, expected):
 
 def test_a_member_that_a_handler_computes_must_be_given():
     with pytest.raises(KeyError):
-        declared.answer_of("lock", {"state": "governance"})
+        declared.convert_answer("lock", {"state": "governance"})

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.api.ec2.filters import members_by_filter, read_member
-from headrace.api.protocol.shapes import ModelShape, service
+from headrace.api.ec2.filters import read_filters, read_member
+from headrace.api.protocol.shapes import ModelShape, get_service
 
 # The filters of these calls stand in the reference alone; the model does not list them.
 UNLISTED = ("DescribeFastSnapshotRestores",)
@@ -35,11 +35,11 @@ def leads_on(shape: ModelShape, steps: list[str]) -> bool:
     )
 
 
-@pytest.mark.parametrize("name", sorted(members_by_filter()))
+@pytest.mark.parametrize("name", sorted(read_filters()))
 def test_each_filter_is_one_of_ec2_and_its_member_stands_in_the_answer(name):
-    operation = service("ec2").operations[name]
+    operation = get_service("ec2").operations[name]
     shapes = list(structures(operation.output, set()))
-    for condition, steps in members_by_filter()[name].items():
+    for condition, steps in read_filters()[name].items():
         assert name in UNLISTED or condition in operation.filters, condition
         assert any(leads_on(shape, list(steps)) for shape in shapes), (condition, steps)
 

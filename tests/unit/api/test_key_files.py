@@ -21,22 +21,22 @@ def mode(path: Path) -> int:
 
 
 def test_a_key_pair_is_made_once_and_nobody_else_can_read_it(tmp_path):
-    pair, result = keys.root_pair(tmp_path)
-    assert result and keys.root_pair(tmp_path) == (pair, False)
+    pair, result = keys.ensure_root_pair(tmp_path)
+    assert result and keys.ensure_root_pair(tmp_path) == (pair, False)
     assert len(pair.access_key) == 20 and len(pair.secret) == 40 and pair.policies is None
-    assert keys.root_pair(tmp_path / "other")[0].secret != pair.secret
+    assert keys.ensure_root_pair(tmp_path / "other")[0].secret != pair.secret
     assert mode(tmp_path / "access") == 0o700 and mode(tmp_path / "access/keys.toml") == 0o600
     assert pair.secret not in repr(pair)
-    assert keys.of_message(keys.as_message(tmp_path)) == {pair.access_key: pair}
+    assert keys.from_message(keys.as_message(tmp_path)) == {pair.access_key: pair}
 
 
 def test_users_have_keys_and_policies_of_their_own(tmp_path):
-    root, _ = keys.root_pair(tmp_path)
+    root, _ = keys.ensure_root_pair(tmp_path)
     policy = tmp_path / "p.json"
     policy.write_text(POLICY)
     ann = keys.add_user(tmp_path, "ann", [policy, policy])
     assert keys.read_pairs(tmp_path).keys() == {root.access_key, ann.access_key}
-    pair = keys.of_message(keys.as_message(tmp_path))[ann.access_key]
+    pair = keys.from_message(keys.as_message(tmp_path))[ann.access_key]
     assert pair.user == "ann" and pair.policies is not None and len(pair.policies) == 2
     assert all(mode(path) == 0o600 for path in (tmp_path / "access/policies").iterdir())
     for name, count in (("ann", 1), ("root", 1), ("a b", 1), ("", 1), ("bob", 0), ("bob", 11)):
@@ -83,10 +83,10 @@ def home(tmp_path, monkeypatch):
     monkeypatch.delenv("SUDO_UID", raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "aws/config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "aws/credentials"))
-    return keys.profile_files()
+    return keys.find_profile_files()
 
 
-PARTS = keys.profile_sections("LABKX", "secret+/=", "eu-west-1", "http://127.0.0.1:9465")
+PARTS = keys.build_profile_sections("LABKX", "secret+/=", "eu-west-1", "http://127.0.0.1:9465")
 
 
 def test_the_profile_is_what_the_aws_tools_read(home):
@@ -114,8 +114,8 @@ def test_everything_else_in_the_files_stays(home):
         section, settings = PARTS["config"]
         before = random_file(chance, section)
         text = "\n".join(before) + chance.choice(["", "\n", "\n\n"]) if before else ""
-        after = keys.merged(text, section, settings, "config", False)
-        assert keys.merged(after, section, settings, "config", False) == after
+        after = keys.merge_section(text, section, settings, "config", False)
+        assert keys.merge_section(after, section, settings, "config", False) == after
         rows = after.splitlines()
         at = rows.index("[profile headrace]")
         rest = rows[:at] + rows[at + 1 + len(settings) :]
@@ -123,9 +123,9 @@ def test_everything_else_in_the_files_stays(home):
         # Replaced by force, and what stands around it stays as well.
         other = {"region": "us-east-1", "endpoint_url": "http://127.0.0.1:1"}
         with pytest.raises(InputError) as raised:
-            keys.merged(after, section, other, "config", False)
+            keys.merge_section(after, section, other, "config", False)
         assert raised.value.value == f"config:{at + 1}:1" and "--force" in raised.value.hint
-        forced = keys.merged(after, section, other, "config", True).splitlines()
+        forced = keys.merge_section(after, section, other, "config", True).splitlines()
         assert [row for row in forced if row] == [
             row.replace("eu-west-1", "us-east-1").replace(":9465", ":1") if at < number <= at + 2 else row
             for number, row in enumerate(rows)

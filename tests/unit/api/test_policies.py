@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from places import ROOT
 
-from headrace.api.access.evaluation import IamVerdict, evaluate, lowered
+from headrace.api.access.evaluation import IamVerdict, evaluate, lower_names
 from headrace.api.access.policies import parse, read_policy
 from headrace.errors import InputError
 
@@ -216,7 +216,7 @@ def test_evaluation_is_that_of_the_naive_implementation():
         for _ in range(10):
             action, resource, context = chance.choice(ACTIONS), chance.choice(RESOURCES), random_context(chance)
             expected = naive(documents, action, resource, context)
-            assert evaluate(policies, action, resource, lowered(context)) is expected, (
+            assert evaluate(policies, action, resource, lower_names(context)) is expected, (
                 documents,
                 action,
                 resource,
@@ -229,7 +229,7 @@ def test_evaluation_is_that_of_the_naive_implementation():
 
 def allowed(document: dict, context: dict[str, Any], resource: str = "*") -> bool:
     policy = read_policy(json.dumps(document), "p.json")
-    return evaluate([policy], "ec2:CreateVolume", resource, lowered(context)) is IamVerdict.ALLOWED
+    return evaluate([policy], "ec2:CreateVolume", resource, lower_names(context)) is IamVerdict.ALLOWED
 
 
 def statement(**more: Any) -> dict:
@@ -349,7 +349,7 @@ def test_no_volume_without_encryption_and_an_owner():
     volume = "arn:aws:ec2:us-east-1:000000000000:volume/*"
 
     def verdict(context: dict) -> IamVerdict:
-        return evaluate([policy], "ec2:CreateVolume", volume, lowered(context))
+        return evaluate([policy], "ec2:CreateVolume", volume, lower_names(context))
 
     assert verdict(owned_context()) is IamVerdict.ALLOWED
     assert verdict(owned_context(**{"ec2:Encrypted": "false"})) is IamVerdict.DENIED

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from headrace.api.errors import AwsError
 from headrace.api.protocol import wire
-from headrace.api.protocol.shapes import service
+from headrace.api.protocol.shapes import get_service
 
 EVERY = every_operation()
 # A few values of each: there are 125 pairs of operation and protocol. `make soak` draws more by its profile.
@@ -44,8 +44,8 @@ def incoming(name: str, operation: str, protocol: str, params: dict[str, Any]) -
 
 
 def read(name: str, came: wire.Incoming) -> tuple[wire.Format, dict[str, Any]]:
-    result = wire.identify(came, service(name).signing_name)
-    return result, result.read(result.operation())
+    result = wire.identify(came, get_service(name).signing_name)
+    return result, result.read(result.get_operation())
 
 
 def same(entry: Any, other: Any) -> bool:
@@ -63,7 +63,7 @@ def same(entry: Any, other: Any) -> bool:
 
 @pytest.mark.parametrize(("name", "operation", "protocol"), EVERY)
 def test_a_request_of_botocore_is_read_as_it_was_meant(name, operation, protocol):
-    shape = service(name).operations[operation].input
+    shape = get_service(name).operations[operation].input
 
     @FEW
     @given(values(shape, protocol in ("ec2", "query")))
@@ -77,7 +77,7 @@ def test_a_request_of_botocore_is_read_as_it_was_meant(name, operation, protocol
 
 @pytest.mark.parametrize(("name", "operation", "protocol"), EVERY)
 def test_an_answer_is_read_by_botocore_as_it_was_meant(name, operation, protocol):
-    reference = service(name).operations[operation]
+    reference = get_service(name).operations[operation]
     model = botocore_model(name).operation_model(operation)
     parser = create_parser(protocol)
     spoken = _format(name, operation, protocol)
@@ -100,7 +100,7 @@ def test_an_answer_is_read_by_botocore_as_it_was_meant(name, operation, protocol
 
 
 def _format(name: str, operation: str, protocol: str) -> wire.Format:
-    of = service(name)
+    of = get_service(name)
     if protocol in ("ec2", "query"):
         return wire.QueryFormat(of, {"Action": operation, "Version": of.version})
     if protocol == "json":
@@ -118,18 +118,18 @@ def test_an_error_is_read_by_botocore(name, operation, protocol, text):
     it has the code that query answers have."""
     model = botocore_model(name).operation_model(operation)
     spoken = _format(name, operation, protocol)
-    codes = ["SomethingElse", *service(name).errors]
+    codes = ["SomethingElse", *get_service(name).errors]
     for code in codes:
-        answer = spoken.error(AwsError(code, text), "id-1")
+        answer = spoken.answer_error(AwsError(code, text), "id-1")
         headers = {key.lower(): value for key, value in answer.headers}
         got = create_parser(protocol).parse(
             {"status_code": answer.status, "headers": headers, "body": answer.body}, model.output_shape
         )
-        shape = service(name).errors.get(code)
+        shape = get_service(name).errors.get(code)
         expected = code
         if shape is not None:
             query_code = shape.facts.get("error", {}).get("code", shape.name)
-            expected = query_code if protocol == "query" or service(name).query_compatible else shape.name
+            expected = query_code if protocol == "query" or get_service(name).query_compatible else shape.name
         assert got["Error"]["Code"] == expected
         assert got["Error"]["Message"] == text
         # Modelled errors have statuses of their own, some of them 5xx; all others are the caller's.

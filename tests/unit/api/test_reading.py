@@ -7,7 +7,7 @@ import os
 from api_fuzz import Mischief
 
 from headrace.api.errors import AwsError
-from headrace.api.protocol.shapes import service
+from headrace.api.protocol.shapes import get_service
 from headrace.api.protocol.wire import identify
 
 REQUESTS = int(os.environ.get("MUTATED_REQUESTS", "8000"))
@@ -20,13 +20,13 @@ def test_mutated_requests_are_read_or_refused():
         name, incoming = mischief.next()
         result = None
         try:
-            result = identify(incoming, service(name).signing_name)
-            result.read(result.operation())
+            result = identify(incoming, get_service(name).signing_name)
+            result.read(result.get_operation())
             read += 1
         except AwsError as error:
             refused += 1
-            spoken = result or identify(type(incoming)("POST", "/", "", {}, b""), service(name).signing_name)
-            answer = spoken.error(error, "id-1")
+            spoken = result or identify(type(incoming)("POST", "/", "", {}, b""), get_service(name).signing_name)
+            answer = spoken.answer_error(error, "id-1")
             assert 400 <= answer.status < 500, (error, incoming)
     # The mischief reaches both sides often.
     assert min(read, refused) > REQUESTS / 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.aws.volumes import notation_of, order_of
+from headrace.aws.volumes import parse_order, write_notation
 
 
 @pytest.mark.parametrize(
@@ -19,8 +19,8 @@ from headrace.aws.volumes import notation_of, order_of
     ],
 )
 def test_a_volume_is_written_as_it_would_be_ordered(volume: tuple, notation: str):
-    assert notation_of(*volume) == notation
+    assert write_notation(*volume) == notation
     kind, size_gib, iops, _ = volume
-    order = order_of(notation)
+    order = parse_order(notation)
     assert (order["VolumeType"], order["Size"]) == (kind, size_gib)
     assert order.get("Iops") == (iops if kind in ("gp3", "io1") else None)

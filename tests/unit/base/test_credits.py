@@ -8,7 +8,7 @@ import random
 import pytest
 
 from headrace.base import core
-from headrace.base.credits import Emptying, never
+from headrace.base.credits import Emptying, lasts_forever
 
 # gp2:100 of the catalog: 5.4 million credits, 300 a second back.
 CAPACITY, REFILL = 5_400_000.0, 300.0
@@ -63,7 +63,7 @@ def test_a_load_that_began_is_known_within_three_seconds(idle, before):
 
 def test_a_load_that_ended_is_known_within_three_seconds():
     rest, _ = run([3_000.0] * 120 + [0.0] * 4)[-1]
-    assert never(rest)
+    assert lasts_forever(rest)
 
 
 def test_bursts_belong_to_the_mean():
@@ -84,8 +84,8 @@ def test_the_interval_is_that_of_the_minutes():
 
 
 def test_empty_full_and_filling():
-    assert never(run([100.0] * 70)[-1][0]), "a full balance that is not used up"
-    assert never(run([0.0] * 10, 1e6)[-1][0])
+    assert lasts_forever(run([100.0] * 70)[-1][0]), "a full balance that is not used up"
+    assert lasts_forever(run([0.0] * 10, 1e6)[-1][0])
     rest, level = run([3_000.0] * 30, 30_000.0)[-1]
     assert level == 0 and rest.seconds == 0.0
     assert Emptying(1e6, 100).estimate() is None

@@ -6,23 +6,23 @@ from typing import Annotated, Literal
 
 import pytest
 
-from headrace.base.documents import DocumentKind, DocumentTable, between, convert, parse_toml, said_as
+from headrace.base.documents import DocumentKind, DocumentTable, annotate_range, annotate_rule, convert, parse_toml
 from headrace.errors import InputError
 
 KIND = DocumentKind("a test file", "headrace-test", 2, "docs", begin="Make one.", other="Import it.")
 
 
 class Inner(DocumentTable):
-    path: Annotated[str, said_as("must be the path of a file", least=1)]
+    path: Annotated[str, annotate_rule("must be the path of a file", least=1)]
     columns: dict[str, str] = {}
 
 
 class Outer(DocumentTable):
-    threads: Annotated[int, between(1, 64)]
-    wait: Annotated[float, between(0.0, 10.0, "ms")] = 0.0
+    threads: Annotated[int, annotate_range(1, 64)]
+    wait: Annotated[float, annotate_range(0.0, 10.0, "ms")] = 0.0
     start: Literal["cold", "warm"] = "cold"
     on: bool = False
-    sizes: list[Annotated[float, between(0.0, 1e9)]] | None = None
+    sizes: list[Annotated[float, annotate_range(0.0, 1e9)]] | None = None
     inner: Inner | None = None
 
 

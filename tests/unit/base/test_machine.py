@@ -12,9 +12,9 @@ def test_processors_of_a_core_are_read_from_the_kernels_list(tmp_path, monkeypat
     siblings = tmp_path / "thread_siblings_list"
     siblings.write_text(text)
     monkeypatch.setattr(machine, "SIBLINGS_FILE", siblings)
-    assert machine.threads_per_core() == threads
+    assert machine.count_threads_per_core() == threads
 
 
 def test_a_kernel_without_the_list_tells_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "SIBLINGS_FILE", tmp_path / "missing")
-    assert machine.threads_per_core() is None
+    assert machine.count_threads_per_core() is None

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from headrace.base import machine, processes
-from headrace.base.processes import Command, telling_lines
+from headrace.base.processes import Command, find_telling_lines
 from headrace.errors import CouldNotRun
 
 # --- run, and watched line by line ----------------------------------------------------------------
@@ -139,15 +139,15 @@ def test_the_reason_comes_before_what_followed_it():
 2026-11-21 19:50:21 0 [ERROR] [FATAL] InnoDB: fdatasync() returned 5
 2026-11-21T19:50:21.123456Z 0 [ERROR] [MY-010119] [Server] Aborting
 """
-    message = telling_lines(text)
+    message = find_telling_lines(text)
     assert (
         message
         == "[ERROR] [FATAL] InnoDB: fdatasync() returned 5 | [ERROR] mariadbd: Error writing file 'binlog' (errno: 5 \"Input/output error\")"
     )
-    assert telling_lines("") == "it said nothing"
-    assert telling_lines("a\nb\n") == "a | b"
+    assert find_telling_lines("") == "it said nothing"
+    assert find_telling_lines("a\nb\n") == "a | b"
     # MariaDB pads the hour with a space, not a zero.
-    assert telling_lines("2026-11-23  0:04:23 0 [ERROR] unknown variable\n") == "[ERROR] unknown variable"
+    assert find_telling_lines("2026-11-23  0:04:23 0 [ERROR] unknown variable\n") == "[ERROR] unknown variable"
 
 
 INSTALL_DB_HELP = """
@@ -224,7 +224,7 @@ OUTPUTS = {
 
 @pytest.mark.parametrize("output, expected", OUTPUTS.values(), ids=OUTPUTS.keys())
 def test_the_lines_that_tell_why_a_program_failed(output, expected):
-    assert telling_lines(output) == expected
+    assert find_telling_lines(output) == expected
 
 
 def fails(*words: str, folder: Path) -> str:
@@ -272,11 +272,11 @@ def test_what_is_asked_to_end_early_does(tmp_path):
 
 
 def test_processor_time_of_a_process():
-    before = processes.cpu_seconds(os.getpid())
+    before = processes.read_cpu_seconds(os.getpid())
     spent = time.process_time()
     while time.process_time() - spent < 0.1:
         pass
-    after = processes.cpu_seconds(os.getpid())
+    after = processes.read_cpu_seconds(os.getpid())
     # In ticks of a hundredth of a second.
     assert before is not None and after is not None and after - before >= 0.08
-    assert processes.cpu_seconds(None) is None and processes.cpu_seconds(2**22 + 1) is None
+    assert processes.read_cpu_seconds(None) is None and processes.read_cpu_seconds(2**22 + 1) is None

@@ -24,8 +24,8 @@ WRITTEN = [
 def test_versions_mean_the_same_to_advice_and_to_replicas(text, flavor, number):
     advice = headrace.advise("gp3:500", memory_gib=16, version=text)
     assert (advice.server.flavor, advice.server.number) == (flavor, number)
-    same = Replica("gp3:8", version=f"{flavor}-{number}").settings()
-    assert Replica("gp3:8", version=text).settings() == same
+    same = Replica("gp3:8", version=f"{flavor}-{number}").make_settings()
+    assert Replica("gp3:8", version=text).make_settings() == same
 
 
 def test_percona_server_is_named_too():

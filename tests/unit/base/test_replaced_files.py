@@ -28,11 +28,11 @@ def test_a_replaced_file_has_its_mode_and_nobody_else_reads_it_before(tmp_path, 
 def test_a_draft_that_fails_leaves_the_file(tmp_path):
     path = tmp_path / "points.csv"
     path.write_text("old")
-    with pytest.raises(ZeroDivisionError), files.drafted(path) as draft:
+    with pytest.raises(ZeroDivisionError), files.hold_draft(path) as draft:
         draft.write_text("half")
         raise ZeroDivisionError
     assert path.read_text() == "old" and os.listdir(tmp_path) == ["points.csv"]
-    with files.drafted(path) as draft:
+    with files.hold_draft(path) as draft:
         assert draft.suffix == ".csv" and stat.S_IMODE(draft.parent.stat().st_mode) == 0o700
         draft.write_text("whole")
     assert path.read_text() == "whole" and os.listdir(tmp_path) == ["points.csv"]

@@ -23,20 +23,20 @@ def test_a_value_is_given_or_the_default(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("HEADRACE_RUNS", "XDG_DATA_HOME", "HEADRACE_MYSQL_PASSWORD"):
         monkeypatch.delenv(name, raising=False)
-    assert settings.folder("HEADRACE_RUNS") == tmp_path / ".local/share/headrace/runs"
+    assert settings.get_folder("HEADRACE_RUNS") == tmp_path / ".local/share/headrace/runs"
     monkeypatch.setenv("XDG_DATA_HOME", "")  # as if it were not there
-    assert settings.folder("HEADRACE_PROOFS") == tmp_path / ".local/share/headrace/proofs"
+    assert settings.get_folder("HEADRACE_PROOFS") == tmp_path / ".local/share/headrace/proofs"
     monkeypatch.setenv("XDG_DATA_HOME", "/elsewhere")
-    assert settings.folder("HEADRACE_PROOFS") == Path("/elsewhere/headrace/proofs")
+    assert settings.get_folder("HEADRACE_PROOFS") == Path("/elsewhere/headrace/proofs")
     monkeypatch.setenv("HEADRACE_RUNS", "runs")
     monkeypatch.chdir(tmp_path)
-    assert settings.folder("HEADRACE_RUNS") == tmp_path / "runs"
+    assert settings.get_folder("HEADRACE_RUNS") == tmp_path / "runs"
 
 
 def test_words_show_what_counts_and_no_secret(monkeypatch):
     monkeypatch.setenv("HEADRACE_MYSQL_PASSWORD", "hush")
     monkeypatch.setenv("HEADRACE_SERVERS", "/srv")
     monkeypatch.delenv("HEADRACE_DEBIAN_MIRROR", raising=False)
-    rows = {name: result for name, result, _ in settings.in_words()}
+    rows = {name: result for name, result, _ in settings.describe_variables()}
     assert rows["HEADRACE_SERVERS"] == "/srv" and rows["HEADRACE_MYSQL_PASSWORD"] == "set"
     assert rows["HEADRACE_DEBIAN_MIRROR"].endswith(" (default)")

@@ -16,12 +16,12 @@ def test_kill_is_an_interrupt_only_while_something_is_half_made():
     with pytest.raises(KeyboardInterrupt), signals.ends_as_interrupts():
         os.kill(os.getpid(), signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is before
-    with signals.undisturbed():
+    with signals.ignore_interrupts():
         os.kill(os.getpid(), signal.SIGINT)
     # In other threads there are no handlers to set, and nothing breaks.
     failed = []
     thread = threading.Thread(
-        target=lambda: [failed.append(1) for _ in [signals.undisturbed().__enter__()] if _ is not None]
+        target=lambda: [failed.append(1) for _ in [signals.ignore_interrupts().__enter__()] if _ is not None]
     )
     thread.start()
     thread.join()

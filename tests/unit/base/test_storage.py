@@ -57,14 +57,14 @@ def test_what_is_the_same_is_equal_however_it_is_written(entry, other):
 
 def test_limits_and_bill_are_those_of_the_catalog():
     storage = Storage.parse("raid10:4xgp3:500:4000")
-    assert [limits["iops"] for limits in storage.limits()] == [4_000] * 4
-    assert sum(item["usd"] for item in storage.monthly_cost("us-east-1")) == pytest.approx(
+    assert [limits["iops"] for limits in storage.list_limits()] == [4_000] * 4
+    assert sum(item["usd"] for item in storage.list_monthly_costs("us-east-1")) == pytest.approx(
         core.monthly_totals([str(storage)], "us-east-1")[0]
     )
     with pytest.raises(InputError, match="gp3"):
-        storage.limits("2015-01-01")  # gp3 came in 2020
+        storage.list_limits("2015-01-01")  # gp3 came in 2020
     with pytest.raises(InputError):
-        storage.monthly_cost("nowhere-1")
+        storage.list_monthly_costs("nowhere-1")
 
 
 @given(INSTANCES, ARRAYS, st.none() | ARRAYS)

@@ -11,8 +11,8 @@ from scipy import stats
 
 from headrace.bench import compare as compare_runs
 from headrace.bench.comparison import statistics
-from headrace.bench.comparison.compare import differing, unlike
-from headrace.bench.comparison.statistics import block_length
+from headrace.bench.comparison.compare import describe_differences, list_differences
+from headrace.bench.comparison.statistics import choose_block_length
 from headrace.errors import InputError
 
 
@@ -33,7 +33,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(phi, least):
     state = 0
     for _ in range(120):
         values = [autoregressive(phi, 400, chance) for _ in range(2)]
-        sides = [statistics._resample((value, None), block_length(value), chance) for value in values]
+        sides = [statistics._resample((value, None), choose_block_length(value), chance) for value in values]
         low, high = np.quantile(sides[1] / sides[0] - 1.0, [0.025, 0.975])
         state += low <= 0.0 <= high
     assert least <= state <= 120
@@ -42,10 +42,10 @@ def test_intervals_hold_the_truth_as_often_as_they_say(phi, least):
 def test_blocks_grow_with_the_memory_of_a_series():
     chance = np.random.default_rng(5)
     lengths = [
-        np.median([block_length(autoregressive(phi, 600, chance)) for _ in range(20)]) for phi in (0.0, 0.5, 0.9)
+        np.median([choose_block_length(autoregressive(phi, 600, chance)) for _ in range(20)]) for phi in (0.0, 0.5, 0.9)
     ]
     assert lengths[0] <= 2 < lengths[1] < lengths[2] <= 150
-    assert block_length(np.full(100, 7.0)) == 1 and block_length(np.array([1.0, 2.0])) == 1
+    assert choose_block_length(np.full(100, 7.0)) == 1 and choose_block_length(np.array([1.0, 2.0])) == 1
 
 
 def test_a_difference_is_seen_and_none_is_not(tmp_path):
@@ -102,10 +102,10 @@ def test_what_is_meant_to_differ_is_told(tmp_path):
     store = store_in(tmp_path)
     entry = keep(store)
     two = keep(store, storage="gp3:100:6000", config={"sync_binlog": "0", "hostname": "elsewhere"})
-    assert unlike(entry, two) == []
-    assert differing(entry, two) == [("storage", "gp3:100", "gp3:100:6000"), ("sync_binlog", "1", "0")]
+    assert describe_differences(entry, two) == []
+    assert list_differences(entry, two) == [("storage", "gp3:100", "gp3:100:6000"), ("sync_binlog", "1", "0")]
     # Another version has other variables: they are not listed one by one.
-    assert differing(entry, keep(store, version="11.4.2-MariaDB", config={"new": "1"})) == [
+    assert list_differences(entry, keep(store, version="11.4.2-MariaDB", config={"new": "1"})) == [
         ("version", "10.11.6-MariaDB", "11.4.2-MariaDB")
     ]
 

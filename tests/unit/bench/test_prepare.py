@@ -20,15 +20,15 @@ class Half:
 
     def check_target(self, target: object) -> None: ...
 
-    def tool(self) -> None: ...
+    def get_tool(self) -> None: ...
 
-    def prepared(self, target: object, threads: int) -> bool:
+    def is_prepared(self, target: object, threads: int) -> bool:
         return False
 
     def prepare(self, *_: object) -> None:
         raise CouldNotRun("sysbench prepare", "the table is full", "")
 
-    def cleanup(self, target: object, folder: object) -> None:
+    def remove_data(self, target: object, folder: object) -> None:
         self.tries -= 1
         if self.tries:
             raise CouldNotRun("sysbench cleanup", "the table is full, still", "")

@@ -24,7 +24,7 @@ def texts(svg: str) -> str:
 def test_a_run_as_a_page_and_as_charts(tmp_path):
     record = keep(store_in(tmp_path), findings=["The machine was <busy> & late."])
     for name in ("run.html", "run.svg", "run.png"):
-        write_view(tmp_path / name, benchmarks.view_of(record))
+        write_view(tmp_path / name, benchmarks.build_view(record))
     page = (tmp_path / "run.html").read_text()
     for words in (
         "transactions a second",
@@ -46,9 +46,9 @@ def test_what_was_not_measured_is_not_drawn():
         .select("t_s", "duration_s", "t_unix", "phase", "threads", "tps", "qps")
         .with_columns(pl.lit(None, dtype=pl.Float64).alias("p95_ms"))
     )
-    from headrace.report.charts.drawing import svg
+    from headrace.report.charts.drawing import render_svg
 
-    drawn = texts(svg(charts.time_line(frame, "x")))
+    drawn = texts(render_svg(charts.draw_time_line(frame, "x")))
     assert (
         "transactions a second" in drawn
         and "p95 (ms)" not in drawn
@@ -59,21 +59,21 @@ def test_what_was_not_measured_is_not_drawn():
 
 def test_charts_have_few_points_however_long_the_run():
     frame = series(seconds=5000, warmup=100)
-    thin = builders.thinned(frame)
+    thin = builders.thin_rows(frame)
     assert thin.height <= builders.MOST_POINTS and thin["tps"].mean() == pytest.approx(frame["tps"].mean(), rel=1e-2)
     # Times are kept: the thinned rows cover what the rows did.
     assert thin["t_s"][-1] + thin["duration_s"][-1] == frame["t_s"][-1] + 1.0
 
 
 def test_a_run_that_does_not_vary_has_no_density():
-    assert charts.spread([("x", series(500.0, 0.0), style.MEASURED)]) is None
-    assert charts.spread([("x", series(500.0, 5.0, seconds=2), style.MEASURED)]) is None
+    assert charts.draw_spread([("x", series(500.0, 0.0), style.MEASURED)]) is None
+    assert charts.draw_spread([("x", series(500.0, 5.0, seconds=2), style.MEASURED)]) is None
 
 
 def test_two_runs_as_a_page(tmp_path):
     store = store_in(tmp_path)
     runs = compare_runs(keep(store, series(500.0)), keep(store, series(600.0, seed=4), storage="io2:100:5000"))
-    write_view(tmp_path / "x.html", benchmarks.comparison_view(runs))
+    write_view(tmp_path / "x.html", benchmarks.build_comparison_view(runs))
     page = (tmp_path / "x.html").read_text()
     assert (
         "Differs: storage: gp3:100 and io2:100:5000" in page and "95 % interval" in page and "higher (better)" in page

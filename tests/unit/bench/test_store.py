@@ -15,10 +15,10 @@ from headrace.bench import Mysqlslap, SysbenchOltp
 from headrace.bench.drivers.benchmark import ToolOutcome
 from headrace.bench.running import run_files, summary
 from headrace.bench.store.query import export, query
-from headrace.bench.store.store import Store, default_store
+from headrace.bench.store.store import Store, get_default_store
 from headrace.bench.target import Target
 from headrace.calibration.runs import load_run
-from headrace.cli.bench.bench import too_short_to_calibrate
+from headrace.cli.bench.bench import explain_short_run
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql import Address, Secret
 from headrace.observe.live.samples import Samples
@@ -27,19 +27,19 @@ from headrace.observe.live.samples import Samples
 def test_runs_are_found_by_what_a_user_types(tmp_path):
     store = store_in(tmp_path)
     keeps = [keep(store) for _ in range(3)]
-    ordered = store.ids()
+    ordered = store.list_ids()
     assert sorted(record.id for record in keeps) == ordered
     assert store.resolve("latest") == ordered[-1] and store.resolve("latest~2") == ordered[0]
     assert store.resolve(ordered[1][-4:]) == ordered[1] and store.resolve(ordered[0]) == ordered[0]
     for wrong in ("latest~3", "nothing", ordered[0][:8], "", "../" + ordered[0], "~1"):
         with pytest.raises(InputError):
             store.resolve(wrong)
-    assert store.open("latest").series().height == 130
+    assert store.open("latest").read_series().height == 130
 
 
 def test_an_empty_store_says_how_to_fill_it(tmp_path):
     store = Store(tmp_path / "nothing")
-    assert store.ids() == [] and store.runs() == [] and store.unfinished() == []
+    assert store.list_ids() == [] and store.list_runs() == [] and store.list_unfinished() == []
     with pytest.raises(InputError, match="headrace bench run"):
         store.open("latest")
     assert not (tmp_path / "nothing").exists()
@@ -48,9 +48,13 @@ def test_an_empty_store_says_how_to_fill_it(tmp_path):
 def test_what_is_not_finished_is_no_run(tmp_path):
     store = store_in(tmp_path)
     name, folder = store.begin("Tables & more / ü")
-    assert store.ids() == [] and store.unfinished() == [folder] and name.split("-", 2)[2].startswith("tables-more-")
+    assert (
+        store.list_ids() == []
+        and store.list_unfinished() == [folder]
+        and name.split("-", 2)[2].startswith("tables-more-")
+    )
     store.drop(folder)
-    assert store.unfinished() == []
+    assert store.list_unfinished() == []
 
 
 def test_damaged_runs_do_not_hide_the_others(tmp_path):
@@ -61,7 +65,7 @@ def test_damaged_runs_do_not_hide_the_others(tmp_path):
     (short.folder / "run.json").write_text(
         json.dumps({key: value for key, value in short.document.items() if key != "summary"})
     )
-    assert [record.id for record in store.runs()] == [good.id] and store.damaged() == sorted(
+    assert [record.id for record in store.list_runs()] == [good.id] and store.list_damaged() == sorted(
         [bad.id, newer.id, short.id]
     )
     with pytest.raises(InputError, match="damaged"):
@@ -70,7 +74,7 @@ def test_damaged_runs_do_not_hide_the_others(tmp_path):
         store.open(newer.id)
     (good.folder / "series.parquet").write_bytes(b"PAR1 nothing")
     with pytest.raises(CouldNotRun, match="cannot be read"):
-        store.open(good.id).series()
+        store.open(good.id).read_series()
     assert query(store, "SELECT count(*) FROM runs").item() == 1
 
 
@@ -83,7 +87,7 @@ def test_a_place_that_cannot_hold_runs(tmp_path):
 def test_runs_are_removed_whole(tmp_path):
     store = store_in(tmp_path)
     first, second = keep(store), keep(store)
-    assert store.delete(first.id) == first.id and store.ids() == [second.id] and store.unfinished() == []
+    assert store.delete(first.id) == first.id and store.list_ids() == [second.id] and store.list_unfinished() == []
 
 
 def test_two_runs_begun_at_once_are_two(tmp_path):
@@ -98,10 +102,10 @@ def test_two_runs_begun_at_once_are_two(tmp_path):
 
 def test_the_default_store(monkeypatch, tmp_path):
     monkeypatch.setenv("HEADRACE_RUNS", str(tmp_path / "a"))
-    assert default_store() == tmp_path / "a"
+    assert get_default_store() == tmp_path / "a"
     monkeypatch.delenv("HEADRACE_RUNS")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    assert default_store() == tmp_path / "data/headrace/runs"
+    assert get_default_store() == tmp_path / "data/headrace/runs"
 
 
 # --- SQL ------------------------------------------------------------------------------------------------------------------
@@ -263,9 +267,9 @@ def test_the_log_device_of_a_run_is_named(tmp_path):
 
 
 def test_a_short_run_says_before_that_nothing_can_be_calibrated_from_it():
-    assert "120 s" in too_short_to_calibrate(SysbenchOltp(), 30)
-    assert too_short_to_calibrate(SysbenchOltp(), 120) is None
-    assert too_short_to_calibrate(Mysqlslap(), 30) is None
+    assert "120 s" in explain_short_run(SysbenchOltp(), 30)
+    assert explain_short_run(SysbenchOltp(), 120) is None
+    assert explain_short_run(Mysqlslap(), 30) is None
 
 
 @pytest.mark.parametrize(("changes", "words"), [({"storage": None}, "storage"), ({"cache_gib": None}, "cache")])
@@ -276,8 +280,8 @@ def test_a_run_that_cannot_be_calibrated_from_says_why(tmp_path, changes, words)
 
 
 def test_the_log_volume_is_not_the_data_volume():
-    assert run_files.data_devices(target(log_storage="gp3:10"), ["loop3", "loop4"]) == ["loop3"]
-    assert run_files.data_devices(target(), ["nvme1n1", "nvme2n1"]) == ["nvme1n1", "nvme2n1"]
+    assert run_files.list_data_devices(target(log_storage="gp3:10"), ["loop3", "loop4"]) == ["loop3"]
+    assert run_files.list_data_devices(target(), ["nvme1n1", "nvme2n1"]) == ["nvme1n1", "nvme2n1"]
 
 
 def test_a_record_of_a_target_has_no_password():
@@ -291,7 +295,7 @@ def test_figures_are_of_the_part_that_counts():
     frame = series(500.0, 0.0).with_columns(
         pl.when(pl.col("phase") == "warmup").then(9e9).otherwise(pl.col("tps")).alias("tps")
     )
-    figures = summary.figures(frame, ToolOutcome())
+    figures = summary.compute_figures(frame, ToolOutcome())
     assert figures["tps"] == pytest.approx(500.0) and figures["seconds"] == 120.0 and figures["stall_s"] == 0.0
     assert figures["reads_per_transaction"] == pytest.approx(2.0) and figures[
         "writes_per_transaction"
@@ -301,7 +305,7 @@ def test_figures_are_of_the_part_that_counts():
 
 def test_a_run_without_a_part_that_counts_has_no_figures():
     frame = series(seconds=0, warmup=5)
-    figures = summary.figures(frame, ToolOutcome())
+    figures = summary.compute_figures(frame, ToolOutcome())
     assert figures["tps"] is None and figures["seconds"] == 0.0
 
 
@@ -322,4 +326,4 @@ def test_cold_is_an_empty_cache(state, data_gib, expected):
     )
     samples = empty_samples()
     samples.status = status
-    assert summary.start_of(samples, target(), data_gib) == expected
+    assert summary.classify_start(samples, target(), data_gib) == expected

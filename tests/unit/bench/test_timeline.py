@@ -48,7 +48,7 @@ def samples_of(disk=None, status=None, host=None, lab=None) -> Samples:
 
 
 def test_rows_begin_where_the_one_before_ended():
-    frame = timeline.rows(
+    frame = timeline.make_rows(
         [IntervalReport(1.0, 10.0), IntervalReport(2.0, 20.0), IntervalReport(4.0, 40.0)], 1000.0, 1.0
     )
     assert frame["t_s"].to_list() == [0.0, 1.0, 3.0] and frame["duration_s"].to_list() == [1.0, 1.0, 1.0]
@@ -65,7 +65,7 @@ def test_rates_add_up_to_what_was_counted(case):
     times = [1_000_000.0 - 3 + second + chance.uniform(0.0, 0.02) for second in range(20)]
     base, wave = chance.uniform(100, 5000), chance.uniform(0, 1)
     values = counter(times, lambda since: base * (1 + wave * math.sin(since)), begin)
-    frame = timeline.joined(timeline.rows(reports(10), begin, 0.0), samples_of(disk_of(times, reads=values)))
+    frame = timeline.join_samples(timeline.make_rows(reports(10), begin, 0.0), samples_of(disk_of(times, reads=values)))
     total = counter([begin + 10.0], lambda since: base * (1 + wave * math.sin(since)), begin)[0]
     # The end lies between two samples: a straight line between them is off by the curvature, at most wave/8 of a second's rate.
     assert frame["read_iops"].sum() == pytest.approx(total, abs=(0.13 * wave + 0.01) * base)
@@ -76,7 +76,7 @@ def test_the_first_second_is_not_smeared_over_the_rest_before():
     begin = 1_000_000.6
     times = [1_000_000.0 + second for second in range(-3, 10)]
     values = counter(times, lambda since: 1000.0, begin)
-    frame = timeline.joined(timeline.rows(reports(5), begin, 0.0), samples_of(disk_of(times, writes=values)))
+    frame = timeline.join_samples(timeline.make_rows(reports(5), begin, 0.0), samples_of(disk_of(times, writes=values)))
     assert frame["write_iops"].to_list() == pytest.approx([1000.0] * 5, abs=2.0)
 
 
@@ -85,14 +85,18 @@ def test_what_goes_on_before_the_load_is_never_more_than_was_counted():
     begin = 1_000_000.9
     times = [1_000_000.0 + second for second in range(-3, 6)]
     values = [0.0, 5e8, 1e9, 1.5e9, 1.51e9, 1.51e9, 1.51e9, 1.51e9, 1.51e9]
-    frame = timeline.joined(timeline.rows(reports(3), begin, 0.0), samples_of(disk_of(times, write_bytes=values)))
+    frame = timeline.join_samples(
+        timeline.make_rows(reports(3), begin, 0.0), samples_of(disk_of(times, write_bytes=values))
+    )
     assert frame["write_mib_s"].min() >= 0.0
 
 
 def test_counters_of_32_bits_start_over():
     times = [float(second) for second in range(10)]
     waited = [(WRAP - 2500.0 + 1000.0 * second) % WRAP for second in range(10)]
-    frame = timeline.joined(timeline.rows(reports(6), 1.5, 0.0), samples_of(disk_of(times, weighted_ms=waited)))
+    frame = timeline.join_samples(
+        timeline.make_rows(reports(6), 1.5, 0.0), samples_of(disk_of(times, weighted_ms=waited))
+    )
     assert frame["queue"].to_list() == pytest.approx([1.0] * 6)
 
 
@@ -105,7 +109,7 @@ def test_a_server_that_was_started_anew_has_no_rate_there():
             "threads_running": [4.0] * 12,
         }
     )
-    frame = timeline.joined(timeline.rows(reports(8), 2.0, 0.0), samples_of(status=status))
+    frame = timeline.join_samples(timeline.make_rows(reports(8), 2.0, 0.0), samples_of(status=status))
     rates = frame["com_commit_per_s"].to_list()
     assert rates[3] is None and rates[:3] == pytest.approx([100.0] * 3) and rates[4:] == pytest.approx([100.0] * 4)
     assert frame["threads_running"].to_list() == [4.0] * 8
@@ -114,7 +118,7 @@ def test_a_server_that_was_started_anew_has_no_rate_there():
 def test_a_hole_in_the_samples_is_null():
     times = [0.0, 1.0, 2.0, 3.0, 9.0, 10.0, 11.0, 12.0]
     status = pl.DataFrame({"t_unix": times, "com_commit": [at * 50 for at in times]})
-    frame = timeline.joined(timeline.rows(reports(9), 1.0, 0.0), samples_of(status=status))
+    frame = timeline.join_samples(timeline.make_rows(reports(9), 1.0, 0.0), samples_of(status=status))
     assert [value is None for value in frame["com_commit_per_s"]] == [
         False,
         False,
@@ -130,8 +134,8 @@ def test_a_hole_in_the_samples_is_null():
 
 def test_beyond_the_samples_nothing_is_known():
     times = [float(second) for second in range(5)]
-    frame = timeline.joined(
-        timeline.rows(reports(6), 0.0, 0.0), samples_of(disk_of(times, reads=[10.0 * at for at in times]))
+    frame = timeline.join_samples(
+        timeline.make_rows(reports(6), 0.0, 0.0), samples_of(disk_of(times, reads=[10.0 * at for at in times]))
     )
     assert [value is None for value in frame["read_iops"]] == [False] * 4 + [True] * 2
 
@@ -150,7 +154,7 @@ def test_devices_are_added_and_waits_weighted():
         read_ms=[900.0 * at for at in times],
         io_ms=[900.0 * at for at in times],
     ).with_columns(pl.lit("loop4").alias("device"))
-    frame = timeline.joined(timeline.rows(reports(4), 2.0, 0.0), samples_of(pl.concat([disk, two])))
+    frame = timeline.join_samples(timeline.make_rows(reports(4), 2.0, 0.0), samples_of(pl.concat([disk, two])))
     row = frame.row(1, named=True)
     assert (
         row["read_iops"] == pytest.approx(400.0)
@@ -169,8 +173,8 @@ def test_the_figures_of_the_lab():
         pl.lit(99.0).alias("balance_percent"),
         pl.lit(0).alias("read_p99_us"),
     )
-    frame = timeline.joined(
-        timeline.rows(reports(4), 1000.0, 0.0), samples_of(lab={"data": pl.DataFrame(rows), "log": other})
+    frame = timeline.join_samples(
+        timeline.make_rows(reports(4), 1000.0, 0.0), samples_of(lab={"data": pl.DataFrame(rows), "log": other})
     )
     assert frame["cap_volume_iops"].to_list() == pytest.approx([0.5] * 4)
     assert frame["cap_volume_throughput"].to_list() == [0.0] * 4
@@ -181,13 +185,13 @@ def test_the_figures_of_the_lab():
 
 
 def test_no_source_at_all():
-    frame = timeline.joined(timeline.rows(reports(3), 5.0, 1.0), samples_of())
+    frame = timeline.join_samples(timeline.make_rows(reports(3), 5.0, 1.0), samples_of())
     assert frame.columns == ["t_s", "duration_s", "t_unix", "phase", "threads", "tps", "qps", "p95_ms", "errors_per_s"]
     assert np.allclose(frame["tps"], 100.0)
 
 
 def test_a_grid_for_a_tool_that_says_nothing():
-    frame = timeline.grid(3.7, 100.0, 1.0)
+    frame = timeline.make_empty_rows(3.7, 100.0, 1.0)
     assert frame["t_s"].to_list() == [0.0, 1.0, 2.0] and frame["tps"].null_count() == 3
 
 
@@ -201,7 +205,7 @@ def test_requests_are_those_a_volume_counts():
         writes_merged=[5.0 * at for at in times],
     )
     frames = [
-        timeline.joined(timeline.rows(reports(3), 2.0, 0.0), samples_of(disk))
+        timeline.join_samples(timeline.make_rows(reports(3), 2.0, 0.0), samples_of(disk))
         for disk in (loop, loop.with_columns(pl.lit("nvme1n1").alias("device")))
     ]
     assert [frame["write_iops"][1] for frame in frames] == pytest.approx([75.0, 70.0]) and frames[0]["flush_iops"][

@@ -12,8 +12,8 @@ import pytest
 
 from headrace.bench import FioJob, Mysqlslap, SysbenchFileio, SysbenchOltp, Tpcc
 from headrace.bench.drivers import fio, sysbench
-from headrace.bench.drivers.benchmark import Histogram, RunLoad, merged
-from headrace.bench.drivers.tpcc import by_transaction
+from headrace.bench.drivers.benchmark import Histogram, RunLoad, merge_histograms
+from headrace.bench.drivers.tpcc import parse_latencies
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql import Address, Secret
 
@@ -60,7 +60,7 @@ Threads fairness:
 
 
 def test_a_report_of_sysbench_is_read():
-    report = sysbench.report(RAW.splitlines()[3])
+    report = sysbench.parse_report(RAW.splitlines()[3])
     assert (report.end_s, report.threads, report.tps, report.qps, report.p95_ms, report.errors_per_s) == (
         1.0,
         2,
@@ -69,15 +69,15 @@ def test_a_report_of_sysbench_is_read():
         3.19,
         1.0,
     )
-    assert sysbench.report("[ 2s ] Checkpoint report:") is None
+    assert sysbench.parse_report("[ 2s ] Checkpoint report:") is None
     # 0.00 is the percentile of nothing, and what could not be divided is no number.
-    assert sysbench.report(RAW.splitlines()[10]).p95_ms is None
+    assert sysbench.parse_report(RAW.splitlines()[10]).p95_ms is None
     text = "[ 3s ] thds: 2 tps: -nan qps: 0.00 (r/w/o: 0.00/0.00/0.00) lat (ms,95%): inf err/s: 0.00 reconn/s: 0.00"
-    assert (sysbench.report(text).tps, sysbench.report(text).p95_ms) == (None, None)
+    assert (sysbench.parse_report(text).tps, sysbench.parse_report(text).p95_ms) == (None, None)
 
 
 def test_totals_and_histogram_are_those_of_the_part_that_counts():
-    outcome = sysbench.outcome(RAW, RunLoad(2, 2, 4, 1))
+    outcome = sysbench.parse_outcome(RAW, RunLoad(2, 2, 4, 1))
     assert outcome.figures == {
         "transactions": 164,
         "queries": 52664,
@@ -95,7 +95,7 @@ def test_totals_and_histogram_are_those_of_the_part_that_counts():
 @pytest.mark.parametrize("cut", [0, 200, 900, RAW.rindex("Threads fairness")])
 def test_output_that_was_cut_off_is_refused(cut):
     with pytest.raises(InputError, match="cut off"):
-        sysbench.outcome(RAW[:cut], RunLoad(2, 0, 4, 1))
+        sysbench.parse_outcome(RAW[:cut], RunLoad(2, 0, 4, 1))
 
 
 def test_a_percentile_is_the_smallest_value_with_its_share_at_or_below():
@@ -115,8 +115,8 @@ def test_a_percentile_is_the_smallest_value_with_its_share_at_or_below():
 
 def test_percentiles_with_too_little_above_them_are_not_told():
     histogram = Histogram((1.0, 2.0), (900, 100), "", 0.0)
-    assert histogram.summary() == {"p50_ms": 1.0, "p90_ms": 1.0, "p95_ms": 2.0, "p99_ms": 2.0, "p999_ms": None}
-    assert merged([histogram, Histogram((2.0, 3.0), (1, 1), "", 0.0)]).counts == (900, 101, 1)
+    assert histogram.summarize() == {"p50_ms": 1.0, "p90_ms": 1.0, "p95_ms": 2.0, "p99_ms": 2.0, "p999_ms": None}
+    assert merge_histograms([histogram, Histogram((2.0, 3.0), (1, 1), "", 0.0)]).counts == (900, 101, 1)
 
 
 def test_the_account_file_has_the_password_and_nobody_else_reads_it(tmp_path):
@@ -149,13 +149,13 @@ def test_the_account_file_has_the_password_and_nobody_else_reads_it(tmp_path):
     ],
 )
 def test_passwords_are_quoted_as_sysbench_reads_them(password, written):
-    assert sysbench.quoted("password", password, secret=True) == written
+    assert sysbench.quote_option("password", password, secret=True) == written
 
 
 @pytest.mark.parametrize("password", ["a'b\" c", "'a\"", "line\nend", "zero\0"])
 def test_a_password_sysbench_cannot_be_given_is_refused_and_not_repeated(password):
     with pytest.raises(InputError) as refused:
-        sysbench.quoted("password", password, secret=True)
+        sysbench.quote_option("password", password, secret=True)
     assert password not in str(refused.value) and "***" in str(refused.value)
 
 
@@ -174,19 +174,19 @@ def test_options_beyond_their_bounds_are_refused(wrong):
 
 def test_bulk_inserts_begin_with_empty_tables():
     """sysbench makes a table for each client, whatever tables and rows are."""
-    assert SysbenchOltp("bulk_insert")._data_and_limit(4) == ("4 empty tables", 600.0)
-    assert SysbenchOltp("bulk_insert", rows=2_000_000_000)._data_and_limit(1) == ("1 empty table", 600.0)
+    assert SysbenchOltp("bulk_insert")._plan_preparation(4) == ("4 empty tables", 600.0)
+    assert SysbenchOltp("bulk_insert", rows=2_000_000_000)._plan_preparation(1) == ("1 empty table", 600.0)
     # 1 ms for each of 800,000 rows, and 600 s.
-    assert SysbenchOltp()._data_and_limit(4) == ("8 tables of 100,000 rows", 1_400.0)
+    assert SysbenchOltp()._plan_preparation(4) == ("8 tables of 100,000 rows", 1_400.0)
 
 
 def test_the_same_load_has_the_same_options():
     """Runs with equal options are alike: defaults that are spelled out do not make another load."""
-    assert SysbenchOltp().options() == SysbenchOltp(parameters={"rand_spec_pct": 1}).options()
-    assert SysbenchOltp(distribution="zipfian").options()["parameters"] == {"rand_zipfian_exp": 0.8}
-    assert SysbenchOltp(tables=3, rows=7).described()["scale"] == 7
-    assert Tpcc(5).described() == {"name": "sysbench-tpcc", "tables": 1, "scale": 5}
-    assert Tpcc(5, items=1000).described() == {"name": "own"}
+    assert SysbenchOltp().list_options() == SysbenchOltp(parameters={"rand_spec_pct": 1}).list_options()
+    assert SysbenchOltp(distribution="zipfian").list_options()["parameters"] == {"rand_zipfian_exp": 0.8}
+    assert SysbenchOltp(tables=3, rows=7).make_benchmark_table()["scale"] == 7
+    assert Tpcc(5).make_benchmark_table() == {"name": "sysbench-tpcc", "tables": 1, "scale": 5}
+    assert Tpcc(5, items=1000).make_benchmark_table() == {"name": "own"}
 
 
 @pytest.mark.parametrize(
@@ -204,14 +204,14 @@ def test_other_drivers_refuse_too(make):
 
 def test_fileio_reports_requests():
     load = SysbenchFileio(block_kib=16)
-    report = load.line("[ 2s ] reads: 158.25 MiB/s writes: 105.50 MiB/s fsyncs: 671.38/s latency (ms,95%): 0.182")
+    report = load.parse_line("[ 2s ] reads: 158.25 MiB/s writes: 105.50 MiB/s fsyncs: 671.38/s latency (ms,95%): 0.182")
     assert report.tps == pytest.approx((158.25 + 105.5) * 64) and report.qps == pytest.approx(report.tps + 671.38)
     assert report.more["tool_fsyncs_per_s"] == 671.38
-    assert load.line("[ 1s ] Checkpoint report:") is None
+    assert load.parse_line("[ 1s ] Checkpoint report:") is None
 
 
 def test_latencies_by_transaction_are_added_over_clients():
-    histograms = by_transaction(
+    histograms = parse_latencies(
         "x\nheadrace-tpcc new_order 10:2,-3:1\nheadrace-tpcc payment 5:1\nheadrace-tpcc new_order 10:5\nheadrace-tpcc delivery \n"
     )
     assert set(histograms) == {"new_order", "payment"} and histograms["new_order"].counts == (1, 7)
@@ -227,7 +227,7 @@ def test_the_buckets_of_fio_hold_their_values():
         value = int(10 ** chance.uniform(0, 10))
         top = value.bit_length() - 1
         index = value if top <= fio.BITS else ((top - fio.BITS + 1) << fio.BITS) + ((value >> (top - fio.BITS)) & 63)
-        assert abs(fio.bucket_ns(index) - value) <= fio.ERROR_PERCENT / 100 * value + 0.5
+        assert abs(fio.compute_bucket_ns(index) - value) <= fio.ERROR_PERCENT / 100 * value + 0.5
 
 
 def test_the_logs_of_fio_are_put_on_one_axis(tmp_path):
@@ -245,7 +245,7 @@ def test_the_logs_of_fio_are_put_on_one_axis(tmp_path):
     (tmp_path / "log_clat_hist.log").write_text(
         "".join(f"{1_800_000_001_000 + 1000 * second}, 0, 4096, {', '.join(map(str, bins))}\n" for second in range(3))
     )
-    reports, began = fio.seconds(tmp_path, RunLoad(2, 2, 3, 1))
+    reports, began = fio.read_seconds(tmp_path, RunLoad(2, 2, 3, 1))
     assert began == pytest.approx(1_800_000_001.0 - 1.0 - 2.0)
     assert [report.end_s for report in reports] == [3.0, 4.0, 5.0]
     assert [report.tps for report in reports] == [400.0, 404.0, 408.0]
@@ -262,24 +262,24 @@ def test_writing_to_a_device_needs_to_be_said(tmp_path, monkeypatch):
     device = next((f"/dev/{name}" for name in devices if os.path.exists(f"/dev/{name}")), None)
     if device is None:
         pytest.skip("no block device on this machine")
-    monkeypatch.setattr(files, "_mounts", lambda: [])
+    monkeypatch.setattr(files, "_read_mounts", lambda: [])
     with pytest.raises(InputError, match="overwrites it"):
         files.check_overwrite(Target(folder=Path(device)), False)
     files.check_overwrite(Target(folder=Path(device)), True)
-    monkeypatch.setattr(files, "_mounts", lambda: [f"{device} /somewhere xfs rw"])
+    monkeypatch.setattr(files, "_read_mounts", lambda: [f"{device} /somewhere xfs rw"])
     with pytest.raises(InputError, match="is mounted at /somewhere"):
         files.check_overwrite(Target(folder=Path(device)), True)
 
 
 def test_files_with_holes_are_not_whole(tmp_path):
-    from headrace.bench.drivers.files import file_whole
+    from headrace.bench.drivers.files import is_file_whole
 
     path = tmp_path / "f"
-    assert not file_whole(path, 1 << 20)
+    assert not is_file_whole(path, 1 << 20)
     subprocess.run(["truncate", "-s", "1M", str(path)], check=True)
     with pytest.raises(InputError, match="--fresh"):
-        file_whole(path, 1 << 20)
+        is_file_whole(path, 1 << 20)
     path.write_bytes(b"x" * (1 << 20))
-    assert file_whole(path, 1 << 20)
+    assert is_file_whole(path, 1 << 20)
     with pytest.raises(InputError):
-        file_whole(path, 2 << 20)
+        is_file_whole(path, 2 << 20)

@@ -25,9 +25,9 @@ from headrace.calibration.runs import Run, load_run
 from headrace.calibration.score import compare_run
 from headrace.errors import InputError
 from headrace.simulation.database import Prediction, predict
-from headrace.workload.parameters import OF_CLIENTS, of_engine, value
+from headrace.workload.parameters import OF_CLIENTS, get_value, list_parameters
 from headrace.workload.transactions import TransactionWorkload
-from headrace.workload.unexplained import spreads
+from headrace.workload.unexplained import read_spreads
 
 ENGINES = ("innodb", "myrocks")
 # A half hour's mean at a cap: one second scatters by about 7 % (variance 3 x mean + (0.055 mean)^2
@@ -73,9 +73,9 @@ def compare_parameters(engine: str, which: str = "one") -> dict[str, ComparedPar
     database = truth(engine).database
     return {
         p.name: ComparedParameter(
-            math.log(rows[p.name]["value"] / value(database, p)), rows[p.name]["spread"], rows[p.name]["from"]
+            math.log(rows[p.name]["value"] / get_value(database, p)), rows[p.name]["spread"], rows[p.name]["from"]
         )
-        for p in of_engine(engine, database)
+        for p in list_parameters(engine, database)
     }
 
 
@@ -113,7 +113,7 @@ def test_half_the_cache_is_predicted(engine):
     calibrated, true = (
         predict_on(workload, LONG, cache_gib=25).summary for workload in (calibrate_known(engine), truth(engine))
     )
-    assert calibrated["tps"] == pytest.approx(true["tps"], rel=3 * spreads()["none"])
+    assert calibrated["tps"] == pytest.approx(true["tps"], rel=3 * read_spreads()["none"])
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -170,7 +170,7 @@ def test_runs_that_storage_holds_tell_nothing_of_clients():
     for parameter in OF_CLIENTS:
         row = rows[parameter.name]
         # Figures are stated to five digits.
-        assert row["value"] == pytest.approx(value(standard, parameter), rel=1e-4)
+        assert row["value"] == pytest.approx(get_value(standard, parameter), rel=1e-4)
         assert row["spread"] == pytest.approx(row["before"]) and row["from"].startswith("prior")
     assert rows["pages_touched"]["spread"] < rows["pages_touched"]["before"] / 2
 
@@ -178,7 +178,7 @@ def test_runs_that_storage_holds_tell_nothing_of_clients():
 def subtract_floor(engine: str, name: str, spread: float) -> float:
     """Returns a spread without the share of what was known before that stays whatever is
     measured."""
-    before = next(parameter.spread for parameter in of_engine(engine) if parameter.name == name)
+    before = next(parameter.spread for parameter in list_parameters(engine) if parameter.name == name)
     return math.sqrt(max(0.0, spread**2 - min(LEAST_NARROWED * before, LEAST_SPREAD) ** 2))
 
 

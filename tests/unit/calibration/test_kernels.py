@@ -18,7 +18,7 @@ import pytest
 import scipy
 from places import ROOT
 
-from headrace.report.databases import fitted
+from headrace.report.databases import format_fitted
 
 RUN = ROOT / "examples/tpcc-run.toml"
 # Every x86-64 processor can run these two; they differ in the order in which they add.
@@ -90,7 +90,7 @@ def test_two_kernels_calibrate_alike(tmp_path):
     ],
 )
 def test_a_fitted_value_is_stated_to_the_digits_its_spread_leaves(value, spread, text):
-    assert fitted(value, spread) == text
+    assert format_fitted(value, spread) == text
 
 
 def test_rounding_adds_little_to_the_spread():
@@ -101,7 +101,7 @@ def test_rounding_adds_little_to_the_spread():
     for value, spread in zip(
         10.0 ** generator.uniform(-6, 9, 500), 10.0 ** generator.uniform(-2.5, -0.7, 500), strict=True
     ):
-        text = fitted(value, spread)
+        text = format_fitted(value, spread)
         stated = float(text.replace(",", ""))
         # Half a unit of half a standard deviation; the stated value's own last binary digits.
         assert abs(stated - value) <= 0.25 * spread * value * (1 + 1e-9), (value, spread, text)

@@ -12,7 +12,7 @@ import pytest
 from calibration_runs import LONG, WHERE, recorded, truth
 
 from headrace.calibration.from_runs import calibrate
-from headrace.calibration.observations import core_run
+from headrace.calibration.observations import make_core_run
 from headrace.calibration.prior import build_prior
 from headrace.calibration.runs import BenchmarkLoad
 from headrace.calibration.score import compare_run
@@ -53,7 +53,7 @@ def test_credits_begin_as_described(tmp_path):
     """
     run = replace(recorded(tmp_path, truth("innodb"), "gp2:600", seconds=600), start_balance_percent=0.0)
     assert (
-        core_run(run, 600, 5.0)["start_balance_percent"] == 0.0
+        make_core_run(run, 600, 5.0)["start_balance_percent"] == 0.0
         and run.caps.iops == 1_800
         and run.caps.iops_burst == 3_000
     )

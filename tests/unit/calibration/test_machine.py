@@ -13,7 +13,7 @@ from headrace.calibration.prior import DISK_OVER_IO_CAPACITY_MAX, build_prior, f
 from headrace.calibration.runs import Run, load_run
 from headrace.errors import InputError
 from headrace.workload.parameters import CPU_SPREAD
-from headrace.workload.unexplained import spreads
+from headrace.workload.unexplained import read_spreads
 
 RUN = """\
 format = "headrace-run"
@@ -74,7 +74,7 @@ def test_processor_and_clock_are_a_speed(tmp_path):
     waits = [clients["base_ms"] - core.core_ms(clients) for clients in (before, after)]
     assert waits[1] == pytest.approx(waits[0])
     assert find_spread(described, "cpu_ms") == CPU_SPREAD
-    assert find_spread(plain, "cpu_ms") == pytest.approx(math.hypot(CPU_SPREAD, spreads()["unknown_speed"]))
+    assert find_spread(plain, "cpu_ms") == pytest.approx(math.hypot(CPU_SPREAD, read_spreads()["unknown_speed"]))
 
 
 def test_an_instance_has_its_own_speed(tmp_path):

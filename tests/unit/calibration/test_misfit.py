@@ -14,7 +14,7 @@ from headrace.calibration.runs import load_run
 from headrace.cli import main as cli
 from headrace.simulation.database import predict
 from headrace.workload import load_database, save
-from headrace.workload.misfit import MOST_MISFIT, MOST_NOISE, Misfit, misfit_of
+from headrace.workload.misfit import MOST_MISFIT, MOST_NOISE, Misfit, find_misfit
 
 # A run of 20,000 IOPS that is described as one on a hundredth of them: no parameter makes up for that.
 FAR_TOO_SLOW = "io1:1024:200"
@@ -40,7 +40,7 @@ def test_the_bar_is_five_percent_or_three_times_the_noise():
 def test_a_calibration_that_describes_its_run_says_how_well(tmp_path):
     run = recorded(tmp_path, truth("innodb"), LONG, seconds=1_200)
     workload = calibrate([run])
-    misfit = misfit_of(workload.runs[0])
+    misfit = find_misfit(workload.runs[0])
     assert misfit is not None and not misfit.misses and workload.missed == []
     # A prediction of the same half by `headrace predict`, in seconds instead of windows of five,
     # agrees.

@@ -9,13 +9,13 @@ import pytest
 
 import headrace
 from headrace.base import core
-from headrace.calibration.observations import core_run, observe
+from headrace.calibration.observations import make_core_run, observe
 from headrace.calibration.pool_start import find_pool_starts
 from headrace.calibration.prior import build_prior
 from headrace.calibration.response import READ_SPREAD, derive_burst
 from headrace.calibration.runs import Run, load_run
-from headrace.workload.parameters import CPU_SPREAD, of_engine
-from headrace.workload.unexplained import spreads
+from headrace.workload.parameters import CPU_SPREAD, list_parameters
+from headrace.workload.unexplained import read_spreads
 
 SECONDS, THREADS, CACHE_GIB = 600, 64, 2.0
 # 10 tables of 5 million rows are 11 GiB: 75 rows a page, and the index.
@@ -68,7 +68,7 @@ def true_and_calibrated(tmp_path_factory) -> tuple[dict, headrace.TransactionWor
     folder = tmp_path_factory.mktemp("oltp")
     run = write_run(folder, [300.0] * SECONDS)
     true = deepcopy(build_prior(run)) | {"local_disk": DISK}
-    tps = core.mysql_runs(true, [core_run(run, SECONDS, 1.0)])[0]["tps"]
+    tps = core.mysql_runs(true, [make_core_run(run, SECONDS, 1.0)])[0]["tps"]
     return true, headrace.calibrate([write_run(folder, tps)])
 
 
@@ -104,7 +104,7 @@ def test_a_table_that_fits_reads_nothing_and_processors_hold_it(true_and_calibra
     # a fit stops short of (a hundredth of a spread of 0.5).
     assert predicted.rows["tps"][-1] == pytest.approx(rate, rel=0.01)
     # 80 % of what is known of the processor time and of another limit.
-    spread = math.hypot(CPU_SPREAD, spreads()["unknown_speed"])
+    spread = math.hypot(CPU_SPREAD, read_spreads()["unknown_speed"])
     assert predicted.summary["tps_high"] / predicted.summary["tps_low"] > math.exp(2.0 * spread)
 
 
@@ -112,13 +112,13 @@ def test_what_is_known_before_a_run_hangs_on_benchmark_and_machine(true_and_cali
     database = true_and_calibrated[0]
 
     def before(facts: dict, benchmark: str) -> dict[str, float]:
-        return {parameter.name: parameter.spread for parameter in of_engine("innodb", facts, benchmark)}
+        return {parameter.name: parameter.spread for parameter in list_parameters("innodb", facts, benchmark)}
 
     sized, other = before(database, "sysbench-oltp"), before(database, "own")
     assert sized["pages_touched"] == pytest.approx(0.0707, abs=1e-4) and other["pages_touched"] == 0.25
     on_known = database | {"clients": database["clients"] | {"core_speed": 3.1}}
     assert before(on_known, "own")["cpu_ms"] == CPU_SPREAD
-    assert other["cpu_ms"] == pytest.approx(math.hypot(CPU_SPREAD, spreads()["unknown_speed"]))
+    assert other["cpu_ms"] == pytest.approx(math.hypot(CPU_SPREAD, read_spreads()["unknown_speed"]))
 
 
 def test_a_cold_start_tells_bursts_of_writes_from_what_reads_spread(tmp_path):
@@ -128,7 +128,7 @@ def test_a_cold_start_tells_bursts_of_writes_from_what_reads_spread(tmp_path):
     run = write_run(tmp_path, [300.0] * SECONDS, start="cold")
     true = deepcopy(build_prior(run)) | {"local_disk": DISK}
     true["shape"] = true["shape"] | {"response": [[1.0, 1.4]], "burst_pages": 2_000.0}
-    seen = core.mysql_runs(true, [core_run(run, SECONDS, 1.0)])[0]
+    seen = core.mysql_runs(true, [make_core_run(run, SECONDS, 1.0)])[0]
     measured = write_run(tmp_path, seen["tps"], seen["p95_ms"], "cold")
     identified = headrace.calibrate([measured]).database
     assert identified["shape"]["response"][0][1] == pytest.approx(1.4, abs=0.02)
@@ -138,7 +138,7 @@ def test_a_cold_start_tells_bursts_of_writes_from_what_reads_spread(tmp_path):
     assert 0.0 < in_rounds["burst_pages"] < identified["shape"]["burst_pages"]
 
     def measure_p95(database: dict, clients: int) -> float:
-        rows = core.mysql_runs(database, [core_run(run, SECONDS, 1.0, clients=clients)])[0]
+        rows = core.mysql_runs(database, [make_core_run(run, SECONDS, 1.0, clients=clients)])[0]
         return rows["p95_ms"][-1]
 
     proportional = identified | {"shape": identified["shape"] | {"response": [], "burst_pages": 0.0}}
@@ -161,7 +161,7 @@ def test_a_cold_start_tells_how_full_the_pool_was(tmp_path, share):
     run = write_run(tmp_path, [300.0] * SECONDS, start="cold", cache_gib=cache_gib)
     true = deepcopy(build_prior(run)) | {"local_disk": DISK}
     full_at_tx = core.mysql_warm_up(true, cache_gib * 2**30)["full_at_tx"]
-    rows = core.mysql_runs(true, [core_run(run, SECONDS, 1.0, start=share * full_at_tx)])[0]
+    rows = core.mysql_runs(true, [make_core_run(run, SECONDS, 1.0, start=share * full_at_tx)])[0]
     tps = rows["tps"]
     # Full throughout, or not before the third window.
     assert (rows["cached_share"][0] > 0.99, rows["cached_share"][10] > 0.99) == (share == 1.0, share == 1.0)

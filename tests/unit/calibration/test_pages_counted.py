@@ -12,12 +12,12 @@ import pytest
 from headrace.base import core
 from headrace.calibration.counted import COUNTED_SPREAD, average_counted_pages, compare_counted
 from headrace.calibration.fit import Objective, fit
-from headrace.calibration.observations import core_run, observe
+from headrace.calibration.observations import make_core_run, observe
 from headrace.calibration.prior import build_prior
 from headrace.calibration.runs import BenchmarkLoad, Run
 from headrace.calibration.runs.model import SERIES_COLUMNS
 from headrace.observe.run_storage import Caps
-from headrace.workload.parameters import applied
+from headrace.workload.parameters import scale_parameters
 
 SECONDS = 600
 # Differences from the standard: half as much flushed, and twice as dirty when evicted.
@@ -44,8 +44,8 @@ def make_run(**changes: object) -> Run:
 def simulate_run(**changes: object) -> tuple[Run, dict]:
     """Returns the run as a database that is off the standard does it, and that database."""
     described = make_run(**changes)
-    database = applied(build_prior(described), "innodb", TRUE)
-    rows = core.mysql_runs(database, [core_run(described, SECONDS, 1.0)])[0]
+    database = scale_parameters(build_prior(described), "innodb", TRUE)
+    rows = core.mysql_runs(database, [make_core_run(described, SECONDS, 1.0)])[0]
     series = described.series.with_columns(tps=pl.Series(rows["tps"]))
     status = pl.DataFrame(
         {
@@ -112,7 +112,7 @@ def test_pages_of_the_benchmarks_own_rows_count_too():
 def test_bytes_read_tell_pages_where_no_reads_were_counted():
     """vmstat has bytes alone. InnoDB reads whole pages, MyRocks blocks of any length."""
     counted, database = simulate_run()
-    rows = core.mysql_runs(database, [core_run(counted, SECONDS, 1.0)])[0]
+    rows = core.mysql_runs(database, [make_core_run(counted, SECONDS, 1.0)])[0]
     read_mib = np.array(rows["reads_per_tx"]) * np.array(rows["tps"]) * 16 / 1024
     series = counted.series.with_columns(
         read_mib_s=pl.Series(read_mib), write_mib_s=pl.Series(np.array(rows["mib_s"]) - read_mib)

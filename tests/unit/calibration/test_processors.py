@@ -13,7 +13,7 @@ from headrace.calibration.from_runs import calibrate
 from headrace.calibration.processor_time import SYSTEMATIC, measure_processor_time
 from headrace.calibration.runs import load_run
 from headrace.errors import InputError
-from headrace.observe.run_files.disk import busy_shares
+from headrace.observe.run_files.disk import read_busy_shares
 from headrace.simulation.database import predict
 from headrace.workload import files
 from headrace.workload.parameters import CPU_SPREAD
@@ -66,7 +66,7 @@ def test_processor_time_comes_from_the_run(tmp_path, cpu_ms):
     assert row["spread"] == pytest.approx(0.138, rel=0.05) and row["before"] == CPU_SPREAD and "made" in row["from"]
     assert not any("busy" in text for text in workload.caveats)
     # It enters the probability: databases drawn differ in it as far as it may lie, however few they are.
-    logs = [math.log(database["clients"]["cpu_ms"] / row["value"]) for database in workload.draws(24, 1)]
+    logs = [math.log(database["clients"]["cpu_ms"] / row["value"]) for database in workload.draw_databases(24, 1)]
     assert math.sqrt(sum(value**2 for value in logs) / 23) == pytest.approx(row["spread"], rel=1e-6)
     assert sum(logs) == pytest.approx(0.0, abs=1e-6)
 
@@ -101,7 +101,7 @@ VMSTAT = """procs -----------memory---------- ---swap-- -----io---- -system-- --
 
 
 def read_shares(text: str, tool: str, reports: int):
-    return busy_shares(_Text(text), tool, reports)
+    return read_busy_shares(_Text(text), tool, reports)
 
 
 class _Text:
@@ -146,7 +146,11 @@ def test_far_more_processors_are_said(tmp_path):
     workload = calibrate([load_run(record(tmp_path, truth("innodb"), seconds=600))])
 
     def list_warnings(vcpus):
-        return [text for text in workload.outside(cache_gib=50, threads=72, vcpus=vcpus) if "virtual CPUs" in text]
+        return [
+            text
+            for text in workload.describe_extrapolation(cache_gib=50, threads=72, vcpus=vcpus)
+            if "virtual CPUs" in text
+        ]
 
     assert not list_warnings(None) and not list_warnings(18) and not list_warnings(36) and not list_warnings(72)
     assert list_warnings(16) and list_warnings(96) == [

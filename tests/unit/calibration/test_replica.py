@@ -14,7 +14,7 @@ from headrace.calibration.runs.replica import load_database, load_replica_run, l
 from headrace.errors import InputError
 from headrace.simulation.replica import Replica
 from headrace.workload import TransactionWorkload
-from headrace.workload.replica import applier_of, measured_replica
+from headrace.workload.replica import add_measured_replica, make_applier
 
 TRUE = {"cpu_ms": 0.6, "flush_factor": 1.4, "forced_writes": 0.3, "group_share": 0.3}
 DESCRIPTION = """format = "headrace-replica-run"
@@ -38,7 +38,7 @@ def build_database() -> TransactionWorkload:
     options |= {"distribution": {"type": "uniform"}, "threads": 16, "cache_gib": 0.2, "log_bin": True}
     standard = core.mysql_sysbench(options)
     workload = TransactionWorkload("shop", "innodb", dict(standard["database"]), 0.2, 16, 0.4)
-    return measured_replica(workload, {}, written=tuple(standard["changed"]))
+    return add_measured_replica(workload, {}, written=tuple(standard["changed"]))
 
 
 def simulate_run(workload: TransactionWorkload, name: str, storage: str, cache_gib: float, workers: int) -> ReplicaRun:
@@ -49,14 +49,14 @@ def simulate_run(workload: TransactionWorkload, name: str, storage: str, cache_g
     draft = ReplicaRun(name, replica, seconds=10, tps=1.0, warmup_s=5)
     prediction = predict_run(workload, draft)
     tps, reads = average_rates(prediction, draft)
-    applier = applier_of(workload)
+    applier = make_applier(workload)
     cpu_ms = applier["cpu_ms"] + applier["page_cpu_ms"] * reads
     return replace(draft, tps=tps, reads=reads, group=prediction.summary["grouped"], cpu_ms=cpu_ms)
 
 
 @pytest.fixture(scope="module")
 def runs() -> list[ReplicaRun]:
-    truth = measured_replica(build_database(), TRUE)
+    truth = add_measured_replica(build_database(), TRUE)
     return [
         simulate_run(truth, "one thread", "gp3:20:3000", 0.1, 0),
         simulate_run(truth, "in memory", "gp3:20:3000", 1.0, 0),
@@ -65,7 +65,7 @@ def runs() -> list[ReplicaRun]:
 
 
 def test_parameters_are_found_again(runs):
-    applier = applier_of(calibrate_replica(build_database(), runs))
+    applier = make_applier(calibrate_replica(build_database(), runs))
     # The prior pulls: its spreads are 0.25 to 0.7, and a rate is taken to be known to 5 %. The fit
     # lies between; these two are told apart by the cache and by the processor time.
     assert applier["cpu_ms"] == pytest.approx(TRUE["cpu_ms"], rel=0.1)
@@ -74,7 +74,7 @@ def test_parameters_are_found_again(runs):
 
 
 def test_what_was_not_calibrated_on_is_predicted(runs):
-    truth, calibrated = measured_replica(build_database(), TRUE), calibrate_replica(build_database(), runs)
+    truth, calibrated = add_measured_replica(build_database(), TRUE), calibrate_replica(build_database(), runs)
     for storage, cache_gib, workers in (("io2:20:8000", 0.15, 0), ("gp3:20:4000", 0.3, 8), ("gp2:100", 0.1, 0)):
         run = simulate_run(truth, storage, storage, cache_gib, workers)
         tps, _ = average_rates(predict_run(calibrated, run), run)
@@ -119,7 +119,7 @@ def test_a_description_and_its_counters(tmp_path):
     assert sample is None
     assert (run.tps, run.reads, run.cpu_ms) == (180.0, 2.0, pytest.approx(0.5))
     assert run.group == pytest.approx(2700 / 1800)
-    assert run.replica.settings()["workers"] == 0
+    assert run.replica.make_settings()["workers"] == 0
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_no_run_with_percentiles_gives_no_curve():
 
 def test_the_least_spread_bounds_every_point():
     """A plan leaves out what cannot meet a goal by it: no point of the curve may lie below."""
-    least = spread_known("innodb").least_responses()
+    least = spread_known("innodb").compute_least_responses()
     rows = predict_rows(spread_known("innodb"), 50)
     for name in ("p50_ms", "p95_ms", "p99_ms"):
         # Least and mean are exact, rows are not rounded: 1e-9 is the error of doubles.

@@ -14,7 +14,7 @@ from places import ROOT
 
 from headrace.calibration.runs import SERIES_COLUMNS, describe, load_run
 from headrace.calibration.runs.description import HEAD, FilesTable, MachineKeys, RunFile
-from headrace.observe.run_files.align import onto
+from headrace.observe.run_files.align import resample_series
 from headrace.observe.run_files.status import LEVELS, RATES
 from headrace.observe.series import TimeSeries
 from headrace.observe.settings import SETTINGS
@@ -228,8 +228,8 @@ def test_times_in_front_of_sysbench_lines_are_its_clock(tmp_path):
 
 def test_means_over_other_intervals():
     series = TimeSeries("made", "", [0.0, 2.0, 10.0], [2.0, 2.0, 2.0], {"a": [1.0, 3.0, None], "b": [0.0, 4.0, 8.0]})
-    assert series.longest_gap() == (2, 6.0)
-    assert onto(series, 1.0, [0.0, 2.0, 4.0, 11.0], [2.0, 2.0, 4.0, 2.0]) == {
+    assert series.find_longest_gap() == (2, 6.0)
+    assert resample_series(series, 1.0, [0.0, 2.0, 4.0, 11.0], [2.0, 2.0, 4.0, 2.0]) == {
         "a": [1.0, 2.0, None, None],
         "b": [0.0, 2.0, None, 8.0],
     }

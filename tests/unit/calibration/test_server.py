@@ -53,7 +53,7 @@ def test_full_processors_are_said_and_widen_what_is_predicted(mariadb):
     assert any("97 % busy" in text and "Predictions are wider" in text for text in describe(run))
     assert any("97 % busy" in text for text in workload.caveats)
     assert not any("is not known" in text and "processors" in text for text in workload.caveats)
-    assert workload.unexplained(Distances()) >= UNEXPLAINED_WHERE_FULL
+    assert workload.compute_unexplained(Distances()) >= UNEXPLAINED_WHERE_FULL
     idle = headrace.workload.TransactionWorkload(
         **(vars(workload) | {"server": SourceServer(busy_share=FULL_SHARE - 0.1)})
     )

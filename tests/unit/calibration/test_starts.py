@@ -15,7 +15,7 @@ from headrace.calibration.fit import Objective, fit
 from headrace.calibration.observations import observe
 from headrace.calibration.prior import build_prior
 from headrace.calibration.starts import BOUND, DIRECTIONS, LOWER, find_lowest, list_directions
-from headrace.workload.parameters import of_engine
+from headrace.workload.parameters import list_parameters
 
 PAIRS = int(os.environ.get("HEADRACE_PAIRS", "2"))
 STORAGES = (LONG, "io1:1024:5000", "io1:1024:10000", "gp2:2000")
@@ -54,7 +54,7 @@ def test_the_first_of_equal_minima_is_taken():
 
 @pytest.mark.parametrize("engine", ["innodb", "myrocks"])
 def test_directions_are_of_parameters_that_exist(engine):
-    names = [parameter.name for parameter in of_engine(engine)]
+    names = [parameter.name for parameter in list_parameters(engine)]
     assert {name for factors in DIRECTIONS for name in factors} <= set(names)
     fixed = list_directions(names)
     assert not fixed[0].any() and len({tuple(start) for start in fixed}) == len(fixed)

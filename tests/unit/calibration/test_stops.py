@@ -22,8 +22,8 @@ from headrace.calibration.stops import (
     list_stopping_begins,
     stops_clients,
 )
-from headrace.report.databases import in_words
-from headrace.workload.server_settings import database_under
+from headrace.report.databases import describe_run
+from headrace.workload.server_settings import apply_server_settings
 from headrace.workload.transactions import TransactionWorkload
 
 # Warm, 64 clients, 8 pages flushed of a transaction at 1,000 pages a second.
@@ -35,7 +35,7 @@ def shop(redo_gib: float = 0.25, version: str = "5.7.30") -> TransactionWorkload
     """sysbench-tpcc with a redo log and a ceiling of flushing that it does not keep to."""
     plain = headrace.sysbench_tpcc(warehouses=500, cache_gib=24, threads=64)
     settings = {"redo_bytes": redo_gib * GIB, "io_capacity_max": 1_000.0}
-    database = database_under(plain.database, settings) | {"checkpoint": core.checkpoint_law("mysql", version)}
+    database = apply_server_settings(plain.database, settings) | {"checkpoint": core.checkpoint_law("mysql", version)}
     return replace(plain, database=database)
 
 
@@ -47,7 +47,7 @@ def test_a_small_redo_log_stops_clients_and_the_prediction_says_so():
     share = run.summary["stalled_share"]
     assert share == run.summary["stalls_s"] / 300 and 0.05 < share < 0.5
     assert set(np.flatnonzero(run.rows["tps"].to_numpy() < 1.0)) <= set(np.flatnonzero(stopped > 0.9))
-    words = " ".join(in_words(run, workload))
+    words = " ".join(describe_run(run, workload))
     assert "clients wait until a full redo log has been flushed" in words
 
 

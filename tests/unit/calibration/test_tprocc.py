@@ -12,7 +12,7 @@ import headrace
 from headrace.base import core
 from headrace.calibration.counted import average_counted_pages
 from headrace.calibration.fit import Objective, fit
-from headrace.calibration.observations import core_run, observe
+from headrace.calibration.observations import make_core_run, observe
 from headrace.calibration.prior import build_prior
 from headrace.calibration.processor_time import ProcessorTime
 from headrace.calibration.runs import load_run
@@ -255,7 +255,7 @@ def test_a_fit_tells_the_speed_of_a_local_disk(tmp_path):
     tenth."""
     first = write_run(tmp_path, "instance-store:500", [300.0] * SECONDS)
     true = deepcopy(build_prior(first)) | {"local_disk": 3.0}
-    rows = core.mysql_runs(true, [core_run(first, SECONDS, 1.0)])[0]
+    rows = core.mysql_runs(true, [make_core_run(first, SECONDS, 1.0)])[0]
     status = "t_s,Innodb_pages_read,Innodb_pages_written,Com_commit\n"
     tps = np.array(rows["tps"])
     sums = [

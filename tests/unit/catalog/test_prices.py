@@ -51,12 +51,12 @@ def written(tmp_path, text: str):
 )
 def test_list_bills_to_the_cent(region, day, storage, million_ios, total):
     prices = PriceList(region, day)
-    assert usd(prices.volume_items(storage, million_ios)) == pytest.approx(total, abs=CENT)
-    assert prices.volume_totals([storage], million_ios)[0] == pytest.approx(total, abs=CENT)
+    assert usd(prices.list_volume_items(storage, million_ios)) == pytest.approx(total, abs=CENT)
+    assert prices.compute_volume_totals([storage], million_ios)[0] == pytest.approx(total, abs=CENT)
 
 
 def test_items_name_source_and_day():
-    for item in PriceList("us-east-1", "2026-11-21").volume_items("gp3:500:6000:250"):
+    for item in PriceList("us-east-1", "2026-11-21").list_volume_items("gp3:500:6000:250"):
         assert set(item) == {"item", "quantity", "unit", "unit_price_usd", "usd", "source", "as_of"}
         assert item["source"] and item["as_of"][:2] == "20"
 
@@ -64,48 +64,55 @@ def test_items_name_source_and_day():
 def test_discount_is_off_every_list_price():
     listed, less = PriceList(), PriceList(discount_percent=8)
     # 60.00 x 0.92.
-    assert usd(less.volume_items("gp3:500:6000:250")) == pytest.approx(55.20, abs=CENT)
+    assert usd(less.list_volume_items("gp3:500:6000:250")) == pytest.approx(55.20, abs=CENT)
     # 730 x 0.096 x 0.92 = 64.4736.
-    assert usd(less.instance_items("m5.large")) == pytest.approx(64.47, abs=CENT)
-    assert less.instance_hour_usd("m5.large") == pytest.approx(listed.instance_hour_usd("m5.large") * 0.92)
-    assert usd(less.snapshot_items(200, 10, 7)) == pytest.approx(11.96, abs=CENT)  # 13.00 x 0.92
-    assert "less 8 %" in less.headed() and "%" not in listed.headed()
+    assert usd(less.list_instance_items("m5.large")) == pytest.approx(64.47, abs=CENT)
+    assert less.compute_instance_hour_usd("m5.large") == pytest.approx(
+        listed.compute_instance_hour_usd("m5.large") * 0.92
+    )
+    assert usd(less.list_snapshot_items(200, 10, 7)) == pytest.approx(11.96, abs=CENT)  # 13.00 x 0.92
+    assert "less 8 %" in less.describe_prices() and "%" not in listed.describe_prices()
 
 
 def test_instance_month_is_730_hours():
     prices = PriceList("us-east-1", "2026-11-21")
     # 730 x 0.384.
-    assert usd(prices.instance_items("m5.2xlarge")) == pytest.approx(280.32, abs=CENT)
+    assert usd(prices.list_instance_items("m5.2xlarge")) == pytest.approx(280.32, abs=CENT)
     # Not EBS-optimized by itself: m3.xlarge 0.266 + 0.025 an hour, two items.
-    items = PriceList("us-east-1", "2018-08-15").instance_items("m3.xlarge")
+    items = PriceList("us-east-1", "2018-08-15").list_instance_items("m3.xlarge")
     assert [round(item["unit_price_usd"], 4) for item in items] == [0.266, 0.025]
     assert usd(items) == pytest.approx(212.43, abs=CENT)  # 730 x 0.291
-    assert prices.instance_hour_usd("no.such") is None
+    assert prices.compute_instance_hour_usd("no.such") is None
     with pytest.raises(InputError, match="no price of it is known"):
-        prices.instance_items("no.such")
+        prices.list_instance_items("no.such")
 
 
 def test_snapshots_hold_all_data_once_and_changes_after():
     prices = PriceList("us-east-1", "2026-11-21")
-    items = prices.snapshot_items(200, 10, 7)
+    items = prices.list_snapshot_items(200, 10, 7)
     # The first of 7 days holds all, 6 hold 10 each.
     assert [item["quantity"] for item in items] == [200.0, 60.0]
     assert usd(items) == pytest.approx(13.00, abs=CENT)  # 260 x 0.05
-    assert [item["quantity"] for item in prices.snapshot_items(200, 10, 1)] == [200.0]
+    assert [item["quantity"] for item in prices.list_snapshot_items(200, 10, 1)] == [200.0]
     for wrong in ((-1, 0, 7), (200, 201, 7), (200, 10, 0), (200, 10, 1.5), (math.nan, 0, 7)):
         with pytest.raises(InputError):
-            prices.snapshot_items(*wrong)
+            prices.list_snapshot_items(*wrong)
 
 
 def test_rates_of_each_type():
     prices = PriceList("us-east-1", "2026-11-21")
-    assert prices.rates("gp3") == {"gib": 0.08, "iops": ((3000, 0.005),), "mib_s": ((125, 0.04),), "million_ios": 0.0}
-    assert prices.rates("io2")["iops"] == ((0, 0.065), (32_000, 0.0455), (64_000, 0.03185))
-    assert prices.rates("standard")["million_ios"] == 0.05
-    assert prices.rates("instance-store")["gib"] == 0.0
-    assert PriceList("af-south-1").rates("io2") is None  # no io2 in the list of that region
+    assert prices.find_rates("gp3") == {
+        "gib": 0.08,
+        "iops": ((3000, 0.005),),
+        "mib_s": ((125, 0.04),),
+        "million_ios": 0.0,
+    }
+    assert prices.find_rates("io2")["iops"] == ((0, 0.065), (32_000, 0.0455), (64_000, 0.03185))
+    assert prices.find_rates("standard")["million_ios"] == 0.05
+    assert prices.find_rates("instance-store")["gib"] == 0.0
+    assert PriceList("af-south-1").find_rates("io2") is None  # no io2 in the list of that region
     with pytest.raises(InputError):
-        prices.rates("gp9")
+        prices.find_rates("gp9")
 
 
 @given(
@@ -116,17 +123,17 @@ def test_bill_is_the_rates_times_the_quantities(size, iops, mib_s, members, disc
     # Limits of gp3: 500 IOPS a GiB, 0.25 MiB/s an IOPS.
     size, mib_s = max(size, -(-iops // 500)), min(mib_s, iops // 4)
     prices = PriceList("us-east-1", "2022-06-01", discount_percent=discount)
-    rates = prices.rates("gp3")
+    rates = prices.find_rates("gp3")
     usd_per_volume = (
         size * rates["gib"] + (iops - 3_000) * rates["iops"][0][1] + max(0, mib_s - 125) * rates["mib_s"][0][1]
     )
     storage = f"{members}xgp3:{size}:{iops}:{max(mib_s, 125)}"
     # Sums of four products: relative error below 10 roundings of 2^-53, so 1e-12 is generous.
-    assert prices.volume_totals([storage])[0] == pytest.approx(members * usd_per_volume, rel=1e-12)
+    assert prices.compute_volume_totals([storage])[0] == pytest.approx(members * usd_per_volume, rel=1e-12)
 
 
 def test_totals_are_nan_where_nothing_is_known():
-    totals = PriceList("af-south-1").volume_totals(["io2:100:1000", "gp3:1", "nonsense", "gp3:100:1", "gp2:0"])
+    totals = PriceList("af-south-1").compute_volume_totals(["io2:100:1000", "gp3:1", "nonsense", "gp3:100:1", "gp2:0"])
     assert [math.isnan(total) for total in totals] == [True, False, True, True, True]
 
 
@@ -143,7 +150,7 @@ def test_knows():
 
 
 def test_header_says_what_the_prices_are():
-    header = PriceList("us-east-1", "2026-11-21").headed()
+    header = PriceList("us-east-1", "2026-11-21").describe_prices()
     assert header.startswith("On-demand Linux prices for us-east-1 in USD; volume prices last verified between 20")
     seen = core.prices_seen("us-east-1", "2026-11-21")
     assert "instance prices last verified between {} and {}".format(*seen["instances"]) in header
@@ -176,17 +183,17 @@ def test_own_price_file(tmp_path):
     prices = PriceList("us-east-1", "2026-11-21", price_file=written(tmp_path, OWN), commitment="reserved-1y")
     # Own rates in dollars: gib 0.063 / 0.9 = 0.07, iops 0.0045 / 0.9 = 0.005; MiB/s from the list
     # less 10 %: 0.036. 500 x 0.07 + 3,000 x 0.005 + 125 x 0.036
-    assert usd(prices.volume_items("gp3:500:6000:250")) == pytest.approx(54.50, abs=CENT)
+    assert usd(prices.list_volume_items("gp3:500:6000:250")) == pytest.approx(54.50, abs=CENT)
     # 100 x 0.125 x 0.9 + 1,000 x 0.05 + 500 x 0.01
-    assert usd(prices.volume_items("io2:100:1500")) == pytest.approx(66.25, abs=CENT)
+    assert usd(prices.list_volume_items("io2:100:1500")) == pytest.approx(66.25, abs=CENT)
     # 100 x 0.036 / 0.9.
-    assert usd(prices.snapshot_items(100, 0, 1)) == pytest.approx(4.00, abs=CENT)
+    assert usd(prices.list_snapshot_items(100, 0, 1)) == pytest.approx(4.00, abs=CENT)
     # An own price of an hour stands as it is; others are on demand x 0.6: 730 x 0.1 and 730 x 0.192
     # x 0.6.
-    assert usd(prices.instance_items("m5.large")) == pytest.approx(73.00, abs=CENT)
-    assert usd(prices.instance_items("m5.xlarge")) == pytest.approx(84.10, abs=CENT)
-    assert "reserved for 1 year" in prices.instance_items("m5.xlarge")[0]["item"]
-    assert prices.money(10.0) == "9.00 EUR" and prices.currency == "EUR"
+    assert usd(prices.list_instance_items("m5.large")) == pytest.approx(73.00, abs=CENT)
+    assert usd(prices.list_instance_items("m5.xlarge")) == pytest.approx(84.10, abs=CENT)
+    assert "reserved for 1 year" in prices.list_instance_items("m5.xlarge")[0]["item"]
+    assert prices.format_money(10.0) == "9.00 EUR" and prices.currency == "EUR"
     for words in (
         "in EUR",
         "0.9 EUR for 1 USD",
@@ -194,8 +201,8 @@ def test_own_price_file(tmp_path):
         "reserved for 1 year",
         "5 own rates of prices.toml",
     ):
-        assert words in prices.headed()
-    assert {item["source"] for item in prices.volume_items("gp3:500:6000")} == {"prices.toml"}
+        assert words in prices.describe_prices()
+    assert {item["source"] for item in prices.list_volume_items("gp3:500:6000")} == {"prices.toml"}
 
 
 def test_own_rate_makes_a_type_known(tmp_path):
@@ -203,13 +210,13 @@ def test_own_rate_makes_a_type_known(tmp_path):
     prices = PriceList("af-south-1", "2026-11-21", price_file=path)
     assert prices.knows("io2") and prices.knows("io2-block-express")
     # 100 x 0.2 + 1,000 x 0.1.
-    assert usd(prices.volume_items("io2:100:1000")) == pytest.approx(120.00, abs=CENT)
+    assert usd(prices.list_volume_items("io2:100:1000")) == pytest.approx(120.00, abs=CENT)
 
 
 def test_an_empty_price_file_changes_nothing(tmp_path):
     storages = ["gp3:500:6000:250", "2xio2:500:50000", "standard:100"]
     own = PriceList("us-east-1", price_file=written(tmp_path, "# no rate of our own\n"))
-    assert own.volume_totals(storages) == PriceList("us-east-1").volume_totals(storages)
+    assert own.compute_volume_totals(storages) == PriceList("us-east-1").compute_volume_totals(storages)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +278,7 @@ def test_bad_arguments(wrong):
 def test_a_discount_stands_in_one_place(tmp_path):
     path = written(tmp_path, "instance_discount_percent = 5")
     # 0.096 x 0.95.
-    assert PriceList(price_file=path).instance_hour_usd("m5.large") == pytest.approx(0.0912)
+    assert PriceList(price_file=path).compute_instance_hour_usd("m5.large") == pytest.approx(0.0912)
     with pytest.raises(InputError, match="one place"):
         PriceList(price_file=path, discount_percent=5)
 
@@ -291,17 +298,17 @@ def test_a_discount_stands_in_one_place(tmp_path):
 )
 def test_commitments_lower_the_instance_alone(commitment, instance, day, month):
     prices = PriceList("us-east-1", day, commitment=commitment)
-    items = prices.instance_items(instance)
+    items = prices.list_instance_items(instance)
     assert usd(items) == pytest.approx(month, abs=CENT)
     assert "no upfront" in items[0]["as_of"] and ("not confirmed" in items[0]["as_of"]) == (instance == "m5.large")
-    assert "ec2instances-2017-10" in items[0]["source"] and "no upfront" in prices.headed()
-    assert prices.volume_totals(["gp2:100"]) == PriceList("us-east-1", day).volume_totals(["gp2:100"])
+    assert "ec2instances-2017-10" in items[0]["source"] and "no upfront" in prices.describe_prices()
+    assert prices.compute_volume_totals(["gp2:100"]) == PriceList("us-east-1", day).compute_volume_totals(["gp2:100"])
 
 
 def test_a_discount_is_off_the_committed_price():
     prices = PriceList("us-east-1", "2026-11-21", commitment="reserved-1y", discount_percent=10)
     # 730 x 0.096 x 0.632 x 0.9 = 39.861...
-    assert usd(prices.instance_items("m5.large")) == pytest.approx(39.86, abs=CENT)
+    assert usd(prices.list_instance_items("m5.large")) == pytest.approx(39.86, abs=CENT)
 
 
 def test_savings_plans_were_sold_from_a_day_on():
@@ -317,8 +324,8 @@ def test_regions_without_ebs_prices(tmp_path):
         "us-gov-west-1", price_file=written(tmp_path, "[volumes.gp3]\ngib = 0.096\niops = 0.006\nmib_s = 0.048\n")
     )
     # 100 x 0.096 + 1,000 x 0.006 + 75 x 0.048: gp3 includes 3,000 IOPS and 125 MiB/s here too.
-    assert usd(own.volume_items("gp3:100:4000:200")) == pytest.approx(19.20, abs=CENT)
-    assert own.knows("gp3") and not own.knows("gp2") and own.rates("gp2") is None
+    assert usd(own.list_volume_items("gp3:100:4000:200")) == pytest.approx(19.20, abs=CENT)
+    assert own.knows("gp3") and not own.knows("gp2") and own.find_rates("gp2") is None
 
 
 def test_unknown_regions_are_listed_not_guessed():

@@ -17,7 +17,7 @@ from places import DATA, ROOT
 
 from headrace import workload
 from headrace.cli import main as cli
-from headrace.cli.app import COMMANDS, commands
+from headrace.cli.app import COMMANDS, list_commands
 
 REPOSITORY = ROOT
 _spec = importlib.util.spec_from_file_location("command_pages", ROOT / "packaging/command_pages.py")
@@ -41,12 +41,12 @@ def day(tmp_path) -> str:
 def test_every_command_has_help_and_stands_in_the_reference(call):
     document = (REPOSITORY / "docs/reference/cli.md").read_text()
     assert document == command_pages.reference(), "run python packaging/command_pages.py docs/reference/cli.md"
-    for name, _ in commands():
+    for name, _ in list_commands():
         code, out, err = call(*name.split()[1:], "--help")
         assert code == 0 and "Usage:" in out and not err, name
         if name != "headrace":
             assert f"\n## {name}\n" in document
-    for _, command in commands():
+    for _, command in list_commands():
         assert command.help
         assert all(
             getattr(param, "help", None)
@@ -72,7 +72,7 @@ def test_the_reference_check_finds_drift(tmp_path, capsys):
 
 
 def test_examples_of_the_help_are_commands_that_exist():
-    names = {name for name, _ in commands()}
+    names = {name for name, _ in list_commands()}
     examples = re.findall(r"^headrace .+$", command_pages.reference(), flags=re.MULTILINE)
     assert len(examples) > 12
     for example in examples:

@@ -7,7 +7,7 @@ import re
 
 from places import ROOT
 
-from headrace.cli.app import COMMANDS, commands
+from headrace.cli.app import COMMANDS, list_commands
 
 _spec = importlib.util.spec_from_file_location("command_pages", ROOT / "packaging/command_pages.py")
 _module = importlib.util.module_from_spec(_spec)
@@ -22,7 +22,7 @@ def test_the_page_is_current():
 
 def test_every_command_and_group_stands_in_it_once():
     links = re.findall(r"\(cli\.md#([\w-]+)\)", tree())
-    names = [name.replace(" ", "-") for name, _ in commands() if name != "headrace"]
+    names = [name.replace(" ", "-") for name, _ in list_commands() if name != "headrace"]
     assert sorted(links) == sorted(names)
 
 
@@ -50,7 +50,7 @@ def test_the_tree_fits_one_screen():
 def test_every_command_stands_in_the_tree():
     words = [word for line in block() if line.startswith("  ") for word in re.split(r"[,\s*]+", line) if word]
     # The line of a group below another one, `lab key`, begins with the other's name.
-    names = [name.split()[-1] for name, _ in commands() if name != "headrace"]
+    names = [name.split()[-1] for name, _ in list_commands() if name != "headrace"]
     assert sorted(words) == sorted([*names, "lab", "bench"])
     marked = re.findall(r"(?:^|[ ,])([a-z]+(?: [a-z]+)?) \*", "\n".join(block()), re.MULTILINE)
     assert sorted(marked) == sorted(ADVANCED)
@@ -69,7 +69,7 @@ def test_the_check_tells_the_pages_apart(tmp_path):
 def test_one_meaning_has_one_name():
     """Options whose values mean the same are called the same in every command."""
     metavars: dict[str, set[str]] = {}
-    for _, command in commands():
+    for _, command in list_commands():
         for param in command.params:
             if param.param_type_name == "option" and param.metavar and not getattr(param, "is_flag", False):
                 metavars.setdefault(param.metavar, set()).update(name for name in param.opts if name.startswith("--"))

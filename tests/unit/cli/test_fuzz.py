@@ -23,7 +23,7 @@ from places import DATA
 
 from headrace import workload
 from headrace.cli import main as cli
-from headrace.cli.app import commands
+from headrace.cli.app import list_commands
 
 SOAK = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
 HEADRACE = [sys.executable, "-m", "headrace"]
@@ -43,7 +43,7 @@ def cases(usual: int, soak: int):
     )
 
 
-COMMANDS = {name: command for name, command in commands() if not getattr(command, "commands", None)}
+COMMANDS = {name: command for name, command in list_commands() if not getattr(command, "commands", None)}
 # Commands that work for minutes if their arguments are right; each is run with a value that it must
 # refuse, and its help in any case.
 AT_WORK = (

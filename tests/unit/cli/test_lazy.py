@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from types import ModuleType
 
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 
 
 def test_other_threads_import_as_usual_meanwhile():
@@ -16,7 +16,7 @@ def test_other_threads_import_as_usual_meanwhile():
 
         imported.append(colorsys)
 
-    with lazily():
+    with defer_imports():
         thread = threading.Thread(target=import_now)
         thread.start()
         thread.join()

@@ -14,7 +14,7 @@ from functools import cache
 import pytest
 from places import ROOT
 
-from headrace.cli.app import commands
+from headrace.cli.app import list_commands
 
 TABLE = ROOT / "tests/mistakes.csv"
 KINDS = (
@@ -84,7 +84,7 @@ def live_rows(path: str, table: str) -> list[tuple[str, ...]]:
 def list_leaves() -> frozenset[str]:
     """The commands that have none below them."""
     return frozenset(
-        name.removeprefix("headrace ") for name, entry in commands() if not getattr(entry, "commands", None)
+        name.removeprefix("headrace ") for name, entry in list_commands() if not getattr(entry, "commands", None)
     )
 
 

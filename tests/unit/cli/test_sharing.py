@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.app import commands, walk_commands
+from headrace.cli.app import list_commands, walk_commands
 from headrace.cli.main import main
 from headrace.cli.sharing import list_options, list_own_options
 
@@ -13,7 +13,7 @@ OF_THEIR_OWN = {("--output", "headrace"), ("--threads", "headrace bench run")}
 
 
 def test_an_option_of_a_group_means_the_same_below_it():
-    names = {name: command for name, command in commands()}
+    names = {name: command for name, command in list_commands()}
     differing = set()
     for name, command, above in walk_commands():
         words = name.split()

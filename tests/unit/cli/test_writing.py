@@ -12,10 +12,10 @@ from places import ROOT
 
 from headrace import workload
 from headrace.base.files import check_output
-from headrace.cli.app import commands
-from headrace.cli.writing import Writes, check_outputs, outputs_of
+from headrace.cli.app import list_commands
+from headrace.cli.writing import Writes, check_outputs, find_outputs
 from headrace.errors import InputError
-from headrace.report.output import PAGE_MARK, is_own_page, marked_png
+from headrace.report.output import PAGE_MARK, is_own_page, mark_png
 
 # Values of the command line that name files or folders which are only read, or whose command has
 # its own rule for a folder (named behind the colon). Everything else with FILE, FOLDER or DIR in
@@ -47,7 +47,7 @@ OWN_RULE = {
 
 def file_options():
     """(command, option, parameter) of everything on the command line that names a file or folder."""
-    for name, command in commands():
+    for name, command in list_commands():
         if getattr(command, "commands", None):
             continue
         for parameter in command.params:
@@ -60,12 +60,12 @@ def file_options():
 def marked() -> set[tuple[str, str]]:
     """(command, parameter) of the options that the rule covers."""
     result = set()
-    for name, command in commands():
+    for name, command in list_commands():
         if (callback := getattr(command, "callback", None)) is not None and not getattr(command, "commands", None):
             inner = callback
             while inner is not None:
                 parameters = inspect.signature(inner, follow_wrapped=False).parameters
-                result |= {(name, output) for output in outputs_of(parameters)}
+                result |= {(name, output) for output in find_outputs(parameters)}
                 inner = getattr(inner, "__wrapped__", None)
     return result
 
@@ -124,7 +124,7 @@ OPTIONS = sorted(marked())
 def test_a_file_of_something_else_is_never_overwritten(name, parameter, call, tmp_path):
     """Exit code 2 before any work, with --force in the hint, and the bytes stay."""
     option = next(option for other, option, entry in file_options() if (other, entry) == (name, parameter))
-    command = next(command for other, command in commands() if other == name)
+    command = next(command for other, command in list_commands() if other == name)
     ending = {"fleet": ".parquet", "bench": ".csv"}.get(name.split()[1], ".toml") if parameter == "to" else ".html"
     target, other = tmp_path / f"precious{ending}", tmp_path / "input.toml"
     target.write_text("mine, for years\n")
@@ -159,7 +159,7 @@ def test_a_page_or_chart_of_ours_is_replaced_and_one_of_others_is_not(call, tmp_
 def test_a_marked_png_is_a_png_still():
     """PNG specification, 5.3: each chunk is length, type, data, CRC."""
     header = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + b"IHDR" + bytes(13) + bytes(4)
-    content = marked_png(header + b"rest")
+    content = mark_png(header + b"rest")
     (length,) = struct.unpack(">I", content[33:37])
     assert content[:33] == header and content[37:41] == b"tEXt" and content.endswith(b"rest")
     assert struct.unpack(">I", content[41 + length : 45 + length])[0] == zlib.crc32(content[37 : 41 + length])

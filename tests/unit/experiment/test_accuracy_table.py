@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import prove_accuracy
-from headrace.base.machine import cores
+from headrace.base.machine import count_cores
 from headrace.experiment import neighbours
 
 
@@ -84,7 +84,7 @@ def test_a_look_at_neighbours_leaves_out_the_own_work():
         while time.process_time() - own_s < 0.5:
             pass
     (during,) = beside
-    assert 0.0 <= during.others <= cores()
+    assert 0.0 <= during.others <= count_cores()
     assert during.pressure is None or 0.0 <= during.pressure <= 1.0
 
 

@@ -76,6 +76,6 @@ def test_a_proof_cut_short_can_be_shown(tmp_path):
     result = proof(
         step("a", 100.0, 98.0, state="interrupted"), step("b", 200.0, None), folder=str(tmp_path), state="interrupted"
     )
-    write_view(tmp_path / "page.html", words.view_of(result))
+    write_view(tmp_path / "page.html", words.build_view(result))
     text = (tmp_path / "page.html").read_text()
     assert "interrupted" in text and "not run" in text and "cannot be told" in text

@@ -38,8 +38,8 @@ from headrace.experiment import (
 )
 from headrace.experiment import request as requests
 from headrace.experiment import scale as scaling
-from headrace.experiment.proving import CALIBRATION, calibrated_on, plan_proof
-from headrace.experiment.scale import AROUND_S, timing
+from headrace.experiment.proving import CALIBRATION, choose_calibration, plan_proof
+from headrace.experiment.scale import AROUND_S, divide_time
 from headrace.planner.result import Choice, Choices, FamilyVerdict, MarketSearch, Plan, PlannedLoad
 from headrace.servers import scratch
 
@@ -75,7 +75,7 @@ def test_a_plan_gives_winner_runner_up_and_todays():
     assert [(role, entry.storage, entry.threads) for role, entry in request.configurations] == [
         ("winner", "gp3:500:6000", 32), ("runner-up", "io1:500:5000", 32), ("current", "gp2:1200", 32),
     ]  # fmt: skip
-    assert request.miss["winner"] == standin.settled_miss(SHOP.database, 22.0)
+    assert request.miss["winner"] == standin.compute_settled_miss(SHOP.database, 22.0)
     assert not request.notes
 
 
@@ -151,21 +151,21 @@ def test_only_storages_of_one_kind_and_of_no_instance_are_proved(text, word):
 
 def test_an_array_keeps_its_layout_and_chunk_at_a_scale():
     notes = []
-    assert scaling._storage("raid10:4xgp3:500:6000@512k", 0.25, 100.0, notes) == "raid10:4xio1:50:1500@512k"
-    assert scaling._storage("2xio2:500:6000", 0.5, 100.0, notes) == "2xio2:60:3000"
-    assert scaling._storage("raid0:gp3:500+gp3:500:3000", 1.0, 100.0, notes) == "raid0:gp3:500+gp3:500:3000"
+    assert scaling._scale_storage("raid10:4xgp3:500:6000@512k", 0.25, 100.0, notes) == "raid10:4xio1:50:1500@512k"
+    assert scaling._scale_storage("2xio2:500:6000", 0.5, 100.0, notes) == "2xio2:60:3000"
+    assert scaling._scale_storage("raid0:gp3:500+gp3:500:3000", 1.0, 100.0, notes) == "raid0:gp3:500+gp3:500:3000"
     with pytest.raises(InputError, match="unlike members"):
-        scaling._storage("raid0:gp3:500+gp3:400", 0.5, 100.0, notes)
+        scaling._scale_storage("raid0:gp3:500+gp3:400", 0.5, 100.0, notes)
 
 
 def test_todays_storage_is_the_one_calibrated_on():
     request = from_workload(SHOP, ["gp3:500:6000"], "shop").with_current("gp2:1200")
-    calibrated, others = calibrated_on(request)
+    calibrated, others = choose_calibration(request)
     assert calibrated.storage == "gp2:1200"
     assert [entry.storage for _, entry in others] == ["gp3:500:6000"]
     # Without it: between the others, and none of them.
-    calibrated, others = calibrated_on(from_workload(SHOP, ["gp3:500:6000", "io1:500:1500"], "shop"))
-    assert calibrated.name == CALIBRATION and 1500 < scaling.iops_of(calibrated.storage) < 6000
+    calibrated, others = choose_calibration(from_workload(SHOP, ["gp3:500:6000", "io1:500:1500"], "shop"))
+    assert calibrated.name == CALIBRATION and 1500 < scaling.sum_iops(calibrated.storage) < 6000
 
 
 def test_the_stand_in_misses_as_often_as_the_database():
@@ -173,7 +173,7 @@ def test_the_stand_in_misses_as_often_as_the_database():
     for seed in range(12):
         chance = random.Random(seed)
         cache_share, target_miss = chance.uniform(0.1, 0.5), chance.uniform(0.02, 0.4)
-        result = standin.stand_in("innodb", 2.0, 2.0 * cache_share, 16, target_miss)
+        result = standin.make_stand_in("innodb", 2.0, 2.0 * cache_share, 16, target_miss)
         if result.h < standin.UNIFORM_H:
             assert result.miss == pytest.approx(target_miss, rel=0.03, abs=1e-3), f"seed {seed}"
         else:
@@ -182,7 +182,7 @@ def test_the_stand_in_misses_as_often_as_the_database():
 
 def test_the_stand_in_needs_some_data():
     with pytest.raises(InputError, match="too few"):
-        standin.stand_in("innodb", 0.001, 0.0003, 4, 0.2)
+        standin.make_stand_in("innodb", 0.001, 0.0003, 4, 0.2)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "2", "nan", "inf", "big", ""])
@@ -203,11 +203,11 @@ def test_a_scale_keeps_what_it_says():
             chance.randrange(8, 200),
         )
         scale = scaling.Scale(chance.uniform(0.001, 0.9), chance.uniform(0.2, 0.9))
-        small, _ = scaling.scaled(configuration, size, scale)
+        small, _ = scaling.scale_configuration(configuration, size, scale)
         assert small.cache_gib / (size * scale.data) == pytest.approx(configuration.cache_gib / size), f"seed {seed}"
         members = len(core.parse_storage(configuration.storage)["members"])
-        assert scaling.iops_of(small.storage) == pytest.approx(
-            scale.rate * scaling.iops_of(configuration.storage), abs=members
+        assert scaling.sum_iops(small.storage) == pytest.approx(
+            scale.rate * scaling.sum_iops(configuration.storage), abs=members
         ), f"seed {seed}"
         assert abs(small.threads - scale.rate * configuration.threads) <= 0.5, f"seed {seed}"
         assert len(core.parse_storage(small.storage)["members"]) == members, f"seed {seed}"
@@ -215,33 +215,39 @@ def test_a_scale_keeps_what_it_says():
 
 
 def test_what_is_not_sold_so_small_becomes_io1_and_is_said():
-    small, notes = scaling.scaled(Configuration("one", "gp3:500:6000", 20.0, 32), 100.0, scaling.Scale(0.02, 0.25))
+    small, notes = scaling.scale_configuration(
+        Configuration("one", "gp3:500:6000", 20.0, 32), 100.0, scaling.Scale(0.02, 0.25)
+    )
     assert small.storage.startswith("io1:") and small.storage.endswith(":1500")
     assert "io1 with its 1,500 IOPS" in notes[0]
-    retained, notes = scaling.scaled(
+    retained, notes = scaling.scale_configuration(
         Configuration("one", "gp3:500:6000:250", 20.0, 32), 100.0, scaling.Scale(0.02, 1.0)
     )
     assert retained.storage == "gp3:500:6000:250" and not notes
-    retained, notes = scaling.scaled(
+    retained, notes = scaling.scale_configuration(
         Configuration("one", "gp3:500:12000:500", 20.0, 32), 100.0, scaling.Scale(0.02, 0.5)
     )
     assert retained.storage.endswith(":6000:250") and retained.storage.startswith("gp3:")
 
 
 def test_credits_are_gone_as_plans_go_by():
-    small, notes = scaling.scaled(Configuration("one", "gp2:300", 20.0, 32), 100.0, scaling.Scale(0.02, 1.0))
+    small, notes = scaling.scale_configuration(
+        Configuration("one", "gp2:300", 20.0, 32), 100.0, scaling.Scale(0.02, 1.0)
+    )
     assert small.balance_percent == 0.0 and "credits are gone" in notes[0]
     assert (
-        scaling.scaled(Configuration("one", "gp2:1500", 20.0, 32), 100.0, scaling.Scale(0.02, 1.0))[0].balance_percent
+        scaling.scale_configuration(Configuration("one", "gp2:1500", 20.0, 32), 100.0, scaling.Scale(0.02, 1.0))[
+            0
+        ].balance_percent
         is None
     )
 
 
 def test_scales_that_cannot_be_are_refused():
     with pytest.raises(InputError, match="fewer than io1's least"):
-        scaling.scaled(Configuration("one", "io1:100:1000", 20.0, 32), 100.0, scaling.Scale(0.02, 0.01))
+        scaling.scale_configuration(Configuration("one", "io1:100:1000", 20.0, 32), 100.0, scaling.Scale(0.02, 0.01))
     with pytest.raises(InputError, match="MiB/s"):
-        scaling.scaled(Configuration("one", "st1:1000", 20.0, 32), 100.0, scaling.Scale(0.02, 0.5))
+        scaling.scale_configuration(Configuration("one", "st1:1000", 20.0, 32), 100.0, scaling.Scale(0.02, 0.5))
     with pytest.raises(InputError, match="at least"):
         Configuration("one", "gp3:100", 0.0, 4)
     with pytest.raises(InputError, match="clients"):
@@ -252,14 +258,14 @@ def test_time_is_divided_and_never_exceeded():
     for minutes in (2.0, 5.0, 15.0, 60.0):
         for others in (1, 2, 3):
             try:
-                parts = timing(minutes, others)
+                parts = divide_time(minutes, others)
             except InputError as refused:
                 assert "or more" in refused.hint
                 continue
             spent = parts.loading_s + parts.calibration_s + others * parts.each_s + (others + 1) * AROUND_S
             assert spent <= 60.0 * minutes and parts.warmup_s < parts.each_s
     with pytest.raises(InputError):
-        timing(0.1, 2)
+        divide_time(0.1, 2)
 
 
 def test_a_whole_proof_is_planned_within_the_machine():
@@ -294,13 +300,13 @@ def step(name: str, predicted_tps: float, measured_tps: float | None, p95_ms: fl
 
 
 def test_verdicts():
-    assert step("a", 100.0, 98.0).verdict("innodb") == "holds"
-    assert step("a", 100.0, 90.0).verdict("innodb") == "off"
-    assert step("a", 100.0, 90.0).verdict("myrocks") == "holds"
-    assert step("a", 100.0, 98.0, p95_ms=80.0).verdict("innodb") == "off"
-    assert step("a", 100.0, 70.0, processors_bound=True).verdict("innodb") == "machine"
-    assert step("a", 100.0, None).verdict("innodb") == ""
-    assert step("a", 100.0, 98.0, state="interrupted").verdict("innodb") == ""
+    assert step("a", 100.0, 98.0).judge_result("innodb") == "holds"
+    assert step("a", 100.0, 90.0).judge_result("innodb") == "off"
+    assert step("a", 100.0, 90.0).judge_result("myrocks") == "holds"
+    assert step("a", 100.0, 98.0, p95_ms=80.0).judge_result("innodb") == "off"
+    assert step("a", 100.0, 70.0, processors_bound=True).judge_result("innodb") == "machine"
+    assert step("a", 100.0, None).judge_result("innodb") == ""
+    assert step("a", 100.0, 98.0, state="interrupted").judge_result("innodb") == ""
 
 
 def test_the_verdict_says_how_many_lie_outside_their_interval():
@@ -366,7 +372,7 @@ def test_predictions_are_the_same_for_the_same_seed():
         cache_gib=0.2, threads=8, tables=4, table_size=500_000, distribution={"type": "uniform"}
     )
     configuration = Configuration("a", "io1:20:900", 0.2, 8)
-    first, second = (predict.predicted(workload, configuration, seconds=20, warmup_s=5, draws=0) for _ in range(2))
+    first, second = (predict.predict_result(workload, configuration, seconds=20, warmup_s=5, draws=0) for _ in range(2))
     assert first == second
     assert len(first.series) == 25
     # 900 IOPS bind: I/Os a second are what the volume gives, within the second of saved tokens and the row that is cut.
@@ -411,7 +417,7 @@ def test_a_run_is_calibrated_from_what_the_volumes_counted(tmp_path):
                  "write_bytes": [40 * 4_096] * len(seconds), "flushes": [30] * len(seconds)}  # fmt: skip
         pl.DataFrame(frame).write_parquet(tmp_path / f"lab-{volume}.parquet")
     record = RunRecord("run-1", tmp_path, "complete", {}, (), {})
-    run = load_run(predict.lab_counted(record))
+    run = load_run(predict.write_lab_counts(record))
     middle = run.series.filter(pl.col("t_s").is_between(5, 55))
     assert middle["read_iops"].to_list() == pytest.approx([1_200.0] * middle.height)
     # Flushes ride on journal writes or do not: the volumes have counted either already.
@@ -419,7 +425,7 @@ def test_a_run_is_calibrated_from_what_the_volumes_counted(tmp_path):
     (tmp_path / "lab-vol-1.parquet").unlink()
     (tmp_path / "lab-vol-2.parquet").unlink()
     with pytest.raises(CouldNotRun, match="no figures"):
-        predict.lab_counted(record)
+        predict.write_lab_counts(record)
 
 
 def test_a_smaller_pool_loses_a_larger_share_to_free_pages():
@@ -439,7 +445,7 @@ def test_processors_of_the_machine_bound_what_is_predicted():
     )
     configuration = Configuration("a", "io1:400:20000", 0.4, 64)
     free, two = (
-        predict.predicted(workload, configuration, seconds=10, warmup_s=3, draws=0, processors=count)
+        predict.predict_result(workload, configuration, seconds=10, warmup_s=3, draws=0, processors=count)
         for count in (None, 2)
     )
     most = 2e3 / workload.database["clients"]["cpu_ms"]
@@ -451,16 +457,16 @@ def test_a_lab_in_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(scratch, "MEMORY", tmp_path)
     monkeypatch.setattr(scratch.os.path, "ismount", lambda path: True)
     monkeypatch.setattr(scratch.shutil, "disk_usage", lambda path: SimpleNamespace(free=10 * scratch.GIB))
-    monkeypatch.setattr(scratch, "memory_bytes", lambda field: 20 * scratch.GIB)
+    monkeypatch.setattr(scratch, "read_memory_bytes", lambda field: 20 * scratch.GIB)
     # 3 x data + 1: 10 GiB for 3; of 20 available six tenths, 12 GiB.
     assert scratch.fits(3.0) and not scratch.fits(3.01)
-    monkeypatch.setattr(scratch, "memory_bytes", lambda field: 16 * scratch.GIB)
+    monkeypatch.setattr(scratch, "read_memory_bytes", lambda field: 16 * scratch.GIB)
     assert not scratch.fits(3.0)
-    with scratch.lab_folder(tmp_path / "disk", 1.0) as folder:
+    with scratch.make_lab_folder(tmp_path / "disk", 1.0) as folder:
         (folder / "volume").write_text("data")
         assert folder.parent == tmp_path and folder.stat().st_mode & 0o077 == 0
     assert not folder.exists()
-    with scratch.lab_folder(tmp_path / "disk", 99.0) as folder:
+    with scratch.make_lab_folder(tmp_path / "disk", 99.0) as folder:
         assert folder == tmp_path / "disk"
 
 
@@ -471,7 +477,7 @@ def test_what_a_killed_proof_left_in_memory_is_freed_by_the_next(tmp_path, monke
     rest, of_another = tmp_path / f"{scratch.PREFIX}{ended.pid}-a", tmp_path / f"{scratch.PREFIX}{os.getpid()}-b"
     for folder in (rest, of_another):
         folder.mkdir()
-    with scratch.lab_folder(tmp_path / "disk", 99.0):
+    with scratch.make_lab_folder(tmp_path / "disk", 99.0):
         assert not rest.exists() and of_another.exists()
 
 
@@ -527,7 +533,7 @@ def test_the_standin_tells_which_touches_change_a_page():
     ):
         benchmark = SysbenchOltp(rows=1_000_000, distribution=str(kind["type"]), parameters=parameters)
         for engine in ("innodb", "myrocks"):
-            shares = standin.changed(engine, benchmark)
+            shares = standin.compute_changed(engine, benchmark)
             options = {
                 "script": benchmark.script,
                 "engine": engine,
@@ -538,7 +544,7 @@ def test_the_standin_tells_which_touches_change_a_page():
             assert len(shares) == len(core.mysql_sysbench(options)["database"]["popularity"])
             assert all(0.0 <= share <= 1.0 for share in shares) and shares[-1] == 0.0
     # oltp_read_write, uniform: 3 of the touches of row pages change one, all of those of index leaves do.
-    rows, leaves, _ = standin.changed("innodb", SysbenchOltp(rows=1_000_000, distribution="uniform"))
+    rows, leaves, _ = standin.compute_changed("innodb", SysbenchOltp(rows=1_000_000, distribution="uniform"))
     assert 0.1 < rows < 0.2 and leaves == pytest.approx(1.0)
 
 

@@ -45,17 +45,19 @@ def test_pauses_come_with_the_transactions():
 
 def test_a_faster_volume_reads_more_a_transaction_where_purge_comes_behind():
     configuration = Configuration("a", "gp3:11:5156:125", POOL_GIB, 11)
-    changed = standin.changed("innodb", LOAD)
+    changed = standin.compute_changed("innodb", LOAD)
 
     def ios_per_tx(workload: headrace.TransactionWorkload) -> float:
-        run = predict.predicted(workload, configuration, changed=changed, seconds=10, warmup_s=3, draws=0)
+        run = predict.predict_result(workload, configuration, changed=changed, seconds=10, warmup_s=3, draws=0)
         return run.ios_per_tx
 
     as_measured, slower, mysql = (ios_per_tx(calibrate_at(*of)) for of in ((150.0,), (60.0,), (60.0, "mysql")))
     # The rate that comes out is near 150: the less it is, the nearer they are to it.
     assert mysql == pytest.approx(as_measured, rel=0.02) and 1.02 < slower / mysql < 1.10
     small, large = (
-        small_pools.purge_at(calibrate_at(60.0, cache_gib=gib), calibrate_at(60.0, cache_gib=gib), gib, 150.0, changed)
+        small_pools.adjust_purge(
+            calibrate_at(60.0, cache_gib=gib), calibrate_at(60.0, cache_gib=gib), gib, 150.0, changed
+        )
         for gib in (POOL_GIB, 0.2)
     )
     assert 1.02 < small.database["shape"]["full"][0][1] < 1.10

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from places import ROOT
 
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 
 PACKAGE = ROOT / "python/headrace"
 MOST = 104  # imports inside functions, a ratchet: it goes down only
@@ -40,7 +40,7 @@ def test_what_is_counted():
 def test_a_module_waits_until_one_of_its_names_is_used():
     name = "wave"  # of the standard library, which nothing here needs
     sys.modules.pop(name, None)
-    with lazily():
+    with defer_imports():
         import wave
         from xml.sax import handler  # a module of a package
     assert name not in sys.modules
@@ -51,7 +51,7 @@ def test_a_module_waits_until_one_of_its_names_is_used():
 
 
 def test_what_stands_behind_the_block_is_imported_at_once():
-    with pytest.raises(ZeroDivisionError), lazily():
+    with pytest.raises(ZeroDivisionError), defer_imports():
         _ = 1 / 0
     import colorsys
 

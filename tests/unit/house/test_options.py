@@ -14,7 +14,7 @@ from typer.core import TyperOption
 
 import headrace
 from headrace.base.options import complete, describe, list_settings
-from headrace.cli.app import commands, walk_commands
+from headrace.cli.app import list_commands, walk_commands
 from headrace.cli.sharing import list_own_options
 from headrace.errors import InputError
 from headrace.planner.question import PlanQuestion
@@ -78,7 +78,7 @@ def test_what_counts_as_a_declaration():
 
 def parameters_of(name: str) -> dict[str, TyperOption]:
     """The options of a command by their spelling."""
-    command = dict(commands())[f"headrace {name}"]
+    command = dict(list_commands())[f"headrace {name}"]
     options = [parameter for parameter in command.params if isinstance(parameter, TyperOption)]
     return {spelled: parameter for parameter in options for spelled in parameter.opts}
 

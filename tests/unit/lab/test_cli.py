@@ -20,7 +20,7 @@ from headrace.cli.lab import common
 from headrace.cli.options import complete_volume
 from headrace.cli.output import print_csv
 from headrace.errors import CouldNotRun, InputError
-from headrace.lab import balances, metrics, notes
+from headrace.lab import balances, list_notes, metrics
 
 
 @pytest.fixture(autouse=True)
@@ -208,7 +208,7 @@ ATTACHED = VOLUME | {
 
 
 def test_csv_has_the_same_columns_for_every_volume(capsys):
-    rows = [common.volume_csv(volume) for volume in (VOLUME, ATTACHED)]
+    rows = [common.make_volume_row(volume) for volume in (VOLUME, ATTACHED)]
     print_csv(rows, common.VOLUME_CSV)
     text = capsys.readouterr().out
     read = list(csv.DictReader(io.StringIO(text)))
@@ -219,17 +219,19 @@ def test_csv_has_the_same_columns_for_every_volume(capsys):
 
 
 def test_state_says_what_is_not_as_usual():
-    assert common.state_cell(VOLUME) == "available"
-    assert common.state_cell(ATTACHED) == "in-use, busy, optimizing 40 %, member 1 failed"
+    assert common.format_state_cell(VOLUME) == "available"
+    assert common.format_state_cell(ATTACHED) == "in-use, busy, optimizing 40 %, member 1 failed"
 
 
 def test_notes_of_a_status():
     assert (
-        notes({})
+        list_notes({})
         == []
-        == notes({"leftovers": {"released": 0, "unmounted": 0, "busy": []}, "recording": None, "metrics_rows_lost": 0})
+        == list_notes(
+            {"leftovers": {"released": 0, "unmounted": 0, "busy": []}, "recording": None, "metrics_rows_lost": 0}
+        )
     )
-    lines = notes(
+    lines = list_notes(
         {
             "journal_repaired": "12 bytes",
             "leftovers": {"released": 1, "unmounted": 1, "busy": ["/dev/loop4"]},
@@ -250,7 +252,7 @@ COLUMNS = (
 def test_a_minute_in_rates():
     """The volume was attached for half of the minute."""
     row = [60, 3000, 0, 300 << 20, 0, 1.5, 99.0, 15_000_000, 500.0, 2500.0, None, None, 30_000_000, 7_500_000, 6000]
-    (figures,) = metrics.volume_rows({"columns": list(COLUMNS), "rows": [row]}).values()
+    (figures,) = metrics.convert_volume_rows({"columns": list(COLUMNS), "rows": [row]}).values()
     names = ("read_iops", "read_mib_s", "queue", "over_volume_iops", "balance_percent", "read_p50_ms", "read_p99_ms")
     assert [figures[name] for name in names] == [100, 10, 1.5, 0.5, 99, 0.5, 2.5]
     assert (figures["read_ms"], figures["charged_iops"]) == (2.5, 200)
@@ -258,15 +260,15 @@ def test_a_minute_in_rates():
 
 
 def test_stretches():
-    assert metrics.stretch(None, None, None) == ("second", 60)
-    assert metrics.stretch(None, 10, None) == ("minute", 10)
-    assert metrics.stretch(90, None, "minute") == ("minute", 2)
-    assert metrics.stretch(None, 10, "second") == ("second", 600)
+    assert metrics.choose_stretch(None, None, None) == ("second", 60)
+    assert metrics.choose_stretch(None, 10, None) == ("minute", 10)
+    assert metrics.choose_stretch(90, None, "minute") == ("minute", 2)
+    assert metrics.choose_stretch(None, 10, "second") == ("second", 600)
 
 
 def test_frame_keeps_columns_without_rows():
-    assert metrics.frame({"columns": list(COLUMNS), "rows": []}).columns == list(COLUMNS)
-    late = metrics.frame({"columns": ["t_s", "x"], "rows": [[i, None] for i in range(200)] + [[200, 1.5]]})
+    assert metrics.build_frame({"columns": list(COLUMNS), "rows": []}).columns == list(COLUMNS)
+    late = metrics.build_frame({"columns": ["t_s", "x"], "rows": [[i, None] for i in range(200)] + [[200, 1.5]]})
     assert late["x"][-1] == 1.5
 
 
@@ -283,7 +285,7 @@ def test_frame_keeps_columns_without_rows():
     ],
 )
 def test_times_in_words(seconds, text):
-    assert metrics.time_text(seconds) == text
+    assert metrics.describe_time(seconds) == text
 
 
 def test_delete_asks(monkeypatch):

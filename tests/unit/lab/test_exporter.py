@@ -22,7 +22,7 @@ def serve():
     def make(text=lambda: "headrace_up 1\n") -> int:
         listener = exporter.listen(0)
         listeners.append(listener)
-        threading.Thread(target=exporter.metrics_server(listener, text).serve_forever, daemon=True).start()
+        threading.Thread(target=exporter.make_metrics_server(listener, text).serve_forever, daemon=True).start()
         return listener.getsockname()[1]
 
     yield make

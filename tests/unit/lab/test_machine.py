@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import doctor, launch
-from headrace.lab.place import DEFAULT_DATA_DIR, DEFAULT_SOCKET, Place, place
+from headrace.lab.place import DEFAULT_DATA_DIR, DEFAULT_SOCKET, Place, find_place
 
 
 @pytest.fixture(autouse=True)
@@ -29,44 +29,49 @@ def no_lab_named(monkeypatch):
 
 
 def test_the_default_place():
-    here = place()
-    assert (here.data_dir, here.socket, here.flags()) == (DEFAULT_DATA_DIR, DEFAULT_SOCKET, "")
+    here = find_place()
+    assert (here.data_dir, here.socket, here.build_flags()) == (DEFAULT_DATA_DIR, DEFAULT_SOCKET, "")
 
 
 def test_what_is_given_goes_before_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("HEADRACE_LAB", str(tmp_path / "env"))
-    assert place().data_dir == tmp_path / "env"
-    assert place(tmp_path / "given").socket == tmp_path / "given/lab.sock"
-    assert place(socket=tmp_path / "s").data_dir is None
+    assert find_place().data_dir == tmp_path / "env"
+    assert find_place(tmp_path / "given").socket == tmp_path / "given/lab.sock"
+    assert find_place(socket=tmp_path / "s").data_dir is None
     monkeypatch.setenv("HEADRACE_LAB", str(tmp_path / "x.sock"))
-    assert (place().data_dir, place().socket) == (None, tmp_path / "x.sock")
+    assert (find_place().data_dir, find_place().socket) == (None, tmp_path / "x.sock")
     monkeypatch.setenv("HEADRACE_LAB", "")
-    assert place().socket == DEFAULT_SOCKET
+    assert find_place().socket == DEFAULT_SOCKET
 
 
 def test_flags_lead_back_to_the_place(tmp_path):
-    for here in (place(), place(tmp_path), place(socket=tmp_path / "s"), place(tmp_path, tmp_path / "s")):
-        words = here.flags().split()
+    for here in (
+        find_place(),
+        find_place(tmp_path),
+        find_place(socket=tmp_path / "s"),
+        find_place(tmp_path, tmp_path / "s"),
+    ):
+        words = here.build_flags().split()
         names = [{"--lab": "data_dir", "--socket": "socket"}[word] for word in words[::2]]
         given = dict(zip(names, words[1::2], strict=True))
-        assert place(**given).socket == here.socket
+        assert find_place(**given).socket == here.socket
 
 
 def test_relative_paths_become_whole(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    assert place("d").data_dir == tmp_path / "d"
+    assert find_place("d").data_dir == tmp_path / "d"
 
 
 @pytest.mark.parametrize("path", ["", "\0", "x" * 200])
 def test_paths_that_cannot_be_a_lab(path):
     with pytest.raises(InputError):
-        place(path)
+        find_place(path)
 
 
 def test_a_file_is_no_data_directory(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="not a directory"):
-        place(tmp_path / "file")
+        find_place(tmp_path / "file")
 
 
 # --- the machine ----------------------------------------------------------------------------------
@@ -98,12 +103,18 @@ def machine(tmp_path: Path, **changes) -> doctor.Machine:
     return doctor.Machine(root=tmp_path, user_id=0, path=str(tmp_path / "usr/bin"))
 
 
-MACHINE_CHECKS = (doctor.kernel, doctor.root, doctor.fuse, doctor.loop_control, doctor.loop_devices)
+MACHINE_CHECKS = (
+    doctor.check_kernel,
+    doctor.check_root,
+    doctor.check_fuse,
+    doctor.check_loop_control,
+    doctor.check_loop_devices,
+)
 
 
 def test_a_machine_that_has_everything(tmp_path):
     here = machine(tmp_path)
-    checks = [check(here) for check in MACHINE_CHECKS] + [doctor.program(here, *tool) for tool in doctor.TOOLS]
+    checks = [check(here) for check in MACHINE_CHECKS] + [doctor.check_program(here, *tool) for tool in doctor.TOOLS]
     assert [check.state for check in checks] == ["ok"] * 7
     assert not doctor.lacks(checks)
 
@@ -111,17 +122,17 @@ def test_a_machine_that_has_everything(tmp_path):
 @pytest.mark.parametrize(
     ("change", "check", "words"),
     [
-        ({"proc/sys/kernel/osrelease": "5.7.19\n"}, doctor.kernel, "5.8"),
-        ({"proc/sys/kernel/osrelease": "4.19.0\n"}, doctor.kernel, "5.8"),
-        ({"proc/sys/kernel/osrelease": None}, doctor.kernel, "Linux"),
+        ({"proc/sys/kernel/osrelease": "5.7.19\n"}, doctor.check_kernel, "5.8"),
+        ({"proc/sys/kernel/osrelease": "4.19.0\n"}, doctor.check_kernel, "5.8"),
+        ({"proc/sys/kernel/osrelease": None}, doctor.check_kernel, "Linux"),
         (
             {"proc/self/status": STATUS.format("00000000a80425fb")},
-            doctor.root,
+            doctor.check_root,
             "--cap-add SYS_ADMIN",
         ),  # a container of Docker, by default
-        ({"dev/fuse": None}, doctor.fuse, "modprobe fuse"),
-        ({"dev/loop-control": None}, doctor.loop_control, "modprobe loop"),
-        ({"proc/self/mountinfo": ""}, doctor.loop_devices, "mknod"),
+        ({"dev/fuse": None}, doctor.check_fuse, "modprobe fuse"),
+        ({"dev/loop-control": None}, doctor.check_loop_control, "modprobe loop"),
+        ({"proc/self/mountinfo": ""}, doctor.check_loop_devices, "mknod"),
     ],
 )
 def test_what_is_missing_is_said(tmp_path, change, check, words):
@@ -133,7 +144,7 @@ def test_what_is_missing_is_said(tmp_path, change, check, words):
 def test_not_root(tmp_path):
     here = machine(tmp_path)
     here.user_id = 1000
-    assert doctor.root(here).state == "missing" and "sudo" in doctor.root(here).do
+    assert doctor.check_root(here).state == "missing" and "sudo" in doctor.check_root(here).do
 
 
 def test_loop_devices_of_a_container(tmp_path):
@@ -141,15 +152,15 @@ def test_loop_devices_of_a_container(tmp_path):
     not.
     """
     files = {"proc/self/mountinfo": "", "sys/block/loop1/loop/backing_file": "/x\n", "dev/loop1": ""}
-    assert doctor.loop_devices(machine(tmp_path, **files)).state == "missing"
+    assert doctor.check_loop_devices(machine(tmp_path, **files)).state == "missing"
     (tmp_path / "dev/loop0").write_text("")
-    devices = doctor.loop_devices(machine(tmp_path, **files))
+    devices = doctor.check_loop_devices(machine(tmp_path, **files))
     assert (devices.state, devices.finding) == ("ok", "1 of 2 in use, 1 free in /dev")
 
 
 def test_programs_that_are_missing_do_not_stop_a_lab(tmp_path):
     here = machine(tmp_path, **{"usr/bin/fio": None, "usr/bin/mkfs.xfs": None})
-    checks = [doctor.program(here, *tool) for tool in doctor.TOOLS]
+    checks = [doctor.check_program(here, *tool) for tool in doctor.TOOLS]
     assert [check.state for check in checks] == ["note", "note"] and not doctor.lacks(checks)
     assert "xfsprogs" in checks[0].do
 
@@ -159,7 +170,7 @@ def test_space_is_that_of_the_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: type("Usage", (), {"free": free["bytes"]}))
     cases = [(0, "missing"), ((256 << 20) - 1, "missing"), (256 << 20, "note"), (10 << 30, "ok")]
     for free["bytes"], state in cases:
-        assert doctor.space(tmp_path / "not" / "there").state == state
+        assert doctor.check_space(tmp_path / "not" / "there").state == state
 
 
 def mounted(folder: str, source: str = "headrace", kind: str = "fuse.headrace") -> str:
@@ -188,17 +199,17 @@ def test_leftovers_are_ours_alone(tmp_path):
             "sys/block/loop5/loop/backing_file": f"{dead}/mnt/vol-2 (deleted)\n",
         },
     )
-    leftovers = doctor.leftovers(here, place(alive))
+    leftovers = doctor.find_leftovers(here, find_place(alive))
     assert [check.state for check in leftovers] == ["note"] * 3
     assert [check.finding.split(" is ")[0] for check in leftovers] == [f"{dead}/mnt", "/dev/loop1", "/dev/loop5"]
-    assert doctor.daemon_of(here, alive) == 4711 and doctor.daemon_of(here, dead) is None
+    assert doctor.find_daemon(here, alive) == 4711 and doctor.find_daemon(here, dead) is None
 
 
 def test_loops_of_a_mount_that_is_gone(tmp_path):
     (tmp_path / "lab").mkdir()
     here = machine(tmp_path / "root", **{"sys/block/loop1/loop/backing_file": f"{tmp_path}/lab/mnt/vol-1\n"})
-    assert len(doctor.leftovers(here, place(tmp_path / "lab"))) == 1
-    assert doctor.leftovers(here, place(tmp_path / "elsewhere")) == []
+    assert len(doctor.find_leftovers(here, find_place(tmp_path / "lab"))) == 1
+    assert doctor.find_leftovers(here, find_place(tmp_path / "elsewhere")) == []
 
 
 @given(st.text(max_size=300))
@@ -207,8 +218,8 @@ def test_any_mount_table_is_read(tmp_path_factory, text):
         tmp_path_factory.mktemp("any"),
         **{"proc/self/mountinfo": text.encode(errors="replace").decode(), "proc/locks": "1: FLOCK x\n\n"},
     )
-    doctor.leftovers(here, place(here.root))
-    doctor.loop_devices(here)
+    doctor.find_leftovers(here, find_place(here.root))
+    doctor.check_loop_devices(here)
 
 
 # --- the daemon -----------------------------------------------------------------------------------
@@ -256,14 +267,14 @@ def daemon(tmp_path, monkeypatch):
 def test_settings_become_arguments(daemon):
     data = daemon("")
     settings = launch.Settings("m5.large", "2018-08-15", 60, 0, "0")
-    assert launch.command_line(place(data), settings)[1:] == [
+    assert launch.build_command_line(find_place(data), settings)[1:] == [
         "--data-dir", str(data), "--socket", str(data / "lab.sock"), "--instance-type", "m5.large", "--as-of", "2018-08-15", "--time-scale", "60",
         "--metrics-port", "0", "--group", "0",
     ]  # fmt: skip
     plain = ["--data-dir", str(data), "--socket", str(data / "lab.sock"), "--metrics-port", "9464"]
-    assert launch.command_line(place(data), launch.Settings())[1:] == plain
+    assert launch.build_command_line(find_place(data), launch.Settings())[1:] == plain
     with pytest.raises(InputError, match="not a group"):
-        launch.command_line(place(data), launch.Settings(group="no such group"))
+        launch.build_command_line(find_place(data), launch.Settings(group="no such group"))
 
 
 def test_up_returns_when_ready_and_the_daemon_outlives_its_starter(daemon, tmp_path):
@@ -272,7 +283,7 @@ def test_up_returns_when_ready_and_the_daemon_outlives_its_starter(daemon, tmp_p
         "open(sys.argv[2] + '/session', 'w').write(f'{os.getsid(0)} {os.getpid()} {os.getcwd()}')\n"
         "print('log line', file=sys.stderr, flush=True); time.sleep(0.2); print('ready', flush=True)"
     )
-    launch.up(data, settings=NO_METRICS)
+    launch.start_lab(data, settings=NO_METRICS)
     session, pid, cwd = (data / "session").read_text().split()
     assert (session, cwd) == (pid, "/")
     assert "log line" in (data / "headraced.log").read_text()
@@ -291,7 +302,7 @@ def test_up_returns_when_ready_and_the_daemon_outlives_its_starter(daemon, tmp_p
 def test_last_words_of_a_daemon_that_will_not_start(daemon, code, kind, line, parts):
     data = daemon(f"import sys; print('noise', file=sys.stderr); print({line!r}, file=sys.stderr); sys.exit({code})")
     with pytest.raises(kind) as raised:
-        launch.up(data, settings=NO_METRICS)
+        launch.start_lab(data, settings=NO_METRICS)
     error = raised.value
     assert (error.value, error.rule, error.source) == parts[:3] and error.exit_code == code
     assert error.hint == parts[3] if parts[3] else "headrace lab doctor" in error.hint
@@ -300,7 +311,7 @@ def test_last_words_of_a_daemon_that_will_not_start(daemon, code, kind, line, pa
 def test_a_daemon_that_dies_without_an_error(daemon):
     data = daemon("import os, sys; print('thread panicked', file=sys.stderr, flush=True); os.abort()")
     with pytest.raises(CouldNotRun, match="was ended by signal 6.*thread panicked"):
-        launch.up(data, settings=NO_METRICS)
+        launch.start_lab(data, settings=NO_METRICS)
 
 
 def test_old_lines_of_the_log_are_not_the_last_words(daemon):
@@ -308,13 +319,13 @@ def test_old_lines_of_the_log_are_not_the_last_words(daemon):
     data.mkdir()
     (data / "headraced.log").write_text("error: old: story\n")
     with pytest.raises(CouldNotRun, match="ended with exit code 3 before it was ready: it said nothing"):
-        launch.up(data, settings=NO_METRICS)
+        launch.start_lab(data, settings=NO_METRICS)
 
 
 def test_a_daemon_that_is_never_ready_is_ended(daemon):
     data = daemon("import os, sys, time; open(sys.argv[2] + '/pid', 'w').write(str(os.getpid())); time.sleep(60)")
     with pytest.raises(CouldNotRun, match=r"not ready after 1 s"):
-        launch.up(data, settings=NO_METRICS, timeout_s=1)
+        launch.start_lab(data, settings=NO_METRICS, timeout_s=1)
     with pytest.raises(ProcessLookupError):
         os.kill(int((data / "pid").read_text()), 0)
 
@@ -322,7 +333,7 @@ def test_a_daemon_that_is_never_ready_is_ended(daemon):
 def test_a_daemon_that_says_something_else(daemon):
     data = daemon("import time; print('hello', flush=True); time.sleep(60)")
     with pytest.raises(CouldNotRun, match="before it was ready"):
-        launch.up(data, settings=NO_METRICS)
+        launch.start_lab(data, settings=NO_METRICS)
 
 
 def test_a_long_log_is_set_aside(daemon, monkeypatch):
@@ -330,7 +341,7 @@ def test_a_long_log_is_set_aside(daemon, monkeypatch):
     data = daemon("import sys; print('ready', flush=True); print('new', file=sys.stderr)")
     data.mkdir()
     (data / "headraced.log").write_text("x" * 101)
-    launch.up(data, settings=NO_METRICS)
+    launch.start_lab(data, settings=NO_METRICS)
     assert (data / "headraced.log.1").read_text() == "x" * 101
     assert "x" not in (data / "headraced.log").read_text()
 
@@ -339,7 +350,7 @@ def test_without_root_nothing_is_started(daemon, monkeypatch):
     data = daemon("")
     monkeypatch.setattr(launch.os, "geteuid", lambda: 1000)
     with pytest.raises(CouldNotRun, match="only root may"):
-        launch.up(data, settings=NO_METRICS)
+        launch.start_lab(data, settings=NO_METRICS)
     assert not data.exists()
 
 

@@ -98,7 +98,7 @@ def test_call_and_result(serve, tmp_path):
             "call": "volume.attach",
             "args": {"volume": "db", "unpaced": False, "probe": True},
         }
-        assert lab.pid() == os.getpid()
+        assert lab.get_pid() == os.getpid()
     assert [call["id"] for call in server.calls] == [1, 2, 3]
     assert server.connections == 1
 
@@ -383,8 +383,8 @@ def test_what_is_said_arrives(tmp_path_factory, args):
     ],
 )
 def test_a_refusal_with_another_hint_is_the_same_refusal(error):
-    other = error.but(hint="Do that.")
+    other = error.amend(hint="Do that.")
     assert type(other) is type(error) and other.hint == "Do that." and error.hint != "Do that."
     for name in ("value", "rule", "source", "exit_code", "kind"):
         assert getattr(other, name) == getattr(error, name)
-    assert error.but(value="y").value == "y" and "y: " in str(error.but(value="y"))
+    assert error.amend(value="y").value == "y" and "y: " in str(error.amend(value="y"))

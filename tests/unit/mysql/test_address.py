@@ -22,7 +22,7 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql import Address, Secret, connect, parse_address, write_client_file
 from headrace.mysql.address import PASSWORD_VARIABLE
 from headrace.mysql.connection import PRIVATE, REFUSALS
-from headrace.mysql.option_files import quoted, read_client
+from headrace.mysql.option_files import quote_value, read_client
 
 PASSWORD = "hunter2-Zebra"
 
@@ -187,7 +187,7 @@ def test_what_is_written_into_an_option_file_reads_back(text):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "c.cnf"
         path.touch(0o600)
-        path.write_bytes(f"[client]\npassword={quoted(text)}\n".encode())
+        path.write_bytes(f"[client]\npassword={quote_value(text)}\n".encode())
         assert read_client(path) == {"password": text}
 
 

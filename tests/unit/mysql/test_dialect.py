@@ -8,9 +8,9 @@ import pytest
 
 from headrace.errors import InputError
 from headrace.mysql.address import Secret
-from headrace.mysql.dialect import Dialect, SourceOf, checked_filters, literal
+from headrace.mysql.dialect import Dialect, SourceOf, check_filters, quote_literal
 from headrace.mysql.gtid import GtidSet
-from headrace.mysql.state import dialect_of_version
+from headrace.mysql.state import parse_dialect
 from headrace.servers.topology import accounts
 
 MARIADB, OLD, NEW = Dialect("mariadb", (10, 11, 19)), Dialect("mysql", (8, 0, 30)), Dialect("mysql", (9, 7, 4))
@@ -52,12 +52,12 @@ def test_commits_are_flushed_where_a_sync_would_miss_them():
 
 
 def test_names_by_version():
-    assert OLD.binary_log_position() == MARIADB.binary_log_position() == "SHOW MASTER STATUS"
-    assert NEW.binary_log_position() == "SHOW BINARY LOG STATUS"
+    assert OLD.query_binary_log_position() == MARIADB.query_binary_log_position() == "SHOW MASTER STATUS"
+    assert NEW.query_binary_log_position() == "SHOW BINARY LOG STATUS"
     gtids = GtidSet("mysql")
     assert [it.begin_at(gtids)[0] for it in (NEW, OLD)] == ["RESET BINARY LOGS AND GTIDS", "RESET MASTER"]
-    assert Dialect("mysql", (8, 0, 25)).semi_sync_variable("source", "enabled") == "rpl_semi_sync_master_enabled"
-    assert NEW.semi_sync_variable("source", "wait_count") == "rpl_semi_sync_source_wait_for_replica_count"
+    assert Dialect("mysql", (8, 0, 25)).name_semi_sync_variable("source", "enabled") == "rpl_semi_sync_master_enabled"
+    assert NEW.name_semi_sync_variable("source", "wait_count") == "rpl_semi_sync_source_wait_for_replica_count"
     assert NEW.stop_apply("x") == ("STOP REPLICA SQL_THREAD FOR CHANNEL 'x'",)
     assert MARIADB.stop_apply("x") == ("STOP SLAVE 'x' SQL_THREAD",)
     assert MARIADB.forget() == ("RESET SLAVE '' ALL",)
@@ -73,9 +73,10 @@ def test_a_set_that_is_no_position_is_no_beginning():
 def test_semi_sync_waits_after_the_sync_and_not_after_the_commit():
     for dialect in (MARIADB, OLD, NEW):
         assert any(
-            "wait_point = 'AFTER_SYNC'" in statement for statement in dialect.semi_sync("source", True, 10_000, 1)
+            "wait_point = 'AFTER_SYNC'" in statement
+            for statement in dialect.switch_semi_sync("source", True, 10_000, 1)
         )
-        assert dialect.semi_sync("source", True)[-1].endswith("= 'ON'")
+        assert dialect.switch_semi_sync("source", True)[-1].endswith("= 'ON'")
 
 
 @pytest.mark.parametrize("channel", ["a'b", "a b", "..", "x" * 65, "a\nb", "日本"])
@@ -92,30 +93,30 @@ def test_channels(channel):
 )
 def test_filters_that_are_refused(filters):
     with pytest.raises(InputError):
-        checked_filters(filters)
+        check_filters(filters)
 
 
 def test_filters():
     both = {"replicate-do-db": ("shop", "logs"), "replicate-wild-ignore-table": ("shop.tmp%",)}
-    assert "SET GLOBAL replicate_do_db = 'shop,logs'" in MARIADB.filters(both, "c")
-    assert NEW.filters(both, "c") == (
+    assert "SET GLOBAL replicate_do_db = 'shop,logs'" in MARIADB.set_filters(both, "c")
+    assert NEW.set_filters(both, "c") == (
         "CHANGE REPLICATION FILTER REPLICATE_DO_DB = (`shop`, `logs`) FOR CHANNEL 'c'",
         "CHANGE REPLICATION FILTER REPLICATE_WILD_IGNORE_TABLE = ('shop.tmp%') FOR CHANNEL 'c'",
     )
 
 
 def test_versions():
-    assert dialect_of_version("10.11.19-MariaDB-0+deb12u1-log") == MARIADB
-    assert dialect_of_version("5.5.5-10.11.19-MariaDB") == MARIADB
-    assert dialect_of_version("9.7.4-2") == NEW
+    assert parse_dialect("10.11.19-MariaDB-0+deb12u1-log") == MARIADB
+    assert parse_dialect("5.5.5-10.11.19-MariaDB") == MARIADB
+    assert parse_dialect("9.7.4-2") == NEW
     for text in ("5.7.44-log", "8.0.21", "10.4.34-MariaDB", "", "nonsense"):
         with pytest.raises(InputError):
-            dialect_of_version(text)
+            parse_dialect(text)
 
 
 def test_the_account_may_read_the_binary_log_and_nothing_else():
     for dialect in (MARIADB, NEW):
-        statements = dialect.replication_account("repl", "127.0.0.1", Secret("p"))
+        statements = dialect.create_replication_account("repl", "127.0.0.1", Secret("p"))
         grants = [statement for statement in statements if statement.startswith("GRANT")]
         assert grants == ["GRANT REPLICATION SLAVE ON *.* TO 'repl'@'127.0.0.1'"]
         assert all("REQUIRE SSL" in statement for statement in statements if " USER " in statement)
@@ -123,6 +124,6 @@ def test_the_account_may_read_the_binary_log_and_nothing_else():
 
 
 def test_literals():
-    assert literal("o'\\n") == "'o''\\\\n'"
+    assert quote_literal("o'\\n") == "'o''\\\\n'"
     with pytest.raises(InputError):
-        literal("a\nb")
+        quote_literal("a\nb")

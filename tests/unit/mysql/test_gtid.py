@@ -47,7 +47,7 @@ def test_mysql_as_sets_of_integers():
         # One text for one set: neighbors are joined.
         assert GtidSet.parse(str(first), "mysql") == first
         assert (first == second) == (a == b)
-        assert len(list(first.transactions())) == len(a)
+        assert len(list(first.list_transactions())) == len(a)
 
 
 def random_position(chance: random.Random) -> tuple[str, dict[str, tuple[int, int]]]:
@@ -67,7 +67,7 @@ def test_mariadb_as_sets_of_integers():
         all_a = {(domain, number) for domain, (_, last) in a.items() for number in range(1, last + 1)}
         all_b = {(domain, number) for domain, (_, last) in b.items() for number in range(1, last + 1)}
         other = {domain for domain in a.keys() & b.keys() if a[domain][1] == b[domain][1] and a[domain] != b[domain]}
-        assert set(first.diverged(second)) == other
+        assert set(first.list_diverged(second)) == other
         assert members_of(first) == all_a and first.is_position
         assert members_of(first.minus(second)) == (all_a - all_b) | {(domain, a[domain][1]) for domain in other}
         assert first.contains(second) == (all_b <= all_a and not other)
@@ -85,7 +85,7 @@ def test_what_is_written():
     here, there = GtidSet.parse("0-1-50", "mariadb"), GtidSet.parse("0-1-100", "mariadb")
     assert str(there.minus(here)) == "0:51-100"
     assert str(GtidSet.parse(f"{SERVERS[0]}:3-4:1-2:9", "mysql")) == f"{SERVERS[0]}:1-4:9"
-    assert GtidSet.parse(f"{SERVERS[0]}:1-4:blue:2", "mysql").last(f"{SERVERS[0]}:blue") == 2
+    assert GtidSet.parse(f"{SERVERS[0]}:1-4:blue:2", "mysql").get_last_number(f"{SERVERS[0]}:blue") == 2
     assert str(GtidSet.parse("", "mysql")) == "" and GtidSet.parse(" \n", "mariadb").is_empty
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.advice import server_of
+from headrace.advice import parse_server
 from headrace.errors import HeadraceError, InputError
-from headrace.mysql.option_files import plain_name, read_option_file, server_groups
+from headrace.mysql.option_files import list_server_groups, normalise_name, read_option_file
 
 TOOL = shutil.which("my_print_defaults")
 needs_tool = pytest.mark.skipif(TOOL is None, reason="my_print_defaults (mariadb-client-core) is not here")
@@ -124,7 +124,7 @@ def test_names_prefixes_and_values(tmp_path):
         "innodb_buffer_pool_size": "1G", "innodb_doublewrite": "0", "innodb_io_capacity": "300", "innodb_file_per_table": "1", "skip_name_resolve": "1",
         "log_bin": "1", "slow_query_log": "1", "socket": "/tmp/a b", "max_connections": "9",
     }  # fmt: skip
-    assert plain_name("Loose-Skip-InnoDB_Doublewrite") == "innodb_doublewrite"
+    assert normalise_name("Loose-Skip-InnoDB_Doublewrite") == "innodb_doublewrite"
 
 
 def test_later_settings_win_and_other_groups_do_not_count(tmp_path):
@@ -146,7 +146,7 @@ def test_later_settings_win_and_other_groups_do_not_count(tmp_path):
     ],
 )  # fmt: skip
 def test_groups_of_servers(flavor, version, group, reads):
-    assert (group in server_groups(flavor, server_of(flavor, version).version)) is reads
+    assert (group in list_server_groups(flavor, parse_server(flavor, version).version)) is reads
 
 
 @needs_tool
@@ -164,7 +164,7 @@ def test_groups_are_those_the_server_of_this_machine_reads():
         [program, "--no-defaults", "--user=nobody", "--verbose", "--help"], capture_output=True, text=True
     ).stdout
     groups = help_text.split("The following groups are read: ")[1].splitlines()[0].split()
-    assert set(server_groups("mariadb", server_of("mariadb", version).version)) == set(groups)
+    assert set(list_server_groups("mariadb", parse_server("mariadb", version).version)) == set(groups)
 
 
 @pytest.mark.parametrize(

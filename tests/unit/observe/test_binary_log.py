@@ -18,7 +18,7 @@ from headrace.mysql.binary_events import (
     MYSQL_TAGGED,
     QUERY,
     XID,
-    tagged,
+    parse_tagged,
 )
 from headrace.observe.formats.binary_log import BinaryLogSample, LoggedTransaction, read_binary_log
 
@@ -63,17 +63,17 @@ def test_the_group_commits_of_mariadb(tmp_path):
     assert sample.flavor == "mariadb"
     assert sample.group == pytest.approx(8 / 4)
     # Rounds with workers enough: 3, 1, 2, 2 at once.
-    assert sample.parallelism(16) == pytest.approx(8 / 4)
-    assert sample.parallelism(1) == 1.0
-    assert sample.parallelism(2) == pytest.approx(8 / 5)
+    assert sample.compute_parallelism(16) == pytest.approx(8 / 4)
+    assert sample.compute_parallelism(1) == 1.0
+    assert sample.compute_parallelism(2) == pytest.approx(8 / 5)
 
 
 def test_what_writesets_allow():
     chain = tuple(LoggedTransaction(4, 100, number, number - 1) for number in range(1, 101))
-    assert BinaryLogSample("mysql", chain).parallelism(16) == 1.0
+    assert BinaryLogSample("mysql", chain).compute_parallelism(16) == 1.0
     free = tuple(LoggedTransaction(4, 100, number, 0) for number in range(1, 101))
-    assert BinaryLogSample("mysql", free).parallelism(4) == 4.0
-    assert BinaryLogSample("mysql", free).parallelism(1000) == 100.0
+    assert BinaryLogSample("mysql", free).compute_parallelism(4) == 4.0
+    assert BinaryLogSample("mysql", free).compute_parallelism(1000) == 100.0
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -82,7 +82,7 @@ def test_parallelism_is_that_of_a_naive_schedule(seed):
     after = [chance.randint(max(0, number - 1 - chance.randint(0, 12)), number - 1) for number in range(1, 81)]
     workers = chance.choice([1, 2, 3, 4, 8, 16])
     sample = BinaryLogSample("mysql", tuple(LoggedTransaction(4, 1, at + 1, mark) for at, mark in enumerate(after)))
-    assert sample.parallelism(workers) == pytest.approx(80 / naive(after, workers))
+    assert sample.compute_parallelism(workers) == pytest.approx(80 / naive(after, workers))
 
 
 def naive(after: list[int], workers: int) -> int:
@@ -172,7 +172,7 @@ def test_gtids_with_a_tag_begin_transactions_too(tmp_path):
     rng = random.Random(14)
     for _ in range(200):
         number, after, length = (rng.randrange(1 << rng.randrange(1, 62)) for _ in range(3))
-        answer = tagged(with_tag(number, after, 1, length)[19 : -(19 + 1 + 19 + 12)])
+        answer = parse_tagged(with_tag(number, after, 1, length)[19 : -(19 + 1 + 19 + 12)])
         assert (answer.gtid.rpartition(":")[2], answer.last_committed, answer.sequence) == (str(number), after, number)
         assert answer.committed_us == 1_795_384_788_250_000 and answer.length == (length or 500)
         assert answer.gtid.startswith("f575f575-f575-f575-f575-f575f575f575:shop:")

@@ -217,7 +217,7 @@ def test_requests_are_as_the_volume_had_them(tmp_path):
         assert (run.series["read_iops"].median(), run.series["write_iops"].median()) == pytest.approx(
             (reads, writes)
         ), device
-        rate_table = Samples(pl.DataFrame({"t_unix": []}), counted, pl.DataFrame({"t_unix": []})).rates()
+        rate_table = Samples(pl.DataFrame({"t_unix": []}), counted, pl.DataFrame({"t_unix": []})).compute_rates()
         assert (rate_table["read_iops"].median(), rate_table["write_iops"].median()) == pytest.approx(
             (reads, writes)
         ), device

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cli.main import main
-from headrace.observe.live.profile import Latencies, Profile, between
+from headrace.observe.live.profile import Latencies, Profile, summarize_latencies
 from headrace.observe.live.record import _write_somewhere
 from headrace.observe.live.samples import Samples
 from headrace.observe.settings import check_settings
@@ -40,7 +40,7 @@ def profile(variables):
 
 
 def test_settings_of_a_run_description():
-    settings = profile(MARIADB).settings("innodb")
+    settings = profile(MARIADB).make_settings("innodb")
     assert settings == check_settings(settings, "innodb")  # a description takes what we write
     assert (
         settings["redo_gib"],
@@ -55,27 +55,27 @@ def test_settings_of_a_run_description():
         2000,
         90.0,
     )
-    mysql = profile(MYSQL).settings("innodb")
+    mysql = profile(MYSQL).make_settings("innodb")
     # redo_log_capacity rules where it is there; DETECT_ONLY writes no copy of a page.
     assert (mysql["redo_gib"], mysql["doublewrite"], mysql["pool_instances"]) == (
         8.0,
         False,
         8,
     ) and mysql == check_settings(mysql, "innodb")
-    old = profile({name: value for name, value in MYSQL.items() if name != "innodb_redo_log_capacity"}).settings(
+    old = profile({name: value for name, value in MYSQL.items() if name != "innodb_redo_log_capacity"}).make_settings(
         "innodb"
     )
     assert old["redo_gib"] == 4.0  # two files
-    assert profile(MARIADB).cache_gib("innodb") == 4.0 and profile(MARIADB).engines == ("innodb",)
+    assert profile(MARIADB).get_cache_gib("innodb") == 4.0 and profile(MARIADB).engines == ("innodb",)
 
 
 def test_settings_of_myrocks():
     both = profile(MARIADB | ROCKS)
-    settings = both.settings("myrocks")
+    settings = both.make_settings("myrocks")
     assert (
         settings == check_settings(settings, "myrocks")
         and both.engines == ("innodb", "myrocks")
-        and both.cache_gib("myrocks") == 1.0
+        and both.get_cache_gib("myrocks") == 1.0
     )
     assert (
         settings["memtable_mib"],
@@ -92,9 +92,9 @@ def test_settings_of_myrocks():
     )
     assert "redo_gib" not in settings and "io_capacity" not in settings
     # RocksDB's own defaults, where the server says nothing of it.
-    plain = profile(MARIADB | ROCKS | {"rocksdb_default_cf_options": "", "rocksdb_max_total_wal_size": "0"}).settings(
-        "myrocks"
-    )
+    plain = profile(
+        MARIADB | ROCKS | {"rocksdb_default_cf_options": "", "rocksdb_max_total_wal_size": "0"}
+    ).make_settings("myrocks")
     assert (plain["memtable_mib"], plain["l0_trigger"]) == (64.0, 4) and "wal_gib" not in plain
 
 
@@ -106,7 +106,7 @@ def test_settings_of_myrocks():
 )
 def test_whatever_a_server_says_makes_a_description_that_is_taken(odd):
     for engine in ("innodb", "myrocks"):
-        settings = profile(MARIADB | ROCKS | odd).settings(engine)
+        settings = profile(MARIADB | ROCKS | odd).make_settings(engine)
         assert check_settings(settings, engine) == settings
 
 
@@ -129,7 +129,7 @@ def test_percentiles_are_of_what_came_between():
         (edge, count + more)
         for (edge, count), (_, more) in zip(before.statements, histogram([0.5] * 900 + [8.0] * 100), strict=True)
     ]
-    result = between(before, Latencies(statements=later, transactions=(110.0, 3_000.0)))
+    result = summarize_latencies(before, Latencies(statements=later, transactions=(110.0, 3_000.0)))
     assert result["transactions"] == 100 and result["transaction_mean_ms"] == 20.0 and result["statements"] == 1_000
     # The upper end of the bucket: at most 4.72 % above the time.
     assert 0.5 <= result["statement_p50_ms"] <= 0.5 * 1.0472 and 8.0 <= result["statement_p95_ms"] <= 8.0 * 1.0472
@@ -139,13 +139,13 @@ def test_percentiles_are_of_what_came_between():
 def test_what_is_not_known_is_left_out():
     few = histogram([1.0] * 100)
     assert (
-        between(Latencies(), Latencies())
+        summarize_latencies(Latencies(), Latencies())
         == {}
-        == between(Latencies(statements=[(edge, 0.0) for edge, _ in few]), Latencies(statements=few))
+        == summarize_latencies(Latencies(statements=[(edge, 0.0) for edge, _ in few]), Latencies(statements=few))
     )
     # The server was started again: counters went back.
     assert (
-        between(
+        summarize_latencies(
             Latencies(transactions=(10.0, 5.0), statements=histogram([1.0] * 900)),
             Latencies(transactions=(1.0, 1.0), statements=histogram([1.0] * 300)),
         )

@@ -88,7 +88,7 @@ def test_devices():
     assert workload.source["device"] == "nvme1n1" and any("busiest of" in caveat for caveat in workload.caveats)
     both = import_file(DATA / "iostat_12.txt", device="nvme0n1+nvme1n1")
     assert both.points["reads_per_s"].to_list() == [reads + 3 for reads, _ in RATES]
-    assert import_file(DATA / "iostat_12.txt", device="nvme0n1").summary()["peak_iops"] == 5
+    assert import_file(DATA / "iostat_12.txt", device="nvme0n1").summarize()["peak_iops"] == 5
     for wrong in ("sda", "", "nvme1n1+nvme1n1", "nvme1n1+"):
         with pytest.raises(InputError, match=r"nvme1n1 \(2,642.5 IOPS\)"):
             import_file(DATA / "iostat_12.txt", device=wrong)
@@ -281,7 +281,7 @@ def test_what_stands_beside_the_rates_is_kept(name, columns):
     for column, value in columns.items():
         # Counters of Prometheus are rounded to a millisecond here: over 60 s of 800 writes and more, that is below 1e-4 ms.
         assert points[column].to_list() == pytest.approx([value] * 20, abs=1e-4 if "prometheus" in name else 0)
-    latency = import_file(DATA / name).recorded_latency()
+    latency = import_file(DATA / name).find_recorded_latency()
     assert (latency is None) == (not columns)
 
 

@@ -55,7 +55,7 @@ def test_golden_bytes(magic, device):
     assert page.counters["ebs_volume_performance_exceeded_iops"] == 1_000_000
     assert page.histograms["read_io_latency_histogram"] == ((256, 384, 7), (384, 2**64 - 1, 2**32 - 1))
     assert page.histograms["write_io_latency_histogram"] == ()
-    assert {"field": "read_io_latency_histogram", "from_us": 256, "until_us": 384, "value": 7} in page.rows()
+    assert {"field": "read_io_latency_histogram", "from_us": 256, "until_us": 384, "value": 7} in page.list_rows()
 
 
 def test_random_pages_come_back():

@@ -20,9 +20,9 @@ from waiting import wait_until
 from headrace.cli import main as cli
 from headrace.errors import CouldNotRun, InputError
 from headrace.observe.formats import ReadOptions, import_file, load_recording
-from headrace.observe.remote.prometheus import hosts
+from headrace.observe.remote.prometheus import list_hosts
 from headrace.observe.remote.span import TimeSpan
-from headrace.operate.targets import SourceOptions, evidence_of
+from headrace.operate.targets import SourceOptions, read_evidence
 
 PLACES = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 SERVER = shutil.which("prometheus", path=PLACES)
@@ -178,7 +178,7 @@ def test_a_longer_interval_keeps_the_sum(scraped, loaded):
 
 def test_processors_and_clock_are_evidence(scraped, loaded):
     options = SourceOptions(devices=(loaded.device,), span=HOUR)
-    recorded = evidence_of(scraped.target, options)
+    recorded = read_evidence(scraped.target, options)
     assert recorded.demand is not None and recorded.facts.clock == "UTC" and recorded.host.height > 0
     # A machine's processors are all of its time: to a tenth of a processor, as ticks are 10 ms each.
     total = recorded.host.select("user_cpus", "system_cpus", "iowait_cpus", "steal_cpus", "idle_cpus").sum_horizontal()
@@ -203,7 +203,7 @@ def test_an_instance_must_be_named_where_there_are_several(scraped, loaded):
     with pytest.raises(InputError, match="counters of 2 hosts") as caught:
         import_file(f"prometheus:{scraped.address}")
     assert all(f"127.0.0.1:{port}" in caught.value.hint for port in scraped.ports)
-    assert len(hosts(f"prometheus:{scraped.address}", HOUR)) == 2
+    assert len(list_hosts(f"prometheus:{scraped.address}", HOUR)) == 2
     with pytest.raises(InputError, match="no counters of disks") as caught:
         import_file(f"prometheus:{scraped.address}?instance=db9")
     assert f"There are: 127.0.0.1:{min(scraped.ports)}" in caught.value.hint

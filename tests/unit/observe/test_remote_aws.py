@@ -19,9 +19,9 @@ from headrace.errors import CouldNotRun, InputError
 from headrace.observe.formats import ImportOptions, LoadedRecording
 from headrace.observe.remote import aws
 from headrace.observe.remote.span import TimeSpan
-from headrace.operate.forecast.sources import demand_of
-from headrace.operate.forecast.space import space_from_free
-from headrace.operate.targets import SourceOptions, evidence_of
+from headrace.operate.forecast.sources import read_target_demand
+from headrace.operate.forecast.space import convert_free_space
+from headrace.operate.targets import SourceOptions, read_evidence
 
 VOLUME = "vol-0123456789abcdef0"
 NOW = datetime.now(UTC).replace(second=0, microsecond=0)
@@ -164,7 +164,7 @@ def test_the_metrics_of_the_test_are_those_that_are_asked():
 def test_an_rds_instance_with_its_storage_and_class(rds, clouded):
     """500 GiB of gp3 are four volumes to RDS (data/managed/rds_storage.csv), and db.r6g.large is an r6g.large."""
     clouded(rds=rds(SHOP).client(), cloudwatch=cloudwatch(RDS_FIGURES, RDS_METRICS))
-    recorded = evidence_of("aws:db-shop", SourceOptions(span=SPAN, storage="gp2:100"))
+    recorded = read_evidence("aws:db-shop", SourceOptions(span=SPAN, storage="gp2:100"))
     volume = recorded.volumes[0]
     assert volume.facts.storage == "4xgp3:125:3000:125" and recorded.facts.instance == "r6g.large"
     assert recorded.demand.points["reads_per_s"].to_list() == [400.0] * MINUTES
@@ -179,7 +179,7 @@ def test_an_rds_instance_with_its_storage_and_class(rds, clouded):
 
 def test_forecast_knows_storage_and_instance_of_rds(rds, clouded):
     clouded(rds=rds(SHOP).client(), cloudwatch=cloudwatch(RDS_FIGURES, RDS_METRICS))
-    demand = demand_of("aws:db-shop", SourceOptions(span=SPAN))
+    demand = read_target_demand("aws:db-shop", SourceOptions(span=SPAN))
     assert (demand.load.name, demand.storage, demand.instance) == ("db-shop", "4xgp3:125:3000:125", "r6g.large")
     assert demand.space is None  # two hours are no week
 
@@ -189,9 +189,9 @@ def test_free_space_of_rds_is_used_space_of_days():
     free = {
         86_400.0 * day + 3_600 * hour: (100 - day - 0.1 * (hour == 5)) * 2.0**30 for day in range(8) for hour in (2, 5)
     }
-    history = space_from_free("db-shop", free, 500.0)
+    history = convert_free_space("db-shop", free, 500.0)
     assert history.used_gib.tolist() == pytest.approx([400.1 + day for day in range(8)])
-    assert space_from_free("db-shop", dict(list(free.items())[:12]), 500.0) is None
+    assert convert_free_space("db-shop", dict(list(free.items())[:12]), 500.0) is None
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_a_volume_that_only_writes_has_no_reads_rather_than_no_recording():
     """On Xen a count of nothing is not published: it is zero while the other counts are there."""
     clients = {"ec2": ec2(), "cloudwatch": cloudwatch(EBS_FIGURES, EBS_METRICS)}
     fetched = aws.fetch(f"aws:{VOLUME}", SPAN, clients.get)
-    workload = LoadedRecording(*fetched.readings()).workload()
+    workload = LoadedRecording(*fetched.make_readings()).build_workload()
     assert workload.points["writes_per_s"].to_list() == [100.0] * MINUTES
     assert workload.points["reads_per_s"].to_list() == [0.0] * MINUTES
     assert workload.points["write_await_ms"].to_list() == pytest.approx([1.0] * MINUTES)
@@ -307,7 +307,7 @@ def test_points_of_five_minutes_are_not_taken_for_minutes():
             "cloudwatch": answers(boto3.client("cloudwatch", **SETTINGS), "get_metric_data", answer),
         }
         fetched = aws.fetch(f"aws:{VOLUME}", SPAN, clients.get)
-        points = LoadedRecording(*fetched.readings()).workload(ImportOptions(gaps="zero")).points
+        points = LoadedRecording(*fetched.make_readings()).build_workload(ImportOptions(gaps="zero")).points
         assert fetched.period_s == period and points["writes_per_s"].max() == rate
 
 
@@ -340,7 +340,7 @@ def test_cloudwatch_that_may_not_be_asked():
 )
 def test_the_period_is_one_that_is_still_kept(span, period):
     """Minutes for 15 days, five minutes for 63, hours for 455 (API_GetMetricStatistics)."""
-    begin, end, step_s = aws.bounds(span)
+    begin, end, step_s = aws.compute_bounds(span)
     # Ten minutes that are kept no longer, and two periods at the ends, are left out at the most.
     assert step_s == period and begin % period == 0 == end % period and span.last_s - (end - begin) <= 600 + 2 * period
 
@@ -357,5 +357,5 @@ def test_the_period_is_one_that_is_still_kept(span, period):
 )
 def test_targets_that_are_none(target, message):
     with pytest.raises(InputError, match=message) as caught:
-        aws.names_of(target)
+        aws.parse_names(target)
     assert caught.value.hint

@@ -271,4 +271,4 @@ def test_a_password_in_an_address_is_refused_and_not_shown():
 )
 def test_labels_are_quoted_for_promql(query, selector):
     """A quotation mark in a value ends no string, and a dot is a dot."""
-    assert parse_target(f"prometheus:http://h?{query}").selector() == selector
+    assert parse_target(f"prometheus:http://h?{query}").build_selector() == selector

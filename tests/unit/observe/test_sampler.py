@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import CouldNotRun, InputError
-from headrace.mysql.statements import number_of
-from headrace.observe.live.host import FIELDS, device_of, read_disks, read_host, volume_id
+from headrace.mysql.statements import parse_number
+from headrace.observe.live.host import FIELDS, find_device, find_volume_id, read_disks, read_host
 from headrace.observe.live.sampler import Sampler
 from headrace.observe.live.samples import (
     PART_ROWS,
@@ -70,7 +70,7 @@ def test_rates_are_differences_over_the_time_they_really_took():
         "com_commit": [100.0, 205.0, 300.0],
         "threads_running": [3.0, 5.0, 4.0],
     }
-    rate_table = samples(status).rates()
+    rate_table = samples(status).compute_rates()
     assert rate_table["t_s"].to_list() == [0.0, 1.0] and rate_table["t_unix"].to_list() == [T0, T0 + 1]
     assert rate_table["com_commit_per_s"].to_list() == pytest.approx([105 / 1.05, 95 / 0.95], rel=1e-6)
     assert rate_table["threads_running"].to_list() == [5.0, 4.0]  # a level: at the end of the row
@@ -78,7 +78,7 @@ def test_rates_are_differences_over_the_time_they_really_took():
 
 def test_a_missing_sample_and_a_restart_are_null():
     status = {"t_unix": [float(T0 + at) for at in (0, 1, 3, 4, 5)], "questions": [10.0, 20.0, 40.0, 5.0, 9.0]}
-    rate_table = samples(status).rates()
+    rate_table = samples(status).compute_rates()
     assert rate_table["t_s"].to_list() == [0.0, 1.0, 2.0, 3.0, 4.0]
     assert rate_table["questions_per_s"].to_list() == [10.0, None, None, None, 4.0]
 
@@ -86,7 +86,7 @@ def test_a_missing_sample_and_a_restart_are_null():
 def test_sources_lie_on_one_time_line():
     host = {"t_unix": [T0 + 1.0, T0 + 2.0], "user_s": [0.0, 1.5], "load1": [1.0, 2.0]}
     disks = {"a": disk_columns([T0 + 2, T0 + 3], reads=[0, 10])}
-    rate_table = samples({"t_unix": [float(T0), T0 + 1.0], "questions": [0.0, 7.0]}, disks, host).rates()
+    rate_table = samples({"t_unix": [float(T0), T0 + 1.0], "questions": [0.0, 7.0]}, disks, host).compute_rates()
     assert rate_table["t_s"].to_list() == [0.0, 1.0, 2.0]
     assert rate_table["questions_per_s"].to_list() == [7.0, None, None] and rate_table["user_cpus"].to_list() == [
         None,
@@ -117,7 +117,7 @@ def test_disks_add_up_and_waits_are_weighted():
         weighted_ms=[0, 500],
         io_ms=[0, 900],
     )
-    row = samples(disks={"a": entry, "b": two}).rates().row(0, named=True)
+    row = samples(disks={"a": entry, "b": two}).compute_rates().row(0, named=True)
     assert (row["read_iops"], row["read_mib_s"], row["queue"], row["busy"]) == (400.0, 6.25, 2.5, 0.9)
     assert row["read_wait_ms"] == pytest.approx(600 / 400) and row["write_wait_ms"] is None
     assert (row["read_iops:a"], row["read_wait_ms:a"], row["read_iops:b"], row["read_wait_ms:b"]) == (
@@ -131,23 +131,23 @@ def test_disks_add_up_and_waits_are_weighted():
 def test_a_row_that_one_disk_lacks_has_no_sum():
     entry = disk_columns([T0, T0 + 1, T0 + 2], reads=[0, 10, 20])
     two = disk_columns([T0, T0 + 1], reads=[0, 30])
-    rate_table = samples(disks={"a": entry, "b": two}).rates()
+    rate_table = samples(disks={"a": entry, "b": two}).compute_rates()
     assert rate_table["read_iops"].to_list() == [40.0, None] and rate_table["read_iops:a"].to_list() == [10.0, 10.0]
 
 
 def test_milliseconds_of_diskstats_wrap_at_32_bits():
     """Documentation/admin-guide/iostats.rst: these counters are 32 bit."""
     columns = disk_columns([T0, T0 + 1], reads=[0, 10], read_ms=[2**32 - 100, 100], weighted_ms=[2**32 - 1_000, 1_000])
-    row = samples(disks={"a": columns}).rates().row(0, named=True)
+    row = samples(disks={"a": columns}).compute_rates().row(0, named=True)
     assert row["read_wait_ms"] == pytest.approx(20.0) and row["queue"] == pytest.approx(2.0)
     # Counts do not wrap: a lower one is a device attached again.
-    again = samples(disks={"a": disk_columns([T0, T0 + 1], reads=[50, 10])}).rates()
+    again = samples(disks={"a": disk_columns([T0, T0 + 1], reads=[50, 10])}).compute_rates()
     assert again["read_iops"].to_list() == [None]
 
 
 def test_nothing_gives_no_rates():
-    assert samples().rates().height == 0
-    assert samples({"t_unix": [float(T0)], "questions": [1.0]}).rates().height == 0
+    assert samples().compute_rates().height == 0
+    assert samples({"t_unix": [float(T0)], "questions": [1.0]}).compute_rates().height == 0
 
 
 @given(
@@ -157,7 +157,7 @@ def test_nothing_gives_no_rates():
 def test_rates_times_their_durations_are_the_counts(counts, jitter):
     times = [T0 + at + late for at, late in zip(range(len(counts)), jitter, strict=False)]
     total = [float(sum(counts[: at + 1])) for at in range(len(counts))]
-    questions_per_s = samples({"t_unix": times, "questions": total}).rates()["questions_per_s"]
+    questions_per_s = samples({"t_unix": times, "questions": total}).compute_rates()["questions_per_s"]
     took = [b - a for a, b in zip(times, times[1:], strict=False)]
     # Times near 1.7e9 hold 2.4e-7 s; of at least 0.6 s that is 4e-7.
     assert [rate * length for rate, length in zip(questions_per_s, took, strict=True)] == pytest.approx(
@@ -184,7 +184,7 @@ def test_levels_and_counters():
      ("", None), ("2024-01-01 10:00:00", None), ("0000-0000:00000000", None), ("1e5x", None), (7, 7.0), (None, None)],
 )  # fmt: skip
 def test_numbers_of_status_variables(text, value):
-    assert number_of(text) == value
+    assert parse_number(text) == value
 
 
 # --- the store ----------------------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ def test_long_series_go_to_disk_and_come_back_whole(tmp_path, monkeypatch):
             del row["always"]
         store.add(row)
     assert len(list(tmp_path.rglob("*.parquet"))) == 2
-    frame = store.frame()
+    frame = store.collect_frame()
     assert frame["t_unix"].to_list() == [float(at) for at in range(rows)]
     assert frame["always"].null_count() == 1 and frame["always"][3] is None
     assert frame["later"].null_count() == PART_ROWS + 5 and frame["later"][rows - 1] == rows - 1
@@ -225,7 +225,7 @@ def test_counters_of_this_machine():
     disk = read_disks([a_disk()])[a_disk()]
     sysfs = [int(word) for word in Path(f"/sys/class/block/{a_disk()}/stat").read_text().split()]
     assert disk["reads"] <= sysfs[0] and disk["read_bytes"] <= 512 * sysfs[2]
-    assert volume_id("loop0") is None and device_of("/nonexistent") is None
+    assert find_volume_id("loop0") is None and find_device("/nonexistent") is None
 
 
 def test_the_sampler_stands_on_whole_seconds():
@@ -243,7 +243,7 @@ def test_the_sampler_stands_on_whole_seconds():
         # Sampled at or after the tick it stands for.
         assert all(t >= 0.2 * math.floor(t / 0.2) for t in frame["t_unix"])
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("headrace-sample")]
-    assert recording.rates().height >= 1
+    assert recording.compute_rates().height >= 1
 
 
 class SomeLab:

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import CouldNotRun, InputError
-from headrace.operate.snapshots.freezing.filesystems import below, filesystems_of, mount_of, mounts, volume_id
+from headrace.operate.snapshots.freezing.filesystems import (
+    find_disks,
+    find_filesystems,
+    find_volume_id,
+    list_mounts,
+    mount_of,
+)
 
 
 class Machine:
@@ -58,16 +64,16 @@ def test_a_partition_of_an_ebs_volume(machine):
     machine.disk("nvme1n1", "259:2", "vol0123456789abcdef0")
     machine.disk("nvme1n1p1", "259:3", inside="nvme1n1")
     machine.mount("259:3", "/var/lib/mysql", "xfs", "/dev/nvme1n1p1")
-    [filesystem] = filesystems_of(["/var/lib/mysql/shop", "/var/lib/mysql"], machine.root)
+    [filesystem] = find_filesystems(["/var/lib/mysql/shop", "/var/lib/mysql"], machine.root)
     assert (filesystem.device, filesystem.place, filesystem.kind, filesystem.read_only) == (
         "nvme1n1p1",
         "/var/lib/mysql",
         "xfs",
         False,
     )
-    result = below("nvme1n1p1", machine.root)
+    result = find_disks("nvme1n1p1", machine.root)
     assert result.disks == ("nvme1n1",) and result.layout == ()
-    assert volume_id("nvme1n1", machine.root) == "vol-0123456789abcdef0"
+    assert find_volume_id("nvme1n1", machine.root) == "vol-0123456789abcdef0"
 
 
 def test_raid_0_of_four_volumes_in_the_order_of_its_slots(machine):
@@ -80,7 +86,7 @@ def test_raid_0_of_four_volumes_in_the_order_of_its_slots(machine):
         machine.file(f"sys/devices/md0/md/{name}", f"{text}\n")
     for name, slot in slots.items():
         machine.file(f"sys/devices/md0/md/dev-{name}/slot", f"{slot}\n")
-    result = below("md0", machine.root)
+    result = find_disks("md0", machine.root)
     assert result.disks == ("nvme2n1", "nvme4n1", "nvme1n1", "nvme3n1")
     assert result.layout == ({"md": "md0", "level": "raid0", "members": "4", "chunk_bytes": "262144", "uuid": "6d-75"},)
 
@@ -90,7 +96,7 @@ def test_an_old_kernel_has_the_level_in_mdstat(machine):
     machine.disk("md127", slaves=("nvme1n1",))
     machine.file("sys/devices/md127/md/raid_disks", "1\n")
     machine.file("proc/mdstat", "Personalities : [raid0]\nmd127 : active raid0 nvme1n1[0]\n      8 blocks\n")
-    assert below("md127", machine.root).layout[0]["level"] == "raid0"
+    assert find_disks("md127", machine.root).layout[0]["level"] == "raid0"
 
 
 def test_lvm_takes_every_disk_of_the_group(machine):
@@ -104,7 +110,7 @@ def test_lvm_takes_every_disk_of_the_group(machine):
     for name, owner in (("dm-0", group), ("dm-1", group), ("dm-2", other)):
         machine.file(f"sys/devices/{name}/dm/uuid", f"LVM-{owner}{name.ljust(32, 'x')}\n")
         machine.file(f"sys/devices/{name}/dm/name", f"vg-{name}\n")
-    result = below("dm-0", machine.root)
+    result = find_disks("dm-0", machine.root)
     assert result.disks == ("nvme1n1", "nvme2n1", "nvme3n1")
     assert result.layout[0]["dm"] == "vg-dm-0"
 
@@ -112,44 +118,44 @@ def test_lvm_takes_every_disk_of_the_group(machine):
 def test_the_root_filesystem_and_a_bind_mount_of_it(machine):
     machine.disk("nvme0n1p1", "259:1")
     with pytest.raises(InputError, match="root filesystem"):
-        filesystems_of(["/var/lib/mysql"], machine.root)
+        find_filesystems(["/var/lib/mysql"], machine.root)
     machine.mount("259:1", "/srv/data", "ext4", "/dev/nvme0n1p1", inside="/old/data")
     with pytest.raises(InputError, match=r"bind mount at /srv/data"):
-        filesystems_of(["/srv/data/mysql"], machine.root)
+        find_filesystems(["/srv/data/mysql"], machine.root)
 
 
 def test_bind_mounts_of_one_filesystem_are_one(machine):
     machine.disk("nvme1n1", "259:2")
     machine.mount("259:2", "/data", "xfs", "/dev/nvme1n1")
     machine.mount("259:2", "/var/lib/mysql", "xfs", "/dev/nvme1n1", inside="/mysql")
-    assert len(filesystems_of(["/var/lib/mysql", "/data/log"], machine.root)) == 1
+    assert len(find_filesystems(["/var/lib/mysql", "/data/log"], machine.root)) == 1
 
 
 def test_names_with_spaces_quotes_newlines(machine):
     place = '/a "b"\\ c\nd'
     machine.disk("nvme1n1", "259:2")
     machine.mount("259:2", place, "xfs", "/dev/nvme1n1")
-    [filesystem] = filesystems_of([f"{place}/mysql"], machine.root)
+    [filesystem] = find_filesystems([f"{place}/mysql"], machine.root)
     assert filesystem.place == place
 
 
 def test_read_only_for_everyone_and_not_frozen(machine):
     machine.disk("nvme1n1", "259:2")
     machine.mount("259:2", "/data", "xfs", "/dev/nvme1n1", options="ro,attr2")
-    assert filesystems_of(["/data"], machine.root)[0].read_only
+    assert find_filesystems(["/data"], machine.root)[0].read_only
 
 
 @pytest.mark.parametrize("kind", ["btrfs", "overlay", "tmpfs", "nfs4", "zfs"])
 def test_what_cannot_be_frozen(machine, kind):
     machine.mount("0:45", "/data", kind, "something")
     with pytest.raises(InputError, match=f"is on {kind} "):
-        filesystems_of(["/data"], machine.root)
+        find_filesystems(["/data"], machine.root)
 
 
 def test_the_mount_on_top_and_a_name_that_only_begins_alike(machine):
     machine.mount("259:2", "/data", "xfs", "/dev/a")
     machine.mount("259:3", "/data", "xfs", "/dev/b")
-    result = mounts(machine.root)
+    result = list_mounts(machine.root)
     assert mount_of("/data/x", result).number == "259:3"
     assert mount_of("/database", result).number == "259:1"
     with pytest.raises(CouldNotRun, match="on no filesystem"):
@@ -162,6 +168,6 @@ def test_a_name_of_udev(machine):
     folder.mkdir(parents=True)
     (folder / "nvme-Amazon_Elastic_Block_Store_vol0123456789abcdef0").symlink_to("/dev/loop3")
     (folder / "nvme-Amazon_EC2_NVMe_Instance_Storage_AWS1").symlink_to("/dev/loop4")
-    assert volume_id("loop3", machine.root) == "vol-0123456789abcdef0"
-    assert volume_id("loop4", machine.root) is None
-    assert volume_id("loop5", machine.root) is None
+    assert find_volume_id("loop3", machine.root) == "vol-0123456789abcdef0"
+    assert find_volume_id("loop4", machine.root) is None
+    assert find_volume_id("loop5", machine.root) is None

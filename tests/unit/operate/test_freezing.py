@@ -116,7 +116,7 @@ def test_order_of_need(tmp_path):
     (data / "tmp").mkdir()
     (data / "tmp/x").write_bytes(b"x")
     # Page 160 of 16 KiB is in block 5, pages 0 to 31 in block 0.
-    order = list(warming.order([data], "7,160\n7,161\n7,3\n9,1\nnonsense\n"))
+    order = list(warming.order_parts([data], "7,160\n7,161\n7,3\n9,1\nnonsense\n"))
     names = [(entry.path.name, entry.offset // warming.BLOCK_BYTES) for entry in order]
     assert names[:3] == [("ibdata1", 0), ("ibdata1", 1), ("a.ibd", 0)]
     assert names[3:5] == [("big.ibd", 5), ("big.ibd", 0)]
@@ -132,13 +132,13 @@ def test_a_file_that_is_gone_is_left_out(tmp_path):
 def test_next_steps_of_an_array_and_a_group(kind, options):
     layout = ({"md": "md0", "level": "raid0", "uuid": "a:b"}, {"dm": "vg-lv"})
     tags = {sets.SET: "set-a", sets.VOLUMES: "vol-0,vol-1", sets.FINISHED: "x"}
-    tags |= sets.long_tags(sets.MEMBER, sets.as_json({"place": "/data's", "kind": kind, "layout": layout}))
-    [chosen] = sets.sets_of(
+    tags |= sets.make_long_tags(sets.MEMBER, sets.as_json({"place": "/data's", "kind": kind, "layout": layout}))
+    [chosen] = sets.build_sets(
         StoredSnapshot(f"snap-{number}", f"vol-{number}", 1, "completed", "2026-11-22T12:00:00+00:00", tags)
         for number in range(2)
     )
     service: Any = SimpleNamespace(create_volume=lambda snapshot, spec, name, tags: name)
-    lines = restore.next_steps(restore.restore_volumes(service, chosen, "back"))
+    lines = restore.list_next_steps(restore.restore_volumes(service, chosen, "back"))
     assert lines == [
         "mdadm --assemble --uuid=a:b /dev/md0",
         "vgchange --activate y",

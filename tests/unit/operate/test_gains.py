@@ -10,12 +10,12 @@ from doctored import evidence
 
 from headrace.errors import InputError
 from headrace.observe.evidence import evidence_file
-from headrace.operate.doctor.advising.gains import Counsel, next_of
-from headrace.operate.doctor.advising.own_database import own_database, tps_on
+from headrace.operate.doctor.advising.gains import Counsel, find_next_limit
+from headrace.operate.doctor.advising.own_database import infer_own_database, predict_tps
 from headrace.operate.doctor.diagnosis import diagnose
-from headrace.operate.doctor.signals import signals_of
+from headrace.operate.doctor.signals import compute_signals
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.operate.targets import SourceOptions, evidence_of
+from headrace.operate.targets import SourceOptions, read_evidence
 
 # Eight clients on io1:100:300: 300 reads a second, 3 a transaction, each waits 26 ms.
 AT_300 = {
@@ -30,7 +30,7 @@ IO1 = "io1:100:300"
 
 
 def signals(volume=None, server=None, **more):
-    return signals_of(
+    return compute_signals(
         evidence(AT_300 | (volume or {}), CLIENTS | (server or {}), **({"storage": IO1} | more)), Thresholds()
     )
 
@@ -38,25 +38,25 @@ def signals(volume=None, server=None, **more):
 def test_today_is_simulated_as_it_is():
     """The database made of the counters runs on today's storage as the server does: 100 a second,
     bound by the volume."""
-    own = own_database(signals())
+    own = infer_own_database(signals())
     assert own is not None and own.clients == 8
-    tps, cap = tps_on(own.database, own.clients, IO1, None, None, None)
+    tps, cap = predict_tps(own.database, own.clients, IO1, None, None, None)
     assert tps == pytest.approx(100.0, rel=0.05) and cap == "volume-iops"
 
 
 def test_twice_the_limit_is_twice_the_transactions_while_clients_wait():
     # Response 80 ms, 79.2 of it for reads; at 600 IOPS 200 a second would take 40 ms: still the volume.
-    own = own_database(signals())
+    own = infer_own_database(signals())
     assert own is not None
-    tps, cap = tps_on(own.database, own.clients, "io1:100:600", None, None, None)
+    tps, cap = predict_tps(own.database, own.clients, "io1:100:600", None, None, None)
     assert tps == pytest.approx(200.0, rel=0.05) and cap == "volume-iops"
 
 
 def test_lifting_brings_little_where_clients_do_little_else():
     # Half of the eight clients' time is something else: at most twice as many transactions.
-    own = own_database(signals({"read_ms": 13.2, "read_p50_ms": 13.0}))
+    own = infer_own_database(signals({"read_ms": 13.2, "read_p50_ms": 13.0}))
     assert own is not None
-    tps, cap = tps_on(own.database, own.clients, "io2:100:20000", None, None, None)
+    tps, cap = predict_tps(own.database, own.clients, "io2:100:20000", None, None, None)
     assert 170.0 < tps < 205.0 and cap == "clients"
 
 
@@ -76,10 +76,10 @@ def test_against_naive_arithmetic():
             {"tps": tps, "pool_reads_per_s": tps * reads, "threads_running": float(clients), "threads_connected": float(clients), "server_cpus": 0.02},
             storage=f"io1:100:{iops}",
         )  # fmt: skip
-        own = own_database(result)
+        own = infer_own_database(result)
         assert own is not None
         for lifted in (2 * iops, 4 * iops):
-            details, _ = tps_on(own.database, own.clients, f"io1:100:{lifted}", None, None, None)
+            details, _ = predict_tps(own.database, own.clients, f"io1:100:{lifted}", None, None, None)
             # 8 as the sharpness: where both are alike the turn costs 8 % (2^(-1/8)).
             assert details == pytest.approx(min(lifted / reads, free), rel=0.12), (reads, base_ms, clients, iops)
 
@@ -115,13 +115,13 @@ def test_a_finding_says_what_it_brings_and_what_is_next():
 )
 def test_the_next_limit(subject, volume, instance, expected, factor):
     result = signals(volume | {"over_volume_iops": 0.0}, {"server_cpus": None}, storage="gp3:500", instance=instance)
-    name, at = next_of(subject, result.volumes[0], result)
+    name, at = find_next_limit(subject, result.volumes[0], result)
     assert (name, at) == (expected, pytest.approx(factor, rel=1e-3))
 
 
 def test_processors_can_be_next():
     result = signals(None, {"server_cpus": 3.0}, storage=IO1)
-    assert next_of("volume-iops", result.volumes[0], result) == ("cpu", pytest.approx(4 / 3))
+    assert find_next_limit("volume-iops", result.volumes[0], result) == ("cpu", pytest.approx(4 / 3))
 
 
 def test_the_instance_that_binds_next_is_said_to():
@@ -150,15 +150,15 @@ def test_a_recording_is_described_by_the_options(tmp_path):
     used."""
     file = tmp_path / "seen.jsonl.gz"
     evidence_file.save(evidence(AT_300, CLIENTS, storage=None), file)
-    recorded = evidence_of(str(file), SourceOptions(storage=IO1))
+    recorded = read_evidence(str(file), SourceOptions(storage=IO1))
     assert diagnose(recorded, Counsel()).findings[0].subject == "volume-iops"
     evidence_file.save(evidence(AT_300, CLIENTS, storage=IO1), file)
-    recorded = evidence_of(str(file), SourceOptions(storage="gp3:500"))
+    recorded = read_evidence(str(file), SourceOptions(storage="gp3:500"))
     assert recorded.volumes[0].facts.storage == IO1 and any("gp3:500 was not used" in note for note in recorded.notes)
     packed = tmp_path / "iostat.txt.gz"
     packed.write_bytes(gzip.compress(b"Linux 6.1.0 (db1)\n"))
     with pytest.raises(InputError, match="gzip archive"):
-        evidence_of(str(packed), SourceOptions())
+        read_evidence(str(packed), SourceOptions())
 
 
 def test_no_spending_for_little():

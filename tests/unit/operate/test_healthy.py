@@ -11,12 +11,12 @@ import polars as pl
 import pytest
 
 from headrace import OpenWorkload, simulate
-from headrace.observe.evidence.limits import holding
-from headrace.observe.evidence.model import SeenVolume, SourceFacts, Tick, gathered
+from headrace.observe.evidence.limits import get_holding_limits
+from headrace.observe.evidence.model import SeenVolume, SourceFacts, Tick, collect_evidence
 from headrace.operate.doctor.advising.gains import Counsel
-from headrace.operate.doctor.judging import judged
+from headrace.operate.doctor.judging import judge_signals
 from headrace.operate.doctor.recorded import diagnose_recording
-from headrace.operate.doctor.signals import signals_of
+from headrace.operate.doctor.signals import compute_signals
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.workload.points import make_points
 
@@ -64,7 +64,7 @@ def test_a_healthy_fortnight(number):
     load = demand(number, name, *figures)
     run = simulate(load, storage, interval_s=POINT_S, form="interval")
     assert run.summary["throttled_s"] < 60, "the trace is not healthy"
-    limits = holding(storage)
+    limits = get_holding_limits(storage)
     facts = SourceFacts("trace", "iostat", float(POINT_S), "UTC", (SeenVolume("nvme1n1", storage, None, limits),))
     chance, ticks = random.Random(number), []
     for point, row in zip(load.points.iter_rows(named=True), run.rows.iter_rows(named=True), strict=True):
@@ -74,11 +74,13 @@ def test_a_healthy_fortnight(number):
             "read_mib_s": point["reads_per_s"] * point["read_kib"] / 1024, "write_mib_s": point["writes_per_s"] * point["write_kib"] / 1024,
             "queue": row["iops"] * mean_ms / 1e3, "read_ms": mean_ms, "write_ms": mean_ms, "balance_percent": row["balance_percent"],
         }}))  # fmt: skip
-    evidence = gathered(facts, ticks)
+    evidence = collect_evidence(facts, ticks)
     warnings = 0
     for at in sorted(chance.sample(range(2, len(ticks)), min(WINDOWS, len(ticks) - 2))):
         until = ticks[at].t_unix + POINT_S
-        result = judged(signals_of(evidence.between(until - 2 * POINT_S - 1, until), Thresholds()), Thresholds())
+        result = judge_signals(
+            compute_signals(evidence.select_span(until - 2 * POINT_S - 1, until), Thresholds()), Thresholds()
+        )
         assert not [entry for entry in result if entry.basis == "felt"], "a critical"
         warnings += any(entry.verdict in ALARMS for entry in result)
     # Warnings are as rare as two a fortnight would be, in the windows that were looked at.
@@ -109,7 +111,7 @@ def test_a_sick_hour_in_a_healthy_fortnight_is_found():
     )
     points = points.with_columns(pl.when(hour).then(12.0).otherwise(0.6).alias("await_ms"))
     sick = OpenWorkload(name=name, kind="recorded", points=points, source=load.source)
-    limits = holding(storage)
+    limits = get_holding_limits(storage)
     facts = SourceFacts("trace", "iostat", float(POINT_S), "UTC", (SeenVolume("nvme1n1", storage, None, limits),))
     rows = [
         {
@@ -122,6 +124,6 @@ def test_a_sick_hour_in_a_healthy_fortnight_is_found():
         for point in sick.points.iter_rows(named=True)
     ]
     ticks = [Tick(index * POINT_S, float(POINT_S), {"nvme1n1": row}) for index, row in enumerate(rows)]
-    evidence = gathered(facts, ticks)
+    evidence = collect_evidence(facts, ticks)
     diagnosis = diagnose_recording(evidence, sick, Counsel())
     assert [window.limit for window in diagnosis.windows] == ["volume-iops"]

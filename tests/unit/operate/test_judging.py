@@ -14,8 +14,8 @@ from headrace.observe.evidence.model import SeenChannel
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.judging import MOST_FINDINGS
 from headrace.operate.doctor.model import OF_STORAGE, VERDICTS
-from headrace.operate.doctor.thresholds import Thresholds, table
-from headrace.operate.doctor.verdicts import table as verdict_table
+from headrace.operate.doctor.thresholds import Thresholds, read_thresholds
+from headrace.operate.doctor.verdicts import read_verdicts as verdict_table
 
 # Clients at a limit: reads take 20 ms, four clients read 180 pages a second: 3.6 of 4 wait.
 AT_LIMIT = {"read_iops": 180.0, "charged_iops": 280.0, "read_ms": 20.0, "read_p50_ms": 19.0, "queue": 4.0}
@@ -457,12 +457,12 @@ def test_few_writers_among_many_readers_are_felt():
 
 def test_every_threshold_stands_in_the_table_with_a_source_and_a_test():
     here = Path(__file__).parent
-    names = [row.name for row in table()]
+    names = [row.name for row in read_thresholds()]
     assert len(names) == len(set(names))
     code = "".join(path.read_text() for path in (here.parents[2] / "python/headrace/operate/doctor").rglob("*.py"))
     conditions = {condition.threshold for verdict in verdict_table().values() for condition in verdict.conditions}
     assert len(conditions) > 10 and conditions <= set(names)
-    for row in table():
+    for row in read_thresholds():
         assert row.source and row.unit and re.fullmatch(r"\d{4}-\d\d-\d\d", row.as_of), row.name
         file, _, test = row.test.partition("::")
         assert f"def {test}(" in (here / file).read_text(), row.test

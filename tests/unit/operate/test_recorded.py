@@ -11,7 +11,7 @@ from doctored import iostat
 
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.diagnosis import diagnose
-from headrace.operate.targets import SourceOptions, evidence_of
+from headrace.operate.targets import SourceOptions, read_evidence
 
 
 def day(chance, hot, level, kib=16.0, await_ms=26.5):
@@ -28,7 +28,7 @@ def day(chance, hot, level, kib=16.0, await_ms=26.5):
 
 
 def diagnosis_of(path, **options):
-    evidence = evidence_of(str(path), SourceOptions(**options))
+    evidence = read_evidence(str(path), SourceOptions(**options))
     return diagnose(evidence, Counsel())
 
 

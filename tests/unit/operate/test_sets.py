@@ -28,24 +28,24 @@ def make_snapshots(
 ) -> list[StoredSnapshot]:
     """A set as `take` tags it."""
     common = {sets.SET: name, sets.SERVER: "db", sets.FINISHED: "x", sets.STEPS: "lock freeze", sets.FROZEN: "50.0"}
-    common |= sets.long_tags(sets.VOLUMES, ",".join(volumes)) | tags
+    common |= sets.make_long_tags(sets.VOLUMES, ",".join(volumes)) | tags
     return [StoredSnapshot(f"snap-{name}-{volume}", volume, 1, state, at.isoformat(), common) for volume in volumes]
 
 
 def test_a_whole_set():
     gtid = ",".join(f"{number:08x}-0000-0000-0000-000000000000:1-{number}" for number in range(1, 30))
     volumes = [f"vol-{number:017x}" for number in range(20)]
-    [entry] = sets.sets_of(make_snapshots("set-a", volumes, NOW, **sets.long_tags(sets.GTID, gtid)))
+    [entry] = sets.build_sets(make_snapshots("set-a", volumes, NOW, **sets.make_long_tags(sets.GTID, gtid)))
     assert entry.whole and entry.gtid == gtid and entry.frozen_ms == 50 and entry.steps == ("lock", "freeze")
     assert len(entry.snapshots) == 20 and entry.size_gib == 20 and entry.stored
 
 
 def test_no_tag_is_too_long():
-    tags = sets.long_tags("k", "x" * 2_000)
+    tags = sets.make_long_tags("k", "x" * 2_000)
     assert max(map(len, tags.values())) == 256 and "".join(tags.values()) == "x" * 2_000
     assert not sets.fits("x" * 10_000)
     with pytest.raises(InputError, match="10,000 characters"):
-        sets.long_tags("k", "x" * 10_000)
+        sets.make_long_tags("k", "x" * 10_000)
     assert sets.as_json("a\n'\"é") == '"a\\n\'\\"\\u00e9"'
 
 
@@ -74,7 +74,7 @@ class SlowList:
         for name in snapshots:
             self.tags[name] |= tags
 
-    def stored(self):
+    def list_stored(self):
         self.looks += 1
         seen = self.snapshots if self.looks > 2 else self.snapshots[: self.looks - 1]
         return [replace(snapshot, state="completed", tags=self.tags[snapshot.id]) for snapshot in seen]
@@ -92,13 +92,13 @@ def test_a_set_that_is_not_listed_yet_was_taken_and_is_waited_for(monkeypatch):
     assert taken.whole and taken.id == "set-a" and not taken.stored
     assert [snapshot.member["place"] for snapshot in taken.snapshots] == ["/data", "/data"]
     monkeypatch.setattr(services, "LOOK_EVERY_S", 0.0)
-    snapshot_commands.stored_set(service, taken, lambda share: None)
-    [listed] = sets.sets_of(service.stored())
+    snapshot_commands.wait_for_set(service, taken, lambda share: None)
+    [listed] = sets.build_sets(service.stored())
     assert listed.stored and replace(listed, snapshots=()) == replace(taken, snapshots=())
     service.snapshots.pop()
     service.listed_within_s = 0.0
     with pytest.raises(CouldNotRun, match="could not be stored"):
-        snapshot_commands.stored_set(service, taken, lambda share: None)
+        snapshot_commands.wait_for_set(service, taken, lambda share: None)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_an_error_of_aws_itself_is_no_refusal(monkeypatch, status, kind):
         answer: Any = {"Error": {"Code": "Sorry"}, "ResponseMetadata": {"HTTPStatusCode": status}}
         raise ClientError(answer, "CreateTags")
 
-    monkeypatch.setattr(ec2, "_client", lambda profile, region: SimpleNamespace(create_tags=create_tags))
+    monkeypatch.setattr(ec2, "_open_client", lambda profile, region: SimpleNamespace(create_tags=create_tags))
     with pytest.raises(kind, match="Sorry") as caught:
         ec2.Ec2Service().tag(["snap-1"], {})
     assert caught.value.kind == "Sorry"
@@ -173,7 +173,7 @@ def test_random_damage_is_seen(seed):
         case "no list":
             snapshots = [StoredSnapshot(each.id, each.volume, 1, each.state, each.started_at, {sets.SET: "set-a", sets.FINISHED: "x"}) for each in snapshots]  # fmt: skip
     chance.shuffle(snapshots)
-    [read] = sets.sets_of(snapshots)
+    [read] = sets.build_sets(snapshots)
     assert read.whole == (damage == "none"), (damage, read.problems)
     if damage != "none":
         with pytest.raises(InputError):
@@ -183,20 +183,20 @@ def test_random_damage_is_seen(seed):
 def test_tags_that_mean_nothing():
     """Tags of a user, or of a newer version: nothing fails, and nothing is believed."""
     odd = {sets.SET: "set-x", sets.ABOUT: "{not json", sets.FROZEN: "soon", sets.MEMBER: "[1]"}
-    [entry] = sets.sets_of([StoredSnapshot("snap-1", "", 1, "completed", NOW.isoformat(), odd)])
+    [entry] = sets.build_sets([StoredSnapshot("snap-1", "", 1, "completed", NOW.isoformat(), odd)])
     assert not entry.whole and entry.about == {} and entry.frozen_ms is None and entry.snapshots[0].member == {}
 
 
 def test_the_latest():
     old, new = make_snapshots("set-old", ["vol-1"], NOW - timedelta(days=1)), make_snapshots("set-new", ["vol-1"], NOW)
     broken = make_snapshots("set-broken", ["vol-1", "vol-2"], NOW + timedelta(days=1))[:1]
-    result = sets.sets_of([*broken, *new, *old])
+    result = sets.build_sets([*broken, *new, *old])
     assert [entry.id for entry in result] == ["set-old", "set-new", "set-broken"]
-    assert sets.chosen(result, "latest").id == sets.chosen(result, "latest:db").id == "set-new"
-    assert sets.chosen(result, "set-old").id == "set-old"
+    assert sets.choose_set(result, "latest").id == sets.choose_set(result, "latest:db").id == "set-new"
+    assert sets.choose_set(result, "set-old").id == "set-old"
     for name in ("latest:other", "set-nothing", ""):
         with pytest.raises(InputError):
-            sets.chosen(result, name)
+            sets.choose_set(result, name)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -215,7 +215,7 @@ def test_pruning_against_a_naive_reference(seed):
         ages[name] = age
     keep = chance.choice([None, 1, 3])
     keep_for = chance.choice([None, 5 * 86_400.0]) if keep else 5 * 86_400.0
-    verdicts = retention.judge(sets.sets_of(snapshots), NOW, keep, keep_for)
+    verdicts = retention.judge(sets.build_sets(snapshots), NOW, keep, keep_for)
     going = {verdict.chosen.id for verdict in verdicts if verdict.goes}
     good = sorted((name for name in ages if whole[name]), key=lambda name: ages[name])
     stored = [name for name in good if not pending[name]]
@@ -229,7 +229,7 @@ def test_pruning_against_a_naive_reference(seed):
 
 
 def test_pruning_deletes_the_oldest_first_and_never_all():
-    result = sets.sets_of(
+    result = sets.build_sets(
         make_snapshots("set-a", ["vol-1"], NOW) + make_snapshots("set-b", ["vol-1"], NOW - timedelta(days=2))
     )
     verdicts = retention.judge(result, NOW, 1, None)
@@ -250,10 +250,10 @@ def test_pruning_deletes_the_oldest_first_and_never_all():
 
 
 def test_units_of_systemd():
-    texts = retention.units("shop", ["/usr/bin/python3", "-m", "headrace"], ["snapshot", "take", 'a "b" $c %d'], None, 3600)  # fmt: skip
+    texts = retention.build_units("shop", ["/usr/bin/python3", "-m", "headrace"], ["snapshot", "take", 'a "b" $c %d'], None, 3600)  # fmt: skip
     service, timer = (texts[f"headrace-snapshot-shop.{kind}"] for kind in ("service", "timer"))
     assert 'ExecStart=/usr/bin/python3 -m headrace snapshot take "a \\"b\\" $$c %%d"\n' in service
     assert "KillMode=process" in service and "OnUnitActiveSec=3600" in timer
     for name, words, every in (("../x", ["a"], 3600), ("x", ["a\nb"], 3600), ("x", ["a"], 1)):
         with pytest.raises(InputError):
-            retention.units(name, ["headrace"], words, None, every)
+            retention.build_units(name, ["headrace"], words, None, every)

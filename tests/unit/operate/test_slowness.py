@@ -6,21 +6,21 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from headrace.observe.evidence.limits import holding
+from headrace.observe.evidence.limits import get_holding_limits
 from headrace.operate.doctor.signals import ModelLatency
 from headrace.operate.doctor.slowness import (
-    cause_of,
-    clearly_slow_points,
+    find_cause,
+    find_clearly_slow_points,
+    find_slow_points,
+    find_stalled_points,
+    find_stretches,
     has_separate_latencies,
-    slow_points,
-    stalled_points,
-    stretches,
 )
 from headrace.operate.doctor.thresholds import Thresholds
 
 T = Thresholds()
 MODEL = ModelLatency(read_p50=0.5, read_p99=1.2, write_p50=0.7, write_p99=2.0)
-GP3 = holding("gp3:500")
+GP3 = get_holding_limits("gp3:500")
 
 
 def rows(count=20, *, reads=300.0, writes=100.0, read_ms=14.0, write_ms=18.0, busy=1.0, every=60.0, first=0.0, **more):
@@ -42,7 +42,7 @@ CALM = rows(read_ms=0.6, write_ms=0.8, busy=0.25)
 
 
 def cause(part, calm=CALM, before=CALM, limits=GP3, **changed):
-    return cause_of(part, calm, before, limits, MODEL, Thresholds(**changed)).cause
+    return find_cause(part, calm, before, limits, MODEL, Thresholds(**changed)).cause
 
 
 def test_degraded_is_what_nothing_else_explains():
@@ -91,10 +91,10 @@ def test_a_device_that_answers_nothing_while_requests_wait_has_stalled():
     silent = [7, 8]
     zero = {name: lambda index: 0.0 if index in silent else 200.0 for name in ("read_iops", "write_iops")}
     part = rows(read_ms=0.6, write_ms=0.8, queue=lambda index: 32.0 if index in silent else 0.4, **zero)
-    assert [index for index, stalled in enumerate(stalled_points(part)) if stalled] == silent
-    assert not stalled_points(part.with_columns(queue=pl.lit(0.4))).any(), "nothing waited: it was idle"
-    assert not stalled_points(part.with_columns(queue=pl.lit(1.0))).any(), "a count that never falls is wrong"
-    assert not stalled_points(part.drop("queue")).any(), "nobody counted them"
+    assert [index for index, stalled in enumerate(find_stalled_points(part)) if stalled] == silent
+    assert not find_stalled_points(part.with_columns(queue=pl.lit(0.4))).any(), "nothing waited: it was idle"
+    assert not find_stalled_points(part.with_columns(queue=pl.lit(1.0))).any(), "a count that never falls is wrong"
+    assert not find_stalled_points(part.drop("queue")).any(), "nobody counted them"
 
 
 def test_one_latency_for_both_leaves_cold_blocks_open():
@@ -124,8 +124,8 @@ def test_thresholds():
     # slow_mean_factor: the mean of a minute counts from the p99 on, that of a second from 2.
     for every, factor, slow in ((60.0, 1.1, True), (60.0, 0.95, False), (1.0, 1.9, False), (1.0, 2.1, True)):
         part = rows(read_ms=factor * MODEL.write_p99, write_ms=0.8, every=every)
-        assert slow_points(part, MODEL, T).any() == slow
-    assert not clearly_slow_points(rows(read_ms=1.5 * MODEL.write_p99, write_ms=0.8), MODEL, T).any()
+        assert find_slow_points(part, MODEL, T).any() == slow
+    assert not find_clearly_slow_points(rows(read_ms=1.5 * MODEL.write_p99, write_ms=0.8), MODEL, T).any()
 
 
 @pytest.mark.parametrize(
@@ -137,4 +137,4 @@ def test_thresholds():
     ],
 )
 def test_stretches(mask, expected):
-    assert stretches(pl.Series(mask)) == expected
+    assert find_stretches(pl.Series(mask)) == expected

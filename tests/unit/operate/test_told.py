@@ -14,8 +14,8 @@ from rich.cells import cell_len
 from headrace.cli.output import note
 from headrace.observe.evidence import evidence_file
 from headrace.operate.watching.moment import LiveVerdict, Moment, VolumeNow
-from headrace.operate.watching.screen import ScreenState, as_text, lines, whole
-from headrace.report.words import glued
+from headrace.operate.watching.screen import ScreenState, as_text, build_screen, build_whole
+from headrace.report.words import glue_units
 
 AT_LIMIT = {"over_volume_iops": 0.8, "read_ms": 20.0, "read_p50_ms": 20.0, "read_iops": 190.0, "charged_iops": 300.0}
 LONG = "the figures of a sentence that is longer than any terminal are broken between words and never in them "
@@ -46,7 +46,7 @@ def test_figures_have_names_and_units(call, seen, tmp_path):
     out = call("doctor", seen, "--report", str(page))[1]
     text = page.read_text()
     for words in ("over the limit 80 % of the time", "rate: 300 IOPS (mean)", "limit: 300 IOPS"):
-        assert f"   - {words}\n" in out and f"<li>{glued(words)}</li>" in text, words
+        assert f"   - {words}\n" in out and f"<li>{glue_units(words)}</li>" in text, words
     assert "Binds: volume IOPS, data." in text
 
 
@@ -76,7 +76,7 @@ def test_nothing_is_cut_in_a_pipe():
     draw = random.Random(7)
     for _ in range(50):
         entry = moment(draw)
-        text = as_text(whole(entry))
+        text = as_text(build_whole(entry))
         assert entry.verdict.text in text and all(note.strip() in text for note in entry.notes) and "…" not in text
         rows = text.splitlines()
         titles, row = (
@@ -93,7 +93,9 @@ def test_sentences_of_a_screen_are_broken_between_words():
     for _ in range(50):
         width, height = draw.randrange(80, 200), draw.randrange(24, 60)
         entry = moment(draw)
-        result = lines(entry, width, height, ScreenState(message="written to /" + "folder/" * 20 + "moment.json"))
+        result = build_screen(
+            entry, width, height, ScreenState(message="written to /" + "folder/" * 20 + "moment.json")
+        )
         text = [line.plain for line in result]
         assert len(text) == height and all(cell_len(line) <= width for line in text)
         assert "moment.json" in "".join(text[-3:]).replace(" ", "")

@@ -8,8 +8,8 @@ import statistics
 
 import pytest
 
-from headrace.observe.evidence.limits import holding
-from headrace.observe.evidence.model import SeenVolume, SourceFacts, Tick, gathered
+from headrace.observe.evidence.limits import get_holding_limits
+from headrace.observe.evidence.model import SeenVolume, SourceFacts, Tick, collect_evidence
 from headrace.operate.doctor.trusted_advisor import (
     INSTANCE,
     MAGNETIC,
@@ -19,15 +19,15 @@ from headrace.operate.doctor.trusted_advisor import (
     UNDER,
     UNUSED,
     AdvisedVolume,
-    advised,
-    of_evidence,
-    rules,
+    check_volume,
+    make_advised_volume,
+    read_rules,
 )  # fmt: skip
 
 
 def result(check: str, **given) -> str:
     volume = AdvisedVolume(**({"volume": "vol-1", "volume_type": "gp2"} | given))
-    return next(advice.result for advice in advised(volume) if advice.check_id == check)
+    return next(advice.result for advice in check_volume(volume) if advice.check_id == check)
 
 
 def steady(level: float, varies: float = 0.0) -> list[float]:
@@ -97,7 +97,7 @@ def test_what_is_not_published_is_not_computed():
 
 
 def test_the_table_of_facts():
-    result = rules()
+    result = read_rules()
     assert list(result) == [MAGNETIC, UNUSED, NOT_OPTIMIZED, INSTANCE, OVER, UNDER, SNAPSHOTS]
     assert result[MAGNETIC].status == "withdrawn" and result[MAGNETIC].until == "2024-05-15"
     for rule in result.values():
@@ -118,7 +118,7 @@ def test_a_seeded_fleet():
             f"vol-{number}", chance.choice(("standard", "gp2", "io1")), attached=chance.random() < 0.9, boot=chance.random() < 0.1,
             can_be_optimized=chance.random() < 0.8, optimized=chance.random() < 0.7, days=days, mib_s_periods=periods, instance_mib_s=100.0,
         )  # fmt: skip
-        results = {advice.check_id: advice.result for advice in advised(volume)}
+        results = {advice.check_id: advice.result for advice in check_volume(volume)}
         over = sum(
             1
             for day in days
@@ -148,20 +148,20 @@ def test_a_seeded_fleet():
 def test_the_throughput_of_an_instance_is_that_of_all_its_volumes(share, expected):
     """Two volumes at 49 % of the instance's maximum each are at 98 %: above 95. Members of an array
     are not counted beside it, and the kind of an array is that of its members."""
-    limits = holding("2xio2:100:3000", "m5.large", None)
+    limits = get_holding_limits("2xio2:100:3000", "m5.large", None)
     mib_s = share * limits.instance_burst_bytes_s / 2**20
     row = {"read_iops": 10.0, "write_iops": 0.0, "read_mib_s": mib_s, "write_mib_s": 0.0}
     volumes = (
         SeenVolume("array", "2xio2:100:3000", None, limits),
         SeenVolume("array/0", "io2:100:3000", None, None, role="member"),
-        SeenVolume("log", "gp3:100", None, holding("gp3:100", "m5.large", None), role="log"),
+        SeenVolume("log", "gp3:100", None, get_holding_limits("gp3:100", "m5.large", None), role="log"),
     )
     facts = SourceFacts("aws:x", "cloudwatch", 60.0, "UTC", volumes, None, None, "m5.large", None, False, ())
     day = 1_790_035_200.0  # midnight, UTC
     assert day % 86_400 == 0
     ticks = [Tick(day + 60.0 * minute, 60.0, {volume.name: dict(row) for volume in volumes}) for minute in range(1_440)]
-    evidence = gathered(facts, ticks)
-    result = of_evidence(evidence.volumes[0], evidence)
+    evidence = collect_evidence(facts, ticks)
+    result = make_advised_volume(evidence.volumes[0], evidence)
     assert result.volume_type == "io2" and len(result.mib_s_periods) == 288 and len(result.days) == 1
     assert result.mib_s_periods[0] == pytest.approx(2 * mib_s)
-    assert next(entry.result for entry in advised(result) if entry.check_id == INSTANCE) == expected
+    assert next(entry.result for entry in check_volume(result) if entry.check_id == INSTANCE) == expected

@@ -11,7 +11,7 @@ from planner_cases import certain, only
 
 from headrace.base.units import GIB
 from headrace.planner import plan
-from headrace.report.plan_words import answer_lines, next_lines
+from headrace.report.plan_words import list_answer_lines, list_next_lines
 
 DAY = "2024-06-01"
 USUAL = {"as_of": DAY, "exclude": only("gp3"), "draws": 2, "free_percent": 0, "instances": ["r6i.2xlarge"]}
@@ -87,9 +87,9 @@ def test_without_moving_data_says_the_cache_it_counts_on(doubled):
     assert place.cache_gib == 48 and doubled.choices.compared.cache_gib == 8
     words = "set the cache (innodb_buffer_pool_size) to 48 GiB, from 8 (r6i.2xlarge has 64 GiB of memory)"
     assert place.changes == (words,) and words in place.migration
-    lines = "\n".join(line for line, _ in answer_lines(doubled))
+    lines = "\n".join(line for line, _ in list_answer_lines(doubled))
     assert words in lines
-    pasted = next_lines(doubled)
+    pasted = list_next_lines(doubled)
     assert any(f"SET GLOBAL innodb_buffer_pool_size = {48 * GIB}" in line for line in pasted)
     assert any("innodb_buffer_pool_size = 48G    # in my.cnf" in line for line in pasted)
     assert any(f"SET GLOBAL innodb_buffer_pool_size = {8 * GIB}" in line and "undo" in line for line in pasted)
@@ -110,7 +110,7 @@ def test_the_alternative_in_place_has_its_commands():
         **USUAL | {"instances": ["r6i.2xlarge", "r6i.8xlarge"]},
     )
     assert answer.choices.in_place is not None and answer.choices.in_place.key != answer.recommended.key
-    lines = next_lines(answer)
+    lines = list_next_lines(answer)
     start = next(i for i, line in enumerate(lines) if line.startswith("Instead, without moving data, r6i.8xlarge"))
     assert any("aws ec2 modify-volume" in line for line in lines[start:])
 
@@ -119,8 +119,8 @@ def test_a_cache_of_myrocks_is_its_block_cache():
     workload = replace(certain("myrocks"), instance="r6i.2xlarge")
     answer = plan(workload, goals=["tps>=300"], compare="r6i.2xlarge/io1:200:3000", **USUAL)
     assert "rocksdb_block_cache_size" in answer.recommended.changes[0]
-    assert any("rocksdb_block_cache_size = 48G" in line for line in next_lines(answer))
-    assert not any("SET GLOBAL" in line for line in next_lines(answer))
+    assert any("rocksdb_block_cache_size = 48G" in line for line in list_next_lines(answer))
+    assert not any("SET GLOBAL" in line for line in list_next_lines(answer))
 
 
 # --- the log --------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import headrace
 from headrace.base import core
 from headrace.base.storage import Storage
 from headrace.planner import plan
-from headrace.planner.actions import actions, alarms, migration
+from headrace.planner.actions import describe_migration, list_actions, list_alarms
 
 ALL = ("standard", "gp2", "gp3", "io1", "io2", "io2-block-express", "st1", "sc1")
 
@@ -83,7 +83,7 @@ def test_what_cannot_be_enlarged_has_no_equal_space():
 )
 def test_the_way_from_today_is_said(today, target, words):
     entry, other = today_and(today, target)
-    text = migration(entry, other)
+    text = describe_migration(entry, other)
     assert words in text
     assert text.startswith("needs a migration") == (words not in ("nothing changes", "in place"))
 
@@ -92,8 +92,10 @@ def test_another_instance_is_a_stop_and_a_start_another_architecture_a_migration
     def on(instance: str):
         return bare(steady(), exclude=only("gp3"), compare=f"{instance}/gp3:500").choices.compared
 
-    assert "stop the instance, change its type to m5.xlarge, start it" in migration(on("m5.large"), on("m5.xlarge"))
-    assert "another processor architecture" in migration(on("m5.large"), on("m6g.large"))
+    assert "stop the instance, change its type to m5.xlarge, start it" in describe_migration(
+        on("m5.large"), on("m5.xlarge")
+    )
+    assert "another processor architecture" in describe_migration(on("m5.large"), on("m6g.large"))
 
 
 def test_the_winner_says_how_to_get_there_only_where_today_is_known():
@@ -169,7 +171,7 @@ def bought(storage: str) -> dict[str, str]:
 )
 def test_the_line_to_paste_has_the_right_numbers_and_can_be_undone(today, target):
     entry, other = today_and(today, target)
-    result = actions(_with_way(other, entry), entry, core.newest_date())
+    result = list_actions(_with_way(other, entry), entry, core.newest_date())
     modify = result[0]
     line = modify["lines"][0]
     assert shlex.split(line)[:3] == ["aws", "ec2", "modify-volume"] and re.fullmatch(
@@ -201,18 +203,18 @@ def test_the_line_to_paste_has_the_right_numbers_and_can_be_undone(today, target
 def _with_way(choice, today):
     from dataclasses import replace
 
-    return replace(choice, migration=migration(today, choice))
+    return replace(choice, migration=describe_migration(today, choice))
 
 
 def test_modifications_had_a_wait_of_six_hours_before():
     entry, other = today_and("gp2:500", "gp3:500", as_of="2024-06-01")
-    result = actions(_with_way(other, entry), entry, "2024-06-01")
+    result = list_actions(_with_way(other, entry), entry, "2024-06-01")
     assert "one modification of a volume in 6 hours" in result[0]["what"]
 
 
 def test_what_is_new_is_created_and_an_array_put_together():
     entry = bare(steady(), exclude=NO_ARRAYS, compare="2xgp3:250:4000").choices.compared
-    result = actions(entry, None, core.newest_date())
+    result = list_actions(entry, None, core.newest_date())
     create = result[0]["lines"]
     assert shlex.split(create[0])[:3] == ["aws", "ec2", "create-volume"]
     assert {name: value for name, value in parameters(create[0]).items() if name in bought(entry.storage)} == bought(
@@ -226,7 +228,7 @@ def test_what_is_new_is_created_and_an_array_put_together():
     )
     assert shlex.split(result[0]["undo"], comments=True)[:3] == ["aws", "ec2", "delete-volume"]
     mirrored = bare(steady(), exclude=NO_ARRAYS, compare="raid10:4xgp3:250").choices.compared
-    assert "--level=10" in actions(mirrored, None, core.newest_date())[0]["lines"][1]
+    assert "--level=10" in list_actions(mirrored, None, core.newest_date())[0]["lines"][1]
 
 
 def test_the_log_volume_is_bought_too():
@@ -243,18 +245,18 @@ def test_the_log_volume_is_bought_too():
     )
     created = [
         line
-        for action in actions(apart, None, core.newest_date())
+        for action in list_actions(apart, None, core.newest_date())
         for line in action["lines"]
         if line.startswith("aws ")
     ]
     assert [parameters(line)["size"] for line in created] == ["100", "80"]
     # From a log volume to a larger one: in place, the data stay as they are.
-    grown = actions(_with_way(larger, apart), apart, core.newest_date())
+    grown = list_actions(_with_way(larger, apart), apart, core.newest_date())
     lines = [line for action in grown for line in action["lines"] if line.startswith("aws ")]
     assert [parameters(line)["size"] for line in lines] == ["90"] and lines[0].startswith("aws ec2 modify-volume")
-    assert migration(apart, larger).startswith("in place") and "the log volume cannot be made smaller" in migration(
-        apart, smaller
-    )
+    assert describe_migration(apart, larger).startswith(
+        "in place"
+    ) and "the log volume cannot be made smaller" in describe_migration(apart, smaller)
 
 
 def test_nothing_to_do_needs_no_modification():
@@ -284,7 +286,7 @@ def test_advise_understands_the_line_it_is_given(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("day", ["2024-06-01", "2026-11-21"])
 def test_alarms_name_what_the_volume_can_run_out_of(kind, day):
     entry = bare(steady(), exclude=NO_ARRAYS, compare=kind, as_of=day).choices.compared
-    result = {alarm["metric"]: alarm for alarm in alarms(entry, day)}
+    result = {alarm["metric"]: alarm for alarm in list_alarms(entry, day)}
     # Only types with credits have a BurstBalance; the checks of exceeded limits came with 2024-10.
     assert ("BurstBalance" in result) == (kind[:3] in ("gp2", "st1"))
     assert ("VolumeIOPSExceededCheck" in result) == (day > "2024-10-01" and kind != "standard:500")
@@ -301,9 +303,9 @@ def test_alarms_name_what_the_volume_can_run_out_of(kind, day):
 
 def test_instances_that_burst_have_their_balances_watched():
     small = bare(steady(), exclude=NO_ARRAYS, compare="m5.large/gp3:500").choices.compared
-    assert {"EBSIOBalance%", "EBSByteBalance%"} <= {alarm["metric"] for alarm in alarms(small, core.newest_date())}
+    assert {"EBSIOBalance%", "EBSByteBalance%"} <= {alarm["metric"] for alarm in list_alarms(small, core.newest_date())}
     large = bare(steady(), exclude=NO_ARRAYS, compare="m5.24xlarge/gp3:500").choices.compared
-    assert not {"EBSIOBalance%"} & {alarm["metric"] for alarm in alarms(large, core.newest_date())}
+    assert not {"EBSIOBalance%"} & {alarm["metric"] for alarm in list_alarms(large, core.newest_date())}
 
 
 # --- the bill -------------------------------------------------------------------------------------
@@ -331,7 +333,7 @@ def test_snapshots_are_on_the_bill_once_and_change_no_rank():
     plain = bare(steady(), exclude=NO_ARRAYS)
     retained = bare(steady(), exclude=NO_ARRAYS, snapshot_days=8, daily_change_percent=5, nodes=2)
     # 500 GiB once and seven days of 25 GiB, at 0.05 USD; of one node.
-    assert retained.winner.usd("snapshots") == pytest.approx((500 + 7 * 25) * 0.05)
+    assert retained.winner.sum_usd("snapshots") == pytest.approx((500 + 7 * 25) * 0.05)
     assert retained.winner.cost_usd_month == pytest.approx(2 * plain.winner.cost_usd_month + 33.75)
     many, few = ([choice.storage for choice in answer.choices.winners] for answer in (retained, plain))
     assert many == few
@@ -343,9 +345,9 @@ def test_a_discount_lowers_every_item():
     assert less.winner.cost_usd_month == pytest.approx(0.875 * plain.winner.cost_usd_month)
     assert "12.5 %" in less.search.prices
     reserved = bare(steady(), instances=["m5.large"], exclude=only("gp3"), commitment="reserved-3y")
-    assert reserved.winner.usd("instance") < 0.75 * plain.winner.usd("instance") and reserved.winner.usd(
+    assert reserved.winner.sum_usd("instance") < 0.75 * plain.winner.sum_usd("instance") and reserved.winner.sum_usd(
         "data"
-    ) == plain.winner.usd("data")
+    ) == plain.winner.sum_usd("data")
 
 
 def test_prices_say_when_they_were_seen():

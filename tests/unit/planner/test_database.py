@@ -18,7 +18,7 @@ from headrace.base import core
 from headrace.base.units import GIB
 from headrace.catalog.price_list import PriceList
 from headrace.planner import parse_goals, plan, plan_against
-from headrace.planner.candidates import OWN_SHARE, hosts_alone, list_hosts
+from headrace.planner.candidates import OWN_SHARE, list_hosts, make_lone_host
 from headrace.planner.database import Conditions, DatabaseJudge
 from headrace.planner.search import CLOSE_ENOUGH
 
@@ -51,7 +51,7 @@ def judge_of(workload, instances, goals=("tps>=300",), draws: int = 0, **conditi
         | conditions
     )
     prices = PriceList("us-east-1", DAY)
-    hosts = hosts_alone(workload.cache_gib) if instances == ["none"] else list_hosts(instances, prices, OWN_SHARE)[0]
+    hosts = make_lone_host(workload.cache_gib) if instances == ["none"] else list_hosts(instances, prices, OWN_SHARE)[0]
     parsed = parse_goals(goals, "database", defaults=False, arrivals=about.arrivals_tps is not None)
     return DatabaseJudge(workload, parsed, prices, hosts, about, least_tps=0.0, confidence=0.8, draws=draws, seed=1)
 
@@ -92,7 +92,7 @@ def chances(workload, judge: DatabaseJudge, candidates, goals, draws: int) -> np
     normal = statistics.NormalDist()
     total = np.zeros(len(candidates))
     judge.scenarios.widths.look_at(candidates)
-    for database in workload.draws(draws, 1) or [workload.database]:
+    for database in workload.draw_databases(draws, 1) or [workload.database]:
         columns = judge.run_in([core.TransactionCandidates(database)], [1.0], candidates)[0]
         for i, candidate in enumerate(candidates):
             width = judge.scenarios.widths.measure(candidate)
@@ -132,7 +132,7 @@ def test_nothing_cheaper_meets_the_goals(kind, goals, draws, confidence):
         for host in range(2)
     ]
     fine = chances(workload, judge, candidates, goals, draws) >= confidence
-    usd = np.where(fine, judge.costs(candidates), np.inf)
+    usd = np.where(fine, judge.compute_costs(candidates), np.inf)
     assert np.isfinite(usd).any() and not fine.all()
     best = int(usd.argmin())
     # gp2 is enumerated in every step that one orders, the others in steps of 50 IOPS and wide ones of
@@ -299,10 +299,10 @@ def assert_bill(choice, region="us-east-1", day=DAY):
     )
     for part, storage in (("data", choice.storage), ("log", choice.log_storage)):
         alone = 0.0 if storage is None else core.monthly_totals([storage], region, day, 0.0)[0]
-        assert choice.usd(part) == pytest.approx(alone, abs=1e-6)
+        assert choice.sum_usd(part) == pytest.approx(alone, abs=1e-6)
     price = None if choice.instance is None else core.instance_price(choice.instance, region, day)
     hourly = 0.0 if price is None else price["usd"] + (price["ebs_optimized_surcharge_usd"] or 0.0)
-    assert choice.usd("instance") == pytest.approx(730 * hourly, abs=1e-6)
+    assert choice.sum_usd("instance") == pytest.approx(730 * hourly, abs=1e-6)
 
 
 def test_a_log_volume_of_its_own_is_bought_where_it_pays():
@@ -314,11 +314,11 @@ def test_a_log_volume_of_its_own_is_bought_where_it_pays():
     judge = judge_of(shop(), ["r6i.xlarge"])
     candidates = [(data, None, 0) for data, log in space("gp3", 9, answer.load.log_gib) if log is None]
     fine = chances(shop(), judge, candidates, [("tps", ">=", 580.0)], 0) >= 0.8
-    assert judge.costs(candidates)[fine].min() > best.cost_usd_month
+    assert judge.compute_costs(candidates)[fine].min() > best.cost_usd_month
     # The log stays with the data if the included IOPS are enough: 9 GiB, 8 of redo, 24.1 of
     # binlogs.
     calm = planned(certain(), goals=["tps>=100"], instances=["r6i.xlarge"]).winner
-    assert calm.log_storage is None and calm.usd("log") == 0.0 and calm.storage == "gp3:42"
+    assert calm.log_storage is None and calm.sum_usd("log") == 0.0 and calm.storage == "gp3:42"
     assert_bill(calm)
 
 

@@ -14,7 +14,15 @@ from headrace.base import core
 from headrace.catalog.price_list import PriceList
 from headrace.planner import parse_goals, plan
 from headrace.planner.candidates import list_hosts
-from headrace.planner.database import QUANTILES, Conditions, DatabaseJudge, Doubt, Scenarios, normal_middles, regrets
+from headrace.planner.database import (
+    QUANTILES,
+    Conditions,
+    DatabaseJudge,
+    Doubt,
+    Scenarios,
+    compute_normal_middles,
+    compute_regrets,
+)
 from headrace.workload.transactions import Covered
 
 DAY = "2024-06-01"
@@ -46,7 +54,7 @@ def drawn(
 ) -> list[dict]:
     """Figures of a candidate in draws from the calibration: fresh ones, or with seed 1 the plan's
     own."""
-    cores = [core.TransactionCandidates(database) for database in workload.draws(count, seed)]
+    cores = [core.TransactionCandidates(database) for database in workload.draw_databases(count, seed)]
     by = [1.0] * count if factors is None else (1.0 / factors).tolist()
     return [
         {name: column[0] for name, column in columns.items()} for columns in worlds.judge.run_in(cores, by, [candidate])
@@ -101,7 +109,9 @@ def test_probability_is_that_of_a_direct_monte_carlo(goals, covered):
             by_database.mean(),
             tolerance,
         )
-        assert doubt.probability <= min(doubt.goal_probability(str(goal)) for goal in worlds.judge.goals) + 1e-12
+        assert (
+            doubt.probability <= min(doubt.compute_goal_probability(str(goal)) for goal in worlds.judge.goals) + 1e-12
+        )
         # The 80 % interval's width: databases and factor together. The standard error of a standard
         # deviation is it over sqrt(2 n); twice for tails heavier than normal.
         logs = np.log(np.array([row["tps"] for row in figures])[:, None] * factors)
@@ -149,7 +159,7 @@ def naive_regret(costs, needs):
     factor."""
     result, possible, states = [[] for _ in costs], 0, 0
     for world in range(needs.shape[1]):
-        for factor in normal_middles(QUANTILES):
+        for factor in compute_normal_middles(QUANTILES):
             states += 1
             fine = [usd for usd, need in zip(costs, needs[:, world], strict=True) if need <= factor]
             if not fine:
@@ -173,7 +183,7 @@ def test_regret_is_that_of_a_double_loop(seed):
     needs[dice.random(needs.shape) < 0.1] = np.inf
     doubts = [Doubt(row, {}, np.ones(databases), 0.02) for row in needs]
     expected, undecided = naive_regret(costs, needs)
-    result, share = regrets(costs, doubts)
+    result, share = compute_regrets(costs, doubts)
     assert share == pytest.approx(undecided, abs=1e-12)
     for entry, rows in zip(result, expected, strict=True):
         if rows:
@@ -188,7 +198,7 @@ def test_regret_worked_out_by_hand():
     # One database, factors at -1.28, -0.52, 0, 0.52, 1.28 deviations: 10 % parts' middles at 0.1,
     # 0.3, 0.5, 0.7, 0.9.
     cheap, dear = Doubt(np.array([0.2]), {}, np.ones(1), 0.1), Doubt(np.array([-1.0]), {}, np.ones(1), 0.1)
-    result, undecided = regrets(np.array([100.0, 150.0]), [cheap, dear])
+    result, undecided = compute_regrets(np.array([100.0, 150.0]), [cheap, dear])
     # At -1.28 neither; at -0.52 and 0 the cheap one is bought for nothing; at 0.52 and 1.28 the
     # dear one costs 50 too much.
     assert undecided == pytest.approx(0.2)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import InputError
 from headrace.planner import DATABASE, DEMAND, Goal, parse_goals
-from headrace.planner.goals import SUBJECTS, needed_tps
+from headrace.planner.goals import SUBJECTS, compute_needed_tps
 
 KNOWN = [(subject, name) for subject, metrics in SUBJECTS.items() for name in sorted(metrics)]
 
@@ -130,12 +130,12 @@ def test_any_text_is_a_goal_or_an_input_error(text):
 def test_distance_is_zero_exactly_when_met(pair, limit, value):
     subject, metric = pair
     goal = Goal(metric, SUBJECTS[subject][metric].sign, limit, subject)
-    assert (goal.distance(value) == 0.0) == goal.met(value)
-    assert goal.distance(None) > 0 and not goal.met(None) and not goal.met(math.nan)
+    assert (goal.measure_distance(value) == 0.0) == goal.is_met(value)
+    assert goal.measure_distance(None) > 0 and not goal.is_met(None) and not goal.is_met(math.nan)
     # One number and a column are judged alike.
     column = np.array([value, math.nan, limit])
-    assert goal.met(column).tolist() == [bool(goal.met(entry)) for entry in column]
-    assert goal.distance(column).tolist() == [float(goal.distance(entry)) for entry in column]
+    assert goal.is_met(column).tolist() == [bool(goal.is_met(entry)) for entry in column]
+    assert goal.measure_distance(column).tolist() == [float(goal.measure_distance(entry)) for entry in column]
 
 
 def test_every_metric_has_a_unit_and_says_what_it_means():
@@ -149,7 +149,7 @@ def test_every_metric_has_a_unit_and_says_what_it_means():
 
 def test_the_least_tps_that_can_do():
     def least(*goals: str, threads: int | None = 16) -> float:
-        return needed_tps(
+        return compute_needed_tps(
             parse_goals(goals, "database", defaults=False, arrivals=threads is None),
             threads,
             {"p50_ms": 0.5, "p95_ms": 3.0, "p99_ms": 5.0},

@@ -19,19 +19,19 @@ from headrace.planner.candidates import (
     Family,
     Shape,
     Space,
-    cache_of,
-    families_on,
-    hosts_alone,
+    compute_cache_gib,
+    find_rounding_range,
+    list_families,
     list_hosts,
-    member_counts,
-    rounded_alike,
-    sensible_instances,
-    shapes_of,
-    spaces_of,
-    undominated,
+    list_member_counts,
+    list_sensible_instances,
+    list_shapes,
+    list_spaces,
+    make_lone_host,
+    remove_dominated,
 )
-from headrace.planner.database import log_room, log_volumes
-from headrace.planner.market.durability import combined_afr_percent, layout_afr_percent
+from headrace.planner.database import compute_log_room, list_log_volumes
+from headrace.planner.market.durability import combine_afr_percent, compute_layout_afr_percent
 
 DAY = "2024-06-01"
 
@@ -42,8 +42,8 @@ def prices() -> PriceList:
 
 
 def families(day: str, excluded=(), most: int = 8, hosts=None) -> tuple[list[Family], dict[str, str]]:
-    hosts = hosts_alone() if hosts is None else hosts
-    families, verdicts = families_on(
+    hosts = make_lone_host() if hosts is None else hosts
+    families, verdicts = list_families(
         Directory(day), PriceList("us-east-1", day), dict.fromkeys(excluded, "not wanted"), most, hosts
     )
     return families, {verdict.family: verdict.why for verdict in verdicts}
@@ -67,33 +67,33 @@ def test_a_layout_that_is_not_wanted_is_out_for_every_type():
 
 
 def test_numbers_of_members():
-    assert member_counts("single", 8) == (1,)
-    assert member_counts("raid0", 4) == (2, 3, 4)
-    assert member_counts("raid10", 8) == (4, 6, 8) and member_counts("raid10", 3) == ()
+    assert list_member_counts("single", 8) == (1,)
+    assert list_member_counts("raid0", 4) == (2, 3, 4)
+    assert list_member_counts("raid10", 8) == (4, 6, 8) and list_member_counts("raid10", 3) == ()
 
 
 def test_shapes_hold_the_data():
     for family in families("2026-11-21")[0]:
         for size in (1, 100, 999, 20_000):
-            for shape in shapes_of(family, size):
-                low = shape.storage((shape.x[0], shape.y[0]))
+            for shape in list_shapes(family, size):
+                low = shape.write_storage((shape.x[0], shape.y[0]))
                 assert core.parse_storage(low)["usable_gib"] >= size, low
                 core.storage_limits(low, "2026-11-21", None)
-                high = shape.storage((shape.x[1], shape.y[1]))
+                high = shape.write_storage((shape.x[1], shape.y[1]))
                 core.storage_limits(high, "2026-11-21", None)
                 # One step less a member would not hold it, unless it is the smallest sold.
-                below = rounded_alike(shape.member_gib, GIB_STEPS, family.min_gib, family.max_gib)[0] - 1
+                below = find_rounding_range(shape.member_gib, GIB_STEPS, family.min_gib, family.max_gib)[0] - 1
                 assert shape.member_gib == family.min_gib or below * shape.members < size * family.data_share
 
 
 def test_iops_bring_the_gib_they_need_and_mib_s_the_iops():
     gp3 = next(family for family in families("2026-11-21")[0] if family.name == "gp3")
-    shape = shapes_of(gp3, 1)[0]
+    shape = list_shapes(gp3, 1)[0]
     # 500 IOPS a GiB, 0.25 MiB/s for an IOPS.
-    assert shape.storage((3_000, 125)) == "gp3:1" and shape.storage((6_000, 125)) == "gp3:12:6000"
-    assert shape.storage((3_000, 1_000)) == "gp3:8:4000:1000"
+    assert shape.write_storage((3_000, 125)) == "gp3:1" and shape.write_storage((6_000, 125)) == "gp3:12:6000"
+    assert shape.write_storage((3_000, 1_000)) == "gp3:8:4000:1000"
     io1 = next(family for family in families("2026-11-21")[0] if family.name == "io1")
-    assert shapes_of(io1, 10)[0].storage((1_000, 0)) == "io1:20:1000"
+    assert list_shapes(io1, 10)[0].write_storage((1_000, 0)) == "io1:20:1000"
 
 
 def test_instances_by_pattern(prices):
@@ -121,14 +121,18 @@ def test_the_cache_of_a_plan_is_the_cache_that_is_advised(prices):
     # B11: 0.75 of memory here, 80 % there.
     for name in ("r6i.large", "m6i.2xlarge", "r6i.4xlarge"):
         entry = core.instance(name, DAY)
-        assert cache_of(entry) == cache_of(entry, OWN_SHARE) == core.cache_gib_for(entry["memory_mib"] / 1024, None)
-    assert cache_of(core.instance("r6i.large", DAY), 0.5) == 8.0
+        assert (
+            compute_cache_gib(entry)
+            == compute_cache_gib(entry, OWN_SHARE)
+            == core.cache_gib_for(entry["memory_mib"] / 1024, None)
+        )
+    assert compute_cache_gib(core.instance("r6i.large", DAY), 0.5) == 8.0
     with pytest.raises(InputError, match="cache_share"):
-        cache_of(core.instance("r6i.large", DAY), 1.0)
+        compute_cache_gib(core.instance("r6i.large", DAY), 1.0)
 
 
 def test_two_newest_generations_are_looked_at(prices):
-    names = sensible_instances(DAY)
+    names = list_sensible_instances(DAY)
     assert {"m6i.large", "r6i.large"} & set(names) or {"m7i.large", "r7i.large"} & set(names)
     assert not [name for name in names if name.startswith(("t", "p", "g")) or "flex" in name or "metal" in name]
     for letter in "mrci":
@@ -138,7 +142,7 @@ def test_two_newest_generations_are_looked_at(prices):
 
 def test_what_a_cheaper_host_equals_is_left_out_but_not_today_s_family(prices):
     hosts, _ = list_hosts(["m5.*", "m6i.*", "r6i.*"], prices, OWN_SHARE)
-    retained = undominated(hosts)
+    retained = remove_dominated(hosts)
     assert 0 < len(retained) < len(hosts)
     names = ("vcpus", "baseline_iops", "max_iops", "baseline_bytes_s", "max_bytes_s")
     for host in hosts:
@@ -152,7 +156,7 @@ def test_what_a_cheaper_host_equals_is_left_out_but_not_today_s_family(prices):
             and all((other.instance[name] or 0) >= (host.instance[name] or 0) for name in names)
         ]
         assert better, host.name
-    assert {host.name for host in undominated(hosts, frozenset({"m5"}))} >= {
+    assert {host.name for host in remove_dominated(hosts, frozenset({"m5"}))} >= {
         host.name for host in hosts if host.name.startswith("m5.")
     }
 
@@ -162,25 +166,25 @@ def test_more_volumes_than_an_instance_attaches_are_no_candidate(prices):
     # were simulated as if they could be.
     result, _ = families(DAY, only("gp3", arrays=True), most=128)
     (host,), _ = list_hosts("m5.large", prices)
-    most = max(space.volumes for family in result for space in spaces_of(family, [host], [None, "gp3:20"], 1_000, 50))
+    most = max(space.volumes for family in result for space in list_spaces(family, [host], [None, "gp3:20"], 1_000, 50))
     # One is the root volume.
     assert 20 <= most == host.instance["max_ebs_attachments"] - 1 < 28
-    alone = max(space.volumes for family in result for space in spaces_of(family, hosts_alone(), [None], 1_000, 0))
+    alone = max(space.volumes for family in result for space in list_spaces(family, make_lone_host(), [None], 1_000, 0))
     assert alone == 128
 
 
 def test_without_a_log_volume_the_log_lies_beside_the_data():
     result, _ = families(DAY, only("gp3"))
-    spaces = spaces_of(result[0], hosts_alone(), [None, "gp3:40"], 100, 40)
+    spaces = list_spaces(result[0], make_lone_host(), [None, "gp3:40"], 100, 40)
     assert {(space.log, space.shape.member_gib) for space in spaces} == {(None, 140), ("gp3:40", 100)}
 
 
 def test_log_volumes_are_single_ssds_that_hold_the_log():
     result, _ = families(DAY)
-    logs = log_volumes(result, 60)
+    logs = list_log_volumes(result, 60)
     assert set(logs) == {"gp2:60", "gp2:240", "gp3:60", "io1:60:1000", "io1:60:3000", "io2:60:1000", "io2:60:3000"}
     # 3,000 bytes of binlog a transaction x 300 tps x a day are 72.4 GiB, and 8 GiB of redo.
-    assert log_room(shop().database, 300, 1.0).gib == 8 + 73
+    assert compute_log_room(shop().database, 300, 1.0).gib == 8 + 73
 
 
 def test_a_region_without_a_price_is_a_verdict():
@@ -191,15 +195,15 @@ def test_a_region_without_a_price_is_a_verdict():
 
 def test_the_chance_to_lose_an_array():
     # One volume fails with 0.2 % in a year.
-    assert layout_afr_percent("raid0", 3, 0.2) == pytest.approx(100 * (1 - 0.998**3))
-    assert layout_afr_percent("raid10", 4, 0.2) == pytest.approx(100 * (1 - (1 - 0.002**2) ** 2))
-    assert layout_afr_percent("raid1", 2, 0.2) == pytest.approx(100 * 0.002**2)
+    assert compute_layout_afr_percent("raid0", 3, 0.2) == pytest.approx(100 * (1 - 0.998**3))
+    assert compute_layout_afr_percent("raid10", 4, 0.2) == pytest.approx(100 * (1 - (1 - 0.002**2) ** 2))
+    assert compute_layout_afr_percent("raid1", 2, 0.2) == pytest.approx(100 * 0.002**2)
     # Two or more of three.
-    assert layout_afr_percent("raid5", 3, 0.2) == pytest.approx(100 * (3 * 0.002**2 * 0.998 + 0.002**3))
-    assert layout_afr_percent("single", 1, None) is None
+    assert compute_layout_afr_percent("raid5", 3, 0.2) == pytest.approx(100 * (3 * 0.002**2 * 0.998 + 0.002**3))
+    assert compute_layout_afr_percent("single", 1, None) is None
     assert (
-        combined_afr_percent([0.2, None, 0.001]) == pytest.approx(100 * (1 - 0.998 * 0.99999))
-        and combined_afr_percent([None]) is None
+        combine_afr_percent([0.2, None, 0.001]) == pytest.approx(100 * (1 - 0.998 * 0.99999))
+        and combine_afr_percent([None]) is None
     )
 
 
@@ -207,4 +211,6 @@ def test_a_shape_is_written_once():
     gp2 = next(family for family in families(DAY)[0] if family.name == "gp2")
     shape = Shape(gp2, 1, 10, (10, 100))
     space = Space(shape, None, 0)
-    assert space.candidate((50, 0)) == ("gp2:50", None, 0) and shape.storage((50, 0)) is shape.storage((50, 0))
+    assert space.make_candidate((50, 0)) == ("gp2:50", None, 0) and shape.write_storage((50, 0)) is shape.write_storage(
+        (50, 0)
+    )

@@ -228,7 +228,7 @@ def test_winners_go_on_day_after_day(seed):
     ][:4]:
         for demand in (1.0, factor):
             settled = headrace.simulate(
-                day.scaled(demand), choice.storage, as_of=settings["as_of"], form="interval", cycle="settled"
+                day.scale(demand), choice.storage, as_of=settings["as_of"], form="interval", cycle="settled"
             ).summary
             assert settled["throttled_s"] <= 1e-6 and settled["worst_p99_ms"] <= p99 + 1e-9, (
                 seed,
@@ -256,7 +256,9 @@ def test_a_bill_is_that_of_the_price_list(seed):
     prices = PriceList("us-east-1", settings["as_of"], discount_percent=discount)
     for choice in answer.choices.winners:
         if choice.volume_type != "standard":  # billed by the request
-            assert choice.cost_usd_month == pytest.approx(prices.volume_totals([choice.storage])[0], abs=1e-6), (
+            assert choice.cost_usd_month == pytest.approx(
+                prices.compute_volume_totals([choice.storage])[0], abs=1e-6
+            ), (
                 seed,
                 choice.storage,
             )

@@ -220,6 +220,6 @@ def test_no_draws_are_refused_and_no_drawn_database_is_claimed():
 
 
 def sentences(result) -> str:
-    from headrace.report.plan_words import answer_lines
+    from headrace.report.plan_words import list_answer_lines
 
-    return " ".join(line for line, _ in answer_lines(result))
+    return " ".join(line for line, _ in list_answer_lines(result))

@@ -10,7 +10,7 @@ from planner_cases import NO_ARRAYS, shop, steady
 from headrace.errors import InputError
 from headrace.planner import Plan, plan
 from headrace.planner.planning import read_plan, restore_plan
-from headrace.report.plan import view_of
+from headrace.report.plan import build_plan_view
 
 QUICK = {"instances": ["r7g.2xlarge"], "draws": 4}
 
@@ -27,7 +27,7 @@ def written(answer: Plan) -> dict:
 def check_read(answer: Plan) -> None:
     read = restore_plan(written(answer), "plan.json")
     assert read.to_dict() == answer.to_dict()
-    assert repr(view_of(read, charts=False)) == repr(view_of(answer, charts=False))
+    assert repr(build_plan_view(read, charts=False)) == repr(build_plan_view(answer, charts=False))
 
 
 def test_a_plan_for_demand_is_read_as_it_was(demand):

@@ -9,7 +9,7 @@ import random
 import pytest
 
 from headrace.planner.candidates import Directory
-from headrace.planner.reasons import SAVES_PERCENT, SAVES_USD, recommend, verdict
+from headrace.planner.reasons import SAVES_PERCENT, SAVES_USD, judge_family, recommend
 from headrace.planner.result import Choice
 
 
@@ -186,8 +186,8 @@ def test_the_order_of_the_choices_does_not_matter_and_a_reason_is_given_whenever
     ],
 )
 def test_the_outcome_and_the_reason_of_a_dearer_family_agree(usd, outcome, why):
-    family = Directory("2025-11-01").about("io1:500:2500").family
+    family = Directory("2025-11-01").look_up("io1:500:2500").family
     bills = [({"part": "data", "item": "volumes", "usd": each},) for each in (usd, 112.0)]
     best, cheapest = choice("io1:500:2500", usd, items=bills[0]), choice("gp3:500", 112.0, items=bills[1])
-    result = verdict(best, family, cheapest, None, None, 500)
+    result = judge_family(best, family, cheapest, None, None, 500)
     assert (result.outcome, result.why) == (outcome, why)

@@ -11,7 +11,7 @@ import pytest
 
 import headrace
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.storage import Storage, parse_placement
 from headrace.base.units import DAY_S, HOURS_PER_MONTH
 from headrace.catalog.price_list import PriceList
@@ -62,7 +62,7 @@ def shop():
 def test_no_cheaper_storage_of_a_grid_holds(shop):
     """A list of what could be ordered on the instances that were looked at, without the search."""
     planned, chosen, run = shop, shop.chosen, shop.prediction
-    load = SourceLoad(run.workload, run.source, run.rows["source_tps"].to_list()).in_steps(STEPS)
+    load = SourceLoad(run.workload, run.source, run.rows["source_tps"].to_list()).coarsen(STEPS)
     gib = planned.needed_gib
     storages = [f"gp2:{gib * times}" for times in (1, 2, 3, 5, 8)]
     storages += [f"gp3:{max(gib, iops // 500)}:{iops}" for iops in range(3_000, 16_001, 1_000)]
@@ -74,9 +74,9 @@ def test_no_cheaper_storage_of_a_grid_holds(shop):
     cheaper = [
         Replica(storage, instance=name, cache_gib=cache_gib, workers=workers, start_balance_percent=0.0)
         for name, cache_gib in hosts.items()
-        for storage, usd in zip(storages, prices.volume_totals(storages), strict=True)
+        for storage, usd in zip(storages, prices.compute_volume_totals(storages), strict=True)
         # The search of a space ends within a thousandth of the cheapest.
-        if usd + HOURS_PER_MONTH * prices.instance_hour_usd(name) < 0.999 * chosen.usd_month
+        if usd + HOURS_PER_MONTH * prices.compute_instance_hour_usd(name) < 0.999 * chosen.usd_month
         for workers in WORKERS
     ]
     assert len(cheaper) > 20
@@ -103,7 +103,7 @@ def test_a_durable_relay_log_may_get_its_own_volume(database):
 
 
 def test_hosts_of_ones_own_have_their_caches_and_prices(database):
-    with core_errors():
+    with translate_core_errors():
         instance = next(
             instance for instance in core.instances(core.newest_date()) if instance["instance_type"] == "m6i.large"
         )
@@ -159,7 +159,7 @@ def first_plan(chance: random.Random, seed: str) -> tuple[headrace.TransactionWo
             # A cache that the source's instance has no room for, a volume too small for its IOPS.
             print(error)
             continue
-        print(planned.in_short())
+        print(planned.describe_briefly())
         if planned.chosen is not None:
             return workload, question, planned
     raise AssertionError(f"seed {seed}: none of 20 questions has an answer")
@@ -204,7 +204,7 @@ def test_bursts_of_an_instance_buy_no_replica(shop):
     chosen = shop.chosen
     assert chosen is not None and shop.hours == 24.0
     needs = shop.prediction.rows["iops"].mean()
-    with core_errors():
+    with translate_core_errors():
         assert core.instance(chosen.instance, shop.as_of)["baseline_iops"] >= 0.99 * needs
 
 

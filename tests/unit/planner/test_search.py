@@ -15,7 +15,7 @@ from planner_cases import as_ordered
 from headrace.base import core
 from headrace.base.storage import Storage
 from headrace.planner import plan
-from headrace.planner.candidates import GIB_STEPS, IOPS_STEPS, MIB_S_STEPS, rounded_alike, rounded_up
+from headrace.planner.candidates import GIB_STEPS, IOPS_STEPS, MIB_S_STEPS, find_rounding_range, round_figure_up
 from headrace.planner.demand import PlannedDemand
 from headrace.planner.search import CLOSE_ENOUGH, Search, SpaceResult
 from headrace.workload import OpenWorkload
@@ -62,7 +62,7 @@ class Terrain:
         self.questions += points
         return [any(x >= rest and y >= low for rest, low in self.corners) for x, y in points]
 
-    def cost(self, candidate) -> float:
+    def compute_cost(self, candidate) -> float:
         return self.usd(*map(int, candidate[0].split(":")))
 
     def best(self) -> float:
@@ -184,7 +184,7 @@ def test_many_spaces_are_searched_together_as_one_by_one():
                 for text, *_ in candidates
             ]
 
-        def cost(self, candidate):
+        def compute_cost(self, candidate):
             place, _, text = candidate[0].partition("/")
             return lone[int(place)].cost((text, None, 0))
 
@@ -254,11 +254,11 @@ def one_step_less(text: str) -> list[str]:
     first = storage.members[0]
     storages = []
     if first.mib_s:
-        storages.append(storage.with_(mib_s=rounded_alike(first.mib_s, MIB_S_STEPS, 125, 2_000)[0] - 1))
+        storages.append(storage.with_(mib_s=find_rounding_range(first.mib_s, MIB_S_STEPS, 125, 2_000)[0] - 1))
     if first.iops:
-        storages.append(storage.with_(iops=rounded_alike(first.iops, IOPS_STEPS, 100, 256_000)[0] - 1))
+        storages.append(storage.with_(iops=find_rounding_range(first.iops, IOPS_STEPS, 100, 256_000)[0] - 1))
     if not first.iops and first.type == "gp2":
-        storages.append(storage.with_(size_gib=rounded_alike(first.size_gib, GIB_STEPS, 1, 16_384)[0] - 1))
+        storages.append(storage.with_(size_gib=find_rounding_range(first.size_gib, GIB_STEPS, 1, 16_384)[0] - 1))
     return [str(storage) for storage in storages]
 
 
@@ -267,18 +267,20 @@ def test_figures_are_rounded_up_to_what_one_orders(steps):
     """Never below what is needed, by little, and in one direction."""
     before, most = 0, 65_536
     for value in range(3, most + 1):
-        ordered, (first, last) = rounded_up(value, steps, 3, most), rounded_alike(value, steps, 3, most)
+        ordered, (first, last) = round_figure_up(value, steps, 3, most), find_rounding_range(value, steps, 3, most)
         assert ordered >= value and ordered >= before
         # 100 IOPS or 5 %; of the smallest figures a step, 2 GiB or 5 MiB/s. MiB/s above 500 come in 25.
         assert ordered - value <= {IOPS_STEPS: 100, MIB_S_STEPS: 5, GIB_STEPS: 2}[steps] + 0.05 * value
         # All that is alike is ordered alike, and what lies below is ordered as less.
-        assert first <= value <= last and rounded_up(first, steps, 3, most) == rounded_up(last, steps, 3, most)
-        assert rounded_up(first, steps, 3, most) == ordered
-        assert first == 3 or rounded_up(first - 1, steps, 3, most) < ordered
+        assert first <= value <= last and round_figure_up(first, steps, 3, most) == round_figure_up(
+            last, steps, 3, most
+        )
+        assert round_figure_up(first, steps, 3, most) == ordered
+        assert first == 3 or round_figure_up(first - 1, steps, 3, most) < ordered
         before = ordered
-    assert rounded_up(3_001, IOPS_STEPS, 3_000, 80_000) == 3_100
-    assert rounded_up(2_900, IOPS_STEPS, 3_000, 80_000) == 3_000
-    assert rounded_up(79_999, IOPS_STEPS, 3_000, 80_000) == 80_000
+    assert round_figure_up(3_001, IOPS_STEPS, 3_000, 80_000) == 3_100
+    assert round_figure_up(2_900, IOPS_STEPS, 3_000, 80_000) == 3_000
+    assert round_figure_up(79_999, IOPS_STEPS, 3_000, 80_000) == 80_000
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -309,7 +311,7 @@ def test_demand_is_counted_as_the_core_counts_it(seed, storage):
     passed, up to the saved second."""
     workload = spiky(seed)
     limits = core.storage_limits(storage)[0]
-    volume = PlannedDemand(workload).per_member(storage, len(Storage.parse(storage).members))
+    volume = PlannedDemand(workload).make_member_demand(storage, len(Storage.parse(storage).members))
     column, allowed = (
         ("hdd_mib_s", limits["throughput_bytes_s"] / 2**20) if limits["byte_burst"] else ("iops", limits["iops"])
     )

@@ -82,7 +82,7 @@ def test_a_candidate_is_as_doubtful_as_a_prediction_of_it(iops, place):
     speeds = [core.instance(name, DAY)["core_speed"] or math.nan for name in ("r6g.4xlarge", "r5.2xlarge")]
     of_server = {"limit": 1.0, "speed": abs(math.log(speeds[0] / speeds[1])) if other else 0.0, "vcpus": math.log(2)}
     server, volume = (
-        workload.unexplained(dataclasses.replace(prediction.distances, **named))
+        workload.compute_unexplained(dataclasses.replace(prediction.distances, **named))
         for named in (of_server, dict.fromkeys(of_server, 0.0))
     )
     [width] = widths_of(judge, candidates[:1])

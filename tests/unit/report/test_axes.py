@@ -24,8 +24,8 @@ def drawn_of(start: str | None, span_s: float) -> str:
     axis, count = builders.TimeAxis(start, span_s), 20
     rows = {"t_s": [span_s * at / count for at in range(count)], "duration_s": [span_s / count] * count}
     frame = axis.add(pl.DataFrame(rows).with_columns(pl.lit(1.0).alias("v")))
-    chart = builders.lines(frame, axis.x(True), "v", [("v", "v", style.SIMULATED)])
-    return drawing.svg(style.configured(chart))
+    chart = builders.draw_lines(frame, axis.make_axis(True), "v", [("v", "v", style.SIMULATED)])
+    return drawing.render_svg(style.configure_chart(chart))
 
 
 @pytest.mark.parametrize(

@@ -53,13 +53,13 @@ def layers_of(chart) -> list[dict]:
     ],
 )
 def test_a_family_s_service_and_storage(family, service, storage):
-    assert (cost.service_of(family), cost.storage_of(family)) == (service, storage)
+    assert (cost.get_service(family), cost.get_storage(family)) == (service, storage)
 
 
 def test_lines_of_services_can_be_told_apart():
     families = [f"{service} {kind}" for service in SERVICES[:2] for kind in ("gp2", "gp3")]
     families += ["gp3", "gp3 RAID 0", "gp3 RAID 10", "aurora:standard"]
-    chart = cost.against_tps(plan_of(families))
+    chart = cost.draw_against_tps(plan_of(families))
     points = next(layer for layer in layers_of(chart) if "shape" in layer["encoding"])
     colours, shapes = (points["encoding"][name]["scale"] for name in ("color", "shape"))
     assert colours["domain"] == shapes["domain"] and len(set(colours["range"])) == len(families)
@@ -68,23 +68,23 @@ def test_lines_of_services_can_be_told_apart():
     assert len({of[f"{service} gp3 on r6i.large"] for service in SERVICES[:2]} | {of["gp3 on r6i.large"]}) == 3
     lines = next(layer for layer in layers_of(chart) if "strokeDash" in layer["encoding"])
     assert lines["encoding"]["strokeDash"]["scale"]["domain"] == ["no RAID", "RAID 0", "RAID 10"]
-    drawn = drawing.svg(chart)
+    drawn = drawing.render_svg(chart)
     assert all(f"{family} on r6i.large" in drawn for family in families)
 
 
 def test_colours_come_again_only_where_there_are_more_lines_than_colours():
     names = {f"{index}": "gp3 RAID 0" for index in range(11)}
-    colours = list(cost.line_colours(names).values())
+    colours = list(cost.choose_line_colours(names).values())
     assert len(set(colours[:8])) == 8 and set(colours) <= set(style.PALETTE)
 
 
 @pytest.mark.parametrize("recommended", [(100.0, 0.5), (100.0, 80.0), (250.0, 390.0)])
 def test_the_recommended_is_named_above_the_axes(recommended):
-    chart = cost.against_tps(plan_of(["gp3", "gp2"], recommended))
+    chart = cost.draw_against_tps(plan_of(["gp3", "gp2"], recommended))
     named = [layer for layer in layers_of(chart) if layer["mark"]["type"] == "text"]
     heights = [layer["encoding"]["y"].get("value") for layer in named if layer["encoding"]["text"]["field"] == "text"]
     assert heights == [-4]
-    assert "recommended" in drawing.svg(chart)
+    assert "recommended" in drawing.render_svg(chart)
 
 
 def test_storage_of_rds_is_named_by_its_type_and_services_by_shape():
@@ -92,11 +92,11 @@ def test_storage_of_rds_is_named_by_its_type_and_services_by_shape():
     families = ["gp3", "rds:single-az gp3", "rds:single-az io1"]
     points = [point | {"family": family, "cost_usd_month": 10.0 + at} for at, family in enumerate(families)]
     points[0]["meets_goals"] = False
-    chart = cost.frontier(points, None, None)
-    drawn = drawing.svg(chart)
+    chart = cost.draw_frontier(points, None, None)
+    drawn = drawing.render_svg(chart)
     assert ">io1<" in drawn and ">rds:single-az<" in drawn and ">standard<" not in drawn
     # One service needs no legend of services.
-    assert ">service<" in drawn and ">service<" not in drawing.svg(cost.frontier(points[:1], None, None))
+    assert ">service<" in drawn and ">service<" not in drawing.render_svg(cost.draw_frontier(points[:1], None, None))
 
 
 def test_a_bill_has_its_server_first_and_one_colour_for_a_kind():
@@ -137,7 +137,9 @@ def test_a_recommended_choice_beside_the_lines_is_a_point_too():
     plan = SimpleNamespace(recommended=best, choices=choices)
     points = plan_charts.list_points(plan)
     assert len(points) == 2 and points[1]["p99_ms"] == 1.5
-    assert "gp3:600:7270 on m6i.xlarge" in drawing.svg(cost.frontier(points, "gp3:600:7270 on m6i.xlarge", 20.0))
+    assert "gp3:600:7270 on m6i.xlarge" in drawing.render_svg(
+        cost.draw_frontier(points, "gp3:600:7270 on m6i.xlarge", 20.0)
+    )
     best.storage = "gp3:400"
     assert len(plan_charts.list_points(plan)) == 1
 
@@ -153,5 +155,5 @@ def test_a_comparison_has_a_row_for_each_service_and_no_empty_legend():
     comparison = SimpleNamespace(
         outcomes=[outcome("rds:single-az", 100.0, [server]), outcome("rds:multi-az-cluster", None, [])]
     )
-    drawn = drawing.svg(services.side_by_side(comparison, "t"))
+    drawn = drawing.render_svg(services.draw_side_by_side(comparison, "t"))
     assert drawn.count(">rds:multi-az-cluster<") == 2 and ">server<" in drawn and ">snapshots<" not in drawn

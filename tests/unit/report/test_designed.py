@@ -14,7 +14,7 @@ from report_views import VIEWS
 
 from headrace.report import html
 from headrace.report.charts import style
-from headrace.report.page_files import stylesheet
+from headrace.report.page_files import build_stylesheet
 from headrace.report.view import Block, Chart, Fold, Items, Sentence, Table
 
 LONGEST_TITLE = 130  # characters: two lines of a page, four of a phone
@@ -39,7 +39,7 @@ def every(blocks: Iterable[Block]) -> Iterator[Block]:
 def test_colours_and_sizes_stand_once():
     """page.css has the tokens; the page, moving reports and the documentation use their names, and the charts are drawn in the
     same three colours."""
-    tokens = stylesheet().lower()
+    tokens = build_stylesheet().lower()
     assert all(f"--{role}: {hue.lower()};" in tokens for role, hue in style.ROLE_COLOURS.items())
     for name in ("python/headrace/ui/static/ui.css", "python/headrace/report/live/live.css", "packaging/site.css"):
         text = (ROOT / name).read_text()
@@ -50,7 +50,7 @@ def test_colours_and_sizes_stand_once():
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_report_answers_and_then_explains(name, tmp_path, browser):
     report = VIEWS[name](tmp_path)
-    blocks = list(report.at("page"))
+    blocks = list(report.list_blocks("page"))
     assert 1 <= len(report.cards) <= 3 and len(report.title) <= LONGEST_TITLE and not report.title.endswith(".")
     charts = [at for at, block in enumerate(blocks) if isinstance(block, Chart)]
     above = blocks[: charts[0]]

@@ -44,7 +44,9 @@ def question_in(page: str) -> dict:
 
 def test_a_page_carries_its_question_and_nothing_from_elsewhere(demand, model) -> None:
     plan, load = demand
-    page = html.page_of(plan_report.view_of(plan, charts=False), live.what_if(plan, load, PlanSettings()))
+    page = html.render_page(
+        plan_report.build_plan_view(plan, charts=False), live.build_what_if(plan, load, PlanSettings())
+    )
     question = question_in(page)
     assert question["choices"][0]["storage"] == plan.recommended.storage
     assert {choice["role"] for choice in question["choices"]} >= {"recommended", "today", "alternative"}
@@ -59,7 +61,7 @@ def test_a_page_with_its_model_is_below_a_megabyte(demand) -> None:
     if not resources.files("headrace.report").joinpath("live", live.MODEL).is_file():
         pytest.skip("the model for browsers is not built here: Rust has no target wasm32-unknown-unknown")
     plan, load = demand
-    page = html.page_of(plan_report.view_of(plan), live.what_if(plan, load, PlanSettings()))
+    page = html.render_page(plan_report.build_plan_view(plan), live.build_what_if(plan, load, PlanSettings()))
     assert len(page.encode()) <= 1_000_000
 
 
@@ -68,18 +70,20 @@ def test_bytes_become_letters_that_end_no_script() -> None:
     test_live_in_browser.py, which unpacks a question and a model."""
     for size in range(9):
         packed = bytes(range(250 - size, 250))
-        letters = live.letters_of(packed)
+        letters = live.encode_letters(packed)
         assert "<" not in letters and base64.b85decode(letters.replace(":", "<")) == packed
 
 
 def test_a_page_without_sliders_has_no_script(demand) -> None:
-    assert "<script" not in html.page_of(plan_report.view_of(demand[0], charts=False))
+    assert "<script" not in html.render_page(plan_report.build_plan_view(demand[0], charts=False))
 
 
 def test_the_same_plan_gives_the_same_page(demand, model) -> None:
     plan, load = demand
     pages = {
-        html.page_of(plan_report.view_of(plan, charts=False), live.what_if(plan, load, PlanSettings()))
+        html.render_page(
+            plan_report.build_plan_view(plan, charts=False), live.build_what_if(plan, load, PlanSettings())
+        )
         for _ in range(2)
     }
     assert len(pages) == 1
@@ -87,7 +91,7 @@ def test_the_same_plan_gives_the_same_page(demand, model) -> None:
 
 def test_the_page_asks_what_the_plan_was_judged_by(demand) -> None:
     plan, load = demand
-    model = live.what_if(plan, load, PlanSettings())
+    model = live.build_what_if(plan, load, PlanSettings())
     storages = [choice.storage for choice in model.choices]
     question = dict(model.question) | {"factor": plan.load.demand_growth, "storages": storages, "day_of": None}
     answer = read_answer(core.WhatIf().answer(json.dumps(question)))["demand"]["choices"]
@@ -106,7 +110,7 @@ def test_the_page_asks_what_the_plan_was_judged_by(demand) -> None:
 def test_a_database_has_clients_data_and_cache_to_move() -> None:
     load = read_database("sysbench-tpcc:warehouses=100,cache_gib=4,threads=16")
     plan = planner.plan(load, goals=["tps>=100"], instances=["r6i.large", "r6i.xlarge"], max_volumes=1, draws=4)
-    model = live.what_if(plan, load, PlanSettings())
+    model = live.build_what_if(plan, load, PlanSettings())
     assert [control.name for control in model.controls] == ["threads", "data_growth", "cache"]
     for control in model.controls:
         assert control.least <= control.value <= control.most
@@ -115,11 +119,13 @@ def test_a_database_has_clients_data_and_cache_to_move() -> None:
 def test_prices_of_ones_own_are_refused(demand) -> None:
     plan, load = demand
     with pytest.raises(InputError, match="list prices alone"):
-        live.what_if(plan, load, PlanSettings(price_file="mine.toml"))
+        live.build_what_if(plan, load, PlanSettings(price_file="mine.toml"))
 
 
 def test_an_installation_without_the_model_says_so(demand, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, load = demand
     monkeypatch.setattr(live, "MODEL", "no-such-file")
     with pytest.raises(CouldNotRun, match="does not carry the model"):
-        html.page_of(plan_report.view_of(plan, charts=False), live.what_if(plan, load, PlanSettings()))
+        html.render_page(
+            plan_report.build_plan_view(plan, charts=False), live.build_what_if(plan, load, PlanSettings())
+        )

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def model() -> live.WhatIf:
     load = load_demand(EXAMPLE)
-    return live.what_if(planner.plan(load, compare="gp2:1200"), load, PlanSettings())
+    return live.build_what_if(planner.plan(load, compare="gp2:1200"), load, PlanSettings())
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def page(model: live.WhatIf, tmp_path_factory: pytest.TempPathFactory):
         pytest.skip("the model for browsers is not built here: Rust has no target wasm32-unknown-unknown")
     plan = planner.plan(load_demand(EXAMPLE), compare="gp2:1200")
     path = tmp_path_factory.mktemp("live") / "plan.html"
-    path.write_text(html.page_of(plan_report.view_of(plan, charts=False), model))
+    path.write_text(html.render_page(plan_report.build_plan_view(plan, charts=False), model))
     with launched() as browser:
         # axe, which a test puts into the page, is no script of the page's own.
         tab = browser.new_context(bypass_csp=True).new_page()

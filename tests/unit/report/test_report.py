@@ -17,8 +17,8 @@ from headrace import demo_day, plan, report_html, simulate, workload
 from headrace.report import html, simulation, tables, view, words
 from headrace.report.charts import cost, drawing, over_time, studies, style
 from headrace.report.charts.builders import TimeAxis
-from headrace.report.charts.rows import TABLE_ROWS, on_clock, shortened
-from headrace.report.output import as_json, plain
+from headrace.report.charts.rows import TABLE_ROWS, on_clock, shorten_rows
+from headrace.report.output import as_json, sanitize_text
 
 NASTY = "<script>alert('x')</script>&\"'<img src=http://a/b onerror=x>"
 
@@ -37,7 +37,7 @@ def dry(day):
 
 
 def test_numbers_spans_and_latencies():
-    assert [words.number(value) for value in (3439.4, 0.01234, 0, 12.0, float("nan"), None)] == [
+    assert [words.format_number(value) for value in (3439.4, 0.01234, 0, 12.0, float("nan"), None)] == [
         "3,439",
         "0.0123",
         "0",
@@ -45,7 +45,7 @@ def test_numbers_spans_and_latencies():
         "-",
         "-",
     ]
-    assert [words.span(value) for value in (0.12, 4.25, 59, 60, 3_600, 23_400)] == [
+    assert [words.format_span(value) for value in (0.12, 4.25, 59, 60, 3_600, 23_400)] == [
         "120 ms",
         "4.2 s",
         "59 s",
@@ -53,14 +53,14 @@ def test_numbers_spans_and_latencies():
         "60 min",
         "6 h 30 min",
     ]
-    assert [words.latency(value) for value in (0.5, 999, 1_500, 3.6e6, None)] == [
+    assert [words.format_latency(value) for value in (0.5, 999, 1_500, 3.6e6, None)] == [
         "0.5 ms",
         "999 ms",
         "1.5 s",
         "60 min",
         "-",
     ]
-    assert [words.percent(share) for share in (1.0, 0.99999, 0.5, 0.0001, 0.0)] == [
+    assert [words.format_percent(share) for share in (1.0, 0.99999, 0.5, 0.0001, 0.0)] == [
         "100 %",
         "99.99 %",
         "50 %",
@@ -70,20 +70,20 @@ def test_numbers_spans_and_latencies():
 
 
 def test_clock_counts_days_from_the_first():
-    assert words.clock(3_600 * 25 + 60, "23:00:00") == "00:01 +2d"
-    assert words.clock(90, None, seconds=True) == "00:01:30"
-    assert words.clock(60, "2025-11-21T10:00:00") == "10:01"
-    assert words.clock(float("nan")) == "-"
+    assert words.format_clock(3_600 * 25 + 60, "23:00:00") == "00:01 +2d"
+    assert words.format_clock(90, None, seconds=True) == "00:01:30"
+    assert words.format_clock(60, "2025-11-21T10:00:00") == "10:01"
+    assert words.format_clock(float("nan")) == "-"
 
 
 @given(st.floats(allow_nan=True, allow_infinity=True))
 def test_no_number_breaks_the_words(value):
-    for write in (words.number, words.latency, words.clock):
+    for write in (words.format_number, words.format_latency, words.format_clock):
         assert isinstance(write(value), str)
 
 
 def test_shortened_rows_keep_totals_and_extremes(dry):
-    short = shortened(dry.rows, 24)
+    short = shorten_rows(dry.rows, 24)
     assert short.height == 24 and short["duration_s"].sum() == dry.rows["duration_s"].sum()
     for rate in ("iops", "asked_mib_s"):
         total = [(frame[rate] * frame["duration_s"]).sum() for frame in (short, dry.rows)]
@@ -95,14 +95,14 @@ def test_shortened_rows_keep_totals_and_extremes(dry):
 
 
 def test_words_of_a_run_agree_with_its_summary(dry, day):
-    text = "\n".join(simulation.in_words(dry, day))
-    assert f"ran dry at {words.clock(dry.summary['credits_empty_at_s'], '00:00')}" in text
-    assert words.span(dry.summary["credits_empty_s"]) in text and "does not run dry" in text
+    text = "\n".join(simulation.describe_run(dry, day))
+    assert f"ran dry at {words.format_clock(dry.summary['credits_empty_at_s'], '00:00')}" in text
+    assert words.format_span(dry.summary["credits_empty_s"]) in text and "does not run dry" in text
 
 
 def test_throttled_spans_are_the_rows_that_waited(dry):
     axis = TimeAxis("00:00:00", 86_400)
-    spans = over_time.throttled_spans(axis.add(dry.rows))
+    spans = over_time.find_throttled_spans(axis.add(dry.rows))
     shaded = (spans["until"] - spans["at"]).dt.total_seconds().sum()
     assert shaded == dry.rows.filter(pl.col("throttled_s") > 0)["duration_s"].sum()
 
@@ -110,15 +110,15 @@ def test_throttled_spans_are_the_rows_that_waited(dry):
 def test_sparkline_shows_the_peak_whatever_the_width():
     values = [1.0] * 500 + [9.0] + [1.0] * 500
     for width in (10, 72, 2_000):
-        assert tables.sparkline(values, width).count("█") == 1
-    assert tables.sparkline([], 5) == "" and set(tables.sparkline([0.0, 0.0])) == {"▁"}
+        assert tables.draw_sparkline(values, width).count("█") == 1
+    assert tables.draw_sparkline([], 5) == "" and set(tables.draw_sparkline([0.0, 0.0])) == {"▁"}
 
 
 def test_simulation_page_svg_and_png(tmp_path, day, dry):
-    html.write_view(tmp_path / "run.html", simulation.view_of(dry, day, [NASTY]))
+    html.write_view(tmp_path / "run.html", simulation.build_view(dry, day, [NASTY]))
     text, page = checked(tmp_path / "run.html")
     assert text.count("<figure role") == 1 and "&lt;img" in text
-    html.write_view(tmp_path / "run.svg", simulation.view_of(dry, day, []))
+    html.write_view(tmp_path / "run.svg", simulation.build_view(dry, day, []))
     drawn = (tmp_path / "run.svg").read_text()
     assert (
         drawn.startswith("<svg")
@@ -126,7 +126,7 @@ def test_simulation_page_svg_and_png(tmp_path, day, dry):
         and "time of day (h:min)" in drawn
         and "balance (%)" in drawn
     )
-    html.write_view(tmp_path / "run.png", simulation.view_of(dry, day, []))
+    html.write_view(tmp_path / "run.png", simulation.build_view(dry, day, []))
     assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -134,15 +134,15 @@ def test_simulation_page_svg_and_png(tmp_path, day, dry):
 def test_charts_of_short_and_long_runs(seconds):
     load = workload.new_constant(50, 50, seconds=seconds)
     run = simulate(load, "gp2:10", form="interval")
-    drawn = drawing.svg(over_time.simulation(run.rows, "x", None))
+    drawn = drawing.render_svg(over_time.draw_simulation(run.rows, "x", None))
     assert "time since the start" in drawn
 
 
 def test_an_idle_load_can_be_shown_and_drawn(tmp_path):
     idle = workload.new_constant(0, 0, seconds=600)
     run = simulate(idle, "gp3:10", form="interval")
-    html.write_view(tmp_path / "idle.html", simulation.view_of(run, idle, []))
-    html.write_view(tmp_path / "shape.svg", simulation.demand_view(idle))
+    html.write_view(tmp_path / "idle.html", simulation.build_view(run, idle, []))
+    html.write_view(tmp_path / "shape.svg", simulation.build_demand_view(idle))
     assert "The demand is zero." in (tmp_path / "idle.html").read_text()
 
 
@@ -156,8 +156,8 @@ def test_roles_have_the_same_colours_in_every_study_chart(kind):
         for role in ROLES
         for n in (1, 2)
     ]
-    drawn = drawing.svg(
-        studies.study(SimpleNamespace(title="t", kind=kind, x_title="x (s)", y_title="y (ms)", series=series))
+    drawn = drawing.render_svg(
+        studies.draw_study(SimpleNamespace(title="t", kind=kind, x_title="x (s)", y_title="y (ms)", series=series))
     )
     for role in ROLES:
         assert style.ROLE_COLOURS[role].lower() in drawn.lower()
@@ -169,8 +169,8 @@ def test_roles_have_the_same_colours_in_every_study_chart(kind):
 
 def test_balances_are_drawn_only_where_there_are_credits(dry, day):
     without = simulate(day, "gp3:50").rows
-    assert over_time.balances([("gp3:50", without)]) is None
-    drawn = drawing.svg(over_time.balances([("gp3:50", without), ("gp2:300", dry.rows)], "00:00:00"))
+    assert over_time.draw_credit_balances([("gp3:50", without)]) is None
+    drawn = drawing.render_svg(over_time.draw_credit_balances([("gp3:50", without), ("gp2:300", dry.rows)], "00:00:00"))
     assert "No credits to lose: gp3:50" in drawn and "gp2:300" in drawn
 
 
@@ -180,9 +180,9 @@ def test_frontier_names_the_winner_and_the_goal():
         point | {"storage": f"gp3:{n}", "family": "gp3", "cost_usd_month": 10.0 * n, "p99_ms": 40.0 / n}
         for n in range(1, 9)
     ]
-    drawn = drawing.svg(cost.frontier(points, "gp3:4", 20.0))
+    drawn = drawing.render_svg(cost.draw_frontier(points, "gp3:4", 20.0))
     assert "gp3:4" in drawn and "20 ms" in drawn and "USD a month" in drawn
-    assert cost.frontier([], None, None) is None
+    assert cost.draw_frontier([], None, None) is None
 
 
 class TextParser(HTMLParser):
@@ -202,9 +202,9 @@ class TextParser(HTMLParser):
 @given(st.text())
 def test_text_is_escaped_and_reads_back(value):
     parser = TextParser()
-    parser.feed(f"{html.text(value)}")
+    parser.feed(f"{html.escape_html(value)}")
     parser.close()
-    assert "".join(parser.texts) == plain(value)
+    assert "".join(parser.texts) == sanitize_text(value)
 
 
 def test_json_has_no_nan_and_terminals_get_no_escapes():
@@ -214,11 +214,11 @@ def test_json_has_no_nan_and_terminals_get_no_escapes():
         "c": [{"x": 1}],
     }
     assert as_json({"a": "é"}) == '{\n  "a": "é"\n}\n'
-    assert plain("a\x1b[31mb\x07") == "a?[31mb?"
+    assert sanitize_text("a\x1b[31mb\x07") == "a?[31mb?"
 
 
 def test_the_same_chart_twice_is_the_same_text(dry, day):
-    first, two = (drawing.svg(over_time.simulation(dry.rows, "t", "00:00:00")) for _ in range(2))
+    first, two = (drawing.render_svg(over_time.draw_simulation(dry.rows, "t", "00:00:00")) for _ in range(2))
     assert first == two
 
 
@@ -261,7 +261,7 @@ def test_windows_are_joined_over_short_gaps_and_say_when():
         (1_100, 1_130),
     ):  # minutes; ten minutes between the first two are no end of a window
         waits[first:last] = [60.0] * (last - first)
-    windows = simulation.throttled_windows(rows_of(waits))
+    windows = simulation.find_throttled_windows(rows_of(waits))
     assert [(window["from_s"] / 60, window["until_s"] / 60, window["throttled_s"] / 60) for window in windows] == [
         (600, 660, 50),
         (900, 901, 1),
@@ -297,12 +297,12 @@ def test_rows_lie_on_the_clock_and_no_two_have_one_label(start_s, count, each_s)
             # its length after it.
         ]:
             assert (start_s + t_s) % step_s < each_s
-    labels = list(words.row_labels(short["t_s"].to_list(), start))
+    labels = list(words.list_row_labels(short["t_s"].to_list(), start))
     assert len(set(labels)) == len(labels)
 
 
 def test_lines_at_a_cap_do_not_lie_on_the_frame(dry):
-    drawn = over_time.simulation(dry.rows, "t", "00:00:00").to_dict()
+    drawn = over_time.draw_simulation(dry.rows, "t", "00:00:00").to_dict()
     domains = [scale["domain"][1] for scale in _scales(drawn) if isinstance(scale.get("domain"), list)]
     assert domains and all(high > 100 for high in domains[:1]) and 106.0 in [round(high, 6) for high in domains]
 
@@ -347,8 +347,8 @@ def test_what_cannot_be_drawn_is_said(monkeypatch, end, how, blames_memory):
 
 
 def test_tables_of_pages_have_titles_for_narrow_screens(tmp_path):
-    table = view.Table(view.columns([f"c{n}" for n in range(10)], number=("c1",)), [["gp3:1", *"abcdefghi"]])
-    text = html.page_of(view.View("t", blocks=[table]))
+    table = view.Table(view.make_columns([f"c{n}" for n in range(10)], number=("c1",)), [["gp3:1", *"abcdefghi"]])
+    text = html.render_page(view.View("t", blocks=[table]))
     assert (
         'class="scroll broad"' in text and text.count('data-title="c') == 10 and 'class="whole" data-title="c0"' in text
     )
@@ -361,7 +361,7 @@ def test_the_row_that_a_page_sets_off_is_the_recommended_one():
     assert best is not None and planned.winner is not None and planned.winner.key != best.key
     rows = re.findall(r'<tr class="marked">(.*?)</tr>', report_html(planned))
     # The short table, and the whole one that is folded.
-    words_of_it = [words.glued(words.storage_words(best.storage)), best.storage]
+    words_of_it = [words.glue_units(words.describe_storage(best.storage)), best.storage]
     assert len(rows) == 2 and all("recommended" in row and words_of_it[0] in row for row in rows)
     assert words_of_it[1] in rows[1]
 

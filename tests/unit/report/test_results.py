@@ -18,7 +18,7 @@ from test_prove import proof, step
 import headrace
 from headrace import HeadraceError, InputError
 from headrace.report import databases
-from headrace.report.benchmarks import conformance_view
+from headrace.report.benchmarks import build_conformance_view
 from headrace.report.html import write_view
 
 DAY = datetime.date(2018, 8, 15)
@@ -81,7 +81,7 @@ def test_a_result_is_written_as_a_page(results, tmp_path, name):
 def test_a_stretch_that_two_limits_bind_as_long_names_the_same_limit_each_time(results):
     run = results["Prediction"]
     caps = pl.Series("cap", ["volume-iops", "cpu"] * (run.rows.height // 2))
-    table = databases.table_of(dataclasses.replace(run, rows=run.rows.with_columns(caps)), most=6)
+    table = databases.build_table(dataclasses.replace(run, rows=run.rows.with_columns(caps)), most=6)
     # Six stretches of ten seconds, five with each: the first by name stands for both.
     assert [row[-1] for row in table.rows] == ["processors"] * 6
 
@@ -216,7 +216,7 @@ def test_the_page_of_a_lab_s_conformance(tmp_path):
     }
     figures = {"specified": None, "published": 0.6, "model": 0.55, "measured": 0.57, "error_percent": 3.6}
     cases = [SimpleNamespace(**case, **figures, what=what) for what in ("p50", "p99")]
-    write_view(tmp_path / "lab.html", conformance_view(cases))
+    write_view(tmp_path / "lab.html", build_conformance_view(cases))
     text, page = checked(tmp_path / "lab.html")
     assert "2 of 2 figures with a tolerance are within it." in text and text.count("<figure role") == 1
 

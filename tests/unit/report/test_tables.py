@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from headrace.report import tables, view
-from headrace.report.words import glued
+from headrace.report.words import glue_units
 
 COLUMNS = ("#", "storage", "instance", "USD/month", "goal", "bottleneck", "x")
 ROWS = [
@@ -23,12 +23,12 @@ ROWS = [
 
 def printed_lines(table: view.Table, width: int) -> list[str]:
     out = io.StringIO()
-    Console(file=out, width=width, markup=False, highlight=False, emoji=False).print(tables.laid_out(table))
+    Console(file=out, width=width, markup=False, highlight=False, emoji=False).print(tables.lay_out_table(table))
     return out.getvalue().splitlines()
 
 
 def example_table(**more) -> view.Table:
-    return tables.table(
+    return tables.make_table(
         COLUMNS, ROWS, right=("#", "USD/month"), keep=("storage", "instance"), prose=("bottleneck",), **more
     )
 
@@ -73,7 +73,7 @@ words = st.text(st.characters(categories=("L", "N", "P")), min_size=1, max_size=
 
 @given(st.lists(st.lists(words, min_size=3, max_size=3), min_size=1, max_size=5), st.integers(20, 120))
 def test_every_word_of_every_cell_is_there(rows, width):
-    table = tables.table(("a", "b", "c"), rows, right=("b",))
+    table = tables.make_table(("a", "b", "c"), rows, right=("b",))
     text = "\n".join(printed_lines(table, width))
     for row in rows:
         for cell in row:
@@ -82,13 +82,14 @@ def test_every_word_of_every_cell_is_there(rows, width):
 
 @given(st.text(st.sampled_from("ab 1 GiB%"), max_size=80), st.integers(1, 40))
 def test_wrapped_lines_fit_and_lose_nothing(text, width):
-    lines = tables.wrapped(text, width)
+    lines = tables.wrap_text(text, width)
     assert all(cell_len(line) <= width for line in lines)
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
 
 
 def test_numbers_hold_on_to_their_units():
     assert (
-        glued("at 1,500 MiB/s for 40 min (60 %) of 3 members", "_") == "at 1,500_MiB/s for 40_min (60_%) of 3 members"
+        glue_units("at 1,500 MiB/s for 40 min (60 %) of 3 members", "_")
+        == "at 1,500_MiB/s for 40_min (60_%) of 3 members"
     )
-    assert not re.search("_", glued("12 monkeys, 3 s-bends", "_").replace("3_s", ""))
+    assert not re.search("_", glue_units("12 monkeys, 3 s-bends", "_").replace("3_s", ""))

@@ -12,8 +12,8 @@ from markdown_it import MarkdownIt
 
 from headrace.report import html, tables, view
 from headrace.report import html as markdown
-from headrace.report.output import plain
-from headrace.report.words import storage_words
+from headrace.report.output import sanitize_text
+from headrace.report.words import describe_storage
 
 # Words whose blanks do not matter: a terminal wraps, HTML and Markdown join lines.
 WORDS = st.text(st.characters(categories=("L", "N", "P", "S"), exclude_characters="\ue000"), min_size=1, max_size=12)
@@ -81,29 +81,29 @@ def read(page: str) -> str:
 @given(BLOCKS)
 def test_every_word_is_on_the_terminal_on_the_page_and_in_markdown(blocks):
     report = view.View("A title", blocks=blocks)
-    terminal = squeezed("\n".join(_lines(part) for part in tables.parts_of(report)))
-    page = read(html.page_of(report))
-    rendered = MarkdownIt("commonmark").enable("table").render(markdown.markdown_of(report))
+    terminal = squeezed("\n".join(_lines(part) for part in tables.list_parts(report)))
+    page = read(html.render_page(report))
+    rendered = MarkdownIt("commonmark").enable("table").render(markdown.render_markdown(report))
     described = read(rendered)
     for block in blocks:
         # Markdown has the short form of a table; the page has both, the terminal the whole.
-        short = block.brief() if isinstance(block, view.Table) else None
+        short = block.make_brief() if isinstance(block, view.Table) else None
         for text in words_of(block):
-            assert squeezed(plain(text)) in terminal
-            assert squeezed(plain(text)) in page
+            assert squeezed(sanitize_text(text)) in terminal
+            assert squeezed(sanitize_text(text)) in page
         for text in words_of(short or block):
-            assert squeezed(plain(text)) in described, (text, rendered)
+            assert squeezed(sanitize_text(text)) in described, (text, rendered)
 
 
 def _lines(part: object) -> str:
     if isinstance(part, tables.TerminalTable):
-        return "\n".join(str(line) for line in part.lines(part.layout(10_000), 10_000))
-    return plain(str(part))
+        return "\n".join(str(line) for line in part.render_lines(part.choose_layout(10_000), 10_000))
+    return sanitize_text(str(part))
 
 
 @given(TABLES)
 def test_the_short_form_has_the_brief_columns_in_their_order(table):
-    brief = table.brief()
+    brief = table.make_brief()
     expected = [index for index, column in enumerate(table.columns) if column.brief]
     if brief is None:
         assert len(expected) in (0, len(table.columns))
@@ -121,12 +121,12 @@ def test_a_block_stands_only_where_it_belongs():
         chart,
     ]
     report = view.View("t", "s", [view.Card("Recommended", "19.90 USD a month", "meets every goal", "good")], blocks)
-    assert tables.parts_of(report) == ["for a terminal"]
-    page = html.page_of(report)
+    assert tables.list_parts(report) == ["for a terminal"]
+    page = html.render_page(report)
     assert "for a terminal" not in page and "for a page" in page and 'aria-label="one point"' in page
     assert "<details><summary>Small print" in page and "(2)" in page
     assert '<li class="good"><p class="label">Recommended</p><p class="figure">19.90' in page
-    assert "*Chart: one point.*" in markdown.markdown_of(report)
+    assert "*Chart: one point.*" in markdown.render_markdown(report)
 
 
 @pytest.mark.parametrize(
@@ -140,4 +140,4 @@ def test_a_block_stands_only_where_it_belongs():
     ],
 )
 def test_a_storage_in_a_readers_words(storage, words):
-    assert storage_words(storage) == words
+    assert describe_storage(storage) == words

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from headrace.mysql.gtid import GtidSet
-from headrace.servers.topology.lag.clocks import STALE_S, Trace, age, backlog, rate
+from headrace.servers.topology.lag.clocks import STALE_S, Trace, compute_age, compute_rate, count_backlog
 
 SAMPLE_S = 0.1
 
@@ -66,7 +66,7 @@ def test_within_the_distance_of_commits_of_the_truth(tps):
             source.add(moment, up_to(result.source_has(moment)))
         else:
             replica.add(moment, up_to(replica_has(moment)))
-        checkpoint = age(source, replica, moment)
+        checkpoint = compute_age(source, replica, moment)
         if checkpoint is None or moment < 1:
             continue
         assert checkpoint.exact
@@ -84,9 +84,9 @@ def test_idle_is_a_true_zero_however_long():
     for second in range(1_000):
         source.add(second, up_to(7))
         replica.add(second + 0.5, up_to(7))
-    checkpoint = age(source, replica, 999.6)
+    checkpoint = compute_age(source, replica, 999.6)
     assert checkpoint is not None and checkpoint.seconds == 0 and checkpoint.exact
-    assert backlog(source, replica) == 0 and rate(replica, 10) == 0
+    assert count_backlog(source, replica) == 0 and compute_rate(replica, 10) == 0
 
 
 def test_a_burst_after_a_long_silence_is_young():
@@ -98,7 +98,7 @@ def test_a_burst_after_a_long_silence_is_young():
     source.add(10.0, up_to(107))
     replica.add(10.05, up_to(7))
     source.add(10.1, up_to(107))
-    checkpoint = age(source, replica, 10.1)
+    checkpoint = compute_age(source, replica, 10.1)
     assert checkpoint is not None and 0.05 <= checkpoint.seconds <= 0.15 and checkpoint.exact
 
 
@@ -107,22 +107,22 @@ def test_it_grows_while_the_replica_stands_still():
     for tenth in range(1, 200):
         source.add(tenth / 10, up_to(10 * tenth))
         replica.add(tenth / 10, up_to(min(10 * tenth, 500)))
-    checkpoint = age(source, replica, 19.9)
+    checkpoint = compute_age(source, replica, 19.9)
     # It has the 500 commits up to 5.0 s; the next came within the 0.1 s after it.
     assert checkpoint is not None and checkpoint.seconds == pytest.approx(19.9 - 5.0, abs=0.1) and checkpoint.exact
-    assert backlog(source, replica) == 1_990 - 500
+    assert count_backlog(source, replica) == 1_990 - 500
 
 
 def test_what_is_not_seen_grows_and_says_so():
     source, replica = Trace(), Trace()
     source.add(1.0, up_to(5))
     replica.add(1.0, up_to(5))
-    assert age(Trace(), replica, 1.0) is None and age(source, Trace(), 1.0) is None
+    assert compute_age(Trace(), replica, 1.0) is None and compute_age(source, Trace(), 1.0) is None
     for now in (10.0, 20.0):  # neither answers any longer
-        checkpoint = age(source, replica, now)
+        checkpoint = compute_age(source, replica, now)
         assert checkpoint is not None and checkpoint.seconds == now - 1.0 and not checkpoint.exact
     replica.add(30.0, up_to(5))  # the source alone is gone
-    checkpoint = age(source, replica, 30.0)
+    checkpoint = compute_age(source, replica, 30.0)
     assert checkpoint is not None and checkpoint.seconds == 29.0 and not checkpoint.exact
     assert STALE_S < 9
 
@@ -132,7 +132,7 @@ def test_a_watch_that_begins_late_says_at_least():
     for tenth in range(20):
         source.add(tenth / 10, up_to(1_000 + tenth))
         replica.add(tenth / 10, up_to(10 + tenth))
-    checkpoint = age(source, replica, 1.9)
+    checkpoint = compute_age(source, replica, 1.9)
     assert checkpoint is not None and checkpoint.seconds == pytest.approx(1.9) and not checkpoint.exact
 
 
@@ -140,7 +140,7 @@ def test_a_server_made_anew_begins_a_new_trace():
     trace = Trace()
     trace.add(1.0, up_to(100))
     trace.add(2.0, up_to(5))
-    assert len(trace.stretches) == 1 and trace.at(1.5) is None
+    assert len(trace.stretches) == 1 and trace.find_stretch(1.5) is None
 
 
 def test_thinning_keeps_the_answer_within_its_scale():
@@ -153,7 +153,7 @@ def test_thinning_keeps_the_answer_within_its_scale():
     assert len(thin.stretches) <= 64
     for _ in range(200):
         has = up_to(chance.randrange(11_000))
-        exact, coarse = whole.committed_s(has), thin.committed_s(has)
+        exact, coarse = whole.find_commit_time(has), thin.find_commit_time(has)
         assert exact is not None and coarse is not None
         # Evenly written, so even a coarse stretch is right within its own ragged ends: one sample each.
         assert coarse.seconds == pytest.approx(exact.seconds, abs=0.3) or not coarse.exact

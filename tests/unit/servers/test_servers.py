@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ledger
-from headrace.base.machine import which
+from headrace.base.machine import find_executable
 from headrace.base.processes import Process
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import Lab, LabRefused
@@ -37,7 +37,7 @@ MYSQL = ServerProgram(
     ("innodb",),
     {"mysqlx": "ON"},
 )
-WHERE = record.server_paths(Path("/data/lab"), "db")
+WHERE = record.make_server_paths(Path("/data/lab"), "db")
 
 
 def record_of(**changes) -> record.Record:
@@ -49,7 +49,7 @@ def record_of(**changes) -> record.Record:
 def test_a_setting_has_one_value_loose_or_not():
     """The last of an option file wins, wherever it came from."""
     server_record = record_of(settings={"rpl-semi-sync-source-enabled": "OFF", "loose-a-b": "1", "port-x": None})
-    assert server_record.settings_with({"loose_rpl_semi_sync_source_enabled": "ON", "a_b": "2"}) == {
+    assert server_record.merge_settings({"loose_rpl_semi_sync_source_enabled": "ON", "a_b": "2"}) == {
         "port-x": None,
         "loose_rpl_semi_sync_source_enabled": "ON",
         "a_b": "2",
@@ -60,18 +60,18 @@ def test_a_setting_has_one_value_loose_or_not():
 
 
 def test_a_socket_fits_into_its_address_however_long_the_names_are():
-    longest = record.server_paths(Path("/" + "d" * 200), "x" * 32)
+    longest = record.make_server_paths(Path("/" + "d" * 200), "x" * 32)
     assert len(os.fsencode(longest.socket)) <= 107  # unix(7)
 
 
 def test_labs_do_not_share_folders():
-    assert record.server_paths(Path("/a"), "db").run != record.server_paths(Path("/b"), "db").run
+    assert record.make_server_paths(Path("/a"), "db").run != record.make_server_paths(Path("/b"), "db").run
 
 
 @given(st.text(max_size=40))
 def test_a_name_is_a_folder_or_refused(name):
     try:
-        checked = record.checked_name(name)
+        checked = record.check_name(name)
     except InputError:
         return
     assert checked == name and Path(name).name == name and name not in (".", "..") and name.isascii()
@@ -91,34 +91,34 @@ def test_what_is_written_into_an_option_file_is_read_out_of_it(settings):
     """By Headrace's reader, and by my_print_defaults, which is the servers' own, where it is
     installed."""
     try:
-        options = config.checked_settings(settings)
+        options = config.check_settings(settings)
     except InputError:
         return  # placed by Headrace, or nothing an option file can hold
-    text = config.rendered(options, "test")
+    text = config.render_options(options, "test")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "my.cnf"
         path.write_text(text)
-        reader = which("my_print_defaults")
+        reader = find_executable("my_print_defaults")
         if reader:
             answer = subprocess.run(
                 [reader, f"--defaults-file={path}", "mysqld"], capture_output=True, check=True
             ).stdout.decode()
             assert answer == "".join(f"--{name}={value}\n" for name, value in options.items())
         if options:
-            assert config.file_options(MARIADB, path) == options
+            assert config.read_file_options(MARIADB, path) == options
 
 
 def test_an_option_file_of_a_user(tmp_path):
     path = tmp_path / "my.cnf"
     path.write_text("[client]\npassword=x\n[mysqld]\nplugin_load_add=a\nsync-binlog=0\nskip-name-resolve\n[mariadb-10.11]\n"
                     "plugin-load-add=b\nsync_binlog = 1\n[mysqld-9.7]\nsync_binlog=7\n")  # fmt: skip
-    options = config.file_options(MARIADB, path)
+    options = config.read_file_options(MARIADB, path)
     assert list(options.items()) == [("skip-name-resolve", None), ("plugin-load-add", "a;b"), ("sync-binlog", "1")]
     path.write_text("[client]\nuser=x\n")
     with pytest.raises(InputError, match="has no options for MariaDB 10.11.19"):
-        config.file_options(MARIADB, path)
+        config.read_file_options(MARIADB, path)
     with pytest.raises(InputError, match="no such option file"):
-        config.file_options(MARIADB, tmp_path / "none.cnf")
+        config.read_file_options(MARIADB, tmp_path / "none.cnf")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_an_option_file_of_a_user(tmp_path):
 )
 def test_where_things_are_is_not_for_settings(key):
     with pytest.raises(InputError, match="is set by Headrace"):
-        config.checked_settings({key: "1"})
+        config.check_settings({key: "1"})
 
 
 @pytest.mark.parametrize(
@@ -153,14 +153,14 @@ def test_where_things_are_is_not_for_settings(key):
 )
 def test_settings_that_no_option_file_can_hold(settings):
     with pytest.raises(InputError):
-        config.checked_settings(settings)
+        config.check_settings(settings)
 
 
 def test_settings_of_the_command_line():
-    assert config.settings_of(["a=1", "b=", "c", "d=x=y"]) == {"a": "1", "b": "", "c": None, "d": "x=y"}
-    assert config.settings_of(None) is None
+    assert config.parse_settings(["a=1", "b=", "c", "d=x=y"]) == {"a": "1", "b": "", "c": None, "d": "x=y"}
+    assert config.parse_settings(None) is None
     with pytest.raises(InputError, match="was given before"):
-        config.settings_of(["sync_binlog=1", "sync-binlog=0"])
+        config.parse_settings(["sync_binlog=1", "sync-binlog=0"])
 
 
 @pytest.mark.parametrize(
@@ -177,17 +177,17 @@ def test_settings_of_the_command_line():
     ],
 )
 def test_the_binary_log_goes_to_the_volume_of_logs_where_there_is_one(program, settings, on):
-    options = config.whole(program, "innodb", WHERE, True, None, settings)
+    options = config.assemble_options(program, "innodb", WHERE, True, None, settings)
     assert options.get("log-bin") == (str(WHERE.log_mount / "log" / "binlog") if on else None)
     assert ("skip-log-bin" in options) == (program is MYSQL and not on)
     assert options["innodb-log-group-home-dir"] == str(WHERE.log_mount / "log")
-    assert config.whole(program, "innodb", WHERE, False, None, settings)["innodb-log-group-home-dir"] == str(
+    assert config.assemble_options(program, "innodb", WHERE, False, None, settings)["innodb-log-group-home-dir"] == str(
         WHERE.data_mount / "log"
     )
 
 
 def test_places_stand_last_and_win():
-    options = config.whole(
+    options = config.assemble_options(
         MARIADB, "myrocks", WHERE, False, 3307, {"sync-binlog": "1", "plugin-load-add": "a.so;ha_rocksdb.so"}
     )
     assert list(options)[0] == "sync-binlog"
@@ -197,12 +197,12 @@ def test_places_stand_last_and_win():
         and options["bind-address"] == "127.0.0.1"
         and "skip-networking" not in options
     )
-    assert config.whole(MYSQL, "innodb", WHERE, False, None, {})["mysqlx"] == "OFF"
+    assert config.assemble_options(MYSQL, "innodb", WHERE, False, None, {})["mysqlx"] == "OFF"
 
 
 def test_memory():
     # Half of a memory up to 4 GiB, three quarters from 8 GiB on: docs/decisions/0006.
-    assert (config.cache_bytes(2), config.cache_bytes(16)) == (1 << 30, 12 << 30)
+    assert (config.compute_cache_bytes(2), config.compute_cache_bytes(16)) == (1 << 30, 12 << 30)
     assert config.choose(MARIADB, record_of(memory_gib=2))[0] == {"innodb-buffer-pool-size": str(1 << 30)}
     assert config.choose(MARIADB, record_of(engine="myrocks", memory_gib=2))[0] == {
         "rocksdb-block-cache-size": str(1 << 30)
@@ -210,7 +210,7 @@ def test_memory():
     assert config.choose(MARIADB, record_of())[0] == {}
     for wrong in (0, -1, float("nan"), float("inf"), 1e9):
         with pytest.raises(InputError):
-            config.checked_memory(wrong)
+            config.check_memory(wrong)
 
 
 # --- what servers say -----------------------------------------------------------------------------
@@ -229,12 +229,12 @@ To see what values a running server is using, type
 
 
 def test_the_table_of_options():
-    assert flavors.option_values(HELP) == {
+    assert flavors.parse_option_values(HELP) == {
         "basedir": "/usr/",
         "log-bin": "",
         "sql-mode": "STRICT_TRANS_TABLES,NO_ZERO_DATE",
     }
-    assert flavors.option_values("") == {}
+    assert flavors.parse_option_values("") == {}
     assert MARIADB.knows("innodb_io_capacity") and not MARIADB.knows("innodb_buffer_pool_size")
 
 
@@ -249,9 +249,9 @@ def test_the_table_of_options():
     ],
 )
 def test_a_full_volume_is_recognised(text, full):
-    assert bool(volumes.no_room_hint(text)) == full
+    assert bool(volumes.explain_full_volume(text)) == full
     # Data of a server that is being created are kept: room is needed where they are.
-    assert ("headrace mysql down db --mount" in volumes.no_room_hint(text, "db")) == full
+    assert ("headrace mysql down db --mount" in volumes.explain_full_volume(text, "db")) == full
 
 
 @pytest.mark.parametrize(
@@ -294,10 +294,10 @@ NOISE = """2026-11-24 17:42:10 18 [ERROR] Slave I/O: error reconnecting to maste
 def test_noise_of_replication_is_no_reason_of_a_death(tmp_path):
     log = tmp_path / "error.log"
     log.write_text(NOISE)
-    assert "killed from outside" in running.reason_of_death(log, 0)
+    assert "killed from outside" in running.explain_death(log, 0)
     reason = "2026-11-24 17:42:12 0 [ERROR] InnoDB: Operating system error number 5 in a file operation."
     log.write_text(f"{NOISE}{reason}\n{NOISE}")
-    reason_text = running.reason_of_death(log, 0)
+    reason_text = running.explain_death(log, 0)
     assert (
         "Operating system error number 5" in reason_text
         and "Slave I/O" not in reason_text
@@ -305,20 +305,20 @@ def test_noise_of_replication_is_no_reason_of_a_death(tmp_path):
     )
     full = '2026-11-24 17:42:12 18 [ERROR] Slave SQL: Error writing file (Errcode: 28 "No space left on device")'
     log.write_text(NOISE + full)
-    assert "No space left" in running.reason_of_death(log, 0), "a full disk is a reason"
+    assert "No space left" in running.explain_death(log, 0), "a full disk is a reason"
 
 
 def test_a_server_shows_where_it_listens():
     """One with an address of its own does not listen at 127.0.0.1."""
-    from headrace.cli.servers.mysql import _pairs
+    from headrace.cli.servers.mysql import _list_facts
 
     server_fields = {field.name: None for field in fields(server.Server)} | {
         "name": "db", "flavor": "mariadb", "version_text": "10.11.19", "engine": "innodb", "state": "running",
         "storage": "gp3:20", "port": 3306, "host": "198.18.118.2", "settings": {}, "volumes": server.AttachedVolumes(),
-        "paths": record.server_paths(Path("/data"), "db"),
+        "paths": record.make_server_paths(Path("/data"), "db"),
     }  # fmt: skip
     running_server: Any = SimpleNamespace(**server_fields, to_dict=lambda: {"address": "mysql://headrace@/"})
-    assert str(dict(_pairs(running_server))["TCP"]).startswith("198.18.118.2:3306, TLS")
+    assert str(dict(_list_facts(running_server))["TCP"]).startswith("198.18.118.2:3306, TLS")
 
 
 # --- records --------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ def test_a_server_shows_where_it_listens():
 
 @pytest.fixture
 def where(tmp_path):
-    paths = record.server_paths(tmp_path, "db")
+    paths = record.make_server_paths(tmp_path, "db")
     paths.state.mkdir(parents=True)
     return paths
 
@@ -342,7 +342,7 @@ def test_a_record_comes_back_as_it_was(where):
     record.save(where, before)
     assert record.load(where) == before
     assert before.volumes.ids == ("vol-1",)
-    assert record.names(where.state.parent.parent) == ["db"]
+    assert record.list_names(where.state.parent.parent) == ["db"]
 
 
 def test_a_record_of_a_later_headrace_is_read(where):
@@ -373,13 +373,13 @@ def test_a_record_that_is_none(where, content):
 
 def test_no_such_server(tmp_path):
     with pytest.raises(InputError, match="is not a server of this lab.*There are: none"):
-        record.required(record.server_paths(tmp_path, "db"))
+        record.require_record(record.make_server_paths(tmp_path, "db"))
 
 
 def test_one_at_a_time(where):
-    with record.locked(where), pytest.raises(LabRefused, match="another headrace"), record.locked(where):
+    with record.lock_server(where), pytest.raises(LabRefused, match="another headrace"), record.lock_server(where):
         pass
-    with record.locked(where):
+    with record.lock_server(where):
         pass
 
 
@@ -407,8 +407,10 @@ def test_half_removed_servers_are_not_there(tmp_path, monkeypatch):
     for name, content in (("mysql-1", "{"), ("mysql-2", "{}"), ("mysql-3", '{"command": ["{}/usr/sbin/mysqld"]}')):
         (tmp_path / name).mkdir()
         (tmp_path / name / "server.json").write_text(content)
-    assert flavors.unpacked("mysql") == [(f"{tmp_path}/mysql-3/usr/sbin/mysqld",)]
-    assert all(program.path != Path(f"{tmp_path}/mysql-3/usr/sbin/mysqld") for program in flavors.installed("mysql"))
+    assert flavors.list_unpacked("mysql") == [(f"{tmp_path}/mysql-3/usr/sbin/mysqld",)]
+    assert all(
+        program.path != Path(f"{tmp_path}/mysql-3/usr/sbin/mysqld") for program in flavors.list_installed("mysql")
+    )
 
 
 def test_tools_of_an_unpacked_server_run_through_its_loader(tmp_path):
@@ -426,14 +428,14 @@ def test_tools_of_an_unpacked_server_run_through_its_loader(tmp_path):
         None,
         ("innodb",),
     )
-    assert program.tool("mysql") == ("/x/ld.so", "--library-path", "/x", str(inside))
+    assert program.find_tool("mysql") == ("/x/ld.so", "--library-path", "/x", str(inside))
     with pytest.raises(CouldNotRun, match="no-such-tool: is not installed"):
-        program.tool("no-such-tool")
-    assert MARIADB.tool("sh") in (("/usr/bin/sh",), ("/bin/sh",))
+        program.find_tool("no-such-tool")
+    assert MARIADB.find_tool("sh") in (("/usr/bin/sh",), ("/bin/sh",))
 
 
 def test_apt_is_given_a_state_of_its_own_and_signatures(tmp_path, monkeypatch):
-    words = install._private_apt(tmp_path / "apt")
+    words = install._make_apt_options(tmp_path / "apt")
     options = dict(word.split("=", 1) for word in words if "=" in word)
     assert options["Dir::State::status"].startswith(str(tmp_path)) and options["Dir::Cache::archives"].startswith(
         str(tmp_path)
@@ -445,18 +447,18 @@ def test_apt_is_given_a_state_of_its_own_and_signatures(tmp_path, monkeypatch):
     for wrong in ("ftp://x", "http://x y", "http://x\ndeb http://evil"):
         monkeypatch.setenv("HEADRACE_DEBIAN_MIRROR", wrong)
         with pytest.raises(InputError, match="must be the URL of a Debian mirror"):
-            install._mirror()
+            install._get_mirror()
 
 
 def test_a_network_that_is_not_there(tmp_path, monkeypatch):
     """The real apt, sent to a port nobody listens at; what was begun is taken back."""
-    if which("apt-get") is None:
+    if find_executable("apt-get") is None:
         pytest.skip("apt-get: not found")
     if not install.KEYRING.is_file():
         pytest.skip(f"{install.KEYRING}: not found")
     monkeypatch.setenv("HEADRACE_DEBIAN_MIRROR", "http://127.0.0.1:9/debian")
     monkeypatch.setenv("HEADRACE_SERVERS", str(tmp_path / "servers"))
-    monkeypatch.setattr(install, "installed", lambda flavor: [])
+    monkeypatch.setattr(install, "list_installed", lambda flavor: [])
     with pytest.raises(CouldNotRun, match="apt-get update"):
         install.install("mysql")
     assert not (tmp_path / "servers").exists()
@@ -489,4 +491,4 @@ def test_what_a_ledger_finds():
 
 
 def test_the_lab_is_asked_for_its_directory_only_where_it_is_not_known(tmp_path):
-    assert record.data_dir_of(Lab(tmp_path)) == tmp_path
+    assert record.find_data_dir(Lab(tmp_path)) == tmp_path

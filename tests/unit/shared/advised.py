@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.advice import AdvisedSetting, advised_settings, server_of, situation_of
+from headrace.advice import AdvisedSetting, build_situation, list_advised_settings, parse_server
 
 
 def advised(storage: str, flavor: str, version: object, **more) -> list[AdvisedSetting]:
-    """`more`: as for `situation_of`."""
-    return advised_settings(situation_of(server_of(flavor, version), storage, **more))
+    """`more`: as for `build_situation`."""
+    return list_advised_settings(build_situation(parse_server(flavor, version), storage, **more))

@@ -12,7 +12,7 @@ from botocore.awsrequest import prepare_request_dict
 from botocore.serialize import create_serializer
 
 from headrace.api.protocol import wire
-from headrace.api.protocol.shapes import ModelShape, service
+from headrace.api.protocol.shapes import ModelShape, get_service
 
 ODD = [
     "",
@@ -129,7 +129,7 @@ class Mischief:
         """(service, request)."""
         while True:
             name, operation, protocol = self.chance.choice(self.every)
-            params = fitting(service(name).operations[operation].input, self.chance, self.words)
+            params = fitting(get_service(name).operations[operation].input, self.chance, self.words)
             try:
                 good = request_of(name, operation, protocol, params)
             except Exception:

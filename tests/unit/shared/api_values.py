@@ -11,7 +11,7 @@ from botocore.model import ServiceModel as Botocore
 from botocore.session import get_session
 from hypothesis import strategies as st
 
-from headrace.api.protocol.shapes import SERVICES, ModelShape, service
+from headrace.api.protocol.shapes import SERVICES, ModelShape, get_service
 
 # Text that XML can carry and forms can; what is special in each of them is drawn often.
 TEXT = st.text(
@@ -36,8 +36,8 @@ def every_operation() -> list[tuple[str, str, str]]:
     return [
         (name, operation, protocol)
         for name in SERVICES
-        for operation in service(name).operations
-        for protocol in service(name).protocols
+        for operation in get_service(name).operations
+        for protocol in get_service(name).protocols
     ]
 
 

@@ -17,7 +17,7 @@ from headrace.calibration.fit import TPCC_KIB_PER_IO
 from headrace.calibration.from_runs import sysbench_tpcc
 from headrace.calibration.runs import Run, load_run
 from headrace.simulation.database import predict
-from headrace.workload.parameters import applied
+from headrace.workload.parameters import scale_parameters
 from headrace.workload.transactions import TransactionWorkload
 
 PUBLISHED = ROOT.parent / "shared" / "data" / "percona_2018_calibration"
@@ -54,7 +54,7 @@ DATA_GB = {"innodb": 471, "myrocks": 100}
 def truth(engine: str) -> TransactionWorkload:
     """A database whose parameters are known, without a calibration behind it."""
     standard = sysbench_tpcc(warehouses=WAREHOUSES, engine=engine, cache_gib=50, threads=72)
-    database = applied(standard.database, engine, MOVED[engine])
+    database = scale_parameters(standard.database, engine, MOVED[engine])
     if engine == "innodb":
         return replace(standard, database=_with_known_mix(database, standard), parameters=(), covariance=())
     mean = sum(PROFILE) / len(PROFILE)

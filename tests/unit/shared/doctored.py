@@ -5,11 +5,19 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from headrace.observe.evidence.limits import holding
-from headrace.observe.evidence.model import Evidence, SeenChannel, SeenServer, SeenVolume, SourceFacts, Tick, gathered
-from headrace.operate.doctor.judging import judged
+from headrace.observe.evidence.limits import get_holding_limits
+from headrace.observe.evidence.model import (
+    Evidence,
+    SeenChannel,
+    SeenServer,
+    SeenVolume,
+    SourceFacts,
+    Tick,
+    collect_evidence,
+)
+from headrace.operate.doctor.judging import judge_signals
 from headrace.operate.doctor.model import Finding
-from headrace.operate.doctor.signals import signals_of
+from headrace.operate.doctor.signals import compute_signals
 from headrace.operate.doctor.thresholds import Thresholds
 
 START = 1_790_000_000.0  # a Unix time
@@ -67,7 +75,7 @@ def evidence(
             name: value(index) if callable(value) else value for name, value in columns.items() if value is not None
         }
 
-    limits = None if storage is None else holding(storage, instance)
+    limits = None if storage is None else get_holding_limits(storage, instance)
     data = SeenVolume("data", storage, "/dev/nvme1n1", limits, state, loading_known=loading_known)
     facts = [data] if with_volume else []
     facts += [SeenVolume(f"data/{name}", "gp3:500", None, None, role="member") for name in (members or {})]
@@ -84,13 +92,13 @@ def evidence(
     seen = SeenServer("mysql://db1", version, flavor, VARIABLES | (variables or {}), False, follows, channels)
     source_server = seen if with_server else None
     source = SourceFacts("test", "live", grain_s, "UTC", tuple(facts), source_server, vcpus, instance, None, exact)
-    return gathered(source, [tick for tick in ticks if tick is not None])
+    return collect_evidence(source, [tick for tick in ticks if tick is not None])
 
 
 def findings(seen: Evidence, **changed: float) -> list[Finding]:
     """Returns the findings of some evidence."""
     thresholds = Thresholds(**changed)
-    return judged(signals_of(seen, thresholds), thresholds)
+    return judge_signals(compute_signals(seen, thresholds), thresholds)
 
 
 def headline(seen: Evidence, **changed: float) -> tuple[str, str]:

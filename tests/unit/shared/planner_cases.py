@@ -11,7 +11,7 @@ from headrace.base import core
 from headrace.base.storage import Storage
 from headrace.calibration.from_runs import sysbench_tpcc
 from headrace.planner import Plan, plan
-from headrace.planner.candidates import GIB_STEPS, IOPS_STEPS, MIB_S_STEPS, rounded_up
+from headrace.planner.candidates import GIB_STEPS, IOPS_STEPS, MIB_S_STEPS, round_figure_up
 from headrace.workload import OpenWorkload
 from headrace.workload.daily import new_constant
 from headrace.workload.points import make_points
@@ -73,11 +73,11 @@ def as_ordered(text: str) -> str:
     that a plan may be compared with."""
     storage = Storage.parse(text)
     first = storage.members[0]
-    storage = storage.with_(size_gib=rounded_up(first.size_gib, GIB_STEPS, 1, 65_536))
+    storage = storage.with_(size_gib=round_figure_up(first.size_gib, GIB_STEPS, 1, 65_536))
     if first.iops:
-        storage = storage.with_(iops=rounded_up(first.iops, IOPS_STEPS, 100, 256_000))
+        storage = storage.with_(iops=round_figure_up(first.iops, IOPS_STEPS, 100, 256_000))
     if first.mib_s:
-        storage = storage.with_(mib_s=rounded_up(first.mib_s, MIB_S_STEPS, 125, 2_000))
+        storage = storage.with_(mib_s=round_figure_up(first.mib_s, MIB_S_STEPS, 125, 2_000))
     return str(storage)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import headrace
-from headrace.experiment.predict import predicted
+from headrace.experiment.predict import predict_result
 from headrace.experiment.request import Configuration
 from headrace.simulation.services import compare
 from headrace.workload.transactions import Covered, TransactionWorkload
@@ -88,7 +88,7 @@ def plan_for_it(workload: TransactionWorkload) -> None:
 
 def prove_it(workload: TransactionWorkload) -> None:
     configuration = Configuration("a", "gp3:500", 4.0, 8)
-    predicted(workload, configuration, seconds=10, warmup_s=2, as_of=DAY, draws=2, processors=4)
+    predict_result(workload, configuration, seconds=10, warmup_s=2, as_of=DAY, draws=2, processors=4)
 
 
 @pytest.mark.parametrize(
@@ -109,13 +109,13 @@ def test_an_interval_is_told_all_that_is_asked(
     ask: Callable[[TransactionWorkload], None], texts: set[str], monkeypatch: pytest.MonkeyPatch
 ):
     givens: list[dict] = []
-    measure = TransactionWorkload.distances
+    measure = TransactionWorkload.compute_distances
 
     def record(workload: TransactionWorkload, **given: object):
         givens.append(given)
         return measure(workload, **given)  # pyright: ignore[reportArgumentType]
 
-    monkeypatch.setattr(TransactionWorkload, "distances", record)
+    monkeypatch.setattr(TransactionWorkload, "compute_distances", record)
     ask(measured_shop())
     lacking = [texts - {name for name, value in given.items() if value is not None} for given in givens]
     # Services are shown with a replica, whose workers are no clients.

@@ -10,7 +10,7 @@ import pytest
 import headrace
 from headrace.base import core
 from headrace.simulation.replica import SourceLoad
-from headrace.workload.replica import measured_replica
+from headrace.workload.replica import add_measured_replica
 
 WRITES = {"script": "oltp_write_only", "tables": 4, "table_size": 100_000, "cache_gib": 1.0, "threads": 8}
 
@@ -60,7 +60,7 @@ def test_many_replicas_behind_one_load_come_to_what_each_does_alone(database):
 def test_the_interval_is_wide_without_a_replica_and_narrow_with_one(database):
     wide = behind(database, draws=16)
     reference = {"cpu_ms": 0.33, "flush_factor": 1.0, "events_per_tx": 6.0, "forced_writes": 0.5, "spin_ms": 0.01}
-    narrow = behind(measured_replica(database, reference, spread={"cpu_ms": 0.05}), draws=16)
+    narrow = behind(add_measured_replica(database, reference, spread={"cpu_ms": 0.05}), draws=16)
     width = [
         math.log(entry.summary["high"]["applier_tps"] / entry.summary["low"]["applier_tps"]) for entry in (wide, narrow)
     ]
@@ -212,4 +212,4 @@ def test_a_load_that_writes_nothing_has_nothing_to_replicate():
 
 def test_defaults_of_versions_are_the_cores():
     assert core.replica_settings("mysql", "9.7")["mode"] == "writeset"
-    assert headrace.Replica("gp3:1", version="mariadb-10.11").settings()["workers"] == 0
+    assert headrace.Replica("gp3:1", version="mariadb-10.11").make_settings()["workers"] == 0

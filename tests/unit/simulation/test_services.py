@@ -14,7 +14,7 @@ from headrace import InputError
 from headrace.base import core
 from headrace.base.units import Z80
 from headrace.cli import main as cli
-from headrace.report.charts.predictions import side_by_side
+from headrace.report.charts.predictions import draw_side_by_side
 from headrace.simulation.services import SECONDS_A_MONTH, UNSEEN_AURORA, UNSEEN_AURORA_FAR, compare
 
 SHOP = headrace.sysbench_tpcc(warehouses=500, engine="innodb", cache_gib=24, threads=64)
@@ -216,7 +216,7 @@ def test_the_chart_names_what_is_billed_and_nothing_else():
     """gp3:500 is billed by its size alone: a colour for IOPS stood in the legend of no bar. Each
     deployment has its row in both panels, that without a price too."""
     comparison = compare(SHOP, "gp3:500", on=["ec2", "rds"], **SHORT)
-    drawn = side_by_side(comparison, "shop").to_dict()
+    drawn = draw_side_by_side(comparison, "shop").to_dict()
     bills = drawn["vconcat"][1]
     assert bills["encoding"]["color"]["scale"]["domain"] == ["server", "storage"]
     names = ["ec2", "rds:single-az", "rds:multi-az", "rds:multi-az-cluster"]

@@ -25,10 +25,10 @@ from headrace.calibration.from_runs import calibrate
 from headrace.calibration.runs import Run
 from headrace.calibration.score import compare_run, leave_out
 from headrace.errors import HeadraceError, InputError
-from headrace.simulation.database import COLUMNS, predict, processors_of, summarise
+from headrace.simulation.database import COLUMNS, find_vcpus, predict, summarise
 from headrace.workload.server import SourceServer
 from headrace.workload.transactions import Covered, TransactionWorkload
-from headrace.workload.unexplained import spreads
+from headrace.workload.unexplained import read_spreads
 
 ENGINES = ("innodb", "myrocks")
 
@@ -246,7 +246,7 @@ def test_rows_are_seconds_with_these_columns():
 def test_the_interval_holds_the_mean_and_can_be_left_out():
     summary = predict(calibrate_on_run(), "io1:1024:5000", seconds=600, **WHERE).summary
     assert summary["tps_low"] < summary["tps"] < summary["tps_high"]
-    assert summary["relative_spread"] >= spreads()["none"]
+    assert summary["relative_spread"] >= read_spreads()["none"]
     # 80 %: 1.2816 standard deviations on each side, in logarithms.
     assert math.log(summary["tps_high"] / summary["tps_low"]) == pytest.approx(
         2 * 1.2816 * summary["relative_spread"], rel=1e-9
@@ -328,9 +328,9 @@ def test_virtual_cpus_bind_as_an_instances_do():
 
 def test_processors_are_those_of_the_runs():
     shop = replace(headrace.sysbench_tpcc(warehouses=10, cache_gib=1, threads=4), server=SourceServer(vcpus=16))
-    assert processors_of(shop, None, None) == 16 and processors_of(shop, None, 4) == 4
-    assert processors_of(shop, "m5.large", None) is None
-    assert processors_of(replace(shop, instance="m5.large"), None, None) is None
+    assert find_vcpus(shop, None, None) == 16 and find_vcpus(shop, None, 4) == 4
+    assert find_vcpus(shop, "m5.large", None) is None
+    assert find_vcpus(replace(shop, instance="m5.large"), None, None) is None
 
 
 def test_log_storage_takes_the_log_off_the_data_volume():
@@ -357,7 +357,7 @@ def test_more_data_and_less_cache_are_slower():
     )
     # Twice the data in twice the cache: every page is as likely to be cached as before. I/Os of the log and background are the same.
     assert smooth(shop(), "io1:300:2000", growth=2, cache_gib=50).summary["tps"] == pytest.approx(base, rel=0.02)
-    assert shop().grown(2).size_gib == 2 * shop().size_gib
+    assert shop().scale_data(2).size_gib == 2 * shop().size_gib
 
 
 def test_a_start_in_the_middle_goes_on_where_a_cold_start_was():
@@ -443,17 +443,17 @@ def test_a_run_beside_the_database_that_made_it(engine):
     # A second scatters by at most 8 %: a mean of 900 by 0.27 %, of two seeds by 0.38 %; four of it. A 5th or 95th percentile of 1,800 by 2.1 / sqrt(1,800) = 5 % of a standard
     # deviation of 8 % (13 % with MyRocks' cycle), two of them by 0.9 %: four of it. While a cold cache fills, what one second did moves all that follow: twice for quarter 1.
     for what in ("mean tps, second half", "mean tps, quarter 2", "mean tps, quarter 3", "mean tps, quarter 4"):
-        assert abs(compared.error_percent(what)) < 1.6, (what, compared.error_percent(what))
-    assert abs(compared.error_percent("mean tps, quarter 1")) < 3.2
-    assert all(abs(compared.error_percent(f"one-second tps, {part}")) < 3.6 for part in ("p5", "p50", "p95"))
-    assert abs(compared.error_percent("p95 response, median")) < 1.6
-    assert compared.error_percent("stalled") is None
+        assert abs(compared.get_error_percent(what)) < 1.6, (what, compared.get_error_percent(what))
+    assert abs(compared.get_error_percent("mean tps, quarter 1")) < 3.2
+    assert all(abs(compared.get_error_percent(f"one-second tps, {part}")) < 3.6 for part in ("p5", "p50", "p95"))
+    assert abs(compared.get_error_percent("p95 response, median")) < 1.6
+    assert compared.get_error_percent("stalled") is None
 
 
 def test_a_run_beside_another_database_shows_it():
     fast = replace(truth("innodb"), database=truth("innodb").database | {"read_bytes": 16_384.0, "popularity": [
         item | {"pages": 1.5 * item["pages"]} for item in truth("innodb").database["popularity"]]})  # fmt: skip
-    assert compare_run(make_run(), fast, draws=0).error_percent("mean tps, second half") < -10
+    assert compare_run(make_run(), fast, draws=0).get_error_percent("mean tps, second half") < -10
 
 
 def test_longer_intervals_are_compared_with_like():
@@ -466,7 +466,7 @@ def test_longer_intervals_are_compared_with_like():
     # The error is as above, with a tenth of the rows and a scatter of 8 % / sqrt(10): four standard
     # deviations are as many percent. The reports hide no second's scatter: that would show as 8 % x
     # 1.64 x (1 - 1 / sqrt(10)) = 9 %.
-    assert all(abs(compared.error_percent(f"one-second tps, {part}")) < 3.6 for part in ("p5", "p50", "p95"))
+    assert all(abs(compared.get_error_percent(f"one-second tps, {part}")) < 3.6 for part in ("p5", "p50", "p95"))
 
 
 def test_leaving_runs_out():

@@ -13,15 +13,15 @@ import pytest
 
 from headrace import InputError, studies
 from headrace.base import core
-from headrace.bench.comparison.statistics import standard_error
+from headrace.bench.comparison.statistics import estimate_standard_error
 from headrace.errors import CouldNotRun
 from headrace.experiment import machine, simulate
-from headrace.experiment.cell import OnFiles, OnServer, seconds_each
-from headrace.experiment.run import MeasuredCell, reusable
+from headrace.experiment.cell import OnFiles, OnServer, compute_seconds_each
+from headrace.experiment.run import MeasuredCell, find_reusable
 from headrace.report.html import write_view
-from headrace.report.study import view_of
+from headrace.report.study import build_view
 from headrace.studies import scaling_2018
-from headrace.studies.base import Source, published
+from headrace.studies.base import Source, read_published
 from headrace.studies.measured import LabOptions, session, verdicts
 from headrace.studies.measured import engines as engines_study
 
@@ -66,7 +66,7 @@ def test_a_study_fits_the_time_and_its_cells_are_told_apart(name, quick):
     options = LabOptions(quick=quick)
     cells = module(name).cells(options)
     assert len({cell.key for cell in cells}) == len({cell.words for cell in cells}) == len(cells)
-    names = {cell.run_name(name, {"host": "a"}) for cell in cells}
+    names = {cell.make_run_name(name, {"host": "a"}) for cell in cells}
     assert len(names) == len(cells)
     # Loading and probing come on top; the least seconds of a cell may reach over the time by a quarter.
     assert sum(cell.length_s for cell in cells) <= 1.25 * options.time_s
@@ -80,7 +80,7 @@ def test_more_minutes_measure_longer_and_a_scale_decides_the_data():
     assert {cell.threads for cell in iops.cells(LabOptions(minutes=60))} == {1, 2, 4, 8, 16, 32, 64}
     half, whole = (iops.cells(LabOptions(scale=scale))[0] for scale in (0.01, 0.02))
     assert whole.benchmark.rows == 2 * half.benchmark.rows
-    pools = [simulate.cache_bytes(cell.place) for cell in (half, whole)]
+    pools = [simulate.get_cache_bytes(cell.place) for cell in (half, whole)]
     assert pools[1] == pytest.approx(2 * pools[0], rel=0.01)  # whole MiB of 246
 
 
@@ -103,30 +103,36 @@ def test_options_that_cannot_be_are_refused(wrong):
 
 
 def test_seconds_of_a_cell_fill_the_time_between_bounds():
-    assert seconds_each(600.0, 40.0, 20, 10.0, 5, 60) == 18
-    assert seconds_each(60.0, 40.0, 20, 10.0, 5, 60) == 5
-    assert seconds_each(1e6, 40.0, 20, 10.0, 5, 60) == 60
+    assert compute_seconds_each(600.0, 40.0, 20, 10.0, 5, 60) == 18
+    assert compute_seconds_each(60.0, 40.0, 20, 10.0, 5, 60) == 5
+    assert compute_seconds_each(1e6, 40.0, 20, 10.0, 5, 60) == 60
 
 
 def test_a_run_of_the_store_stands_for_a_cell_only_with_the_same_configuration():
     cell = module("iops-900-vs-3000").cells(LabOptions(quick=True))[0]
-    name = cell.run_name("s", {"host": "a"})
+    name = cell.make_run_name("s", {"host": "a"})
     assert isinstance(cell.place, OnServer)
     others = [
         replace(cell, seed=2), replace(cell, seconds=cell.seconds + 1), replace(cell, threads=3), replace(cell, place=replace(cell.place, storage="gp3:100")),
         replace(cell, place=replace(cell.place, settings={"innodb_buffer_pool_size": "1G"})), replace(cell, place=replace(cell.place, balance_percent=3.0)),
         replace(cell, place=replace(cell.place, data=replace(cell.place.data, engine="myrocks"))),
     ]  # fmt: skip
-    assert replace(cell).run_name("s", {"host": "a"}) == name
+    assert replace(cell).make_run_name("s", {"host": "a"}) == name
     assert (
-        len({name, *(other.run_name("s", {"host": "a"}) for other in others), cell.run_name("s", {"host": "b"})})
+        len(
+            {
+                name,
+                *(other.make_run_name("s", {"host": "a"}) for other in others),
+                cell.make_run_name("s", {"host": "b"}),
+            }
+        )
         == len(others) + 2
     )
 
 
 def test_only_complete_runs_are_resumed_and_the_newest_counts():
     cell = module("iops-900-vs-3000").cells(LabOptions(quick=True))[0]
-    name = cell.run_name("s", {})
+    name = cell.make_run_name("s", {})
 
     def record(number: int, state: str, named: str, tps: float | None):
         return SimpleNamespace(id=str(number), state=state, document={"name": named}, summary={"tps": tps})
@@ -139,9 +145,9 @@ def test_only_complete_runs_are_resumed_and_the_newest_counts():
         record(5, "complete", name, None),
     ]
     store = SimpleNamespace(runs=lambda: runs)
-    assert reusable("s", [cell], store, {})[cell.key].record.id == "2"
+    assert find_reusable("s", [cell], store, {})[cell.key].record.id == "2"
     for resume, retained in ((True, [cell.key]), (False, [])):
-        assert list(session.resumed(LabOptions(resume=resume), "s", [cell], store, {})) == retained
+        assert list(session.find_resumable_cells(LabOptions(resume=resume), "s", [cell], store, {})) == retained
 
 
 def test_volumes_that_differ_alone_share_their_data():
@@ -151,14 +157,14 @@ def test_volumes_that_differ_alone_share_their_data():
     assert [cell.place.restored for cell in restored] == ["cold", "initialized"]
     for result in (encrypted, restored):
         assert result[0].place.data == result[1].place.data
-        assert result[0].run_name("s", {}) != result[1].run_name("s", {})
+        assert result[0].make_run_name("s", {}) != result[1].make_run_name("s", {})
 
 
 def test_first_touches_are_simulated():
     """Every read of 16 KiB in a cold chunk waits some 30 ms: the first seconds are several times slower."""
     cold, initialized = module("restored-volume").cells(LabOptions(quick=True))
     tps = [
-        simulate.simulate(cell, HERE.applied(simulate.database(cell)), HERE, None).rows["tps"][0]
+        simulate.simulate(cell, HERE.apply_speed(simulate.make_database(cell)), HERE, None).rows["tps"][0]
         for cell in (cold, initialized)
     ]
     assert 0 < 2.0 * tps[0] < tps[1]
@@ -170,7 +176,7 @@ def test_first_touches_are_simulated():
 def test_fewer_iops_are_simulated_slower_and_processors_bound_from_above():
     cells = {cell.key: cell for cell in module("iops-900-vs-3000").cells(LabOptions())}
     tps = {
-        key: simulate.simulate(cells[key], HERE.applied(simulate.database(cells[key])), HERE, "2020-07-13").tps
+        key: simulate.simulate(cells[key], HERE.apply_speed(simulate.make_database(cells[key])), HERE, "2020-07-13").tps
         for key in (("oltp", 3_000, 64), ("oltp", 900, 64))
     }
     assert tps["oltp", 3_000, 64] > 1.3 * tps["oltp", 900, 64]
@@ -178,7 +184,10 @@ def test_fewer_iops_are_simulated_slower_and_processors_bound_from_above():
     cell = cells["select", 3_000, 64]
     slow, fast = (
         simulate.simulate(
-            replace(cell, place=replace(cell.place, scan=True)), of.applied(simulate.database(cell)), of, "2020-07-13"
+            replace(cell, place=replace(cell.place, scan=True)),
+            of.apply_speed(simulate.make_database(cell)),
+            of,
+            "2020-07-13",
         ).tps
         for of in (HERE, faster)
     )
@@ -186,18 +195,18 @@ def test_fewer_iops_are_simulated_slower_and_processors_bound_from_above():
 
 
 def test_processors_follow_from_littles_law(monkeypatch):
-    monkeypatch.setattr(machine, "cores", lambda: 2)
-    cell, many = simulate.probe_cells(1)
-    speed = simulate.processor_speed(run_of(cell, [10_000.0] * 5), run_of(many, [40_000.0] * 5), "2020-07-13")
+    monkeypatch.setattr(machine, "count_cores", lambda: 2)
+    cell, many = simulate.make_probe_cells(1)
+    speed = simulate.derive_speed(run_of(cell, [10_000.0] * 5), run_of(many, [40_000.0] * 5), "2020-07-13")
     assert speed.cpu_ms == pytest.approx(2e3 / 40_000)
     # One client has a core by itself: 0.685 of the time of a thread that shares one.
     assert speed.trip_ms == pytest.approx(1e3 / 10_000 - 0.685 * 2e3 / 40_000)
     # The standard database at its own speed stays as it is.
-    same = simulate._point_select()
+    same = simulate._get_point_select()
     standard = replace(speed, cpu_ms=same["cpu_ms"], trip_ms=same["base_ms"] - core.core_ms(same), vcpus=2)
-    database = simulate.database(module("iops-900-vs-3000").cells(LabOptions())[0])
-    assert standard.applied(database)["clients"]["cpu_ms"] == pytest.approx(database["clients"]["cpu_ms"])
-    assert standard.applied(database)["clients"]["base_ms"] == pytest.approx(database["clients"]["base_ms"])
+    database = simulate.make_database(module("iops-900-vs-3000").cells(LabOptions())[0])
+    assert standard.apply_speed(database)["clients"]["cpu_ms"] == pytest.approx(database["clients"]["cpu_ms"])
+    assert standard.apply_speed(database)["clients"]["base_ms"] == pytest.approx(database["clients"]["base_ms"])
 
 
 # --- verdicts ---------------------------------------------------------------------------------------------------------
@@ -207,11 +216,11 @@ def test_a_standard_error_sees_scatter_and_not_a_trend():
     random.seed(seed := 5)
     noise = [random.gauss(0.0, 10.0) for _ in range(400)]
     # 10 / sqrt(400) = 0.5; from 400 values it is known to 5 % or so, four deviations allowed.
-    assert standard_error([100.0 + entry for entry in noise]) == pytest.approx(0.5, rel=0.2), seed
-    assert standard_error([100.0 + 0.1 * i + entry for i, entry in enumerate(noise)]) == pytest.approx(0.5, rel=0.2), (
-        seed
-    )
-    assert standard_error([1.0, 2.0]) == math.inf
+    assert estimate_standard_error([100.0 + entry for entry in noise]) == pytest.approx(0.5, rel=0.2), seed
+    assert estimate_standard_error([100.0 + 0.1 * i + entry for i, entry in enumerate(noise)]) == pytest.approx(
+        0.5, rel=0.2
+    ), seed
+    assert estimate_standard_error([1.0, 2.0]) == math.inf
 
 
 def pairs_of(*ratios: float) -> list[verdicts.Pair]:
@@ -219,16 +228,16 @@ def pairs_of(*ratios: float) -> list[verdicts.Pair]:
 
 
 def test_who_wins_needs_one_clear_pair_and_none_against():
-    assert verdicts.wins("w", "p", pairs_of(1.2, 1.0), SOURCE).within is True
-    assert verdicts.wins("w", "p", pairs_of(1.04, 0.97), SOURCE).within is False  # all alike: nobody wins
-    lost = verdicts.wins("w", "p", pairs_of(1.5, 0.9), SOURCE)
+    assert verdicts.judge_winner("w", "p", pairs_of(1.2, 1.0), SOURCE).within is True
+    assert verdicts.judge_winner("w", "p", pairs_of(1.04, 0.97), SOURCE).within is False  # all alike: nobody wins
+    lost = verdicts.judge_winner("w", "p", pairs_of(1.5, 0.9), SOURCE)
     assert lost.within is False and "pair 1" in lost.ours
 
 
 @pytest.mark.parametrize(("measured_ratio", "state"), [(1.0, True), (3.33, True), (3.6, False), (0.9, False)])
 def test_a_ratio_is_held_within_its_bounds_and_doubt(measured_ratio, state):
     pair = verdicts.Pair("p", 2.5, 2.0, measured_ratio, 0.05)
-    verdict = verdicts.ratio("r", pair, 1.0, 10 / 3, SOURCE, "caps")
+    verdict = verdicts.judge_ratio("r", pair, 1.0, 10 / 3, SOURCE, "caps")
     assert (
         verdict.within is state
         and verdict.simulated == 2.0
@@ -238,14 +247,14 @@ def test_a_ratio_is_held_within_its_bounds_and_doubt(measured_ratio, state):
 
 def test_the_order_counts_pairs_that_can_be_told_apart():
     reference = {"a": 1.0, "b": 2.0, "c": 3.0}
-    assert verdicts.concordant(reference, {"a": 10, "b": 20, "c": 30}, lambda a, b: 0.0) == (3, 3)
-    assert verdicts.concordant(reference, {"a": 30, "b": 20, "c": 10}, lambda a, b: 0.0) == (0, 3)
-    assert verdicts.concordant(reference, {"a": 10, "b": 10.2, "c": 30}, lambda a, b: 0.05) == (2, 2)
+    assert verdicts.count_concordant(reference, {"a": 10, "b": 20, "c": 30}, lambda a, b: 0.0) == (3, 3)
+    assert verdicts.count_concordant(reference, {"a": 30, "b": 20, "c": 10}, lambda a, b: 0.0) == (0, 3)
+    assert verdicts.count_concordant(reference, {"a": 10, "b": 10.2, "c": 30}, lambda a, b: 0.05) == (2, 2)
 
 
 def test_a_direction_of_2009_fails_where_the_model_has_it_and_the_measurement_not():
     raid = module("raid-2009")
-    row = next(row for row in published("raid_2009") if row["claim"].startswith("RAID 0 of 4 clearly"))
+    row = next(row for row in read_published("raid_2009") if row["claim"].startswith("RAID 0 of 4 clearly"))
     cell = raid.cells(LabOptions(quick=True))[0]
 
     def with_rates(array: float, single: float):
@@ -307,7 +316,7 @@ def test_a_burst_that_ends_as_the_formula_says_holds_and_another_does_not(tmp_pa
     same = {verdict.what: verdict.within for verdict in burst_result(1.0, 149.0).verdicts}
     assert same["throughput in the burst over that without credits"] is False
     page = tmp_path / "burst.html"
-    write_view(page, view_of(burst_result(1.0, 15.0)))
+    write_view(page, build_view(burst_result(1.0, 15.0)))
     text = page.read_text()
     for word in (
         "Published, simulated beforehand and measured",
@@ -339,14 +348,14 @@ def test_a_study_judges_and_draws_what_its_cells_gave(name, tmp_path):
     drawn = [part for chart in result.charts for part in (chart, *chart.panels)]
     roles = {series.role for part in drawn for series in part.series}
     assert {"simulated", "measured"} <= roles
-    write_view(tmp_path / "page.html", view_of(result))
+    write_view(tmp_path / "page.html", build_view(result))
 
 
 def test_a_busy_machine_is_a_finding():
     cell = module("iops-900-vs-3000").cells(LabOptions(quick=True))[0]
     calm, busy = (run_of(cell, [100.0] * 5, busy=share) for share in (0.04, 0.6))
-    assert session.at_rest({"a": calm}).within is True
-    verdict = session.at_rest({"a": calm, "b": busy})
+    assert session.judge_rest({"a": calm}).within is True
+    verdict = session.judge_rest({"a": calm, "b": busy})
     assert verdict.within is False and "1 of 2 cells" in verdict.ours and "60 %" in verdict.ours
 
 
@@ -355,8 +364,8 @@ def test_a_busy_machine_is_a_finding():
 
 def test_everything_a_machine_lacks_is_said_at_once(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(machine.doctor.Machine, "program", lambda self, name: None)
-    monkeypatch.setattr(machine, "_free_gib", lambda folder: 0.1)
+    monkeypatch.setattr(machine.doctor.Machine, "locate_program", lambda self, name: None)
+    monkeypatch.setattr(machine, "_measure_free_gib", lambda folder: 0.1)
     monkeypatch.setattr(
         machine.servers,
         "find_program",
@@ -384,11 +393,11 @@ def test_everything_a_machine_lacks_is_said_at_once(monkeypatch, tmp_path):
 
 def test_studies_say_where_they_run():
     assert (
-        studies.runs_on("raid-2009") == ("model", "lab")
-        and studies.runs_on("choices") == ("model",)
-        and studies.runs_on("encrypted-vs-not") == ("lab",)
+        studies.list_places("raid-2009") == ("model", "lab")
+        and studies.list_places("choices") == ("model",)
+        and studies.list_places("encrypted-vs-not") == ("lab",)
     )
-    assert {study.name for study in studies.every_study()} - {study.name for study in studies.list_studies()} == {
+    assert {study.name for study in studies.list_all_studies()} - {study.name for study in studies.list_studies()} == {
         "encrypted-vs-not",
         "restored-volume",
     }
@@ -397,7 +406,7 @@ def test_studies_say_where_they_run():
     with pytest.raises(InputError, match="does not run on the lab"):
         studies.run_on_lab("choices")
     for name in MODULES:
-        assert "lab" in studies.runs_on(name) and studies.get(name) == module(name).STUDY
+        assert "lab" in studies.list_places(name) and studies.get(name) == module(name).STUDY
 
 
 def test_places_of_studies_are_what_their_engines_need():
@@ -406,7 +415,7 @@ def test_places_of_studies_are_what_their_engines_need():
             assert isinstance(cell.place, OnFiles) == (not module(name).ENGINES)
             if isinstance(cell.place, OnServer):
                 assert cell.place.data.engine in module(name).ENGINES
-                assert simulate.cache_bytes(cell.place) > 0
-    assert engines_study.width(pl.Series([float(i) for i in range(101)])) == pytest.approx(90 / 50)
-    assert scaling_2018.storage("io1", 1_000) == "io1:1024:1000"
+                assert simulate.get_cache_bytes(cell.place) > 0
+    assert engines_study.compute_width(pl.Series([float(i) for i in range(101)])) == pytest.approx(90 / 50)
+    assert scaling_2018.write_storage("io1", 1_000) == "io1:1024:1000"
     assert LabOptions(quick=True).time_s == 180.0

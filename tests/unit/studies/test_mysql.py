@@ -9,10 +9,10 @@ from functools import cache
 import pytest
 
 from headrace import studies
-from headrace.report.charts.drawing import svg
-from headrace.report.charts.studies import study as chart_of
+from headrace.report.charts.drawing import render_svg
+from headrace.report.charts.studies import draw_study as chart_of
 from headrace.studies import first_hour, iops_900_3000, scaling_2018, tpcc_runs, whitepaper_2017
-from headrace.studies.base import error_percent, figures, monthly_usd, published
+from headrace.studies.base import compute_error_percent, compute_monthly_usd, read_figures, read_published
 
 NAMES = ("scaling-2018", "iops-900-vs-3000", "whitepaper-2017", "first-hour")
 
@@ -32,14 +32,14 @@ def verdict(name: str, what: str) -> studies.Verdict:
 
 @pytest.mark.parametrize("table", ["tpcc_runs", "scaling_2018", "iops_900_3000", "whitepaper_2017"])
 def test_every_published_row_has_source_and_date(table):
-    rows = published(table)
+    rows = read_published(table)
     assert rows
     for row in rows:
         assert row["source"] and row["date"][:4].isdigit(), row
 
 
 def test_the_article_s_table_is_whole():
-    table = iops_900_3000.table()
+    table = iops_900_3000.read_table()
     assert len(table) == 56 == 4 * 7 * 2
     # Sums of the columns as printed, added by hand from the article: 3,000 IOPS oltp, index, non-index, select; then 900.
     sums = [
@@ -51,7 +51,7 @@ def test_the_article_s_table_is_whole():
 
 
 def test_table_4_adds_up():
-    reference = {name: figure.value for name, figure in figures("whitepaper_2017").items()}
+    reference = {name: figure.value for name, figure in read_figures("whitepaper_2017").items()}
     for server in whitepaper_2017.SERVERS:
         parts = [reference[f"{server}_{part}"] for part in ("read", "write", "other")]
         # The default column prints 11,776,779 as the total; its parts add up to just that, the tuned ones to 189,649,652.
@@ -61,7 +61,7 @@ def test_table_4_adds_up():
             reference[f"{server}_tps"], rel=3e-4
         )
     assert round(reference["tuned_tps"] / reference["default_tps"]) == reference["ratio"]
-    of = whitepaper_2017.per_transaction("tuned")
+    of = whitepaper_2017.compute_per_transaction("tuned")
     # Ten selects, four writes, BEGIN and COMMIT; retried transactions add under 0.1 %.
     assert (of["selects"], of["writes"], of["other"]) == (
         pytest.approx(10, rel=1e-3),
@@ -72,16 +72,16 @@ def test_table_4_adds_up():
 
 
 def test_runs_are_consistent_with_themselves():
-    for run in tpcc_runs.measured():
+    for run in tpcc_runs.list_measured_runs():
         assert run.p5 < run.p50 < run.p95
         # The second half is the third and fourth quarter; rows are whole seconds of 3,600 to 3,602: far under 0.5 %.
         assert run.mean == pytest.approx(statistics.fmean(run.quarters[2:]), rel=5e-3), run.name
-    assert {run.name for run in tpcc_runs.measured() if run.calibrates} == set(tpcc_runs.CALIBRATED_ON)
+    assert {run.name for run in tpcc_runs.list_measured_runs() if run.calibrates} == set(tpcc_runs.CALIBRATED_ON)
 
 
 @pytest.mark.parametrize("engine", tpcc_runs.ENGINES)
 def test_carried_databases_come_from_one_run(engine):
-    workload = tpcc_runs.calibrated(engine)
+    workload = tpcc_runs.calibrate_engine(engine)
     assert workload.engine == engine and len(workload.runs) == 1
     assert workload.runs[0]["storage"] == "io1:1024:20000" and workload.threads == 72
     assert any(f"{engine}_io1_20000iops_72thr.csv" in file for file in workload.runs[0]["files"].values())
@@ -94,8 +94,8 @@ def test_carried_databases_come_from_one_run(engine):
 def test_runs_not_calibrated_on_are_within_the_bars(engine):
     median, most = scaling_2018.BARS[engine]
     errors = [
-        abs(error_percent(tpcc_runs.run_again(run).summary["tps"], run.mean))
-        for run in tpcc_runs.measured()
+        abs(compute_error_percent(tpcc_runs.run_again(run).summary["tps"], run.mean))
+        for run in tpcc_runs.list_measured_runs()
         if run.engine == engine and not run.calibrates
     ]
     assert len(errors) >= 3
@@ -131,13 +131,13 @@ def test_more_iops_never_mean_fewer_transactions():
 
 def test_costs_are_those_of_the_day():
     # us-east-1 in 2018: gp2 0.10 per GB-month; io1 0.125 per GB-month and 0.065 per IOPS-month.
-    assert monthly_usd("gp2:3400", tpcc_runs.DAY) == pytest.approx(340.0)
-    assert monthly_usd("io1:1024:30000", tpcc_runs.DAY) == pytest.approx(1024 * 0.125 + 30_000 * 0.065)
+    assert compute_monthly_usd("gp2:3400", tpcc_runs.DAY) == pytest.approx(340.0)
+    assert compute_monthly_usd("io1:1024:30000", tpcc_runs.DAY) == pytest.approx(1024 * 0.125 + 30_000 * 0.065)
 
 
 def test_a_density_is_highest_where_most_values_are():
     values = [100.0 + (i % 7) for i in range(700)] + [200.0] * 20
-    x, y = scaling_2018.density(values)
+    x, y = scaling_2018.estimate_density(values)
     assert 99 < x[y.index(max(y))] < 108 and max(y) == 1.0
     assert min(x) >= 0 and max(x) > 200
 
@@ -146,14 +146,14 @@ def test_a_density_is_highest_where_most_values_are():
 
 
 def test_the_56_cells_meet_the_bar_on_four_of_them():
-    assert len(iops_900_3000.USED) <= 4 and set(iops_900_3000.USED) <= set(iops_900_3000.table())
+    assert len(iops_900_3000.USED) <= 4 and set(iops_900_3000.USED) <= set(iops_900_3000.read_table())
     grid = result("iops-900-vs-3000").tables[0]
     errors, used = [], 0
     for row in grid.rows:
         for at in (2, 7):
             own, reference = row[at + 1], row[at]
             assert row[at + 2] == pytest.approx(
-                error_percent(own, reference), abs=50.0 / reference + 0.06
+                compute_error_percent(own, reference), abs=50.0 / reference + 0.06
             )  # ours is printed in whole numbers
             used += row[at + 4] == "calibrates"
             if not row[at + 4]:
@@ -181,7 +181,7 @@ def test_every_load_suffers_from_900_iops():
 
 def test_a_commit_needs_more_than_a_redo_and_a_binlog_write():
     # One thread: 4.9 ms published, statement 0.5, a write of gp2 0.6: seven or so in a row; two would be 1.7 ms.
-    assert 5.0 < iops_900_3000.log_writes() < 10.0
+    assert 5.0 < iops_900_3000.find_log_writes() < 10.0
 
 
 # --- whitepaper-2017 --------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def test_tuned_is_some_16_times_default():
 
 def test_with_all_hundred_tables_the_pool_would_miss():
     rows = {row[:3]: row for row in result("whitepaper-2017").tables[0].rows}
-    assert whitepaper_2017.data_gib(100) > 193
+    assert whitepaper_2017.compute_data_gib(100) > 193
     for storage in whitepaper_2017.VOLUMES:
         # A fifth of the rows is outside the pool: 14 touches of a transaction, over two reads each.
         assert rows[100, storage, "tuned"][6] > 2
@@ -222,7 +222,7 @@ def test_every_promise_of_the_first_hour_holds():
 
 @pytest.mark.parametrize("engine", tpcc_runs.ENGINES)
 def test_published_runs_agree_by_ios_not_by_the_clock(engine):
-    few, many = (first_hour.published_run(engine, iops) for iops in (first_hour.FEW, first_hour.MANY))
+    few, many = (first_hour.find_published_run(engine, iops) for iops in (first_hour.FEW, first_hour.MANY))
     hour = statistics.fmean(few.quarters) / first_hour.FEW
     # A quarter of an hour at 20,000 IOPS makes the I/Os of an hour at 5,000: within 5 %; the hours are a fifth apart.
     assert hour / (many.quarters[0] / first_hour.MANY) == pytest.approx(1.0, abs=0.05)
@@ -246,7 +246,7 @@ def test_studies_can_be_drawn(name):
                 chart.title,
                 series.label,
             )
-        drawn = svg(chart_of(chart))
+        drawn = render_svg(chart_of(chart))
         assert drawn.startswith("<svg") and chart.x_title.split(" (")[0].split()[0] in drawn
 
 

@@ -34,21 +34,21 @@ def test_fitted_figures_promise_nothing():
 
 def test_the_fall_with_clients_is_that_of_table_3():
     # 21,000 writes a second at 500 connections, 13,000 at 5,000: one decade.
-    assert 10 ** -study.fall_exponent() == pytest.approx(13_000 / 21_000)
+    assert 10 ** -study.compute_fall_exponent() == pytest.approx(13_000 / 21_000)
 
 
 def test_lag_is_what_both_rates_leave():
     """30 minutes x (1 - applied / written), to a second's worth of the first fill of queues."""
-    of = study.source(study.BUSIEST)
-    run = study.replica(of, 0)
+    of = study.simulate_source(study.BUSIEST)
+    run = study.predict_article_replica(of, 0)
     seconds = study.SECONDS * (1 - run.summary["applier_tps"] / of.tps)
     assert run.summary["lag_at_load_end_s"] == pytest.approx(seconds, abs=2.0)
 
 
 def test_the_time_without_io_is_that_of_the_rds_run():
-    value = next(row["value"] for row in study.rows_of(study.HELD_OUT, "rds", "tps") if row["clients"] == 1)
+    value = next(row["value"] for row in study.select_rows(study.HELD_OUT, "rds", "tps") if row["clients"] == 1)
     place = (study.STUDY_2020_INSTANCE, study.STUDY_2020_DAY, study.STUDY_2020_CACHE_GIB)
-    again = study.last_second(study.tpcc(500), "rds:single-az", *place, 1, study.RDS_2020)["tps"]
+    again = study.simulate_last_second(study.make_tpcc_database(500), "rds:single-az", *place, 1, study.RDS_2020)["tps"]
     # The other limits take a little off a single client: (its rate / theirs)^4.
     assert again == pytest.approx(value, rel=1e-3)
 

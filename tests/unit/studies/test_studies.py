@@ -10,7 +10,7 @@ import pytest
 
 from headrace import InputError, studies
 from headrace.studies import choices, gp2_burst, published_latency, queue_rule
-from headrace.studies.base import Figure, Source, compare, figures, published
+from headrace.studies.base import Figure, Source, compare, read_figures, read_published
 
 NAMES = ("gp2-burst", "choices", "raid-2009", "queue-rule", "published-latency")
 TABLES = ("gp2_burst", "choices", "raid_2009", "queue_rule", "latency")
@@ -31,7 +31,7 @@ def within(name: str) -> dict[str, bool | None]:
 
 @pytest.mark.parametrize("table", TABLES)
 def test_every_published_row_has_source_and_date(table):
-    rows = published(table)
+    rows = read_published(table)
     assert rows
     for row in rows:
         assert row["source"], row
@@ -39,13 +39,13 @@ def test_every_published_row_has_source_and_date(table):
 
 
 def test_figures_are_as_printed():
-    gp2 = {name: figure.value for name, figure in figures("gp2_burst").items()}
+    gp2 = {name: figure.value for name, figure in read_figures("gp2_burst").items()}
     assert gp2 == {
         "credits": 5_400_000, "burst_iops": 3_000, "burst_without_refill_s": 1_800, "burst_500_gib_s": 3_600, "burst_100_iops_s": 1_862,
         "fio_device_ios": 5_242_215, "fio_read_mib": 81_920, "fio_iops": 3_061, "fio_seconds": 1_712.488, "fio_threads": 10,
         "fio_block_kib": 16, "fio_read_ticks_ms": 17_072_972,
     }  # fmt: skip
-    queue = {name: figure.value for name, figure in figures("queue_rule").items()}
+    queue = {name: figure.value for name, figure in read_figures("queue_rule").items()}
     assert queue == {
         "iops_per_queue_length": 200, "example_iops": 2_000, "example_queue_length": 10, "read_kib": 16, "write_kib": 22,
         "reads_per_s": 25,
@@ -56,14 +56,14 @@ def test_figures_are_as_printed():
 
 
 def test_the_printed_figures_agree_with_each_other():
-    gp2 = {name: figure.value for name, figure in figures("gp2_burst").items()}
+    gp2 = {name: figure.value for name, figure in read_figures("gp2_burst").items()}
     # fio rounds IOPS to one: 0.5 of 3,061 is 0.02 %; its I/O count and the bytes it read differ by what it did not count at the end.
     assert gp2["fio_device_ios"] / gp2["fio_seconds"] == pytest.approx(gp2["fio_iops"], abs=0.5)
     assert gp2["fio_read_mib"] * 1024 / gp2["fio_block_kib"] == pytest.approx(gp2["fio_device_ios"], rel=2e-4)
     assert gp2["credits"] / gp2["burst_iops"] == gp2["burst_without_refill_s"]
     assert gp2["credits"] / (3_000 - 3 * 500) == gp2["burst_500_gib_s"]
     assert gp2["credits"] / (3_000 - 100) == pytest.approx(gp2["burst_100_iops_s"], abs=0.5)
-    queue = {name: figure.value for name, figure in figures("queue_rule").items()}
+    queue = {name: figure.value for name, figure in read_figures("queue_rule").items()}
     assert queue["gp2_max_mib_s"] * 1024 / queue["unit_kib"] == queue["iops_at_byte_cap"]
     assert queue["unit_kib"] / queue["read_kib"] == queue["contiguous_per_io"]
     assert queue["example_iops"] / queue["example_queue_length"] == queue["iops_per_queue_length"]
@@ -82,7 +82,7 @@ def test_the_printed_figures_agree_with_each_other():
     ],
 )
 def test_measured_quantiles_are_as_printed(storage, instance, rw, kib, depth, quantiles_us):
-    runs, _ = published_latency.measured_runs()
+    runs, _ = published_latency.read_measured_runs()
     result = [
         r for r in runs if (r.storage, r.instance, r.rw, r.bs_kib, r.depth) == (storage, instance, rw, kib, depth)
     ]
@@ -91,15 +91,15 @@ def test_measured_quantiles_are_as_printed(storage, instance, rw, kib, depth, qu
 
 
 def test_runs_that_page_cache_answered_are_left_out_with_a_reason():
-    runs, skipped = published_latency.measured_runs()
-    assert len(runs) + len(skipped) == len(published("latency"))
+    runs, skipped = published_latency.read_measured_runs()
+    assert len(runs) + len(skipped) == len(read_published("latency"))
     assert all(row["skipped_because"] for row in skipped)
     # A network volume does not answer half its reads in under 0.25 ms: what does came from memory.
     assert all(run.latency_us.get("p50", math.inf) > 250 for run in runs)
 
 
 def test_depth_in_flight_follows_littles_law():
-    runs, _ = published_latency.measured_runs()
+    runs, _ = published_latency.read_measured_runs()
     for run in runs:
         assert 1 <= run.iodepth_in_flight <= run.iodepth
         if run.iodepth > 1 and run.rate_per_mille == 1_000:
@@ -136,11 +136,11 @@ def test_all_promised_figures_are_met(name):
 def test_the_only_answer_that_differs_is_the_one_the_article_dates_itself():
     assert [what for what, met in within("choices").items() if met is False] == ["SSD for more than 80,000 IOPS"]
     # On its own date, 2018-04, the answer is the article's.
-    assert choices.over_80k(choices.CAP_DAY).names == ("instance-store",)
-    assert choices.ebs_max_iops(choices.CAP_DAY) == 80_000
+    assert choices.choose_over_80k(choices.CAP_DAY).names == ("instance-store",)
+    assert choices.find_max_ebs_iops(choices.CAP_DAY) == 80_000
     # Later types change the answers: gp3 (2020-12) and io2 above 80,000 IOPS.
-    assert choices.ssd_cheap(choices.TODAY).names == ("gp3",)
-    assert choices.over_80k(choices.TODAY).names == ("io2",)
+    assert choices.choose_cheap_ssd(choices.TODAY).names == ("gp3",)
+    assert choices.choose_over_80k(choices.TODAY).names == ("io2",)
 
 
 def test_directions_of_2009_that_do_not_come_out_are_known_and_explained():
@@ -170,16 +170,16 @@ def test_latency_shares_do_not_fall():
 def test_burst_and_refill_match_the_closed_formula(size_gib):
     baseline = max(100, 3 * size_gib)
     expected_s = 5_400_000 / (3_000 - baseline)
-    run = gp2_burst.burst(size_gib, expected_s + 60.0, saved_second=False)
+    run = gp2_burst.simulate_burst(size_gib, expected_s + 60.0, saved_second=False)
     # A cap keeps 1/64 s of tokens even without the saved second: 47 credits go early. And one row of 1 s.
     slack_s = 1.0 + 3_000 / 64 / (3_000 - baseline)
     assert run.summary["credits_empty_at_s"] == pytest.approx(expected_s, abs=slack_s)
     # Rows of 60 s, interpolated on a straight line: only the whole credits of a balance are lost, under 1 s.
-    assert gp2_burst.refilled_after_s(gp2_burst.refill(size_gib)) == pytest.approx(5_400_000 / baseline, abs=1.0)
+    assert gp2_burst.find_refill_s(gp2_burst.simulate_refill(size_gib)) == pytest.approx(5_400_000 / baseline, abs=1.0)
 
 
 def test_the_fio_run_was_on_a_small_volume():
-    assert gp2_burst.device_gib() == 8.0
+    assert gp2_burst.compute_device_gib() == 8.0
     rows = {(row[0], row[1]): row for row in result("gp2-burst").tables[0].rows}
     # By hand: 5.4 million less the I/Os, plus 3 IOPS per GiB (at least 100) for 1,712.488 s.
     for (size, _), (_, _, ios, _, left_percent) in rows.items():
@@ -199,8 +199,8 @@ def test_littles_law_gives_the_depth_needed():
 
 
 def test_the_knee_of_a_full_gp2_volume_lies_at_16_kib():
-    assert queue_rule.knee_kib("gp2:5334", "2026-11-01") == 16.0
-    assert queue_rule.knee_kib("gp2:3334", "2018-04-30") == pytest.approx(160 * 1024 / 10_000)
+    assert queue_rule.compute_knee_kib("gp2:5334", "2026-11-01") == 16.0
+    assert queue_rule.compute_knee_kib("gp2:3334", "2018-04-30") == pytest.approx(160 * 1024 / 10_000)
 
 
 # --- the frame --------------------------------------------------------------------------------------------------------

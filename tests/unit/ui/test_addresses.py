@@ -97,7 +97,7 @@ def surroundings(tmp_path, monkeypatch):
     (tmp_path / "proofs/20261101-1").mkdir(parents=True)
     (tmp_path / "proofs/20261101-1/proof.json").write_text(json.dumps(proof().to_dict()))
     (tmp_path / "fleet.json").write_text(json.dumps(fleet_rows(60)))
-    monkeypatch.setattr(topology, "status", lambda lab: MEMBERS)
+    monkeypatch.setattr(topology, "list_topology", lambda lab: MEMBERS)
     monkeypatch.setattr(replicas, "read_lag", lambda lab: [reading("r1", 0.25)])
     monkeypatch.setattr(replicas, "read_guarantee", lambda lab: (None, "db does not answer"))
     monkeypatch.setattr(

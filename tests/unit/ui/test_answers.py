@@ -257,7 +257,7 @@ def test_a_view_is_what_its_blocks_say():
             Table([Column("a", "number")], [[1.5]], marked=0),
         ],
     )
-    plain = answers.plain_view(view)
+    plain = answers.make_plain_view(view)
     assert [block["block"] for block in cast("list[dict]", plain["blocks"])] == ["Sentence", "Fold", "Heading", "Table"]
     assert plain["blocks"][2]["text"] == "a chart with its figures"
     assert plain["blocks"][1]["count"] == 3 and plain["blocks"][3]["rows"] == [[1.5]]

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from headrace.cli.app import commands
+from headrace.cli.app import list_commands
 from headrace.errors import InputError
 from headrace.ui.changes import ACTIONS, MOST_TICKETS, AskChange, AskTicket, LabChanges
 from headrace.ui.server import PageServer
@@ -77,7 +77,7 @@ def test_the_command_that_is_shown_is_one_of_the_command_line(action, lab):
     [line] = cast("list[str]", proposal["commands"])
     words = shlex.split(line)[1:]
     assert words == WORDS[action] and not lab.calls and proposal["consequence"]
-    command = dict(commands())[f"headrace {words[0]} {words[1]}"]
+    command = dict(list_commands())[f"headrace {words[0]} {words[1]}"]
     command.make_context(words[1], words[2:])  # it is parsed, and not run
 
 

@@ -12,7 +12,7 @@ import pytest
 from places import ROOT
 
 from headrace.errors import InputError
-from headrace.operate.fleet.answer import VolumeAnswer, answers_frame
+from headrace.operate.fleet.answer import VolumeAnswer, build_answers_frame
 from headrace.report.fleet import words
 from headrace.ui.fleets import COLUMNS, AskFleet, AskPatch, show_fleet, write_patch
 from headrace.ui.opening import MOST_RESULTS, AskOpen, OpenedFiles
@@ -47,7 +47,7 @@ def drop(files: OpenedFiles, name: str, content: bytes) -> dict:
 
 @pytest.fixture
 def parquet(tmp_path: Path) -> Path:
-    answers_frame(ANSWERS).write_parquet(tmp_path / "answers.parquet")
+    build_answers_frame(ANSWERS).write_parquet(tmp_path / "answers.parquet")
     return tmp_path / "answers.parquet"
 
 
@@ -61,7 +61,7 @@ def test_a_fleet_is_what_its_command_prints(parquet, call):
     printed = json.loads(out)["answers"]
     for name in COLUMNS:
         assert answer["columns"][name] == [row[name] for row in printed], name
-    assert answer["view"]["subtitle"] == words.summary(ANSWERS) and len(answer["view"]["cards"]) == 1
+    assert answer["view"]["subtitle"] == words.summarise_answers(ANSWERS) and len(answer["view"]["cards"]) == 1
     assert answer["commands"] == ["headrace fleet report answers.parquet"]
     # JSON of `fleet report` and of `fleet plan` shows the same fleet.
     for text in (out, json.dumps(printed)):

@@ -34,7 +34,7 @@ class FewVolumes:
 
 def read_all(streams: live.Streams, most: int | None = None) -> list[dict]:
     async def read() -> list[dict]:
-        lines, stream = [], streams.lines(RECORDED)
+        lines, stream = [], streams.stream_lines(RECORDED)
         assert isinstance(stream, AsyncGenerator)
         async for line in stream:
             lines.append(json.loads(line))
@@ -84,7 +84,7 @@ def test_what_is_not_read_is_dropped_from_the_oldest_on(monkeypatch):
     monkeypatch.setattr(live, "read_moments", many)
 
     async def read() -> list[dict]:
-        stream = live.Streams().lines(RECORDED)
+        stream = live.Streams().stream_lines(RECORDED)
         for _ in ("the command", "a moment"):
             await anext(stream)
         while not done.is_set():

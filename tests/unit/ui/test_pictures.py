@@ -55,7 +55,7 @@ def test_a_picture_is_what_the_page_looks_like(name, visit, server, browser, tmp
     (tmp_path / "20261101-1").mkdir()
     (tmp_path / "20261101-1/proof.json").write_text(json.dumps(proof().to_dict()))
     server.open_lab = SilentLab
-    monkeypatch.setattr(topology, "status", lambda lab: MEMBERS)
+    monkeypatch.setattr(topology, "list_topology", lambda lab: MEMBERS)
     monkeypatch.setattr(replicas, "read_lag", lambda lab: [reading("r1", 0.25), reading("r2", 1.8, "r1")])
     monkeypatch.setattr(
         replicas, "read_guarantee", lambda lab: (Guarantee("async", ("semi-sync is off on the source",)), "")

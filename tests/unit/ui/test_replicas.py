@@ -87,7 +87,7 @@ class SilentLab:
 
 def test_the_topology_is_drawn_as_it_is_seen(monkeypatch):
     guarantee = Guarantee("kept", (), ("1 of 2 acknowledging replicas can be reached at the failover",))
-    monkeypatch.setattr(topology, "status", lambda lab: MEMBERS)
+    monkeypatch.setattr(topology, "list_topology", lambda lab: MEMBERS)
     monkeypatch.setattr(replicas, "read_lag", lambda lab: [reading("r1", 0.25), reading("r2", None)])
     monkeypatch.setattr(replicas, "read_guarantee", lambda lab: (guarantee, ""))
     answer = replicas.show_topology(SilentLab, Nothing())
@@ -101,7 +101,7 @@ def test_the_topology_is_drawn_as_it_is_seen(monkeypatch):
 
 def test_what_is_wrong_comes_first_and_an_unknown_guarantee_says_why(monkeypatch):
     broken = [MEMBERS[0], member("r1", 3307, channel(3306, apply="off"), problems=("its applier is off",))]
-    view = member_words.view_of(broken, [], None, "db: cannot be asked")
+    view = member_words.build_view(broken, [], None, "db: cannot be asked")
     first = view.blocks[0]
     assert isinstance(first, Sentence)
     assert view.title == "1 thing is wrong" and first.text == "r1: its applier is off"
@@ -109,9 +109,9 @@ def test_what_is_wrong_comes_first_and_an_unknown_guarantee_says_why(monkeypatch
 
 
 def test_a_source_elsewhere_is_an_address():
-    [row] = member_words.rows_of(member("r1", 3307, channel(4000, source_host="db.example")))
+    [row] = member_words.list_rows(member("r1", 3307, channel(4000, source_host="db.example")))
     assert member_words.follows_of(row, MEMBERS) == "db.example:4000"
-    assert member_words.cells_of(MEMBERS)[1][1] == "db" and member_words.cells_of(MEMBERS)[3][2] == "stopped"
+    assert member_words.list_cells(MEMBERS)[1][1] == "db" and member_words.list_cells(MEMBERS)[3][2] == "stopped"
 
 
 def test_without_a_lab_it_is_said(tmp_path):

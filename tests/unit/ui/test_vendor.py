@@ -11,7 +11,7 @@ import pytest
 from places import ROOT
 
 from headrace.report.page_files import shorten
-from headrace.ui.server import MODEL_ADDRESS, static_files
+from headrace.ui.server import MODEL_ADDRESS, read_static_files
 
 STATIC = ROOT / "python/headrace/ui/static"
 VENDOR = STATIC / "vendor"
@@ -79,7 +79,7 @@ def test_what_stands_between_two_comments_is_served():
 
 def test_the_page_is_small():
     """Bytes that a browser fetches, gzipped: 150 KiB, and 600 KiB with the model if it is built."""
-    sizes = {address: len(file.packed) for address, file in static_files().items()}
+    sizes = {address: len(file.packed) for address, file in read_static_files().items()}
     model = sizes.pop(MODEL_ADDRESS, 0)
     assert sum(sizes.values()) < 150 << 10 and sum(sizes.values()) + model < 600 << 10
 

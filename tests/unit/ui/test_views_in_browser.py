@@ -20,7 +20,7 @@ from headrace.report import words
 from headrace.servers.failover.planning.members import Guarantee
 from headrace.servers.topology import topology
 from headrace.ui import replicas
-from headrace.ui.server import MODEL_ADDRESS, PageServer, static_files
+from headrace.ui.server import MODEL_ADDRESS, PageServer, read_static_files
 
 STEADY = "new:reads_per_s=400,writes_per_s=300,size_gib=80"
 REPLICA = "replicas?w=sysbench-tpcc:warehouses=100,cache_gib=4,threads=16&storage=gp3:100&replica=gp3:100&seconds=120"
@@ -29,7 +29,7 @@ SPANS_S = [0, 0.0123, 0.9, 1, 4.27, 59, 61.5, 119, 120, 150, 600, 7_199, 7_260, 
 SHARES = [0, 0.00005, 0.0054, 0.125, 0.37, 0.995, 0.99999, 1]
 MARKUP = '<img src=x onerror="document.title=1">'
 has_model = pytest.mark.skipif(
-    MODEL_ADDRESS not in static_files(), reason="the model for browsers is not built: make model"
+    MODEL_ADDRESS not in read_static_files(), reason="the model for browsers is not built: make model"
 )
 
 
@@ -171,7 +171,7 @@ def test_a_proof_shows_both_figures(visit, store):
 
 def test_replicas_are_predicted_and_measured(monkeypatch, visit, server):
     server.open_lab = SilentLab
-    monkeypatch.setattr(topology, "status", lambda lab: MEMBERS)
+    monkeypatch.setattr(topology, "list_topology", lambda lab: MEMBERS)
     monkeypatch.setattr(replicas, "read_lag", lambda lab: [reading("r1", 0.25)])
     monkeypatch.setattr(
         replicas, "read_guarantee", lambda lab: (Guarantee("async", ("semi-sync is off on the source",)), "")
@@ -192,7 +192,7 @@ def test_replicas_are_predicted_and_measured(monkeypatch, visit, server):
 @pytest.fixture
 def patched_replicas(monkeypatch):
     """Named before the window of a test, it lasts until that is closed: the view looks again and again."""
-    monkeypatch.setattr(topology, "status", lambda lab: MEMBERS)
+    monkeypatch.setattr(topology, "list_topology", lambda lab: MEMBERS)
     monkeypatch.setattr(replicas, "read_lag", lambda lab: [reading("r1", 0.25)])
     monkeypatch.setattr(replicas, "read_guarantee", lambda lab: (None, "db does not answer"))
 
@@ -425,7 +425,7 @@ def test_another_version_of_the_page_is_refused_in_words(visit, server):
         """async ([spans, shares]) => { const { percent, span } = await import("/static/figures.js"); return [spans.map(span), shares.map(percent)]; }""",
         [SPANS_S, SHARES],
     )
-    assert texts == [[words.span(value) for value in SPANS_S], [words.percent(value) for value in SHARES]]
+    assert texts == [[words.format_span(value) for value in SPANS_S], [words.format_percent(value) for value in SHARES]]
 
 
 def test_a_daemon_of_another_version_is_named(visit, server):

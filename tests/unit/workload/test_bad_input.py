@@ -439,6 +439,6 @@ def test_damaged_files_import_or_are_refused(tmp_path, name):
             assert error.exit_code in (2, 3) and error.value and error.rule
             assert "\n" not in str(error) and len(str(error)) < 2_000
         else:
-            assert workload.summary()["peak_iops"] <= 2e7 and workload.describe()
+            assert workload.summarize()["peak_iops"] <= 2e7 and workload.describe()
 
     run()

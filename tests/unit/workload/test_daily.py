@@ -3,13 +3,13 @@
 import pytest
 
 from headrace.errors import InputError
-from headrace.workload import SHAPES, from_answers, new_constant, new_daily, questions
+from headrace.workload import SHAPES, from_answers, list_questions, new_constant, new_daily
 from headrace.workload.daily import parse_shape
 
 
 def test_busy_hour_has_the_rates_given():
     for shape in SHAPES:
-        figures = new_daily(1000, 500, shape=shape).summary()
+        figures = new_daily(1000, 500, shape=shape).summarize()
         assert figures["busiest_hour_iops"] == pytest.approx(1500) and figures["peak_iops"] == 1500
         assert figures["span_s"] == 86_400
 
@@ -33,7 +33,7 @@ def test_backup_keeps_ios_and_bytes():
     # 100 MiB/s in 256 KiB reads is 400 a second, for half an hour on each side of midnight.
     assert [minute for minute, more in enumerate(extra) if more] == [*range(30), *range(1410, 1440)]
     assert max(extra) == 400
-    more_mib = (backed.summary()["mean_mib_s"] - quiet.summary()["mean_mib_s"]) * 86_400
+    more_mib = (backed.summarize()["mean_mib_s"] - quiet.summarize()["mean_mib_s"]) * 86_400
     assert more_mib == pytest.approx(100 * 3600)
     assert any("backup" in caveat for caveat in backed.caveats)
 
@@ -80,20 +80,20 @@ def test_questions_lead_to_a_workload():
     workload.
     """
     answers = {}
-    for question in questions():
+    for question in list_questions():
         if question.required:
             answers[question.name] = question.validator("100")
         elif question.default is not None and not question.only_if:
             answers[question.name] = question.validator(str(question.default))
             assert answers[question.name] == question.default
-    assert from_answers(answers).summary()["peak_iops"] == 200
-    names = [question.name for question in questions()]
+    assert from_answers(answers).summarize()["peak_iops"] == 200
+    names = [question.name for question in list_questions()]
     assert len(set(names)) == len(names)
     assert all(
         question.only_if is None or names.index(question.only_if) < names.index(question.name)
-        for question in questions()
+        for question in list_questions()
     )
-    for question in questions():
+    for question in list_questions():
         if question.name not in ("name",):
             with pytest.raises(InputError):
                 question.validator("ein Hund")

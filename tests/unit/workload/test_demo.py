@@ -4,7 +4,7 @@ import pytest
 from places import ROOT
 
 from headrace.workload import demo_day, load, recorded_hour, save
-from headrace.workload.demo import about_recorded_hour
+from headrace.workload.demo import describe_recorded_hour
 
 EXAMPLE = ROOT / "examples" / "innodb-tpcc-day.toml"
 
@@ -18,7 +18,7 @@ def test_example_is_made_again_identically(tmp_path):
 
 
 def test_hour_sits_at_the_cap_it_was_recorded_under():
-    figures = recorded_hour().summary()
+    figures = recorded_hour().summarize()
     assert figures["points"] == 3599
     # gp2 gives 3,600 IOPS at 1,200 GB. The write size was fitted to minutes after the warm-up, so
     # the whole hour may differ by the warm-up's 12 minutes; 1 % is an eighth of what 22 KiB writes
@@ -33,7 +33,7 @@ def test_sizes_follow_from_the_figures():
     """The least-squares fit named in the sidecar, done again: read and write size from minutes at
     3,600 IOPS.
     """
-    about = about_recorded_hour()
+    about = describe_recorded_hour()
     points = recorded_hour().points
     minutes = []
     for start in range(240, 3540, 60):
@@ -53,7 +53,7 @@ def test_day_has_a_quiet_night_a_busy_hour_and_a_backup():
     reads = [hour["reads_per_s"].mean() for hour in hours]
     assert max(reads) == reads[10]
     night = hours[4]["reads_per_s"].mean() + hours[4]["writes_per_s"].mean()
-    assert 0.08 < night / day.summary()["busiest_hour_iops"] < 0.12
+    assert 0.08 < night / day.summarize()["busiest_hour_iops"] < 0.12
     backup = day.points[120:150]["reads_per_s"].mean() - day.points[150:180]["reads_per_s"].mean()
     # 50 MiB/s in 256 KiB reads is 200 a second; the recorded minutes below it differ by a few I/Os
     # at a factor of 0.1.

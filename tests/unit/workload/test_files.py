@@ -61,7 +61,7 @@ def describe(path: Path) -> str:
         new_constant(100, 50),
         new_constant(0, 0, seconds=200_000),
         new_daily(1000.5, 1, backup_start_hour=2, shape=[1.0] * 24, size_gib=5),
-        new_daily(1000, 500).scaled(1.5),
+        new_daily(1000, 500).scale(1.5),
         ClosedWorkload("f", "randrw", 16, 32, 4, 70, 100.0, ("x",)),
         ClosedWorkload("f", "read", 0.5, 1, 1),
     ],
@@ -106,7 +106,7 @@ def test_daily_file_is_short_and_editable(tmp_path):
     text = (tmp_path / "w.toml").read_text()
     assert len(text) < 600 and "[daily]" in text
     (tmp_path / "w.toml").write_text(text.replace("reads_per_s = 1000", "reads_per_s = 2000"))
-    assert load_demand(tmp_path / "w.toml").summary()["peak_iops"] == 2500
+    assert load_demand(tmp_path / "w.toml").summarize()["peak_iops"] == 2500
 
 
 HEAD = 'format = "headrace-workload"\nversion = 1\nmodel = "open"\nname = "t"\nkind = "recorded"\n'

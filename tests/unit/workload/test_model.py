@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.workload import ClosedWorkload, OpenWorkload, make_points, new_constant
-from headrace.workload.points import busiest_window, with_totals
+from headrace.workload.points import find_busiest_window, with_totals
 
 
 def open_workload(rates, duration_s=60.0, **changes):
@@ -39,7 +39,7 @@ def test_error_says_value_rule_source_and_hint():
 
 def test_summary_against_hand_count():
     # 60 s at 100 reads (16 KiB) and 50 writes (32 KiB), then 60 s at 300 reads and none.
-    figures = open_workload([(100, 50), (300, 0)]).summary()
+    figures = open_workload([(100, 50), (300, 0)]).summarize()
     assert figures["mean_iops"] == 225
     assert figures["peak_iops"] == 300 and figures["peak_at_s"] == 60
     assert figures["mean_mib_s"] == pytest.approx((3200 + 4800) / 2 / 1024)
@@ -52,9 +52,9 @@ def test_summary_against_hand_count():
 def test_p95_is_weighted_by_time():
     # One point of 5 s at 1,000 and one of 95 s at 10: exactly 95 % of the time at most 10.
     points = make_points([0, 5], [5, 95], [1000, 10], [0, 0], [16, 16], [0, 0])
-    assert OpenWorkload("t", "recorded", points).summary()["p95_iops"] == 10
+    assert OpenWorkload("t", "recorded", points).summarize()["p95_iops"] == 10
     points = make_points([0, 6], [6, 94], [1000, 10], [0, 0], [16, 16], [0, 0])
-    assert OpenWorkload("t", "recorded", points).summary()["p95_iops"] == 1000
+    assert OpenWorkload("t", "recorded", points).summarize()["p95_iops"] == 1000
 
 
 @settings(max_examples=200, print_blob=True, deadline=None)
@@ -79,20 +79,20 @@ def test_busiest_window_is_the_best_of_all_windows(seed):
 
     best = max(mean(start) for start in starts if start + window <= span)
     # Sums of at most 40 products below 1e6: double rounding stays far below 1e-9 of them.
-    assert busiest_window(points, "ops_per_s", 3600.0)[1] == pytest.approx(best, rel=1e-9, abs=1e-9)
+    assert find_busiest_window(points, "ops_per_s", 3600.0)[1] == pytest.approx(best, rel=1e-9, abs=1e-9)
 
 
 def test_scaled_grows_rates_and_data_only():
     workload = open_workload([(100, 50), (10, 5)], size_gib=200)
-    grown = workload.scaled(1.5)
+    grown = workload.scale(1.5)
     assert grown.points["reads_per_s"].to_list() == [150, 15]
     assert grown.points["read_kib"].equals(workload.points["read_kib"])
     assert grown.size_gib == 300 and grown.source["scaled_by"] == 1.5
-    assert grown.scaled(2).source["scaled_by"] == 3.0
-    assert workload.scaled(1.0) is workload
+    assert grown.scale(2).source["scaled_by"] == 3.0
+    assert workload.scale(1.0) is workload
     for bad in (0, -1, math.nan, math.inf, 1e9, "2", True):
         with pytest.raises(InputError):
-            workload.scaled(bad)
+            workload.scale(bad)
 
 
 BAD_POINTS = {
@@ -160,12 +160,12 @@ def test_coarse_points_are_said():
 
 def test_closed():
     load = ClosedWorkload("fio", "randrw", 16, 32, 4, rwmixread=70)
-    assert load.read_share == 0.7 and not load.sequential and load.summary()["queue_depth"] == 128
+    assert load.read_share == 0.7 and not load.sequential and load.summarize()["queue_depth"] == 128
     assert "70 % of them reads" in load.describe()
     assert ClosedWorkload("fio", "write", 1024, 1, 1).read_share == 0.0
-    assert load.scaled(1.0) is load
+    assert load.scale(1.0) is load
     with pytest.raises(InputError, match="iodepth"):
-        load.scaled(2)
+        load.scale(2)
     for changes in (
         {"rw": "randreed"},
         {"iodepth": 0},

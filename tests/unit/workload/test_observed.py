@@ -274,7 +274,7 @@ def test_credits_gone():
         (window,) = recording(rates, **columns).censored
         assert window.limit == "credits" and window.recorded == 900 and window.unit == "IOPS"
         assert (window.from_s, window.to_s) == (3_600.0, 12_000.0)
-        assert "credits" in window.words()
+        assert "credits" in window.describe_window()
 
 
 # --- the day of the report --------------------------------------------------------------------------------------------
@@ -319,20 +319,20 @@ def test_capped_day(capped):
     # 57 outstanding instead of 0.96, printed to 0.01, after the first minute.
     assert window.at_least_iops == pytest.approx(3_000 + (57.0 - 0.96) / 60)
     assert window.at_most_iops == pytest.approx(57.0 / usual * 1_000)
-    words = capped.notes()
+    words = capped.list_notes()
     assert any(
         "From 10:00 to 10:40 the device was at a flat 3,000 IOPS, utilised 100 %, latency 29 times the usual" in text
         and "not what was asked" in text
         and "--demand-growth" in text
         for text in words
     )
-    assert window.words("2025-11-18T00:00:00") in words and window.words(
+    assert window.describe_window("2025-11-18T00:00:00") in words and window.describe_window(
         "2025-11-18T00:00:00"
     ) in capped.describe().replace("Caveat: ", "")
 
 
 def test_capped_day_as_demand(capped):
-    raised = capped.uncensored()
+    raised = capped.uncensor()
     inside = (capped.points["t_s"] >= 36_000) & (capped.points["t_s"] < 38_400)
     for name in ("reads_per_s", "writes_per_s"):
         before, after = capped.points[name], raised.points[name]
@@ -343,29 +343,29 @@ def test_capped_day_as_demand(capped):
         )
     assert raised.points["read_kib"].equals(capped.points["read_kib"])
     assert (
-        raised.censored == () and raised.uncensored() is raised and any("is a guess" in text for text in raised.notes())
+        raised.censored == () and raised.uncensor() is raised and any("is a guess" in text for text in raised.notes())
     )
-    assert raised.recorded_latency().equals(capped.recorded_latency())
-    assert capped.uncensored(2.0).points["reads_per_s"][620] == 2 * capped.points["reads_per_s"][620]
+    assert raised.find_recorded_latency().equals(capped.find_recorded_latency())
+    assert capped.uncensor(2.0).points["reads_per_s"][620] == 2 * capped.points["reads_per_s"][620]
     quiet = recording([100.0, 200.0])
-    assert quiet.uncensored() is quiet
+    assert quiet.uncensor() is quiet
     for bad in (0.5, math.nan, "2", 1e9):
         with pytest.raises(InputError, match="margin"):
-            capped.uncensored(bad)
+            capped.uncensor(bad)
 
 
 def test_scaling_keeps_what_was_recorded(capped):
-    grown = capped.scaled(1.7)
+    grown = capped.scale(1.7)
     assert grown.censored == capped.censored  # figures of the recording
-    assert grown.recorded_latency()["mean_ms"].to_list() == pytest.approx(
-        capped.recorded_latency()["mean_ms"].to_list()
+    assert grown.find_recorded_latency()["mean_ms"].to_list() == pytest.approx(
+        capped.find_recorded_latency()["mean_ms"].to_list()
     )
-    first, other = grown.uncensored().points, capped.uncensored().scaled(1.7).points
+    first, other = grown.uncensor().points, capped.uncensor().scale(1.7).points
     for column in first.columns:
         assert first[column].to_list() == pytest.approx(other[column].to_list())
-    apart = replace(capped, size_gib=100.0).scaled(2.0, data_growth=1.5)
+    apart = replace(capped, size_gib=100.0).scale(2.0, data_growth=1.5)
     assert apart.size_gib == 150 and apart.points["reads_per_s"][0] == 2_000
-    assert replace(capped, size_gib=100.0).scaled(1.0, data_growth=3).size_gib == 300
+    assert replace(capped, size_gib=100.0).scale(1.0, data_growth=3).size_gib == 300
     # Cut at 10:20, the flat top is still one, against the usual of what is left.
     part = replace(capped, points=capped.points.filter(pl.col("t_s") < 37_200))
     (window,) = part.censored
@@ -377,17 +377,17 @@ def test_scaling_keeps_what_was_recorded(capped):
 
 def test_recorded_latency_by_what_there_is():
     plain = recording([1_000.0, 2_000.0, 0.0])
-    assert plain.recorded_latency() is None
-    queue = recording([1_000.0, 2_000.0, 0.0], queue=[1.0, 3.0, 0.0]).recorded_latency()
+    assert plain.find_recorded_latency() is None
+    queue = recording([1_000.0, 2_000.0, 0.0], queue=[1.0, 3.0, 0.0]).find_recorded_latency()
     assert queue["mean_ms"].to_list() == [1.0, 1.5, None] and queue["t_s"].to_list() == [0.0, 60.0, 120.0]
     both = recording(
         [1_000.0, 1_000.0], share=0.25, read_await_ms=[1.0, None], write_await_ms=[2.0, 2.0], await_ms=[None, 9.0]
     )
-    assert both.recorded_latency()["mean_ms"].to_list() == [1.75, 9.0]
+    assert both.find_recorded_latency()["mean_ms"].to_list() == [1.75, 9.0]
     # No reads: their latency is not needed.
     writes = recording([1_000.0], share=0.0, read_await_ms=[None], write_await_ms=[2.0], queue=[9.0])
-    assert "read_await_ms" not in writes.points.columns and writes.recorded_latency()["mean_ms"].to_list() == [9.0]
-    grown = recording([1_000.0], queue=[2.0]).scaled(4).recorded_latency()
+    assert "read_await_ms" not in writes.points.columns and writes.find_recorded_latency()["mean_ms"].to_list() == [9.0]
+    grown = recording([1_000.0], queue=[2.0]).scale(4).find_recorded_latency()
     assert grown["mean_ms"].to_list() == [2.0]
 
 
@@ -434,33 +434,33 @@ def test_bad_columns_are_refused(column, value):
 def test_growth_over_months():
     workload = new_constant(100, 100, growth_per_year=0.44)
     assert (
-        workload.growth_over(12) == pytest.approx(1.44)
-        and workload.growth_over(6) == pytest.approx(1.2)
-        and workload.growth_over(0) == 1
+        workload.compute_growth(12) == pytest.approx(1.44)
+        and workload.compute_growth(6) == pytest.approx(1.2)
+        and workload.compute_growth(0) == 1
     )
     for bad in (-1, math.nan, "6"):
         with pytest.raises(InputError, match="months"):
-            workload.growth_over(bad)
+            workload.compute_growth(bad)
 
 
 # --- notes ------------------------------------------------------------------------------------------------------------
 
 
 def test_short_recordings_are_said():
-    assert any("12 min long: a day with its backup" in text for text in recording([1.0] * 12).notes())
-    day = recording([float(at % 97) for at in range(1_439)]).notes()
+    assert any("12 min long: a day with its backup" in text for text in recording([1.0] * 12).list_notes())
+    day = recording([float(at % 97) for at in range(1_439)]).list_notes()
     assert any("weekend" in text for text in day) and not any("backup is needed" in text for text in day)
     # the first: points of an hour
-    assert recording([float(at % 97) for at in range(7 * 24)], interval_s=3_600.0).notes()[1:] == ()
-    assert new_daily(1, 1).notes() == new_daily(1, 1).caveats and demo_day().notes() == demo_day().caveats
+    assert recording([float(at % 97) for at in range(7 * 24)], interval_s=3_600.0).list_notes()[1:] == ()
+    assert new_daily(1, 1).list_notes() == new_daily(1, 1).caveats and demo_day().list_notes() == demo_day().caveats
 
 
 def test_the_clock_is_said():
     start = {"clock_start": "2025-11-18T00:00:00"}
     local = recording([1.0, 2.0], source=start)
-    assert local.clock_zone == LOCAL_ZONE and any("local to the recording host" in text for text in local.notes())
-    assert "Times of day are UTC." in replace(local, clock_zone="UTC").notes()
-    assert not any("Times of day" in text for text in recording([1.0, 2.0]).notes())
+    assert local.clock_zone == LOCAL_ZONE and any("local to the recording host" in text for text in local.list_notes())
+    assert "Times of day are UTC." in replace(local, clock_zone="UTC").list_notes()
+    assert not any("Times of day" in text for text in recording([1.0, 2.0]).list_notes())
     for bad in ("CET", "", None, 5, "UTC+1"):
         with pytest.raises(InputError, match="clock_zone"):
             replace(local, clock_zone=bad)
@@ -508,17 +508,20 @@ def test_words_of_other_windows():
     (window,) = all_day.censored
     # nothing to compare with
     assert window.usual_latency_ms is None and window.at_most_iops is None
-    assert "From 2025-11-18 00:00 to 2025-11-19 00:00" in all_day.notes()[0] and "latency 18 ms" in all_day.notes()[0]
+    assert (
+        "From 2025-11-18 00:00 to 2025-11-19 00:00" in all_day.list_notes()[0]
+        and "latency 18 ms" in all_day.list_notes()[0]
+    )
     rates = [1_000.0 + at % 40 for at in range(50)] + [2_000.0 + at % 2 for at in range(50)]
     spent = recording(rates, share=1.0, read_kib=64.0, balance_percent=[60.0] * 50 + [0.0] * 50)
     (window,) = spent.censored
     assert (window.limit, window.unit) == ("credits", "MiB/s") and window.recorded == pytest.approx(125, rel=0.001)
     assert (
         "From 50 min after the start to 100 min after the start the device was at a flat 125 MiB/s, burst balance 0 %"
-        in spent.notes()[0]
+        in spent.list_notes()[0]
     )
-    assert "with its credits gone" in spent.notes()[0]
-    assert "From the start to 50 min after the start" in recording(rates[50:], await_ms=[9.0] * 50).notes()[0]
+    assert "with its credits gone" in spent.list_notes()[0]
+    assert "From the start to 50 min after the start" in recording(rates[50:], await_ms=[9.0] * 50).list_notes()[0]
 
 
 def test_many_windows_are_one_note():
@@ -526,7 +529,7 @@ def test_many_windows_are_one_note():
     waits = [20.0 if at % 60 < 10 else 0.6 for at in range(600)]
     workload = recording(rates, await_ms=waits)
     assert len(workload.censored) == 10
-    (text,) = [text for text in workload.notes() if "flat" in text]
+    (text,) = [text for text in workload.list_notes() if "flat" in text]
     assert "and 7 times more (100 min in all)" in text and text.count(" to ") <= 5
 
 
@@ -535,7 +538,7 @@ def test_a_latency_has_two_figures_and_no_exponent(await_ms, words):
     """It was `2.5e+02 times the usual`."""
     rates = [3_000.0 if 20 <= at < 40 else 1_000.0 + at % 50 for at in range(120)]
     waits = [await_ms if 20 <= at < 40 else 0.6 for at in range(120)]
-    (text,) = [text for text in recording(rates, await_ms=waits).notes() if "flat" in text]
+    (text,) = [text for text in recording(rates, await_ms=waits).list_notes() if "flat" in text]
     assert f"latency {words} the usual" in text
 
 
@@ -560,7 +563,7 @@ def test_seconds_of_single_ios():
     # backlog waits at second 300.
     assert window.limit == "iops" and window.recorded == pytest.approx(3_000, rel=0.002)
     assert 3_400 < window.at_least_iops <= 3_600 * 1.01
-    assert seen.uncensored().points["reads_per_s"][200] == pytest.approx(0.7 * 1.25 * 3_600, rel=0.06)
+    assert seen.uncensor().points["reads_per_s"][200] == pytest.approx(0.7 * 1.25 * 3_600, rel=0.06)
 
 
 def test_the_command_says_it(tmp_path):

@@ -13,7 +13,13 @@ import headrace
 from headrace.base import core
 from headrace.workload.life import SETTLED_TURNOVERS, count_turnovers
 from headrace.workload.transactions import Covered, TransactionWorkload
-from headrace.workload.unexplained import Distances, apart_from, compute_interval, kind_of_limit, spreads
+from headrace.workload.unexplained import (
+    Distances,
+    classify_limit,
+    compute_distance_from,
+    compute_interval,
+    read_spreads,
+)
 
 AS_OF = "2021-10-15"
 MEASURED = {
@@ -55,7 +61,7 @@ def measured_on(instance: str | None = "c5.4xlarge", **run: object) -> Transacti
 def distances_of(workload: TransactionWorkload, **changes: object) -> Distances:
     """The distances of what is asked; the rest as in the runs."""
     nothing = dict.fromkeys(("transactions", "threads", "storage", "limit", "release", "tps", "core_speed", "vcpus"))
-    return workload.distances(**nothing | changes)
+    return workload.compute_distances(**nothing | changes)
 
 
 def speed_of(instance: str) -> float:
@@ -65,12 +71,12 @@ def speed_of(instance: str) -> float:
 
 
 def test_the_table_has_a_spread_for_each_distance():
-    assert set(spreads()) == {"none", *(each.name for each in fields(Distances))}
-    assert Distances().spread == spreads()["none"]
+    assert set(read_spreads()) == {"none", *(each.name for each in fields(Distances))}
+    assert Distances().spread == read_spreads()["none"]
     for each in fields(Distances):
         # Independent of each other: their squares add.
         assert Distances(**{each.name: 2.0}).spread == pytest.approx(
-            math.hypot(spreads()["none"], 2.0 * spreads()[each.name])
+            math.hypot(read_spreads()["none"], 2.0 * read_spreads()[each.name])
         )
 
 
@@ -153,11 +159,11 @@ def test_the_unknown_speed_is_as_uncertain_as_families_differ():
     middle = sum(means) / len(means)
     spread = math.sqrt(sum((mean - middle) ** 2 for mean in means) / len(means))
     # Two digits are stated.
-    assert spreads()["unknown_speed"] == pytest.approx(spread, abs=0.01)
+    assert read_spreads()["unknown_speed"] == pytest.approx(spread, abs=0.01)
 
 
 def test_locks_of_the_server_are_no_limit_of_the_storage():
-    assert [kind_of_limit(cap) for cap in ("clients", "cpu", "contention", "demand", "volume-iops")] == [
+    assert [classify_limit(cap) for cap in ("clients", "cpu", "contention", "demand", "volume-iops")] == [
         "clients",
         "cpu",
         "cpu",
@@ -190,14 +196,14 @@ def test_between_runs_a_value_is_nearer_than_to_either_of_them():
         value = chance.uniform(0.5, 400)
         away = [math.log(each / value) for each in measured]
         below, above = [-each for each in away if each <= 0], [each for each in away if each >= 0]
-        distance = apart_from(measured, value)
+        distance = compute_distance_from(measured, value)
         if below and above:
             # In parallel: less than either, more than half of the less.
             assert min(*below, *above) / 2 - 1e-12 <= distance <= min(*below, *above)
         else:
             assert distance == pytest.approx(min(abs(each) for each in away))
-        assert apart_from([*measured, value], value) == 0.0
-    assert apart_from([1, 128], 16) == pytest.approx(math.log(16) * math.log(8) / math.log(128))
+        assert compute_distance_from([*measured, value], value) == 0.0
+    assert compute_distance_from([1, 128], 16) == pytest.approx(math.log(16) * math.log(8) / math.log(128))
 
 
 def test_an_interval_is_a_factor_to_either_side():

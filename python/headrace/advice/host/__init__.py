@@ -17,20 +17,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.advice.host.devices import device_readings
+from headrace.advice.host.devices import check_devices
 from headrace.advice.host.facts import HostFacts
 from headrace.advice.host.install import as_sysctl, as_tuned, as_udev
 from headrace.advice.host.reading import FINDING, STATES, UNREAD, HostQuestion, HostReading
-from headrace.advice.host.system import system_readings
-from headrace.advice.host.table import host_checks
+from headrace.advice.host.system import check_system
+from headrace.advice.host.table import read_host_checks
 from headrace.advice.host.tree import open_tree, refuse
 from headrace.advice.model import RISKS
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.encoding import Document, pick_fields
-from headrace.base.units import MIB, Day, day_of
+from headrace.base.units import MIB, Day, normalise_day
 
-__all__ = ["advise_host", "host_checks"]
+__all__ = ["advise_host", "read_host_checks"]
 
 
 @dataclass(frozen=True)
@@ -49,17 +49,17 @@ class HostAdvice(Document, schema="headrace-host/1"):
         """The readings that should be otherwise."""
         return tuple(reading for reading in self.readings if reading.state == FINDING)
 
-    def rows(self) -> list[dict]:
+    def list_rows(self) -> list[dict]:
         """Returns a row for each reading, findings first and of these the costliest first: for
         tables, json and csv."""
 
-        def order(reading: HostReading) -> tuple[int, int]:
-            costs = -RISKS.index(host_checks()[reading.check].risk) if reading.state == FINDING else 0
+        def rank_reading(reading: HostReading) -> tuple[int, int]:
+            costs = -RISKS.index(read_host_checks()[reading.check].risk) if reading.state == FINDING else 0
             return STATES.index(reading.state), costs
 
         rows = []
-        for reading in sorted(self.readings, key=order):
-            check = host_checks()[reading.check]
+        for reading in sorted(self.readings, key=rank_reading):
+            check = read_host_checks()[reading.check]
             row = pick_fields(reading, "check", "subject", "state", "value", "note", "settings")
             row |= pick_fields(check, "title", "where", "why", "risk", "install", "old_advice", "outdated_because")
             rows.append(row | {"wanted": check.target, "source": check.citation})
@@ -67,7 +67,7 @@ class HostAdvice(Document, schema="headrace-host/1"):
 
     def list_entries(self) -> dict[str, object]:
         """Returns the fields by name, and the readings as rows."""
-        return super().list_entries() | {"readings": self.rows()}
+        return super().list_entries() | {"readings": self.list_rows()}
 
     def to_file(self, form: str) -> str:
         """Returns a file to install: `sysctl`, `udev` or `tuned`."""
@@ -83,27 +83,27 @@ def advise_host(
     tree = open_tree(None if root is None else Path(root))
     if tree.live and datadir is not None and not Path(datadir).exists():
         raise refuse.input(f"--datadir {datadir}", "is not on this machine", "Name the folder of the data.")
-    facts, question = HostFacts(tree, datadir), _asked(storage, as_of)
-    readings = (*device_readings(facts, question), *system_readings(facts, question))
-    order = list(host_checks())
+    facts, question = HostFacts(tree, datadir), _make_question(storage, as_of)
+    readings = (*check_devices(facts, question), *check_system(facts, question))
+    order = list(read_host_checks())
     ordered = tuple(sorted(readings, key=lambda reading: order.index(reading.check)))
-    return HostAdvice(facts.name, str(root or "/"), facts.datadir, ordered, tuple(_notes(facts, ordered)))
+    return HostAdvice(facts.name, str(root or "/"), facts.datadir, ordered, tuple(_list_doubts(facts, ordered)))
 
 
-def _asked(storage: str | None, as_of: Day) -> HostQuestion:
+def _make_question(storage: str | None, as_of: Day) -> HostQuestion:
     """Returns IOPS and MiB/s of all volumes of a storage, for checks that depend on them; empty
     without one. Raises InputError."""
     if storage is None:
         return HostQuestion()
-    with core_errors():
-        limits = core.storage_limits(storage, day_of(as_of))
+    with translate_core_errors():
+        limits = core.storage_limits(storage, normalise_day(as_of))
     hdd = any(limit["random_charges_full_unit"] for limit in limits)
     iops = sum(limit["iops"] or 0 for limit in limits)
     mib_s = sum(limit["throughput_bytes_s"] or 0 for limit in limits) / MIB
     return HostQuestion(iops, mib_s, hdd)
 
 
-def _notes(facts: HostFacts, readings: tuple[HostReading, ...]) -> list[str]:
+def _list_doubts(facts: HostFacts, readings: tuple[HostReading, ...]) -> list[str]:
     """Lists the doubts about all readings: a container, a missing folder or /sys, arrays, what
     could not be read."""
     notes = []
@@ -115,9 +115,9 @@ def _notes(facts: HostFacts, readings: tuple[HostReading, ...]) -> list[str]:
         )
     if not facts.tree.has("/sys"):
         notes.append("There is no /sys: devices and network could not be looked at.")
-    mapped = [name for name in facts.tree.names("/sys/block") if name.startswith("dm-")]
+    mapped = [name for name in facts.tree.list_names("/sys/block") if name.startswith("dm-")]
     for name in [*facts.arrays, *mapped]:
-        members = facts.members(name)
+        members = facts.list_members(name)
         disks = ", ".join(members) if members else "members that are not known"
         notes.append(f"{name} stands on {disks}: the disks below it are what was checked.")
     unread = list(dict.fromkeys(reading.check for reading in readings if reading.state == UNREAD))

@@ -18,7 +18,7 @@ from headrace.advice.host.reading import (
     judge,
     report_unread,
 )
-from headrace.advice.host.table import host_checks
+from headrace.advice.host.table import read_host_checks
 from headrace.base.mounts import Mount
 from headrace.base.units import KIB
 
@@ -32,20 +32,20 @@ FILE_SYSTEMS = ("xfs", "ext4")
 KERNEL_TIMEOUT = "nvme_core.io_timeout"
 
 
-def device_readings(facts: HostFacts, question: HostQuestion) -> Iterator[HostReading]:
+def check_devices(facts: HostFacts, question: HostQuestion) -> Iterator[HostReading]:
     """Yields every check of this file, in the order of the table."""
     for name in ("scheduler", "readahead", "max_sectors", "nr_requests"):
         if not facts.disks:
             yield HostReading(name, "", UNREAD, "", "no disk is in /sys/block")
         for disk in facts.disks:
-            yield _queue(name, facts, disk, question)
-    yield _timeout(facts)
-    yield from _file_system(facts)
-    yield from _alignment(facts)
-    yield from _arrays(facts)
+            yield _check_queue(name, facts, disk, question)
+    yield _check_timeout(facts)
+    yield from _check_file_system(facts)
+    yield from _check_alignment(facts)
+    yield from _check_arrays(facts)
 
 
-def _queue(name: str, facts: HostFacts, disk: str, question: HostQuestion) -> HostReading:
+def _check_queue(name: str, facts: HostFacts, disk: str, question: HostQuestion) -> HostReading:
     """Checks one attribute of a disk's queue: scheduler, read-ahead and largest request in KiB, or
     number of requests."""
     attribute = {"readahead": "read_ahead_kb", "max_sectors": "max_sectors_kb"}.get(name, name)
@@ -53,19 +53,19 @@ def _queue(name: str, facts: HostFacts, disk: str, question: HostQuestion) -> Ho
     if text is None:
         return report_unread(name, disk, facts.tree, f"/sys/block/{disk}/queue/{attribute}")
     if name == "scheduler":
-        return _scheduler(disk, text)
-    value = _whole(text)
+        return _check_scheduler(disk, text)
+    value = _parse_whole(text)
     if value is None:
         return HostReading(name, disk, UNREAD, text, "is not a number")
     unit = "" if name == "nr_requests" else " KiB"
     advised_value, note = _advise_queue(name, facts, disk, value, question)
-    settings = (_udev(disk, f"queue/{attribute}", advised_value),)
+    settings = (_make_udev_rule(disk, f"queue/{attribute}", advised_value),)
     return judge(name, disk, advised_value is None, f"{value:,}{unit}", note, settings)
 
 
 def _advise_queue(name: str, facts: HostFacts, disk: str, value: int, question: HostQuestion) -> tuple[int | None, str]:
     """Returns the value that it should have (None where it may stay) and a note."""
-    check = host_checks()[name]
+    check = read_host_checks()[name]
     if name == "readahead":
         if question.hdd:
             return (None if value >= ST1_READAHEAD_KIB else ST1_READAHEAD_KIB), "the volume is a hard disk type"
@@ -73,7 +73,7 @@ def _advise_queue(name: str, facts: HostFacts, disk: str, value: int, question: 
         return (None if value <= most else most), ""
     if name == "max_sectors":
         least = int(check.least or 0)
-        hardware = facts.tree.number(f"/sys/block/{disk}/queue/max_hw_sectors_kb")
+        hardware = facts.tree.read_number(f"/sys/block/{disk}/queue/max_hw_sectors_kb")
         if hardware is not None and hardware < least:
             return None, f"the device takes no more than {hardware} KiB"
         return (None if value >= least else least), ""
@@ -84,30 +84,30 @@ def _advise_queue(name: str, facts: HostFacts, disk: str, value: int, question: 
     return (None if value >= least else least), ""
 
 
-def _scheduler(disk: str, text: str) -> HostReading:
+def _check_scheduler(disk: str, text: str) -> HostReading:
     """Checks the scheduler in brackets in `text`: none on NVMe, elsewhere mq-deadline or noop
     too."""
     match = re.search(r"\[([^\]]+)\]", text)
     chosen = match[1] if match else text
     fine = chosen == "none" or (chosen in ("mq-deadline", "noop") and not disk.startswith("nvme"))
-    return judge("scheduler", disk, fine, chosen, "", (_udev(disk, "queue/scheduler", "none"),))
+    return judge("scheduler", disk, fine, chosen, "", (_make_udev_rule(disk, "queue/scheduler", "none"),))
 
 
-def _udev(disk: str, attribute: str, value: object) -> KernelSetting:
+def _make_udev_rule(disk: str, attribute: str, value: object) -> KernelSetting:
     """Returns a rule of udev for all disks of the same kind: their numbers change."""
     match = next((pattern for start, pattern in MATCHES if disk.startswith(start)), disk)
     return KernelSetting("udev", attribute, str(value), match)
 
 
-def _timeout(facts: HostFacts) -> HostReading:
+def _check_timeout(facts: HostFacts) -> HostReading:
     """Checks the seconds after which the NVMe driver gives up a request."""
     if not any(disk.startswith("nvme") for disk in facts.disks):
         return HostReading("io_timeout", "", NOT_HERE, "", "no NVMe disk")
     path = "/sys/module/nvme_core/parameters/io_timeout"
-    value = facts.tree.number(path)
+    value = facts.tree.read_number(path)
     if value is None:
         return report_unread("io_timeout", "", facts.tree, path)
-    least = int(host_checks()["io_timeout"].least or 0)
+    least = int(read_host_checks()["io_timeout"].least or 0)
     # Kernels before 4.15 take one byte.
     fine = value >= least or value == 255
     return judge("io_timeout", "", fine, f"{value:,} s", "", (KernelSetting("kernel", KERNEL_TIMEOUT, str(least)),))
@@ -116,7 +116,7 @@ def _timeout(facts: HostFacts) -> HostReading:
 # --- the file system ------------------------------------------------------------------------------
 
 
-def _file_system(facts: HostFacts) -> Iterator[HostReading]:
+def _check_file_system(facts: HostFacts) -> Iterator[HostReading]:
     """Yields the checks of the data's file system: kind, barriers, atime, discard."""
     mount = facts.data_mount
     if mount is None:
@@ -132,12 +132,12 @@ def _file_system(facts: HostFacts) -> Iterator[HostReading]:
     yield judge("fs", place, mount.kind in FILE_SYSTEMS, mount.kind)
     off = next((option for option in ("nobarrier", "barrier=0") if option in mount.options), None)
     yield judge("barrier", place, off is None, off or "on")
-    yield _atime(mount, place)
+    yield _check_atime(mount, place)
     discards = "discard" in mount.options
     yield judge("discard", place, not discards, "discard" if discards else "none")
 
 
-def _atime(mount: Mount, place: str) -> HostReading:
+def _check_atime(mount: Mount, place: str) -> HostReading:
     """Checks that reads do not write access times."""
     for option in ("noatime", "relatime"):
         if option in mount.options:
@@ -145,18 +145,18 @@ def _atime(mount: Mount, place: str) -> HostReading:
     return HostReading("atime", place, FINDING, "strictatime", "neither noatime nor relatime is among its options")
 
 
-def _alignment(facts: HostFacts) -> Iterator[HostReading]:
+def _check_alignment(facts: HostFacts) -> Iterator[HostReading]:
     """Checks that each partition of data starts at a multiple of the table's sectors of 512
     bytes."""
-    unit = int(host_checks()["align"].least or 1)
+    unit = int(read_host_checks()["align"].least or 1)
     seen = False
     for disk in facts.disks:
-        for part in facts.partitions(disk):
-            start = facts.tree.number(f"/sys/block/{disk}/{part}/start")
+        for part in facts.list_partitions(disk):
+            start = facts.tree.read_number(f"/sys/block/{disk}/{part}/start")
             if start is None:
                 continue
             # Small partitions of the boot loader hold no data.
-            size = facts.tree.number(f"/sys/block/{disk}/{part}/size")
+            size = facts.tree.read_number(f"/sys/block/{disk}/{part}/size")
             if size is not None and size * SECTOR < BOOT_BYTES:
                 continue
             seen = True
@@ -173,16 +173,16 @@ BOOT_BYTES = 256 * 1024 * 1024
 # --- arrays ---------------------------------------------------------------------------------------
 
 
-def _arrays(facts: HostFacts) -> Iterator[HostReading]:
+def _check_arrays(facts: HostFacts) -> Iterator[HostReading]:
     """Yields the checks of the md arrays: chunk in KiB, and the stripe of the file system on it."""
-    check = host_checks()["raid_chunk"]
+    check = read_host_checks()["raid_chunk"]
     if not facts.arrays:
         yield HostReading("raid_chunk", "", NOT_HERE, "", "no md array")
         yield HostReading("raid_fs", "", NOT_HERE, "", "no md array")
         return
     chunks = {}
     for name in facts.arrays:
-        chunk = facts.tree.number(f"/sys/block/{name}/md/chunk_size")
+        chunk = facts.tree.read_number(f"/sys/block/{name}/md/chunk_size")
         if chunk is None:
             yield report_unread("raid_chunk", name, facts.tree, f"/sys/block/{name}/md/chunk_size")
         elif chunk == 0:
@@ -190,11 +190,11 @@ def _arrays(facts: HostFacts) -> Iterator[HostReading]:
         else:
             chunks[name] = chunk
             fine = (check.least or 0) <= chunk <= (check.most or 0)
-            yield judge("raid_chunk", name, fine, f"{chunk // KIB} KiB", ", ".join(facts.members(name)))
-    yield _stripe(facts, chunks)
+            yield judge("raid_chunk", name, fine, f"{chunk // KIB} KiB", ", ".join(facts.list_members(name)))
+    yield _check_stripe(facts, chunks)
 
 
-def _stripe(facts: HostFacts, chunks: dict[str, int]) -> HostReading:
+def _check_stripe(facts: HostFacts, chunks: dict[str, int]) -> HostReading:
     """Checks that xfs knows the chunk and width of the array below the data. `chunks`: bytes by
     array."""
     mount, device = facts.data_mount, facts.data_device
@@ -202,7 +202,7 @@ def _stripe(facts: HostFacts, chunks: dict[str, int]) -> HostReading:
         return HostReading("raid_fs", "", NOT_HERE, "", "the data lie on no striped array, as far as the host says")
     if mount.kind != "xfs":
         return HostReading("raid_fs", mount.place, NOT_HERE, mount.kind, "only xfs tells its stripe in mountinfo")
-    unit, width = (_whole(mount.option(name) or "") for name in ("sunit", "swidth"))
+    unit, width = (_parse_whole(mount.find_option(name) or "") for name in ("sunit", "swidth"))
     if not unit or not width:
         return HostReading(
             "raid_fs", mount.place, FINDING, "no sunit, no swidth", "mkfs.xfs was run without a stripe geometry"
@@ -212,5 +212,5 @@ def _stripe(facts: HostFacts, chunks: dict[str, int]) -> HostReading:
     return judge("raid_fs", mount.place, fits, value, f"chunk {chunks[device] // KIB} KiB")
 
 
-def _whole(text: str) -> int | None:
+def _parse_whole(text: str) -> int | None:
     return int(text) if re.fullmatch(r"\d{1,18}", text.strip()) else None

@@ -26,30 +26,30 @@ class HostFacts:
     @cached_property
     def disks(self) -> list[str]:
         """Disks by name: no loop devices, no arrays."""
-        return [name for name in self.tree.names("/sys/block") if not NO_DISKS.fullmatch(name)]
+        return [name for name in self.tree.list_names("/sys/block") if not NO_DISKS.fullmatch(name)]
 
     @cached_property
     def arrays(self) -> list[str]:
         """md devices."""
-        return [name for name in self.tree.names("/sys/block") if re.fullmatch(r"md\d+", name)]
+        return [name for name in self.tree.list_names("/sys/block") if re.fullmatch(r"md\d+", name)]
 
-    def members(self, device: str) -> list[str]:
+    def list_members(self, device: str) -> list[str]:
         """Returns the disks below an md or dm device; a partition counts as its disk."""
         disks: list[str] = []
-        for name in self.tree.names(f"/sys/block/{device}/slaves"):
-            deeper = self.members(name) if name in self.tree.names("/sys/block") else []
-            disks += deeper or [self.disk_of(name)]
+        for name in self.tree.list_names(f"/sys/block/{device}/slaves"):
+            deeper = self.list_members(name) if name in self.tree.list_names("/sys/block") else []
+            disks += deeper or [self.find_disk(name)]
         return list(dict.fromkeys(disks))
 
-    def disk_of(self, name: str) -> str:
+    def find_disk(self, name: str) -> str:
         """Returns the disk of a partition; a disk itself."""
-        return next((disk for disk in self.disks if name in (disk, *self.partitions(disk))), name)
+        return next((disk for disk in self.disks if name in (disk, *self.list_partitions(disk))), name)
 
-    def partitions(self, disk: str) -> list[str]:
+    def list_partitions(self, disk: str) -> list[str]:
         """Returns partitions of a disk."""
-        return [name for name in self.tree.names(f"/sys/block/{disk}") if name.startswith(disk)]
+        return [name for name in self.tree.list_names(f"/sys/block/{disk}") if name.startswith(disk)]
 
-    def model(self, disk: str) -> str:
+    def read_model(self, disk: str) -> str:
         """Returns the model name that the disk reports."""
         return self.tree.read(f"/sys/block/{disk}/device/model") or ""
 
@@ -69,42 +69,42 @@ class HostFacts:
         mount = self.data_mount
         if mount is None:
             return None
-        for name in self.tree.names("/sys/block"):
-            own = [f"/sys/block/{name}", *(f"/sys/block/{name}/{part}" for part in self.partitions(name))]
+        for name in self.tree.list_names("/sys/block"):
+            own = [f"/sys/block/{name}", *(f"/sys/block/{name}/{part}" for part in self.list_partitions(name))]
             if any(self.tree.read(f"{place}/dev") == mount.number for place in own):
                 return name
         name = posixpath.basename(mount.source)
-        return name if name in self.tree.names("/sys/block") else None
+        return name if name in self.tree.list_names("/sys/block") else None
 
     @cached_property
     def processors(self) -> int | None:
         """Virtual CPUs online."""
         text = self.tree.read("/sys/devices/system/cpu/online")
-        return len(numbers_of(text)) if text else None
+        return len(parse_numbers(text)) if text else None
 
     @cached_property
     def nodes(self) -> list[int] | None:
         """Memory nodes."""
         text = self.tree.read("/sys/devices/system/node/online")
-        return numbers_of(text) if text else None
+        return parse_numbers(text) if text else None
 
     @cached_property
     def interfaces(self) -> list[str]:
         """Network interfaces with a device behind them."""
         place = "/sys/class/net"
-        return [name for name in self.tree.names(place) if name != "lo" and self._has_device(f"{place}/{name}")]
+        return [name for name in self.tree.list_names(place) if name != "lo" and self._has_device(f"{place}/{name}")]
 
     def _has_device(self, place: str) -> bool:
-        return self.tree.target(f"{place}/device") is not None or self.tree.has(f"{place}/device")
+        return self.tree.read_target(f"{place}/device") is not None or self.tree.has(f"{place}/device")
 
-    def queues(self, interface: str) -> list[str]:
+    def list_queues(self, interface: str) -> list[str]:
         """Returns paths of an interface's receive queues."""
         place = f"/sys/class/net/{interface}/queues"
-        return [f"{place}/{name}" for name in self.tree.names(place) if name.startswith("rx-")]
+        return [f"{place}/{name}" for name in self.tree.list_names(place) if name.startswith("rx-")]
 
-    def processes(self, names: tuple[str, ...]) -> list[str]:
+    def list_processes(self, names: tuple[str, ...]) -> list[str]:
         """Returns the ids of processes of these names."""
-        process_ids = [process_id for process_id in self.tree.names("/proc") if process_id.isdigit()]
+        process_ids = [process_id for process_id in self.tree.list_names("/proc") if process_id.isdigit()]
         return [process_id for process_id in process_ids if self.tree.read(f"/proc/{process_id}/comm") in names]
 
     @cached_property
@@ -117,7 +117,7 @@ class HostFacts:
     def container(self) -> str | None:
         """The evidence that this is a container, or None."""
         for path in ("/.dockerenv", "/run/.containerenv"):
-            if posixpath.basename(path) in self.tree.names(posixpath.dirname(path)):
+            if posixpath.basename(path) in self.tree.list_names(posixpath.dirname(path)):
                 return path
         root = next((mount for mount in self.mounts if mount.place == "/"), None)
         return "the root file system is an overlay" if root is not None and root.kind == "overlay" else None
@@ -131,7 +131,7 @@ class HostFacts:
             ", ".join(filter(None, [release[1] if release else None, kernel and f"Linux {kernel}"])) or "a Linux host"
         )
 
-    def free_share(self) -> tuple[float, float] | None:
+    def measure_free_share(self) -> tuple[float, float] | None:
         """Returns the free share of space and of inodes, percent; None in a captured tree."""
         if not self.tree.live or self.data_mount is None:
             return None
@@ -143,7 +143,7 @@ class HostFacts:
         return 100.0 * file_system.f_bavail / max(1, file_system.f_blocks), inodes
 
 
-def numbers_of(text: str) -> list[int]:
+def parse_numbers(text: str) -> list[int]:
     """Returns `0-3,8` as numbers; none for text that is no such list."""
     numbers: list[int] = []
     for part in text.strip().split(","):

@@ -18,7 +18,7 @@ from headrace.advice.host.reading import (
     judge,
     report_unread,
 )
-from headrace.advice.host.table import host_checks
+from headrace.advice.host.table import read_host_checks
 from headrace.base.units import GIB, MIB
 
 # Shares of memory, percent: what is written in the background, and from when writers wait
@@ -29,49 +29,49 @@ CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter")
 SYS_ADMIN = 21
 
 
-def system_readings(facts: HostFacts, question: HostQuestion) -> Iterator[HostReading]:
+def check_system(facts: HostFacts, question: HostQuestion) -> Iterator[HostReading]:
     """Yields every check of this file, in the order of the table."""
-    yield _number("swappiness", facts, "/proc/sys/vm/swappiness", "vm.swappiness", "1")
-    yield _dirty(facts, question)
-    yield _huge_pages(facts)
-    yield from _nodes(facts)
-    yield _aio(facts)
-    yield _io_uring(facts)
+    yield _check_number("swappiness", facts, "/proc/sys/vm/swappiness", "vm.swappiness", "1")
+    yield _check_dirty(facts, question)
+    yield _check_huge_pages(facts)
+    yield from _check_nodes(facts)
+    yield _check_aio(facts)
+    yield _check_io_uring(facts)
     yield from _open_files(facts)
-    yield _clock(facts)
-    yield _interrupts(facts)
-    yield from _network(facts)
-    yield _number("somaxconn", facts, "/proc/sys/net/core/somaxconn", "net.core.somaxconn", "4096")
-    yield _governor(facts)
-    yield _space(facts)
-    yield from _statistics(facts)
+    yield _check_clock(facts)
+    yield _check_interrupts(facts)
+    yield from _check_network(facts)
+    yield _check_number("somaxconn", facts, "/proc/sys/net/core/somaxconn", "net.core.somaxconn", "4096")
+    yield _check_governor(facts)
+    yield _check_space(facts)
+    yield from _check_statistics(facts)
 
 
-def _number(check: str, facts: HostFacts, path: str, key: str, advised_value: str) -> HostReading:
+def _check_number(check: str, facts: HostFacts, path: str, key: str, advised_value: str) -> HostReading:
     """Checks a whole number in a file against the table's bounds; `key`, `advised_value`: the
     setting of the kernel that corrects it."""
-    value = facts.tree.number(path)
+    value = facts.tree.read_number(path)
     if value is None:
         return report_unread(check, "", facts.tree, path)
-    table = host_checks()[check]
+    table = read_host_checks()[check]
     fine = (table.least is None or value >= table.least) and (table.most is None or value <= table.most)
     return judge(check, "", fine, f"{value:,}", "", (KernelSetting("sysctl", key, advised_value),))
 
 
-def _dirty(facts: HostFacts, question: HostQuestion) -> HostReading:
+def _check_dirty(facts: HostFacts, question: HostQuestion) -> HostReading:
     """Checks how much memory may wait to be written: in bytes against the volume's MiB/s, else in
     percent of the memory."""
     at = "/proc/sys/vm"
     names = ("dirty_bytes", "dirty_background_bytes", "dirty_ratio", "dirty_background_ratio")
-    bytes_, _, ratio, background = (facts.tree.number(f"{at}/{name}") for name in names)
+    bytes_, _, ratio, background = (facts.tree.read_number(f"{at}/{name}") for name in names)
     if bytes_:
         second = None if question.mib_s is None else question.mib_s * MIB
         fine = second is None or bytes_ <= DIRTY_SECONDS * second
         note = "" if second is None else f"{bytes_ / second:.1f} s of the volume"
-        return judge("dirty", "", fine, f"{bytes_ / MIB:,.0f} MiB", note, _dirty_settings(question))
+        return judge("dirty", "", fine, f"{bytes_ / MIB:,.0f} MiB", note, _choose_dirty_settings(question))
     if ratio is None or background is None:
         return report_unread("dirty", "", facts.tree, f"{at}/dirty_ratio")
-    most = host_checks()["dirty"].most or 0
+    most = read_host_checks()["dirty"].most or 0
     fine = ratio <= most and background <= BACKGROUND_PERCENT
     memory = facts.memory_bytes
     note = ""
@@ -79,14 +79,14 @@ def _dirty(facts: HostFacts, question: HostQuestion) -> HostReading:
         dirty_bytes = memory * ratio / 100
         waits = "" if question.mib_s is None else f", {dirty_bytes / (question.mib_s * MIB):,.0f} s of the volume"
         note = f"{ratio} % of memory are {dirty_bytes / GIB:,.1f} GiB{waits}"
-    return judge("dirty", "", fine, f"{background} % and {ratio} %", note, _dirty_settings(question))
+    return judge("dirty", "", fine, f"{background} % and {ratio} %", note, _choose_dirty_settings(question))
 
 
 # Seconds of the volume's MiB/s that may wait to be written before it is a finding (a judgement).
 DIRTY_SECONDS = 5.0
 
 
-def _dirty_settings(question: HostQuestion) -> tuple[KernelSetting, ...]:
+def _choose_dirty_settings(question: HostQuestion) -> tuple[KernelSetting, ...]:
     """Returns the settings that bound dirty memory: a second of the volume's MiB/s where known,
     else percent of the memory."""
     if question.mib_s is None:
@@ -97,7 +97,7 @@ def _dirty_settings(question: HostQuestion) -> tuple[KernelSetting, ...]:
     return tuple(KernelSetting("sysctl", key, str(value)) for key, value in pairs)
 
 
-def _huge_pages(facts: HostFacts) -> HostReading:
+def _check_huge_pages(facts: HostFacts) -> HostReading:
     """Checks that transparent huge pages are not forced on every process."""
     path = "/sys/kernel/mm/transparent_hugepage/enabled"
     text = facts.tree.read(path)
@@ -108,7 +108,7 @@ def _huge_pages(facts: HostFacts) -> HostReading:
     return judge("thp", "", fine, match[1], "", (KernelSetting("sysfs", path, "madvise"),))
 
 
-def _nodes(facts: HostFacts) -> Iterator[HostReading]:
+def _check_nodes(facts: HostFacts) -> Iterator[HostReading]:
     """Checks the memory nodes and the kernel's balancing among them; neither matters with one
     node."""
     nodes = facts.nodes
@@ -122,13 +122,13 @@ def _nodes(facts: HostFacts) -> Iterator[HostReading]:
         return
     note = "set innodb_numa_interleave=ON, if it is not: the host does not say"
     yield HostReading("numa", "", FINDING, f"{len(nodes)} nodes", note)
-    yield _number("numa_balancing", facts, "/proc/sys/kernel/numa_balancing", "kernel.numa_balancing", "0")
+    yield _check_number("numa_balancing", facts, "/proc/sys/kernel/numa_balancing", "kernel.numa_balancing", "0")
 
 
-def _aio(facts: HostFacts) -> HostReading:
+def _check_aio(facts: HostFacts) -> HostReading:
     """Checks how many asynchronous I/Os the kernel allows, with those in use as a note."""
-    reading = _number("aio", facts, "/proc/sys/fs/aio-max-nr", "fs.aio-max-nr", "1048576")
-    used = facts.tree.number("/proc/sys/fs/aio-nr")
+    reading = _check_number("aio", facts, "/proc/sys/fs/aio-max-nr", "fs.aio-max-nr", "1048576")
+    used = facts.tree.read_number("/proc/sys/fs/aio-nr")
     note = "" if used is None else f"{used:,} in use"
     return HostReading(reading.check, "", reading.state, reading.value, reading.note or note, reading.settings)
 
@@ -138,21 +138,21 @@ def _aio(facts: HostFacts) -> HostReading:
 MARIADB = "mariadbd"
 
 
-def _io_uring(facts: HostFacts) -> HostReading:
+def _check_io_uring(facts: HostFacts) -> HostReading:
     """Checks whether io_uring is allowed, where a MariaDB that uses it runs or no server does."""
     path = "/proc/sys/kernel/io_uring_disabled"
-    if facts.tree.number(path) is None and path not in facts.tree.unreadable:
+    if facts.tree.read_number(path) is None and path not in facts.tree.unreadable:
         return HostReading("io_uring", "", NOT_HERE, "", "the kernel has no such switch (before Linux 6.6)")
-    servers = {facts.tree.read(f"/proc/{process}/comm") for process in facts.processes(SERVERS)}
+    servers = {facts.tree.read(f"/proc/{process}/comm") for process in facts.list_processes(SERVERS)}
     if servers and MARIADB not in servers:
         return HostReading("io_uring", "", NOT_HERE, "", "the server that runs is not a MariaDB that knows io_uring")
-    return _number("io_uring", facts, path, "kernel.io_uring_disabled", "0")
+    return _check_number("io_uring", facts, path, "kernel.io_uring_disabled", "0")
 
 
 def _open_files(facts: HostFacts) -> Iterator[HostReading]:
     """Checks the limit of open files of each server's process."""
-    least = host_checks()["nofile"].least or 0
-    servers = facts.processes(SERVERS)
+    least = read_host_checks()["nofile"].least or 0
+    servers = facts.list_processes(SERVERS)
     if not servers:
         yield HostReading("nofile", "", NOT_HERE, "", "no server runs, or its process is not in the tree")
     for process in servers:
@@ -166,7 +166,7 @@ def _open_files(facts: HostFacts) -> Iterator[HostReading]:
         yield judge("nofile", f"{name} {process}", fine, match[1])
 
 
-def _clock(facts: HostFacts) -> HostReading:
+def _check_clock(facts: HostFacts) -> HostReading:
     """Checks that the kernel's clock source is one that is read without a system call, and names a
     better one that is offered."""
     place = "/sys/devices/system/clocksource/clocksource0"
@@ -184,12 +184,12 @@ def _clock(facts: HostFacts) -> HostReading:
     )
 
 
-def _interrupts(facts: HostFacts) -> HostReading:
+def _check_interrupts(facts: HostFacts) -> HostReading:
     """Checks whether the interrupts of the network's queues are spread over the processors."""
     processors = facts.processors
     if processors == 1:
         return HostReading("irq", "", NOT_HERE, "", "one processor")
-    if facts.processes(("irqbalance",)):
+    if facts.list_processes(("irqbalance",)):
         return HostReading("irq", "", FINE, "irqbalance runs")
     text = facts.tree.read("/proc/interrupts")
     if text is None:
@@ -202,35 +202,35 @@ def _interrupts(facts: HostFacts) -> HostReading:
         note = "no queue of a network interface is in /proc/interrupts with its affinity"
         return HostReading("irq", "", UNREAD, "", note)
     spread = len(masks) > 1 or len(numbers) == 1
-    value = f"{_several(len(numbers), 'queue')} on {_several(len(masks), 'set')} of processors"
+    value = f"{_format_count(len(numbers), 'queue')} on {_format_count(len(masks), 'set')} of processors"
     return judge("irq", "", spread, value, "" if spread else "start irqbalance")
 
 
 # --- network --------------------------------------------------------------------------------------
 
 
-def _network(facts: HostFacts) -> Iterator[HostReading]:
+def _check_network(facts: HostFacts) -> Iterator[HostReading]:
     """Yields the checks of packet steering for each interface, and of the table of flows."""
     if not facts.interfaces:
         for check in ("rps", "rfs"):
             yield HostReading(check, "", UNREAD, "", "no interface with a device is in /sys/class/net")
         return
     for interface in facts.interfaces:
-        yield _steering(facts, interface)
-    yield _flows(facts)
+        yield _check_steering(facts, interface)
+    yield _check_flows(facts)
 
 
-def _steering(facts: HostFacts, interface: str) -> HostReading:
+def _check_steering(facts: HostFacts, interface: str) -> HostReading:
     """Checks packet steering of an interface: on where it has fewer receive queues than processors,
     else off."""
-    queues, processors = facts.queues(interface), facts.processors
+    queues, processors = facts.list_queues(interface), facts.processors
     masks = [facts.tree.read(f"{queue}/rps_cpus") for queue in queues]
     readable_masks = [mask for mask in masks if mask is not None]
     if not readable_masks or processors is None:
         return report_unread("rps", "", facts.tree, f"/sys/class/net/{interface}/queues")
     on = any(mask.strip("0,") for mask in readable_masks)
-    enough = len(queues) >= min(processors, int(host_checks()["rps"].least or 0))
-    value = f"{_several(len(queues), 'queue')}, {_several(processors, 'processor')}, {'on' if on else 'off'}"
+    enough = len(queues) >= min(processors, int(read_host_checks()["rps"].least or 0))
+    value = f"{_format_count(len(queues), 'queue')}, {_format_count(processors, 'processor')}, {'on' if on else 'off'}"
     if on != enough:
         note = "" if enough else "fewer queues than processors: steering helps"
         return HostReading("rps", interface, FINE, value, note)
@@ -244,14 +244,16 @@ def _steering(facts: HostFacts, interface: str) -> HostReading:
     return HostReading("rps", interface, FINDING, value, note, settings)
 
 
-def _flows(facts: HostFacts) -> HostReading:
+def _check_flows(facts: HostFacts) -> HostReading:
     """Checks that the table of flows (entries) and the counts of the queues fit each other."""
     path = "/proc/sys/net/core/rps_sock_flow_entries"
-    entries = facts.tree.number(path)
+    entries = facts.tree.read_number(path)
     if entries is None:
         return report_unread("rfs", "", facts.tree, path)
-    queues = [(name, queue) for name in facts.interfaces for queue in facts.queues(name)]
-    counts = {pair: count for pair in queues if (count := facts.tree.number(f"{pair[1]}/rps_flow_cnt")) is not None}
+    queues = [(name, queue) for name in facts.interfaces for queue in facts.list_queues(name)]
+    counts = {
+        pair: count for pair in queues if (count := facts.tree.read_number(f"{pair[1]}/rps_flow_cnt")) is not None
+    }
     per_queue = sum(counts.values())
     value = f"table {entries:,}, queues {per_queue:,} together"
     # The kernel rounds each count up to a power of two, so that together they may come to almost
@@ -259,7 +261,9 @@ def _flows(facts: HostFacts) -> HostReading:
     if (not entries and not per_queue) or entries <= per_queue < 2 * entries:
         return HostReading("rfs", "", FINE, value)
     # Steering helps if queues are fewer than processors: the counts are set to fit the table.
-    few = facts.processors is not None and len(queues) < min(facts.processors, int(host_checks()["rps"].least or 0))
+    few = facts.processors is not None and len(queues) < min(
+        facts.processors, int(read_host_checks()["rps"].least or 0)
+    )
     each = entries // len(counts) if entries and counts and few else 0
     settings = [] if each or not entries else [KernelSetting("sysctl", "net.core.rps_sock_flow_entries", "0")]
     settings += [
@@ -270,14 +274,14 @@ def _flows(facts: HostFacts) -> HostReading:
     return HostReading("rfs", "", FINDING, value, "the table and the queues' counts do not add up", tuple(settings))
 
 
-def _several(count: int, what: str) -> str:
+def _format_count(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 # --- the rest -------------------------------------------------------------------------------------
 
 
-def _governor(facts: HostFacts) -> HostReading:
+def _check_governor(facts: HostFacts) -> HostReading:
     """Checks that the processors keep their highest frequency, where this machine can set it."""
     path = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
     value = facts.tree.read(path)
@@ -287,21 +291,21 @@ def _governor(facts: HostFacts) -> HostReading:
     return judge("governor", "", value == "performance", value, "", settings)
 
 
-def _space(facts: HostFacts) -> HostReading:
+def _check_space(facts: HostFacts) -> HostReading:
     """Checks the free share of space and inodes under the data, percent; unread in a captured
     tree."""
     if not facts.tree.live:
         return HostReading("space", "", UNREAD, "", "captured files do not say; headrace forecast does")
-    shares = facts.free_share()
+    shares = facts.measure_free_share()
     mount = facts.data_mount
     if shares is None or mount is None:
         return HostReading("space", "", UNREAD, "", "the mount of the data is not known")
-    least = host_checks()["space"].least or 0
+    least = read_host_checks()["space"].least or 0
     value = f"{shares[0]:.0f} % of space, {shares[1]:.0f} % of inodes free"
     return judge("space", mount.place, min(shares) >= least, value)
 
 
-def _statistics(facts: HostFacts) -> Iterator[HostReading]:
+def _check_statistics(facts: HostFacts) -> Iterator[HostReading]:
     """Checks for each NVMe disk whether this user may read its statistics (CAP_SYS_ADMIN)."""
     disks = [disk for disk in facts.disks if disk.startswith("nvme")]
     if not disks:

@@ -51,7 +51,7 @@ class HostCheck:
 
 
 @cache
-def host_checks() -> dict[str, HostCheck]:
+def read_host_checks() -> dict[str, HostCheck]:
     """Returns all checks by id, in the order of the file."""
     checks = {}
     for row in read_rows("headrace.advice.host", "checks.csv"):

@@ -39,20 +39,20 @@ class HostTree(ABC):
         """Returns the text of a file, stripped; None where it is missing or cannot be read."""
 
     @abstractmethod
-    def names(self, path: str) -> list[str]:
+    def list_names(self, path: str) -> list[str]:
         """Returns names in a folder, sorted; none where it is missing."""
 
     @abstractmethod
-    def _link(self, path: str) -> str | None:
+    def _read_link(self, path: str) -> str | None:
         """Returns the target of a link, as it is written; None for other files. No folder of `path`
         is a link."""
 
-    def target(self, path: str) -> str | None:
+    def read_target(self, path: str) -> str | None:
         """Returns the target of a link, as it is written; None for other files."""
         parent, name = posixpath.split(path)
-        return self._link(posixpath.join(self._place(parent), name))
+        return self._read_link(posixpath.join(self._resolve_path(parent), name))
 
-    def _place(self, path: str) -> str:
+    def _resolve_path(self, path: str) -> str:
         """Returns a path with its links followed inside the tree; one that starts at the root means
         the tree's. Raises InputError where they lead out or in a circle."""
         at: list[str] = []
@@ -65,7 +65,7 @@ class HostTree(ABC):
                     _leads_out(path)
                 at.pop()
                 continue
-            link = None if part == "." else self._link("/" + "/".join([*at, part]))
+            link = None if part == "." else self._read_link("/" + "/".join([*at, part]))
             if link is None:
                 at += [] if part == "." else [part]
                 continue
@@ -78,9 +78,9 @@ class HostTree(ABC):
 
     def has(self, path: str) -> bool:
         """Says whether a folder with something in it is there."""
-        return bool(self.names(path))
+        return bool(self.list_names(path))
 
-    def number(self, path: str) -> int | None:
+    def read_number(self, path: str) -> int | None:
         """Returns a file's whole number; None where it has none."""
         text = self.read(path)
         try:
@@ -111,35 +111,35 @@ class _Folder(HostTree):
         super().__init__()
         self.root, self.live = root, live
 
-    def _link(self, path: str) -> str | None:
+    def _read_link(self, path: str) -> str | None:
         try:
-            return os.readlink(self._file(path))
+            return os.readlink(self._get_file(path))
         except OSError:
             return None
 
-    def _place(self, path: str) -> str:
+    def _resolve_path(self, path: str) -> str:
         # The kernel follows the links of this machine.
-        return path if self.live else super()._place(path)
+        return path if self.live else super()._resolve_path(path)
 
-    def _file(self, place: str) -> Path:
+    def _get_file(self, place: str) -> Path:
         return self.root / place.lstrip("/")
 
     def read(self, path: str) -> str | None:
-        place = self._file(self._place(path))
+        place = self._get_file(self._resolve_path(path))
         try:
             if not stat.S_ISREG(place.stat().st_mode):
                 return None
             with place.open("rb") as file:
-                return _text(file.read(MOST_BYTES))
+                return _decode_text(file.read(MOST_BYTES))
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
             self.unreadable[path] = getattr(error, "strerror", None) or UNREADABLE
             return None
 
-    def names(self, path: str) -> list[str]:
+    def list_names(self, path: str) -> list[str]:
         try:
-            return sorted(os.listdir(self._file(self._place(path))))
+            return sorted(os.listdir(self._get_file(self._resolve_path(path))))
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
@@ -169,7 +169,7 @@ class _Tarball(HostTree):
             hint = "docs/guide/host-advice.md says how to capture a host as one."
             raise refuse.input(f"--root {path}", f"is not a tarball that can be read ({why})", hint) from None
         for name in self.links:
-            self._place(name)  # refuses what leads out
+            self._resolve_path(name)  # refuses what leads out
 
     def _load(self, archive: tarfile.TarFile) -> None:
         """Sorts the members into files, links and folders; those too large or special count as
@@ -178,11 +178,13 @@ class _Tarball(HostTree):
         for count, member in enumerate(archive):
             if count >= MOST_MEMBERS:
                 raise refuse.input("the tarball", f"has more than {MOST_MEMBERS:,} files", "Capture less.")
-            name = self._name(member.name)
+            name = self._normalise_name(member.name)
             if member.isdir():
                 self.folders.setdefault(name, set())
             elif member.issym() or member.islnk():
-                self.links[name] = member.linkname if member.issym() else "/" + self._name(member.linkname).lstrip("/")
+                self.links[name] = (
+                    member.linkname if member.issym() else "/" + self._normalise_name(member.linkname).lstrip("/")
+                )
             elif member.isreg() and member.size <= MOST_BYTES:
                 total += member.size
                 if total > MOST_TOTAL:
@@ -198,7 +200,7 @@ class _Tarball(HostTree):
                 name = parent
 
     @staticmethod
-    def _name(name: str) -> str:
+    def _normalise_name(name: str) -> str:
         """Returns a member's name as a path from the root. Raises InputError where it is absolute
         or has `..` in it."""
         parts = [part for part in name.split("/") if part not in ("", ".")]
@@ -207,15 +209,15 @@ class _Tarball(HostTree):
             raise refuse.input(f"{quote_value(name)} in the tarball", rule, "Make it with relative names.")
         return "/" + "/".join(parts)
 
-    def _link(self, path: str) -> str | None:
+    def _read_link(self, path: str) -> str | None:
         return self.links.get(path)
 
     def read(self, path: str) -> str | None:
-        content = self.files.get(self._place(path))
-        return None if content is None else _text(content)
+        content = self.files.get(self._resolve_path(path))
+        return None if content is None else _decode_text(content)
 
-    def names(self, path: str) -> list[str]:
-        return sorted(self.folders.get(self._place(path), ()))
+    def list_names(self, path: str) -> list[str]:
+        return sorted(self.folders.get(self._resolve_path(path), ()))
 
 
 def _leads_out(path: str) -> None:
@@ -224,5 +226,5 @@ def _leads_out(path: str) -> None:
     raise refuse.input(quote_value(path), rule, "Capture the host again, with links that stay inside.")
 
 
-def _text(content: bytes) -> str:
+def _decode_text(content: bytes) -> str:
     return content.decode("utf-8", "replace").strip("\x00 \n\t")

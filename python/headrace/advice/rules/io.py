@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.advice.situation import PAGE_BYTES, Rule, RuleValue, Situation
-from headrace.advice.table import parameters
+from headrace.advice.table import read_parameters
 
 LEAST_CAPACITY = 100  # the smallest value of innodb_io_capacity
 # Without a workload: the share of the sustained rate for the background. A guess between the
@@ -22,7 +22,7 @@ DOUBLEWRITE_RUN = 16.0  # pages of 16 KiB in an I/O of 256 KiB
 DOUBLEWRITE_DEFAULT = 4.0  # innodb_doublewrite_pages up to MySQL 8.3, as many as write threads
 
 
-def log_file_buffering(s: Situation) -> RuleValue:
+def advise_log_file_buffering(s: Situation) -> RuleValue:
     """Advises whether the kernel buffers the redo log: not with full durability."""
     if s.durability == "relaxed":
         setting = "innodb_flush_log_at_trx_commit=2"
@@ -61,12 +61,12 @@ def write_threads(s: Situation) -> RuleValue:
     return RuleValue(str(min(WRITE_THREADS[0] + more, WRITE_THREADS[1])), why)
 
 
-def doublewrite(s: Situation) -> RuleValue:
+def advise_doublewrite(s: Situation) -> RuleValue:
     why = "the redo log cannot repair a page torn by a crash; OFF can lose data without torn write prevention"
     return RuleValue("ON", why)
 
 
-def doublewrite_pages(s: Situation) -> RuleValue:
+def advise_doublewrite_pages(s: Situation) -> RuleValue:
     """Advises the pages of a doublewrite batch, which go in I/Os of 16 pages (256 KiB)."""
     pages = s.storage.iops * MOST_BACKGROUND_SHARE
     many, few = pages / DOUBLEWRITE_DEFAULT, pages / DOUBLEWRITE_RUN
@@ -74,44 +74,46 @@ def doublewrite_pages(s: Situation) -> RuleValue:
     return RuleValue("128", "16 pages make one I/O of 256 KiB", effect=effect)
 
 
-def io_capacity(s: Situation) -> RuleValue:
+def advise_io_capacity(s: Situation) -> RuleValue:
     """Advises the pages a second written in the background: what the workload flushes and a fifth,
     at most half of the storage's rate; without a workload a quarter of it."""
-    rate, what_it_has = s.storage.pages_s, _write_rate(s)
+    rate, what_it_has = s.storage.pages_s, _describe_write_rate(s)
     if s.demand is None or s.demand.flushed_pages_s <= 0.0:
         why = f"a quarter of it (a guess: no workload was given) for background writes; {what_it_has}"
-        return _capacity(rate * BACKGROUND_SHARE, why)
+        return _make_capacity(rate * BACKGROUND_SHARE, why)
     target_rate = s.demand.flushed_pages_s * HEADROOM
     value = min(target_rate, rate * MOST_BACKGROUND_SHARE)
     limited = "" if value == target_rate else f", limited to half of the rate of {s.storage.text}"
     flushed = f"{s.demand.flushed_pages_s:,.0f} pages a second at {s.demand.tps:,.4g} tps"
-    return _capacity(value, f"the workload flushes {flushed}, and a fifth{limited}; {what_it_has}")
+    return _make_capacity(value, f"the workload flushes {flushed}, and a fifth{limited}; {what_it_has}")
 
 
-def io_capacity_max(s: Situation) -> RuleValue:
+def advise_io_capacity_max(s: Situation) -> RuleValue:
     """Advises the pages a second that a server behind with its checkpoint may write: nine tenths of
     what the storage can."""
     value = max(s.storage.pages_s * BEHIND_SHARE, float(s.chosen["innodb_io_capacity"]))
-    return _capacity(value, f"nine tenths of it, for a server behind with its checkpoint; {_write_rate(s)}")
+    return _make_capacity(
+        value, f"nine tenths of it, for a server behind with its checkpoint; {_describe_write_rate(s)}"
+    )
 
 
-def _capacity(value: float, why: str) -> RuleValue:
-    return RuleValue(str(max(LEAST_CAPACITY, _rounded(value))), why)
+def _make_capacity(value: float, why: str) -> RuleValue:
+    return RuleValue(str(max(LEAST_CAPACITY, _round_down(value))), why)
 
 
-def _rounded(value: float) -> int:
+def _round_down(value: float) -> int:
     """Rounds down to two significant digits: nothing here is known better."""
     step = 10 ** max(0, len(str(int(value))) - 2)
     return int(value // step * step)
 
 
-def _write_rate(s: Situation) -> str:
+def _describe_write_rate(s: Situation) -> str:
     """Says in words how many pages a second the storage can write."""
     cost = "" if s.storage.write_cost == 1.0 else f", {s.storage.write_cost:g} I/Os a write in {s.storage.layout}"
     return f"{s.storage.words}{cost} can write {s.storage.pages_s:,.0f} pages a second with doublewrite"
 
 
-def page_cleaners(s: Situation) -> RuleValue:
+def advise_page_cleaners(s: Situation) -> RuleValue:
     """Advises a page cleaner for each instance of the pool."""
     count = s.chosen.get("innodb_buffer_pool_instances", "1")
     return RuleValue(
@@ -119,21 +121,21 @@ def page_cleaners(s: Situation) -> RuleValue:
     )
 
 
-def lru_scan_depth(s: Situation) -> RuleValue:
+def advise_lru_scan_depth(s: Situation) -> RuleValue:
     """Advises how many pages each pool instance makes free a second: as many as can be read, at
     most the default."""
     instances = int(s.chosen.get("innodb_buffer_pool_instances", "1"))
     reads = min(s.storage.iops, s.storage.bytes_s / PAGE_BYTES)
-    default = int(parameters()["innodb_lru_scan_depth"].default_on(s.server))
+    default = int(read_parameters()["innodb_lru_scan_depth"].get_default(s.server))
     # 100 is the smallest value that the server takes.
-    value = min(max(100, _rounded(reads / instances)), default)
+    value = min(max(100, _round_down(reads / instances)), default)
     over = f"{instances} instance{'s' if instances > 1 else ''}"
     return RuleValue(
         str(value), f"at most {reads:,.0f} pages a second are read, into {over}; the default is {default:,}"
     )
 
 
-def tmpdir(s: Situation) -> RuleValue | None:
+def advise_tmpdir(s: Situation) -> RuleValue | None:
     """Advises a folder for temporary files: the one given, else local disks of the instance, None
     without any."""
     if s.tmp_dir is not None:
@@ -145,32 +147,32 @@ def tmpdir(s: Situation) -> RuleValue | None:
 
 
 IO: dict[str, Rule] = {
-    "innodb_log_file_buffering": log_file_buffering,
+    "innodb_log_file_buffering": advise_log_file_buffering,
     "innodb_flush_neighbors": flush_neighbors,
     "innodb_read_ahead_threshold": read_ahead,
     "innodb_read_io_threads": read_threads,
     "innodb_write_io_threads": write_threads,
-    "innodb_doublewrite": doublewrite,
-    "innodb_doublewrite_pages": doublewrite_pages,
-    "tmpdir": tmpdir,
-    "innodb_io_capacity": io_capacity,
-    "innodb_io_capacity_max": io_capacity_max,
-    "innodb_page_cleaners": page_cleaners,
-    "innodb_lru_scan_depth": lru_scan_depth,
+    "innodb_doublewrite": advise_doublewrite,
+    "innodb_doublewrite_pages": advise_doublewrite_pages,
+    "tmpdir": advise_tmpdir,
+    "innodb_io_capacity": advise_io_capacity,
+    "innodb_io_capacity_max": advise_io_capacity_max,
+    "innodb_page_cleaners": advise_page_cleaners,
+    "innodb_lru_scan_depth": advise_lru_scan_depth,
 }
 
 
 # --- the host: comments in the option file --------------------------------------------------------
 
 
-def raid_chunk(s: Situation) -> RuleValue | None:
+def advise_raid_chunk(s: Situation) -> RuleValue | None:
     """Advises the chunk of an array, never to be set here; None without one that is striped."""
     if s.storage.members < 2 or s.storage.layout == "raid1":
         return None
     return RuleValue("256 KiB", f"{s.storage.text}: one I/O of EBS stays on one member", settable=False)
 
 
-def log_volume(s: Situation) -> RuleValue:
+def advise_log_volume(s: Situation) -> RuleValue:
     """Says which volume the logs have; never to be set."""
     if s.log_storage is not None:
         why = "redo log, binlog and relay log have a volume of their own"
@@ -179,6 +181,6 @@ def log_volume(s: Situation) -> RuleValue:
 
 
 HOST: dict[str, Rule] = {
-    "raid_chunk": raid_chunk,
-    "log_volume": log_volume,
+    "raid_chunk": advise_raid_chunk,
+    "log_volume": advise_log_volume,
 }

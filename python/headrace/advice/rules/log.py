@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from headrace.advice.model import LOSSY, SAFE, SLOWER
 from headrace.advice.situation import Rule, RuleValue, Situation
-from headrace.advice.table import parameters
-from headrace.advice.values import size_text
+from headrace.advice.table import read_parameters
+from headrace.advice.values import format_size
 from headrace.base.units import GIB, HOUR_S, MIB
 
 LEAST_REDO = GIB  # a guess
@@ -22,9 +22,9 @@ LOG_FILES = 2
 MOST_FILES_BYTES = 512 * GIB
 
 
-def redo_bytes(s: Situation) -> tuple[float, str]:
+def choose_redo_bytes(s: Situation) -> tuple[float, str]:
     """Returns all of the redo log in bytes, and why."""
-    pool = s.chosen_bytes("innodb_buffer_pool_size")
+    pool = s.get_chosen_bytes("innodb_buffer_pool_size")
     if s.demand is not None and s.demand.redo_bytes_s > 0.0:
         hour = s.demand.redo_bytes_s * HOUR_S
         # A redo log can keep no more pages dirty than the pool has.
@@ -48,26 +48,26 @@ def redo_bytes(s: Situation) -> tuple[float, str]:
 
 def redo_capacity(s: Situation) -> RuleValue:
     """Advises the size of the redo log in all; see `redo_bytes`."""
-    size, why = redo_bytes(s)
-    return RuleValue(size_text(size), why)
+    size, why = choose_redo_bytes(s)
+    return RuleValue(format_size(size), why)
 
 
-def log_file_size(s: Situation) -> RuleValue:
+def advise_log_file_size(s: Situation) -> RuleValue:
     """Advises the size of one redo file: the redo log in all over the number of files."""
-    size, why = redo_bytes(s)
-    files = LOG_FILES if parameters()["innodb_log_files_in_group"].name_on(s.server) else 1
+    size, why = choose_redo_bytes(s)
+    files = LOG_FILES if read_parameters()["innodb_log_files_in_group"].find_name(s.server) else 1
     each = math.floor(min(size, MOST_FILES_BYTES - MIB * files) / files / MIB) * MIB
-    return RuleValue(size_text(each), f"{why}; {files} files" if files > 1 else why)
+    return RuleValue(format_size(each), f"{why}; {files} files" if files > 1 else why)
 
 
-def log_buffer(s: Situation) -> RuleValue:
+def advise_log_buffer(s: Situation) -> RuleValue:
     """Advises the size of the log buffer: a hundredth of the memory within bounds."""
     hundredth = s.memory_gib * GIB / 100.0 // (16 * MIB) * 16 * MIB  # a guess
     size = min(max(hundredth, LEAST_LOG_BUFFER), LOG_BUFFER)
-    return RuleValue(size_text(size), "room for large transactions before their commit")
+    return RuleValue(format_size(size), "room for large transactions before their commit")
 
 
-def at_commit(s: Situation) -> RuleValue:
+def advise_flush_at_commit(s: Situation) -> RuleValue:
     """Advises whether a commit waits for the log: 1, or 2 where relaxed durability was asked for,
     with what a crash then loses."""
     if s.engine == "myrocks":
@@ -91,21 +91,21 @@ def sync_binlog(s: Situation) -> RuleValue:
         why = f"asked for with --durability relaxed: a crash of the machine loses {lost}"
         return RuleValue("0", f"{why}; replicas may have what the source lost", LOSSY)
     why = "binlog and engine agree after every crash; the whitepaper turns it off on EBS, which loses what the kernel held"
-    if parameters()["sync_binlog"].default_on(s.server) == "1":
+    if read_parameters()["sync_binlog"].get_default(s.server) == "1":
         return RuleValue("1", why, SAFE)
     return RuleValue("1", f"{why}; this server's default is 0, so with a binlog commits get slower", SLOWER)
 
 
-def folder_rule(what: str, name: str = "") -> Rule:
+def make_folder_rule(what: str, name: str = "") -> Rule:
     """Returns a rule that advises a path below --log-dir, if that is given."""
 
-    def rule(s: Situation) -> RuleValue | None:
-        return _folder(s, what, name)
+    def advise(s: Situation) -> RuleValue | None:
+        return _advise_folder(s, what, name)
 
-    return rule
+    return advise
 
 
-def _folder(s: Situation, what: str, name: str) -> RuleValue | None:
+def _advise_folder(s: Situation, what: str, name: str) -> RuleValue | None:
     """Advises a folder of the log volume for `what`, `name` below --log-dir; not to be set without
     that, None without a log volume."""
     if s.log_dir is not None:
@@ -118,9 +118,9 @@ def _folder(s: Situation, what: str, name: str) -> RuleValue | None:
     return RuleValue(f"a folder on {s.log_storage.text}", why, settable=False)
 
 
-def binlog_folder(s: Situation) -> RuleValue | None:
+def advise_binlog_folder(s: Situation) -> RuleValue | None:
     """Advises a folder only for an existing binlog: starting one needs server_id and space."""
-    answer = _folder(s, "binlogs", "binlog")
+    answer = _advise_folder(s, "binlogs", "binlog")
     if answer is None or not answer.settable:
         return answer
     default = "ON" if s.server.flavor != "mariadb" and s.server.version >= (8, 0, 0) else "OFF"
@@ -129,10 +129,10 @@ def binlog_folder(s: Situation) -> RuleValue | None:
     return answer
 
 
-def relay_folder(s: Situation) -> RuleValue | None:
+def advise_relay_folder(s: Situation) -> RuleValue | None:
     """Advises a folder for relay logs, never to be set: a replica that runs keeps them where they
     are."""
-    answer = _folder(s, "relay logs", "relay")
+    answer = _advise_folder(s, "relay logs", "relay")
     if answer is None:
         return None
     why = f"{answer.why}; a replica that runs already keeps its relay logs where they are"
@@ -141,12 +141,12 @@ def relay_folder(s: Situation) -> RuleValue | None:
 
 LOG: dict[str, Rule] = {
     "innodb_redo_log_capacity": redo_capacity,
-    "innodb_log_file_size": log_file_size,
+    "innodb_log_file_size": advise_log_file_size,
     "innodb_log_files_in_group": lambda s: RuleValue(str(LOG_FILES), "the default; only the sum counts"),
-    "innodb_log_buffer_size": log_buffer,
-    "innodb_flush_log_at_trx_commit": at_commit,
+    "innodb_log_buffer_size": advise_log_buffer,
+    "innodb_flush_log_at_trx_commit": advise_flush_at_commit,
     "sync_binlog": sync_binlog,
-    "innodb_log_group_home_dir": folder_rule("redo logs"),
-    "log_bin": binlog_folder,
-    "relay_log": relay_folder,
+    "innodb_log_group_home_dir": make_folder_rule("redo logs"),
+    "log_bin": advise_binlog_folder,
+    "relay_log": advise_relay_folder,
 }

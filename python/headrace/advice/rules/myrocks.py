@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from headrace.advice.rules.log import at_commit, folder_rule
+from headrace.advice.rules.log import advise_flush_at_commit, make_folder_rule
 from headrace.advice.situation import Rule, RuleValue, Situation
-from headrace.advice.values import size_text
-from headrace.base.units import GIB, MIB, in_percent
+from headrace.advice.values import format_size
+from headrace.base.units import GIB, MIB, format_percent
 
 # Blocks are cached uncompressed: the published runs had 471 GB in InnoDB and 100 GB in MyRocks, of
 # which a part is InnoDB's unfilled pages.
@@ -22,7 +22,7 @@ READ_AHEAD = {"ssd": 2 * MIB, "disk": 16 * MIB}  # guesses: 8 I/Os of an SSD, 16
 COMPRESSED_BLOCK = 7_066.0  # bytes: the mean read of MyRocks in the published runs
 
 
-def memtable_bytes(s: Situation) -> float:
+def compute_memtable_bytes(s: Situation) -> float:
     """Returns the size of a memtable, bytes: a power of two, at most a 32nd of the memory."""
     size = MEMTABLE
     while size > LEAST_MEMTABLE and size > s.memory_gib * GIB / 32:
@@ -30,14 +30,14 @@ def memtable_bytes(s: Situation) -> float:
     return size
 
 
-def cache_size(s: Situation) -> RuleValue:
+def advise_cache_size(s: Situation) -> RuleValue:
     """Advises the block cache: the memory for caches less memtables and InnoDB's pool, not more
     than the data uncompressed."""
-    tables = MEMTABLES * memtable_bytes(s)
-    pool = s.chosen_bytes("innodb_buffer_pool_size")
+    tables = MEMTABLES * compute_memtable_bytes(s)
+    pool = s.get_chosen_bytes("innodb_buffer_pool_size")
     room = max(s.cache_limit_gib * GIB - tables - pool, 16 * MIB)
     why = (
-        f"{in_percent(s.cache_limit_gib / s.memory_gib)} of {s.memory_gib:,.4g} GiB of memory, less {tables / MIB:,.0f} MiB of "
+        f"{format_percent(s.cache_limit_gib / s.memory_gib)} of {s.memory_gib:,.4g} GiB of memory, less {tables / MIB:,.0f} MiB of "
         f"memtables and {pool / MIB:,.0f} MiB of InnoDB's pool"
     )
     if s.demand is not None:
@@ -49,13 +49,13 @@ def cache_size(s: Situation) -> RuleValue:
         else:
             why += f"; the hot set (within 1 % of the best tps) takes {hot:,.3g} GiB"
     unit = 128 * MIB if room >= GIB else 16 * MIB
-    return RuleValue(size_text(max(room // unit, 1) * unit), why)
+    return RuleValue(format_size(max(room // unit, 1) * unit), why)
 
 
-def options(s: Situation) -> RuleValue:
+def advise_options(s: Situation) -> RuleValue:
     """Advises the options of column families: size of memtables in bytes, compression, bloom
     filters."""
-    size = memtable_bytes(s)
+    size = compute_memtable_bytes(s)
     parts = [f"write_buffer_size={size:.0f}", "level0_file_num_compaction_trigger=4"]
     why = f"memtables of {size / MIB:,.0f} MiB: fewer, larger files; bloom filters spare reads of files without the key"
     if "LZ4" in s.current.get("rocksdb_supported_compression_types", "").split(","):
@@ -69,7 +69,7 @@ def options(s: Situation) -> RuleValue:
     return RuleValue(";".join(parts), why)
 
 
-def jobs(s: Situation) -> RuleValue:
+def advise_jobs(s: Situation) -> RuleValue:
     """Advises how many flushes and compactions run at once, by the virtual CPUs."""
     count = UNKNOWN_JOBS if s.vcpus is None else min(max(s.vcpus, JOBS[0]), JOBS[1])
     return RuleValue(str(count), s.vcpus_known + ("" if s.vcpus is None else "; the published runs had 8"))
@@ -80,15 +80,15 @@ def read_ahead(s: Situation) -> RuleValue:
     size = READ_AHEAD["disk" if s.storage.on_disks else "ssd"]
     blocks = MIB / COMPRESSED_BLOCK
     effect = f"a compaction reads 1 MiB in 4 I/Os instead of {blocks:,.0f} blocks of some 7 KB"
-    return RuleValue(size_text(size), f"{size / IO_UNIT:,.0f} I/Os of 256 KiB at a time", effect=effect)
+    return RuleValue(format_size(size), f"{size / IO_UNIT:,.0f} I/Os of 256 KiB at a time", effect=effect)
 
 
-def rate_limit(s: Situation) -> RuleValue:
+def advise_rate_limit(s: Situation) -> RuleValue:
     """Advises the bytes a second that flushes and compactions may write: a share of the storage,
     raised for the workload up to a bound."""
     budget = s.storage.bytes_s / s.storage.write_cost
     rate = budget * RATE_SHARE
-    why = f"{in_percent(RATE_SHARE)} of {s.storage.mib_s:,.0f} MiB/s for flushes and compactions; their reads take nearly as much again"
+    why = f"{format_percent(RATE_SHARE)} of {s.storage.mib_s:,.0f} MiB/s for flushes and compactions; their reads take nearly as much again"
     if s.demand is not None and s.demand.compaction_bytes_s > 0.0:
         target_rate = s.demand.compaction_bytes_s * RATE_HEADROOM
         rate = min(max(rate, target_rate), budget * MOST_RATE_SHARE)
@@ -96,25 +96,25 @@ def rate_limit(s: Situation) -> RuleValue:
         why += f"; the workload writes {written} that way at {s.demand.tps:,.4g} tps"
         if rate < target_rate:
             why += ": more than this storage has room for, so compaction will fall behind"
-    return RuleValue(size_text(max(rate // MIB, 1) * MIB), why)
+    return RuleValue(format_size(max(rate // MIB, 1) * MIB), why)
 
 
-def wal_size(s: Situation) -> RuleValue:
+def advise_wal_size(s: Situation) -> RuleValue:
     """Advises the bytes of write-ahead logs that a restart has to read at most."""
     size = min(max(s.memory_gib * GIB / 8, LEAST_WAL), WAL) // (64 * MIB) * 64 * MIB
     seconds = size / s.storage.bytes_s
     return RuleValue(
-        size_text(size), f"a restart reads at most this back: {seconds:,.0f} s at {s.storage.mib_s:,.0f} MiB/s"
+        format_size(size), f"a restart reads at most this back: {seconds:,.0f} s at {s.storage.mib_s:,.0f} MiB/s"
     )
 
 
 MYROCKS: dict[str, Rule] = {
-    "rocksdb_block_cache_size": cache_size,
-    "rocksdb_default_cf_options": options,
-    "rocksdb_max_background_jobs": jobs,
+    "rocksdb_block_cache_size": advise_cache_size,
+    "rocksdb_default_cf_options": advise_options,
+    "rocksdb_max_background_jobs": advise_jobs,
     "rocksdb_compaction_readahead_size": read_ahead,
-    "rocksdb_rate_limiter_bytes_per_sec": rate_limit,
-    "rocksdb_max_total_wal_size": wal_size,
-    "rocksdb_flush_log_at_trx_commit": at_commit,
-    "rocksdb_wal_dir": folder_rule("write-ahead logs"),
+    "rocksdb_rate_limiter_bytes_per_sec": advise_rate_limit,
+    "rocksdb_max_total_wal_size": advise_wal_size,
+    "rocksdb_flush_log_at_trx_commit": advise_flush_at_commit,
+    "rocksdb_wal_dir": make_folder_rule("write-ahead logs"),
 }

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from enum import Enum
 
 from headrace.api.access.keys import KeyPair
-from headrace.api.access.policies import Context, Policy, Statement, arn_like, like, literal
+from headrace.api.access.policies import Context, Policy, Statement, escape_wildcards, matches_arn, matches_pattern
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Permission, Served
 
@@ -27,12 +27,12 @@ class IamVerdict(Enum):
     NOT_ALLOWED = "not allowed by any statement"
 
 
-def lowered(context: Context) -> Context:
+def lower_names(context: Context) -> Context:
     """Returns a context by lower-case names: names of condition keys are not case-sensitive."""
     return {name.lower(): value for name, value in context.items()}
 
 
-def _variables(context: Context, allowed: bool) -> Callable[[str], str | None]:
+def _make_filler(context: Context, allowed: bool) -> Callable[[str], str | None]:
     """Returns a function that replaces variables in a text; it returns None if a variable has no
     value."""
 
@@ -46,12 +46,12 @@ def _variables(context: Context, allowed: bool) -> Callable[[str], str | None]:
             name, comma, default = match[1].partition(",")
             # These stand for themselves (IAM guide, "Policy variables").
             if name in ("*", "?", "$"):
-                return literal(name)
+                return escape_wildcards(name)
             value = context.get(name.strip().lower())
             if isinstance(value, str):
-                return literal(value)
+                return escape_wildcards(value)
             if comma:
-                return literal(default.strip().strip("'"))
+                return escape_wildcards(default.strip().strip("'"))
             missing = True
             return ""
 
@@ -61,14 +61,14 @@ def _variables(context: Context, allowed: bool) -> Callable[[str], str | None]:
     return fill
 
 
-def _about(statement: Statement, action: str, resource: str, fill: Callable[[str], str | None]) -> bool:
+def _is_about(statement: Statement, action: str, resource: str, fill: Callable[[str], str | None]) -> bool:
     """Returns whether a statement covers an action on a resource; a pattern with a variable that
     has no value covers nothing."""
-    named = any(like(pattern, action, ignore_case=True) for pattern in statement.actions)
+    named = any(matches_pattern(pattern, action, ignore_case=True) for pattern in statement.actions)
     if named == statement.not_actions:
         return False
     filled = [pattern for pattern in map(fill, statement.resources) if pattern is not None]
-    met = any(pattern == "*" or arn_like(pattern, resource) for pattern in filled)
+    met = any(pattern == "*" or matches_arn(pattern, resource) for pattern in filled)
     # A request about nothing in particular has the resource "*", which only "*" covers.
     return met != statement.not_resources
 
@@ -77,13 +77,13 @@ def evaluate(policies: Iterable[Policy], action: str, resource: str, context: Co
     """Returns the verdict of the policies. `context` as `lowered` makes it."""
     allowed = False
     for policy in policies:
-        fill = _variables(context, policy.variables)
+        fill = _make_filler(context, policy.variables)
         for statement in policy.statements:
             if allowed and statement.allow:
                 continue
-            if not _about(statement, action, resource, fill):
+            if not _is_about(statement, action, resource, fill):
                 continue
-            if all(condition.met(context, fill) for condition in statement.conditions):
+            if all(condition.is_met(context, fill) for condition in statement.conditions):
                 if not statement.allow:
                     return IamVerdict.DENIED
                 allowed = True
@@ -100,15 +100,15 @@ def authorise(served: Served, request: ApiRequest, pair: KeyPair) -> None:
         return
     action = f"{request.service}:{request.operation}"
     needed = list(served.needs(request)) if served.needs is not None else [Permission(action, "*")]
-    common = _common(request, pair)
+    common = _collect_common_keys(request, pair)
     for permission in needed:
-        context = lowered({**common, **permission.context})
+        context = lower_names({**common, **permission.context})
         verdict = evaluate(pair.policies, permission.action, permission.resource, context)
         if verdict is not IamVerdict.ALLOWED:
-            raise refusal(request, permission, verdict)
+            raise refuse_request(request, permission, verdict)
 
 
-def _common(request: ApiRequest, pair: KeyPair) -> Context:
+def _collect_common_keys(request: ApiRequest, pair: KeyPair) -> Context:
     """Returns the condition keys that every request has (IAM guide, "AWS global condition context
     keys")."""
     now = datetime.now(UTC)
@@ -127,7 +127,7 @@ def _common(request: ApiRequest, pair: KeyPair) -> Context:
     }
 
 
-def refusal(request: ApiRequest, permission: Permission, verdict: IamVerdict) -> AwsError:
+def refuse_request(request: ApiRequest, permission: Permission, verdict: IamVerdict) -> AwsError:
     """Returns the error for a caller without permission: EC2's UnauthorizedOperation, elsewhere
     AccessDenied."""
     why = (

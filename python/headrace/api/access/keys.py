@@ -56,12 +56,12 @@ class KeyPair:
     policies: tuple[Policy, ...] | None = None
 
 
-def folder_of(data_dir: Path) -> Path:
+def get_key_folder(data_dir: Path) -> Path:
     """Returns the folder in which a lab keeps its keys."""
     return data_dir / FOLDER
 
 
-def _private_folder(folder: Path) -> None:
+def _make_private_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.chmod(folder, 0o700)
 
@@ -72,10 +72,10 @@ def _write_private(path: Path, data: bytes) -> None:
         replace_file(path, data)
 
 
-def raw_text(data_dir: Path) -> tuple[str, dict[str, str]]:
+def read_raw_text(data_dir: Path) -> tuple[str, dict[str, str]]:
     """Returns the text of keys.toml ("" if there is no file) and of every policy that it may
     name."""
-    folder = folder_of(data_dir)
+    folder = get_key_folder(data_dir)
     try:
         text = (folder / KEYS).read_text()
         policies = {path.name: path.read_text() for path in sorted((folder / POLICIES).glob("*.json"))}
@@ -87,7 +87,7 @@ def raw_text(data_dir: Path) -> tuple[str, dict[str, str]]:
     return text, policies
 
 
-def pairs_of(text: str, policies: Mapping[str, str], name: str = KEYS) -> dict[str, KeyPair]:
+def parse_pairs(text: str, policies: Mapping[str, str], name: str = KEYS) -> dict[str, KeyPair]:
     """Returns key pairs by access key id. Raises InputError, which names the file and the line."""
     try:
         parsed = tomllib.loads(text)
@@ -105,7 +105,7 @@ def pairs_of(text: str, policies: Mapping[str, str], name: str = KEYS) -> dict[s
     for unknown in set(parsed) - {"key"}:
         raise refuse.input(f"{name}: {unknown[:40]}", "is not a part of this file; it has [[key]] tables")
     for entry, line in zip(entries, lines + [0] * len(entries), strict=False):
-        pair = _pair(entry, f"{name}:{line}:1", policies)
+        pair = _parse_pair(entry, f"{name}:{line}:1", policies)
         if pair.access_key in pairs:
             raise refuse.input(f"{name}:{line}:1", "the access key id is there twice", "Remove one of the tables.")
         pairs[pair.access_key] = pair
@@ -121,7 +121,7 @@ class KeyEntry(TypedDict):
     policies: NotRequired[list[str]]
 
 
-def _pair(entry: object, place: str, policies: Mapping[str, str]) -> KeyPair:
+def _parse_pair(entry: object, place: str, policies: Mapping[str, str]) -> KeyPair:
     """Returns the key pair of an entry of keys.toml, with its policies read (None for root, which
     needs none). Raises InputError, which names `place`."""
     fields = {"access_key_id": str, "secret_access_key": str, "user": str, "policies": list}
@@ -147,9 +147,9 @@ def _pair(entry: object, place: str, policies: Mapping[str, str]) -> KeyPair:
     )
 
 
-def stamp(data_dir: Path) -> list[int]:
+def read_stamp(data_dir: Path) -> list[int]:
     """Returns numbers that change when a file of the keys does: each is replaced as a whole."""
-    folder, marks = folder_of(data_dir), []
+    folder, marks = get_key_folder(data_dir), []
     for path in (folder / KEYS, folder / POLICIES):
         try:
             facts = path.stat()
@@ -161,21 +161,21 @@ def stamp(data_dir: Path) -> list[int]:
 
 def read_pairs(data_dir: Path) -> dict[str, KeyPair]:
     """Returns the key pairs of a lab. Raises InputError, CouldNotRun."""
-    text, policies = raw_text(data_dir)
-    return pairs_of(text, policies, str(folder_of(data_dir) / KEYS))
+    text, policies = read_raw_text(data_dir)
+    return parse_pairs(text, policies, str(get_key_folder(data_dir) / KEYS))
 
 
 def as_message(data_dir: Path) -> bytes:
     """Returns the checked message for the worker. Raises InputError, CouldNotRun."""
-    text, policies = raw_text(data_dir)
-    pairs_of(text, policies, str(folder_of(data_dir) / KEYS))
+    text, policies = read_raw_text(data_dir)
+    parse_pairs(text, policies, str(get_key_folder(data_dir) / KEYS))
     return json.dumps([text, policies]).encode()
 
 
-def of_message(message: bytes) -> dict[str, KeyPair]:
+def from_message(message: bytes) -> dict[str, KeyPair]:
     """Reads the message of `as_message`."""
     text, policies = json.loads(message)
-    return pairs_of(text, policies)
+    return parse_pairs(text, policies)
 
 
 def _make_pair(user: str, policies: tuple[Policy, ...] | None) -> KeyPair:
@@ -186,7 +186,7 @@ def _make_pair(user: str, policies: tuple[Policy, ...] | None) -> KeyPair:
 def _save_pair(data_dir: Path, pair: KeyPair, names: Sequence[str] | None) -> None:
     """Adds a key pair to keys.toml; `names`: files of its policies, None for root, which needs
     none."""
-    text, _ = raw_text(data_dir)
+    text, _ = read_raw_text(data_dir)
     entries: list[KeyEntry] = tomllib.loads(text).get("key", []) if text else []
     entry: KeyEntry = {
         "user": pair.user,
@@ -197,10 +197,10 @@ def _save_pair(data_dir: Path, pair: KeyPair, names: Sequence[str] | None) -> No
         entry["policies"] = list(names)
     head = "# Key pairs of the lab's AWS endpoint (headrace lab init, headrace lab user). Keep it secret.\n\n"
     body = "\n".join("[[key]]\n" + tomli_w.dumps(table) for table in [*entries, entry])
-    _write_private(folder_of(data_dir) / KEYS, (head + body).encode())
+    _write_private(get_key_folder(data_dir) / KEYS, (head + body).encode())
 
 
-def root_pair(data_dir: Path) -> tuple[KeyPair, bool]:
+def ensure_root_pair(data_dir: Path) -> tuple[KeyPair, bool]:
     """Returns the key pair of the lab's root user, and whether it was made now. Raises InputError,
     CouldNotRun."""
     _prepare(data_dir)
@@ -215,11 +215,11 @@ def root_pair(data_dir: Path) -> tuple[KeyPair, bool]:
 def _prepare(data_dir: Path) -> None:
     """Makes the folders of keys and policies, which root alone may read. Raises CouldNotRun."""
     try:
-        _private_folder(folder_of(data_dir))
-        _private_folder(folder_of(data_dir) / POLICIES)
+        _make_private_folder(get_key_folder(data_dir))
+        _make_private_folder(get_key_folder(data_dir) / POLICIES)
     except OSError as error:
         raise CouldNotRun(
-            str(folder_of(data_dir)), f"cannot be made: {error.strerror}", "", "Run this as root (sudo)."
+            str(get_key_folder(data_dir)), f"cannot be made: {error.strerror}", "", "Run this as root (sudo)."
         ) from None
 
 
@@ -243,18 +243,18 @@ def add_user(data_dir: Path, user: str, documents: Sequence[Path]) -> KeyPair:
         raise InputError(
             f"{len(documents)} policies", rule, "IAM guide, IAM and AWS STS quotas", "Name them: --policy FILE"
         )
-    texts = [policy_text(path) for path in documents]
+    texts = [read_policy_text(path) for path in documents]
     policies = tuple(read_policy(text, str(path)) for text, path in zip(texts, documents, strict=True))
     _prepare(data_dir)
     names = [f"{user}-{number}.json" for number in range(1, len(texts) + 1)]
     for name, text in zip(names, texts, strict=True):
-        _write_private(folder_of(data_dir) / POLICIES / name, text.encode())
+        _write_private(get_key_folder(data_dir) / POLICIES / name, text.encode())
     new_pair = _make_pair(user, policies)
     _save_pair(data_dir, new_pair, names)
     return new_pair
 
 
-def policy_text(path: Path) -> str:
+def read_policy_text(path: Path) -> str:
     """Returns the text of a policy file. Raises InputError."""
     try:
         with open(path, "rb") as file:
@@ -266,10 +266,10 @@ def policy_text(path: Path) -> str:
         raise InputError(f"{path}: byte {error.start + 1}", "a policy is UTF-8 text", "RFC 8259", "") from None
 
 
-def _entries_without(data_dir: Path, user: str) -> tuple[list[KeyEntry], list[KeyEntry]]:
+def _split_entries(data_dir: Path, user: str) -> tuple[list[KeyEntry], list[KeyEntry]]:
     """Returns the entries of the key file that are of other users, and those of `user`. Raises
     InputError where there are none of `user`, CouldNotRun."""
-    text, _ = raw_text(data_dir)
+    text, _ = read_raw_text(data_dir)
     entries: list[KeyEntry] = tomllib.loads(text).get("key", []) if text else []
     own = [entry for entry in entries if entry["user"] == user and user != ROOT_USER]
     if not own:
@@ -278,19 +278,19 @@ def _entries_without(data_dir: Path, user: str) -> tuple[list[KeyEntry], list[Ke
     return [entry for entry in entries if entry not in own], own
 
 
-def key_of_user(data_dir: Path, user: str) -> str:
+def get_user_key(data_dir: Path, user: str) -> str:
     """Returns the access key of a user that can be removed. Raises InputError, CouldNotRun."""
-    return str(_entries_without(data_dir, user)[1][0].get("access_key_id", ""))
+    return str(_split_entries(data_dir, user)[1][0].get("access_key_id", ""))
 
 
 def remove_user(data_dir: Path, user: str) -> None:
     """Takes away a user, its key pair and its policies. Raises InputError, CouldNotRun."""
-    others, own = _entries_without(data_dir, user)
+    others, own = _split_entries(data_dir, user)
     body = "\n".join("[[key]]\n" + tomli_w.dumps(entry) for entry in others)
-    _write_private(folder_of(data_dir) / KEYS, body.encode())
+    _write_private(get_key_folder(data_dir) / KEYS, body.encode())
     for entry in own:
         for name in entry.get("policies", ()):
-            (folder_of(data_dir) / POLICIES / name).unlink(missing_ok=True)
+            (get_key_folder(data_dir) / POLICIES / name).unlink(missing_ok=True)
 
 
 # --- ~/.aws/config and ~/.aws/credentials: the rest of them stays as it is ------------------------
@@ -312,7 +312,7 @@ class ProfileFiles:
     gid: int
 
 
-def profile_files() -> ProfileFiles:
+def find_profile_files() -> ProfileFiles:
     """Returns the files of the AWS tools into which the profile `headrace` of the lab is
     written: those of the user who called, also through sudo, with the ids of their owner."""
     uid, gid, folder = os.geteuid(), os.getegid(), Path(os.path.expanduser("~"))
@@ -325,7 +325,9 @@ def profile_files() -> ProfileFiles:
     return ProfileFiles(Path(config).expanduser(), Path(credentials).expanduser(), uid, gid)
 
 
-def profile_sections(access_key: str, secret: str, region: str, url: str) -> dict[str, tuple[str, dict[str, str]]]:
+def build_profile_sections(
+    access_key: str, secret: str, region: str, url: str
+) -> dict[str, tuple[str, dict[str, str]]]:
     """Returns the section and its settings for each of `config` and `credentials`."""
     return {
         "config": (f"profile {PROFILE}", {"region": region, "endpoint_url": url}),
@@ -333,7 +335,7 @@ def profile_sections(access_key: str, secret: str, region: str, url: str) -> dic
     }
 
 
-def profile_lines(section: str, settings: Mapping[str, str]) -> list[str]:
+def build_profile_lines(section: str, settings: Mapping[str, str]) -> list[str]:
     """Returns the lines of a section."""
     return [f"[{section}]", *(f"{key} = {value}" for key, value in settings.items())]
 
@@ -356,7 +358,7 @@ def _read(path: Path) -> str:
         raise InputError(f"{path}:{line}:1", "is not UTF-8 text", "AWS CLI guide", "Correct it.") from None
 
 
-def merged(text: str, section: str, settings: Mapping[str, str], name: str, force: bool) -> str:
+def merge_section(text: str, section: str, settings: Mapping[str, str], name: str, force: bool) -> str:
     """Returns the text of a file with this section in it: nothing else changes. Raises InputError
     for a file that is not an AWS profile, and for a section with other settings unless `force`."""
     rows = text.splitlines()
@@ -373,7 +375,7 @@ def merged(text: str, section: str, settings: Mapping[str, str], name: str, forc
             and "=" not in row
             and row.strip()
             and row.lstrip()[0] not in "#;"
-            and not _seen(rows, number)
+            and not _follows_section(rows, number)
         ):
             raise InputError(
                 f"{name}:{number + 1}:1", "is not a setting of any section", "AWS CLI guide", "Correct it."
@@ -388,7 +390,7 @@ def merged(text: str, section: str, settings: Mapping[str, str], name: str, forc
                 start = number
     if start is None:
         gap = [""] if rows and rows[-1].strip() else []
-        return "\n".join([*rows, *gap, *profile_lines(section, settings)]) + "\n"
+        return "\n".join([*rows, *gap, *build_profile_lines(section, settings)]) + "\n"
     end = len(rows) if end is None else end
     current = {
         key.strip(): value.strip()
@@ -402,10 +404,10 @@ def merged(text: str, section: str, settings: Mapping[str, str], name: str, forc
         hint = "Replace it with --force, or see the lines with --no-profile."
         raise InputError(f"{name}:{start + 1}:1", rule, "", hint)
     tail = [row for row in rows[start + 1 : end] if not row.strip()][-1:]
-    return "\n".join([*rows[:start], *profile_lines(section, settings), *tail, *rows[end:]]) + "\n"
+    return "\n".join([*rows[:start], *build_profile_lines(section, settings), *tail, *rows[end:]]) + "\n"
 
 
-def _seen(rows: list[str], number: int) -> bool:
+def _follows_section(rows: list[str], number: int) -> bool:
     return any(_SECTION.fullmatch(row) for row in rows[:number])
 
 
@@ -413,11 +415,11 @@ def write_profile(where: ProfileFiles, parts: Mapping[str, tuple[str, dict[str, 
     """Writes the profile, and returns which files changed. Both are checked before either is
     written. Raises InputError, CouldNotRun."""
     drafts: list[tuple[Path, str, str]] = []
-    with _acting_as(where):
+    with _act_as(where):
         for kind, path in (("config", where.config), ("credentials", where.credentials)):
             before = _read(path)
             section, settings = parts[kind]
-            drafts.append((path, before, merged(before, section, settings, str(path), force)))
+            drafts.append((path, before, merge_section(before, section, settings, str(path), force)))
         for path, before, after in drafts:
             if after != before:
                 _replace(path, after)
@@ -425,7 +427,7 @@ def write_profile(where: ProfileFiles, parts: Mapping[str, tuple[str, dict[str, 
 
 
 @contextlib.contextmanager
-def _acting_as(where: ProfileFiles) -> Iterator[None]:
+def _act_as(where: ProfileFiles) -> Iterator[None]:
     """Acts as the owner of the files within the block: links in a user's folder must not lead root
     elsewhere."""
     uid, gid = os.geteuid(), os.getegid()

@@ -14,7 +14,7 @@ from json import JSONDecodeError
 from json.decoder import scanstring  # pyright: ignore[reportAttributeAccessIssue]
 from typing import Any
 
-from headrace.api.wildcards import compiled
+from headrace.api.wildcards import compile_wildcards
 from headrace.errors import Refusals
 
 # Nesting of a document: a policy has seven levels. A guess with room.
@@ -52,7 +52,7 @@ class _Scanner:
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
 
-    def wrong(self, rule: str, at: int | None = None) -> Misplaced:
+    def make_fault(self, rule: str, at: int | None = None) -> Misplaced:
         """Returns a fault with its line and column. `at`: index of a character, None: where the
         scanner is."""
         where = self.at if at is None else at
@@ -65,33 +65,33 @@ class _Scanner:
         self.at = match.end() if match else self.at
         return self.text[self.at : self.at + 1]
 
-    def string(self) -> str:
+    def read_string(self) -> str:
         """Reads a text in quotes, and returns it without them. Raises Misplaced."""
         begun = self.at
         try:
             string, self.at = scanstring(self.text, begun + 1, True)
         except JSONDecodeError as error:
-            raise self.wrong(f"this is not a JSON text: {error.msg}", error.pos) from None
+            raise self.make_fault(f"this is not a JSON text: {error.msg}", error.pos) from None
         return string
 
-    def node(self, depth: int = 0) -> Node:
+    def read_node(self, depth: int = 0) -> Node:
         """Reads the next value with all below it. `depth`: objects and lists around it. Raises
         Misplaced."""
         first, begun = self.skip(), self.at
         if depth > MAX_DEPTH:
-            raise self.wrong(f"a document has at most {MAX_DEPTH} levels")
-        place = self.wrong("")
+            raise self.make_fault(f"a document has at most {MAX_DEPTH} levels")
+        place = self.make_fault("")
         if first == '"':
-            value: object = self.string()
+            value: object = self.read_string()
         elif first == "{":
-            value = tuple(self.pairs(depth))
+            value = tuple(self.read_pairs(depth))
         elif first == "[":
-            value = self.items(depth)
+            value = self.read_items(depth)
         else:
-            value = self.word(begun)
+            value = self.read_word(begun)
         return Node(value, place.line, place.column)
 
-    def word(self, begun: int) -> str | float | None:
+    def read_word(self, begun: int) -> str | float | None:
         """Reads true, false, null or a number at `begun`. Raises Misplaced."""
         for word, value in _WORDS.items():
             if self.text.startswith(word, begun):
@@ -99,12 +99,12 @@ class _Scanner:
                 return value
         match = _NUMBER.match(self.text, begun)
         if match is None:
-            raise self.wrong("a value is expected here: text, a number, true, false, null, a list or an object")
+            raise self.make_fault("a value is expected here: text, a number, true, false, null, a list or an object")
         self.at = match.end()
         text = match[0]
         return int(text) if text.lstrip("-").isdigit() else float(text)
 
-    def items(self, depth: int) -> list[Node]:
+    def read_items(self, depth: int) -> list[Node]:
         """Reads the elements of a list up to its bracket. Raises Misplaced."""
         nodes: list[Node] = []
         self.at += 1
@@ -112,11 +112,11 @@ class _Scanner:
             self.at += 1
             return nodes
         while True:
-            nodes.append(self.node(depth + 1))
+            nodes.append(self.read_node(depth + 1))
             if self.follows("]"):
                 return nodes
 
-    def pairs(self, depth: int) -> list[tuple[Node, Node]]:
+    def read_pairs(self, depth: int) -> list[tuple[Node, Node]]:
         """Reads the pairs of an object, repeated keys too, up to its brace. Raises Misplaced."""
         members: list[tuple[Node, Node]] = []
         self.at += 1
@@ -125,12 +125,12 @@ class _Scanner:
             return members
         while True:
             if self.skip() != '"':
-                raise self.wrong('a name in double quotes is expected here, like "Effect"')
-            key = self.node(depth + 1)
+                raise self.make_fault('a name in double quotes is expected here, like "Effect"')
+            key = self.read_node(depth + 1)
             if self.skip() != ":":
-                raise self.wrong("a colon is expected here")
+                raise self.make_fault("a colon is expected here")
             self.at += 1
-            members.append((key, self.node(depth + 1)))
+            members.append((key, self.read_node(depth + 1)))
             if self.follows("}"):
                 return members
 
@@ -138,7 +138,7 @@ class _Scanner:
         """Reads a comma or the `end` sign, and returns whether it was the end. Raises Misplaced."""
         sign = self.skip()
         if sign not in (",", end) or not sign:
-            raise self.wrong(f"a comma or {end} is expected here")
+            raise self.make_fault(f"a comma or {end} is expected here")
         self.at += 1
         return sign == end
 
@@ -146,9 +146,9 @@ class _Scanner:
 def parse(text: str) -> Node:
     """Returns the single value of a JSON document. Raises Misplaced."""
     scanner = _Scanner(text)
-    root = scanner.node()
+    root = scanner.read_node()
     if scanner.skip():
-        raise scanner.wrong("the document ends before this")
+        raise scanner.make_fault("the document ends before this")
     return root
 
 
@@ -170,34 +170,36 @@ _MARKED = str.maketrans(_LITERAL)
 _PLAIN = str.maketrans({mark: character for character, mark in _LITERAL.items()})
 
 
-def literal(text: str) -> str:
+def escape_wildcards(text: str) -> str:
     """Returns a text in which no character is special in a pattern."""
     return text.translate(_MARKED)
 
 
 @lru_cache(maxsize=PATTERNS)
-def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
+def _compile_pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
     """Returns a compiled pattern, in which `*` is any text and `?` one character."""
 
-    def part(between: str) -> str:
+    def escape_part(between: str) -> str:
         return ".".join(re.escape(piece.translate(_PLAIN)) for piece in between.split("?"))
 
-    return compiled([part(between) for between in text.split("*")], ignore_case)
+    return compile_wildcards([escape_part(between) for between in text.split("*")], ignore_case)
 
 
-def like(pattern: str, value: str, ignore_case: bool = False) -> bool:
+def matches_pattern(pattern: str, value: str, ignore_case: bool = False) -> bool:
     """Returns whether a value matches a pattern with `*` and `?`."""
-    return _pattern(pattern, ignore_case).fullmatch(value) is not None
+    return _compile_pattern(pattern, ignore_case).fullmatch(value) is not None
 
 
-def arn_like(pattern: str, value: str) -> bool:
+def matches_arn(pattern: str, value: str) -> bool:
     """Returns whether an ARN matches: each of its six parts, with wildcards that stay within their
     part."""
     expected, given = pattern.split(":", 5), value.split(":", 5)
-    return len(expected) == len(given) == 6 and all(like(*pair) for pair in zip(expected, given, strict=True))
+    return len(expected) == len(given) == 6 and all(
+        matches_pattern(*pair) for pair in zip(expected, given, strict=True)
+    )
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     """Returns the number that a text is; None for any other text, NaN too."""
     try:
         number = float(text)
@@ -206,7 +208,7 @@ def _number(text: str) -> float | None:
     return number if number == number else None
 
 
-def _date(text: str) -> float | None:
+def _parse_date(text: str) -> float | None:
     """Returns a moment in seconds since 1970, from ISO 8601 (UTC without a zone) or a number; None
     for any other text."""
     if re.fullmatch(r"-?\d{1,12}(\.\d{1,9})?", text, re.ASCII):
@@ -229,7 +231,7 @@ def _compare_by(read: Callable[[str], float | None], compare: Callable[[float, f
     return holds
 
 
-def _within(network: str, given: str) -> bool:
+def _is_within(network: str, given: str) -> bool:
     """Returns whether an address is in a network; False where either cannot be read."""
     try:
         return ipaddress.ip_address(given) in ipaddress.ip_network(network, strict=False)
@@ -237,7 +239,7 @@ def _within(network: str, given: str) -> bool:
         return False
 
 
-def _orders(name: str, read: Callable[[str], float | None]) -> dict[str, Holds]:
+def _make_comparisons(name: str, read: Callable[[str], float | None]) -> dict[str, Holds]:
     """Returns the five comparisons of numbers or dates by the operator's name, such as
     NumericLessThan."""
     return {
@@ -253,14 +255,14 @@ def _orders(name: str, read: Callable[[str], float | None]) -> dict[str, Holds]:
 POSITIVE: dict[str, Holds] = {
     "StringEquals": lambda expected, given: expected == given,
     "StringEqualsIgnoreCase": lambda expected, given: expected.casefold() == given.casefold(),
-    "StringLike": like,
-    **_orders("Numeric", _number),
-    **_orders("Date", _date),
+    "StringLike": matches_pattern,
+    **_make_comparisons("Numeric", _parse_number),
+    **_make_comparisons("Date", _parse_date),
     "Bool": lambda expected, given: expected.lower() == given.lower(),
     "BinaryEquals": lambda expected, given: expected == given,
-    "IpAddress": _within,
-    "ArnEquals": arn_like,
-    "ArnLike": arn_like,
+    "IpAddress": _is_within,
+    "ArnEquals": matches_arn,
+    "ArnLike": matches_arn,
 }
 # operator -> the one that it is the opposite of.
 NEGATIVE = {
@@ -277,7 +279,7 @@ NULL = "Null"
 # Operators whose values are patterns.
 PATTERNED = ("StringLike", "ArnEquals", "ArnLike")
 # Readers of values that must have a form: prefix of the operator -> reader.
-READABLE: dict[str, Callable[[str], object]] = {"Numeric": _number, "Date": _date}
+READABLE: dict[str, Callable[[str], object]] = {"Numeric": _parse_number, "Date": _parse_date}
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +292,7 @@ class Condition:
     over: str = ""
     if_exists: bool = False
 
-    def met(self, context: Context, variables: Callable[[str], str | None]) -> bool:
+    def is_met(self, context: Context, variables: Callable[[str], str | None]) -> bool:
         """Returns whether the condition holds. Names of the context are lower case; `variables`
         replaces the variables of a policy, and returns None if a variable has no value."""
         given = context.get(self.key.lower())
@@ -305,19 +307,19 @@ class Condition:
         if operator not in PATTERNED:
             values = tuple(value.translate(_PLAIN) for value in values)
 
-        def value_meets(value: str) -> bool:
+        def is_met_by(value: str) -> bool:
             return negative != any(holds(expected, value) for expected in values)
 
         if self.over:
             many: Sequence[str] = () if given is None else [given] if isinstance(given, str) else given
-            return all(map(value_meets, many)) if self.over == FOR_ALL else any(map(value_meets, many))
+            return all(map(is_met_by, many)) if self.over == FOR_ALL else any(map(is_met_by, many))
         if given is None:
             return negative
         if isinstance(given, str):
-            return value_meets(given)
+            return is_met_by(given)
         # A key with several values and no ForAllValues or ForAnyValue: one of them is enough for a
         # match, and a negated operator wants that none does.
-        return all(map(value_meets, given)) if negative else any(map(value_meets, given))
+        return all(map(is_met_by, given)) if negative else any(map(is_met_by, given))
 
 
 # --- policies -------------------------------------------------------------------------------------
@@ -360,69 +362,73 @@ def read_policy(text: str, name: str) -> Policy:
     try:
         if len(text) > MAX_CHARACTERS:
             raise Misplaced(1, 1, f"a policy has at most {MAX_CHARACTERS:,} characters; this one has {len(text):,}")
-        return _policy(parse(text), name)
+        return _build_policy(parse(text), name)
     except Misplaced as error:
         hint = "See examples/policies for policies that work."
         raise refuse.input(f"{name}:{error.line}:{error.column}", error.rule, hint) from None
 
 
-def _wrong(node: Node, rule: str) -> Misplaced:
+def _make_fault(node: Node, rule: str) -> Misplaced:
     return Misplaced(node.line, node.column, rule)
 
 
-def _object(node: Node, what: str, names: tuple[str, ...]) -> dict[str, Node]:
+def _read_members(node: Node, what: str, names: tuple[str, ...]) -> dict[str, Node]:
     """Returns the members of an object by name. `names`: the allowed ones, () for any. Raises
     Misplaced for another value, an unknown or a repeated name."""
     if not node.is_object:
-        raise _wrong(node, f"{what} is an object")
+        raise _make_fault(node, f"{what} is an object")
     members: dict[str, Node] = {}
     for key, value in node.value:
         if names and key.value not in names:
-            raise _wrong(key, f"{what} has no {str(key.value)[:40]!r}; it has {', '.join(names)}")
+            raise _make_fault(key, f"{what} has no {str(key.value)[:40]!r}; it has {', '.join(names)}")
         if key.value in members:
-            raise _wrong(key, f"{key.value[:40]!r} is there twice")
+            raise _make_fault(key, f"{key.value[:40]!r} is there twice")
         members[key.value] = value
     return members
 
 
-def _policy(node: Node, name: str) -> Policy:
+def _build_policy(node: Node, name: str) -> Policy:
     """Returns the policy in a document's root. Raises Misplaced."""
-    parts = _object(node, "a policy", ("Version", "Id", "Statement"))
+    parts = _read_members(node, "a policy", ("Version", "Id", "Statement"))
     version = parts.get("Version")
     if version is not None and version.value not in VERSIONS:
-        raise _wrong(version, f"Version is {' or '.join(VERSIONS)}")
+        raise _make_fault(version, f"Version is {' or '.join(VERSIONS)}")
     if "Id" in parts and not isinstance(parts["Id"].value, str):
-        raise _wrong(parts["Id"], "Id is a text")
+        raise _make_fault(parts["Id"], "Id is a text")
     if "Statement" not in parts:
-        raise _wrong(node, "a policy has a Statement")
+        raise _make_fault(node, "a policy has a Statement")
     given = parts["Statement"]
     nodes = [given] if given.is_object else given.value
     if not isinstance(nodes, list) or not nodes:
-        raise _wrong(given, "Statement is an object or a list of objects")
+        raise _make_fault(given, "Statement is an object or a list of objects")
     variables = version is not None and version.value == VERSIONS[0]
-    return Policy(name, tuple(_statement(statement_node) for statement_node in nodes), variables)
+    return Policy(name, tuple(_build_statement(statement_node) for statement_node in nodes), variables)
 
 
 _STATEMENT = ("Sid", "Effect", "Action", "NotAction", "Resource", "NotResource", "Condition")
 
 
-def _statement(node: Node) -> Statement:
+def _build_statement(node: Node) -> Statement:
     """Returns one statement of a policy. Raises Misplaced."""
-    parts = _object(node, "a statement", _STATEMENT)
+    parts = _read_members(node, "a statement", _STATEMENT)
     sid = parts.get("Sid")
     if sid is not None and not (isinstance(sid.value, str) and re.fullmatch(r"[A-Za-z0-9]*", sid.value, re.ASCII)):
-        raise _wrong(sid, "Sid is letters and digits")
+        raise _make_fault(sid, "Sid is letters and digits")
     effect = parts.get("Effect")
     if effect is None or effect.value not in ("Allow", "Deny"):
-        raise _wrong(effect or node, "a statement has an Effect, which is Allow or Deny")
-    actions, not_actions = _one_of(node, parts, "Action", _ACTION, "SERVICE:ACTION like ec2:CreateVolume, or *")
-    resources, not_resources = _one_of(node, parts, "Resource", _ARN, "an ARN like arn:aws:ec2:*:*:volume/*, or *")
+        raise _make_fault(effect or node, "a statement has an Effect, which is Allow or Deny")
+    actions, not_actions = _read_alternative(
+        node, parts, "Action", _ACTION, "SERVICE:ACTION like ec2:CreateVolume, or *"
+    )
+    resources, not_resources = _read_alternative(
+        node, parts, "Resource", _ARN, "an ARN like arn:aws:ec2:*:*:volume/*, or *"
+    )
     block = parts.get("Condition")
-    parsed_conditions = tuple(_conditions(block)) if block is not None else ()
+    parsed_conditions = tuple(_build_conditions(block)) if block is not None else ()
     return Statement(effect.value == "Allow", actions, not_actions, resources, not_resources, parsed_conditions)
 
 
-def _one_of(
+def _read_alternative(
     node: Node, parts: dict[str, Node], name: str, form: re.Pattern[str], rule: str
 ) -> tuple[tuple[str, ...], bool]:
     """Returns the values of `name` or `NotName`, and whether it was the second. Raises Misplaced
@@ -430,59 +436,59 @@ def _one_of(
     given = [key for key in (name, f"Not{name}") if key in parts]
     if len(given) != 1:
         at = parts[given[1]] if given else node
-        raise _wrong(at, f"a statement has either {name} or Not{name}")
-    return tuple(_texts(parts[given[0]], given[0], form, rule)), given[0] != name
+        raise _make_fault(at, f"a statement has either {name} or Not{name}")
+    return tuple(_read_texts(parts[given[0]], given[0], form, rule)), given[0] != name
 
 
-def _texts(node: Node, name: str, form: re.Pattern[str], rule: str) -> Iterator[str]:
+def _read_texts(node: Node, name: str, form: re.Pattern[str], rule: str) -> Iterator[str]:
     """Yields the values of a text or a list of texts; `form`: what each must match, `rule`: that in
     words. Raises Misplaced."""
     nodes = node.value if isinstance(node.value, list) else [node]
     if not nodes:
-        raise _wrong(node, f"{name} has at least one value")
+        raise _make_fault(node, f"{name} has at least one value")
     for value_node in nodes:
         if not isinstance(value_node.value, str) or not form.fullmatch(value_node.value):
-            raise _wrong(value_node, f"{name} is {rule}")
+            raise _make_fault(value_node, f"{name} is {rule}")
         yield value_node.value
 
 
-def _conditions(block: Node) -> Iterator[Condition]:
+def _build_conditions(block: Node) -> Iterator[Condition]:
     """Yields the conditions of a Condition block, one for each operator and key. Raises
     Misplaced."""
-    for operator_node, keys in _pairs(block, "Condition"):
+    for operator_node, keys in _list_pairs(block, "Condition"):
         text = operator_node.value
         over, colon, rest = text.partition(":")
         operator = (rest if colon else text).removesuffix("IfExists")
         is_operator = operator in POSITIVE or operator in NEGATIVE or operator == NULL
         if not is_operator or (colon and over not in (FOR_ALL, FOR_ANY)):
-            raise _wrong(operator_node, f"{text[:60]!r} is not an operator of conditions, like StringEquals")
+            raise _make_fault(operator_node, f"{text[:60]!r} is not an operator of conditions, like StringEquals")
         if operator == NULL and (colon or text.endswith("IfExists")):
-            raise _wrong(operator_node, "Null has neither ForAllValues, ForAnyValue nor IfExists")
-        for key, values in _pairs(keys, text):
+            raise _make_fault(operator_node, "Null has neither ForAllValues, ForAnyValue nor IfExists")
+        for key, values in _list_pairs(keys, text):
             if not _KEY.fullmatch(key.value):
-                raise _wrong(key, f"{key.value[:60]!r} is not a condition key, like aws:RequestTag/owner")
-            texts = tuple(_value(value_node, operator) for value_node in _listed(values))
+                raise _make_fault(key, f"{key.value[:60]!r} is not a condition key, like aws:RequestTag/owner")
+            texts = tuple(_read_value(value_node, operator) for value_node in _list_elements(values))
             yield Condition(operator, key.value, texts, over if colon else "", text.endswith("IfExists"))
 
 
-def _pairs(node: Node, what: str) -> list[tuple[Node, Node]]:
+def _list_pairs(node: Node, what: str) -> list[tuple[Node, Node]]:
     """Returns the pairs of an object that is not empty. Raises Misplaced."""
-    _object(node, what[:60], ())
+    _read_members(node, what[:60], ())
     if not node.value:
-        raise _wrong(node, f"{what[:60]} is empty")
+        raise _make_fault(node, f"{what[:60]} is empty")
     return node.value
 
 
-def _listed(node: Node) -> list[Node]:
+def _list_elements(node: Node) -> list[Node]:
     """Returns the elements of a list, or a single value as a list of one. Raises Misplaced for an
     empty one."""
     nodes = node.value if isinstance(node.value, list) else [node]
     if not nodes:
-        raise _wrong(node, "a condition has at least one value")
+        raise _make_fault(node, "a condition has at least one value")
     return nodes
 
 
-def _value(node: Node, operator: str) -> str:
+def _read_value(node: Node, operator: str) -> str:
     """Returns a value of a condition as text. Raises Misplaced for one that its operator cannot
     read; variables are not read yet."""
     value = node.value
@@ -491,10 +497,10 @@ def _value(node: Node, operator: str) -> str:
     elif isinstance(value, int | float):
         value = str(value)
     if not isinstance(value, str):
-        raise _wrong(node, "a value of a condition is text, a number, true or false")
+        raise _make_fault(node, "a value of a condition is text, a number, true or false")
     if operator in ("Bool", NULL) and value.lower() not in ("true", "false") and "${" not in value:
-        raise _wrong(node, f"a value of {operator} is true or false")
+        raise _make_fault(node, f"a value of {operator} is true or false")
     for prefix, read in READABLE.items():
         if operator.startswith(prefix) and "${" not in value and read(value) is None:
-            raise _wrong(node, f"a value of {operator} is a {'number' if prefix == 'Numeric' else 'date'}")
+            raise _make_fault(node, f"a value of {operator} is a {'number' if prefix == 'Numeric' else 'date'}")
     return value

@@ -165,10 +165,10 @@ def verify(
     for name in claim.signed:
         if name not in incoming.headers:
             raise BadSignature(WRONG, f"The signed header {name[:60]} is not there.")
-    body_hash = _body_hash(incoming, unsigned_body)
+    body_hash = _hash_body(incoming, unsigned_body)
     secret = secret_of(claim.access_key)
     key = _derive_key(secret or "", claim.day, claim.region, claim.service)
-    text = f"{ALGORITHM}\n{claim.date}\n{claim.scope}\n{_sha256(canonical(claim, incoming, body_hash).encode())}"
+    text = f"{ALGORITHM}\n{claim.date}\n{claim.scope}\n{_compute_sha256(build_canonical_request(claim, incoming, body_hash).encode())}"
     expected = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
     # Compared even if the key does not exist, so that the time does not reveal which keys exist.
     same = hmac.compare_digest(expected, claim.signature)
@@ -198,30 +198,34 @@ def _check_time(claim: Claim, now: datetime) -> None:
     if claim.day != claim.date[:8]:
         raise BadSignature(WRONG, "The date of the credential's scope is not that of X-Amz-Date.")
     if date > now + WINDOW:
-        raise BadSignature(EXPIRED, f"Signature not yet current: {claim.date} is later than {_stamp(now)} + 15 min.")
+        raise BadSignature(
+            EXPIRED, f"Signature not yet current: {claim.date} is later than {_format_stamp(now)} + 15 min."
+        )
     good_for = WINDOW if claim.expires_s is None else timedelta(seconds=claim.expires_s)
     if now > date + good_for:
         minutes = f"{good_for.total_seconds() / 60:g} min"
-        raise BadSignature(EXPIRED, f"Request has expired: {claim.date} is earlier than {_stamp(now)} - {minutes}.")
+        raise BadSignature(
+            EXPIRED, f"Request has expired: {claim.date} is earlier than {_format_stamp(now)} - {minutes}."
+        )
 
 
-def _stamp(now: datetime) -> str:
+def _format_stamp(now: datetime) -> str:
     return now.strftime("%Y%m%dT%H%M%SZ")
 
 
-def _body_hash(incoming: Incoming, unsigned_body: bool) -> str:
+def _hash_body(incoming: Incoming, unsigned_body: bool) -> str:
     """Returns the SHA-256 of the body in hexadecimal, or that it is unsigned where the operation
     allows that. Raises BadSignature for another hash declared."""
     declared = incoming.headers.get("x-amz-content-sha256")
     if declared == UNSIGNED and unsigned_body:
         return UNSIGNED
-    actual = _sha256(incoming.body)
+    actual = _compute_sha256(incoming.body)
     if declared is not None and not hmac.compare_digest(declared.encode("utf-8", "replace"), actual.encode()):
         raise BadSignature(WRONG, "x-amz-content-sha256 is not the SHA-256 of the body.")
     return actual
 
 
-def canonical(claim: Claim, incoming: Incoming, body_hash: str) -> str:
+def build_canonical_request(claim: Claim, incoming: Incoming, body_hash: str) -> str:
     """Returns the canonical request. The path is normalised and encoded once more, the query
     sorted."""
     pairs = [pair.partition("=") for pair in incoming.query.split("&") if pair]
@@ -248,7 +252,7 @@ def _normalise_path(path: str) -> str:
     return "/" + "/".join(segments) + ("/" if path.endswith("/") and segments else "")
 
 
-def _sha256(data: bytes) -> str:
+def _compute_sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest
-from headrace.api.protocol.shapes import Members, service
-from headrace.api.protocol.xml import iso
-from headrace.api.wildcards import compiled
+from headrace.api.protocol.shapes import Members, get_service
+from headrace.api.protocol.xml import format_time
+from headrace.api.wildcards import compile_wildcards
 from headrace.base.packaged import read_rows
 
 # Values of all filters of a request together (EC2 user guide, "List and filter": 200).
@@ -27,7 +27,7 @@ Values = Callable[[Any], object]
 
 
 @lru_cache(maxsize=PATTERNS)
-def _pattern(text: str) -> re.Pattern[str]:
+def _compile_pattern(text: str) -> re.Pattern[str]:
     """Returns the compiled pattern: `*` is any text, `?` any character, and a backslash makes them
     literal."""
     between = [""]
@@ -38,35 +38,35 @@ def _pattern(text: str) -> re.Pattern[str]:
             between[-1] += "."
         else:
             between[-1] += re.escape(part[1:] if len(part) == 2 and part[0] == "\\" and part[1] in "*?\\" else part)
-    return compiled(between)
+    return compile_wildcards(between)
 
 
 def _matches(texts: Sequence[str]) -> Callable[[str], bool]:
     """Returns a function that tells whether a text equals or matches one of the filter's values,
     with `*` and `?`."""
     plain = {text for text in texts if not any(sign in text for sign in "*?\\")}
-    patterns = [_pattern(text) for text in texts if text not in plain]
+    patterns = [_compile_pattern(text) for text in texts if text not in plain]
     return lambda value: value in plain or any(pattern.fullmatch(value) for pattern in patterns)
 
 
-def text_of(value: object) -> str:
+def format_value(value: object) -> str:
     """Returns a value as text, as filters write it."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return iso(value) if isinstance(value, datetime) else str(value)
+    return format_time(value) if isinstance(value, datetime) else str(value)
 
 
-def _texts(value: object) -> Iterable[str]:
+def _format_values(value: object) -> Iterable[str]:
     """Returns the texts of a value, of each element of a list or set; none for None."""
     if value is None:
         return ()
     if isinstance(value, list | tuple | set):
-        return (text_of(element) for element in value if element is not None)
-    return (text_of(value),)
+        return (format_value(element) for element in value if element is not None)
+    return (format_value(value),)
 
 
 @cache
-def members_by_filter() -> dict[str, dict[str, tuple[str, ...]]]:
+def read_filters() -> dict[str, dict[str, tuple[str, ...]]]:
     """Returns filters.csv: the path of the member that a filter is held against, by operation and
     filter."""
     table: dict[str, dict[str, tuple[str, ...]]] = {}
@@ -85,7 +85,7 @@ def read_member(value: object, steps: Sequence[str]) -> object:
     return read_member(value.get(steps[0]), steps[1:])
 
 
-def filtered(
+def filter_items(
     request: ApiRequest,
     items: Iterable[Item],
     looks_at: Mapping[str, Values] | None = None,
@@ -99,20 +99,20 @@ def filtered(
     """
     matching = list(items)
     if looks_at is None:
-        members = members_by_filter()[request.operation]
+        members = read_filters()[request.operation]
         looks_at = {name: partial(read_member, steps=steps) for name, steps in members.items()}
     given = request.params.get("Filters") or []
     if sum(len(condition.get("Values") or ()) for condition in given) > MAX_VALUES:
         raise AwsError("FilterLimitExceeded", f"The maximum number of filter values is {MAX_VALUES} for a request.")
-    filter_names = service("ec2").operations[request.operation].filters
+    filter_names = get_service("ec2").operations[request.operation].filters
     for condition in given:
-        values_of = _values_of(condition, filter_names, looks_at, tags)
+        values_of = _make_value_reader(condition, filter_names, looks_at, tags)
         matches = _matches(condition["Values"])
         matching = [item for item in matching if any(map(matches, values_of(item)))]
     return matching
 
 
-def _values_of(
+def _make_value_reader(
     given: Members,
     filter_names: frozenset[str],
     looks_at: Mapping[str, Values],
@@ -132,7 +132,7 @@ def _values_of(
         return lambda item: [tags(item)[key]] if key in tags(item) else ()
     if name in looks_at:
         look = looks_at[name]
-        return lambda item: _texts(look(item))
+        return lambda item: _format_values(look(item))
     if name in filter_names:
         return lambda _: ()
     raise AwsError("InvalidParameterValue", f"The filter '{name[:100]}' is invalid")

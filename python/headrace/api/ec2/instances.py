@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 
 from headrace.api import paging
-from headrace.api.ec2.filters import filtered
-from headrace.api.ec2.shown import device_name, moment, tag_list
+from headrace.api.ec2.filters import filter_items
+from headrace.api.ec2.shown import get_device_name, parse_moment, show_tags
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Members, serves
 from headrace.base import core
@@ -29,9 +29,9 @@ def describe_images(request: ApiRequest) -> Members:
     if ids:
         plural, verb = ("s", "do") if len(ids) > 1 else ("", "does")
         raise AwsError("InvalidAMIID.NotFound", f"The image id{plural} '[{', '.join(ids)}]' {verb} not exist")
-    size = paging.size(request.params, *IMAGES_PAGE)
-    none: list[Members] = filtered(request, [], {}, lambda image: image["Tags"])
-    images, token = paging.page_for(request, none, lambda image: image["ImageId"], size)
+    size = paging.read_size(request.params, *IMAGES_PAGE)
+    none: list[Members] = filter_items(request, [], {}, lambda image: image["Tags"])
+    images, token = paging.cut_request_page(request, none, lambda image: image["ImageId"], size)
     return {"Images": images, "NextToken": token}
 
 
@@ -90,16 +90,16 @@ def _read_boot_time() -> datetime:
 def _list_mappings(request: ApiRequest) -> list[Members]:
     """Lists the attached volumes as block device mappings, by device name."""
     mappings = []
-    for volume in request.cache.volumes.now(request.lab).rows.values():
+    for volume in request.cache.volumes.fetch_table(request.lab).rows.values():
         attachment = volume["attachment"]
         if attachment is not None:
             mappings.append(
                 {
-                    "DeviceName": device_name(attachment),
+                    "DeviceName": get_device_name(attachment),
                     "Ebs": {
                         "VolumeId": volume["id"],
                         "Status": attachment["state"] if attachment["state"] != "busy" else "detaching",
-                        "AttachTime": moment(attachment["attached_at"]),
+                        "AttachTime": parse_moment(attachment["attached_at"]),
                         "DeleteOnTermination": attachment["delete_on_termination"],
                     },
                 }
@@ -107,14 +107,14 @@ def _list_mappings(request: ApiRequest) -> list[Members]:
     return sorted(mappings, key=lambda mapping: mapping["DeviceName"])
 
 
-def instance(request: ApiRequest) -> Members:
+def show_instance(request: ApiRequest) -> Members:
     """Returns the lab's one instance."""
     status = request.lab.status()
     return {
         "InstanceId": status["instance_id"],
         # Every instance has a type, and clients rely on it. A lab without an instance's limits
         # shows the type whose limits bind least.
-        "InstanceType": status["instance_type"] or widest_type(status["as_of"]),
+        "InstanceType": status["instance_type"] or find_widest_type(status["as_of"]),
         "State": RUNNING,
         "LaunchTime": _read_boot_time(),
         "Placement": {
@@ -128,13 +128,13 @@ def instance(request: ApiRequest) -> Members:
         "EbsOptimized": True,
         "BlockDeviceMappings": _list_mappings(request),
         "PrivateIpAddress": "127.0.0.1",
-        "Tags": tag_list(status.get("instance_tags") or {}),
+        "Tags": show_tags(status.get("instance_tags") or {}),
     }
 
 
 def find_instances(request: ApiRequest, ids: list[str] | None) -> list[Members]:
     """Returns the instances of these ids, or all. Raises AwsError for an id that does not exist."""
-    own = instance(request)
+    own = show_instance(request)
     for instance_id in ids or ():
         if not re.fullmatch(r"i-[0-9a-f]{8}([0-9a-f]{9})?", instance_id, re.ASCII):
             raise AwsError("InvalidInstanceID.Malformed", f'Invalid id: "{instance_id[:100]}"')
@@ -149,7 +149,7 @@ def find_instances(request: ApiRequest, ids: list[str] | None) -> list[Members]:
 def _refuse_paged_ids(request: ApiRequest) -> int | None:
     """Returns the size of a page, None where none was asked for. Raises AwsError for instance ids
     and pages together."""
-    size = paging.size(request.params, *PAGE)
+    size = paging.read_size(request.params, *PAGE)
     if request.params.get("InstanceIds") and size is not None:
         raise AwsError(
             "InvalidParameterCombination", "The parameter instancesSet cannot be used with the parameter maxResults"
@@ -162,8 +162,10 @@ def describe_instances(request: ApiRequest) -> Members:
     """Describes this machine, if ids and filters include it."""
     size = _refuse_paged_ids(request)
     rows = find_instances(request, request.params.get("InstanceIds"))
-    matching = filtered(request, rows, tags=lambda machine: {tag["Key"]: tag["Value"] for tag in machine["Tags"] or ()})
-    shown, token = paging.page_for(request, matching, lambda machine: machine["InstanceId"], size)
+    matching = filter_items(
+        request, rows, tags=lambda machine: {tag["Key"]: tag["Value"] for tag in machine["Tags"] or ()}
+    )
+    shown, token = paging.cut_request_page(request, matching, lambda machine: machine["InstanceId"], size)
     reservations = [
         {
             "ReservationId": machine["InstanceId"].replace("i-", "r-"),
@@ -180,7 +182,7 @@ def describe_instances(request: ApiRequest) -> Members:
 def describe_instance_status(request: ApiRequest) -> Members:
     """Tells that this machine runs, and whether its volumes can be reached."""
     size = _refuse_paged_ids(request)
-    volumes = request.cache.volumes.now(request.lab).rows.values()
+    volumes = request.cache.volumes.fetch_table(request.lab).rows.values()
     broken = any(volume["state"] == "error" for volume in volumes if volume["attachment"])
     good = {"Status": "ok", "Details": [{"Name": "reachability", "Status": "passed"}]}
     bad = {"Status": "impaired", "Details": [{"Name": "reachability", "Status": "failed"}]}
@@ -197,8 +199,8 @@ def describe_instance_status(request: ApiRequest) -> Members:
         }
         for machine in find_instances(request, request.params.get("InstanceIds"))
     ]
-    matching = filtered(request, rows)
-    shown, token = paging.page_for(request, matching, lambda row: row["InstanceId"], size)
+    matching = filter_items(request, rows)
+    shown, token = paging.cut_request_page(request, matching, lambda row: row["InstanceId"], size)
     return {"InstanceStatuses": shown, "NextToken": token}
 
 
@@ -246,7 +248,7 @@ def describe_availability_zones(request: ApiRequest) -> Members:
         for name in request.params.get(parameter) or ():
             if name != zone[member]:
                 raise AwsError("InvalidParameterValue", f"Invalid availability zone: [{name[:100]}]")
-    return {"AvailabilityZones": filtered(request, [zone])}
+    return {"AvailabilityZones": filter_items(request, [zone])}
 
 
 @serves("ec2", "DescribeRegions")
@@ -260,7 +262,7 @@ def describe_regions(request: ApiRequest) -> Members:
     for name in request.params.get("RegionNames") or ():
         if name != request.region:
             raise AwsError("InvalidParameterValue", f"Invalid region name: {name[:100]}")
-    return {"Regions": filtered(request, [region])}
+    return {"Regions": filter_items(request, [region])}
 
 
 # --- instance types -------------------------------------------------------------------------------
@@ -270,7 +272,7 @@ def describe_regions(request: ApiRequest) -> Members:
 PAGE_OF_TYPES = (5, 100)
 
 
-def _ebs(facts: core.Instance) -> Members:
+def _show_ebs(facts: core.Instance) -> Members:
     """Returns EBS's limits of a type: EC2 counts MB/s in millions of bytes, and Mbps in millions of
     bits."""
     info: Members = {
@@ -292,7 +294,7 @@ def _ebs(facts: core.Instance) -> Members:
     return info
 
 
-def _shown(facts: core.Instance) -> Members:
+def _show_type(facts: core.Instance) -> Members:
     """Returns an instance type as EC2 describes it: memory in MiB, instance store in GB."""
     stored = facts["instance_store_gb"] or 0
     return {
@@ -305,19 +307,19 @@ def _shown(facts: core.Instance) -> Members:
         "MemoryInfo": {"SizeInMiB": facts["memory_mib"]},
         "InstanceStorageSupported": stored > 0,
         "InstanceStorageInfo": {"TotalSizeInGB": stored} if stored else None,
-        "EbsInfo": _ebs(facts),
+        "EbsInfo": _show_ebs(facts),
         "SupportedRootDeviceTypes": ["ebs"],
         "SupportedVirtualizationTypes": ["hvm"],
     }
 
 
 @cache
-def _types(as_of: str) -> dict[str, Members]:
-    return {facts["instance_type"]: _shown(facts) for facts in core.instances(as_of)}
+def _list_types(as_of: str) -> dict[str, Members]:
+    return {facts["instance_type"]: _show_type(facts) for facts in core.instances(as_of)}
 
 
 @cache
-def widest_type(as_of: str) -> str:
+def find_widest_type(as_of: str) -> str:
     """Returns the x86 instance type of the Nitro System with the highest EBS limits of a day: IOPS,
     then bytes a second, then the first by name. Bare metal is left out. A day before the Nitro
     System gives a type of any kind.
@@ -344,18 +346,18 @@ def widest_type(as_of: str) -> str:
 @serves("ec2", "DescribeInstanceTypes")
 def describe_instance_types(request: ApiRequest) -> Members:
     """Lists instance types of the day whose limits the lab has."""
-    names, size = request.params.get("InstanceTypes"), paging.size(request.params, *PAGE_OF_TYPES)
+    names, size = request.params.get("InstanceTypes"), paging.read_size(request.params, *PAGE_OF_TYPES)
     if names and size is not None:
         raise AwsError(
             "InvalidParameterCombination", "The parameter instanceTypes cannot be used with the parameter maxResults"
         )
-    types = _types(request.lab.status()["as_of"])
+    types = _list_types(request.lab.status()["as_of"])
     unknown = [name for name in names or () if name not in types]
     if unknown:
         raise AwsError(
             "InvalidInstanceType", f"The following supplied instance types do not exist: [{', '.join(unknown)[:500]}]"
         )
     rows = [types[name] for name in sorted(set(names) if names else types)]
-    matching = filtered(request, rows)
-    shown, token = paging.page_for(request, matching, lambda row: row["InstanceType"], size or PAGE_OF_TYPES[1])
+    matching = filter_items(request, rows)
+    shown, token = paging.cut_request_page(request, matching, lambda row: row["InstanceType"], size or PAGE_OF_TYPES[1])
     return {"InstanceTypes": shown, "NextToken": token}

@@ -13,14 +13,14 @@ from headrace.lab.calls import LabVolume
 KINDS = {"vol": "volume", "snap": "snapshot", "i": "instance", "key": "key"}
 
 
-def request_tags(tags: Mapping[str, str]) -> dict[str, str | list[str]]:
+def collect_request_tags(tags: Mapping[str, str]) -> dict[str, str | list[str]]:
     """Returns the condition keys of tags that a request sets."""
     if not tags:
         return {}
     return {"aws:TagKeys": list(tags)} | {f"aws:RequestTag/{key}": value for key, value in tags.items()}
 
 
-def resource_tags(tags: Mapping[str, str]) -> dict[str, str | list[str]]:
+def collect_resource_tags(tags: Mapping[str, str]) -> dict[str, str | list[str]]:
     """Returns the condition keys of tags that a resource has."""
     keys: dict[str, str | list[str]] = {}
     for key, value in tags.items():
@@ -28,20 +28,20 @@ def resource_tags(tags: Mapping[str, str]) -> dict[str, str | list[str]]:
     return keys
 
 
-def truth(value: object) -> str:
+def format_truth(value: object) -> str:
     """Returns `true` or `false`."""
     return "true" if value else "false"
 
 
-def present(**values: object) -> dict[str, str]:
+def collect_present(**values: object) -> dict[str, str]:
     """Returns the condition keys of EC2 by their names, for those that have a value."""
     return {f"ec2:{key}": str(value) for key, value in values.items() if value is not None}
 
 
-def volume_context(volume: LabVolume) -> Context:
+def build_volume_context(volume: LabVolume) -> Context:
     """Returns the values that conditions may ask of an existing volume."""
     return {
-        **present(
+        **collect_present(
             VolumeType=volume["type"],
             VolumeSize=volume["size_gib"],
             VolumeIops=volume["iops"],
@@ -50,38 +50,40 @@ def volume_context(volume: LabVolume) -> Context:
             AvailabilityZone=volume["zone"],
             ParentSnapshot=volume["snapshot"],
         ),
-        "ec2:Encrypted": truth(volume["kms_key"] or volume["encrypted"]),
-        **resource_tags(volume["tags"]),
+        "ec2:Encrypted": format_truth(volume["kms_key"] or volume["encrypted"]),
+        **collect_resource_tags(volume["tags"]),
     }
 
 
-def of_volume(request: ApiRequest, volume: str, action: str, **more: str) -> Permission:
+def make_volume_permission(request: ApiRequest, volume: str, action: str, **more: str) -> Permission:
     """Returns a permission for a volume. A volume that does not exist has no tags."""
     try:
-        context = volume_context(request.lab.describe(volume))
+        context = build_volume_context(request.lab.describe(volume))
     except HeadraceError:
         context = {}
-    return Permission(action, request.arn("volume", volume), {**context, **more})
+    return Permission(action, request.make_arn("volume", volume), {**context, **more})
 
 
-def volume_named(request: ApiRequest) -> Iterator[Permission]:
+def list_volume_permissions(request: ApiRequest) -> Iterator[Permission]:
     """Yields the permission for the one volume that a request names."""
-    yield of_volume(request, request.params["VolumeId"], f"ec2:{request.operation}")
+    yield make_volume_permission(request, request.params["VolumeId"], f"ec2:{request.operation}")
 
 
-def volume_and_instance(request: ApiRequest) -> Iterator[Permission]:
+def list_attach_permissions(request: ApiRequest) -> Iterator[Permission]:
     """Yields the permissions for attaching and detaching: the volume and the instance."""
-    yield from volume_named(request)
+    yield from list_volume_permissions(request)
     status = request.lab.status()
     instance = request.params.get("InstanceId") or status["instance_id"]
-    context = present(InstanceType=status["instance_type"], InstanceID=instance, AvailabilityZone=status["zone"])
-    yield Permission(f"ec2:{request.operation}", request.arn("instance", instance), context)
+    context = collect_present(
+        InstanceType=status["instance_type"], InstanceID=instance, AvailabilityZone=status["zone"]
+    )
+    yield Permission(f"ec2:{request.operation}", request.make_arn("instance", instance), context)
 
 
-def tagging(request: ApiRequest, resource: str, tags: Mapping[str, str]) -> Iterator[Permission]:
+def list_tag_permissions(request: ApiRequest, resource: str, tags: Mapping[str, str]) -> Iterator[Permission]:
     """Yields the permission for tags that are set as something is made: `ec2:CreateTags` with
     `ec2:CreateAction`.
     """
     if tags:
-        context = {**request_tags(tags), "ec2:CreateAction": request.operation}
+        context = {**collect_request_tags(tags), "ec2:CreateAction": request.operation}
         yield Permission("ec2:CreateTags", resource, context)

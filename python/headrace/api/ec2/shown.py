@@ -29,35 +29,35 @@ _VOLUME = re.compile(r"vol-.*", re.DOTALL)
 
 
 @lru_cache(maxsize=TIMES)
-def moment(text: str | None) -> datetime | None:
+def parse_moment(text: str | None) -> datetime | None:
     """Returns a time of the daemon as a datetime. EC2 shows seconds: `.000Z`."""
     return None if text is None else datetime.fromisoformat(text).replace(microsecond=0)
 
 
-def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]] | None:
+def show_tags(tags: Mapping[str, str]) -> list[dict[str, str]] | None:
     """Returns the list of tags in EC2's form, or None without tags: EC2 then leaves it out."""
     return [{"Key": key, "Value": value} for key, value in tags.items()] or None
 
 
-def device_name(attachment: Attachment | AttachmentFacts) -> str:
+def get_device_name(attachment: Attachment | AttachmentFacts) -> str:
     """Returns the attach name in EC2's form: `/dev/sdf`."""
     name = attachment["name"]
     return name if name.startswith("/dev/") else f"/dev/{name}"
 
 
-def attachment_of(volume: Volume, attachment: Attachment | AttachmentFacts) -> Members:
+def show_attachment(volume: Volume, attachment: Attachment | AttachmentFacts) -> Members:
     """Returns an attachment in EC2's form."""
     return {
         "VolumeId": volume["id"],
         "InstanceId": attachment["instance"],
-        "Device": device_name(attachment),
+        "Device": get_device_name(attachment),
         "State": attachment["state"],
-        "AttachTime": moment(attachment["attached_at"]),
+        "AttachTime": parse_moment(attachment["attached_at"]),
         "DeleteOnTermination": attachment["delete_on_termination"],
     }
 
 
-def shown_once(row: Row, show: Callable[[Row], Members]) -> Members:
+def show_once(row: Row, show: Callable[[Row], Members]) -> Members:
     """Returns a row in EC2's form. A cached row is converted and written once, and always with the
     same `show`."""
     if not isinstance(row, Facts):
@@ -69,7 +69,7 @@ def shown_once(row: Row, show: Callable[[Row], Members]) -> Members:
         return row.shown
 
 
-def volume_of(volume: Volume) -> Members:
+def show_volume(volume: Volume) -> Members:
     """Returns a volume in EC2's form. Facts that the lab does not have yet are left out."""
     kind, attachment = volume["type"], volume["attachment"]
     key = volume.get("kms_key")
@@ -80,7 +80,7 @@ def volume_of(volume: Volume) -> Members:
         "Iops": volume["iops"] if kind in WITH_IOPS else None,
         "Throughput": volume["throughput_mib_s"] if kind in WITH_THROUGHPUT else None,
         "State": volume["state"],
-        "CreateTime": moment(volume["created_at"]),
+        "CreateTime": parse_moment(volume["created_at"]),
         "AvailabilityZone": volume["zone"],
         "AvailabilityZoneId": volume["zone_id"],
         "SnapshotId": volume.get("snapshot") or "",
@@ -90,20 +90,20 @@ def volume_of(volume: Volume) -> Members:
         "MultiAttachEnabled": False,
         "FastRestored": volume.get("fast_restored"),
         "VolumeInitializationRate": volume.get("initialization_rate_mib_s"),
-        "Attachments": [] if attachment is None else [attachment_of(volume, attachment)],
-        "Tags": tag_list(volume["tags"]),
+        "Attachments": [] if attachment is None else [show_attachment(volume, attachment)],
+        "Tags": show_tags(volume["tags"]),
     }
 
 
-def modification_of(modification: Modification) -> Members:
+def show_modification(modification: Modification) -> Members:
     """Returns a modification in EC2's form."""
     description: Members = {
         "VolumeId": modification["volume"],
         "ModificationState": modification["state"],
         "StatusMessage": modification["reason"],
         "Progress": modification["progress_percent"],
-        "StartTime": moment(modification["start"]),
-        "EndTime": moment(modification["end"]),
+        "StartTime": parse_moment(modification["start"]),
+        "EndTime": parse_moment(modification["end"]),
     }
     for name, shape in (("Target", modification["target"]), ("Original", modification["original"])):
         kind = shape["type"]
@@ -117,7 +117,7 @@ def modification_of(modification: Modification) -> Members:
     return description
 
 
-def volume_id(text: str, parameter: str = "volumeId") -> str:
+def check_volume_id(text: str, parameter: str = "volumeId") -> str:
     """Checks and returns a volume's id. The lab also takes volumes' names, EC2 does not: raises
     AwsError."""
     if not _VOLUME.fullmatch(text):
@@ -127,7 +127,7 @@ def volume_id(text: str, parameter: str = "volumeId") -> str:
     return text
 
 
-def snapshot_id(text: str) -> str:
+def check_snapshot_id(text: str) -> str:
     """Checks and returns a snapshot's id. Raises AwsError."""
     if not text.startswith("snap-"):
         raise AwsError(
@@ -137,6 +137,6 @@ def snapshot_id(text: str) -> str:
     return text
 
 
-def since(status: LabStatus) -> datetime:
+def compute_start(status: LabStatus) -> datetime:
     """Returns when the lab was started, by its own clock."""
     return datetime.fromisoformat(status["lab_time"]).astimezone(UTC) - timedelta(seconds=status["uptime_s"])

@@ -7,11 +7,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from headrace.api import paging
-from headrace.api.declared import answer_of, arguments
-from headrace.api.ec2.filters import filtered
-from headrace.api.ec2.permissions import of_volume, present, request_tags, resource_tags, tagging, truth
-from headrace.api.ec2.shown import NO_VOLUME, moment, shown_once, snapshot_id, tag_list, volume_id
-from headrace.api.ec2.tags import tags_of
+from headrace.api.declared import collect_arguments, convert_answer
+from headrace.api.ec2.filters import filter_items
+from headrace.api.ec2.permissions import (
+    collect_present,
+    collect_request_tags,
+    collect_resource_tags,
+    format_truth,
+    list_tag_permissions,
+    make_volume_permission,
+)
+from headrace.api.ec2.shown import NO_VOLUME, check_snapshot_id, check_volume_id, parse_moment, show_once, show_tags
+from headrace.api.ec2.tags import read_tags
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Members, Permission, serves
 from headrace.errors import HeadraceError
@@ -29,9 +36,9 @@ ACCOUNT = re.compile(r"\d{12}", re.ASCII)
 _FILTERS = {
     "description": lambda snapshot: snapshot["description"],
     "encrypted": lambda snapshot: snapshot["encrypted"],
-    "progress": lambda snapshot: progress(snapshot),
+    "progress": lambda snapshot: format_progress(snapshot),
     "snapshot-id": lambda snapshot: snapshot["id"],
-    "start-time": lambda snapshot: moment(snapshot["started_at"]),
+    "start-time": lambda snapshot: parse_moment(snapshot["started_at"]),
     "status": lambda snapshot: snapshot["state"],
     "storage-tier": lambda snapshot: "standard",
     "volume-id": lambda snapshot: snapshot["volume"] or NO_VOLUME,
@@ -39,12 +46,12 @@ _FILTERS = {
 }
 
 
-def progress(snapshot: Snapshot) -> str:
+def format_progress(snapshot: Snapshot) -> str:
     """Returns the share that is stored as EC2 writes it: `40%`."""
     return f"{snapshot['progress_percent']}%"
 
 
-def snapshot_of(request: ApiRequest, snapshot: Snapshot) -> Members:
+def show_snapshot(request: ApiRequest, snapshot: Snapshot) -> Members:
     """Returns a snapshot in EC2's form."""
     return {
         "SnapshotId": snapshot["id"],
@@ -52,20 +59,20 @@ def snapshot_of(request: ApiRequest, snapshot: Snapshot) -> Members:
         "VolumeSize": snapshot["size_gib"],
         "State": snapshot["state"],
         "StateMessage": snapshot["error"],
-        "Progress": progress(snapshot),
-        "StartTime": moment(snapshot["started_at"]),
-        "CompletionTime": moment(snapshot["completed_at"]),
+        "Progress": format_progress(snapshot),
+        "StartTime": parse_moment(snapshot["started_at"]),
+        "CompletionTime": parse_moment(snapshot["completed_at"]),
         "OwnerId": request.account,
         "Description": snapshot["description"],
         "Encrypted": snapshot["encrypted"],
         "KmsKeyId": snapshot["kms_key"],
         "StorageTier": "standard",
         "FullSnapshotSizeInBytes": snapshot["blocks"]["full_bytes"] if snapshot["state"] == "completed" else None,
-        "Tags": tag_list(snapshot["tags"]),
+        "Tags": show_tags(snapshot["tags"]),
     }
 
 
-def every(request: ApiRequest, after: str | None = None, **args: object) -> Iterator[Snapshot]:
+def read_snapshots(request: ApiRequest, after: str | None = None, **args: object) -> Iterator[Snapshot]:
     """Yields snapshots by id; they are read in batches as they are needed."""
     arguments: Members = {"limit": BATCH} | args
     while True:
@@ -76,7 +83,7 @@ def every(request: ApiRequest, after: str | None = None, **args: object) -> Iter
             return
 
 
-def batches(request: ApiRequest, size: int | None) -> tuple[list[Snapshot], str | None]:
+def select_snapshots(request: ApiRequest, size: int | None) -> tuple[list[Snapshot], str | None]:
     """Returns the snapshots that the Filters of a request match and its page asks for, and the
     token of the next page.
     """
@@ -84,7 +91,7 @@ def batches(request: ApiRequest, size: int | None) -> tuple[list[Snapshot], str 
     after = paging.read_token(request.operation, token) if token else None
     matching: list[Snapshot] = []
     batch: list[Snapshot] = []
-    for snapshot in every(request, after, **_narrow_filters(request)):
+    for snapshot in read_snapshots(request, after, **_narrow_filters(request)):
         batch.append(snapshot)
         if len(batch) == BATCH:
             matching += _apply_filters(request, batch)
@@ -133,26 +140,26 @@ def describe_snapshots(request: ApiRequest) -> Members:
     # The EBS CSI driver sends 0 where its caller names no number, and AWS answers it: its
     # ListSnapshots works there. No client is known to send 0 with the other calls.
     ids = request.params.get("SnapshotIds")
-    size = paging.size_unless_named(request, ids, "snapshotSet", PAGE, zero_is_all=True)
+    size = paging.read_size_unless_named(request, ids, "snapshotSet", PAGE, zero_is_all=True)
     owned = _includes_own(request)
     if ids:
         snapshots, token = (
-            _apply_filters(request, _read_named(request, [snapshot_id(text) for text in dict.fromkeys(ids)])),
+            _apply_filters(request, _read_named(request, [check_snapshot_id(text) for text in dict.fromkeys(ids)])),
             None,
         )
     elif not request.params.get("Filters"):
-        table = request.cache.snapshots.now(request.lab)
-        snapshots, token = paging.page_of_table(request, table, size, _is_outside_bin)
+        table = request.cache.snapshots.fetch_table(request.lab)
+        snapshots, token = paging.cut_table_page(request, table, size, _is_outside_bin)
     elif request.cache.snapshots.is_filled:
-        rows = filter(_is_outside_bin, request.cache.snapshots.now(request.lab).rows.values())
+        rows = filter(_is_outside_bin, request.cache.snapshots.fetch_table(request.lab).rows.values())
         matching = sorted(_apply_filters(request, rows), key=lambda snapshot: snapshot["id"])
-        snapshots, token = paging.page_for(request, matching, lambda snapshot: snapshot["id"], size)
+        snapshots, token = paging.cut_request_page(request, matching, lambda snapshot: snapshot["id"], size)
     else:
-        snapshots, token = batches(request, size)
+        snapshots, token = select_snapshots(request, size)
     if not owned:
         snapshots, token = [], None
-    show = partial(snapshot_of, request)
-    return {"Snapshots": [shown_once(snapshot, show) for snapshot in snapshots], "NextToken": token}
+    show = partial(show_snapshot, request)
+    return {"Snapshots": [show_once(snapshot, show) for snapshot in snapshots], "NextToken": token}
 
 
 def _is_outside_bin(snapshot: Snapshot) -> bool:
@@ -162,7 +169,7 @@ def _is_outside_bin(snapshot: Snapshot) -> bool:
 def _read_named(request: ApiRequest, ids: list[str]) -> Sequence[Snapshot]:
     """Returns the snapshots of these ids, from the cache where it knows them all, else from the
     daemon."""
-    rows = request.cache.snapshots.named(request.lab, ids)
+    rows = request.cache.snapshots.find_rows(request.lab, ids)
     if rows is not None and all(map(_is_outside_bin, rows)):
         return rows
     return request.lab.call("snapshot.list", snapshots=ids)["snapshots"]
@@ -170,36 +177,36 @@ def _read_named(request: ApiRequest, ids: list[str]) -> Sequence[Snapshot]:
 
 def _apply_filters(request: ApiRequest, rows: Iterable[Snapshot]) -> list[Snapshot]:
     owned = _FILTERS | {"owner-id": lambda _: request.account}
-    return filtered(request, rows, owned, lambda snapshot: snapshot["tags"])
+    return filter_items(request, rows, owned, lambda snapshot: snapshot["tags"])
 
 
-def snapshot_context(snapshot: Snapshot) -> dict[str, str | list[str]]:
+def build_snapshot_context(snapshot: Snapshot) -> dict[str, str | list[str]]:
     """Returns the values that conditions may ask of an existing snapshot."""
     return {
-        **present(
+        **collect_present(
             SnapshotID=snapshot["id"],
             VolumeSize=snapshot["size_gib"],
             ParentVolume=snapshot["volume"],
             SnapshotTime=snapshot["started_at"],
         ),
-        "ec2:Encrypted": truth(snapshot["encrypted"]),
-        **resource_tags(snapshot["tags"]),
+        "ec2:Encrypted": format_truth(snapshot["encrypted"]),
+        **collect_resource_tags(snapshot["tags"]),
     }
 
 
-def of_snapshot(request: ApiRequest, snapshot: str) -> Permission:
+def make_snapshot_permission(request: ApiRequest, snapshot: str) -> Permission:
     """Returns the permission of a request for a snapshot. A snapshot that does not exist has no
     tags."""
     try:
-        context = snapshot_context(request.lab.call("snapshot.describe", snapshot=snapshot))
+        context = build_snapshot_context(request.lab.call("snapshot.describe", snapshot=snapshot))
     except HeadraceError:
         context = {}
-    return Permission(f"ec2:{request.operation}", request.arn("snapshot", snapshot), context)
+    return Permission(f"ec2:{request.operation}", request.make_arn("snapshot", snapshot), context)
 
 
-def snapshot_named(request: ApiRequest) -> Iterator[Permission]:
+def list_snapshot_permissions(request: ApiRequest) -> Iterator[Permission]:
     """Yields the permission for the one snapshot that a request names."""
-    yield of_snapshot(request, request.params["SnapshotId"])
+    yield make_snapshot_permission(request, request.params["SnapshotId"])
 
 
 # --- made and deleted -----------------------------------------------------------------------------
@@ -208,31 +215,31 @@ def snapshot_named(request: ApiRequest) -> Iterator[Permission]:
 LOCAL = "the lab has no Local Zones"
 
 
-def _new(request: ApiRequest) -> Iterator[Permission]:
+def _list_new_permissions(request: ApiRequest) -> Iterator[Permission]:
     """Yields the permissions for a new snapshot: to make it, and to tag it as it is made."""
-    tags = tags_of(request.params.get("TagSpecifications"), "snapshot")
-    resource = request.arn("snapshot", "*")
-    yield Permission(f"ec2:{request.operation}", resource, request_tags(tags))
-    yield from tagging(request, resource, tags)
+    tags = read_tags(request.params.get("TagSpecifications"), "snapshot")
+    resource = request.make_arn("snapshot", "*")
+    yield Permission(f"ec2:{request.operation}", resource, collect_request_tags(tags))
+    yield from list_tag_permissions(request, resource, tags)
 
 
-def _creating(request: ApiRequest) -> Iterator[Permission]:
-    yield of_volume(request, request.params["VolumeId"], "ec2:CreateSnapshot")
-    yield from _new(request)
+def _list_create_permissions(request: ApiRequest) -> Iterator[Permission]:
+    yield make_volume_permission(request, request.params["VolumeId"], "ec2:CreateSnapshot")
+    yield from _list_new_permissions(request)
 
 
-@serves("ec2", "CreateSnapshot", needs=_creating)
+@serves("ec2", "CreateSnapshot", needs=_list_create_permissions)
 def create_snapshot(request: ApiRequest) -> Members:
     """Takes a snapshot of a volume as it is now."""
     _check_location(request)
     params = request.params
     snapshot = request.change(
         "snapshot.create",
-        volume=volume_id(params["VolumeId"]),
+        volume=check_volume_id(params["VolumeId"]),
         description=params.get("Description"),
-        tags=tags_of(params.get("TagSpecifications"), "snapshot") or None,
+        tags=read_tags(params.get("TagSpecifications"), "snapshot") or None,
     )
-    return snapshot_of(request, snapshot)
+    return show_snapshot(request, snapshot)
 
 
 def _check_location(request: ApiRequest) -> None:
@@ -240,7 +247,7 @@ def _check_location(request: ApiRequest) -> None:
         raise AwsError("UnsupportedOperation", f"The parameter Location is not supported: {LOCAL}")
 
 
-@serves("ec2", "CreateSnapshots", needs=_new)
+@serves("ec2", "CreateSnapshots", needs=_list_new_permissions)
 def create_snapshots(request: ApiRequest) -> Members:
     """Takes snapshots of the volumes that are attached to the instance, all of one instant."""
     _check_location(request)
@@ -248,7 +255,7 @@ def create_snapshots(request: ApiRequest) -> Members:
     instance = request.lab.status()["instance_id"]
     if chosen["InstanceId"] != instance:
         raise AwsError("InvalidInstanceID.NotFound", f"The instance ID '{chosen['InstanceId']}' does not exist")
-    volumes = request.cache.volumes.now(request.lab).rows.values()
+    volumes = request.cache.volumes.fetch_table(request.lab).rows.values()
     attached = sorted(
         (volume for volume in volumes if volume["attachment"] is not None), key=lambda volume: volume["id"]
     )
@@ -266,30 +273,30 @@ def create_snapshots(request: ApiRequest) -> Members:
         "snapshot.create_many",
         volumes=named,
         description=params.get("Description"),
-        tags=tags_of(params.get("TagSpecifications"), "snapshot") or None,
+        tags=read_tags(params.get("TagSpecifications"), "snapshot") or None,
         copy_tags=params.get("CopyTagsFromSource") == "volume",
     )
     shown = []
     for snapshot in answer["snapshots"]:
-        full = snapshot_of(request, snapshot)
+        full = show_snapshot(request, snapshot)
         names = ("Description", "Tags", "Encrypted", "VolumeId", "State", "VolumeSize", "StartTime", "Progress", "OwnerId", "SnapshotId")  # fmt: skip
         shown.append({name: full[name] for name in names})
     return {"Snapshots": shown}
 
 
-@serves("ec2", "DeleteSnapshot", needs=snapshot_named)
+@serves("ec2", "DeleteSnapshot", needs=list_snapshot_permissions)
 def delete_snapshot(request: ApiRequest) -> Members:
     """Deletes a snapshot, or moves it to the recycle bin."""
-    request.change("snapshot.delete", snapshot=snapshot_id(request.params["SnapshotId"]))
+    request.change("snapshot.delete", snapshot=check_snapshot_id(request.params["SnapshotId"]))
     return {}
 
 
-def _copying(request: ApiRequest) -> Iterator[Permission]:
-    yield of_snapshot(request, request.params["SourceSnapshotId"])
-    yield from _new(request)
+def _list_copy_permissions(request: ApiRequest) -> Iterator[Permission]:
+    yield make_snapshot_permission(request, request.params["SourceSnapshotId"])
+    yield from _list_new_permissions(request)
 
 
-@serves("ec2", "CopySnapshot", needs=_copying)
+@serves("ec2", "CopySnapshot", needs=_list_copy_permissions)
 def copy_snapshot(request: ApiRequest) -> Members:
     """Copies a snapshot, of this lab or of one whose object store is named for its region. The
     presigned URL is not needed: the lab reads the other's object store. A duration has no effect: a
@@ -302,16 +309,16 @@ def copy_snapshot(request: ApiRequest) -> Members:
         )
     copy = request.change(
         "snapshot.copy",
-        snapshot=snapshot_id(params["SourceSnapshotId"]),
+        snapshot=check_snapshot_id(params["SourceSnapshotId"]),
         region=params["SourceRegion"],
         description=params.get("Description"),
-        tags=tags_of(params.get("TagSpecifications"), "snapshot") or None,
-        **_encryption(request),
+        tags=read_tags(params.get("TagSpecifications"), "snapshot") or None,
+        **_collect_encryption(request),
     )
-    return {"SnapshotId": copy["id"], "Tags": tag_list(copy["tags"])}
+    return {"SnapshotId": copy["id"], "Tags": show_tags(copy["tags"])}
 
 
-def _encryption(request: ApiRequest) -> Members:
+def _collect_encryption(request: ApiRequest) -> Members:
     """Returns the daemon's arguments about encryption, without those not given. Raises AwsError for
     a key without encryption."""
     encrypted, key = request.params.get("Encrypted"), request.params.get("KmsKeyId")
@@ -330,7 +337,7 @@ ARCHIVE = "the lab has one storage tier, standard"
 PERMISSION = "createVolumePermission"
 
 
-def _attribute(request: ApiRequest) -> str:
+def _read_attribute(request: ApiRequest) -> str:
     """Returns the attribute that a request names, by default the permission to make volumes. Raises
     AwsError for an unknown one."""
     attribute = request.params.get("Attribute", PERMISSION)
@@ -339,11 +346,11 @@ def _attribute(request: ApiRequest) -> str:
     return attribute
 
 
-@serves("ec2", "DescribeSnapshotAttribute", needs=snapshot_named)
+@serves("ec2", "DescribeSnapshotAttribute", needs=list_snapshot_permissions)
 def describe_snapshot_attribute(request: ApiRequest) -> Members:
     """Lists the accounts that may make volumes from a snapshot. A lab has no product codes."""
-    snapshot = request.lab.call("snapshot.describe", snapshot=snapshot_id(request.params["SnapshotId"]))
-    if _attribute(request) == "productCodes":
+    snapshot = request.lab.call("snapshot.describe", snapshot=check_snapshot_id(request.params["SnapshotId"]))
+    if _read_attribute(request) == "productCodes":
         return {"SnapshotId": snapshot["id"], "ProductCodes": []}
     return {
         "SnapshotId": snapshot["id"],
@@ -351,7 +358,7 @@ def describe_snapshot_attribute(request: ApiRequest) -> Members:
     }
 
 
-def _users(given: list[dict[str, str]] | None) -> list[str]:
+def _list_accounts(given: list[dict[str, str]] | None) -> list[str]:
     """Returns the accounts of a list of permissions. Raises AwsError for a group: everybody."""
     accounts = []
     for permission in given or ():
@@ -361,14 +368,14 @@ def _users(given: list[dict[str, str]] | None) -> list[str]:
     return accounts
 
 
-@serves("ec2", "ModifySnapshotAttribute", needs=snapshot_named)
+@serves("ec2", "ModifySnapshotAttribute", needs=list_snapshot_permissions)
 def modify_snapshot_attribute(request: ApiRequest) -> Members:
     """Adds and removes accounts that may make volumes from a snapshot."""
     params = request.params
-    if _attribute(request) != PERMISSION:
+    if _read_attribute(request) != PERMISSION:
         raise AwsError("InvalidParameterValue", "The attribute productCodes cannot be modified.")
     permission = params.get("CreateVolumePermission") or {}
-    add, remove = _users(permission.get("Add")), _users(permission.get("Remove"))
+    add, remove = _list_accounts(permission.get("Add")), _list_accounts(permission.get("Remove"))
     if params.get("UserIds"):
         operation = params.get("OperationType")
         if operation not in ("add", "remove"):
@@ -376,16 +383,16 @@ def modify_snapshot_attribute(request: ApiRequest) -> Members:
         (add if operation == "add" else remove).extend(params["UserIds"])
     if not add and not remove:
         raise AwsError("MissingParameter", "The request must contain the parameter createVolumePermission or userId")
-    request.change("snapshot.share", snapshot=snapshot_id(params["SnapshotId"]), add=add, remove=remove)
+    request.change("snapshot.share", snapshot=check_snapshot_id(params["SnapshotId"]), add=add, remove=remove)
     return {}
 
 
-@serves("ec2", "ResetSnapshotAttribute", needs=snapshot_named)
+@serves("ec2", "ResetSnapshotAttribute", needs=list_snapshot_permissions)
 def reset_snapshot_attribute(request: ApiRequest) -> Members:
     """Leaves a snapshot to its own account again."""
-    if _attribute(request) != PERMISSION:
+    if _read_attribute(request) != PERMISSION:
         raise AwsError("InvalidParameterValue", "The attribute productCodes cannot be reset.")
-    named = snapshot_id(request.params["SnapshotId"])
+    named = check_snapshot_id(request.params["SnapshotId"])
     shared = request.lab.call("snapshot.describe", snapshot=named)["shared_with"]
     request.change("snapshot.share", snapshot=named, remove=shared)
     return {}
@@ -394,28 +401,28 @@ def reset_snapshot_attribute(request: ApiRequest) -> Members:
 @serves("ec2", "DescribeSnapshotTierStatus")
 def describe_snapshot_tier_status(request: ApiRequest) -> Members:
     """Describes the tier of every snapshot: standard."""
-    rows = [answer_of("snapshot tier", snapshot, OwnerId=request.account) for snapshot in every(request)]
+    rows = [convert_answer("snapshot tier", snapshot, OwnerId=request.account) for snapshot in read_snapshots(request)]
     looks_at = {
         "snapshot-id": lambda row: row["SnapshotId"],
         "volume-id": lambda row: row["VolumeId"],
     }
-    matching = filtered(request, rows, looks_at)
-    size = paging.size(request.params, *PAGE)
-    shown, token = paging.page_for(request, matching, lambda row: row["SnapshotId"], size)
+    matching = filter_items(request, rows, looks_at)
+    size = paging.read_size(request.params, *PAGE)
+    shown, token = paging.cut_request_page(request, matching, lambda row: row["SnapshotId"], size)
     return {"SnapshotTierStatuses": shown, "NextToken": token}
 
 
-@serves("ec2", "ModifySnapshotTier", needs=snapshot_named)
+@serves("ec2", "ModifySnapshotTier", needs=list_snapshot_permissions)
 def modify_snapshot_tier(request: ApiRequest) -> Members:
     """Refuses the call: a lab has no archive."""
-    request.lab.call("snapshot.describe", snapshot=snapshot_id(request.params["SnapshotId"]))
+    request.lab.call("snapshot.describe", snapshot=check_snapshot_id(request.params["SnapshotId"]))
     raise AwsError("UnsupportedOperation", f"Snapshots cannot be archived: {ARCHIVE}.")
 
 
-@serves("ec2", "RestoreSnapshotTier", needs=snapshot_named)
+@serves("ec2", "RestoreSnapshotTier", needs=list_snapshot_permissions)
 def restore_snapshot_tier(request: ApiRequest) -> Members:
     """Refuses the call: no snapshot is in an archive."""
-    named = snapshot_id(request.params["SnapshotId"])
+    named = check_snapshot_id(request.params["SnapshotId"])
     request.lab.call("snapshot.describe", snapshot=named)
     raise AwsError("UnsupportedOperation", f"Snapshot {named} is not archived: {ARCHIVE}.")
 
@@ -423,22 +430,22 @@ def restore_snapshot_tier(request: ApiRequest) -> Members:
 # --- locked, kept in the recycle bin --------------------------------------------------------------
 
 
-def _lock(snapshot: Snapshot, lock: Lock) -> Members:
-    return answer_of("lock", lock, SnapshotId=snapshot["id"])
+def _show_lock(snapshot: Snapshot, lock: Lock) -> Members:
+    return convert_answer("lock", lock, SnapshotId=snapshot["id"])
 
 
-@serves("ec2", "LockSnapshot", needs=snapshot_named)
+@serves("ec2", "LockSnapshot", needs=list_snapshot_permissions)
 def lock_snapshot(request: ApiRequest) -> Members:
     """Locks a snapshot against deletion, or changes its lock."""
-    named = snapshot_id(request.params["SnapshotId"])
-    locked = request.change("snapshot.lock", snapshot=named, **arguments(request))
-    return _lock(locked, locked["lock"])
+    named = check_snapshot_id(request.params["SnapshotId"])
+    locked = request.change("snapshot.lock", snapshot=named, **collect_arguments(request))
+    return _show_lock(locked, locked["lock"])
 
 
-@serves("ec2", "UnlockSnapshot", needs=snapshot_named)
+@serves("ec2", "UnlockSnapshot", needs=list_snapshot_permissions)
 def unlock_snapshot(request: ApiRequest) -> Members:
     """Removes the lock of a snapshot."""
-    unlocked = request.change("snapshot.unlock", snapshot=snapshot_id(request.params["SnapshotId"]))
+    unlocked = request.change("snapshot.unlock", snapshot=check_snapshot_id(request.params["SnapshotId"]))
     return {"SnapshotId": unlocked["id"]}
 
 
@@ -447,47 +454,49 @@ def describe_locked_snapshots(request: ApiRequest) -> Members:
     """Describes snapshots that are locked, or were."""
     ids = request.params.get("SnapshotIds")
     if ids:
-        snapshots = request.lab.call("snapshot.list", snapshots=[snapshot_id(text) for text in ids])["snapshots"]
+        snapshots = request.lab.call("snapshot.list", snapshots=[check_snapshot_id(text) for text in ids])["snapshots"]
     else:
-        snapshots = every(request)
+        snapshots = read_snapshots(request)
     locked = [(snapshot, lock) for snapshot in snapshots if (lock := snapshot["lock"]) is not None]
-    rows = [{**_lock(snapshot, lock), "OwnerId": request.account} for snapshot, lock in locked]
-    matching = filtered(request, rows, {"lock-state": lambda row: row["LockState"]})
-    shown, token = _page(request, matching, lambda row: row["SnapshotId"])
+    rows = [{**_show_lock(snapshot, lock), "OwnerId": request.account} for snapshot, lock in locked]
+    matching = filter_items(request, rows, {"lock-state": lambda row: row["LockState"]})
+    shown, token = _cut_page(request, matching, lambda row: row["SnapshotId"])
     return {"Snapshots": shown, "NextToken": token}
 
 
-def _page(request: ApiRequest, rows: list[Members], key: Callable[[Members], str]) -> tuple[list[Members], str | None]:
-    size = paging.size(request.params, *PAGE)
-    return paging.page_for(request, sorted(rows, key=key), key, size)
+def _cut_page(
+    request: ApiRequest, rows: list[Members], key: Callable[[Members], str]
+) -> tuple[list[Members], str | None]:
+    size = paging.read_size(request.params, *PAGE)
+    return paging.cut_request_page(request, sorted(rows, key=key), key, size)
 
 
 @serves("ec2", "ListSnapshotsInRecycleBin")
 def list_snapshots_in_recycle_bin(request: ApiRequest) -> Members:
     """Lists deleted snapshots that a retention rule keeps."""
     ids = request.params.get("SnapshotIds")
-    checked_ids = {snapshot_id(text) for text in ids} if ids else None
+    checked_ids = {check_snapshot_id(text) for text in ids} if ids else None
     rows = [
-        answer_of("binned snapshot", {**snapshot, **stay})
-        for snapshot in every(request, bin=True)
+        convert_answer("binned snapshot", {**snapshot, **stay})
+        for snapshot in read_snapshots(request, bin=True)
         if (stay := snapshot["bin"]) is not None and (checked_ids is None or snapshot["id"] in checked_ids)
     ]
-    shown, token = _page(request, rows, lambda row: row["SnapshotId"])
+    shown, token = _cut_page(request, rows, lambda row: row["SnapshotId"])
     return {"Snapshots": shown, "NextToken": token}
 
 
-@serves("ec2", "RestoreSnapshotFromRecycleBin", needs=snapshot_named)
+@serves("ec2", "RestoreSnapshotFromRecycleBin", needs=list_snapshot_permissions)
 def restore_snapshot_from_recycle_bin(request: ApiRequest) -> Members:
     """Takes a snapshot out of the recycle bin."""
-    snapshot = request.change("snapshot.recover", snapshot=snapshot_id(request.params["SnapshotId"]))
-    return answer_of("recovered snapshot", snapshot, OwnerId=request.account)
+    snapshot = request.change("snapshot.recover", snapshot=check_snapshot_id(request.params["SnapshotId"]))
+    return convert_answer("recovered snapshot", snapshot, OwnerId=request.account)
 
 
 def _show_restore(request: ApiRequest, restore: FastRestore) -> Members:
     """Returns a fast snapshot restore as EC2 describes it, with the reason of its last change."""
     # EC2's words for the two reasons that a lab has.
     by_user = restore["state"] in ("enabling", "disabling", "disabled")
-    return answer_of(
+    return convert_answer(
         "fast restore",
         restore,
         AvailabilityZoneId=request.lab.status()["zone_id"],
@@ -496,12 +505,12 @@ def _show_restore(request: ApiRequest, restore: FastRestore) -> Members:
     )
 
 
-def _sources(request: ApiRequest) -> Iterator[Permission]:
+def _list_source_permissions(request: ApiRequest) -> Iterator[Permission]:
     for snapshot in request.params["SourceSnapshotIds"]:
-        yield of_snapshot(request, snapshot)
+        yield make_snapshot_permission(request, snapshot)
 
 
-def _zones(request: ApiRequest) -> list[str]:
+def _list_zones(request: ApiRequest) -> list[str]:
     """Returns the zones that a request names. The lab resolves only the id of its own zone; the
     daemon refuses others."""
     zones, ids = request.params.get("AvailabilityZones"), request.params.get("AvailabilityZoneIds")
@@ -519,8 +528,8 @@ def _zones(request: ApiRequest) -> list[str]:
 def _switch_restores(request: ApiRequest, enable: bool) -> Members:
     """Switches fast snapshot restore on or off, for each snapshot and zone; returns what was
     switched and what failed, by snapshot."""
-    snapshots = [snapshot_id(text) for text in request.params["SourceSnapshotIds"]]
-    answer = request.change("snapshot.set_fast_restore", snapshots=snapshots, zones=_zones(request), enable=enable)
+    snapshots = [check_snapshot_id(text) for text in request.params["SourceSnapshotIds"]]
+    answer = request.change("snapshot.set_fast_restore", snapshots=snapshots, zones=_list_zones(request), enable=enable)
     failed: dict[str, list[Members]] = {}
     for failure in answer["failures"]:
         error = {"Code": failure["code"], "Message": failure["message"]}
@@ -533,13 +542,13 @@ def _switch_restores(request: ApiRequest, enable: bool) -> Members:
     }
 
 
-@serves("ec2", "EnableFastSnapshotRestores", needs=_sources)
+@serves("ec2", "EnableFastSnapshotRestores", needs=_list_source_permissions)
 def enable_fast_snapshot_restores(request: ApiRequest) -> Members:
     """Lets volumes be made of snapshots without first touch. The answer lists failures."""
     return _switch_restores(request, True)
 
 
-@serves("ec2", "DisableFastSnapshotRestores", needs=_sources)
+@serves("ec2", "DisableFastSnapshotRestores", needs=_list_source_permissions)
 def disable_fast_snapshot_restores(request: ApiRequest) -> Members:
     """Ends fast snapshot restore. The answer lists failures."""
     return _switch_restores(request, False)
@@ -549,6 +558,6 @@ def disable_fast_snapshot_restores(request: ApiRequest) -> Members:
 def describe_fast_snapshot_restores(request: ApiRequest) -> Members:
     """Describes fast snapshot restores that are on, or were."""
     rows = [_show_restore(request, restore) for restore in request.lab.call("snapshot.fast_restores")["fast_restores"]]
-    matching = filtered(request, rows)
-    shown, token = _page(request, matching, lambda row: f"{row['SnapshotId']}\n{row['AvailabilityZone']}")
+    matching = filter_items(request, rows)
+    shown, token = _cut_page(request, matching, lambda row: f"{row['SnapshotId']}\n{row['AvailabilityZone']}")
     return {"FastSnapshotRestores": shown, "NextToken": token}

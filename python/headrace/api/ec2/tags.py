@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from headrace.api import paging
-from headrace.api.ec2.filters import filtered
-from headrace.api.ec2.permissions import KINDS, request_tags, resource_tags
+from headrace.api.ec2.filters import filter_items
+from headrace.api.ec2.permissions import KINDS, collect_request_tags, collect_resource_tags
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Members, Permission, serves
 from headrace.errors import HeadraceError
@@ -17,7 +17,7 @@ MAX_RESOURCES = 1000
 PAGE = (5, 1000)
 
 
-def tags_of(specifications: Sequence[Members] | None, kind: str) -> dict[str, str]:
+def read_tags(specifications: Sequence[Members] | None, kind: str) -> dict[str, str]:
     """Returns the tags that a request gives to a new resource. Raises AwsError."""
     tags: dict[str, str] = {}
     for specification in specifications or ():
@@ -29,11 +29,11 @@ def tags_of(specifications: Sequence[Members] | None, kind: str) -> dict[str, st
         # EC2 was seen to refuse it so (tests of moto 5.2).
         if not specification.get("Tags"):
             raise AwsError("InvalidParameterValue", "Tag specification must have at least one tag")
-        tags |= _pairs(specification.get("Tags"), tags)
+        tags |= _read_pairs(specification.get("Tags"), tags)
     return tags
 
 
-def _pairs(tags: Sequence[Mapping[str, str]] | None, before: Mapping[str, str] | None = None) -> dict[str, str]:
+def _read_pairs(tags: Sequence[Mapping[str, str]] | None, before: Mapping[str, str] | None = None) -> dict[str, str]:
     """Returns tags by key. `before`: tags given elsewhere in the request. Raises AwsError for an
     empty key or one that is there twice."""
     pairs: dict[str, str] = {}
@@ -47,7 +47,7 @@ def _pairs(tags: Sequence[Mapping[str, str]] | None, before: Mapping[str, str] |
     return pairs
 
 
-def _resources(request: ApiRequest) -> list[str]:
+def _list_resources(request: ApiRequest) -> list[str]:
     """Returns the ids of a request, each once. Raises AwsError for none, too many, or an id of no
     kind that has tags."""
     ids = request.params["Resources"]
@@ -61,47 +61,47 @@ def _resources(request: ApiRequest) -> list[str]:
     return list(dict.fromkeys(ids))
 
 
-def everything(request: ApiRequest) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+def list_tagged(request: ApiRequest) -> Iterator[tuple[str, str, Mapping[str, str]]]:
     """Yields every resource that has tags: id, kind, and tags."""
-    for volume in request.cache.volumes.now(request.lab).rows.values():
+    for volume in request.cache.volumes.fetch_table(request.lab).rows.values():
         yield volume["id"], "volume", volume["tags"]
-    for snapshot in request.cache.snapshots.now(request.lab).rows.values():
+    for snapshot in request.cache.snapshots.fetch_table(request.lab).rows.values():
         if snapshot["bin"] is None:
             yield snapshot["id"], "snapshot", snapshot["tags"]
     status = request.lab.status()
     yield status["instance_id"], "instance", status.get("instance_tags") or {}
 
 
-def _permissions(request: ApiRequest) -> Iterator[Permission]:
+def _list_permissions(request: ApiRequest) -> Iterator[Permission]:
     """Yields the permission that changing tags needs for each resource; its tags are unknown where
     the lab does not answer."""
     given = request.params.get("Tags") or ()
-    set_tags = request_tags({tag["Key"]: tag.get("Value", "") for tag in given if tag.get("Key")})
+    set_tags = collect_request_tags({tag["Key"]: tag.get("Value", "") for tag in given if tag.get("Key")})
     try:
-        has = {name: tags for name, _, tags in everything(request)}
+        has = {name: tags for name, _, tags in list_tagged(request)}
     except HeadraceError:
         has = {}
     for resource_id in request.params["Resources"]:
         kind = KINDS.get(resource_id.partition("-")[0], "*")
-        context = {**set_tags, **resource_tags(has.get(resource_id, {}))}
-        yield Permission(f"ec2:{request.operation}", request.arn(kind, resource_id), context)
+        context = {**set_tags, **collect_resource_tags(has.get(resource_id, {}))}
+        yield Permission(f"ec2:{request.operation}", request.make_arn(kind, resource_id), context)
 
 
-@serves("ec2", "CreateTags", needs=_permissions)
+@serves("ec2", "CreateTags", needs=_list_permissions)
 def create_tags(request: ApiRequest) -> Members:
     """Adds or overwrites tags: of all resources, or of none."""
-    tags = _pairs(request.params["Tags"])
+    tags = _read_pairs(request.params["Tags"])
     if not tags:
         raise AwsError("MissingParameter", "The request must contain the parameter Tag")
-    request.change("resource.tag", resources=_resources(request), set=tags)
+    request.change("resource.tag", resources=_list_resources(request), set=tags)
     return {}
 
 
-@serves("ec2", "DeleteTags", needs=_permissions)
+@serves("ec2", "DeleteTags", needs=_list_permissions)
 def delete_tags(request: ApiRequest) -> Members:
     """Removes tags: by key; by key and value; all of them where none is named."""
-    ids, tags = _resources(request), request.params.get("Tags")
-    _pairs(tags)
+    ids, tags = _list_resources(request), request.params.get("Tags")
+    _read_pairs(tags)
     if tags:
         keys = [tag["Key"] for tag in tags if "Value" not in tag]
         request.change(
@@ -111,7 +111,7 @@ def delete_tags(request: ApiRequest) -> Members:
             remove_equal={tag["Key"]: tag["Value"] for tag in tags if "Value" in tag},
         )
         return {}
-    has = {name: tags for name, _, tags in everything(request) if name in ids}
+    has = {name: tags for name, _, tags in list_tagged(request) if name in ids}
     request.change("resource.tag", resources=ids, remove=sorted({key for tags in has.values() for key in tags}))
     return {}
 
@@ -121,7 +121,7 @@ def describe_tags(request: ApiRequest) -> Members:
     """Lists every tag of every resource."""
     rows = [
         {"ResourceId": name, "ResourceType": kind, "Key": key, "Value": value}
-        for name, kind, tags in everything(request)
+        for name, kind, tags in list_tagged(request)
         for key, value in tags.items()
     ]
     looks_at = {
@@ -130,11 +130,11 @@ def describe_tags(request: ApiRequest) -> Members:
         "resource-id": lambda row: row["ResourceId"],
         "resource-type": lambda row: row["ResourceType"],
     }
-    matching = filtered(request, rows, looks_at, lambda row: {row["Key"]: row["Value"]})
-    matching.sort(key=_order)
-    shown, token = paging.page_for(request, matching, _order, paging.size(request.params, *PAGE))
+    matching = filter_items(request, rows, looks_at, lambda row: {row["Key"]: row["Value"]})
+    matching.sort(key=_make_sort_key)
+    shown, token = paging.cut_request_page(request, matching, _make_sort_key, paging.read_size(request.params, *PAGE))
     return {"Tags": shown, "NextToken": token}
 
 
-def _order(row: Mapping[str, str]) -> str:
+def _make_sort_key(row: Mapping[str, str]) -> str:
     return f"{row['ResourceId']}\n{row['Key']}"

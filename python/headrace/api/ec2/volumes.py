@@ -6,29 +6,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from headrace.api import paging
-from headrace.api.declared import arguments
-from headrace.api.ec2.filters import filtered
+from headrace.api.declared import collect_arguments
+from headrace.api.ec2.filters import filter_items
 from headrace.api.ec2.permissions import (
-    of_volume,
-    present,
-    request_tags,
-    resource_tags,
-    tagging,
-    truth,
-    volume_and_instance,
-    volume_named,
+    collect_present,
+    collect_request_tags,
+    collect_resource_tags,
+    format_truth,
+    list_attach_permissions,
+    list_tag_permissions,
+    list_volume_permissions,
+    make_volume_permission,
 )
 from headrace.api.ec2.shown import (
     Volume,
-    attachment_of,
-    device_name,
-    modification_of,
-    moment,
-    shown_once,
-    volume_id,
-    volume_of,
+    check_volume_id,
+    get_device_name,
+    parse_moment,
+    show_attachment,
+    show_modification,
+    show_once,
+    show_volume,
 )
-from headrace.api.ec2.tags import tags_of
+from headrace.api.ec2.tags import read_tags
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Members, Permission, serves
 from headrace.errors import HeadraceError
@@ -38,14 +38,14 @@ from headrace.lab.calls import LONG_CALL_S, Attachment, AttachmentFacts, LabVolu
 PAGE = (5, 1000)
 
 _FILTERS = {
-    "attachment.attach-time": lambda volume: _attached(volume, lambda attachment: moment(attachment["attached_at"])),
-    "attachment.delete-on-termination": lambda volume: _attached(volume, lambda attachment: attachment["delete_on_termination"]),
-    "attachment.device": lambda volume: _attached(volume, device_name),
-    "attachment.instance-id": lambda volume: _attached(volume, lambda attachment: attachment["instance"]),
-    "attachment.status": lambda volume: _attached(volume, lambda attachment: attachment["state"]),
+    "attachment.attach-time": lambda volume: _read_attachment(volume, lambda attachment: parse_moment(attachment["attached_at"])),
+    "attachment.delete-on-termination": lambda volume: _read_attachment(volume, lambda attachment: attachment["delete_on_termination"]),
+    "attachment.device": lambda volume: _read_attachment(volume, get_device_name),
+    "attachment.instance-id": lambda volume: _read_attachment(volume, lambda attachment: attachment["instance"]),
+    "attachment.status": lambda volume: _read_attachment(volume, lambda attachment: attachment["state"]),
     "availability-zone": lambda volume: volume["zone"],
     "availability-zone-id": lambda volume: volume["zone_id"],
-    "create-time": lambda volume: moment(volume["created_at"]),
+    "create-time": lambda volume: parse_moment(volume["created_at"]),
     "encrypted": lambda volume: bool(volume.get("kms_key") or volume.get("encrypted")),
     "fast-restored": lambda volume: volume.get("fast_restored"),
     "multi-attach-enabled": lambda volume: False,
@@ -59,71 +59,74 @@ _FILTERS = {
 }  # fmt: skip
 
 
-def _attached(volume: Volume, look: Callable[[Attachment | AttachmentFacts], object]) -> object:
+def _read_attachment(volume: Volume, look: Callable[[Attachment | AttachmentFacts], object]) -> object:
     attachment = volume["attachment"]
     return None if attachment is None else look(attachment)
 
 
-def _named(request: ApiRequest, ids: Sequence[str] | None) -> Sequence[Volume]:
+def _read_named(request: ApiRequest, ids: Sequence[str] | None) -> Sequence[Volume]:
     """Returns the volumes of these ids, None: all; from the cache where it knows them, else from
     the daemon."""
     if ids is None:
-        return list(request.cache.volumes.now(request.lab).rows.values())
-    rows = request.cache.volumes.named(request.lab, ids)
+        return list(request.cache.volumes.fetch_table(request.lab).rows.values())
+    rows = request.cache.volumes.find_rows(request.lab, ids)
     return request.lab.volumes(list(ids)) if rows is None else rows
 
 
-def selected(request: ApiRequest, sized: tuple[int, int] = PAGE) -> tuple[Sequence[Volume], str | None]:
+def select_volumes(request: ApiRequest, sized: tuple[int, int] = PAGE) -> tuple[Sequence[Volume], str | None]:
     """Returns the volumes that VolumeIds, Filters, MaxResults and NextToken of a request mean, by
     id, and the token of the next page. Raises AwsError.
     """
     ids = request.params.get("VolumeIds")
-    size = paging.size_unless_named(request, ids, "volumeSet", sized)
-    checked_ids = [volume_id(text, "volumes") for text in dict.fromkeys(ids)] if ids else None
+    size = paging.read_size_unless_named(request, ids, "volumeSet", sized)
+    checked_ids = [check_volume_id(text, "volumes") for text in dict.fromkeys(ids)] if ids else None
     if checked_ids is None and not request.params.get("Filters"):
-        every = request.cache.volumes.now(request.lab)
-        return paging.page_of_table(request, every, size)
-    volumes = _named(request, checked_ids)
-    matching = filtered(request, volumes, _FILTERS, lambda volume: volume["tags"])
+        every = request.cache.volumes.fetch_table(request.lab)
+        return paging.cut_table_page(request, every, size)
+    volumes = _read_named(request, checked_ids)
+    matching = filter_items(request, volumes, _FILTERS, lambda volume: volume["tags"])
     matching.sort(key=lambda volume: volume["id"])
-    return paging.page_for(request, matching, lambda volume: volume["id"], size)
+    return paging.cut_request_page(request, matching, lambda volume: volume["id"], size)
 
 
 @serves("ec2", "DescribeVolumes")
 def describe_volumes(request: ApiRequest) -> Members:
     """Describes all volumes, those named, or those that filters match."""
-    volumes, token = selected(request)
-    return {"Volumes": [shown_once(volume, volume_of) for volume in volumes], "NextToken": token}
+    volumes, token = select_volumes(request)
+    return {"Volumes": [show_once(volume, show_volume) for volume in volumes], "NextToken": token}
 
 
-def _creating(request: ApiRequest) -> Iterator[Permission]:
+def _list_create_permissions(request: ApiRequest) -> Iterator[Permission]:
     """Yields the permissions that CreateVolume needs: on the new volume, on its snapshot if any,
     and for its tags."""
     params = request.params
-    tags = tags_of(params.get("TagSpecifications"), "volume")
-    resource, parent = request.arn("volume", "*"), _parent(request)
+    tags = read_tags(params.get("TagSpecifications"), "volume")
+    resource, parent = request.make_arn("volume", "*"), _find_parent(request)
     encrypted = params.get("Encrypted") or parent.get("encrypted") or _encrypts_by_default(request)
     context = {
-        **present(
+        **collect_present(
             VolumeType=params.get("VolumeType", "gp2"),
             VolumeSize=params.get("Size") or parent.get("size_gib"),
             VolumeIops=params.get("Iops"),
             VolumeThroughput=params.get("Throughput"),
             AvailabilityZone=params.get("AvailabilityZone"),
             KmsKeyId=params.get("KmsKeyId"),
-            ParentSnapshot=request.arn("snapshot", params["SnapshotId"]) if params.get("SnapshotId") else None,
+            ParentSnapshot=request.make_arn("snapshot", params["SnapshotId"]) if params.get("SnapshotId") else None,
         ),
-        "ec2:Encrypted": truth(encrypted),
-        **request_tags(tags),
+        "ec2:Encrypted": format_truth(encrypted),
+        **collect_request_tags(tags),
     }
     yield Permission("ec2:CreateVolume", resource, context)
     if params.get("SnapshotId"):
-        about = {"ec2:Encrypted": truth(parent.get("encrypted")), **resource_tags(parent.get("tags") or {})}
-        yield Permission("ec2:CreateVolume", request.arn("snapshot", params["SnapshotId"]), about)
-    yield from tagging(request, resource, tags)
+        about = {
+            "ec2:Encrypted": format_truth(parent.get("encrypted")),
+            **collect_resource_tags(parent.get("tags") or {}),
+        }
+        yield Permission("ec2:CreateVolume", request.make_arn("snapshot", params["SnapshotId"]), about)
+    yield from list_tag_permissions(request, resource, tags)
 
 
-def _parent(request: ApiRequest) -> Members:
+def _find_parent(request: ApiRequest) -> Members:
     """Returns the snapshot that a new volume is made from; an empty mapping if it does not
     exist."""
     if not request.params.get("SnapshotId"):
@@ -139,11 +142,11 @@ def _encrypts_by_default(request: ApiRequest) -> bool:
     return request.lab.call("encryption.defaults")["by_default"]
 
 
-def _creation(request: ApiRequest) -> Members:
-    return arguments(request) | {"tags": tags_of(request.params.get("TagSpecifications"), "volume") or None}
+def _collect_creation(request: ApiRequest) -> Members:
+    return collect_arguments(request) | {"tags": read_tags(request.params.get("TagSpecifications"), "volume") or None}
 
 
-@serves("ec2", "CreateVolume", needs=_creating)
+@serves("ec2", "CreateVolume", needs=_list_create_permissions)
 def create_volume(request: ApiRequest) -> Members:
     """Makes a volume, empty or from a snapshot."""
     params = request.params
@@ -151,49 +154,52 @@ def create_volume(request: ApiRequest) -> Members:
         raise AwsError(
             "MissingParameter", "The request must contain the parameter AvailabilityZone or AvailabilityZoneId"
         )
-    return volume_of(request.change("volume.create", **_creation(request)))
+    return show_volume(request.change("volume.create", **_collect_creation(request)))
 
 
-def _copying(request: ApiRequest) -> Iterator[Permission]:
+def _list_copy_permissions(request: ApiRequest) -> Iterator[Permission]:
     """Yields the permissions that CopyVolumes needs: on the source, on the new volume, and for its
     tags."""
     params = request.params
-    tags = tags_of(params.get("TagSpecifications"), "volume")
-    resource, source = request.arn("volume", "*"), of_volume(request, params["SourceVolumeId"], "ec2:CopyVolumes")
+    tags = read_tags(params.get("TagSpecifications"), "volume")
+    resource, source = (
+        request.make_arn("volume", "*"),
+        make_volume_permission(request, params["SourceVolumeId"], "ec2:CopyVolumes"),
+    )
     encrypted = (
         params.get("Encrypted") or source.context.get("ec2:Encrypted") == "true" or _encrypts_by_default(request)
     )
     context = {
-        **present(
+        **collect_present(
             VolumeType=params.get("VolumeType", "gp2"),
             VolumeSize=params.get("Size") or source.context.get("ec2:VolumeSize"),
             VolumeIops=params.get("Iops"),
             VolumeThroughput=params.get("Throughput"),
             KmsKeyId=params.get("KmsKeyId"),
         ),
-        "ec2:Encrypted": truth(encrypted),
-        **request_tags(tags),
+        "ec2:Encrypted": format_truth(encrypted),
+        **collect_request_tags(tags),
     }
     yield source
     yield Permission("ec2:CopyVolumes", resource, context)
-    yield from tagging(request, resource, tags)
+    yield from list_tag_permissions(request, resource, tags)
 
 
-@serves("ec2", "CopyVolumes", needs=_copying)
+@serves("ec2", "CopyVolumes", needs=_list_copy_permissions)
 def copy_volumes(request: ApiRequest) -> Members:
     """Makes a copy of a volume as it is now."""
-    source = volume_id(request.params["SourceVolumeId"], "sourceVolumeId")
-    return {"Volumes": [volume_of(request.change("volume.copy", volume=source, **_creation(request)))]}
+    source = check_volume_id(request.params["SourceVolumeId"], "sourceVolumeId")
+    return {"Volumes": [show_volume(request.change("volume.copy", volume=source, **_collect_creation(request)))]}
 
 
-@serves("ec2", "DeleteVolume", needs=volume_named)
+@serves("ec2", "DeleteVolume", needs=list_volume_permissions)
 def delete_volume(request: ApiRequest) -> Members:
     """Deletes an available volume."""
-    request.change("volume.delete", LONG_CALL_S, volume=volume_id(request.params["VolumeId"]))
+    request.change("volume.delete", LONG_CALL_S, volume=check_volume_id(request.params["VolumeId"]))
     return {}
 
 
-@serves("ec2", "AttachVolume", needs=volume_and_instance)
+@serves("ec2", "AttachVolume", needs=list_attach_permissions)
 def attach_volume(request: ApiRequest) -> Members:
     """Makes a block device of a volume."""
     params = request.params
@@ -202,19 +208,19 @@ def attach_volume(request: ApiRequest) -> Members:
     volume = request.change(
         "volume.attach",
         LONG_CALL_S,
-        volume=volume_id(params["VolumeId"]),
+        volume=check_volume_id(params["VolumeId"]),
         device_name=params["Device"],
         instance=params["InstanceId"],
     )
     # It is attached already, and was attaching when EC2 would have answered.
-    return {**attachment_of(volume, volume["attachment"]), "State": "attaching"}
+    return {**show_attachment(volume, volume["attachment"]), "State": "attaching"}
 
 
-@serves("ec2", "DetachVolume", needs=volume_and_instance)
+@serves("ec2", "DetachVolume", needs=list_attach_permissions)
 def detach_volume(request: ApiRequest) -> Members:
     """Takes the device away; `busy` while it is mounted."""
     params = request.params
-    name = volume_id(params["VolumeId"])
+    name = check_volume_id(params["VolumeId"])
     before = request.lab.describe(name)["attachment"]
     volume = request.change(
         "volume.detach",
@@ -227,16 +233,16 @@ def detach_volume(request: ApiRequest) -> Members:
     )
     now = volume["attachment"]
     if now is not None:
-        return attachment_of(volume, now)
+        return show_attachment(volume, now)
     # It is gone already, and was detaching when EC2 would have answered.
-    return {} if before is None else {**attachment_of(volume, before), "State": "detaching"}
+    return {} if before is None else {**show_attachment(volume, before), "State": "detaching"}
 
 
 # Types whose performance EBS checks (EC2 user guide, "EBS volume status checks").
 CHECKED = ("io1", "io2", "gp3")
 
 
-def _performance(volume: LabVolume) -> str:
+def _judge_performance(volume: LabVolume) -> str:
     """Returns EBS's name for the performance: a volume with slow or missing members has theirs."""
     if volume["type"] not in CHECKED:
         return "not-applicable"
@@ -245,10 +251,10 @@ def _performance(volume: LabVolume) -> str:
     return "normal" if all(member["state"] == "ok" for member in volume["members"]) else "degraded"
 
 
-def status_of(volume: LabVolume) -> Members:
+def show_status(volume: LabVolume) -> Members:
     """Returns the status of a volume."""
     broken = volume["state"] == "error" or any(member["state"] == "failed" for member in volume["members"])
-    performance = _performance(volume)
+    performance = _judge_performance(volume)
     init = volume["initialization"]
     done = 100 if init is None else init["progress_percent"]
     details = [
@@ -284,42 +290,42 @@ def status_of(volume: LabVolume) -> Members:
 def describe_volume_status(request: ApiRequest) -> Members:
     """Tells whether volumes work, and how far they are initialized."""
     ids = request.params.get("VolumeIds")
-    size = paging.size_unless_named(request, ids, "volumeSet", PAGE)
-    checked_ids = [volume_id(text, "volumes") for text in dict.fromkeys(ids)] if ids else None
+    size = paging.read_size_unless_named(request, ids, "volumeSet", PAGE)
+    checked_ids = [check_volume_id(text, "volumes") for text in dict.fromkeys(ids)] if ids else None
     after = limit = None
     if size is not None and not request.params.get("Filters"):
         # No more than the page, and one to see whether another follows.
         token, limit = request.params.get("NextToken"), size + 1
         after = paging.read_token(request.operation, token) if token else None
     volumes = sorted(request.lab.volumes(checked_ids, after=after, limit=limit), key=lambda volume: volume["id"])
-    matching = filtered(request, map(status_of, volumes))
-    statuses, token = paging.page_for(request, matching, lambda row: row["VolumeId"], size)
+    matching = filter_items(request, map(show_status, volumes))
+    statuses, token = paging.cut_request_page(request, matching, lambda row: row["VolumeId"], size)
     return {"VolumeStatuses": statuses, "NextToken": token}
 
 
-@serves("ec2", "DescribeVolumeAttribute", needs=volume_named)
+@serves("ec2", "DescribeVolumeAttribute", needs=list_volume_permissions)
 def describe_volume_attribute(request: ApiRequest) -> Members:
     """Returns one attribute of a volume."""
-    volume = request.lab.describe(volume_id(request.params["VolumeId"]))
+    volume = request.lab.describe(check_volume_id(request.params["VolumeId"]))
     if request.params["Attribute"] == "autoEnableIO":
         return {"VolumeId": volume["id"], "AutoEnableIO": {"Value": volume["auto_enable_io"]}}
     return {"VolumeId": volume["id"], "ProductCodes": []}
 
 
-@serves("ec2", "ModifyVolumeAttribute", needs=volume_named)
+@serves("ec2", "ModifyVolumeAttribute", needs=list_volume_permissions)
 def modify_volume_attribute(request: ApiRequest) -> Members:
     """Sets AutoEnableIO."""
     enabled = (request.params.get("AutoEnableIO") or {}).get("Value")
     if enabled is None:
         raise AwsError("MissingParameter", "The request must contain the parameter AutoEnableIO.Value")
-    request.change("volume.attributes", volume=volume_id(request.params["VolumeId"]), auto_enable_io=enabled)
+    request.change("volume.attributes", volume=check_volume_id(request.params["VolumeId"]), auto_enable_io=enabled)
     return {}
 
 
-@serves("ec2", "EnableVolumeIO", needs=volume_named)
+@serves("ec2", "EnableVolumeIO", needs=list_volume_permissions)
 def enable_volume_io(request: ApiRequest) -> Members:
     """Lets I/O go on after a check that failed. The lab never stops it by itself."""
-    request.lab.describe(volume_id(request.params["VolumeId"]))
+    request.lab.describe(check_volume_id(request.params["VolumeId"]))
     return {}
 
 
@@ -327,21 +333,23 @@ def enable_volume_io(request: ApiRequest) -> Members:
 MODIFICATIONS_PAGE = (1, 500)
 
 
-@serves("ec2", "ModifyVolume", needs=volume_named)
+@serves("ec2", "ModifyVolume", needs=list_volume_permissions)
 def modify_volume(request: ApiRequest) -> Members:
     """Changes a volume, in use or not."""
     params = request.params
     if params.get("MultiAttachEnabled"):
         raise AwsError("UnsupportedOperation", "Multi-Attach is not supported: this lab has one instance.")
-    changed = request.change("volume.modify", volume=volume_id(request.params["VolumeId"]), **arguments(request))
-    return {"VolumeModification": modification_of(changed)}
+    changed = request.change(
+        "volume.modify", volume=check_volume_id(request.params["VolumeId"]), **collect_arguments(request)
+    )
+    return {"VolumeModification": show_modification(changed)}
 
 
 @serves("ec2", "DescribeVolumesModifications")
 def describe_volumes_modifications(request: ApiRequest) -> Members:
     """Describes the last modification of each volume."""
-    ids, size = request.params.get("VolumeIds"), paging.size(request.params, *MODIFICATIONS_PAGE)
-    checked_ids = {volume_id(text, "volumes") for text in ids} if ids else None
+    ids, size = request.params.get("VolumeIds"), paging.read_size(request.params, *MODIFICATIONS_PAGE)
+    checked_ids = {check_volume_id(text, "volumes") for text in ids} if ids else None
     if checked_ids:
         # Volumes that do not exist are refused first.
         request.lab.volumes(sorted(checked_ids))
@@ -355,10 +363,10 @@ def describe_volumes_modifications(request: ApiRequest) -> Members:
             "InvalidVolumeModification.NotFound", f"Modification for volume '{', '.join(never)}' does not exist."
         )
     rows = [
-        modification_of(modification)
+        show_modification(modification)
         for name, modification in sorted(latest.items())
         if checked_ids is None or name in checked_ids
     ]
-    matching = filtered(request, rows)
-    modifications, token = paging.page_for(request, matching, lambda row: row["VolumeId"], size)
+    matching = filter_items(request, rows)
+    modifications, token = paging.cut_request_page(request, matching, lambda row: row["VolumeId"], size)
     return {"VolumesModifications": modifications, "NextToken": token}

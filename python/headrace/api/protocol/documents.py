@@ -29,28 +29,28 @@ _OBJECT_TAGS = (
 Read = Callable[[object, Where], object]
 
 
-def _no_objects(*_: object) -> NoReturn:
+def _refuse_objects(*_: object) -> NoReturn:
     raise ValueError("a tag other than that of times")
 
 
-_TAGS = {0: _no_objects} | dict.fromkeys(_OBJECT_TAGS, _no_objects)
+_TAGS = {0: _refuse_objects} | dict.fromkeys(_OBJECT_TAGS, _refuse_objects)
 
 
-def json_of(body: bytes) -> Members:
+def parse_json(body: bytes) -> Members:
     """Returns the object of a JSON body; nothing is an empty one. Raises AwsError."""
-    return _object(body, msgspec.json.decode)
+    return _parse_object(body, msgspec.json.decode)
 
 
-def cbor_of(body: bytes) -> Members:
+def parse_cbor(body: bytes) -> Members:
     """Returns the map of a CBOR body; nothing is an empty one. Raises AwsError."""
-    return _object(body, _decoded)
+    return _parse_object(body, _decode_cbor)
 
 
-def _decoded(body: bytes) -> object:
-    return cbor2.loads(body, tag_hook=_no_objects, semantic_decoders=_TAGS, max_depth=MAX_DEPTH)
+def _decode_cbor(body: bytes) -> object:
+    return cbor2.loads(body, tag_hook=_refuse_objects, semantic_decoders=_TAGS, max_depth=MAX_DEPTH)
 
 
-def _object(body: bytes, decode: Callable[[bytes], object]) -> Members:
+def _parse_object(body: bytes, decode: Callable[[bytes], object]) -> Members:
     """Returns the object that `decode` reads from a body; nothing is an empty one. Raises AwsError
     for anything else."""
     if not body:
@@ -65,20 +65,20 @@ def _object(body: bytes, decode: Callable[[bytes], object]) -> Members:
 
 
 @cache
-def reader(shape: ModelShape, service: str, binary: bool) -> Read:
+def make_reader(shape: ModelShape, service: str, binary: bool) -> Read:
     """Returns a function that reads a value of this shape out of JSON, or out of CBOR (`binary`);
     it raises AwsError."""
     if shape.kind == "structure":
-        return structure_reader(shape, service, binary)
+        return make_structure_reader(shape, service, binary)
     if shape.kind == "list":
-        return _list(shape, service, binary)
+        return _make_list_reader(shape, service, binary)
     if shape.kind == "map":
-        return _map(shape, service, binary)
-    return _scalar(shape, service, binary)
+        return _make_map_reader(shape, service, binary)
+    return _make_scalar_reader(shape, service, binary)
 
 
 @cache
-def structure_reader(shape: ModelShape, service: str, binary: bool) -> Callable[[object, Where], Members]:
+def make_structure_reader(shape: ModelShape, service: str, binary: bool) -> Callable[[object, Where], Members]:
     """Returns a function that reads a structure of this shape out of JSON, or out of CBOR
     (`binary`); it raises AwsError."""
     union = bool(shape.facts.get("union"))
@@ -86,32 +86,32 @@ def structure_reader(shape: ModelShape, service: str, binary: bool) -> Callable[
 
     def read(node: object, place: Where) -> Members:
         if not isinstance(node, dict):
-            raise place.malformed(node, "an object")
+            raise place.refuse_malformed(node, "an object")
         members: Members = {}
         for key, below in node.items():
             member = by_name.get(key) if isinstance(key, str) else None
             if member is None:
-                raise (place / key).unknown()
+                raise (place / key).refuse_unknown()
             if below is not None:
-                members[member.name] = reader(member.shape, service, binary)(below, place / key)
+                members[member.name] = make_reader(member.shape, service, binary)(below, place / key)
         for name in shape.required:
             if name not in members and not shape.members[name].location:
-                raise (place / shape.members[name].wire_name).missing()
+                raise (place / shape.members[name].wire_name).refuse_missing()
         if union and len(members) != 1:
-            raise place.malformed(", ".join(members), "exactly one of its members")
+            raise place.refuse_malformed(", ".join(members), "exactly one of its members")
         return members
 
     return read
 
 
-def _list(shape: ModelShape, service: str, binary: bool) -> Read:
+def _make_list_reader(shape: ModelShape, service: str, binary: bool) -> Read:
     """Returns the reader of a list of this shape."""
     check = check_of(shape, service)
 
     def read(node: object, place: Where) -> list[object]:
         if not isinstance(node, list):
-            raise place.malformed(node, "a list")
-        read_item = reader(shape.item.shape, service, binary)
+            raise place.refuse_malformed(node, "a list")
+        read_item = make_reader(shape.item.shape, service, binary)
         items = [read_item(below, place / index) for index, below in enumerate(node, 1)]
         if check is not None:
             check(items, place)
@@ -120,14 +120,17 @@ def _list(shape: ModelShape, service: str, binary: bool) -> Read:
     return read
 
 
-def _map(shape: ModelShape, service: str, binary: bool) -> Read:
+def _make_map_reader(shape: ModelShape, service: str, binary: bool) -> Read:
     """Returns the reader of a map of this shape; keys become texts."""
     check = check_of(shape, service)
 
     def read(node: object, place: Where) -> Members:
         if not isinstance(node, dict):
-            raise place.malformed(node, "an object")
-        key_of, value_of = reader(shape.key.shape, service, binary), reader(shape.value.shape, service, binary)
+            raise place.refuse_malformed(node, "an object")
+        key_of, value_of = (
+            make_reader(shape.key.shape, service, binary),
+            make_reader(shape.value.shape, service, binary),
+        )
         pairs: Members = {str(key_of(key, place / "key")): value_of(value, place / key) for key, value in node.items()}
         if check is not None:
             check(pairs, place)
@@ -136,60 +139,60 @@ def _map(shape: ModelShape, service: str, binary: bool) -> Read:
     return read
 
 
-def _text(node: object, place: Where) -> str:
+def _read_text(node: object, place: Where) -> str:
     if not isinstance(node, str):
-        raise place.malformed(node, "text")
-    return reading.text(node, place)
+        raise place.refuse_malformed(node, "text")
+    return reading.check_text(node, place)
 
 
-def _truth(node: object, place: Where) -> bool:
+def _read_truth(node: object, place: Where) -> bool:
     if not isinstance(node, bool):
-        raise place.malformed(node, "true or false")
+        raise place.refuse_malformed(node, "true or false")
     return node
 
 
-def _number(node: object, place: Where) -> float:
+def _read_number(node: object, place: Where) -> float:
     """Returns a finite number. Raises AwsError for anything else, true and false too."""
     if isinstance(node, bool) or not isinstance(node, int | float):
-        raise place.malformed(node, "a number")
+        raise place.refuse_malformed(node, "a number")
     try:
         number = float(node)
     except OverflowError:
-        raise place.malformed("a large number", "a finite number") from None
+        raise place.refuse_malformed("a large number", "a finite number") from None
     if number != number or number in (float("inf"), float("-inf")):
-        raise place.malformed(node, "a finite number")
+        raise place.refuse_malformed(node, "a finite number")
     return number
 
 
-def _blob_of_json(node: object, place: Where) -> bytes:
+def _read_json_blob(node: object, place: Where) -> bytes:
     """Returns the bytes of a text in base64. Raises AwsError."""
     if not isinstance(node, str):
-        raise place.malformed(node, "base64")
+        raise place.refuse_malformed(node, "base64")
     try:
         return base64.b64decode(node, validate=True)
     except (binascii.Error, ValueError):
-        raise place.malformed("a text", "base64") from None
+        raise place.refuse_malformed("a text", "base64") from None
 
 
-def _blob_of_cbor(node: object, place: Where) -> bytes:
+def _read_cbor_blob(node: object, place: Where) -> bytes:
     if not isinstance(node, bytes):
-        raise place.malformed(node, "bytes")
+        raise place.refuse_malformed(node, "bytes")
     return node
 
 
-def _scalar(shape: ModelShape, service: str, binary: bool) -> Read:
+def _make_scalar_reader(shape: ModelShape, service: str, binary: bool) -> Read:
     """Returns the reader of a value that has no parts, which also checks the bounds of the
     shape."""
     kind, check = shape.kind, check_of(shape, service)
     convert: Read = {
-        "string": _text,
-        "boolean": _truth,
-        "integer": lambda node, place: reading.whole(node, "integer", place),
-        "long": lambda node, place: reading.whole(node, "long", place),
-        "float": _number,
-        "double": _number,
-        "timestamp": reading.moment,
-        "blob": _blob_of_cbor if binary else _blob_of_json,
+        "string": _read_text,
+        "boolean": _read_truth,
+        "integer": lambda node, place: reading.check_whole(node, "integer", place),
+        "long": lambda node, place: reading.check_whole(node, "long", place),
+        "float": _read_number,
+        "double": _read_number,
+        "timestamp": reading.read_moment,
+        "blob": _read_cbor_blob if binary else _read_json_blob,
     }[kind]
     if check is None:
         return convert
@@ -203,39 +206,39 @@ def _scalar(shape: ModelShape, service: str, binary: bool) -> Read:
     return read
 
 
-def written(shape: ModelShape, value: Any, binary: bool) -> Any:
+def encode_value(shape: ModelShape, value: Any, binary: bool) -> Any:
     """Returns a value of this shape in the form of JSON or CBOR, with the names of the wire."""
     kind = shape.kind
     if kind == "structure":
         members = shape.members
         return {
-            members[name].wire_name: written(members[name].shape, below, binary)
+            members[name].wire_name: encode_value(members[name].shape, below, binary)
             for name, below in value.items()
             if below is not None
         }
     if kind == "list":
         item = shape.item.shape
-        return [written(item, below, binary) for below in value]
+        return [encode_value(item, below, binary) for below in value]
     if kind == "map":
-        return {key: written(shape.value.shape, below, binary) for key, below in value.items()}
+        return {key: encode_value(shape.value.shape, below, binary) for key, below in value.items()}
     if kind == "timestamp":
-        return value if binary else _seconds(value)
+        return value if binary else _count_seconds(value)
     if kind == "blob":
         return value if binary else base64.b64encode(value).decode("ascii")
     return float(value) if kind in ("double", "float") else value
 
 
-def _seconds(moment: datetime) -> float | int:
+def _count_seconds(moment: datetime) -> float | int:
     """Returns the seconds since 1970, to the millisecond."""
     rounded = round(moment.timestamp(), 3)
     return int(rounded) if rounded == int(rounded) else rounded
 
 
-def json_bytes(shape: ModelShape, value: Members) -> bytes:
+def write_json(shape: ModelShape, value: Members) -> bytes:
     """Returns a JSON answer."""
-    return msgspec.json.encode(written(shape, value, False))
+    return msgspec.json.encode(encode_value(shape, value, False))
 
 
-def cbor_bytes(shape: ModelShape, value: Members) -> bytes:
+def write_cbor(shape: ModelShape, value: Members) -> bytes:
     """Returns a CBOR answer; times are tag 1."""
-    return cbor2.dumps(written(shape, value, True), datetime_as_timestamp=True)
+    return cbor2.dumps(encode_value(shape, value, True), datetime_as_timestamp=True)

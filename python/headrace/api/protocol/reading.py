@@ -53,22 +53,22 @@ class Where:
             place = place._parent
         return ".".join(reversed(steps))
 
-    def unknown(self) -> AwsError:
+    def refuse_unknown(self) -> AwsError:
         """Returns the error for a parameter that this operation does not have."""
         return AwsError(CODES[self.service][0], f"The parameter {str(self)[:SHOWN]} is not recognized")
 
-    def missing(self) -> AwsError:
+    def refuse_missing(self) -> AwsError:
         """Returns the error for a required parameter that is missing."""
         return AwsError(CODES[self.service][1], f"The request must contain the parameter {self}")
 
-    def malformed(self, value: object, what: str) -> AwsError:
+    def refuse_malformed(self, value: object, what: str) -> AwsError:
         """Returns the error for a value that cannot be read as its type."""
         shown = value if isinstance(value, str | int | float) else type(value).__name__
         return AwsError(
             CODES[self.service][2], f"Invalid value '{str(shown)[:SHOWN]}' for {str(self)[:SHOWN]}. It must be {what}"
         )
 
-    def out_of_bounds(self, value: object, rule: str) -> AwsError:
+    def refuse_out_of_bounds(self, value: object, rule: str) -> AwsError:
         """Returns the error for a value that the model does not allow."""
         code = CODES[self.service][3]
         if self.service == "ec2":
@@ -98,15 +98,15 @@ def check_of(shape: ModelShape, service: str) -> Check | None:
     def check(value: Any, place: Where) -> None:
         if allowed_values is not None and value not in allowed_values:
             listed = ", ".join((allowed or ())[:SHOWN_VALUES])
-            raise place.out_of_bounds(value, f"Member must satisfy enum value set: [{listed}]")
+            raise place.refuse_out_of_bounds(value, f"Member must satisfy enum value set: [{listed}]")
         size = value if number else len(value)
         what = "have value" if number else "have length"
         if low is not None and size < low:
-            raise place.out_of_bounds(value, f"Member must {what} greater than or equal to {low}")
+            raise place.refuse_out_of_bounds(value, f"Member must {what} greater than or equal to {low}")
         if high is not None and size > high:
-            raise place.out_of_bounds(value, f"Member must {what} less than or equal to {high}")
+            raise place.refuse_out_of_bounds(value, f"Member must {what} less than or equal to {high}")
         if matcher is not None and not matcher(value):
-            raise place.out_of_bounds(value, f"Member must satisfy regular expression pattern: {pattern}")
+            raise place.refuse_out_of_bounds(value, f"Member must satisfy regular expression pattern: {pattern}")
 
     return check
 
@@ -115,10 +115,10 @@ def check_of(shape: ModelShape, service: str) -> Check | None:
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 
 
-def text(value: str, place: Where) -> str:
+def check_text(value: str, place: Where) -> str:
     """Returns a text that every answer can carry. Raises AwsError."""
     if _UNPRINTABLE.search(value):
-        raise place.malformed(value.encode("unicode_escape").decode("ascii"), "text without control characters")
+        raise place.refuse_malformed(value.encode("unicode_escape").decode("ascii"), "text without control characters")
     return value
 
 
@@ -126,38 +126,38 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 
 
-def whole(value: object, kind: str, place: Where) -> int:
+def check_whole(value: object, kind: str, place: Where) -> int:
     """Returns a whole number within its kind's range."""
     low, high = RANGES[kind]
     if type(value) is not int or not low <= value <= high:
-        raise place.malformed(value, f"a whole number from {low} to {high}")
+        raise place.refuse_malformed(value, f"a whole number from {low} to {high}")
     return value
 
 
-def whole_of_text(value: str, kind: str, place: Where) -> int:
+def read_whole(value: str, kind: str, place: Where) -> int:
     """Returns a whole number as query parameters write it."""
     if not _WHOLE.fullmatch(value):
         low, high = RANGES[kind]
-        raise place.malformed(value, f"a whole number from {low} to {high}")
-    return whole(int(value), kind, place)
+        raise place.refuse_malformed(value, f"a whole number from {low} to {high}")
+    return check_whole(int(value), kind, place)
 
 
-def number_of_text(value: str, place: Where) -> float:
+def read_number(value: str, place: Where) -> float:
     """Returns a number as query parameters write it. Infinite and NaN are not allowed."""
     if not _NUMBER.fullmatch(value) or (number := float(value)) in (float("inf"), float("-inf")):
-        raise place.malformed(value, "a finite number")
+        raise place.refuse_malformed(value, "a finite number")
     return number
 
 
-def truth_of_text(value: str, place: Where) -> bool:
+def read_truth(value: str, place: Where) -> bool:
     """Returns the truth of `true` or `false`, in the spellings that EC2 takes."""
     lowered = value.lower()
     if lowered not in ("true", "false"):
-        raise place.malformed(value, "true or false")
+        raise place.refuse_malformed(value, "true or false")
     return lowered == "true"
 
 
-def moment(value: object, place: Where) -> datetime:
+def read_moment(value: object, place: Where) -> datetime:
     """Returns a time: ISO 8601, HTTP's date, or seconds since 1970, as text or number."""
     try:
         if isinstance(value, datetime):
@@ -167,13 +167,13 @@ def moment(value: object, place: Where) -> datetime:
         if isinstance(value, int | float) or (isinstance(value, str) and _NUMBER.fullmatch(value)):
             return datetime.fromtimestamp(float(value), UTC)
         if isinstance(value, str) and len(value) < 64:
-            return _moment_of_text(value)
+            return _parse_moment(value)
     except (ValueError, OverflowError, OSError, TypeError):
         pass
-    raise place.malformed(value, "a time like 2026-01-31T09:30:00Z")
+    raise place.refuse_malformed(value, "a time like 2026-01-31T09:30:00Z")
 
 
-def _moment_of_text(value: str) -> datetime:
+def _parse_moment(value: str) -> datetime:
     """Returns a time of ISO 8601 (UTC without a zone) or of HTTP's date, in UTC. Raises ValueError,
     TypeError."""
     if value[:1].isdigit():

@@ -26,7 +26,7 @@ class Route:
 
 
 @cache
-def routes(service: ServiceModel) -> tuple[Route, ...]:
+def list_routes(service: ServiceModel) -> tuple[Route, ...]:
     """Returns the served operations of a rest-json service."""
     all_routes = []
     for operation in service.operations.values():
@@ -36,9 +36,9 @@ def routes(service: ServiceModel) -> tuple[Route, ...]:
     return tuple(all_routes)
 
 
-def route(service: ServiceModel, method: str, path: str) -> tuple[Operation, dict[str, str]] | None:
+def find_route(service: ServiceModel, method: str, path: str) -> tuple[Operation, dict[str, str]] | None:
     """Returns the operation, and the values of the path's labels."""
-    for candidate in routes(service):
+    for candidate in list_routes(service):
         if candidate.operation.method == method and (match := candidate.pattern.fullmatch(path)):
             return candidate.operation, match.groupdict()
     return None
@@ -54,7 +54,7 @@ def read(
 ) -> Members:
     """Returns the parameters of a request. Raises AwsError."""
     shape, root = operation.input, Where(service.name)
-    arguments = _arguments(query_text)
+    arguments = _parse_query(query_text)
     parameters: Members = {}
     for member in shape.members.values():
         given = None
@@ -65,31 +65,33 @@ def read(
         elif member.location == "header":
             given = headers.get(member.wire_name.lower())
         if given is not None:
-            parameters[member.name] = query.reader(member.shape, service.name)(given, root / member.wire_name)
+            parameters[member.name] = query.make_reader(member.shape, service.name)(given, root / member.wire_name)
     for name in arguments:
-        raise (root / name).unknown()
+        raise (root / name).refuse_unknown()
     payload = shape.facts.get("payload")
     if payload:
         parameters[payload] = body
     elif any(not member.location for member in shape.members.values()):
-        parameters |= documents.structure_reader(_body_part(shape), service.name, False)(documents.json_of(body), root)
+        parameters |= documents.make_structure_reader(_make_body_shape(shape), service.name, False)(
+            documents.parse_json(body), root
+        )
     elif body:
         raise AwsError("ValidationException", f"{operation.name} has no body")
     for name in shape.required:
         if name not in parameters:
-            raise (root / shape.members[name].wire_name).missing()
+            raise (root / shape.members[name].wire_name).refuse_missing()
     return parameters
 
 
 @cache
-def _body_part(shape: ModelShape) -> ModelShape:
+def _make_body_shape(shape: ModelShape) -> ModelShape:
     """Returns the structure of the members in the body."""
     members = {name: member.facts for name, member in shape.members.items() if not member.location}
     required = [name for name in shape.required if name in members]
     return ModelShape(shape._service, f"{shape.name}Body", {**shape.facts, "members": members, "required": required})
 
 
-def _arguments(text: str) -> dict[str, str]:
+def _parse_query(text: str) -> dict[str, str]:
     """Returns the parameters of a query string, without the signature's. Raises AwsError for a
     malformed one or a repeated name."""
     try:
@@ -113,17 +115,17 @@ def answer(operation: Operation, result: Members) -> tuple[list[tuple[str, str]]
         if value is None:
             continue
         if member.location == "header":
-            headers.append((member.wire_name, _header(member, value)))
+            headers.append((member.wire_name, _format_header(member, value)))
         elif name != payload:
             rest[name] = value
     if payload:
         headers.append(("Content-Type", "application/octet-stream"))
         return headers, bytes(result.get(payload, b""))
     headers.append(("Content-Type", "application/json"))
-    return headers, documents.json_bytes(shape, rest)
+    return headers, documents.write_json(shape, rest)
 
 
-def _header(member: ShapeMember, value: object) -> str:
+def _format_header(member: ShapeMember, value: object) -> str:
     """Returns a member's value as a header has it."""
     if member.shape.kind == "boolean":
         return "true" if value else "false"

@@ -132,27 +132,29 @@ class ModelShape:
     def members(self) -> dict[str, ShapeMember]:
         """The members of a structure."""
         given = self.facts.get("members", {})
-        return {name: ShapeMember(name, self._service.shape(facts["shape"]), facts) for name, facts in given.items()}
+        return {
+            name: ShapeMember(name, self._service.get_shape(facts["shape"]), facts) for name, facts in given.items()
+        }
 
-    def _part(self, key: Literal["member", "key", "value"]) -> ShapeMember:
+    def _get_part(self, key: Literal["member", "key", "value"]) -> ShapeMember:
         facts = self.facts.get(key)
         assert facts is not None, f"{self} has no {key}"
-        return ShapeMember(key, self._service.shape(facts["shape"]), facts)
+        return ShapeMember(key, self._service.get_shape(facts["shape"]), facts)
 
     @cached_property
     def item(self) -> ShapeMember:
         """The member of a list."""
-        return self._part("member")
+        return self._get_part("member")
 
     @cached_property
     def key(self) -> ShapeMember:
         """The keys of a map."""
-        return self._part("key")
+        return self._get_part("key")
 
     @cached_property
     def value(self) -> ShapeMember:
         """The values of a map."""
-        return self._part("value")
+        return self._get_part("value")
 
 
 @dataclass(frozen=True)
@@ -191,34 +193,34 @@ class ServiceModel:
         self.others: frozenset[str] = frozenset(model["others"])
         self._given = model["shapes"]
         self._shapes: dict[str, ModelShape] = {}
-        self.operations = {key: self._operation(key, facts) for key, facts in model["operations"].items()}
+        self.operations = {key: self._build_operation(key, facts) for key, facts in model["operations"].items()}
         self.errors: dict[str, ModelShape] = {}
         for shape_name, shape in self._given.items():
             if shape.get("exception"):
                 # By its name and by the code that query answers have for it.
                 for code in (shape_name, shape.get("error", {}).get("code", shape_name)):
-                    self.errors[code] = self.shape(shape_name)
+                    self.errors[code] = self.get_shape(shape_name)
 
-    def shape(self, name: str) -> ModelShape:
+    def get_shape(self, name: str) -> ModelShape:
         """Returns a shape by its name."""
         if name not in self._shapes:
             self._shapes[name] = ModelShape(self, name, self._given[name])
         return self._shapes[name]
 
-    def _operation(self, name: str, facts: OperationFacts) -> Operation:
+    def _build_operation(self, name: str, facts: OperationFacts) -> Operation:
         """Returns an operation by the model's facts; one without input or output has an empty
         structure."""
         http = facts["http"]
 
-        def structure(which: Literal["input", "output"]) -> ModelShape:
+        def get_structure(which: Literal["input", "output"]) -> ModelShape:
             if (reference := facts.get(which)) is not None:
-                return self.shape(reference["shape"])
+                return self.get_shape(reference["shape"])
             return ModelShape(self, f"{name}{which.title()}", {"type": "structure", "members": {}})
 
         return Operation(
             name,
-            structure("input"),
-            structure("output"),
+            get_structure("input"),
+            get_structure("output"),
             http["method"],
             http["requestUri"],
             http.get("responseCode", 200),
@@ -229,13 +231,13 @@ class ServiceModel:
 
 
 @cache
-def service(name: str) -> ServiceModel:
+def get_service(name: str) -> ServiceModel:
     """Returns a served service by botocore's name for it."""
     return ServiceModel(name, msgspec.json.decode((MODELS / f"{name}.json").read_bytes()))
 
 
 @cache
-def refused_operations() -> dict[tuple[str, str], str]:
+def read_refused_operations() -> dict[tuple[str, str], str]:
     """Operations that are refused with a reason of their own: (service, operation) -> why."""
     rows = read_rows("headrace.api", "models", "operations.csv")
     return {(row["service"], row["operation"]): row["why"] for row in rows if row["answer"] == "refused"}

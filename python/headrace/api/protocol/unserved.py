@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 import cbor2
 import msgspec
 
-from headrace.api.protocol.shapes import SERVICES, service
+from headrace.api.protocol.shapes import SERVICES, get_service
 from headrace.api.protocol.wire import FORM
 from headrace.lab.http_server import Answer, Incoming
 
@@ -25,12 +25,12 @@ ALSO_CALLED = {"monitoring": "monitoring (CloudWatch)", "ebs": "ebs (EBS direct)
 
 def is_served(signing_name: str) -> bool:
     """Returns whether a lab has the service that a signature names."""
-    return any(service(name).signing_name == signing_name for name in SERVICES)
+    return any(get_service(name).signing_name == signing_name for name in SERVICES)
 
 
-def sentence(signing_name: str) -> str:
+def explain_unserved(signing_name: str) -> str:
     """Returns the message for a client of another service."""
-    names = [service(name).signing_name for name in SERVICES]
+    names = [get_service(name).signing_name for name in SERVICES]
     served = [ALSO_CALLED.get(name, name) for name in names]
     return (
         f"The lab serves {', '.join(served[:-1])} and {served[-1]}, not {signing_name}. "
@@ -39,10 +39,10 @@ def sentence(signing_name: str) -> str:
     )
 
 
-def refusal(incoming: Incoming, signing_name: str, request_id: str) -> Answer:
+def refuse_unserved(incoming: Incoming, signing_name: str, request_id: str) -> Answer:
     """Refuses a request for a service that the lab does not serve. The signature is not checked:
     nothing is done, and the answer has no secret."""
-    words = sentence(signing_name)
+    words = explain_unserved(signing_name)
     kind = incoming.headers.get("content-type", "").partition(";")[0].strip().lower()
     json = msgspec.json.encode({"__type": CODE, "message": words, "Message": words})
     if kind.startswith("application/x-amz-json-1."):

@@ -13,7 +13,14 @@ import msgspec
 from headrace.api.errors import STATUS, AwsError
 from headrace.api.protocol import documents, query, rest, xml
 from headrace.api.protocol.reading import Where
-from headrace.api.protocol.shapes import SERVICES, Members, Operation, ServiceModel, refused_operations, service
+from headrace.api.protocol.shapes import (
+    SERVICES,
+    Members,
+    Operation,
+    ServiceModel,
+    get_service,
+    read_refused_operations,
+)
 from headrace.lab.http_server import Answer, Incoming
 
 FORM = "application/x-www-form-urlencoded"
@@ -38,18 +45,18 @@ class Format(ABC):
         """The code for an operation that does not exist."""
         return "UnknownOperationException"
 
-    def operation(self) -> Operation:
+    def get_operation(self) -> Operation:
         """Returns the operation of the request. Raises AwsError."""
         served = self.service.operations.get(self.action)
         if served is None:
-            raise self._not_served()
+            raise self._refuse_unserved()
         return served
 
-    def _not_served(self) -> AwsError:
+    def _refuse_unserved(self) -> AwsError:
         """Returns UnsupportedOperation for a call that AWS has and the lab does not. The status is
         never 5xx: clients would try again."""
         if self.action in self.service.others:
-            why = refused_operations().get((self.service.name, self.action), "the lab does not serve it")
+            why = read_refused_operations().get((self.service.name, self.action), "the lab does not serve it")
             code = "UnsupportedOperationException" if self.service.name == "kms" else "UnsupportedOperation"
             return AwsError(code, f"The operation {self.action} is not supported: {why}.")
         return AwsError(
@@ -64,7 +71,7 @@ class Format(ABC):
     def answer(self, operation: Operation, result: Members, request_id: str) -> Answer:
         """Returns the answer to a success."""
 
-    def error(self, error: AwsError, request_id: str) -> Answer:
+    def answer_error(self, error: AwsError, request_id: str) -> Answer:
         """Returns the answer to a refusal."""
         shape = self.service.errors.get(error.code)
         given = {} if shape is None else shape.facts.get("error", {})
@@ -74,15 +81,15 @@ class Format(ABC):
         body = {"__type": name, (message_keys[0] if message_keys else "message"): error.message}
         if shape is not None:
             extra = {key: value for key, value in error.members.items() if key in shape.members}
-            body |= documents.written(shape, extra, isinstance(self, CborFormat))
-        return self._refusal(error, status, name, given.get("code", error.code), body, request_id)
+            body |= documents.encode_value(shape, extra, isinstance(self, CborFormat))
+        return self._build_refusal(error, status, name, given.get("code", error.code), body, request_id)
 
     @abstractmethod
-    def _refusal(
+    def _build_refusal(
         self, error: AwsError, status: int, name: str, query_code: str, body: Members, request_id: str
     ) -> Answer: ...
 
-    def _query_error(self, query_code: str, status: int) -> list[tuple[str, str]]:
+    def _list_query_error_headers(self, query_code: str, status: int) -> list[tuple[str, str]]:
         """Returns the header by which newer clients find the code that query answers have."""
         if not self.service.query_compatible:
             return []
@@ -105,7 +112,7 @@ class QueryFormat(Format):
         """EC2's and query's code for an operation that does not exist."""
         return "InvalidAction"
 
-    def operation(self) -> Operation:
+    def get_operation(self) -> Operation:
         """Returns the operation, of the service's one version."""
         if self._version != self.service.version:
             raise AwsError(
@@ -113,21 +120,21 @@ class QueryFormat(Format):
                 f"The requested version ({str(self._version)[:40]}) of service {self.service.name} does not exist; "
                 f"the version is {self.service.version}",
             )
-        return super().operation()
+        return super().get_operation()
 
     def read(self, operation: Operation) -> Members:
         """Returns the parameters of the form."""
-        return query.structure_reader(operation.input, self.service.name)(self._tree, Where(self.service.name))
+        return query.make_structure_reader(operation.input, self.service.name)(self._tree, Where(self.service.name))
 
     def answer(self, operation: Operation, result: Members, request_id: str) -> Answer:
         """Returns the answer as XML."""
         body = xml.answer(self.service, operation, result, request_id)
         return Answer(200, body, [("Content-Type", "text/xml;charset=UTF-8")])
 
-    def _refusal(
+    def _build_refusal(
         self, error: AwsError, status: int, name: str, query_code: str, body: Members, request_id: str
     ) -> Answer:
-        text = xml.error(self.service, query_code, error.message, status < 500, request_id)
+        text = xml.answer_error(self.service, query_code, error.message, status < 500, request_id)
         return Answer(status, text, [("Content-Type", "text/xml;charset=UTF-8")])
 
 
@@ -142,17 +149,17 @@ class JsonFormat(Format):
 
     def read(self, operation: Operation) -> Members:
         """Returns the parameters of the JSON body."""
-        read = documents.structure_reader(operation.input, self.service.name, False)
-        return read(documents.json_of(self._body), Where(self.service.name))
+        read = documents.make_structure_reader(operation.input, self.service.name, False)
+        return read(documents.parse_json(self._body), Where(self.service.name))
 
     def answer(self, operation: Operation, result: Members, request_id: str) -> Answer:
         """Returns the answer as JSON."""
-        return Answer(200, documents.json_bytes(operation.output, result), [("Content-Type", self._type)])
+        return Answer(200, documents.write_json(operation.output, result), [("Content-Type", self._type)])
 
-    def _refusal(
+    def _build_refusal(
         self, error: AwsError, status: int, name: str, query_code: str, body: Members, request_id: str
     ) -> Answer:
-        headers = [("Content-Type", self._type), *self._query_error(query_code, status)]
+        headers = [("Content-Type", self._type), *self._list_query_error_headers(query_code, status)]
         return Answer(status, msgspec.json.encode(body), headers)
 
 
@@ -167,20 +174,20 @@ class CborFormat(Format):
 
     def read(self, operation: Operation) -> Members:
         """Returns the parameters of the CBOR body."""
-        read = documents.structure_reader(operation.input, self.service.name, True)
-        return read(documents.cbor_of(self._body), Where(self.service.name))
+        read = documents.make_structure_reader(operation.input, self.service.name, True)
+        return read(documents.parse_cbor(self._body), Where(self.service.name))
 
     def answer(self, operation: Operation, result: Members, request_id: str) -> Answer:
         """Returns the answer as CBOR."""
-        return Answer(200, documents.cbor_bytes(operation.output, result), self._headers())
+        return Answer(200, documents.write_cbor(operation.output, result), self._list_headers())
 
-    def _headers(self) -> list[tuple[str, str]]:
+    def _list_headers(self) -> list[tuple[str, str]]:
         return [("Content-Type", "application/cbor"), ("smithy-protocol", "rpc-v2-cbor")]
 
-    def _refusal(
+    def _build_refusal(
         self, error: AwsError, status: int, name: str, query_code: str, body: Members, request_id: str
     ) -> Answer:
-        headers = [*self._headers(), *self._query_error(query_code, status)]
+        headers = [*self._list_headers(), *self._list_query_error_headers(query_code, status)]
         return Answer(status, cbor2.dumps(body, datetime_as_timestamp=True), headers)
 
 
@@ -190,7 +197,7 @@ class RestFormat(Format):
     protocol = "rest-json"
 
     def __init__(self, of: ServiceModel, incoming: Incoming) -> None:
-        match = rest.route(of, incoming.method, incoming.path)
+        match = rest.find_route(of, incoming.method, incoming.path)
         super().__init__(of, match[0].name if match else f"{incoming.method} {incoming.path}")
         self._labels = match[1] if match else {}
         self._incoming = incoming
@@ -205,7 +212,7 @@ class RestFormat(Format):
         headers, body = rest.answer(operation, result)
         return Answer(operation.status, body, headers)
 
-    def _refusal(
+    def _build_refusal(
         self, error: AwsError, status: int, name: str, query_code: str, body: Members, request_id: str
     ) -> Answer:
         headers = [("Content-Type", "application/json"), ("x-amzn-ErrorType", name)]
@@ -220,41 +227,53 @@ def identify(incoming: Incoming, signing_name: str) -> Format:
     if content_type.startswith("application/x-amz-json-1."):
         prefix, _, action = target.partition(".")
         of = next(
-            (candidate for candidate in _all() if candidate.target_prefix and candidate.target_prefix == prefix), None
+            (
+                candidate
+                for candidate in _list_services()
+                if candidate.target_prefix and candidate.target_prefix == prefix
+            ),
+            None,
         )
         return JsonFormat(
-            of or service(_named(signing_name) or "kms"), action if of else target, incoming.body, content_type
+            of or get_service(_find_service_name(signing_name) or "kms"),
+            action if of else target,
+            incoming.body,
+            content_type,
         )
     if match := CBOR_PATH.fullmatch(incoming.path):
         of = next(
-            (candidate for candidate in _all() if candidate.target_prefix == match[1] and candidate.query_compatible),
+            (
+                candidate
+                for candidate in _list_services()
+                if candidate.target_prefix == match[1] and candidate.query_compatible
+            ),
             None,
         )
         if of is None or incoming.headers.get("smithy-protocol") != "rpc-v2-cbor":
-            return CborFormat(service("cloudwatch"), f"{match[1]}.{match[2]}", b"")
+            return CborFormat(get_service("cloudwatch"), f"{match[1]}.{match[2]}", b"")
         return CborFormat(of, match[2], incoming.body)
-    named = _named(signing_name)
+    named = _find_service_name(signing_name)
     if named == "ebs" or (not named and incoming.path.startswith("/snapshots")):
-        return RestFormat(service("ebs"), incoming)
-    return _form(incoming, named, content_type)
+        return RestFormat(get_service("ebs"), incoming)
+    return _identify_form(incoming, named, content_type)
 
 
-def _form(incoming: Incoming, named: str | None, content_type: str) -> Format:
+def _identify_form(incoming: Incoming, named: str | None, content_type: str) -> Format:
     """Returns the format of a request in parameters, of query string and form together. `named`:
     the service in the signature, None: by its version."""
     text = incoming.query.encode("ascii", "replace")
     if incoming.method == "POST" and content_type == FORM:
         text = b"&".join(part for part in (text, incoming.body) if part)
     try:
-        tree = query.tree_of(text)
+        tree = query.parse_tree(text)
     except AwsError as error:
-        return _Unreadable(service(named or "ec2"), error)
+        return _Unreadable(get_service(named or "ec2"), error)
     for name in [name for name in tree if name.startswith(SIGNATURE_PREFIX)]:
         del tree[name]
     if named is None:
         version = tree.get("Version")
-        named = next((candidate.name for candidate in _all() if candidate.version == version), "ec2")
-    return QueryFormat(service(named), tree)
+        named = next((candidate.name for candidate in _list_services() if candidate.version == version), "ec2")
+    return QueryFormat(get_service(named), tree)
 
 
 class _Unreadable(QueryFormat):
@@ -264,15 +283,15 @@ class _Unreadable(QueryFormat):
         super().__init__(of, {})
         self._wrong = error
 
-    def operation(self) -> Operation:
+    def get_operation(self) -> Operation:
         raise self._wrong
 
 
 @cache
-def _all() -> tuple[ServiceModel, ...]:
-    return tuple(service(name) for name in SERVICES)
+def _list_services() -> tuple[ServiceModel, ...]:
+    return tuple(get_service(name) for name in SERVICES)
 
 
 @lru_cache(maxsize=SIGNING_NAMES)
-def _named(signing_name: str) -> str | None:
-    return next((candidate.name for candidate in _all() if candidate.signing_name == signing_name), None)
+def _find_service_name(signing_name: str) -> str | None:
+    return next((candidate.name for candidate in _list_services() if candidate.signing_name == signing_name), None)

@@ -26,7 +26,7 @@ _ESCAPED = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
 
 
 @lru_cache(maxsize=REMEMBERED)
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     """Returns a text for a place between tags. Characters that XML 1.0 does not have become
     U+FFFD."""
     if _SPECIAL.search(text) is None:
@@ -35,7 +35,7 @@ def escaped(text: str) -> str:
 
 
 @lru_cache(maxsize=TIMES)
-def iso(moment: datetime) -> str:
+def format_time(moment: datetime) -> str:
     """Returns a time in the form of EC2 and CloudWatch: UTC with milliseconds."""
     moment = moment.astimezone(UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
@@ -43,22 +43,22 @@ def iso(moment: datetime) -> str:
 
 # Most numbers of an answer are small and come again: sizes, IOPS, MiB/s.
 @lru_cache(maxsize=REMEMBERED)
-def _whole(value: int) -> str:
+def _write_whole(value: int) -> str:
     return str(int(value))
 
 
-def _number(value: float) -> str:
+def _write_number(value: float) -> str:
     return repr(float(value)) if isinstance(value, float) else str(int(value))
 
 
 SCALARS: dict[str, Scalar] = {
-    "string": escaped,
+    "string": escape_text,
     "boolean": lambda value: "true" if value else "false",
-    "integer": _whole,
-    "long": _whole,
-    "float": _number,
-    "double": _number,
-    "timestamp": iso,
+    "integer": _write_whole,
+    "long": _write_whole,
+    "float": _write_number,
+    "double": _write_number,
+    "timestamp": format_time,
     "blob": lambda value: base64.b64encode(value).decode("ascii"),
 }
 
@@ -84,10 +84,10 @@ class _Structure:
         member = self._shape.members[name]
         tag, shape = member.wire_name, member.shape
         scalar = SCALARS.get(shape.kind)
-        write = None if scalar is not None else writer(shape, self._ec2)
+        write = None if scalar is not None else make_writer(shape, self._ec2)
         if shape.kind in ("list", "map") and shape.facts.get("flattened"):
             # The list's elements carry the member's name themselves.
-            write = _flattened(shape, tag, self._ec2)
+            write = _make_flattened_writer(shape, tag, self._ec2)
             entry = ("", "", None, write)
         else:
             entry = (f"<{tag}>", f"</{tag}>", scalar, write)
@@ -109,7 +109,7 @@ class _Structure:
                 put(end)
 
 
-def _list(shape: ModelShape, ec2: bool, tag: str) -> Write:
+def _make_list_writer(shape: ModelShape, ec2: bool, tag: str) -> Write:
     """Returns the writer of a list whose elements stand in `tag`."""
     item = shape.item.shape
     start, end = f"<{tag}>", f"</{tag}>"
@@ -120,53 +120,53 @@ def _list(shape: ModelShape, ec2: bool, tag: str) -> Write:
             for value in values:
                 put(f"{start}{scalar(value)}{end}")
             return
-        write_item = writer(item, ec2)
+        write_item = make_writer(item, ec2)
         for value in values:
             if type(value) is Rendered:
-                put(rendered(value))
+                put(render(value))
                 continue
             put(start)
             write_item(value, put)
             put(end)
 
-    def rendered(value: Rendered) -> str:
+    def render(value: Rendered) -> str:
         try:
             return value.text
         except AttributeError:
             parts: list[str] = []
-            writer(item, ec2)(value, parts.append)
+            make_writer(item, ec2)(value, parts.append)
             value.text = f"{start}{''.join(parts)}{end}"
             return value.text
 
     return write
 
 
-def _map(shape: ModelShape, ec2: bool, tag: str) -> Write:
+def _make_map_writer(shape: ModelShape, ec2: bool, tag: str) -> Write:
     """Returns the writer of a map whose entries stand in `tag`."""
     key_tag, value_tag = shape.key.facts.get("locationName", "key"), shape.value.facts.get("locationName", "value")
 
     def write(values: Members, put: Put) -> None:
         for key, value in values.items():
             put(f"<{tag}><{key_tag}>{SCALARS[shape.key.shape.kind](key)}</{key_tag}><{value_tag}>")
-            writer(shape.value.shape, ec2)(value, put)
+            make_writer(shape.value.shape, ec2)(value, put)
             put(f"</{value_tag}></{tag}>")
 
     return write
 
 
-def _flattened(shape: ModelShape, tag: str, ec2: bool) -> Write:
-    return _list(shape, ec2, tag) if shape.kind == "list" else _map(shape, ec2, tag)
+def _make_flattened_writer(shape: ModelShape, tag: str, ec2: bool) -> Write:
+    return _make_list_writer(shape, ec2, tag) if shape.kind == "list" else _make_map_writer(shape, ec2, tag)
 
 
 @cache
-def writer(shape: ModelShape, ec2: bool) -> Write:
+def make_writer(shape: ModelShape, ec2: bool) -> Write:
     """Returns a function that writes a value of this shape."""
     if shape.kind == "structure":
         return _Structure(shape, ec2)
     if shape.kind == "list":
-        return _list(shape, ec2, shape.item.facts.get("locationName", "item" if ec2 else "member"))
+        return _make_list_writer(shape, ec2, shape.item.facts.get("locationName", "item" if ec2 else "member"))
     if shape.kind == "map":
-        return _map(shape, ec2, "entry")
+        return _make_map_writer(shape, ec2, "entry")
     scalar = SCALARS[shape.kind]
     return lambda value, put: put(scalar(value))
 
@@ -179,18 +179,18 @@ def answer(service: ServiceModel, operation: Operation, result: Members, request
     put(f'<{name}Response xmlns="{namespace}">')
     if ec2:
         put(f"<requestId>{request_id}</requestId>")
-        writer(operation.output, True)(result, put)
+        make_writer(operation.output, True)(result, put)
     else:
         put(f"<{name}Result>")
-        writer(operation.output, False)(result, put)
+        make_writer(operation.output, False)(result, put)
         put(f"</{name}Result><ResponseMetadata><RequestId>{request_id}</RequestId></ResponseMetadata>")
     put(f"</{name}Response>")
     return "".join(parts).encode()
 
 
-def error(service: ServiceModel, code: str, message: str, sender: bool, request_id: str) -> bytes:
+def answer_error(service: ServiceModel, code: str, message: str, sender: bool, request_id: str) -> bytes:
     """Returns the answer to a refusal in ec2 or query."""
-    code, message = escaped(code), escaped(message)
+    code, message = escape_text(code), escape_text(message)
     if service.name == "ec2":
         text = (
             f"<Response><Errors><Error><Code>{code}</Code><Message>{message}</Message></Error></Errors>"

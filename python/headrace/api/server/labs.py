@@ -57,7 +57,7 @@ class LabPool:
         self._free: list[Lab] = []
 
     @contextlib.contextmanager
-    def lab(self) -> Iterator[Lab]:
+    def lend_lab(self) -> Iterator[Lab]:
         """Lends a connection for a request. Raises AwsError if all stay in use."""
         if not self._places.acquire(timeout=WAIT_S):
             raise AwsError("ServiceUnavailable", f"All {MAX_LABS} connections to the lab are in use.", 503)
@@ -98,6 +98,6 @@ class Broker:
             raise NoLab("headraced", answer, "", "Start the lab: headrace lab up")
         return answer
 
-    def answered(self, answer: socket.socket | str) -> None:
+    def take_answer(self, answer: socket.socket | str) -> None:
         """Takes the supervisor's answer: a connection, or the reason why there is none."""
         self._answers.put(answer)

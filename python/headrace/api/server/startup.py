@@ -18,7 +18,7 @@ ANSWERS_S = 1.0
 KEYS_S = 5.0
 
 
-def endpoint_file(data_dir: Path) -> Path:
+def get_endpoint_file(data_dir: Path) -> Path:
     """Returns the file that says where the endpoint of the lab is, while it runs."""
     return data_dir / FILE
 
@@ -36,15 +36,15 @@ class EndpointAddress:
 def find(data_dir: Path) -> EndpointAddress | None:
     """Returns the address of the endpoint of the lab in this directory; None if it has none."""
     try:
-        document = json.loads(endpoint_file(data_dir).read_text())
+        document = json.loads(get_endpoint_file(data_dir).read_text())
         url, region, pid = str(document["url"]), str(document["region"]), int(document["pid"])
         port = int(url.rpartition(":")[2])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return EndpointAddress(url, region, pid, _alive(pid) and _listens(port))
+    return EndpointAddress(url, region, pid, _is_alive(pid) and _listens(port))
 
 
-def _alive(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     """Returns whether a process of this number runs, of any user."""
     try:
         os.kill(pid, 0)
@@ -70,8 +70,8 @@ def wait_for_keys(data_dir: Path) -> None:
 
     def is_current() -> bool:
         try:
-            document = json.loads(endpoint_file(data_dir).read_text())
-            return document["keys"] == keys.stamp(data_dir) or not _alive(int(document["pid"]))
+            document = json.loads(get_endpoint_file(data_dir).read_text())
+            return document["keys"] == keys.read_stamp(data_dir) or not _is_alive(int(document["pid"]))
         except (OSError, ValueError, KeyError, TypeError):
             return True
 

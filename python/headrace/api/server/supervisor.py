@@ -21,12 +21,12 @@ from pathlib import Path
 
 from headrace.api.access import keys
 from headrace.api.server import worker
-from headrace.api.server.startup import endpoint_file
+from headrace.api.server.startup import get_endpoint_file
 from headrace.base.files import replace_file
 from headrace.base.signals import set_handler
 from headrace.errors import HeadraceError
 from headrace.lab.client import Lab
-from headrace.lab.exporter import connected
+from headrace.lab.exporter import connect_lab
 from headrace.lab.place import READY_S, Place
 
 # Interval at which the supervisor checks the files of the keys for changes, s.
@@ -47,12 +47,12 @@ class Supervisor:
         self._folder = place.data_dir or Path(lab.status()["data_dir"])
         self._region = lab.status()["region"]
         self._keys = keys.as_message(self._folder)
-        self._seen = keys.stamp(self._folder)
+        self._seen = keys.read_stamp(self._folder)
 
     def run(self) -> None:
         """Runs until the daemon ends."""
         wait = RESTART_S[0]
-        with self._announced():
+        with self._hold_announcement():
             while True:
                 begun = time.monotonic()
                 if not self._with_worker():
@@ -65,18 +65,18 @@ class Supervisor:
                 wait = min(wait * 2, RESTART_S[1])
 
     @contextlib.contextmanager
-    def _announced(self):
+    def _hold_announcement(self):
         """Writes the file by which `headrace lab status` finds the endpoint, and removes it at the
         end."""
         self._announce()
         try:
             yield
         finally:
-            endpoint_file(self._folder).unlink(missing_ok=True)
+            get_endpoint_file(self._folder).unlink(missing_ok=True)
 
     def _announce(self) -> None:
         """Writes the file that says where the endpoint is and which keys it has."""
-        path = endpoint_file(self._folder)
+        path = get_endpoint_file(self._folder)
         port = self._listener.getsockname()[1]
         document = {"pid": os.getpid(), "url": f"http://127.0.0.1:{port}", "region": self._region, "keys": self._seen}
         replace_file(path, f"{json.dumps(document)}\n".encode(), 0o644)
@@ -139,7 +139,7 @@ class Supervisor:
     def _hand_keys(self, channel: socket.socket) -> None:
         """Hands the worker the keys once their files have changed; damaged ones are reported, and
         the old keys stay."""
-        stamp = keys.stamp(self._folder)
+        stamp = keys.read_stamp(self._folder)
         if stamp == self._seen:
             return
         self._seen = stamp
@@ -163,7 +163,7 @@ def main() -> int:
     os.chdir("/")
     worker.prepare()
     try:
-        lab, daemon = connected(path, 0.0 if detach else READY_S)
+        lab, daemon = connect_lab(path, 0.0 if detach else READY_S)
         supervisor = Supervisor(Place(folder, Path(path)), listener, lab, daemon)
     except HeadraceError as error:
         print(f"api: {error}", file=sys.stderr)

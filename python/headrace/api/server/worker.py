@@ -20,13 +20,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from headrace.api.access.evaluation import authorise
-from headrace.api.access.keys import ACCOUNT, KeyPair, of_message
+from headrace.api.access.keys import ACCOUNT, KeyPair, from_message
 from headrace.api.access.signature import WRONG, BadSignature, Claim, claim_of, verify
 from headrace.api.cache import LabCache
-from headrace.api.errors import AwsError, dry_run, from_lab
+from headrace.api.errors import AwsError, from_lab, make_dry_run_error
 from headrace.api.handling import ApiRequest, Caller, load
 from headrace.api.protocol import unserved
-from headrace.api.protocol.shapes import SERVICES, Operation, refused_operations, service
+from headrace.api.protocol.shapes import SERVICES, Operation, get_service, read_refused_operations
 from headrace.api.protocol.wire import Format, identify
 from headrace.api.server.labs import Broker, HandedLab, LabPool
 from headrace.errors import HeadraceError
@@ -79,26 +79,26 @@ class Endpoint:
         request_id = str(uuid.uuid4())
         spoken: Format | None = None
         try:
-            claim, refused = _claimed(incoming)
+            claim, refused = _read_claim(incoming)
             if claim is None:
-                spoken = identify(incoming.head(), "")
+                spoken = identify(incoming.remove_body(), "")
                 raise refused.as_aws(spoken.service.name)
             if not unserved.is_served(claim.service):
-                answer = unserved.refusal(incoming, claim.service, request_id)
+                answer = unserved.refuse_unserved(incoming, claim.service, request_id)
                 answer.headers.append(("x-amzn-RequestId", request_id))
                 return answer
             # The signature first: a body is read for callers whose key exists.
-            spoken = identify(incoming.head(), claim.service)
+            spoken = identify(incoming.remove_body(), claim.service)
             keys = self.keys
             self._verify(claim, incoming, spoken, keys)
             encoding = incoming.headers.get("content-encoding", "").strip().lower()
             if encoding not in ("", "identity"):
                 incoming = replace(incoming, body=_unpack(incoming.body, encoding))
             spoken = identify(incoming, claim.service)
-            operation = spoken.operation()
-            answer = self._handled(spoken, operation, keys[claim.access_key], request_id)
+            operation = spoken.get_operation()
+            answer = self._answer_request(spoken, operation, keys[claim.access_key], request_id)
         except AwsError as error:
-            answer = spoken.error(error, request_id) if spoken else _plain(error)
+            answer = spoken.answer_error(error, request_id) if spoken else _answer_error(error)
         except Exception:
             # A defect of this program: the log has it, and the answer differs from a caller's
             # mistake.
@@ -106,7 +106,7 @@ class Endpoint:
             error = AwsError(
                 "InternalError", f"The lab's endpoint has a defect; its log says more at {request_id}.", 500
             )
-            answer = spoken.error(error, request_id) if spoken else _plain(error)
+            answer = spoken.answer_error(error, request_id) if spoken else _answer_error(error)
         answer.headers.append(("x-amzn-RequestId", request_id))
         return answer
 
@@ -128,7 +128,7 @@ class Endpoint:
         except BadSignature as refused:
             raise refused.as_aws(name) from None
 
-    def _handled(self, spoken: Format, operation: Operation, pair: KeyPair, request_id: str) -> Answer:
+    def _answer_request(self, spoken: Format, operation: Operation, pair: KeyPair, request_id: str) -> Answer:
         """Reads the parameters, checks permissions, calls the handler, and returns its answer.
         Raises AwsError, also in place of the answer of a dry run."""
         service = spoken.service.name
@@ -138,7 +138,7 @@ class Endpoint:
             raise AwsError("UnsupportedOperation", f"The operation {operation.name} is not supported by this lab.")
         served.refuse(params)
         caller = Caller(pair.access_key, ACCOUNT, pair.user)
-        with self._labs.lab() as lab:
+        with self._labs.lend_lab() as lab:
             request = ApiRequest(service, operation.name, params, lab, caller, self._region, request_id, self._cache)
             try:
                 authorise(served, request, pair)
@@ -146,11 +146,11 @@ class Endpoint:
             except HeadraceError as error:
                 raise from_lab(error, service) from None
         if request.dry_run:
-            raise dry_run(service)
+            raise make_dry_run_error(service)
         return spoken.answer(operation, result, request_id)
 
 
-def _claimed(incoming: Incoming) -> tuple[Claim | None, BadSignature]:
+def _read_claim(incoming: Incoming) -> tuple[Claim | None, BadSignature]:
     """Returns the claim of a request; where it cannot be read, None with the reason."""
     try:
         return claim_of(incoming), BadSignature(WRONG)
@@ -158,7 +158,7 @@ def _claimed(incoming: Incoming) -> tuple[Claim | None, BadSignature]:
         return None, refused
 
 
-def _plain(error: AwsError) -> Answer:
+def _answer_error(error: AwsError) -> Answer:
     return Answer(error.status or 400, f"{error}\n".encode(), [("Content-Type", "text/plain; charset=utf-8")])
 
 
@@ -174,8 +174,8 @@ GC_OBJECTS = 20_000
 def prepare() -> None:
     """Loads all that requests need. The worker may not be able to read this program's own files."""
     for name in SERVICES:
-        service(name)
-    refused_operations()
+        get_service(name)
+    read_refused_operations()
     load()
     for codec in ("ascii", "latin-1", "unicode_escape", "utf-8"):
         codecs.lookup(codec)
@@ -186,7 +186,7 @@ def run(listener: socket.socket, channel: socket.socket, place: Place, region: s
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     drop_rights()
     broker = Broker(channel)
-    endpoint = Endpoint(LabPool(lambda: HandedLab(place, broker.connect)), of_message(keys), region)
+    endpoint = Endpoint(LabPool(lambda: HandedLab(place, broker.connect)), from_message(keys), region)
     # Loaded modules stay: the collector need not look through them again and again.
     gc.collect()
     gc.freeze()
@@ -199,27 +199,27 @@ def run(listener: socket.socket, channel: socket.socket, place: Place, region: s
 def listen_to(channel: socket.socket, broker: Broker, endpoint: Endpoint) -> None:
     """Takes what the supervisor sends until it ends."""
     while True:
-        message, descriptors = received(channel)
+        message, descriptors = receive_message(channel)
         if not message:
             return
         kind, text = message[:1], message[1:].decode("utf-8", "replace")
         if kind == CONNECTION and descriptors:
-            broker.answered(socket.socket(fileno=descriptors[0]))
+            broker.take_answer(socket.socket(fileno=descriptors[0]))
         elif kind == KEYS and descriptors:
             with contextlib.suppress(HeadraceError, ValueError):
-                endpoint.keys = _keys(descriptors[0])
+                endpoint.keys = _read_keys(descriptors[0])
         else:
-            broker.answered(text or "the lab cannot be reached")
+            broker.take_answer(text or "the lab cannot be reached")
 
 
-def _keys(descriptor: int) -> Mapping[str, KeyPair]:
+def _read_keys(descriptor: int) -> Mapping[str, KeyPair]:
     """Reads the key pairs in a file that the supervisor handed over, by access key id."""
     with open(descriptor, "rb") as file:
         file.seek(0)
-        return of_message(file.read(MAX_KEYS_BYTES))
+        return from_message(file.read(MAX_KEYS_BYTES))
 
 
-def received(channel: socket.socket) -> tuple[bytes, list[int]]:
+def receive_message(channel: socket.socket) -> tuple[bytes, list[int]]:
     """Receives a message and the descriptors that came with it; b"" at the end."""
     numbers = array.array("i")
     try:

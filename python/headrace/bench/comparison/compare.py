@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from headrace.base.packaged import read_text
-from headrace.bench.comparison.statistics import Rows, change_of_groups, change_of_runs, statistic
+from headrace.bench.comparison.statistics import Rows, compute_statistic, estimate_group_change, estimate_run_change
 from headrace.bench.store.store import RunRecord
 from headrace.bench.target import DOC
 from headrace.errors import InputError
@@ -105,7 +105,9 @@ def compare(
     if shared:
         raise InputError(sorted(shared)[0], "is on both sides", f"{DOC}, Comparing", "Name two runs.")
     mismatches = list(
-        dict.fromkeys(words for first in first_group for second in second_group for words in unlike(first, second))
+        dict.fromkeys(
+            words for first in first_group for second in second_group for words in describe_differences(first, second)
+        )
     )
     mismatches += [
         words
@@ -128,8 +130,8 @@ def compare(
         second_group,
         tuple(differences),
         tuple(mismatches),
-        tuple(differing(first_group[0], second_group[0])),
-        tuple(_notes(first_group, second_group)),
+        tuple(list_differences(first_group[0], second_group[0])),
+        tuple(_list_notes(first_group, second_group)),
     )
 
 
@@ -149,7 +151,7 @@ ALIKE = (
 )
 
 
-def unlike(a: RunRecord, b: RunRecord) -> list[str]:
+def describe_differences(a: RunRecord, b: RunRecord) -> list[str]:
     """Returns differences of two runs besides those of server or storage, as sentences."""
     first, second = a.document, b.document
     mismatches = [f"{record.id} is {record.state}" for record in (a, b) if record.state != "complete"]
@@ -180,11 +182,11 @@ def _compare_repetitions(first: RunRecord, repetition: RunRecord) -> list[str]:
     """Returns the differences between two runs of a group, which must repeat a configuration."""
     return [
         f"{what} {first_value} and {second_value} within one group"
-        for what, first_value, second_value in differing(first, repetition)
+        for what, first_value, second_value in list_differences(first, repetition)
     ]
 
 
-def differing(a: RunRecord, b: RunRecord) -> list[tuple[str, str, str]]:
+def list_differences(a: RunRecord, b: RunRecord) -> list[tuple[str, str, str]]:
     """Returns the differences of storage and server: (name, value of a, value of b)."""
     # MariaDB adds -log to its version where a log is on.
     first, second = (
@@ -224,7 +226,7 @@ def _format_value(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)[:60] or "empty"
 
 
-def _notes(first_group: Sequence[RunRecord], second_group: Sequence[RunRecord]) -> list[str]:
+def _list_notes(first_group: Sequence[RunRecord], second_group: Sequence[RunRecord]) -> list[str]:
     """Returns sentences: how far the intervals reach with one run a side, then the findings of
     every run after its id."""
     notes = []
@@ -244,7 +246,7 @@ def _notes(first_group: Sequence[RunRecord], second_group: Sequence[RunRecord]) 
 def _compare_runs(a: RunRecord, b: RunRecord) -> list[Difference]:
     """Returns the differences of two runs from their measured rows, with a bootstrap's interval
     where there are rows enough; latencies of whole runs (ms) have none."""
-    parts = [record.series().filter(pl.col("phase") == "measure") for record in (a, b)]
+    parts = [record.read_series().filter(pl.col("phase") == "measure") for record in (a, b)]
     seed = int.from_bytes(hashlib.sha256(f"{a.id} {b.id}".encode()).digest()[:8], "big")
     unit = a.document["benchmark"].get("unit", "transactions")
     differences = []
@@ -252,31 +254,33 @@ def _compare_runs(a: RunRecord, b: RunRecord) -> list[Difference]:
         columns = [part[name].drop_nulls().to_numpy() if name in part.columns else np.array([]) for part in parts]
         if all(len(column) for column in columns):
             rows: list[Rows] = [(column, None) for column in columns]
-            differences.append(_difference(name, words.format(unit=unit), kind, more, rows, seed))
+            differences.append(_estimate_difference(name, words.format(unit=unit), kind, more, rows, seed))
     for name, (words, column) in RATIOS.items():
         pairs = [part.select(column, "tps").drop_nulls() for part in parts if {column, "tps"} <= set(part.columns)]
         if len(pairs) == 2 and all((pair["tps"] > 0).any() for pair in pairs):
             sums: list[Rows] = [(pair[column].to_numpy(), pair["tps"].to_numpy()) for pair in pairs]
-            differences.append(_difference(name, words, "", False, sums, seed))
+            differences.append(_estimate_difference(name, words, "", False, sums, seed))
     for name, words in WHOLE.items():
-        values = _summary_figures((a, b), name)
+        values = _collect_figures((a, b), name)
         if len(values) == 2:
             differences.append(_judge_difference(f"run_{name}", words, "ms", values, None, None, "one number a run"))
     return differences
 
 
-def _summary_figures(records: Sequence[RunRecord], name: str) -> list[float]:
+def _collect_figures(records: Sequence[RunRecord], name: str) -> list[float]:
     """Returns a figure of those summaries that contain it."""
     return [value for record in records if (value := record.summary.get(name)) is not None]
 
 
-def _difference(name: str, words: str, unit: str, more: bool | None, rows: list[Rows], seed: int) -> Difference:
+def _estimate_difference(
+    name: str, words: str, unit: str, more: bool | None, rows: list[Rows], seed: int
+) -> Difference:
     """Returns the difference of a mean, or of a ratio of sums, with its bootstrap interval; `more`:
     whether more is better, None where neither is."""
-    interval = change_of_runs(*rows, seed=seed)
+    interval = estimate_run_change(*rows, seed=seed)
     how = "too few rows for an interval" if interval is None else interval[2]
     return _judge_difference(
-        name, words, unit, [statistic(row_values) for row_values in rows], more, interval and interval[:2], how
+        name, words, unit, [compute_statistic(row_values) for row_values in rows], more, interval and interval[:2], how
     )
 
 
@@ -314,11 +318,11 @@ def _compare_groups(first_group: Sequence[RunRecord], second_group: Sequence[Run
     }
     differences = []
     for name, (words, kind, more) in metrics.items():
-        values = [_summary_figures(side, name) for side in (first_group, second_group)]
+        values = [_collect_figures(side, name) for side in (first_group, second_group)]
         if (len(values[0]), len(values[1])) != (len(first_group), len(second_group)):
             continue
         means = [sum(side) / len(side) for side in values]
-        interval = change_of_groups(*values) if all(value > 0 for side in values for value in side) else None
+        interval = estimate_group_change(*values) if all(value > 0 for side in values for value in side) else None
         how = f"{len(first_group)} and {len(second_group)} runs"
         differences.append(
             _judge_difference(name if name not in WHOLE else f"run_{name}", words, kind, means, more, interval, how)

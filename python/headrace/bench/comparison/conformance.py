@@ -24,7 +24,7 @@ from functools import cache
 import numpy as np
 
 from headrace.base.packaged import read_rows
-from headrace.base.signals import ends_as_interrupts, undisturbed
+from headrace.base.signals import ends_as_interrupts, ignore_interrupts
 from headrace.base.storage import Storage
 from headrace.bench.drivers import fio
 from headrace.lab import Lab
@@ -97,7 +97,7 @@ class ConformanceFinding:
     note: str = ""
 
 
-def cases(quick: bool) -> list[Case]:
+def list_cases(quick: bool) -> list[Case]:
     """Returns the cases: reads at every depth, writes, bytes, of every type; then a dry gp2."""
     cases_to_run = []
     seconds = 3.0 if quick else 8.0
@@ -128,7 +128,7 @@ def verify(lab: Lab, quick: bool, progress: Callable[[float, str], None] | None 
     """Runs every case on volumes of its own, which are deleted afterwards. `progress` gets the
     share done and the name of the case. Raises CouldNotRun, InputError."""
     findings: list[ConformanceFinding] = []
-    every = cases(quick)
+    every = list_cases(quick)
     for place, case in enumerate(every):
         if progress:
             progress(place / len(every), f"{case.spec}: {case.words}")
@@ -149,7 +149,7 @@ def _run_case(lab: Lab, case: Case) -> Iterator[ConformanceFinding]:
             lab.set_balance(volume, case.balance_percent)
         measured = fio.run_once(case.load, attached["device"])
         rows = lab.metrics(volume, resolution="second", last=max(1, int(case.load.seconds) - 1))
-        yield from _findings(case, measured, _late_ms(rows), beyond)
+        yield from _yield_findings(case, measured, _compute_late_ms(rows), beyond)
         if case.balance_percent is not None:
             yield _measure_recovery(lab, volume, case, attached["device"])
 
@@ -164,7 +164,7 @@ def _make_volume(lab: Lab, spec: str) -> Iterator[str]:
             lab.create(spec, name)
             yield name
         finally:
-            with undisturbed():
+            with ignore_interrupts():
                 _remove(lab, name)
 
 
@@ -187,14 +187,14 @@ def _measure_recovery(lab: Lab, volume: str, case: Case, device: str) -> Conform
     again = replace(case, load=replace(case.load, seconds=AGAIN_S, seed=2), balance_percent=earned)
     measured = fio.run_once(again.load, device)
     model = simulate(
-        _workload(again.load),
+        _make_workload(again.load),
         case.spec,
         seconds=AGAIN_S,
         form="events",
         start_balance=earned,
         options={"saved_second": False},
     )
-    return _finding(
+    return _make_finding(
         again,
         f"I/Os after {REST_S:g} s of rest",
         "I/Os",
@@ -206,7 +206,7 @@ def _measure_recovery(lab: Lab, volume: str, case: Case, device: str) -> Conform
     )
 
 
-def _workload(load: fio.FioLoad) -> ClosedWorkload:
+def _make_workload(load: fio.FioLoad) -> ClosedWorkload:
     """Returns the load of fio as a closed workload for the simulator."""
     return ClosedWorkload(
         name="verify",
@@ -218,18 +218,18 @@ def _workload(load: fio.FioLoad) -> ClosedWorkload:
     )
 
 
-def _late_ms(rows: Mapping) -> tuple[float, float]:
+def _compute_late_ms(rows: Mapping) -> tuple[float, float]:
     """Returns how late answers left, median and 99th percentile, ms: the median second."""
     columns = rows["columns"]
 
-    def middle(name: str) -> float:
+    def find_median(name: str) -> float:
         values = sorted(row[columns.index(name)] for row in rows["rows"] if row[columns.index(name)] is not None)
         return values[len(values) // 2] / 1e3 if values else 0.0
 
-    return middle("late_p50_us"), middle("late_p99_us")
+    return find_median("late_p50_us"), find_median("late_p99_us")
 
 
-def _findings(
+def _yield_findings(
     case: Case, measured: fio.FioResult, late_ms: tuple[float, float], beyond: list[str]
 ) -> Iterator[ConformanceFinding]:
     """Yields IOPS and latency percentiles (ms), measured and simulated; of a drained volume the
@@ -239,7 +239,7 @@ def _findings(
     drained = case.balance_percent is not None
     settle = load.ramp_s
     model = simulate(
-        _workload(load),
+        _make_workload(load),
         case.spec,
         seconds=settle + load.seconds,
         form="events",
@@ -249,9 +249,9 @@ def _findings(
     rows = model.rows if drained else model.rows[1:]
     iops = float(np.average(rows["iops"].to_numpy(), weights=rows["duration_s"].to_numpy()))
     note = " ".join(beyond)
-    cap, at_cap = _cap(case.spec, load), "none" not in rows["cap"].to_list()
+    cap, at_cap = _compute_cap(case.spec, load), "none" not in rows["cap"].to_list()
     if drained:
-        yield _finding(
+        yield _make_finding(
             case,
             "I/Os until dry and after",
             "I/Os",
@@ -263,7 +263,7 @@ def _findings(
         )
         return
     allowed = AT_CAP_PERCENT if at_cap else None
-    yield _finding(
+    yield _make_finding(
         case,
         "I/Os a second",
         "IOPS",
@@ -280,12 +280,12 @@ def _findings(
     ):
         model_ms = float(np.mean(rows[key].to_numpy()))
         allowed = None if bar is None else bar + 100.0 * late / model_ms
-        yield _finding(
+        yield _make_finding(
             case, what, "ms", specified=None, model=model_ms, measured=measured_ms, allowed=allowed, note=note
         )
 
 
-def _finding(
+def _make_finding(
     case: Case,
     what: str,
     unit: str,
@@ -307,7 +307,7 @@ def _finding(
         what,
         unit,
         specified,
-        _published(case, what),
+        _find_published(case, what),
         model,
         measured,
         error,
@@ -318,7 +318,7 @@ def _finding(
 
 
 @cache
-def _table() -> dict[tuple[str, str, int, int, str], float]:
+def _read_published() -> dict[tuple[str, str, int, int, str], float]:
     """Returns the published figures by volume type, fio's pattern, KiB a request, queue depth and
     name of the figure."""
     return {
@@ -327,18 +327,18 @@ def _table() -> dict[tuple[str, str, int, int, str], float]:
     }
 
 
-def _published(case: Case, what: str) -> float | None:
+def _find_published(case: Case, what: str) -> float | None:
     """Returns the published figure of a volume whose limits bind alike: 3,000 IOPS if capped."""
     storage = Storage.parse(case.spec)
     volume = storage.members[0]
     if storage.level is not None or volume.iops is not None or volume.mib_s is not None:
         return None
-    return _table().get((volume.type, case.load.rw, case.load.bs_kib, case.load.iodepth, what))
+    return _read_published().get((volume.type, case.load.rw, case.load.bs_kib, case.load.iodepth, what))
 
 
-def _cap(spec: str, load: fio.FioLoad) -> float:
+def _compute_cap(spec: str, load: fio.FioLoad) -> float:
     """Returns the requests a second of this size that the specification allows."""
-    limits = Storage.parse(spec).limits()
+    limits = Storage.parse(spec).list_limits()
     iops = sum((limit["io_burst"] or limit)["iops"] for limit in limits)
     # A random request of st1 and sc1 is charged a whole MiB; the cases here are sequential.
     return min(iops, sum(limit["throughput_bytes_s"] for limit in limits) / 1024 / load.bs_kib)

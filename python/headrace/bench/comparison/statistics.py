@@ -32,7 +32,7 @@ FEWEST_SECONDS = 4
 Rows = tuple[np.ndarray, np.ndarray | None]
 
 
-def standard_error(values: Sequence[float]) -> float:
+def estimate_standard_error(values: Sequence[float]) -> float:
     """Returns the standard error of the mean of a series that may rise or fall as a cache fills;
     inf for too few values.
 
@@ -46,22 +46,24 @@ def standard_error(values: Sequence[float]) -> float:
     return math.sqrt(sum(step * step for step in steps) / (2.0 * (n - 1)) / n)
 
 
-def statistic(rows: Rows) -> float:
+def compute_statistic(rows: Rows) -> float:
     """Returns the mean of the rows, or the ratio of their sums where there is a denominator."""
     top, bottom = rows
     return float(top.mean()) if bottom is None else float(top.sum() / bottom.sum())
 
 
-def change_of_runs(a: Rows, b: Rows, seed: int) -> tuple[float, float, str] | None:
+def estimate_run_change(a: Rows, b: Rows, seed: int) -> tuple[float, float, str] | None:
     """Returns the interval of the change from `a` to `b` in percent, and how it was computed; None
     for too few rows."""
     chance, drawn, blocks = np.random.default_rng(seed), [], []
     for top, bottom in (a, b):
-        block = max(block_length(top), 1 if bottom is None else block_length(bottom), len(top) // MOST_PIECES)
+        block = max(
+            choose_block_length(top), 1 if bottom is None else choose_block_length(bottom), len(top) // MOST_PIECES
+        )
         if len(top) < max(FEWEST_ROWS, FEWEST_BLOCKS * block):
             return None
         blocks.append(block)
-    if statistic(a) <= 0:
+    if compute_statistic(a) <= 0:
         return None
     drawn = [_resample(rows, block, chance) for rows, block in zip((a, b), blocks, strict=True)]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -91,7 +93,7 @@ def _resample(rows: Rows, block: int, chance: np.random.Generator) -> np.ndarray
     return sums[0] / count if bottom is None else sums[0] / sums[1]
 
 
-def block_length(series: np.ndarray) -> int:
+def choose_block_length(series: np.ndarray) -> int:
     """Returns rows of a block for the circular bootstrap of a mean.
 
     1 without autocorrelation, at most a quarter of the series. The numbers are those of Politis and
@@ -118,7 +120,7 @@ def block_length(series: np.ndarray) -> int:
     return int(min(max(1, round(length)), max(1, count // 4)))
 
 
-def change_of_groups(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
+def estimate_group_change(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
     """Returns the 95 % interval of the change of geometric means from `a` to `b`, percent (Welch's
     t)."""
     from scipy import stats

@@ -20,7 +20,7 @@ from headrace.errors import Refusals
 Say = Callable[[str], None]
 
 
-def silent(*_: object) -> None:
+def stay_silent(*_: object) -> None:
     """Does nothing: a `say` or progress function for callers that want no messages."""
 
 
@@ -108,12 +108,12 @@ class Benchmark(ABC):
     # Files of the private folder that are kept with the output.
     kept_files: ClassVar[tuple[str, ...]] = ()
 
-    def tool(self) -> Tool:
+    def get_tool(self) -> Tool:
         """Finds the program. Raises CouldNotRun."""
         return find_tool(self.program)
 
     @abstractmethod
-    def options(self) -> dict:
+    def list_options(self) -> dict:
         """Returns the options as JSON: runs with equal options are alike."""
 
     @abstractmethod
@@ -121,34 +121,34 @@ class Benchmark(ABC):
         """Raises InputError when the benchmark cannot be run there at all."""
 
     @abstractmethod
-    def prepared(self, target: Target, threads: int) -> bool:
+    def is_prepared(self, target: Target, threads: int) -> bool:
         """Returns whether the data for `threads` are there, whole. Raises InputError for others."""
 
     @abstractmethod
-    def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
+    def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = stay_silent) -> None:
         """Makes the data; `folder` is for temporary files. Raises CouldNotRun, InputError."""
 
     @abstractmethod
-    def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
+    def build_command(self, target: Target, load: RunLoad, folder: Path) -> Command:
         """Returns the command of the load. Files with passwords go into `folder`, later removed."""
 
-    def line(self, text: str) -> IntervalReport | None:
+    def parse_line(self, text: str) -> IntervalReport | None:
         """Reads a line of the tool's output; None where it is not a report of an interval."""
         return None
 
     @abstractmethod
-    def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
+    def read_outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
         """Reads the complete output. Raises InputError when it is cut off."""
 
-    def partial(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
+    def read_partial_outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
         """Reads the output of a run that ended early, as far as it goes."""
         return ToolOutcome(notes=("Ended early: it has neither a histogram nor percentiles of the whole run.",))
 
-    def why(self, raw: str, ended: Ended) -> str:
+    def explain_failure(self, raw: str, ended: Ended) -> str:
         """Says why the tool ended with an error, in its own words."""
         return f"ended with exit code {ended.code}: {ended.message}"
 
-    def completed(self, series: pl.DataFrame) -> pl.DataFrame:
+    def complete_series(self, series: pl.DataFrame) -> pl.DataFrame:
         """Returns the time line in which samples fill what the tool did not report."""
         return series
 
@@ -157,10 +157,10 @@ class Benchmark(ABC):
         return []
 
     @abstractmethod
-    def cleanup(self, target: Target, folder: Path) -> None:
+    def remove_data(self, target: Target, folder: Path) -> None:
         """Removes the data."""
 
-    def described(self) -> dict | None:
+    def make_benchmark_table(self) -> dict | None:
         """Returns the [benchmark] table of RUN.toml; None where it cannot be calibrated from."""
         return None
 
@@ -205,7 +205,7 @@ class Histogram:
                 return value
         return self.values_ms[-1]
 
-    def summary(self) -> dict[str, float | None]:
+    def summarize(self) -> dict[str, float | None]:
         """Returns p50_ms to p999_ms; None where fewer than ten observations lie above."""
         total = self.total
         return {
@@ -213,7 +213,7 @@ class Histogram:
             for name, share in SHARES.items()
         }
 
-    def rows(self) -> Iterable[tuple[float, int, float]]:
+    def list_rows(self) -> Iterable[tuple[float, int, float]]:
         """Yields (value_ms, count, share at or below) of every bucket that has any."""
         total = self.total
         for value, count, reached in zip(self.values_ms, self.counts, itertools.accumulate(self.counts), strict=True):
@@ -221,7 +221,7 @@ class Histogram:
                 yield value, count, reached / total
 
 
-def merged(parts: Sequence[Histogram]) -> Histogram:
+def merge_histograms(parts: Sequence[Histogram]) -> Histogram:
     """Returns histograms with the same kind of buckets as one. Raises ValueError for none."""
     sums: dict[float, int] = {}
     for part in parts:

@@ -30,7 +30,7 @@ def check_overwrite(target: Target, allowed: bool) -> None:
     if not target.files.is_block_device():
         return
     real = os.path.realpath(target.files)
-    used = [line.split()[1] for line in _mounts() if os.path.realpath(line.split()[0]) == real]
+    used = [line.split()[1] for line in _read_mounts() if os.path.realpath(line.split()[0]) == real]
     if used:
         rule = f"is mounted at {used[0]}: writing to it would destroy the file system"
         raise InputError(str(target.files), rule, "", "Name a folder on it instead.")
@@ -39,7 +39,7 @@ def check_overwrite(target: Target, allowed: bool) -> None:
         raise refuse.input(str(target.files), rule, "Say --overwrite when nothing on it is needed.")
 
 
-def _mounts() -> list[str]:
+def _read_mounts() -> list[str]:
     """Returns the lines of /proc/mounts that have a device, a place and a type; none where it
     cannot be read."""
     try:
@@ -48,7 +48,7 @@ def _mounts() -> list[str]:
         return []
 
 
-def file_whole(path: Path, size: int) -> bool:
+def is_file_whole(path: Path, size: int) -> bool:
     """Returns whether the file has this size (bytes) and no holes; False for no file. Raises
     InputError for another size."""
     try:
@@ -61,7 +61,7 @@ def file_whole(path: Path, size: int) -> bool:
     return True
 
 
-def free_for(folder: Path, size: int, existing: Path | None = None) -> None:
+def require_room(folder: Path, size: int, existing: Path | None = None) -> None:
     """Raises CouldNotRun when the folder has no room for `size` bytes; what the `existing` file
     takes is counted as free."""
     free = shutil.disk_usage(folder).free + (

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from headrace.base.machine import required
+from headrace.base.machine import require_program
 from headrace.base.processes import Command, run_checked, run_lines
 from headrace.base.units import GIB, MIB
 from headrace.bench.drivers.benchmark import (
@@ -23,9 +23,9 @@ from headrace.bench.drivers.benchmark import (
     ToolOutcome,
     check_choices,
     check_numbers,
-    silent,
+    stay_silent,
 )
-from headrace.bench.drivers.files import check_folder, check_overwrite, file_whole, free_for
+from headrace.bench.drivers.files import check_folder, check_overwrite, is_file_whole, require_room
 from headrace.bench.target import DOC, Target
 from headrace.errors import InputError, Refusals
 
@@ -46,7 +46,7 @@ ONCE_MORE_S = 60.0  # a guess
 PERCENTILES = (50.0, 99.0, 99.9)  # those that figures are published of
 
 
-def _words(program: str, path: object, rw: str, bs_kib: float, iodepth: int, jobs: int) -> list[str]:
+def _build_words(program: str, path: object, rw: str, bs_kib: float, iodepth: int, jobs: int) -> list[str]:
     """Returns the words every timed run begins with."""
     return [
         program,
@@ -110,7 +110,7 @@ class FioJob(Benchmark):
         """True if the load writes."""
         return self.rw not in ("read", "randread")
 
-    def options(self) -> dict:
+    def list_options(self) -> dict:
         return {key: value for key, value in asdict(self).items() if key != "overwrite"}
 
     def check_target(self, target: Target) -> None:
@@ -120,17 +120,17 @@ class FioJob(Benchmark):
         if self.writes:
             check_overwrite(target, self.overwrite)
 
-    def prepared(self, target: Target, threads: int) -> bool:
-        return target.files.is_block_device() or file_whole(target.files / FILE, self._bytes)
+    def is_prepared(self, target: Target, threads: int) -> bool:
+        return target.files.is_block_device() or is_file_whole(target.files / FILE, self._bytes)
 
-    def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
+    def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = stay_silent) -> None:
         """Writes the file of `size_gib` without holes; a block device needs nothing. Raises
         CouldNotRun, for a full disk too."""
         if target.files.is_block_device():
             return
-        free_for(target.files, self._bytes, target.files / FILE)
+        require_room(target.files, self._bytes, target.files / FILE)
         say(f"writing {self.size_gib:g} GiB")
-        words = [self.tool().path, "--name=prepare", f"--filename={target.files / FILE}", "--rw=write", "--bs=1m"]
+        words = [self.get_tool().path, "--name=prepare", f"--filename={target.files / FILE}", "--rw=write", "--bs=1m"]
         words += [f"--size={self._bytes}", "--ioengine=psync", "--direct=1", "--end_fsync=1", f"--randseed={seed}"]
         limit_s = PREPARE_MORE_S + self._bytes / MIB / PREPARE_MIB_S
         ended = run_lines(Command(tuple(words), folder), folder / "prepare.txt", limit_s)
@@ -138,11 +138,11 @@ class FioJob(Benchmark):
             reason = "no time left" if ended.late else ended.message
             raise refuse.run(f"fio in {target.files}", f"could not write the file: {reason}", "Is the disk full?")
 
-    def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
+    def build_command(self, target: Target, load: RunLoad, folder: Path) -> Command:
         """Returns fio's command: warm-up as ramp time, and logs of latencies, IOPS and bytes a
         second in `folder`."""
         path = target.files if target.files.is_block_device() else target.files / FILE
-        words = _words(self.tool().path, path, self.rw, self.bs_kib, self.iodepth, load.threads)
+        words = _build_words(self.get_tool().path, path, self.rw, self.bs_kib, self.iodepth, load.threads)
         words += [f"--ioengine={self.ioengine}", f"--direct={int(self.direct)}", "--thread", f"--randseed={load.seed}"]
         words += [f"--runtime={load.seconds}", f"--ramp_time={load.warmup_s}", f"--size={self._bytes}"]
         words += [f"--rwmixread={self.read_percent}", f"--fdatasync={self.fdatasync}"]
@@ -152,7 +152,7 @@ class FioJob(Benchmark):
         words += ["--log_hist_msec=1000", "--log_avg_msec=1000"]
         return Command(tuple(words), folder)
 
-    def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
+    def read_outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
         """Reads fio's JSON and its logs in `folder`: a histogram, seconds, totals (ms, IOPS,
         MiB/s), and the wall clock of its start. Raises InputError."""
         try:
@@ -161,7 +161,7 @@ class FioJob(Benchmark):
             text = ""
         measured = read_result(text)
         sides = json.loads(text[text.index("{") :])["jobs"][0]
-        reports, began = seconds(folder, load)
+        reports, began = read_seconds(folder, load)
         figures = {
             "requests": float(measured.ios),
             "mean_ms": measured.mean_ms,
@@ -169,16 +169,16 @@ class FioJob(Benchmark):
             "tool_iops": measured.iops,
             "tool_mib_s": measured.mib_s,
         }
-        return ToolOutcome(histogram(sides), tuple(reports), figures, began_unix=began)
+        return ToolOutcome(read_histogram(sides), tuple(reports), figures, began_unix=began)
 
-    def partial(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
+    def read_partial_outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
         """Reads what fio summed up when it was told to end; a note alone where it did not."""
         try:
-            return self.outcome(raw, load, folder)  # fio sums up when it is told to end
+            return self.read_outcome(raw, load, folder)  # fio sums up when it is told to end
         except (InputError, ValueError, KeyError):
-            return super().partial(raw, load, folder)
+            return super().read_partial_outcome(raw, load, folder)
 
-    def cleanup(self, target: Target, folder: Path) -> None:
+    def remove_data(self, target: Target, folder: Path) -> None:
         if not target.files.is_block_device():
             (target.files / FILE).unlink(missing_ok=True)
 
@@ -188,7 +188,7 @@ class FioJob(Benchmark):
         return int(self.size_gib * GIB) // MIB * MIB
 
 
-def bucket_ns(index: int) -> float:
+def compute_bucket_ns(index: int) -> float:
     """Returns the middle of bucket `index` (stat.c, plat_idx_to_val)."""
     if index < 2 << BITS:
         return float(index)
@@ -196,7 +196,7 @@ def bucket_ns(index: int) -> float:
     return (1 << (bits + BITS)) + ((index % (1 << BITS)) + 0.5) * (1 << bits)
 
 
-def histogram(job: dict) -> Histogram | None:
+def read_histogram(job: dict) -> Histogram | None:
     """Returns completion latencies of reads and writes together, from json+."""
     sums: dict[float, int] = {}
     for op in ("read", "write"):
@@ -208,12 +208,12 @@ def histogram(job: dict) -> Histogram | None:
     )
 
 
-def seconds(folder: Path, load: RunLoad) -> tuple[list[IntervalReport], float | None]:
+def read_seconds(folder: Path, load: RunLoad) -> tuple[list[IntervalReport], float | None]:
     """Reads a report for each second from the logs, whose stamps are Unix time in ms, and the Unix
     time, s, at which fio began. The warm-up is not in the logs."""
-    iops = _log(folder / f"{LOG}_iops.log")
-    bandwidth = _log(folder / f"{LOG}_bw.log")
-    percentiles = _percentiles(folder / f"{LOG}_clat_hist.log")
+    iops = _read_log(folder / f"{LOG}_iops.log")
+    bandwidth = _read_log(folder / f"{LOG}_bw.log")
+    percentiles = _read_percentiles(folder / f"{LOG}_clat_hist.log")
     stamps = sorted({stamp for stamp, _ in iops})
     if not stamps:
         return [], None
@@ -244,7 +244,7 @@ def seconds(folder: Path, load: RunLoad) -> tuple[list[IntervalReport], float | 
     return reports, first / 1000 - 1.0 - load.warmup_s
 
 
-def _log(path: Path) -> dict[tuple[int, int], float]:
+def _read_log(path: Path) -> dict[tuple[int, int], float]:
     """Reads `ms, value, direction, ...` of each line; several lines of one second and direction
     (jobs that began apart) are added up."""
     totals: dict[tuple[int, int], float] = {}
@@ -265,7 +265,7 @@ def _log(path: Path) -> dict[tuple[int, int], float]:
     return totals
 
 
-def _percentiles(path: Path) -> dict[int, tuple[float | None, float | None, float | None]]:
+def _read_percentiles(path: Path) -> dict[int, tuple[float | None, float | None, float | None]]:
     """Returns p50, p95 and p99 in ms of each second, of reads and writes together. Bins are counts
     of that second."""
     sums: dict[int, list[int]] = {}
@@ -285,7 +285,7 @@ def _percentiles(path: Path) -> dict[int, tuple[float | None, float | None, floa
     percentiles = {}
     for stamp, counts in sums.items():
         histogram_ms = Histogram(
-            tuple(bucket_ns(index) / 1e6 for index in range(len(counts))), tuple(counts), "fio", ERROR_PERCENT
+            tuple(compute_bucket_ns(index) / 1e6 for index in range(len(counts))), tuple(counts), "fio", ERROR_PERCENT
         )
         percentiles[stamp] = tuple(histogram_ms.percentile(share) for share in (0.5, 0.95, 0.99))
     return percentiles
@@ -329,7 +329,7 @@ def run_once(load: FioLoad, target: str | Path) -> FioResult:
 
     Raises CouldNotRun.
     """
-    words = _words(required("fio", "fio"), target, load.rw, load.bs_kib, load.iodepth, load.numjobs)
+    words = _build_words(require_program("fio", "fio"), target, load.rw, load.bs_kib, load.iodepth, load.numjobs)
     words += ["--ioengine=libaio", "--direct=1", f"--runtime={load.seconds:g}", f"--randseed={load.seed}"]
     words += ["--percentile_list=" + ":".join(f"{p:g}" for p in PERCENTILES), "--output-format=json"]
     if load.ramp_s:

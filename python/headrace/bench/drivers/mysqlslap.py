@@ -15,9 +15,9 @@ import polars as pl
 
 from headrace.base.checks import check_choice, check_whole
 from headrace.base.processes import Command
-from headrace.bench.drivers.benchmark import Benchmark, RunLoad, Say, ToolOutcome, silent
+from headrace.bench.drivers.benchmark import Benchmark, RunLoad, Say, ToolOutcome, stay_silent
 from headrace.bench.drivers.sysbench_oltp import ENGINES
-from headrace.bench.server import connected, require_database, tables_of
+from headrace.bench.server import find_tables, hold_connection, require_database
 from headrace.bench.target import DOC, Target
 from headrace.errors import InputError, Refusals
 from headrace.mysql import write_client_file
@@ -58,19 +58,19 @@ class Mysqlslap(Benchmark):
         check_choice("load", self.load, LOADS, refusals)
         check_whole("rows", self.rows, 100, 1_000_000_000, refusals)
 
-    def options(self) -> dict:
+    def list_options(self) -> dict:
         return asdict(self)
 
     def check_target(self, target: Target) -> None:
         require_database(self.name, target)
 
-    def prepared(self, target: Target, threads: int) -> bool:
+    def is_prepared(self, target: Target, threads: int) -> bool:
         """Returns whether the table is there in this engine with `rows` rows; False for none.
         Raises InputError for another engine or too few rows."""
-        engines = tables_of(target, TABLE)
+        engines = find_tables(target, TABLE)
         if not engines:
             return False
-        with connected(target) as connection:
+        with hold_connection(target) as connection:
             rows = ask_value(connection, f"SELECT MAX(id) FROM {TABLE}") or 0
         if engines[TABLE].lower() != ENGINES[target.engine] or rows < self.rows:
             rule = (
@@ -79,14 +79,14 @@ class Mysqlslap(Benchmark):
             raise InputError(f"table {TABLE}", rule, f"{DOC}, Preparing", "Prepare it anew: --fresh.")
         return True
 
-    def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
+    def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = stay_silent) -> None:
         """Creates the table and fills it with `rows` rows of random text, in batches; `threads`
         does not matter."""
         import random
 
         say(f"preparing {self.rows:,} rows")
         chance = random.Random(seed)
-        with connected(target) as connection:
+        with hold_connection(target) as connection:
             ask(
                 connection,
                 f"CREATE TABLE {TABLE} (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, k INT NOT NULL, c "
@@ -94,19 +94,19 @@ class Mysqlslap(Benchmark):
             )
             for first in range(1, self.rows + 1, BATCH):
                 batch = [
-                    (number, chance.randrange(self.rows), _text(chance))
+                    (number, chance.randrange(self.rows), _make_text(chance))
                     for number in range(first, min(first + BATCH, self.rows + 1))
                 ]
                 send(connection, f"INSERT INTO {TABLE} (id, k, c) VALUES (%s, %s, %s)", batch)
 
-    def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
+    def build_command(self, target: Target, load: RunLoad, folder: Path) -> Command:
         """Writes account and statements into `folder`, and returns a command that runs until it is
         ended."""
         account = write_client_file(target.server.with_database(None), folder / ACCOUNT_FILE)
         statements = folder / "statements.sql"
-        statements.write_text(";\n".join(self._statements(load.seed)) + ";\n", encoding="utf-8")
+        statements.write_text(";\n".join(self._make_statements(load.seed)) + ";\n", encoding="utf-8")
         words = [
-            self.tool().path,
+            self.get_tool().path,
             f"--defaults-extra-file={account}",
             f"--concurrency={load.threads}",
             "--iterations=1",
@@ -119,7 +119,7 @@ class Mysqlslap(Benchmark):
         ]
         return Command(tuple(words), folder)
 
-    def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
+    def read_outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
         """Returns a note alone: mysqlslap reports neither latencies nor seconds."""
         return ToolOutcome(
             notes=(
@@ -129,7 +129,7 @@ class Mysqlslap(Benchmark):
             )
         )
 
-    def completed(self, series: pl.DataFrame) -> pl.DataFrame:
+    def complete_series(self, series: pl.DataFrame) -> pl.DataFrame:
         """Fills in statements a second from the server's counters: each is a transaction."""
         counters = [
             name
@@ -144,15 +144,15 @@ class Mysqlslap(Benchmark):
     def verify(self, target: Target) -> list[str]:
         """Returns a sentence if rows that were prepared are gone; rows that the load inserted do
         not count."""
-        with connected(target) as connection:
+        with hold_connection(target) as connection:
             count = int(ask_value(connection, f"SELECT COUNT(*) FROM {TABLE} WHERE id <= %s", (self.rows,)) or 0)
         return [] if count == self.rows else [f"table {TABLE} has {count:,} of its first {self.rows:,} rows"]
 
-    def cleanup(self, target: Target, folder: Path) -> None:
-        with connected(target) as connection:
+    def remove_data(self, target: Target, folder: Path) -> None:
+        with hold_connection(target) as connection:
             ask(connection, f"DROP TABLE IF EXISTS {TABLE}")
 
-    def _statements(self, seed: int) -> list[str]:
+    def _make_statements(self, seed: int) -> list[str]:
         """Returns the statements that every client runs in turn, the same for the same seed."""
         import random
 
@@ -165,12 +165,12 @@ class Mysqlslap(Benchmark):
                 {
                     "key": f"SELECT c FROM {TABLE} WHERE id = {key}",
                     "read": f"SELECT COUNT(c) FROM {TABLE} WHERE id BETWEEN {key} AND {key + 99}",
-                    "update": f"UPDATE {TABLE} SET c = '{_text(chance)}' WHERE id = {key}",
-                    "write": f"INSERT INTO {TABLE} (k, c) VALUES ({chance.randrange(self.rows)}, '{_text(chance)}')",
+                    "update": f"UPDATE {TABLE} SET c = '{_make_text(chance)}' WHERE id = {key}",
+                    "write": f"INSERT INTO {TABLE} (k, c) VALUES ({chance.randrange(self.rows)}, '{_make_text(chance)}')",
                 }[kind]
             )
         return statements
 
 
-def _text(chance: Random) -> str:
+def _make_text(chance: Random) -> str:
     return "".join(chance.choices(WORD, k=120))

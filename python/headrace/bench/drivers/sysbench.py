@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from headrace.base.files import explain_unwritable
-from headrace.base.machine import Tool, required
+from headrace.base.machine import Tool, require_program
 from headrace.base.processes import Command, Ended, run_checked, run_lines
 from headrace.bench.drivers.benchmark import Histogram, IntervalReport, RunLoad, ToolOutcome
 from headrace.bench.target import DOC
@@ -48,14 +48,17 @@ FATAL = re.compile(r"(?:FATAL|ALERT): (.*)")
 def write_account(address: Address, path: Path) -> Path:
     """Writes sysbench's --config-file with server, account and password, mode 0600. Raises
     InputError for a password it cannot hold, CouldNotRun."""
-    lines = [f"mysql-user={quoted('user', address.user)}"]
+    lines = [f"mysql-user={quote_option('user', address.user)}"]
     if address.socket is not None:
-        lines.append(f"mysql-socket={quoted('socket', address.socket)}")
+        lines.append(f"mysql-socket={quote_option('socket', address.socket)}")
     else:
-        lines += [f"mysql-host={quoted('host', address.host or '')}", f"mysql-port={address.port or DEFAULT_PORT}"]
+        lines += [
+            f"mysql-host={quote_option('host', address.host or '')}",
+            f"mysql-port={address.port or DEFAULT_PORT}",
+        ]
     if address.password is not None:
-        lines.append(f"mysql-password={quoted('password', address.password.reveal(), secret=True)}")
-    lines.append(f"mysql-db={quoted('database', address.database or '')}")
+        lines.append(f"mysql-password={quote_option('password', address.password.reveal(), secret=True)}")
+    lines.append(f"mysql-db={quote_option('database', address.database or '')}")
     if address.ssl_mode in ENCRYPTED:
         lines.append("mysql-ssl=on")
         _write_certificates(address, path.parent)
@@ -77,13 +80,20 @@ def _write_certificates(address: Address, folder: Path) -> None:
     the run. Raises CouldNotRun.
     """
     options = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:secp256k1 -nodes -days 2 -subj /CN=headrace-bench"
-    words = (required("openssl", "openssl"), *options.split(), "-keyout", "client-key.pem", "-out", "client-cert.pem")
+    words = (
+        require_program("openssl", "openssl"),
+        *options.split(),
+        "-keyout",
+        "client-key.pem",
+        "-out",
+        "client-cert.pem",
+    )
     run_checked(Command(words, folder, what="making a key for TLS"), OPENSSL_S, "Use the server's socket.")
     authority = Path(address.ssl_ca) if address.ssl_ca else folder / "client-cert.pem"
     shutil.copyfile(authority, folder / "cacert.pem")
 
 
-def quoted(what: str, value: str, secret: bool = False) -> str:
+def quote_option(what: str, value: str, secret: bool = False) -> str:
     """Returns a value for sysbench's option file, which knows quotes of both kinds and no escapes.
     Raises InputError for what it cannot hold."""
     shown = "***" if secret else value
@@ -99,7 +109,7 @@ def quoted(what: str, value: str, secret: bool = False) -> str:
     return value
 
 
-def timing_words(load: RunLoad) -> list[str]:
+def build_timing_words(load: RunLoad) -> list[str]:
     """Returns the words every timed run has."""
     words = [
         f"--threads={load.threads}",
@@ -113,26 +123,26 @@ def timing_words(load: RunLoad) -> list[str]:
     return words + ([f"--report-checkpoints={load.warmup_s}"] if load.warmup_s else [])
 
 
-def server_words(tool: Tool, account: Path, load: RunLoad) -> list[str]:
+def build_server_words(tool: Tool, account: Path, load: RunLoad) -> list[str]:
     """Returns the words every timed run of a test on a server begins with."""
-    return [tool.path, f"--config-file={account}", "--db-driver=mysql", *timing_words(load)]
+    return [tool.path, f"--config-file={account}", "--db-driver=mysql", *build_timing_words(load)]
 
 
-def report(text: str) -> IntervalReport | None:
+def parse_report(text: str) -> IntervalReport | None:
     """Reads a line of a test on a server; None where it is not a report."""
     match = REPORT.match(text.strip()) if "thds:" in text else None
     if match is None:
         return None
-    tps, qps, _, _, _, p95, errors, _ = (_number(value) for value in match.groups()[2:])
+    tps, qps, _, _, _, p95, errors, _ = (_parse_number(value) for value in match.groups()[2:])
     # 0.00 is sysbench's percentile of nothing.
     return IntervalReport(float(match["end"]), tps, qps, p95 if p95 and tps else None, errors, int(match["threads"]))
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     return None if text.strip("-") in ("nan", "inf") else float(text)
 
 
-def outcome(raw: str, load: RunLoad) -> ToolOutcome:
+def parse_outcome(raw: str, load: RunLoad) -> ToolOutcome:
     """Reads totals and histogram of the last part. Raises InputError when the summary is missing:
     the output was cut off."""
     last = raw[raw.rfind("Latency histogram") :] if "Latency histogram" in raw else raw
@@ -146,22 +156,22 @@ def outcome(raw: str, load: RunLoad) -> ToolOutcome:
     notes = []
     if load.warmup_s and "Checkpoint report" not in raw:
         notes.append("sysbench made no report at the end of the warm-up: its percentiles are of the whole run.")
-    return ToolOutcome(histogram(last), (), figures, tuple(notes))
+    return ToolOutcome(parse_histogram(last), (), figures, tuple(notes))
 
 
-def why(raw: str, ended: Ended) -> str:
+def find_error(raw: str, ended: Ended) -> str:
     """Returns the first error that sysbench called fatal, else the last lines of its output."""
-    return _fatal(raw) or f"ended with exit code {ended.code}: {ended.message}"
+    return _find_fatal(raw) or f"ended with exit code {ended.code}: {ended.message}"
 
 
-def _fatal(raw: str) -> str:
+def _find_fatal(raw: str) -> str:
     """Returns the first fatal errors, two at most: "unable to connect" alone says little, the
     second line has the cause. Statements are cut: they may be a megabyte long."""
     errors = list(dict.fromkeys(text.strip()[:200] for text in FATAL.findall(raw)))
     return "; ".join(errors[:2])
 
 
-def histogram(text: str) -> Histogram | None:
+def parse_histogram(text: str) -> Histogram | None:
     """Reads the buckets of `--histogram`; None when none were printed."""
     pairs = [BUCKET.match(line) for line in text.splitlines()]
     buckets = [(float(pair[1]), int(pair[2])) for pair in pairs if pair]
@@ -171,14 +181,14 @@ def histogram(text: str) -> Histogram | None:
     return Histogram(values, counts, "sysbench --histogram", HISTOGRAM_ERROR_PERCENT)
 
 
-def once(tool: Tool, words: list[str], folder: Path, what: str, limit_s: float, work: Path | None = None) -> str:
+def run_untimed(tool: Tool, words: list[str], folder: Path, what: str, limit_s: float, work: Path | None = None) -> str:
     """Runs a command of sysbench that is not timed (prepare, cleanup) in `work`, else in `folder`,
     where its output goes; returns the output. Raises CouldNotRun."""
     raw = folder / f"{what}.txt"
     ended = run_lines(Command((tool.path, *words), work or folder), raw, limit_s)
     text = raw.read_text(errors="replace")
     if ended.late or ended.code:
-        reason = f"took longer than {limit_s:,.0f} s" if ended.late else why(text, ended)
+        reason = f"took longer than {limit_s:,.0f} s" if ended.late else find_error(text, ended)
         hint = f"See {DOC}, When something fails; the server's error log may have more."
         raise refuse.run(f"sysbench {what}", reason, hint)
     return text

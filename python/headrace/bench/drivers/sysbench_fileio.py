@@ -20,9 +20,9 @@ from headrace.bench.drivers.benchmark import (
     ToolOutcome,
     check_choices,
     check_numbers,
-    silent,
+    stay_silent,
 )
-from headrace.bench.drivers.files import check_folder, file_whole, free_for
+from headrace.bench.drivers.files import check_folder, is_file_whole, require_room
 from headrace.bench.target import DOC, Target, refuse
 from headrace.errors import InputError, Refusals
 
@@ -89,7 +89,7 @@ class SysbenchFileio(Benchmark):
             )
             raise refusals.input(files, rule, "Use fewer files.")
 
-    def options(self) -> dict:
+    def list_options(self) -> dict:
         return asdict(self) | {"flags": sorted(self.flags)}
 
     def check_target(self, target: Target) -> None:
@@ -99,7 +99,7 @@ class SysbenchFileio(Benchmark):
         if not target.files.is_dir():
             raise refuse.input(str(target.files), "sysbench fileio works in a folder", "Mount the device, or use fio.")
 
-    def prepared(self, target: Target, threads: int) -> bool:
+    def is_prepared(self, target: Target, threads: int) -> bool:
         """Returns whether all files are whole; False without their folder. Raises InputError for
         another number or size of files."""
         folder = target.files / FOLDER
@@ -109,31 +109,31 @@ class SysbenchFileio(Benchmark):
         if file_count != self.files:
             rule = f"holds {file_count} files, not {self.files}"
             raise InputError(str(folder), rule, f"{DOC}, Preparing", "Write them anew: --fresh.")
-        return all(file_whole(folder / f"test_file.{number}", self._file_bytes) for number in range(self.files))
+        return all(is_file_whole(folder / f"test_file.{number}", self._file_bytes) for number in range(self.files))
 
-    def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
+    def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = stay_silent) -> None:
         """Writes the files into a folder of their own in the target. Raises CouldNotRun where they
         do not fit, or take longer than at 1 MiB/s."""
         place = target.files / FOLDER
-        free_for(target.files, self.files * self._file_bytes)
+        require_room(target.files, self.files * self._file_bytes)
         place.mkdir(exist_ok=True)
         say(f"writing {self.files} files, {self.size_gib:g} GiB")
         # At 1 MiB/s and slower something is wrong.
         limit_s = PREPARE_MORE_S + self.files * self._file_bytes / MIB
-        sysbench.once(
-            self.tool(),
-            ["fileio", f"--rand-seed={seed}", *self._words(), "prepare"],
+        sysbench.run_untimed(
+            self.get_tool(),
+            ["fileio", f"--rand-seed={seed}", *self._build_words(), "prepare"],
             folder,
             "prepare",
             limit_s,
             work=place,
         )
 
-    def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
-        words = [self.tool().path, "fileio", *sysbench.timing_words(load), *self._words(), "run"]
+    def build_command(self, target: Target, load: RunLoad, folder: Path) -> Command:
+        words = [self.get_tool().path, "fileio", *sysbench.build_timing_words(load), *self._build_words(), "run"]
         return Command(tuple(words), target.files / FOLDER)
 
-    def line(self, text: str) -> IntervalReport | None:
+    def parse_line(self, text: str) -> IntervalReport | None:
         """Reads a line of the run: `tps` is requests a second, from its MiB/s, `qps` has the fsyncs
         too; None for any other line."""
         match = REPORT.match(text.strip()) if "fsyncs:" in text else None
@@ -153,10 +153,10 @@ class SysbenchFileio(Benchmark):
             {"tool_read_mib_s": read, "tool_write_mib_s": written, "tool_fsyncs_per_s": fsyncs},
         )
 
-    def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
+    def read_outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
         """Reads totals and histogram, and adds reads, writes and fsyncs a second of the whole run.
         Raises InputError."""
-        base = sysbench.outcome(raw, load)
+        base = sysbench.parse_outcome(raw, load)
         last = raw[raw.rfind("File operations:") :]
         totals = {
             name: float(match[1])
@@ -166,10 +166,10 @@ class SysbenchFileio(Benchmark):
         # "events" are requests and fsyncs.
         return ToolOutcome(base.histogram, (), base.figures | totals, base.notes)
 
-    def why(self, raw: str, ended: Ended) -> str:
-        return sysbench.why(raw, ended)
+    def explain_failure(self, raw: str, ended: Ended) -> str:
+        return sysbench.find_error(raw, ended)
 
-    def cleanup(self, target: Target, folder: Path) -> None:
+    def remove_data(self, target: Target, folder: Path) -> None:
         """Removes the folder of the files; a symbolic link in its place is left alone."""
         place = target.files / FOLDER
         if place.is_symlink() or not place.is_dir():
@@ -182,7 +182,7 @@ class SysbenchFileio(Benchmark):
         each = int(self.size_gib * GIB / self.files)
         return each // MIB * MIB if each >= MIB else each // (self.block_kib * 1024) * self.block_kib * 1024
 
-    def _words(self) -> list[str]:
+    def _build_words(self) -> list[str]:
         """Returns the options of sysbench that describe files and requests; sizes are bytes."""
         words = {
             "num": self.files,

@@ -9,7 +9,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import ClassVar
 
-from headrace.base.checks import check_choice, check_number, check_whole, did_you_mean
+from headrace.base.checks import check_choice, check_number, check_whole, suggest_nearest
 from headrace.base.processes import Command, Ended
 from headrace.bench.drivers import sysbench
 from headrace.bench.drivers.benchmark import (
@@ -18,9 +18,9 @@ from headrace.bench.drivers.benchmark import (
     RunLoad,
     Say,
     ToolOutcome,
-    silent,
+    stay_silent,
 )
-from headrace.bench.server import require_database, table_rows, tables_of
+from headrace.bench.server import count_table_rows, find_tables, require_database
 from headrace.bench.target import DOC, Target
 from headrace.errors import InputError, Refusals
 from headrace.observe.settings import DISTRIBUTIONS, SCRIPTS
@@ -107,7 +107,7 @@ class SysbenchOltp(Benchmark):
         for key, value in self.shape.items():
             _check_shape(self.script, key, value)
 
-    def options(self) -> dict:
+    def list_options(self) -> dict:
         """Returns the options as JSON, with the usual value of each parameter of the distribution
         that was not given."""
         every = {key: usual for key, (usual, _, _) in DISTRIBUTIONS[self.distribution].items()} | dict(self.parameters)
@@ -119,10 +119,10 @@ class SysbenchOltp(Benchmark):
     def check_target(self, target: Target) -> None:
         require_database(self.name, target)
 
-    def prepared(self, target: Target, threads: int) -> bool:
+    def is_prepared(self, target: Target, threads: int) -> bool:
         """Returns whether all tables are there with at least `rows` rows (none for bulk inserts);
         False without any. Raises InputError for others."""
-        engines = tables_of(target, r"sbtest\d+")
+        engines = find_tables(target, r"sbtest\d+")
         expected = [f"sbtest{number}" for number in range(1, (threads if self.script == BULK else self.tables) + 1)]
         if not engines:
             return False
@@ -133,7 +133,8 @@ class SysbenchOltp(Benchmark):
         other = [
             name
             for name in expected
-            if name in engines and (table_rows(target, name) != 0 if rows == 0 else table_rows(target, name) < rows)
+            if name in engines
+            and (count_table_rows(target, name) != 0 if rows == 0 else count_table_rows(target, name) < rows)
         ]
         if not missing and not other:
             return True
@@ -146,60 +147,60 @@ class SysbenchOltp(Benchmark):
         rule = f"holds sysbench's tables, but {what}"
         raise InputError(f"database {target.database}", rule, f"{DOC}, Preparing", hint)
 
-    def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
+    def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = stay_silent) -> None:
         """Fills the tables by sysbench's own command, with a limit of time that grows with the
         rows; for bulk inserts it makes an empty table for each client. Raises CouldNotRun."""
-        tool = self.tool()
+        tool = self.get_tool()
         account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
         workers = threads if self.script == BULK else min(self.tables, PREPARE_THREADS, max(1, threads))
-        what, limit_s = self._data_and_limit(threads)
+        what, limit_s = self._plan_preparation(threads)
         say(f"preparing {what}")
         words = [
             f"--config-file={account}",
             f"--threads={workers}",
             f"--rand-seed={seed}",
-            *self._words(target),
+            *self._build_words(target),
             self.script,
             "prepare",
         ]
-        sysbench.once(tool, words, folder, "prepare", limit_s)
+        sysbench.run_untimed(tool, words, folder, "prepare", limit_s)
 
-    def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
+    def build_command(self, target: Target, load: RunLoad, folder: Path) -> Command:
         """Returns sysbench's command; for the Zipfian distribution with a script of Headrace around
         sysbench's, put into `folder`."""
         account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
-        words = [*sysbench.server_words(self.tool(), account, load), *self._words(target)]
+        words = [*sysbench.build_server_words(self.get_tool(), account, load), *self._build_words(target)]
         if self.distribution != "zipfian":
             return Command((*words, self.script, "run"), folder)
         with as_file(files("headrace.bench.drivers").joinpath("lua")) as lua:
             for name in ("zipfian.lua", "zipfian_script.lua"):
                 (folder / name).write_text((lua / name).read_text())
-        exponent = self.options()["parameters"]["rand_zipfian_exp"]
+        exponent = self.list_options()["parameters"]["rand_zipfian_exp"]
         return Command(
             (*words, str(folder / "zipfian_script.lua"), "run"),
             folder,
             {"HEADRACE_SCRIPT": self.script, "HEADRACE_ZIPFIAN_EXP": repr(exponent)},
         )
 
-    def line(self, text: str) -> IntervalReport | None:
-        return sysbench.report(text)
+    def parse_line(self, text: str) -> IntervalReport | None:
+        return sysbench.parse_report(text)
 
-    def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
-        return sysbench.outcome(raw, load)
+    def read_outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
+        return sysbench.parse_outcome(raw, load)
 
-    def why(self, raw: str, ended: Ended) -> str:
-        return sysbench.why(raw, ended)
+    def explain_failure(self, raw: str, ended: Ended) -> str:
+        return sysbench.find_error(raw, ended)
 
     def verify(self, target: Target) -> list[str]:
         """Returns sentences about tables that are gone or have lost rows, after scripts that keep
         their rows; rows of large data are not counted."""
         if self.script not in KEEPING:
             return []
-        engines = tables_of(target, r"sbtest\d+")
+        engines = find_tables(target, r"sbtest\d+")
         expected = [f"sbtest{number}" for number in range(1, self.tables + 1)]
         wrong = [f"table {name} is gone" for name in expected if name not in engines]
         if not wrong and self.tables * self.rows <= COUNTED_ROWS:
-            counts = {name: table_rows(target, name, exact=True) for name in expected}
+            counts = {name: count_table_rows(target, name, exact=True) for name in expected}
             wrong = [
                 f"table {name} has {count:,} rows, not {self.rows:,}"
                 for name, count in counts.items()
@@ -207,19 +208,19 @@ class SysbenchOltp(Benchmark):
             ]
         return wrong
 
-    def cleanup(self, target: Target, folder: Path) -> None:
+    def remove_data(self, target: Target, folder: Path) -> None:
         """Drops every table in the database that has one of sysbench's names. Raises
         CouldNotRun."""
         account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
-        most = max([int(name[6:]) for name in tables_of(target, r"sbtest\d+")], default=0)
+        most = max([int(name[6:]) for name in find_tables(target, r"sbtest\d+")], default=0)
         if most:
             words = [f"--config-file={account}", f"--tables={most}", f"--threads={most if self.script == BULK else 1}"]
             script = "oltp_read_write" if self.script == BULK else self.script
-            sysbench.once(self.tool(), [*words, script, "cleanup"], folder, "cleanup", CLEANUP_S)
+            sysbench.run_untimed(self.get_tool(), [*words, script, "cleanup"], folder, "cleanup", CLEANUP_S)
 
-    def described(self) -> dict | None:
+    def make_benchmark_table(self) -> dict | None:
         """Returns the [benchmark] table of RUN.toml; `scale` is rows a table."""
-        options = self.options()
+        options = self.list_options()
         return {
             "name": self.name,
             "tables": self.tables,
@@ -229,14 +230,14 @@ class SysbenchOltp(Benchmark):
             **options["parameters"],
         }
 
-    def _data_and_limit(self, threads: int) -> tuple[str, float]:
+    def _plan_preparation(self, threads: int) -> tuple[str, float]:
         """Returns in words what is prepared, and the limit of the time for it, s."""
         if self.script == BULK:
             return "1 empty table" if threads == 1 else f"{threads} empty tables", PREPARE_MORE_S
         limit_s = PREPARE_MORE_S + PREPARE_S_PER_ROW * self.tables * self.rows
         return f"{self.tables} tables of {self.rows:,} rows", limit_s
 
-    def _words(self, target: Target) -> list[str]:
+    def _build_words(self, target: Target) -> list[str]:
         """Returns the options of sysbench's script: tables, rows, engine, distribution; none for
         bulk inserts."""
         if self.script == BULK:
@@ -252,7 +253,7 @@ class SysbenchOltp(Benchmark):
             words.append(f"--rand-type={self.distribution}")
         words += [
             f"--{key.replace('_', '-')}={value:g}"
-            for key, value in self.options()["parameters"].items()
+            for key, value in self.list_options()["parameters"].items()
             if key != "rand_zipfian_exp"
         ]
         return words
@@ -263,7 +264,7 @@ def _check_shape(script: str, key: str, value: int | bool) -> None:
     option does not take."""
     if key not in SHAPES:
         rule = "is not an option of sysbench's OLTP scripts known here"
-        raise refuse.input(key[:60], rule, did_you_mean(key, SHAPES))
+        raise refuse.input(key[:60], rule, suggest_nearest(key, SHAPES))
     if script == BULK or ONLY_OF.get(key, script) != script:
         raise refuse.input(key, f"is not an option of {script}", "Leave it out.")
     span = SHAPES[key]

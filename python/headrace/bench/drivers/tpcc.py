@@ -24,11 +24,11 @@ from headrace.bench.drivers.benchmark import (
     Say,
     ToolOutcome,
     check_counts,
-    merged,
-    silent,
+    merge_histograms,
+    stay_silent,
 )
 from headrace.bench.drivers.sysbench_oltp import ENGINES
-from headrace.bench.server import connected, require_database, tables_of
+from headrace.bench.server import find_tables, hold_connection, require_database
 from headrace.bench.target import DOC, Target
 from headrace.errors import InputError, Refusals
 from headrace.mysql.statements import SqlConnection, ask_value
@@ -74,34 +74,34 @@ class Tpcc(Benchmark):
         """True if the tables have the standard's sizes."""
         return (self.items, self.customers) == (STANDARD_ITEMS, STANDARD_CUSTOMERS)
 
-    def options(self) -> dict:
+    def list_options(self) -> dict:
         return asdict(self)
 
     def check_target(self, target: Target) -> None:
         require_database(self.name, target)
 
-    def prepared(self, target: Target, threads: int) -> bool:
+    def is_prepared(self, target: Target, threads: int) -> bool:
         """Returns whether the tables are there, whole, in these sizes; False without any. Raises
         InputError for others."""
-        engines = tables_of(target, "tpcc_(" + "|".join(TABLES) + ")")
+        engines = find_tables(target, "tpcc_(" + "|".join(TABLES) + ")")
         if not engines:
             return False
         wrong = [f"tpcc_{name} is missing" for name in TABLES if f"tpcc_{name}" not in engines]
         wrong += [
             f"{name} is of {engine}" for name, engine in engines.items() if engine.lower() != ENGINES[target.engine]
         ]
-        wrong = wrong or self._sizes(target)
+        wrong = wrong or self._find_faults(target)
         if wrong:
             hint = "Prepare them anew (--fresh drops tpcc_warehouse and so on), or name another database."
             rule = f"holds tables of TPC-C, but {wrong[0]}"
             raise InputError(f"database {target.database}", rule, f"{DOC}, Preparing", hint)
         return True
 
-    def _sizes(self, target: Target) -> list[str]:
+    def _find_faults(self, target: Target) -> list[str]:
         """Returns what is wrong with the data, a text for each fault: the loading not finished, or
         other numbers than those asked for."""
         text = "SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = %s AND index_name = %s"
-        with connected(target) as connection:
+        with hold_connection(target) as connection:
             if not ask_value(connection, text, (target.database, INDEX)):
                 return ["the loading was not finished"]
             sizes = {}
@@ -113,21 +113,21 @@ class Tpcc(Benchmark):
                 sizes[what] = ask_value(connection, query) or 0
         return [
             f"with {sizes[what]:,} {what}, not {value:,}"
-            for what, value in self.options().items()
+            for what, value in self.list_options().items()
             if sizes[what] != value
         ]
 
-    def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
+    def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = stay_silent) -> None:
         """Creates the tables, loads the warehouses with at most eight clients, then makes the
         indexes. Raises CouldNotRun."""
-        tool = self.tool()
+        tool = self.get_tool()
         account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
-        script = _script(folder)
-        words = [f"--config-file={account}", "--db-driver=mysql", f"--rand-seed={seed}", *self._words(target)]
+        script = _copy_script(folder)
+        words = [f"--config-file={account}", "--db-driver=mysql", f"--rand-seed={seed}", *self._build_words(target)]
         limit_s = PREPARE_MORE_S + PREPARE_S_PER_WAREHOUSE * self.warehouses
-        sysbench.once(tool, [*words, script, "create"], folder, "create", PREPARE_MORE_S)
+        sysbench.run_untimed(tool, [*words, script, "create"], folder, "create", PREPARE_MORE_S)
         say(f"loading {self.warehouses} warehouses")
-        sysbench.once(
+        sysbench.run_untimed(
             tool,
             [*words, f"--threads={max(1, min(self.warehouses, threads, 8))}", script, "load"],
             folder,
@@ -135,27 +135,31 @@ class Tpcc(Benchmark):
             limit_s,
         )
         say("making the indexes")
-        sysbench.once(tool, [*words, script, "index"], folder, "index", limit_s)
+        sysbench.run_untimed(tool, [*words, script, "index"], folder, "index", limit_s)
 
-    def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
+    def build_command(self, target: Target, load: RunLoad, folder: Path) -> Command:
         account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
-        words = sysbench.server_words(self.tool(), account, load)
-        return Command((*words, *self._words(target), f"--warmup={load.warmup_s}", _script(folder), "run"), folder)
+        words = sysbench.build_server_words(self.get_tool(), account, load)
+        return Command(
+            (*words, *self._build_words(target), f"--warmup={load.warmup_s}", _copy_script(folder), "run"), folder
+        )
 
-    def line(self, text: str) -> IntervalReport | None:
-        return sysbench.report(text)
+    def parse_line(self, text: str) -> IntervalReport | None:
+        return sysbench.parse_report(text)
 
-    def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
+    def read_outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
         """Reads sysbench's totals, and adds count and percentiles (ms) of each kind of transaction
         and new orders a minute. Raises InputError."""
-        base = sysbench.outcome(raw, load)
-        by_kind = by_transaction(raw)
+        base = sysbench.parse_outcome(raw, load)
+        by_kind = parse_latencies(raw)
         figures = dict(base.figures)
         for kind in KINDS:
             if kind in by_kind:
                 histogram = by_kind[kind]
                 figures[f"{kind}_count"] = float(histogram.total)
-                figures |= {f"{kind}_{name}": value for name, value in histogram.summary().items() if value is not None}
+                figures |= {
+                    f"{kind}_{name}": value for name, value in histogram.summarize().items() if value is not None
+                }
         if "new_order" in by_kind:
             figures["new_orders_per_min"] = by_kind["new_order"].total * 60.0 / load.seconds
         notes = list(base.notes)
@@ -165,35 +169,35 @@ class Tpcc(Benchmark):
             )
         return ToolOutcome(base.histogram, (), figures, tuple(notes))
 
-    def why(self, raw: str, ended: Ended) -> str:
-        return sysbench.why(raw, ended)
+    def explain_failure(self, raw: str, ended: Ended) -> str:
+        return sysbench.find_error(raw, ended)
 
     def verify(self, target: Target) -> list[str]:
-        with connected(target) as connection:
+        with hold_connection(target) as connection:
             return check_consistency(connection, self.warehouses)
 
-    def cleanup(self, target: Target, folder: Path) -> None:
+    def remove_data(self, target: Target, folder: Path) -> None:
         """Drops the tables by the script's own command. Raises CouldNotRun."""
         account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
-        sysbench.once(
-            self.tool(),
-            [f"--config-file={account}", "--db-driver=mysql", _script(folder), "cleanup"],
+        sysbench.run_untimed(
+            self.get_tool(),
+            [f"--config-file={account}", "--db-driver=mysql", _copy_script(folder), "cleanup"],
             folder,
             "cleanup",
             PREPARE_MORE_S,
         )
 
-    def described(self) -> dict | None:
+    def make_benchmark_table(self) -> dict | None:
         """Returns the same tables, transactions and mix as sysbench-tpcc with one set of tables;
         small data are no TPC-C."""
         return {"name": "sysbench-tpcc", "tables": 1, "scale": self.warehouses} if self.standard else {"name": "own"}
 
-    def _words(self, target: Target) -> list[str]:
-        sizes = [f"--{name}={value}" for name, value in self.options().items()]
+    def _build_words(self, target: Target) -> list[str]:
+        sizes = [f"--{name}={value}" for name, value in self.list_options().items()]
         return [*sizes, f"--mysql_storage_engine={ENGINES[target.engine]}"]
 
 
-def _script(folder: Path) -> str:
+def _copy_script(folder: Path) -> str:
     """Copies the Lua script into a folder, and returns its path."""
     path = folder / SCRIPT
     path.write_text(
@@ -202,7 +206,7 @@ def _script(folder: Path) -> str:
     return str(path)
 
 
-def by_transaction(raw: str) -> dict[str, Histogram]:
+def parse_latencies(raw: str) -> dict[str, Histogram]:
     """Returns latencies (ms) by kind of transaction: the counts printed by each client, added
     up."""
     histograms: dict[str, list[Histogram]] = {}
@@ -220,7 +224,7 @@ def by_transaction(raw: str) -> dict[str, Histogram]:
                     sysbench.HISTOGRAM_ERROR_PERCENT,
                 )
             )
-    return {kind: merged(parts) for kind, parts in histograms.items()}
+    return {kind: merge_histograms(parts) for kind, parts in histograms.items()}
 
 
 def check_consistency(connection: SqlConnection, warehouses: int) -> list[str]:

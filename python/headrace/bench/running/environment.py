@@ -8,7 +8,7 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-from headrace.base.machine import cores, threads_per_core
+from headrace.base.machine import count_cores, count_threads_per_core
 from headrace.observe.live import host
 
 # Long enough for a share of a processor's time (ticks of 10 ms), short enough not to be waited for.
@@ -20,23 +20,23 @@ BUSY_SHARE = 0.10
 def capture() -> dict:
     """Reads kernel, distribution, processors, memory, governor, container, headrace itself. A
     figure that cannot be read is None."""
-    info = _key_values("/proc/cpuinfo", ":")
-    memory = _key_values("/proc/meminfo", ":").get("MemTotal", "0").split()[0]
+    info = _read_key_values("/proc/cpuinfo", ":")
+    memory = _read_key_values("/proc/meminfo", ":").get("MemTotal", "0").split()[0]
     return {
         "headrace": version("headrace"),
         "python": platform.python_version(),
         "kernel": platform.release(),
         "machine": platform.machine(),
-        "system": _key_values("/etc/os-release", "=").get("PRETTY_NAME", "").strip('"') or None,
+        "system": _read_key_values("/etc/os-release", "=").get("PRETTY_NAME", "").strip('"') or None,
         "cpu": info.get("model name") or info.get("CPU part"),
         "cpus": os.cpu_count(),
-        "cpus_usable": cores(),
-        "threads_per_core": threads_per_core(),
+        "cpus_usable": count_cores(),
+        "threads_per_core": count_threads_per_core(),
         "memory_gib": round(int(memory) / (1 << 20), 2) if memory.isdigit() else None,
         "virtual": "hypervisor" in info.get("flags", "").split(),
-        "governor": _text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        "transparent_hugepage": _text("/sys/kernel/mm/transparent_hugepage/enabled"),
-        "swappiness": _text("/proc/sys/vm/swappiness"),
+        "governor": _read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "transparent_hugepage": _read_text("/sys/kernel/mm/transparent_hugepage/enabled"),
+        "swappiness": _read_text("/proc/sys/vm/swappiness"),
         "host": platform.node(),
     }
 
@@ -62,24 +62,24 @@ def load_before() -> dict:
     }
 
 
-def device_facts(devices: tuple[str, ...]) -> dict[str, dict]:
+def read_device_facts(devices: tuple[str, ...]) -> dict[str, dict]:
     """Returns by device its size (GiB), scheduler, read-ahead (KiB), file system, mount and its
     options; None where unknown."""
     facts = {}
     mounts = {
         line.split()[0]: line.split()[1:4]
-        for line in (_text("/proc/mounts") or "").splitlines()
+        for line in (_read_text("/proc/mounts") or "").splitlines()
         if len(line.split()) > 3
     }
     for device in devices:
         name = os.path.basename(os.path.realpath(device))
         base = f"/sys/block/{name}"
-        sectors = _text(f"{base}/size")
+        sectors = _read_text(f"{base}/size")
         where = mounts.get(device) or mounts.get(os.path.realpath(device))
         facts[device] = {
             "size_gib": round(int(sectors) / 2**21, 3) if sectors and sectors.isdigit() else None,
-            "scheduler": _text(f"{base}/queue/scheduler"),
-            "read_ahead_kb": _text(f"{base}/queue/read_ahead_kb"),
+            "scheduler": _read_text(f"{base}/queue/scheduler"),
+            "read_ahead_kb": _read_text(f"{base}/queue/read_ahead_kb"),
             "mount": where[0] if where else None,
             "file_system": where[1] if where else None,
             "mount_options": where[2] if where else None,
@@ -87,7 +87,7 @@ def device_facts(devices: tuple[str, ...]) -> dict[str, dict]:
     return facts
 
 
-def _text(path: str) -> str | None:
+def _read_text(path: str) -> str | None:
     """Returns the text of a file of the kernel without space around it; None if empty or
     unreadable."""
     try:
@@ -96,11 +96,11 @@ def _text(path: str) -> str | None:
         return None
 
 
-def _key_values(path: str, mark: str) -> dict[str, str]:
+def _read_key_values(path: str, mark: str) -> dict[str, str]:
     """Returns the first value of each key in a file of `KEY mark VALUE` lines; empty if
     unreadable."""
     values: dict[str, str] = {}
-    for line in (_text(path) or "").splitlines():
+    for line in (_read_text(path) or "").splitlines():
         key, sign, value = line.partition(mark)
         if sign:
             values.setdefault(key.strip(), value.strip())

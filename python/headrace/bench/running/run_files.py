@@ -23,9 +23,9 @@ from headrace.observe.settings import LAB_IO_CPU_US
 SYSBENCH_CSV, STATUS_CSV, DISK_CSV = "transactions.csv", "status.csv", "disk.csv"
 
 
-def settings_of(config: Mapping[str, str], engine: str, vcpus: int | None = None) -> dict:
+def make_settings_table(config: Mapping[str, str], engine: str, vcpus: int | None = None) -> dict:
     """Returns the [settings] table from server variables, without those that are absent."""
-    settings = Profile("", "", "", dict(config)).settings(engine)
+    settings = Profile("", "", "", dict(config)).make_settings(engine)
     return settings | ({"vcpus": vcpus} if vcpus else {})
 
 
@@ -43,7 +43,7 @@ def write(
     If something is missing for a file, nothing is written, and the text says what it is. Raises
     CouldNotRun.
     """
-    table = benchmark.described()
+    table = benchmark.make_benchmark_table()
     lacks = [
         words
         for words, missing in (
@@ -59,7 +59,7 @@ def write(
         return lacks[0]
     assert table is not None and target.cache_gib is not None and target.engine is not None
     files: dict = {"sysbench": SYSBENCH_CSV}
-    vcpus = _vcpus(target, run["environment"])
+    vcpus = _find_vcpus(target, run["environment"])
     of = vcpus or (core.instance(target.instance, target.as_of)["vcpus"] if target.instance else None)
     # The processors that were counted are the server's only where it runs on this machine.
     is_here = bool(target.devices) or target.lab is not None
@@ -73,7 +73,7 @@ def write(
         write_disk_csv(samples, folder / DISK_CSV)
         files |= {"disk": DISK_CSV}
         sampled = samples.disk["device"].unique(maintain_order=True).to_list()
-        if devices := data_devices(target, sampled):
+        if devices := list_data_devices(target, sampled):
             files["device"] = "+".join(devices)
             files |= {"log_device": sampled[-1]} if len(devices) < len(sampled) else {}
     size_gib = run["target"]["data_gib"]
@@ -91,7 +91,7 @@ def write(
         "busy_before": run["environment"].get("before", {}).get("busy_share") if is_here else None,
         "caveats": caveats,
         "benchmark": table | ({} if size_gib is None else {"data_gib": round(size_gib, 6)}),
-        "settings": settings_of(target.config, target.engine, vcpus)
+        "settings": make_settings_table(target.config, target.engine, vcpus)
         | _describe_cores(target, run["environment"])
         | _describe_ios(target),
         "files": files,
@@ -100,7 +100,7 @@ def write(
     return None
 
 
-def _vcpus(target: Target, environment: dict) -> int | None:
+def _find_vcpus(target: Target, environment: dict) -> int | None:
     """Returns virtual CPUs that the server could use: this machine's, where it has fewer than the
     instance or none is named; None: the instance's, as the catalog has them."""
     usable = environment.get("cpus_usable")
@@ -121,7 +121,7 @@ def _describe_ios(target: Target) -> dict[str, float]:
     return {"io_cpu_us": LAB_IO_CPU_US} if target.lab is not None and target.engine == "innodb" else {}
 
 
-def data_devices(target: Target, sampled: list[str]) -> list[str]:
+def list_data_devices(target: Target, sampled: list[str]) -> list[str]:
     """Returns the devices that hold data, where there is a log volume too: all but the last."""
     return sampled[:-1] if target.log_storage and len(sampled) > 1 else sampled
 

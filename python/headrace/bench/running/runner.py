@@ -17,15 +17,15 @@ from headrace.base.checks import check_choice, check_whole
 from headrace.base.processes import Ended, run_lines
 from headrace.base.signals import Interrupts
 from headrace.base.units import DAY_S
-from headrace.bench.drivers.benchmark import Benchmark, IntervalReport, RunLoad, Say, ToolOutcome, silent
+from headrace.bench.drivers.benchmark import Benchmark, IntervalReport, RunLoad, Say, ToolOutcome, stay_silent
 from headrace.bench.running import environment, run_files, summary, timeline
-from headrace.bench.server import create_database, data_gib
-from headrace.bench.store.store import PERCENTILES_FILE, SERIES_FILE, RunRecord, Store, now_text, write_parquet
+from headrace.bench.server import create_database, measure_data_gib
+from headrace.bench.store.store import PERCENTILES_FILE, SERIES_FILE, RunRecord, Store, write_now, write_parquet
 from headrace.bench.target import DOC, Target, refuse
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.mysql import connect
-from headrace.observe.live.profile import Latencies, between, read_latencies
+from headrace.observe.live.profile import Latencies, read_latencies, summarize_latencies
 from headrace.observe.live.sampler import Sampler, Samples
 from headrace.observe.live.samples import LabRows
 
@@ -99,27 +99,27 @@ def run(
     BrokenRun when the tool or the server ended early, InterruptedRun (a KeyboardInterrupt) after
     Ctrl-C.
     """
-    load = checked(seconds, warmup_s, threads, seed)
+    load = check_load(seconds, warmup_s, threads, seed)
     if start is not None:
         check_choice("start", start, ("cold", "warm"), refuse)
     benchmark.check_target(target)
     _check_connections(target, threads)
-    tool = benchmark.tool()
-    if not benchmark.prepared(target, threads):
+    tool = benchmark.get_tool()
+    if not benchmark.is_prepared(target, threads):
         hint = "Prepare them first: --prepare, or benchmark.prepare()."
         raise InputError(f"{benchmark.name} on {target.label}", "has no data yet", f"{DOC}, Preparing", hint)
     run_store = store if isinstance(store, Store) else Store(store)
     tell = progress or (lambda share, what: None)
     tell(0.0, "looking at the machine")
     document = {
-        "began_at": now_text(),
-        "benchmark": {"name": benchmark.name, "unit": benchmark.unit, "options": benchmark.options()},
+        "began_at": write_now(),
+        "benchmark": {"name": benchmark.name, "unit": benchmark.unit, "options": benchmark.list_options()},
         "load": {"threads": load.threads, "warmup_s": load.warmup_s, "seconds": load.seconds, "seed": load.seed},
-        "target": target.to_dict() | {"data_gib": None if target.address is None else data_gib(target)},
+        "target": target.to_dict() | {"data_gib": None if target.address is None else measure_data_gib(target)},
         "tool": {"name": tool.name, "path": tool.path, "version": tool.version},
         "config": dict(sorted(target.config.items())),
         "environment": environment.capture()
-        | {"devices": environment.device_facts(target.devices), "before": environment.load_before()},
+        | {"devices": environment.read_device_facts(target.devices), "before": environment.load_before()},
         "start": start,
     } | ({"name": name} if name else {})
     run_id, folder = run_store.begin(name or benchmark.name)
@@ -137,7 +137,7 @@ def run(
         raise
 
 
-def checked(seconds: int, warmup_s: int, threads: int, seed: int) -> RunLoad:
+def check_load(seconds: int, warmup_s: int, threads: int, seed: int) -> RunLoad:
     """Returns the load, with every number within its bounds. Raises InputError."""
     check_whole("seconds", seconds, FEWEST_SECONDS, MAX_SECONDS, refuse)
     check_whole("warmup_s", warmup_s, 0, MAX_SECONDS, refuse)
@@ -179,10 +179,10 @@ class _Run:
         """Runs the tool, with samples of server, devices, machine and lab; an interrupt ends it and
         is noted. `tell` gets share done and step."""
         benchmark, target, all_s = self.benchmark, self.target, self.load.all_s
-        command = benchmark.command(target, self.load, self.private)
+        command = benchmark.build_command(target, self.load, self.private)
 
         def on_line(at: float, text: str) -> None:
-            report = benchmark.line(text)
+            report = benchmark.parse_line(text)
             if report is None:
                 return
             self.reports.append(report)
@@ -200,7 +200,7 @@ class _Run:
             lab = LabRows(Lab(target.lab.data_dir, target.lab.socket), target.volumes)
         with Sampler(server, target.devices, lab=lab) as sampler:
             time.sleep(math.ceil(time.time()) + BEFORE_S - time.time())
-            before = _latencies(target)
+            before = _read_latencies(target)
             self.began_unix = time.time()
             try:
                 signals.listen()
@@ -211,7 +211,7 @@ class _Run:
             finally:
                 signals.ignore()
                 self.seconds = time.time() - self.began_unix
-            self.statements = _subtract_latencies(before, _latencies(target))
+            self.statements = _subtract_latencies(before, _read_latencies(target))
             time.sleep(AFTER_S)
             self.samples = sampler.stop()
         if self.began:
@@ -226,8 +226,8 @@ class _Run:
         for name in benchmark.kept_files:
             if (self.private / name).exists():
                 shutil.copyfile(self.private / name, self.folder / "raw" / name)
-        outcome, failure = self._outcome()
-        frame = self._rows(outcome)
+        outcome, failure = self._read_outcome()
+        frame = self._collect_rows(outcome)
         # A tool that ran its time may not have printed its last line.
         if frame.height < (FEWEST_SECONDS if self.interrupted or failure else 1):
             store.drop(self.folder)
@@ -235,18 +235,18 @@ class _Run:
                 raise KeyboardInterrupt
             too_short = refuse.run(benchmark.name, "ended before a second was measured", "Run it for longer.")
             raise failure or too_short
-        series = benchmark.completed(timeline.joined(frame, self.samples))
+        series = benchmark.complete_series(timeline.join_samples(frame, self.samples))
         self._write_frames(series, outcome)
-        start = document["start"] or summary.start_of(self.samples, target, document["target"]["data_gib"])
+        start = document["start"] or summary.classify_start(self.samples, target, document["target"]["data_gib"])
         state = "interrupted" if self.interrupted else "broken" if failure else "complete"
-        document |= {"ended_at": now_text(), "state": state, "start": start}
-        findings = [*outcome.notes, *summary.findings(document, series, self.samples, failure, self.interrupted)]
+        document |= {"ended_at": write_now(), "state": state, "start": start}
+        findings = [*outcome.notes, *summary.list_findings(document, series, self.samples, failure, self.interrupted)]
         if state == "complete" and target.address is not None:
             findings += _verify(benchmark, target)
         lacks = run_files.write(self.folder, benchmark, target, document, series, self.samples, findings)
-        if lacks and benchmark.described() is not None:
+        if lacks and benchmark.make_benchmark_table() is not None:
             findings.append(f"There is no RUN.toml: {lacks}.")
-        figures = summary.figures(series, outcome) | self.statements
+        figures = summary.compute_figures(series, outcome) | self.statements
         document |= {"summary": figures, "findings": findings, "notes": self.samples.notes}
         record = store.finish(run_id, self.folder, document)
         if self.interrupted:
@@ -256,33 +256,33 @@ class _Run:
             raise BrokenRun(record, failure.value, failure.rule, failure.source, hint)
         return record
 
-    def _outcome(self) -> tuple[ToolOutcome, HeadraceError | None]:
+    def _read_outcome(self) -> tuple[ToolOutcome, HeadraceError | None]:
         """Reads the tool's report, and the failure if any; an interrupted run has none."""
         benchmark, load, private, ended = self.benchmark, self.load, self.private, self.ended
         output = self.folder / "raw" / "output.txt"
         raw = output.read_text(errors="replace") if output.exists() else ""
         if self.interrupted or ended is None:
-            return benchmark.partial(raw, load, private), None
+            return benchmark.read_partial_outcome(raw, load, private), None
         if benchmark.ended_by_time and ended.late:
-            return benchmark.outcome(raw, load, private), None
+            return benchmark.read_outcome(raw, load, private), None
         if ended.late or ended.code or benchmark.ended_by_time:
-            what = f"did not end {MORE_S:g} s after its time" if ended.late else benchmark.why(raw, ended)
+            what = f"did not end {MORE_S:g} s after its time" if ended.late else benchmark.explain_failure(raw, ended)
             value, hint = f"{benchmark.name} on {self.target.label}", "Does the server still run? See its error log."
             failure = CouldNotRun(value, what, f"{DOC}, When something fails", hint)
-            return benchmark.partial(raw, load, private), failure
+            return benchmark.read_partial_outcome(raw, load, private), failure
         try:
-            return benchmark.outcome(raw, load, private), None
+            return benchmark.read_outcome(raw, load, private), None
         except InputError as error:
             failure = CouldNotRun(error.value, error.rule, error.source, error.hint)
-            return benchmark.partial(raw, load, private), failure
+            return benchmark.read_partial_outcome(raw, load, private), failure
 
-    def _rows(self, outcome: ToolOutcome) -> pl.DataFrame:
+    def _collect_rows(self, outcome: ToolOutcome) -> pl.DataFrame:
         """Returns the intervals that the tool reported as rows, or empty rows a second long where
         it reports none."""
         reports = list(outcome.reports) or self.reports
         if self.benchmark.unit_from_status or (self.benchmark.reports_in_files and not reports):
-            return timeline.grid(min(self.seconds, self.load.all_s), self.began_unix, self.load.warmup_s)
-        return timeline.rows(reports, outcome.began_unix or self.began_unix, self.load.warmup_s)
+            return timeline.make_empty_rows(min(self.seconds, self.load.all_s), self.began_unix, self.load.warmup_s)
+        return timeline.make_rows(reports, outcome.began_unix or self.began_unix, self.load.warmup_s)
 
     def _write_frames(self, series: pl.DataFrame, outcome: ToolOutcome) -> None:
         """Writes the time line, the histogram if any, and every sampled series with rows, as
@@ -290,7 +290,7 @@ class _Run:
         write_parquet(series, self.folder / SERIES_FILE)
         if outcome.histogram is not None:
             schema = {"value_ms": pl.Float64, "count": pl.Int64, "share": pl.Float64}
-            buckets = pl.DataFrame(list(outcome.histogram.rows()), schema=schema, orient="row")
+            buckets = pl.DataFrame(list(outcome.histogram.list_rows()), schema=schema, orient="row")
             write_parquet(buckets, self.folder / PERCENTILES_FILE)
         samples = self.samples
         sampled = {"status": samples.status, "disk": samples.disk, "host": samples.host}
@@ -299,7 +299,7 @@ class _Run:
                 write_parquet(frame, self.folder / f"{kind}.parquet")
 
 
-def _latencies(target: Target) -> Latencies | None:
+def _read_latencies(target: Target) -> Latencies | None:
     """Reads the latencies of performance_schema; None without a server or counts."""
     if target.address is None:
         return None
@@ -311,7 +311,7 @@ def _latencies(target: Target) -> Latencies | None:
 
 
 def _subtract_latencies(before: Latencies | None, after: Latencies | None) -> dict[str, float]:
-    deltas = between(before, after) if before is not None and after is not None else {}
+    deltas = summarize_latencies(before, after) if before is not None and after is not None else {}
     return {name: value for name, value in deltas.items() if name.startswith("statement")}
 
 
@@ -325,7 +325,13 @@ def _verify(benchmark: Benchmark, target: Target) -> list[str]:
 
 
 def prepare(
-    benchmark: Benchmark, target: Target, *, threads: int = 8, seed: int = 1, fresh: bool = False, say: Say = silent
+    benchmark: Benchmark,
+    target: Target,
+    *,
+    threads: int = 8,
+    seed: int = 1,
+    fresh: bool = False,
+    say: Say = stay_silent,
 ) -> bool:
     """Makes the data where they are missing, and the database; returns whether anything was made.
 
@@ -334,17 +340,17 @@ def prepare(
     made; what was half made is then removed.
     """
     benchmark.check_target(target)
-    benchmark.tool()
+    benchmark.get_tool()
     if target.address is not None:
         create_database(target)
     if fresh:
-        cleanup(benchmark, target)
-    elif benchmark.prepared(target, threads):
+        clean_up(benchmark, target)
+    elif benchmark.is_prepared(target, threads):
         return False
     with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
         try:
             benchmark.prepare(target, Path(folder), threads, seed, say)
-            whole = benchmark.prepared(target, threads)
+            whole = benchmark.is_prepared(target, threads)
         except BaseException:
             _undo(benchmark, target, Path(folder), say)
             raise
@@ -359,7 +365,7 @@ def _undo(benchmark: Benchmark, target: Target, folder: Path, say: Say) -> None:
     InnoDB drops a table only when it has purged the undo log of what was rolled back."""
     for tries_remaining in range(UNDO_TRIES - 1, -1, -1):
         try:
-            return benchmark.cleanup(target, folder)
+            return benchmark.remove_data(target, folder)
         except Exception as error:  # what went wrong first is what the user must hear in the end
             if not tries_remaining:
                 say(f"half of the data could not be removed: {error}")
@@ -368,8 +374,8 @@ def _undo(benchmark: Benchmark, target: Target, folder: Path, say: Say) -> None:
     return None
 
 
-def cleanup(benchmark: Benchmark, target: Target) -> None:
+def clean_up(benchmark: Benchmark, target: Target) -> None:
     """Removes the data. Raises CouldNotRun, InputError."""
     benchmark.check_target(target)
     with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
-        benchmark.cleanup(target, Path(folder))
+        benchmark.remove_data(target, Path(folder))

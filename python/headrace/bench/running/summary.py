@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from headrace.base import caps
-from headrace.base.units import in_percent
+from headrace.base.units import format_percent
 from headrace.bench.drivers.benchmark import SHARES, ToolOutcome
 from headrace.bench.running.environment import BUSY_SHARE
 from headrace.bench.target import Target
@@ -30,7 +30,7 @@ MEANS = (
     "read_wait_ms",
     "write_wait_ms",
 )
-CAPS = tuple(map(caps.column, caps.COUNTED))
+CAPS = tuple(map(caps.name_column, caps.COUNTED))
 # Less idle than this share of the processors: the clients and the server have all of the machine.
 LEAST_IDLE_SHARE = 0.10
 STEAL_SHARE = 0.01  # of the processors (a guess)
@@ -40,24 +40,24 @@ LATE_SHARE = 0.10
 COLD_SHARE = 0.5  # of what the cache can hold of the data (a guess)
 
 
-def figures(series: pl.DataFrame, outcome: ToolOutcome) -> dict[str, float | None]:
+def compute_figures(series: pl.DataFrame, outcome: ToolOutcome) -> dict[str, float | None]:
     """Returns means over the part that counts, percentiles of its histogram, and shares of time
     0..1. None: not measured."""
     part = series.filter(pl.col("phase") == "measure")
     results: dict[str, float | None] = {"seconds": float(part["duration_s"].sum())}
     results |= {
         "tps": mean(part, "tps"),
-        "tps_sd": _of(partial(np.std, ddof=1), part["tps"], 2),
-        "tps_min": _of(np.min, part["tps"]),
-        "tps_max": _of(np.max, part["tps"]),
+        "tps_sd": _apply_figure(partial(np.std, ddof=1), part["tps"], 2),
+        "tps_min": _apply_figure(np.min, part["tps"]),
+        "tps_max": _apply_figure(np.max, part["tps"]),
     }
     results["stall_s"] = float(part.filter(pl.col("tps") == 0)["duration_s"].sum())
     results |= {name: mean(part, name) for name in MEANS}
-    results |= dict.fromkeys(SHARES) if outcome.histogram is None else outcome.histogram.summary()
+    results |= dict.fromkeys(SHARES) if outcome.histogram is None else outcome.histogram.summarize()
     results |= {name: outcome.figures.get(name) for name in ("mean_ms", "max_ms", "transactions", "errors")}
-    results["p95_of_seconds_ms"] = _of(np.median, part["p95_ms"])
+    results["p95_of_seconds_ms"] = _apply_figure(np.median, part["p95_ms"])
     results |= outcome.figures
-    results |= _per_transaction(part)
+    results |= _compute_per_transaction(part)
     results |= {name: mean(part, name) for name in CAPS if name in part.columns}
     for name in ("balance_percent", "innodb_buffer_pool_pages_free"):
         if name in part.columns and (samples := part[name].drop_nulls()).len():
@@ -80,13 +80,13 @@ def mean(part: pl.DataFrame, name: str) -> float | None:
     return float((rows[name] * rows["duration_s"]).sum()) / length if length else None
 
 
-def _of(figure: Callable[[np.ndarray], float], column: pl.Series, least: int = 1) -> float | None:
+def _apply_figure(figure: Callable[[np.ndarray], float], column: pl.Series, least: int = 1) -> float | None:
     """Returns a figure of the values that are not null; None for fewer than `least`."""
     values = column.drop_nulls().to_numpy()
     return float(figure(values)) if len(values) >= least else None
 
 
-def _per_transaction(part: pl.DataFrame) -> dict[str, float | None]:
+def _compute_per_transaction(part: pl.DataFrame) -> dict[str, float | None]:
     """Returns I/Os and KiB a transaction: sums over sums, of rows that have both."""
     results: dict[str, float | None] = {}
     for name, column, factor in (
@@ -102,7 +102,7 @@ def _per_transaction(part: pl.DataFrame) -> dict[str, float | None]:
     return results
 
 
-def start_of(samples: Samples, target: Target, data_gib: float | None) -> str:
+def classify_start(samples: Samples, target: Target, data_gib: float | None) -> str:
     """Returns cold or warm: cold where less than half of the data that fit into the cache were in
     it at the first sample. MyRocks, and a server that does not report its pool, are cold in the
     first 60 s after their start."""
@@ -122,7 +122,7 @@ def start_of(samples: Samples, target: Target, data_gib: float | None) -> str:
     return "cold" if uptime is not None and uptime < 60 else "warm"
 
 
-def findings(
+def list_findings(
     document: dict, series: pl.DataFrame, samples: Samples, failure: HeadraceError | None, interrupted: bool
 ) -> list[str]:
     """Returns sentences about what a reader must know of the run, the gravest first. `failure`:
@@ -145,33 +145,33 @@ def findings(
         sentences.append(f"{errors:,.1f} errors a second with {tps:,.0f} transactions: see raw/output.txt.")
     if (stalled := part.filter(pl.col("tps") == 0).height) and part.height:
         sentences.append(f"In {stalled} of {part.height} rows nothing was done at all.")
-    sentences += _machine(document, part)
-    sentences += _lateness(part)
+    sentences += _describe_machine(document, part)
+    sentences += _describe_lateness(part)
     return sentences + [f"{note}." for note in samples.notes]
 
 
-def _machine(document: dict, part: pl.DataFrame) -> list[str]:
+def _describe_machine(document: dict, part: pl.DataFrame) -> list[str]:
     """Returns sentences about a machine that was busy before the run, had no idle processor in it,
     or lost time to the hypervisor."""
     sentences = []
     before, cpus = document["environment"]["before"], document["environment"]["cpus"] or 1
     if before["busy_share"] > BUSY_SHARE:
         sentences.append(
-            f"Before the run the machine was not at rest: {in_percent(before['busy_share'])} of its processors were in "
+            f"Before the run the machine was not at rest: {format_percent(before['busy_share'])} of its processors were in "
             f"use, load {before['load1']:.1f}."
         )
     idle, waiting, steal = (mean(part, name) for name in ("idle_cpus", "iowait_cpus", "steal_cpus"))
     if idle is not None and (idle + (waiting or 0.0)) < LEAST_IDLE_SHARE * cpus:
         sentences.append(
-            f"The processors were {in_percent(1 - (idle + (waiting or 0.0)) / cpus)} busy: the figures are those of the "
+            f"The processors were {format_percent(1 - (idle + (waiting or 0.0)) / cpus)} busy: the figures are those of the "
             "machine, not of its storage alone."
         )
     if steal is not None and steal > STEAL_SHARE * cpus:
-        sentences.append(f"{in_percent(steal / cpus, 1)} of the processors' time was taken by the hypervisor.")
+        sentences.append(f"{format_percent(steal / cpus, 1)} of the processors' time was taken by the hypervisor.")
     return sentences
 
 
-def _lateness(part: pl.DataFrame) -> list[str]:
+def _describe_lateness(part: pl.DataFrame) -> list[str]:
     """Returns a sentence where the lab's answers left late by a notable share of the volume's waits
     (ms); else none."""
     late = mean(part, "lab_late_p99_ms")

@@ -17,7 +17,7 @@ import polars as pl
 from headrace.base import caps
 from headrace.base.units import MIB, US_PER_S
 from headrace.bench.drivers.benchmark import IntervalReport
-from headrace.observe.live.host import LEVEL, WRAP, WRAPPING, volume_requests
+from headrace.observe.live.host import LEVEL, WRAP, WRAPPING, count_volume_requests
 from headrace.observe.live.samples import Samples
 
 # Counters of SHOW GLOBAL STATUS that become rates, if the server has them. All variables are in
@@ -46,7 +46,7 @@ LONGEST_GAP_S = 3.5
 END_SLACK_S = 0.05
 
 
-def rows(
+def make_rows(
     reports: Sequence[IntervalReport], began_unix: float, warmup_s: float, interval_s: float = 1.0
 ) -> pl.DataFrame:
     """Returns the reports as a frame: `t_s` (start of the row since the tool's clock began),
@@ -76,32 +76,32 @@ def rows(
     return frame
 
 
-def grid(seconds: float, began_unix: float, warmup_s: float) -> pl.DataFrame:
+def make_empty_rows(seconds: float, began_unix: float, warmup_s: float) -> pl.DataFrame:
     """Returns empty rows a second long, for a tool that reports nothing on its way. `began_unix`:
     seconds since 1970."""
-    return rows([IntervalReport(float(end)) for end in range(1, int(seconds) + 1)], began_unix, warmup_s)
+    return make_rows([IntervalReport(float(end)) for end in range(1, int(seconds) + 1)], began_unix, warmup_s)
 
 
-def joined(frame: pl.DataFrame, samples: Samples) -> pl.DataFrame:
+def join_samples(frame: pl.DataFrame, samples: Samples) -> pl.DataFrame:
     """Returns rows with what was sampled; null where a source does not cover the row."""
-    edges = _edges(frame)
+    edges = _compute_edges(frame)
     columns: dict[str, np.ndarray] = {}
-    columns |= _disk(samples.disk, edges)
-    columns |= _status(samples.status, edges)
-    columns |= _host(samples.host, edges)
-    columns |= _lab(samples.lab, edges)
+    columns |= _compute_disk_figures(samples.disk, edges)
+    columns |= _compute_status_figures(samples.status, edges)
+    columns |= _compute_host_figures(samples.host, edges)
+    columns |= _compute_lab_figures(samples.lab, edges)
     return frame.with_columns(
         pl.Series(name, values, dtype=pl.Float64).fill_nan(None) for name, values in columns.items()
     )
 
 
-def _edges(frame: pl.DataFrame) -> np.ndarray:
+def _compute_edges(frame: pl.DataFrame) -> np.ndarray:
     """Returns an array (rows, 2): beginning and end of each row, seconds since 1970."""
     begin = frame["t_unix"].to_numpy()
     return np.stack([begin, begin + frame["duration_s"].to_numpy()], axis=1)
 
 
-def _at(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> np.ndarray:
+def _interpolate(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Returns the values at the edges, interpolated; NaN beyond the samples and in long gaps."""
     valid = np.isfinite(values)
     if valid.sum() < 2:
@@ -138,14 +138,14 @@ def _anchor(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> tuple[n
     return times, values
 
 
-def _rate(times: np.ndarray, values: np.ndarray, edges: np.ndarray, wraps: bool = False) -> np.ndarray:
+def _compute_rate(times: np.ndarray, values: np.ndarray, edges: np.ndarray, wraps: bool = False) -> np.ndarray:
     """Returns a cumulative counter as a rate a second; NaN where it started over. `wraps`: it is of
     32 bits and overflows."""
     values = values.astype(float)
     steps = np.diff(values)
     if wraps:
         values = values + WRAP * np.concatenate([[0.0], np.cumsum(np.where(steps < -WRAP / 2, 1.0, 0.0))])
-    ends = _at(*_anchor(times, values, edges), edges)
+    ends = _interpolate(*_anchor(times, values, edges), edges)
     rate = (ends[:, 1] - ends[:, 0]) / (edges[:, 1] - edges[:, 0])
     # A restart between the edges: the counter fell.
     for place in np.flatnonzero(np.diff(values) < 0):
@@ -153,11 +153,11 @@ def _rate(times: np.ndarray, values: np.ndarray, edges: np.ndarray, wraps: bool 
     return rate
 
 
-def _disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
+def _compute_disk_figures(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
     """Returns figures of all devices together: sums, waits (ms) weighted by requests, the busy
     share (0..1) of the busiest; and each device where there are several."""
     names = disk["device"].unique(maintain_order=True).to_list() if disk.height else []
-    each = {name: _one_disk(disk.filter(pl.col("device") == name), edges) for name in names}
+    each = {name: _compute_device_figures(disk.filter(pl.col("device") == name), edges) for name in names}
     if not each:
         return {}
     totals: dict[str, np.ndarray] = {}
@@ -175,12 +175,12 @@ def _disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
     return totals
 
 
-def _one_disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
+def _compute_device_figures(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
     """Returns figures of a device a row: IOPS, MiB/s, requests in the queue, busy (share 0..1),
     waits in ms; NaN where unknown."""
     times = disk["t_unix"].to_numpy()
     rate = {
-        name: _rate(times, disk[name].cast(pl.Float64).to_numpy(), edges, name in WRAPPING)
+        name: _compute_rate(times, disk[name].cast(pl.Float64).to_numpy(), edges, name in WRAPPING)
         for name in disk.columns
         if name not in ("t_unix", "device", LEVEL)
     }
@@ -189,7 +189,7 @@ def _one_disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
             f"{way}_wait_ms": np.where(rate[f"{way}s"] > 0, rate[f"{way}_ms"] / rate[f"{way}s"], np.nan)
             for way in ("read", "write")
         }
-    reads, writes = volume_requests(disk["device"][0], rate | {"flushes": np.nan_to_num(rate["flushes"])})
+    reads, writes = count_volume_requests(disk["device"][0], rate | {"flushes": np.nan_to_num(rate["flushes"])})
     return {
         "read_iops": reads,
         "write_iops": writes,
@@ -202,21 +202,25 @@ def _one_disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
-def _status(status: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
+def _compute_status_figures(status: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
     """Returns figures of the server a row: counters as rates a second, levels at the row's end;
     none with fewer than two samples."""
     if status.height < 2:
         return {}
     times = status["t_unix"].to_numpy()
     rates = {
-        f"{name}_per_s": _rate(times, status[name].to_numpy(), edges) for name in STATUS_RATES if name in status.columns
+        f"{name}_per_s": _compute_rate(times, status[name].to_numpy(), edges)
+        for name in STATUS_RATES
+        if name in status.columns
     }
     return rates | {
-        name: _at(times, status[name].to_numpy(), edges)[:, 1] for name in STATUS_LEVELS if name in status.columns
+        name: _interpolate(times, status[name].to_numpy(), edges)[:, 1]
+        for name in STATUS_LEVELS
+        if name in status.columns
     }
 
 
-def _host(host: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
+def _compute_host_figures(host: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
     """Returns figures of the machine a row: processor time in processors, load, free memory in
     bytes; none with fewer than two samples."""
     if host.height < 2:
@@ -225,19 +229,19 @@ def _host(host: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
     # Idle time of a processor can go back by a tick.
     rates = {
         name.removesuffix("_s") + "_cpus": np.clip(
-            _rate(times, np.maximum.accumulate(host[name].to_numpy()), edges), 0, None
+            _compute_rate(times, np.maximum.accumulate(host[name].to_numpy()), edges), 0, None
         )
         for name in HOST_TIMES
         if name in host.columns
     }
     return rates | {
-        name: _at(times, host[name].to_numpy(), edges)[:, 1]
+        name: _interpolate(times, host[name].to_numpy(), edges)[:, 1]
         for name in ("load1", "memory_available_bytes")
         if name in host.columns
     }
 
 
-def _lab(volumes: Mapping[str, pl.DataFrame], edges: np.ndarray) -> dict[str, np.ndarray]:
+def _compute_lab_figures(volumes: Mapping[str, pl.DataFrame], edges: np.ndarray) -> dict[str, np.ndarray]:
     """Returns figures of the lab's volumes together: the share (0..1) of the row in which requests
     waited for each cap (of several volumes: the longest wait), the lowest balance in percent,
     latencies in ms of the slowest."""
@@ -251,22 +255,24 @@ def _lab(volumes: Mapping[str, pl.DataFrame], edges: np.ndarray) -> dict[str, np
             counter = f"{cap.replace('-', '_')}_exceeded_us"
             if counter in frame.columns:
                 summed = np.cumsum(frame[counter].cast(pl.Float64).fill_null(0.0).to_numpy())
-                parts.setdefault(caps.column(cap), []).append(np.clip(_rate(times, summed, edges) / US_PER_S, 0, 1))
+                parts.setdefault(caps.name_column(cap), []).append(
+                    np.clip(_compute_rate(times, summed, edges) / US_PER_S, 0, 1)
+                )
         for name in ("balance_percent", "instance_ios_balance_percent", "instance_bytes_balance_percent"):
             if name in frame.columns and frame[name].is_not_null().any():
                 values = frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
-                parts.setdefault(name, []).append(_at(times, values, edges)[:, 1])
+                parts.setdefault(name, []).append(_interpolate(times, values, edges)[:, 1])
         for name in LAB_PERCENTILES:
             if name in frame.columns:
                 parts.setdefault(f"lab_{name.removesuffix('_us')}_ms", []).append(
-                    _nearest(times, frame[name], edges) / 1e3
+                    _pick_nearest(times, frame[name], edges) / 1e3
                 )
     low = ("balance_percent", "instance_ios_balance_percent", "instance_bytes_balance_percent")
     with np.errstate(all="ignore"):
         return {name: (np.fmin if name in low else np.fmax).reduce(each) for name, each in parts.items()}
 
 
-def _nearest(times: np.ndarray, column: pl.Series, edges: np.ndarray) -> np.ndarray:
+def _pick_nearest(times: np.ndarray, column: pl.Series, edges: np.ndarray) -> np.ndarray:
     """Returns the figure of the second that has most of a row: percentiles are not interpolated."""
     values = column.cast(pl.Float64).fill_null(np.nan).to_numpy()
     middle = edges.mean(axis=1)

@@ -18,7 +18,7 @@ import polars as pl
 
 from headrace.base.checks import check_choice
 from headrace.base.extras import import_optional
-from headrace.base.files import drafted
+from headrace.base.files import hold_draft
 from headrace.base.packaged import read_rows
 from headrace.bench.store.store import PERCENTILES_FILE, RUN_FILE, SERIES_FILE, RunRecord, Store
 from headrace.bench.target import refuse
@@ -43,16 +43,16 @@ def connect(store: Store, runs: Sequence[RunRecord] | None = None):
     with import_optional():
         import duckdb
 
-    records = store.runs() if runs is None else list(runs)
+    records = store.list_runs() if runs is None else list(runs)
     offline: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
     }
     connection = duckdb.connect(":memory:", config=offline)
-    connection.execute(_runs_view(records))
+    connection.execute(_build_runs_view(records))
     for table, file in (("series", SERIES_FILE), ("percentiles", PERCENTILES_FILE)):
-        connection.execute(f"CREATE VIEW {table} AS {_parquet(records, file)}")
-    connection.execute(f"SET allowed_directories = [{_text(store.folder)}]")
+        connection.execute(f"CREATE VIEW {table} AS {_build_parquet_query(records, file)}")
+    connection.execute(f"SET allowed_directories = [{_quote_text(store.folder)}]")
     return connection
 
 
@@ -62,34 +62,34 @@ def lock(connection: DuckDBPyConnection) -> None:
     connection.execute("SET lock_configuration = true")
 
 
-def _runs_view(records: Sequence[RunRecord]) -> str:
+def _build_runs_view(records: Sequence[RunRecord]) -> str:
     """Returns the statement that makes the view `runs`: a row a run, with a column for each figure
     of any summary."""
     figures = sorted({name for record in records for name in record.summary} - {name for name, _, _ in COLUMNS})
     columns = [f"CAST(json_extract_string(document, '{path}') AS {kind}) AS {name}" for name, path, kind in COLUMNS]
     columns += [
-        f"CAST(json_extract_string(document, {_text('$.summary.' + json.dumps(name))}) AS DOUBLE) AS {_name(name)}"
+        f"CAST(json_extract_string(document, {_quote_text('$.summary.' + json.dumps(name))}) AS DOUBLE) AS {_quote_name(name)}"
         for name in figures
     ]
     columns.append("CAST(json_extract_string(document, '$.findings') AS VARCHAR) AS findings")
     if not records:
         return f"CREATE VIEW runs AS SELECT {', '.join(columns)} FROM (SELECT NULL::JSON AS document) WHERE false"
-    paths = ", ".join(_text(record.folder / RUN_FILE) for record in records)
+    paths = ", ".join(_quote_text(record.folder / RUN_FILE) for record in records)
     return f"CREATE VIEW runs AS SELECT {', '.join(columns)} FROM (SELECT content::JSON AS document FROM read_text([{paths}]))"
 
 
-def _parquet(records: Sequence[RunRecord], file: str) -> str:
+def _build_parquet_query(records: Sequence[RunRecord], file: str) -> str:
     """Returns a query over one file of every run that has it, with the run's id as a column; of no
     rows without any."""
-    paths = [record.folder / file for record in records if _whole(record.folder / file)]
+    paths = [record.folder / file for record in records if _is_whole(record.folder / file)]
     if not paths:
         return "SELECT NULL::VARCHAR AS run WHERE false"
-    listed = ", ".join(_text(path) for path in paths)
+    listed = ", ".join(_quote_text(path) for path in paths)
     run = "regexp_extract(filename, '([^/]+)/[^/]+$', 1) AS run"
     return f"SELECT {run}, * EXCLUDE (filename) FROM read_parquet([{listed}], union_by_name = true, filename = true)"
 
 
-def _whole(path: Path) -> bool:
+def _is_whole(path: Path) -> bool:
     """Returns whether a Parquet file begins and ends as one (its last four bytes are PAR1): one
     damaged run must not hide the others."""
     try:
@@ -101,11 +101,11 @@ def _whole(path: Path) -> bool:
         return False
 
 
-def _text(value: object) -> str:
+def _quote_text(value: object) -> str:
     return "'" + str(value).replace("'", "''") + "'"
 
 
-def _name(value: str) -> str:
+def _quote_name(value: str) -> str:
     return '"' + value.replace('"', '""') + '"'
 
 
@@ -122,7 +122,7 @@ def query(store: Store, sql: str, runs: Sequence[RunRecord] | None = None) -> pl
             names = [column[0] for column in cursor.description or ()]
             rows = cursor.fetchall()
         except duckdb.Error as error:
-            raise _wrong(sql, error) from None
+            raise _make_sql_error(sql, error) from None
     return pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None) if names else pl.DataFrame()
 
 
@@ -149,10 +149,10 @@ def export(
     if path.exists() and not path.is_file():
         raise InputError(str(path), "is not a file", "", "Name a file.")
     with (
-        drafted(path) as draft,
+        hold_draft(path) as draft,
         connect(store, runs) as connection,
     ):
-        connection.execute(f"SET allowed_directories = [{_text(store.folder)}, {_text(draft.parent)}]")
+        connection.execute(f"SET allowed_directories = [{_quote_text(store.folder)}, {_quote_text(draft.parent)}]")
         lock(connection)
         try:
             connection.execute(
@@ -161,19 +161,21 @@ def export(
                 else f"CREATE TEMP TABLE answer AS FROM {what}"
             )
             (rows,) = connection.execute("SELECT COUNT(*) FROM answer").fetchall()[0]
-            connection.execute(f"COPY answer TO {_text(draft)} ({form})")
+            connection.execute(f"COPY answer TO {_quote_text(draft)} ({form})")
         except duckdb.IOException as error:
-            raise CouldNotRun(str(path), f"cannot be written: {_first(error)}", "", "Is the disk full?") from None
+            raise CouldNotRun(
+                str(path), f"cannot be written: {_get_first_line(error)}", "", "Is the disk full?"
+            ) from None
         except duckdb.Error as error:
-            raise _wrong(sql or what, error) from None
+            raise _make_sql_error(sql or what, error) from None
     return rows
 
 
-def _wrong(sql: str, error: Exception) -> InputError:
+def _make_sql_error(sql: str, error: Exception) -> InputError:
     hint = "Tables: runs, series, percentiles; `headrace bench export --to runs.csv` shows their columns."
-    return InputError(" ".join(sql.split())[:80], _first(error), "DuckDB SQL", hint)
+    return InputError(" ".join(sql.split())[:80], _get_first_line(error), "DuckDB SQL", hint)
 
 
-def _first(error: Exception) -> str:
+def _get_first_line(error: Exception) -> str:
     text = str(error).strip().splitlines()
     return text[0][:200] if text else type(error).__name__

@@ -27,7 +27,7 @@ from pathlib import Path
 import polars as pl
 
 from headrace.base import settings
-from headrace.base.checks import did_you_mean
+from headrace.base.checks import suggest_nearest
 from headrace.base.encoding import to_plain
 from headrace.base.files import explain_unwritable, move_over, write_whole
 from headrace.bench.target import refuse
@@ -62,27 +62,27 @@ class RunRecord:
         path = self.folder / TOML_FILE
         return path if path.exists() else None
 
-    def series(self) -> pl.DataFrame:
+    def read_series(self) -> pl.DataFrame:
         """Returns the time line: docs/reference/bench.md, The time line. Raises CouldNotRun."""
         return read_parquet(self.folder / SERIES_FILE)
 
-    def percentiles(self) -> pl.DataFrame | None:
+    def read_percentiles(self) -> pl.DataFrame | None:
         """Returns the latency histogram: value_ms, count, share (at or below); None without one."""
         path = self.folder / PERCENTILES_FILE
         return read_parquet(path) if path.exists() else None
 
 
-def default_store() -> Path:
+def get_default_store() -> Path:
     """Returns $HEADRACE_RUNS, else $XDG_DATA_HOME/headrace/runs, else
     ~/.local/share/headrace/runs."""
-    return settings.folder("HEADRACE_RUNS")
+    return settings.get_folder("HEADRACE_RUNS")
 
 
 class Store:
     """`folder` None: the default store. Nothing is made before the first run."""
 
     def __init__(self, folder: str | os.PathLike | None = None) -> None:
-        self.folder = default_store() if folder is None else Path(folder).absolute()
+        self.folder = get_default_store() if folder is None else Path(folder).absolute()
 
     def begin(self, label: str) -> tuple[str, Path]:
         """Returns (id of a new run, the folder to fill). Raises CouldNotRun when it cannot be
@@ -105,7 +105,7 @@ class Store:
         other name."""
         document = {"format": FORMAT, "version": VERSION, "id": name, **document}
         try:
-            write_whole(folder / RUN_FILE, json_bytes(document))
+            write_whole(folder / RUN_FILE, encode_json(document))
             move_over(folder, self.folder / name)
         except OSError as error:
             rule = f"the run cannot be kept: {error.strerror}"
@@ -116,7 +116,7 @@ class Store:
         """Removes what `begin` made."""
         shutil.rmtree(folder, ignore_errors=True)
 
-    def ids(self) -> list[str]:
+    def list_ids(self) -> list[str]:
         """Returns all runs, the oldest first."""
         try:
             return sorted(name for name in os.listdir(self.folder) if ID.match(name))
@@ -126,14 +126,14 @@ class Store:
             hint = "Name another store: HEADRACE_RUNS or --store."
             raise CouldNotRun(str(self.folder), f"cannot be read: {error.strerror}", "", hint) from None
 
-    def unfinished(self) -> list[Path]:
+    def list_unfinished(self) -> list[Path]:
         """Returns folders of runs that are being made, or whose process was killed."""
         return sorted(self.folder.glob(f"{UNFINISHED}*")) if self.folder.is_dir() else []
 
     def resolve(self, text: str) -> str:
         """Returns the id meant: an id, `latest`, `latest~1` (the run before), or the end or
         beginning of an id. Raises InputError."""
-        every = self.ids()
+        every = self.list_ids()
         if not every:
             raise refuse.input(str(self.folder), "has no runs", "headrace bench run makes one.")
         latest = re.fullmatch(r"latest(?:~(\d{1,6}))?", text, re.ASCII)
@@ -151,7 +151,7 @@ class Store:
             rule = f"{len(matches)} runs have it in their id: {', '.join(matches[:4])}"
             raise InputError(text, rule, "", "Give more of it.")
         rule = "is not a run of this store"
-        raise InputError(text[:80], rule, str(self.folder), did_you_mean(text, every) or "headrace bench list")
+        raise InputError(text[:80], rule, str(self.folder), suggest_nearest(text, every) or "headrace bench list")
 
     def open(self, text: str) -> RunRecord:
         """Returns a run by its id, or as `resolve` takes it. Raises InputError, CouldNotRun."""
@@ -161,19 +161,19 @@ class Store:
             name, self.folder / name, document["state"], document["summary"], tuple(document["findings"]), document
         )
 
-    def runs(self) -> list[RunRecord]:
+    def list_runs(self) -> list[RunRecord]:
         """Returns all runs, the oldest first; a damaged run is left out (see `damaged`)."""
         records = []
-        for name in self.ids():
+        for name in self.list_ids():
             try:
                 records.append(self.open(name))
             except (InputError, CouldNotRun):
                 continue
         return records
 
-    def damaged(self) -> list[str]:
+    def list_damaged(self) -> list[str]:
         """Returns ids whose run.json cannot be read."""
-        return sorted(set(self.ids()) - {record.id for record in self.runs()})
+        return sorted(set(self.list_ids()) - {record.id for record in self.list_runs()})
 
     def delete(self, text: str) -> str:
         """Removes a run, and returns its id. Raises InputError, CouldNotRun."""
@@ -189,7 +189,7 @@ class Store:
         return name
 
 
-def json_bytes(document: dict) -> bytes:
+def encode_json(document: dict) -> bytes:
     """Returns JSON in which numbers that are not finite are null."""
     text = json.dumps(to_plain(document), indent=1, ensure_ascii=False, allow_nan=False)
     return (text + "\n").encode()
@@ -247,6 +247,6 @@ def write_parquet(frame: pl.DataFrame, path: Path) -> None:
         raise CouldNotRun(str(path), rule, "", "Free some space.") from None
 
 
-def now_text() -> str:
+def write_now() -> str:
     """Returns this moment in UTC, ISO 8601 with seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")

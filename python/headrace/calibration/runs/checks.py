@@ -61,14 +61,16 @@ def check_threads(recording: Recording, rows: Rows, described: int) -> list[bool
     for where, value in zip(rows.where, threads, strict=True):
         if not math.isnan(value) and value != int(value):
             hint = "The line is damaged: take it out."
-            raise recording.bad(where, f"threads = {value:g}", "must be a whole number", hint, DOC)
+            raise recording.make_error(where, f"threads = {value:g}", "must be a whole number", hint, DOC)
     end = count
     while end > 0 and count - end < MOST_ENDING_ROWS and threads[end - 1] < described:
         end -= 1
     for where, value in zip(rows.where[: max(end, 1)], threads, strict=False):
         if not math.isnan(value) and value != described:
             hint = "Correct it, or name the file of that run."
-            raise recording.bad(where, f"{value:g} threads", f"the description says threads = {described}", hint, RULES)
+            raise recording.make_error(
+                where, f"{value:g} threads", f"the description says threads = {described}", hint, RULES
+            )
     ending = [index >= end for index in range(count)]
     if any(ending):
         text = f"In the last {count - end} rows clients had already left ({threads[count - 1]:g} of {described} at the end): marked suspect."
@@ -86,7 +88,7 @@ def check_length(recording: Recording, rows: Rows, seconds: float | None) -> Non
         way = "the run was stopped early or the file is cut off" if last < seconds else "the file is longer"
         rule = f"the description says seconds = {seconds:g}: {way}"
         hint = "Correct seconds, leave it out, or copy the file again."
-        raise recording.bad("", f"it ends at {last:,.0f} s", rule, hint, RULES)
+        raise recording.make_error("", f"it ends at {last:,.0f} s", rule, hint, RULES)
 
 
 def check_rates(recording: Recording, series: pl.DataFrame, described: Description, findings: list[RunFinding]) -> None:
@@ -101,14 +103,14 @@ def check_rates(recording: Recording, series: pl.DataFrame, described: Descripti
     if p95 is not None and p95 > P95_OVER_MEAN * mean_ms:
         rule = f"{figures}: p95 cannot be above 20 times that (Markov)"
         hint = "Is tps per second, p95 in ms, and threads the number of clients?"
-        raise recording.bad("", f"p95 is {p95:,.4g} ms", rule, hint, RULES)
+        raise recording.make_error("", f"p95 is {p95:,.4g} ms", rule, hint, RULES)
     if p95 is not None and mean_ms > MEAN_OVER_P95 * p95:
         rule = f"{figures}, over {MEAN_OVER_P95:g} times p95: the clients waited for something else"
         hint = "Is there a --rate or think time (not a closed run), or is tps not per second?"
-        raise recording.bad("", f"p95 is {p95:,.4g} ms", rule, hint, RULES)
+        raise recording.make_error("", f"p95 is {p95:,.4g} ms", rule, hint, RULES)
     if qps is not None and qps < LEAST_QUERIES * tps:
         rule = "a transaction is at least one query"
-        raise recording.bad("", f"qps is {qps:,.4g} and tps {tps:,.4g}", rule, "Are the columns swapped?", RULES)
+        raise recording.make_error("", f"qps is {qps:,.4g} and tps {tps:,.4g}", rule, "Are the columns swapped?", RULES)
     if qps is not None:
         _check_queries(qps / tps, described, findings)
 

@@ -14,8 +14,16 @@ import msgspec
 
 from headrace.base import core
 from headrace.base.checks import check_name, quote_value
-from headrace.base.core import core_errors
-from headrace.base.documents import DocumentKind, DocumentTable, between, convert, known_keys, needed_keys, said_as
+from headrace.base.core import translate_core_errors
+from headrace.base.documents import (
+    DocumentKind,
+    DocumentTable,
+    annotate_range,
+    annotate_rule,
+    convert,
+    refuse_unknown_keys,
+    require_keys,
+)
 from headrace.base.units import GIB
 from headrace.calibration.runs.model import CLIENT_HOSTS, LOCAL_DISKS, BenchmarkLoad, RunFacts, RunMachine
 from headrace.errors import InputError
@@ -25,7 +33,7 @@ from headrace.observe.run_storage import Caps, check_storage
 from headrace.observe.series import DOC, refuse
 from headrace.observe.settings import DISTRIBUTIONS, SCRIPTS, check_settings, check_version
 from headrace.workload.points import MAX_RECORDED_POINT_S, MAX_SIZE_GIB, MAX_SPAN_S, MIN_POINT_S
-from headrace.workload.unexplained import speed_of
+from headrace.workload.unexplained import find_core_speed
 
 FORMAT = "headrace-run"
 HEAD = ("format", "version")  # keys that are checked before
@@ -50,15 +58,17 @@ INTERVAL_KEYS = {
 }
 FILE_KEYS = ("sysbench", "iostat", "vmstat", "disk", "status")
 
-_Text = Annotated[str, said_as("must be text", least=1, most=400, pattern=r"\S")]
+_Text = Annotated[str, annotate_rule("must be text", least=1, most=400, pattern=r"\S")]
 _Path = Annotated[
     str,
-    said_as("must be the path of a file, relative to the description", most=4_000, pattern=r"\A[^\0]*[^\0\s][^\0]*\Z"),
+    annotate_rule(
+        "must be the path of a file, relative to the description", most=4_000, pattern=r"\A[^\0]*[^\0\s][^\0]*\Z"
+    ),
 ]
-_Gib = Annotated[float, between(0.001, MAX_SIZE_GIB, "GiB")]
-_Gb = Annotated[float, between(0.001, MAX_SIZE_GIB, "GB")]
-_Interval = Annotated[float, between(MIN_POINT_S, MAX_RECORDED_POINT_S, "s")]
-_ColumnName = Annotated[str, said_as("must be a name in the header of the CSV", pattern=r"\S")]
+_Gib = Annotated[float, annotate_range(0.001, MAX_SIZE_GIB, "GiB")]
+_Gb = Annotated[float, annotate_range(0.001, MAX_SIZE_GIB, "GB")]
+_Interval = Annotated[float, annotate_range(MIN_POINT_S, MAX_RECORDED_POINT_S, "s")]
+_ColumnName = Annotated[str, annotate_rule("must be a name in the header of the CSV", pattern=r"\S")]
 _Counter = Literal[(*COMMITS, *WRITES, *READS)]
 
 
@@ -88,7 +98,7 @@ class FilesTable(DocumentTable):
     columns: _Columns = msgspec.field(default_factory=_Columns)
     status_relative: bool | None = None
     transactions: (
-        Annotated[list[str], said_as('must be a list of counters, such as ["com_commit"]', least=1)] | None
+        Annotated[list[str], annotate_rule('must be a list of counters, such as ["com_commit"]', least=1)] | None
     ) = None
     clock_start: object = None
     interval_s: _Interval | None = None
@@ -101,8 +111,8 @@ class _Benchmark(DocumentTable):
     """[benchmark] as it is written, but for the parameters of a distribution."""
 
     name: Literal["sysbench-tpcc", "sysbench-oltp", "hammerdb-tprocc", "own"]
-    tables: Annotated[int, between(1, 1_000_000)] | None = None
-    scale: Annotated[int, between(1, 10**12)] | None = None
+    tables: Annotated[int, annotate_range(1, 1_000_000)] | None = None
+    scale: Annotated[int, annotate_range(1, 10**12)] | None = None
     data_gib: _Gib | None = None
     data_gb: _Gb | None = None
     script: object = None
@@ -112,9 +122,9 @@ class _Benchmark(DocumentTable):
 class MachineKeys(DocumentTable, kw_only=True):
     """Keys of a run description that tell of its machines."""
 
-    busy_before: Annotated[float, between(0.0, 1.0)] | None = None
+    busy_before: Annotated[float, annotate_range(0.0, 1.0)] | None = None
     processor: _Text | None = None
-    clock_ghz: Annotated[float, between(0.5, 10.0, "GHz")] | None = None
+    clock_ghz: Annotated[float, annotate_range(0.5, 10.0, "GHz")] | None = None
     local_disk: Literal[LOCAL_DISKS] | None = None  # pyright: ignore[reportInvalidTypeForm]
     client_host: Literal[CLIENT_HOSTS] | None = None  # pyright: ignore[reportInvalidTypeForm]
 
@@ -132,12 +142,12 @@ class RunFile(DocumentTable, kw_only=True):
     instance: _Text | None = None
     cache_gib: _Gib | None = None
     cache_gb: _Gb | None = None
-    threads: Annotated[int, between(1, 100_000)]
+    threads: Annotated[int, annotate_range(1, 100_000)]
     start: Literal["cold", "warm"]
-    start_balance_percent: Annotated[float, between(0.0, 100.0, "%")] | None = None
-    seconds: Annotated[float, between(1.0, MAX_SPAN_S, "s")] | None = None
-    p95_ms: Annotated[float, between(1e-6, 1e7, "ms")] | None = None
-    caveats: Annotated[list[str], said_as("must be a list of sentences")] = []
+    start_balance_percent: Annotated[float, annotate_range(0.0, 100.0, "%")] | None = None
+    seconds: Annotated[float, annotate_range(1.0, MAX_SPAN_S, "s")] | None = None
+    p95_ms: Annotated[float, annotate_range(1e-6, 1e7, "ms")] | None = None
+    caveats: Annotated[list[str], annotate_rule("must be a list of sentences")] = []
     benchmark: dict
     settings: dict = {}
     files: FilesTable
@@ -235,7 +245,7 @@ def _choose_speed(read: MachineKeys, instance: str | None, as_of: date) -> float
     """Returns the speed of a core: of the processor and clock that are described, else of the
     instance; None where neither is known. Raises InputError."""
     if read.processor is None and read.clock_ghz is None:
-        return speed_of(instance, as_of.isoformat())
+        return find_core_speed(instance, as_of.isoformat())
     if instance is not None:
         hint = "Take processor and clock_ghz out."
         raise InputError(f"instance = {instance!r}", "says what its processor is", "data/instances.csv", hint)
@@ -243,7 +253,7 @@ def _choose_speed(read: MachineKeys, instance: str | None, as_of: date) -> float
         missing = "processor" if read.processor is None else "clock_ghz"
         hint = "clock_ghz is what its cores run at while all of them work."
         raise refuse.input(f"{missing} is missing", "processor and clock_ghz together tell how fast a core is", hint)
-    with core_errors():
+    with translate_core_errors():
         return core.core_speed(read.processor, read.clock_ghz)
 
 
@@ -251,7 +261,7 @@ def _find_alone_faster(read: MachineKeys) -> float | None:
     """Returns the clock of a core alone over that of all, where a processor is described."""
     if read.processor is None or read.clock_ghz is None:
         return None
-    with core_errors():
+    with translate_core_errors():
         return core.alone_faster(read.processor, read.clock_ghz)
 
 
@@ -280,16 +290,16 @@ def _check_benchmark(table: dict) -> BenchmarkLoad:
     keys = ["name", "tables", "scale", "data_gib", "data_gb"]
     if read.name == "sysbench-oltp":
         hint = "sysbench 1.0 takes --rand-type=special unless told otherwise."
-        needed_keys(table, ("script", "distribution"), DOC, "benchmark", hint)
+        require_keys(table, ("script", "distribution"), DOC, "benchmark", hint)
         script = convert(read.script, Literal[SCRIPTS], source=DOC, at="benchmark.script")
         distribution = convert(
             read.distribution, Literal[tuple(DISTRIBUTIONS)], source=DOC, at="benchmark.distribution"
         )
         ranges = DISTRIBUTIONS[distribution]
         keys += ["script", "distribution", *ranges]
-    known_keys(table, keys, f"[benchmark] of {read.name}", DOC, "benchmark")
+    refuse_unknown_keys(table, keys, f"[benchmark] of {read.name}", DOC, "benchmark")
     if read.name != "own":
-        needed_keys(table, ("scale",) if read.name == "hammerdb-tprocc" else ("tables", "scale"), DOC, "benchmark")
+        require_keys(table, ("scale",) if read.name == "hammerdb-tprocc" else ("tables", "scale"), DOC, "benchmark")
     return BenchmarkLoad(
         name=read.name,
         tables=read.tables,
@@ -298,7 +308,9 @@ def _check_benchmark(table: dict) -> BenchmarkLoad:
         script=script,
         distribution=distribution,
         parameters={
-            key: convert(table.get(key, usual), Annotated[float, between(low, high)], source=DOC, at=f"benchmark.{key}")
+            key: convert(
+                table.get(key, usual), Annotated[float, annotate_range(low, high)], source=DOC, at=f"benchmark.{key}"
+            )
             for key, (usual, low, high) in ranges.items()
         },
     )

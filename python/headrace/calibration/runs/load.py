@@ -10,8 +10,8 @@ from statistics import fmean
 import polars as pl
 
 from headrace.base.documents import parse_toml
-from headrace.base.files import path_of, read_bytes
-from headrace.base.units import in_percent
+from headrace.base.files import make_path, read_bytes
+from headrace.base.units import format_percent
 from headrace.calibration.runs import server
 from headrace.calibration.runs.checks import (
     check_caps,
@@ -29,7 +29,7 @@ from headrace.observe.recording import Recording, clip
 from headrace.observe.run_files import align, status, sysbench
 from headrace.observe.run_files.counters import read_counters
 from headrace.observe.run_files.disk import read_disk
-from headrace.observe.run_storage import later_than_catalog
+from headrace.observe.run_storage import note_late_day
 from headrace.observe.series import RunFinding, TimeSeries, open_text, refuse
 
 # In this order: of several, the first gives the figures.
@@ -44,7 +44,7 @@ def load_run(path: str | os.PathLike) -> Run:
 
     Raises InputError (exit code 2) or CouldNotRun (3).
     """
-    path = path_of(path)
+    path = make_path(path)
     content = read_bytes(path, MAX_TOML_BYTES)
     try:
         described = check_description(parse_toml(path.name, content, KIND), path.parent)
@@ -52,7 +52,7 @@ def load_run(path: str | os.PathLike) -> Run:
     except HeadraceError as error:
         # Every rule names its key or its file; the user also needs to know whose.
         value = error.value if error.value.startswith(path.name) else f"{clip(path.name, 80)}: {error.value}"
-        raise error.but(value=value) from None
+        raise error.amend(value=value) from None
 
 
 def _load(described: Description) -> Run:
@@ -77,7 +77,7 @@ def _load(described: Description) -> Run:
     if read.status is None:
         frame, first_free_share = _read_status(described, series, rows.interval_s, clock_s, files, findings)
     else:
-        frame, first_free_share = status.frame(read.status.series, 0.0), read.status.first_free_share
+        frame, first_free_share = status.build_frame(read.status.series, 0.0), read.status.first_free_share
     check_start(series.with_columns(pl.col("suspect") | pl.col("_outlier")), described, first_free_share, findings)
     series = finish_rows(series, findings).select(pl.col(name).cast(kind) for name, kind in SERIES_COLUMNS.items())
     if described.p95_ms is None:
@@ -89,7 +89,7 @@ def _load(described: Description) -> Run:
 def _note_description(described: Description) -> list[RunFinding]:
     """Returns what stands out in the description alone."""
     findings: list[RunFinding] = []
-    later = later_than_catalog(described.as_of)
+    later = note_late_day(described.as_of)
     if later:
         findings.append(RunFinding("as_of", later))
     if described.benchmark.data_gib is not None and described.benchmark.data_gib <= described.cache_gib:
@@ -159,8 +159,8 @@ def _read_log_rates(described: Description, series: pl.DataFrame, clock_s: float
         return None
     # Gaps and alignment are those of the data's devices, in the same file: said already.
     read = read_counters(described.files.paths["disk"], device, [])
-    offset = align.offset_of(read, "write_iops", series, clock_s, [])
-    rows = align.onto(read, offset, series["t_s"].to_list(), series["duration_s"].to_list())
+    offset = align.find_offset(read, "write_iops", series, clock_s, [])
+    rows = align.resample_series(read, offset, series["t_s"].to_list(), series["duration_s"].to_list())
     means = [
         fmean(figures) if (figures := [value for value in rows[name] if value is not None]) else 0.0
         for name in ("write_iops", "write_mib_s")
@@ -216,9 +216,9 @@ def _add_disks(
     measured = {}
     for key, disk in disks.items():
         reference = "read_mib_s" if key == "vmstat" else "read_iops"
-        offset = align.offset_of(disk, reference, series, clock_s, findings)
-        findings += [gap.moved(offset) for gap in disk.gaps]
-        measured[key] = align.onto(disk, offset, starts, durations)
+        offset = align.find_offset(disk, reference, series, clock_s, findings)
+        findings += [gap.shift_clock(offset) for gap in disk.gaps]
+        measured[key] = align.resample_series(disk, offset, starts, durations)
         if all(value is None for value in measured[key]["read_mib_s"]):
             rule = "files of one run lie in the same time"
             raise refuse.input(f"{disk.name}: no report lies within the run", rule, "Name the file of this run.")
@@ -256,7 +256,7 @@ def _compare_disks(used: list[str], measured: dict[str, dict], findings: list[Ru
     text = f"{', '.join(used[:-1])} and {used[-1]} are {'both' if len(used) == 2 else 'all'} there: the disk figures are {first}'s."
     if "vmstat" in total and total["vmstat"] < LEAST_HOST_SHARE * total[first]:
         text += (
-            f" vmstat has only {in_percent(total['vmstat'] / total[first])} of its bytes, "
+            f" vmstat has only {format_percent(total['vmstat'] / total[first])} of its bytes, "
             "though it counts all disks: they are not of one host and run."
         )
     findings.append(RunFinding("disk", text))
@@ -287,10 +287,10 @@ def _read_status(
     if reference is None:
         hint = "Record SHOW GLOBAL STATUS whole."
         raise refuse.input(f"{recording.name}: no counter with a rate or a level", "is left of it", hint)
-    offset = align.offset_of(samples.series, reference, series, clock_s, findings)
+    offset = align.find_offset(samples.series, reference, series, clock_s, findings)
     # Places found in the file's own time move to the run's.
-    findings[before:] = [finding.moved(offset) for finding in findings[before:]]
-    frame = status.frame(samples.series, offset)
+    findings[before:] = [finding.shift_clock(offset) for finding in findings[before:]]
+    frame = status.build_frame(samples.series, offset)
     check_commits(recording.name, frame, series, findings)
     early = (
         samples.first_free_share if abs(offset) <= align.MAX_LAG_S else None

@@ -8,7 +8,7 @@ from datetime import date
 import polars as pl
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.observe.run_storage import Caps
 from headrace.observe.series import RunFinding
 
@@ -143,7 +143,7 @@ class Run(RunFacts):
             return int(self.settings["vcpus"])
         if self.instance is None:
             return None
-        with core_errors():
+        with translate_core_errors():
             return core.instance(self.instance, self.as_of.isoformat())["vcpus"] or None
 
     @property
@@ -152,7 +152,7 @@ class Run(RunFacts):
         known, as on most servers."""
         if self.instance is None:
             return int(self.settings.get("threads_per_core", 2))
-        with core_errors():
+        with translate_core_errors():
             return core.instance(self.instance, self.as_of.isoformat())["threads_per_core"] or 2
 
     @property

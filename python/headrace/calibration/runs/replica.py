@@ -12,13 +12,13 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from headrace.base.documents import DocumentKind, DocumentTable, between, convert, parse_toml, said_as
+from headrace.base.documents import DocumentKind, DocumentTable, annotate_range, annotate_rule, convert, parse_toml
 from headrace.base.files import read_bytes
 from headrace.base.storage import Storage
 from headrace.calibration.replica import ReplicaRun, refuse
 from headrace.observe.formats.binary_log import BinaryLogSample, read_binary_log
 from headrace.observe.recording import open_recording
-from headrace.observe.run_files.status import one_sample
+from headrace.observe.run_files.status import read_sample
 from headrace.simulation.replica import MODES, Replica
 from headrace.workload import TransactionWorkload, load
 
@@ -35,8 +35,10 @@ KIND = DocumentKind(
 READS, COMMITS, GROUPS = "innodb_buffer_pool_reads", "binlog_commits", "binlog_group_commits"
 UPTIME = "uptime"
 
-_Text = Annotated[str, said_as("must be text", least=1, most=400, pattern=r"\S")]
-_Path = Annotated[str, said_as("must be the path of a file, relative to the description", most=4_000, pattern=r"\S")]
+_Text = Annotated[str, annotate_rule("must be text", least=1, most=400, pattern=r"\S")]
+_Path = Annotated[
+    str, annotate_rule("must be the path of a file, relative to the description", most=4_000, pattern=r"\S")
+]
 
 
 class _Files(DocumentTable):
@@ -51,22 +53,23 @@ class _Document(DocumentTable, kw_only=True):
     format: str
     version: int
     server: Annotated[
-        str, said_as("must be a flavor and a version, as mariadb-10.11", pattern=r"\A(mariadb|mysql)-\d+(\.\d+)*\Z")
+        str,
+        annotate_rule("must be a flavor and a version, as mariadb-10.11", pattern=r"\A(mariadb|mysql)-\d+(\.\d+)*\Z"),
     ]
     storage: _Text
     log_storage: _Text | None = None
     instance: _Text | None = None
     as_of: object = None
-    cache_gib: Annotated[float, between(0.001, 24_576.0, "GiB")]
+    cache_gib: Annotated[float, annotate_range(0.001, 24_576.0, "GiB")]
     mode: Literal[MODES] | None = None  # pyright: ignore[reportInvalidTypeForm]
-    workers: Annotated[int, between(0, 1024)] | None = None
+    workers: Annotated[int, annotate_range(0, 1024)] | None = None
     preserve_order: bool | None = None
     log_bin: bool | None = None
-    flush_log_at_trx_commit: Annotated[int, between(0, 3)] | None = None
-    sync_binlog: Annotated[int, between(0, 4_294_967_295)] | None = None
-    seconds: Annotated[float, between(1.0, 86_400.0, "s")]
-    transactions: Annotated[int, between(1, 10**12)]
-    cpu_s: Annotated[float, between(0.0, 1e9, "s")] | None = None
+    flush_log_at_trx_commit: Annotated[int, annotate_range(0, 3)] | None = None
+    sync_binlog: Annotated[int, annotate_range(0, 4_294_967_295)] | None = None
+    seconds: Annotated[float, annotate_range(1.0, 86_400.0, "s")]
+    transactions: Annotated[int, annotate_range(1, 10**12)]
+    cpu_s: Annotated[float, annotate_range(0.0, 1e9, "s")] | None = None
     files: _Files = msgspec.field(default_factory=_Files)
 
 
@@ -81,7 +84,7 @@ def load_replica_run(path: str | Path) -> tuple[ReplicaRun, BinaryLogSample | No
     )
     Storage.parse(read.storage)
     before, after = (
-        one_sample(open_recording(path.parent / name)) if name else None
+        read_sample(open_recording(path.parent / name)) if name else None
         for name in (read.files.status_before, read.files.status_after)
     )
     if (before is None) != (after is None):

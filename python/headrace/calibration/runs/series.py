@@ -8,7 +8,7 @@ import math
 
 import polars as pl
 
-from headrace.base.units import in_percent
+from headrace.base.units import format_percent
 from headrace.calibration.runs.description import Description
 from headrace.calibration.runs.model import LogRates, Run
 from headrace.observe.run_files.status import looks_cold
@@ -99,7 +99,7 @@ def _say_stalls(series: pl.DataFrame, findings: list[RunFinding]) -> None:
     )
     text = (
         f"{len(runs)} stalls, {sum(length for _, length in runs):,.0f} s in "
-        f"all, below {in_percent(STALL_SHARE)} of the median of the minute around them"
+        f"all, below {format_percent(STALL_SHARE)} of the median of the minute around them"
     )
     findings.append(RunFinding("stall", f"{text}; the longest: {places}.", longest[0]))
 
@@ -135,7 +135,9 @@ def check_start(
 
 
 def _describe_change(fall: float) -> str:
-    return f"fell by {in_percent(fall)} over the run" if fall >= 0 else f"rose by {in_percent(-fall)} over the run"
+    return (
+        f"fell by {format_percent(fall)} over the run" if fall >= 0 else f"rose by {format_percent(-fall)} over the run"
+    )
 
 
 def _check_free_pages(start: str, share: float, data_share: float | None, findings: list[RunFinding]) -> None:
@@ -145,7 +147,7 @@ def _check_free_pages(start: str, share: float, data_share: float | None, findin
         findings.append(
             RunFinding(
                 "start",
-                f'start = "{start}", but {only}{in_percent(share)} of the buffer pool was free at the first sample.',
+                f'start = "{start}", but {only}{format_percent(share)} of the buffer pool was free at the first sample.',
                 0.0,
             )
         )
@@ -290,7 +292,7 @@ def _describe_processors(run: Run) -> list[str]:
     if share is None:
         return []
     of = "" if run.vcpus is None else f" of {run.vcpus:,}"
-    text = f"The processors{of} were {in_percent(share)} busy on average"
+    text = f"The processors{of} were {format_percent(share)} busy on average"
     if share < FULL_SHARE:
         return [f"{text}."]
     return [

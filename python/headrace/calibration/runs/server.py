@@ -47,10 +47,10 @@ def build_rows(recording: Recording, status: Status, files: Files) -> Rows:
         rows.qps.append(math.nan if queries is None or queries < tps else queries)
         rows.p95_ms.append(math.nan)
     if len(rows.t_s) < 2:
-        raise recording.bad("", f"{len(rows.t_s)} intervals", "at least two are needed", "Record longer.", DOC)
+        raise recording.make_error("", f"{len(rows.t_s)} intervals", "at least two are needed", "Record longer.", DOC)
     if not any(rows.tps):
         hint = "The server did nothing: record it under its load."
-        raise recording.bad("", f"no {' or '.join(counters)}", "grows in the whole file", hint, DOC)
+        raise recording.make_error("", f"no {' or '.join(counters)}", "grows in the whole file", hint, DOC)
     say_gaps(recording, rows)
     return rows
 
@@ -63,7 +63,7 @@ def _choose_interval(recording: Recording, status: Status) -> float:
     interval = float(whole) if whole and abs(usual - whole) <= JITTER * whole else usual
     if not MIN_POINT_S * (1 - JITTER) <= interval <= MAX_RECORDED_POINT_S:
         rule = f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken"
-        raise recording.bad("", f"samples {interval:g} s apart", rule, "Record with -i1.", DOC)
+        raise recording.make_error("", f"samples {interval:g} s apart", rule, "Record with -i1.", DOC)
     return interval
 
 
@@ -80,7 +80,7 @@ def _choose_counters(
         missing = [name for name in counter_names if name not in totals]
         if missing:
             hint = f"There are: {', '.join(totals) or 'none'}."
-            raise recording.bad("", f"no column {missing[0]}", "files.transactions names it", hint, DOC)
+            raise recording.make_error("", f"no column {missing[0]}", "files.transactions names it", hint, DOC)
         return counter_names, [
             RunFinding(
                 "transactions", f"{recording.name}: a transaction is one of {', '.join(counter_names)}, as described."
@@ -88,7 +88,9 @@ def _choose_counters(
         ]
     if not totals:
         rule = f"is in the file: {', '.join((*COMMITS, *WRITES, *READS))}"
-        raise recording.bad("", "none of the counters of transactions", rule, "Record SHOW GLOBAL STATUS whole.", DOC)
+        raise recording.make_error(
+            "", "none of the counters of transactions", rule, "Record SHOW GLOBAL STATUS whole.", DOC
+        )
     commits, writes, reads = (sum(totals.get(name, 0.0) for name in names) for names in (COMMITS, WRITES, READS))
     if commits and commits >= LEAST_COMMITS_PER_WRITE * writes and commits >= LEAST_COMMITS_PER_READ * reads:
         chosen, explanation = (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from headrace.base.encoding import pick_fields
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.base.signals import ends_as_interrupts
 from headrace.cli import INTERRUPTED
 from headrace.cli.options import (
@@ -24,25 +24,25 @@ from headrace.cli.options import (
     PasswordOptions,
     ReportOption,
     YesOption,
-    choice,
-    flag,
-    instance_option,
-    option,
-    storage_option,
+    make_choice,
+    make_flag,
+    make_instance_option,
+    make_option,
+    make_storage_option,
 )
 from headrace.cli.output import (
     Ticker,
     confirm,
-    pairs,
+    format_pairs,
+    make_table,
     print_answer,
     print_csv,
     print_frame,
     print_json,
-    progress,
     say,
     say_each,
     show,
-    table,
+    show_progress,
     write_report,
 )
 from headrace.cli.sharing import read_epilog
@@ -53,7 +53,7 @@ from headrace.report.output import PAGE_FORMATS, check_chart_path
 if TYPE_CHECKING:
     from headrace.bench import Benchmark, RunRecord, Second, Store, Target
 
-with lazily():
+with defer_imports():
     from headrace import bench, servers
     from headrace.base import settings
     from headrace.bench.store import query
@@ -65,7 +65,7 @@ def complete_run(context: typer.Context, incomplete: str) -> list[str]:
     """Returns ids of runs for the shell, the newest first: the names of their folders, because the
     store itself takes half a second to import."""
     try:
-        ids = sorted(os.listdir(context.params.get("store") or settings.folder("HEADRACE_RUNS")), reverse=True)
+        ids = sorted(os.listdir(context.params.get("store") or settings.get_folder("HEADRACE_RUNS")), reverse=True)
     except (OSError, ValueError):  # ValueError: a NUL in the name
         ids = []
     return [name for name in ["latest", *ids] if name.startswith(incomplete) and not name.startswith(".")]
@@ -77,7 +77,9 @@ class StorePlace:
 
     store: Annotated[
         Path | None,
-        option("DIR", "Store of the runs. Default: $HEADRACE_RUNS, else ~/.local/share/headrace/runs.", readable=False),
+        make_option(
+            "DIR", "Store of the runs. Default: $HEADRACE_RUNS, else ~/.local/share/headrace/runs.", readable=False
+        ),
     ] = None
 
     def open_store(self) -> Store:
@@ -90,13 +92,13 @@ RUN_HELP = "An id, a part of it that no other has, `latest`, or `latest~1` (the 
 
 def show_run(record: RunRecord, output: Output, report: Path | None = None) -> None:
     """Prints a run, and writes its page where a file is named."""
-    write_report(report, lambda: benchmarks.view_of(record))
+    write_report(report, lambda: benchmarks.build_view(record))
     if output == "json":
         return print_json(record.document | {"folder": record.folder, "run_toml": record.run_toml})
     if output == "csv":
         row = {"run": record.id, "state": record.state, **record.summary}
         return print_csv([row], tuple(row))
-    show(pairs(benchmarks.setup_rows(record)), "", pairs(benchmarks.figure_rows(record)), "")
+    show(format_pairs(benchmarks.list_setup_rows(record)), "", format_pairs(benchmarks.list_figure_rows(record)), "")
     say_each("note", record.findings)
     long_enough = record.document["load"]["warmup_s"] + record.document["load"]["seconds"] >= model.LEAST_SECONDS
     usable = record.run_toml is not None and long_enough and record.document["state"] == "complete"
@@ -123,16 +125,16 @@ class MeasuredOptions:
 
     storage: Annotated[
         str | None,
-        storage_option("Storage of the server, like gp3:500:6000; that of a lab server is read from the lab."),
+        make_storage_option("Storage of the server, like gp3:500:6000; that of a lab server is read from the lab."),
     ] = None
     device: Annotated[
         list[str] | None,
-        option("D", "Block device whose counters are recorded. Repeatable. Default: that of the data."),
+        make_option("D", "Block device whose counters are recorded. Repeatable. Default: that of the data."),
     ] = None
-    volume: Annotated[list[str] | None, option("VOL", VOLUME)] = None
-    instance: Annotated[str | None, instance_option("EC2 instance type of the server.")] = None
+    volume: Annotated[list[str] | None, make_option("VOL", VOLUME)] = None
+    instance: Annotated[str | None, make_instance_option("EC2 instance type of the server.")] = None
 
-    def facts(self) -> dict:
+    def list_facts(self) -> dict:
         """Returns the options by their names in a target."""
         more = {"devices": self.device or (), "volumes": self.volume or ()}
         return {"storage": self.storage, "instance": self.instance, **more}
@@ -143,25 +145,27 @@ class ServerOptions:
     """The server of a benchmark, and its engine."""
 
     address: Annotated[str | None, typer.Argument(metavar="[ADDRESS]", help=ADDRESS)] = None
-    server: Annotated[str | None, option("NAME", "A server of `headrace mysql up`, instead of an address.")] = None
-    log_storage: Annotated[str | None, storage_option("Storage of redo and binary log, where they have their own.")] = (
-        None
-    )
-    engine: Annotated[Engine | None, choice("Engine of the test tables. Default: the server's default engine.")] = None
+    server: Annotated[str | None, make_option("NAME", "A server of `headrace mysql up`, instead of an address.")] = None
+    log_storage: Annotated[
+        str | None, make_storage_option("Storage of redo and binary log, where they have their own.")
+    ] = None
+    engine: Annotated[
+        Engine | None, make_choice("Engine of the test tables. Default: the server's default engine.")
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(StorePlace):
     """Options of every run."""
 
-    threads: Annotated[int, option("N", "Clients, each with one transaction or request under way.", min=1)] = 16
-    seconds: Annotated[int, option("S", "Seconds to measure.", min=2)] = 60
-    warmup: Annotated[int, option("S", "Seconds before that, which do not count.", min=0)] = 0
-    seed: Annotated[int, option("N", "Seed for the random numbers.", min=1)] = 1
+    threads: Annotated[int, make_option("N", "Clients, each with one transaction or request under way.", min=1)] = 16
+    seconds: Annotated[int, make_option("S", "Seconds to measure.", min=2)] = 60
+    warmup: Annotated[int, make_option("S", "Seconds before that, which do not count.", min=0)] = 0
+    seed: Annotated[int, make_option("N", "Seed for the random numbers.", min=1)] = 1
     name: NameOption = None
-    fresh: Annotated[bool, flag("--fresh", "Drop existing test data and make them anew.")] = False
-    cleanup: Annotated[bool, flag("--cleanup", "Remove the test data afterwards.")] = False
-    prepare_only: Annotated[bool, flag("--prepare-only", "Make the data, and run nothing.")] = False
+    fresh: Annotated[bool, make_flag("--fresh", "Drop existing test data and make them anew.")] = False
+    cleanup: Annotated[bool, make_flag("--cleanup", "Remove the test data afterwards.")] = False
+    prepare_only: Annotated[bool, make_flag("--prepare-only", "Make the data, and run nothing.")] = False
     report: PageOrChartOption = None
     output: OutputOption = "table"
 
@@ -180,13 +184,13 @@ class RunOptions(StorePlace):
         if self.prepare_only:
             say("prepared" if is_new else "was prepared before")
             return
-        if warning := too_short_to_calibrate(benchmark, self.warmup + self.seconds):
+        if warning := explain_short_run(benchmark, self.warmup + self.seconds):
             say(f"note: {warning}")
         given = {"seconds": self.seconds, "warmup_s": self.warmup, "threads": self.threads, "seed": self.seed}
         destination = {"store": self.store, "name": self.name}
         try:
             try:
-                with progress("") as bar:
+                with show_progress("") as bar:
                     hooks = {"progress": bar, "on_second": lambda second: _tell(bar, second)}
                     record = bench.run(benchmark, target, **given, **destination, **hooks)
             except bench.BrokenRun as broken:
@@ -199,19 +203,19 @@ class RunOptions(StorePlace):
             show_run(record, self.output, self.report)
         finally:
             if self.cleanup:
-                bench.cleanup(benchmark, target)
+                bench.clean_up(benchmark, target)
 
 
-def too_short_to_calibrate(benchmark: Benchmark, all_s: float) -> str | None:
+def explain_short_run(benchmark: Benchmark, all_s: float) -> str | None:
     """Returns the warning for a run that is too short to be calibrated; None where it is long
     enough, or where nothing is calibrated from this benchmark."""
-    if all_s >= model.LEAST_SECONDS or benchmark.described() is None:
+    if all_s >= model.LEAST_SECONDS or benchmark.make_benchmark_table() is None:
         return None
     return f"{all_s:,.0f} s are too short for headrace calibrate, which takes {model.LEAST_SECONDS:.0f} s or more (--seconds)"
 
 
 FolderOption = Annotated[
-    Path, option("PATH", "A folder on the volume that is measured; for fio also a block device.", readable=False)
+    Path, make_option("PATH", "A folder on the volume that is measured; for fio also a block device.", readable=False)
 ]
 
 
@@ -228,14 +232,14 @@ class FileRun(LabPlace, RunOptions, MeasuredOptions):
     def run(self, benchmark: Benchmark, folder: Path) -> None:
         """Raises InputError, and as `carry_out`."""
         lab = self.open().place if self.volume else None
-        self.carry_out(benchmark, bench.file_target(folder, lab=lab, **self.facts()))
+        self.carry_out(benchmark, bench.make_file_target(folder, lab=lab, **self.list_facts()))
 
 
 @dataclass(frozen=True, kw_only=True)
 class FioRun(FileRun):
     """A run of fio, whose clients have requests of their own under way."""
 
-    threads: Annotated[int, option("N", "Clients, each with --iodepth requests under way.", min=1)] = 1
+    threads: Annotated[int, make_option("N", "Clients, each with --iodepth requests under way.", min=1)] = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,27 +254,29 @@ class ServerRun(LabPlace, PasswordOptions, RunOptions, MeasuredOptions, ServerOp
             raise InputError(
                 "address and --server" if self.address else "no server", rule, "headrace bench run --help", hint
             )
-        self.carry_out(benchmark, self._at_address() if self.address else self._in_lab())
+        self.carry_out(benchmark, self._make_address_target() if self.address else self._find_lab_target())
 
-    def _at_address(self) -> Target:
+    def _make_address_target(self) -> Target:
         """Returns the server at the address as a target; a database is named where the address has
         none."""
         address = self.read_address(str(self.address))
         address = address if address.database else address.with_database(DEFAULT_DATABASE)
         lab = self.open().place if self.volume else None
-        return bench.server_target(address, lab=lab, log_storage=self.log_storage, engine=self.engine, **self.facts())
+        return bench.make_server_target(
+            address, lab=lab, log_storage=self.log_storage, engine=self.engine, **self.list_facts()
+        )
 
-    def _in_lab(self) -> Target:
+    def _find_lab_target(self) -> Target:
         """Returns a server of the lab as a target, with its storage, volumes and instance unless
         options say otherwise. Raises CouldNotRun where it does not run."""
         with self.open() as lab:
             server = servers.find(lab, str(self.server))
             status, place = lab.status(), lab.place
         if server.state != "running":
-            hint = f"Start it: headrace mysql up {self.server}{place.flags()}"
+            hint = f"Start it: headrace mysql up {self.server}{place.build_flags()}"
             raise CouldNotRun(f"server {self.server}", f"is {server.state}", "", hint)
-        return bench.server_target(
-            server.address(DEFAULT_DATABASE),
+        return bench.make_server_target(
+            server.make_address(DEFAULT_DATABASE),
             storage=self.storage or server.storage,
             log_storage=self.log_storage or server.log_storage,
             devices=self.device or server.volumes.devices,
@@ -334,20 +340,22 @@ def _parse_numbers(texts: list[str] | None) -> dict[str, float]:
 def sysbench_oltp(
     on: ServerRun,
     script: Annotated[
-        str, option("NAME", "oltp_read_write, oltp_read_only, ... : any script of sysbench 1.0.")
+        str, make_option("NAME", "oltp_read_write, oltp_read_only, ... : any script of sysbench 1.0.")
     ] = "oltp_read_write",
-    tables: Annotated[int, option("N", "Number of tables.", min=1)] = 8,
-    rows: Annotated[int, option("N", "Rows of each table; a million take some 0.24 GiB in InnoDB.", min=1)] = 100_000,
+    tables: Annotated[int, make_option("N", "Number of tables.", min=1)] = 8,
+    rows: Annotated[
+        int, make_option("N", "Rows of each table; a million take some 0.24 GiB in InnoDB.", min=1)
+    ] = 100_000,
     distribution: Annotated[
-        Literal["uniform", "gaussian", "special", "pareto", "zipfian"], choice("Distribution of the picked rows.")
+        Literal["uniform", "gaussian", "special", "pareto", "zipfian"], make_choice("Distribution of the picked rows.")
     ] = "special",
     parameter: Annotated[
         list[str] | None,
-        option("K=V", "A parameter of the distribution: rand_pareto_h=0.2, rand_zipfian_exp=0.9, ... Repeatable."),
+        make_option("K=V", "A parameter of the distribution: rand_pareto_h=0.2, rand_zipfian_exp=0.9, ... Repeatable."),
     ] = None,
     option_: Annotated[
         list[str] | None,
-        option("K=V", "An option of the script: point_selects=5, skip_trx=on, ... Repeatable.", "--option"),
+        make_option("K=V", "An option of the script: point_selects=5, skip_trx=on, ... Repeatable.", "--option"),
     ] = None,
 ) -> None:
     """Run sysbench's OLTP scripts on a server."""
@@ -357,9 +365,9 @@ def sysbench_oltp(
 @run_app.command()
 def tpcc(
     on: ServerRun,
-    warehouses: Annotated[int, option("N", "Warehouses, some 0.1 GiB each in InnoDB.", min=1)] = 10,
-    items: Annotated[int, option("N", "Items. Fewer make a trial, not TPC-C.")] = 100_000,
-    customers: Annotated[int, option("N", "Customers of a district. Fewer make a trial, not TPC-C.")] = 3_000,
+    warehouses: Annotated[int, make_option("N", "Warehouses, some 0.1 GiB each in InnoDB.", min=1)] = 10,
+    items: Annotated[int, make_option("N", "Items. Fewer make a trial, not TPC-C.")] = 100_000,
+    customers: Annotated[int, make_option("N", "Customers of a district. Fewer make a trial, not TPC-C.")] = 3_000,
 ) -> None:
     """Run TPC-C on a server: five transactions, nine tables, the standard's consistency checked
     afterwards. There are no keying and think times."""
@@ -369,8 +377,8 @@ def tpcc(
 @run_app.command()
 def mysqlslap(
     on: ServerRun,
-    load: Annotated[str, option("KIND", "mixed, read (scans), key, update or write.")] = "mixed",
-    rows: Annotated[int, option("N", "Rows of the table, some 160 bytes each.")] = 100_000,
+    load: Annotated[str, make_option("KIND", "mixed, read (scans), key, update or write.")] = "mixed",
+    rows: Annotated[int, make_option("N", "Rows of the table, some 160 bytes each.")] = 100_000,
 ) -> None:
     """Run mysqlslap on a server: many clients with the same statements, without latencies."""
     on.run(bench.Mysqlslap(load, rows))
@@ -381,14 +389,14 @@ def sysbench_fileio(
     *,
     on: FileRun,
     folder: FolderOption,
-    mode: Annotated[str, option("MODE", "seqwr, seqrewr, seqrd, rndrd, rndwr or rndrw.")] = "rndrw",
-    size_gib: Annotated[float, option("GIB", "Size of all files together.")] = 1.0,
-    files: Annotated[int, option("N", "Number of files.")] = 16,
-    block_kib: Annotated[int, option("KIB", "Size of a request.")] = 16,
-    io_mode: Annotated[str, option("MODE", "sync, async or mmap.")] = "sync",
-    flags: Annotated[str, option("F,F", "Flags of open: direct, dsync, sync; `none`.")] = "direct",
-    fsync_every: Annotated[int, option("N", "fsync after every N requests; 0: never.")] = 0,
-    fsync_all: Annotated[bool, flag("--fsync-all", "fsync after each write.")] = False,
+    mode: Annotated[str, make_option("MODE", "seqwr, seqrewr, seqrd, rndrd, rndwr or rndrw.")] = "rndrw",
+    size_gib: Annotated[float, make_option("GIB", "Size of all files together.")] = 1.0,
+    files: Annotated[int, make_option("N", "Number of files.")] = 16,
+    block_kib: Annotated[int, make_option("KIB", "Size of a request.")] = 16,
+    io_mode: Annotated[str, make_option("MODE", "sync, async or mmap.")] = "sync",
+    flags: Annotated[str, make_option("F,F", "Flags of open: direct, dsync, sync; `none`.")] = "direct",
+    fsync_every: Annotated[int, make_option("N", "fsync after every N requests; 0: never.")] = 0,
+    fsync_all: Annotated[bool, make_flag("--fsync-all", "fsync after each write.")] = False,
 ) -> None:
     """Run sysbench's reads and writes of files in a folder."""
     chosen = () if flags in ("", "none") else tuple(flag.strip() for flag in flags.split(","))
@@ -400,15 +408,15 @@ def fio(
     *,
     on: FioRun,
     folder: FolderOption,
-    rw: Annotated[str, option("PATTERN", "read, write, randread, randwrite, rw or randrw.")] = "randread",
-    block_kib: Annotated[int, option("KIB", "Size of a request.")] = 16,
-    iodepth: Annotated[int, option("N", "Requests under way of each client.")] = 1,
-    size_gib: Annotated[float, option("GIB", "Size of the file, or of the part of the device.")] = 1.0,
-    read_percent: Annotated[int, option("PERCENT", "Share of reads in mixed patterns.")] = 50,
-    ioengine: Annotated[str, option("NAME", "libaio, io_uring, psync or sync.")] = "libaio",
-    direct: Annotated[bool, flag("--direct/--buffered", "Bypass the page cache, or use it.")] = True,
-    fdatasync: Annotated[int, option("N", "fdatasync after every N writes; 0: never.")] = 0,
-    overwrite: Annotated[bool, flag("--overwrite", "Write to a block device: what is on it is lost.")] = False,
+    rw: Annotated[str, make_option("PATTERN", "read, write, randread, randwrite, rw or randrw.")] = "randread",
+    block_kib: Annotated[int, make_option("KIB", "Size of a request.")] = 16,
+    iodepth: Annotated[int, make_option("N", "Requests under way of each client.")] = 1,
+    size_gib: Annotated[float, make_option("GIB", "Size of the file, or of the part of the device.")] = 1.0,
+    read_percent: Annotated[int, make_option("PERCENT", "Share of reads in mixed patterns.")] = 50,
+    ioengine: Annotated[str, make_option("NAME", "libaio, io_uring, psync or sync.")] = "libaio",
+    direct: Annotated[bool, make_flag("--direct/--buffered", "Bypass the page cache, or use it.")] = True,
+    fdatasync: Annotated[int, make_option("N", "fdatasync after every N writes; 0: never.")] = 0,
+    overwrite: Annotated[bool, make_flag("--overwrite", "Write to a block device: what is on it is lost.")] = False,
 ) -> None:
     """Run fio on a file in a folder, or on a block device."""
     on.run(bench.FioJob(rw, block_kib, iodepth, size_gib, read_percent, ioengine, direct, fdatasync, overwrite), folder)
@@ -438,9 +446,9 @@ def list_all(
             metavar="[RUN]", help=f"One run: what was measured, on what. {RUN_HELP}", autocompletion=complete_run
         ),
     ] = None,
-    benchmark: Annotated[str | None, option("NAME", "Only runs of this benchmark.")] = None,
-    storage: Annotated[str | None, storage_option("Only runs on this storage.")] = None,
-    last: Annotated[int | None, option("N", "Only the last N runs.", min=1)] = None,
+    benchmark: Annotated[str | None, make_option("NAME", "Only runs of this benchmark.")] = None,
+    storage: Annotated[str | None, make_storage_option("Only runs on this storage.")] = None,
+    last: Annotated[int | None, make_option("N", "Only the last N runs.", min=1)] = None,
     report: PageOrChartOption = None,
     output: OutputOption = "table",
 ) -> None:
@@ -450,10 +458,10 @@ def list_all(
     if report is not None:
         raise InputError("--report", "draws one run", "headrace bench list --help", "Name it, for example latest.")
     run_store = place.open_store()
-    records = run_store.runs()
-    for name in sorted(set(run_store.ids()) - {record.id for record in records}):
+    records = run_store.list_runs()
+    for name in sorted(set(run_store.list_ids()) - {record.id for record in records}):
         say(f"note: {name} is damaged and left out: see {run_store.folder / name}")
-    for folder in run_store.unfinished():
+    for folder in run_store.list_unfinished():
         say(f"note: {folder} is a run that is being made, or was killed")
     records = [
         record
@@ -461,18 +469,18 @@ def list_all(
         if benchmark in (None, record.document["benchmark"]["name"])
         and storage in (None, record.document["target"].get("storage"))
     ][-(last or 0) :]
-    rows = [_csv(record) for record in records]
+    rows = [_make_csv_row(record) for record in records]
     answer = [record.document | {"folder": record.folder} for record in records]
     print_answer(
         answer,
         output,
         rows,
         LIST_CSV,
-        lambda: (view.Table(benchmarks.LIST_COLUMNS, [benchmarks.list_row(record) for record in records]),),
+        lambda: (view.Table(benchmarks.LIST_COLUMNS, [benchmarks.make_list_row(record) for record in records]),),
     )
 
 
-def _csv(record: RunRecord) -> dict[str, object]:
+def _make_csv_row(record: RunRecord) -> dict[str, object]:
     """Returns a run as a row of LIST_CSV."""
     document = record.document
     of_load = {"benchmark": document["benchmark"]["name"], "threads": document["load"]["threads"]}
@@ -485,7 +493,7 @@ def _show(place: StorePlace, run: str, report: Path | None, output: Output) -> N
     check_chart_path(report)
     record = place.open_store().open(run)
     if output == "csv":
-        return print_frame(record.series(), output)
+        return print_frame(record.read_series(), output)
     show_run(record, output, report)
 
 
@@ -505,7 +513,9 @@ def compare(
             metavar="SECOND", help="A run, or several: compared with the first.", autocompletion=complete_run
         ),
     ],
-    unlike: Annotated[bool, flag("--unlike", "Compare even when load, tool, machine or data are not alike.")] = False,
+    unlike: Annotated[
+        bool, make_flag("--unlike", "Compare even when load, tool, machine or data are not alike.")
+    ] = False,
     report: ReportOption = None,
     output: OutputOption = "table",
 ) -> None:
@@ -514,20 +524,20 @@ def compare(
     run_store = place.open_store()
     sides = [[run_store.open(name.strip()) for name in text.split(",") if name.strip()] for text in (first, second)]
     comparison = bench.compare(*sides, allow_unlike=unlike)
-    write_report(report, lambda: benchmarks.comparison_view(comparison))
+    write_report(report, lambda: benchmarks.build_comparison_view(comparison))
     rows = [asdict(difference) for difference in comparison.differences]
     ids = {"first": [record.id for record in comparison.a], "second": [record.id for record in comparison.b]}
     answer = ids | pick_fields(comparison, "differences", "differs", "unlike", "notes")
     names = [
-        f"{side}: {benchmarks.group_name(group)}"
+        f"{side}: {benchmarks.describe_group(group)}"
         for side, group in (("first ", comparison.a), ("second", comparison.b))
     ]
 
-    def parts() -> tuple[object, ...]:
+    def list_parts() -> tuple[object, ...]:
         differences = view.Table(benchmarks.COMPARE_COLUMNS, benchmarks.compare_rows(comparison))
         return (*names, "", *benchmarks.compare_words(comparison), "", differences)
 
-    print_answer(answer, output, rows, tuple(bench.Difference.__dataclass_fields__), parts)
+    print_answer(answer, output, rows, tuple(bench.Difference.__dataclass_fields__), list_parts)
     say_each("note", comparison.notes)
 
 
@@ -541,15 +551,15 @@ def export(
     ] = None,
     what: Annotated[
         Literal["runs", "series", "percentiles"],
-        choice("Table to export: a row a run, a row a second, or the latency histograms."),
+        make_choice("Table to export: a row a run, a row a second, or the latency histograms."),
     ] = "runs",
     sql: Annotated[
         str | None,
-        option("SELECT", "A query over the tables runs, series and percentiles (DuckDB), instead of --what."),
+        make_option("SELECT", "A query over the tables runs, series and percentiles (DuckDB), instead of --what."),
     ] = None,
     to: Annotated[
         Path | None,
-        option("FILE", "File to write: .parquet, .csv or .json. Default: stdout, as --output says.", "--to", "-o"),
+        make_option("FILE", "File to write: .parquet, .csv or .json. Default: stdout, as --output says.", "--to", "-o"),
         WRITES_FILE,
     ] = None,
     output: OutputOption = "table",
@@ -567,7 +577,7 @@ def export(
     answer = query.query(run_store, sql or f"FROM {what}", chosen)
     if output == "csv":
         return print_csv(answer.to_dicts(), answer.columns)
-    print_answer(answer.to_dicts(), output, [], (), lambda: (table(answer.columns, answer.rows()),))
+    print_answer(answer.to_dicts(), output, [], (), lambda: (make_table(answer.columns, answer.rows()),))
 
 
 @app.command()

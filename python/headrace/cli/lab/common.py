@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from headrace.cli.output import table
+from headrace.cli.output import make_table
 from headrace.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headrace.report.view import Table
 
 
-def tags(texts: Sequence[str] | None) -> dict[str, str]:
+def read_tags(texts: Sequence[str] | None) -> dict[str, str]:
     """Reads `K=V` each. Raises InputError."""
     parsed: dict[str, str] = {}
     for text in texts or []:
@@ -28,12 +28,12 @@ def tags(texts: Sequence[str] | None) -> dict[str, str]:
     return parsed
 
 
-def tag_words(pairs: Mapping[str, str] | None) -> str:
+def format_tags(pairs: Mapping[str, str] | None) -> str:
     """Returns tags as they are typed, in a line."""
     return ", ".join(f"{key}={value}" for key, value in (pairs or {}).items())
 
 
-def number(value: float | None, digits: int = 1) -> str:
+def format_number(value: float | None, digits: int = 1) -> str:
     """Returns a number for a table, with `digits` behind the point unless it is whole; `-` for
     None."""
     if value is None:
@@ -41,12 +41,12 @@ def number(value: float | None, digits: int = 1) -> str:
     return f"{value:,.{digits}f}" if isinstance(value, float) and not float(value).is_integer() else f"{int(value):,}"
 
 
-def percent_cell(value: float | None) -> str:
+def format_percent_cell(value: float | None) -> str:
     """Returns a value in percent for a table; `-` for None."""
     return "-" if value is None else f"{value:.1f} %"
 
 
-def state_cell(volume: LabVolume) -> str:
+def format_state_cell(volume: LabVolume) -> str:
     """Returns the state; that of the attachment and of a modification where they say more."""
     parts = [volume["state"]]
     attachment, modification = volume.get("attachment"), volume.get("modification")
@@ -63,14 +63,14 @@ def state_cell(volume: LabVolume) -> str:
 VOLUME_COLUMNS = ("id", "name", "storage", "state", "device", "used GiB", "balance", "faults")
 
 
-def volumes_table(volumes: Sequence[LabVolume], title: str = "") -> Table:
+def build_volume_table(volumes: Sequence[LabVolume], title: str = "") -> Table:
     """Returns a table of volumes, a row each."""
     rows = []
     for volume in volumes:
-        device, used = (volume.get("attachment") or {}).get("device") or "-", number(volume.get("used_gib"), 2)
-        rest = (device, used, percent_cell(volume.get("balance_percent")), volume.get("faults") or 0)
-        rows.append((volume["id"], volume.get("name") or "", volume["spec"], state_cell(volume), *rest))
-    return table(VOLUME_COLUMNS, rows, title=title, right=VOLUME_COLUMNS[-3:])
+        device, used = (volume.get("attachment") or {}).get("device") or "-", format_number(volume.get("used_gib"), 2)
+        rest = (device, used, format_percent_cell(volume.get("balance_percent")), volume.get("faults") or 0)
+        rows.append((volume["id"], volume.get("name") or "", volume["spec"], format_state_cell(volume), *rest))
+    return make_table(VOLUME_COLUMNS, rows, title=title, right=VOLUME_COLUMNS[-3:])
 
 
 VOLUME_CSV = (
@@ -80,7 +80,7 @@ VOLUME_CSV = (
 )  # fmt: skip
 
 
-def volume_csv(volume: LabVolume) -> dict[str, object]:
+def make_volume_row(volume: LabVolume) -> dict[str, object]:
     """Returns a volume as a row of VOLUME_CSV: the same columns whether it is attached or not. Tags
     as JSON."""
     attachment, modification = volume.get("attachment") or {}, volume.get("modification") or {}

@@ -7,17 +7,26 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headrace.base.lazy import lazily
-from headrace.cli.lab.common import tag_words, tags
-from headrace.cli.options import CommandGroup, LabPlace, OutputOption, TagOption, YesOption, flag, lab_of, option
-from headrace.cli.output import confirm, pairs, print_answer, say, table
+from headrace.base.lazy import defer_imports
+from headrace.cli.lab.common import format_tags, read_tags
+from headrace.cli.options import (
+    CommandGroup,
+    LabPlace,
+    OutputOption,
+    TagOption,
+    YesOption,
+    make_flag,
+    make_option,
+    open_lab,
+)
+from headrace.cli.output import confirm, format_pairs, make_table, print_answer, say
 from headrace.cli.sharing import read_epilog
 from headrace.errors import HeadraceError, InputError, Refusals
 
 if TYPE_CHECKING:
     from headrace.lab import Lab, calls
 
-with lazily():
+with defer_imports():
     from headrace.lab import client as lab_client
     from headrace.lab import key_file
 
@@ -39,7 +48,7 @@ COLUMNS = ("id", "arn", "state", "managed", "elsewhere", "aliases", "description
 def _complete(context: typer.Context, incomplete: str) -> list[str]:
     """Returns aliases, and ids of keys without one; none when no lab answers."""
     try:
-        with lab_of(context) as lab:
+        with open_lab(context) as lab:
             names = [name for key in lab.keys()["keys"] for name in key["aliases"] or [key["id"]]]
     except (HeadraceError, OSError, KeyError):
         return []
@@ -49,16 +58,16 @@ def _complete(context: typer.Context, incomplete: str) -> list[str]:
 Key = Annotated[str, typer.Argument(metavar="KEY", help="Id, ARN or alias.", autocompletion=_complete)]
 
 
-def _alias(text: str) -> str:
+def _make_alias(text: str) -> str:
     return text if text.startswith(ALIAS) else f"{ALIAS}{text}"
 
 
-def _row(key: calls.Key) -> dict[str, object]:
+def _make_row(key: calls.Key) -> dict[str, object]:
     row: dict[str, object] = dict(key)
     return {name: row[name] for name in COLUMNS} | {"aliases": " ".join(key["aliases"])}
 
 
-def _facts(key: calls.Key) -> list[tuple[str, object]]:
+def _list_facts(key: calls.Key) -> list[tuple[str, object]]:
     """Returns names and values of a key for a person."""
     return [
         ("key", key["id"]),
@@ -69,13 +78,13 @@ def _facts(key: calls.Key) -> list[tuple[str, object]]:
         ("deleted at", key["deletion_at"]),
         ("made by", "EBS" if key["managed"] else "a user"),
         ("created", key["created_at"]),
-        ("tags", tag_words(key["tags"])),
+        ("tags", format_tags(key["tags"])),
         ("description", key["description"]),
     ]
 
 
 def _print(key: calls.Key, output: str) -> None:
-    print_answer(key, output, [_row(key)], COLUMNS, lambda: (pairs(_facts(key)),))
+    print_answer(key, output, [_make_row(key)], COLUMNS, lambda: (format_pairs(_list_facts(key)),))
 
 
 def _check_free_alias(lab: Lab, name: str | None) -> None:
@@ -101,25 +110,27 @@ def _set_alias(lab: Lab, name: str | None, key: calls.Key) -> calls.Key:
 def create(
     *,
     place: LabPlace,
-    alias: Annotated[str | None, option("NAME", "Name it alias/NAME.")] = None,
-    description: Annotated[str | None, option("TEXT", "Purpose of the key.")] = None,
+    alias: Annotated[str | None, make_option("NAME", "Name it alias/NAME.")] = None,
+    description: Annotated[str | None, make_option("TEXT", "Purpose of the key.")] = None,
     tag: TagOption = None,
     source: Annotated[
         Path | None,
-        option("FILE", "Key file that `headrace lab key export` wrote, or - for standard input.", "--from"),
+        make_option("FILE", "Key file that `headrace lab key export` wrote, or - for standard input.", "--from"),
     ] = None,
     kms_endpoint: Annotated[
-        str | None, option("URL", "Endpoint of the KMS that has the key: https://HOST, or http:// to this machine.")
+        str | None,
+        make_option("URL", "Endpoint of the KMS that has the key: https://HOST, or http:// to this machine."),
     ] = None,
-    kms_key: Annotated[str | None, option("KEY", "Id, ARN or alias of the key there.")] = None,
-    kms_region: Annotated[str | None, option("REGION", "Region of that key. Default: that of its ARN.")] = None,
+    kms_key: Annotated[str | None, make_option("KEY", "Id, ARN or alias of the key there.")] = None,
+    kms_region: Annotated[str | None, make_option("REGION", "Region of that key. Default: that of its ARN.")] = None,
     kms_profile: Annotated[
-        str | None, option("NAME", "Profile in the credentials file that the daemon finds. Default: its environment.")
+        str | None,
+        make_option("NAME", "Profile in the credentials file that the daemon finds. Default: its environment."),
     ] = None,
     output: OutputOption = "table",
 ) -> None:
     """Create a key, import one that another lab exported, or name one in another KMS."""
-    key_tags = tags(tag)
+    key_tags = read_tags(tag)
     there = {"kms_key": kms_key, "kms_region": kms_region, "kms_profile": kms_profile}
     if source is not None and any(
         value is not None for value in (description, key_tags or None, kms_endpoint, kms_key)
@@ -129,7 +140,7 @@ def create(
     if kms_endpoint is None and any(value is not None for value in there.values()):
         raise InputError(str(kms_key or kms_profile or kms_region), "is of a key elsewhere", "", "Name --kms-endpoint.")
     with place.open() as lab:
-        name = None if alias is None else _alias(alias)
+        name = None if alias is None else _make_alias(alias)
         _check_free_alias(lab, name)
         if material is not None:
             key = lab.import_key(material.id, material.material, material.description or None)
@@ -152,7 +163,7 @@ def export(
     """
     key_file.check_free(file)
     with place.open() as lab:
-        text = key_file.text_of_key(lab.export_key(key))
+        text = key_file.format_key(lab.export_key(key))
     key_file.write_key(file, text)
     if file != key_file.PIPE:
         say(f"{file}: who has it can read what {key} protects")
@@ -161,7 +172,7 @@ def export(
 def _count_protected(lab: Lab, arn: str) -> str:
     """Counts the volumes and snapshots under a key, in words; "" for none."""
     volumes = sum(volume["kms_key"] == arn for volume in lab.volumes())
-    snapshots = sum(snapshot["kms_key"] == arn for snapshot in lab_client.all_snapshots(lab))
+    snapshots = sum(snapshot["kms_key"] == arn for snapshot in lab_client.list_all_snapshots(lab))
     counts = ((volumes, "volume"), (snapshots, "snapshot"))
     return " and ".join(f"{count} {what}{'s' if count > 1 else ''}" for count, what in counts if count)
 
@@ -180,7 +191,7 @@ def list_keys(
         if key is not None:
             return _print(lab.describe_key(key), output)
         keys = lab.keys()["keys"]
-    rows = [_row(key) for key in keys]
+    rows = [_make_row(key) for key in keys]
     cells = [
         (
             row["id"],
@@ -192,7 +203,7 @@ def list_keys(
         for row in rows
     ]
     columns = ("key", "aliases", "state", "created", "description")
-    print_answer(keys, output, rows, COLUMNS, lambda: (table(columns, cells),))
+    print_answer(keys, output, rows, COLUMNS, lambda: (make_table(columns, cells),))
 
 
 @commands.command()
@@ -201,7 +212,7 @@ def state(
     state: Annotated[State, typer.Argument(metavar="STATE", help="enabled, disabled or pending-deletion.")],
     place: LabPlace,
     days: Annotated[
-        int | None, option("DAYS", "pending-deletion: days of lab time until then. Default: 30.", min=7, max=30)
+        int | None, make_option("DAYS", "pending-deletion: days of lab time until then. Default: 30.", min=7, max=30)
     ] = None,
     yes: YesOption = False,
 ) -> None:
@@ -245,12 +256,12 @@ def alias(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the alias.")],
     place: LabPlace,
     key: Annotated[str | None, typer.Argument(metavar="[KEY]", help="Id or ARN of the key.")] = None,
-    remove: Annotated[bool, flag("--remove", "Remove the alias.")] = False,
+    remove: Annotated[bool, make_flag("--remove", "Remove the alias.")] = False,
 ) -> None:
     """Name a key, or let its name lead to another key."""
     if remove == (key is not None):
         raise InputError(name, "an alias has a key, or goes with --remove", "", "Give one of the two.")
-    full_name = _alias(name)
+    full_name = _make_alias(name)
     with place.open() as lab:
         if key is None:
             lab.delete_key_alias(full_name)

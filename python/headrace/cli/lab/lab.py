@@ -11,27 +11,37 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.base.options import AsOfText
 from headrace.cli.lab import keys as key_commands
-from headrace.cli.lab.common import VOLUME_CSV, percent_cell, volume_csv, volumes_table
+from headrace.cli.lab.common import VOLUME_CSV, build_volume_table, format_percent_cell, make_volume_row
 from headrace.cli.options import (
     CommandGroup,
     LabPlace,
     OutputOption,
     ReportOption,
     YesOption,
-    flag,
-    instance_option,
-    option,
+    make_flag,
+    make_instance_option,
+    make_option,
 )
-from headrace.cli.output import confirm, exit_if, pairs, print_answer, progress, say, say_each, table, write_report
+from headrace.cli.output import (
+    confirm,
+    exit_if,
+    format_pairs,
+    make_table,
+    print_answer,
+    say,
+    say_each,
+    show_progress,
+    write_report,
+)
 from headrace.cli.sharing import read_epilog
 from headrace.errors import Refusals
 from headrace.lab.place import API_PORT, METRICS_PORT
-from headrace.report.output import PAGE_FORMATS, check_chart_path, plain
+from headrace.report.output import PAGE_FORMATS, check_chart_path, sanitize_text
 
-with lazily():
+with defer_imports():
     from headrace import lab as lab_client
     from headrace.api.access import keys
     from headrace.api.server import startup
@@ -59,15 +69,15 @@ app.add_typer(key_commands.commands, name="key")
 @app.command()
 def events(
     place: LabPlace,
-    follow: Annotated[bool, flag("--follow", "Print new events as they come, until Ctrl-C.")] = False,
-    cursor: Annotated[str | None, option("CURSOR", "Only events after this cursor; `now`: only new ones.")] = None,
-    as_json: Annotated[bool, flag("--json", "Events as EventBridge writes them, one a line.")] = False,
+    follow: Annotated[bool, make_flag("--follow", "Print new events as they come, until Ctrl-C.")] = False,
+    cursor: Annotated[str | None, make_option("CURSOR", "Only events after this cursor; `now`: only new ones.")] = None,
+    as_json: Annotated[bool, make_flag("--json", "Events as EventBridge writes them, one a line.")] = False,
 ) -> None:
     """Print changes of state, oldest first; the cursor for the next time goes to stderr."""
     _print_events(place, follow, cursor, as_json)
 
 
-EndpointPort = Annotated[int, option("PORT", "Port of the endpoint, where the lab is not up.", min=1, max=65535)]
+EndpointPort = Annotated[int, make_option("PORT", "Port of the endpoint, where the lab is not up.", min=1, max=65535)]
 
 INSTANCE = "EC2 type whose EBS limits all volumes share; `none`: the volumes alone. Default: as before."
 
@@ -76,27 +86,29 @@ INSTANCE = "EC2 type whose EBS limits all volumes share; `none`: the volumes alo
 def up(
     *,
     place: LabPlace,
-    instance: Annotated[str | None, instance_option(INSTANCE)] = None,
+    instance: Annotated[str | None, make_instance_option(INSTANCE)] = None,
     as_of: AsOfText = None,
     time_scale: Annotated[
-        int | None, option("N", "Modifications go N times as fast. Devices never do. Default: as before.", min=1)
+        int | None, make_option("N", "Modifications go N times as fast. Devices never do. Default: as before.", min=1)
     ] = None,
     metrics_port: Annotated[
-        int, option("PORT", "Prometheus endpoint on 127.0.0.1; 0: none.", min=0, max=65535)
+        int, make_option("PORT", "Prometheus endpoint on 127.0.0.1; 0: none.", min=0, max=65535)
     ] = METRICS_PORT,
     api_port: Annotated[
-        int, option("PORT", "Endpoint of the AWS tools on 127.0.0.1; 0: none.", min=0, max=65535)
+        int, make_option("PORT", "Endpoint of the AWS tools on 127.0.0.1; 0: none.", min=0, max=65535)
     ] = API_PORT,
     snapshot_store: Annotated[
         str | None,
-        option(
+        make_option(
             "URL",
             "Object store of snapshots: file:///FOLDER or s3://BUCKET/PREFIX. Default: as before; at first, the lab's folder.",
         ),
     ] = None,
-    group: Annotated[str | None, option("GROUP", "Group whose members may use the lab too, by name or number.")] = None,
+    group: Annotated[
+        str | None, make_option("GROUP", "Group whose members may use the lab too, by name or number.")
+    ] = None,
     foreground: Annotated[
-        bool, flag("--foreground", "Run in the foreground and log to stderr, for systemd and containers.")
+        bool, make_flag("--foreground", "Run in the foreground and log to stderr, for systemd and containers.")
     ] = False,
 ) -> None:
     """Start the lab, and wait until it answers.
@@ -105,16 +117,16 @@ def up(
     """
     settings = lab_client.Settings(instance, as_of, time_scale, metrics_port, group, api_port, snapshot_store)
     if foreground:
-        return lab_client.foreground(place.data_dir, place.socket, settings)
+        return lab_client.become_daemon(place.data_dir, place.socket, settings)
     try:
-        begun = lab_client.up(place.data_dir, place.socket, settings)
+        begun = lab_client.start_lab(place.data_dir, place.socket, settings)
     except lab_client.LabRefused as refused:
         if refused.kind != "in-use" or not _restart_endpoint(place, api_port):
             raise
         return None
     with begun as started:
-        say(f"lab up: process {started.pid()}, {started.place.socket}")
-        say_each("note", lab_client.notes(started.status()))
+        say(f"lab up: process {started.get_pid()}, {started.place.socket}")
+        say_each("note", lab_client.list_notes(started.status()))
 
 
 def _restart_endpoint(place: LabPlace, api_port: int) -> bool:
@@ -133,11 +145,13 @@ def _restart_endpoint(place: LabPlace, api_port: int) -> bool:
 @app.command()
 def down(
     place: LabPlace,
-    force: Annotated[bool, flag("--force", "End it even while volumes are mounted: unwritten data are lost.")] = False,
+    force: Annotated[
+        bool, make_flag("--force", "End it even while volumes are mounted: unwritten data are lost.")
+    ] = False,
 ) -> None:
     """Detach everything and end the lab; its volumes stay."""
     with place.open() as client:
-        pid = lab_client.down(client, force)
+        pid = lab_client.stop_lab(client, force)
     say(f"lab down: process {pid} has ended")
 
 
@@ -150,24 +164,24 @@ def status(place: LabPlace, output: OutputOption = "table") -> None:
     endpoint = startup.find(Path(answer["data_dir"]))
     if endpoint is not None and not endpoint.answers:
         say(f"note: the AWS endpoint at {endpoint.url} has ended: headrace lab up starts it again")
-    say_each("note", lab_client.notes(answer))
+    say_each("note", lab_client.list_notes(answer))
     api_url = endpoint.url if endpoint is not None and endpoint.answers else None
-    rows = [volume_csv(volume) for volume in volumes]
+    rows = [make_volume_row(volume) for volume in volumes]
     print_answer(
         {**answer, "api_url": api_url, "volumes": volumes},
         output,
         rows,
         VOLUME_CSV,
-        lambda: (pairs(_settings(answer, api_url)), "", volumes_table(volumes)),
+        lambda: (format_pairs(_list_settings(answer, api_url)), "", build_volume_table(volumes)),
     )
 
 
-def _settings(answer: LabStatus, api_url: str | None) -> list[tuple[str, object]]:
+def _list_settings(answer: LabStatus, api_url: str | None) -> list[tuple[str, object]]:
     """Returns the facts of the lab that a person asks for first."""
     balance, recording = answer.get("instance_balance"), answer.get("recording")
     broken = None if recording is None else recording["broken"]
     kinds = () if balance is None else (("iops", balance["iops_percent"]), ("bytes", balance["bytes_percent"]))
-    balances = [f"{kind} {percent_cell(value)}" for kind, value in kinds if value is not None]
+    balances = [f"{kind} {format_percent_cell(value)}" for kind, value in kinds if value is not None]
     scale = f"{answer['time_scale']} x as fast as the wall clock"
     return [
         ("lab", f"headraced {answer['version']}, process {answer['pid']}"),
@@ -176,7 +190,7 @@ def _settings(answer: LabStatus, api_url: str | None) -> list[tuple[str, object]
         ("instance", answer.get("instance_type") or "none: the volumes alone"),
         ("its balance", ", ".join(balances)),
         ("limits as of", answer["as_of"]),
-        ("lab time", f"{answer['lab_time']}, {scale}; up {metrics.time_text(answer['uptime_s'])}"),
+        ("lab time", f"{answer['lab_time']}, {scale}; up {metrics.describe_time(answer['uptime_s'])}"),
         ("volumes", f"{answer['volumes']}, {answer['attached']} attached"),
         ("metrics", answer.get("metrics_url")),
         ("AWS endpoint", api_url),
@@ -190,12 +204,12 @@ def doctor(place: LabPlace, output: OutputOption = "table") -> None:
     lab needs is missing."""
     checks = lab_doctor.examine(place.data_dir, place.socket)
     names = {check.what for check in checks}
-    checks += [_check_tool(tool) for tool in machine.tools() if tool.tool not in names]
+    checks += [_check_tool(tool) for tool in machine.list_tools() if tool.tool not in names]
     rows = [(check.state, check.what, check.finding, check.do) for check in checks]
     documents = [{"what": check.what, "state": check.state, "found": check.finding, "do": check.do} for check in checks]
     missing = [check.what for check in checks if check.state == "missing"]
     verdict = f"A lab cannot run here yet: {', '.join(missing)}." if missing else "A lab can run here."
-    parts = (table(("", "what", "found", "do"), rows), "", verdict)
+    parts = (make_table(("", "what", "found", "do"), rows), "", verdict)
     print_answer(documents, output, documents, ("what", "state", "found", "do"), lambda: parts)
     exit_if(lab_doctor.lacks(checks))
 
@@ -212,7 +226,7 @@ def verify(
     place: LabPlace,
     quick: Annotated[
         bool,
-        flag(
+        make_flag(
             "--quick", "Test three types for three seconds a load, about a minute. Default: nine types, some minutes."
         ),
     ] = False,
@@ -222,9 +236,9 @@ def verify(
     """Measure with fio whether the lab's volumes do what the catalog and the model say; exit code 1
     when one does not."""
     check_chart_path(report, PAGE_FORMATS)
-    with place.open() as lab, progress("measuring") as tick:
+    with place.open() as lab, show_progress("measuring") as tick:
         findings = conformance.verify(lab, quick, tick)
-    write_report(report, lambda: benchmarks.conformance_view(findings))
+    write_report(report, lambda: benchmarks.build_conformance_view(findings))
     rows = [asdict(finding) for finding in findings]
     columns = tuple(field.name for field in fields(conformance.ConformanceFinding))
     print_answer(
@@ -232,40 +246,40 @@ def verify(
         output,
         rows,
         columns,
-        lambda: (benchmarks.conformance_table(findings), "", *benchmarks.conformance_in_words(findings)),
+        lambda: (benchmarks.build_conformance_table(findings), "", *benchmarks.describe_conformance(findings)),
     )
     exit_if(any(finding.within is False for finding in findings))
 
 
-def _folder(place: LabPlace) -> Path:
-    return launch.folder_of(lab_place.place(place.data_dir, place.socket))
+def _get_folder(place: LabPlace) -> Path:
+    return launch.get_data_folder(lab_place.find_place(place.data_dir, place.socket))
 
 
 @app.command()
 def init(
     place: LabPlace,
-    force: Annotated[bool, flag("--force", "Replace a profile of this name that says something else.")] = False,
-    no_profile: Annotated[bool, flag("--no-profile", "Write no profile; print its lines.")] = False,
+    force: Annotated[bool, make_flag("--force", "Replace a profile of this name that says something else.")] = False,
+    no_profile: Annotated[bool, make_flag("--no-profile", "Write no profile; print its lines.")] = False,
     api_port: EndpointPort = API_PORT,
 ) -> None:
     """Make the lab's key pair, and the profile `headrace` of the AWS tools.
 
     The key pair is made once; what else stands in ~/.aws stays as it is.
     """
-    folder = _folder(place)
-    pair, is_new = keys.root_pair(folder)
+    folder = _get_folder(place)
+    pair, is_new = keys.ensure_root_pair(folder)
     startup.wait_for_keys(folder)
-    say(f"{'made' if is_new else 'kept'} the key pair {pair.access_key} in {keys.folder_of(folder)}")
+    say(f"{'made' if is_new else 'kept'} the key pair {pair.access_key} in {keys.get_key_folder(folder)}")
     endpoint = startup.find(folder)
     url, region = (endpoint.url, endpoint.region) if endpoint else (f"http://127.0.0.1:{api_port}", REGION)
-    parts = keys.profile_sections(pair.access_key, pair.secret, region, url)
+    parts = keys.build_profile_sections(pair.access_key, pair.secret, region, url)
     if no_profile:
-        where = keys.profile_files()
+        where = keys.find_profile_files()
         for kind, path in (("config", where.config), ("credentials", where.credentials)):
             say(f"for {path}:")
-            print("\n".join([*keys.profile_lines(*parts[kind]), ""]))
+            print("\n".join([*keys.build_profile_lines(*parts[kind]), ""]))
         return
-    for path in keys.write_profile(keys.profile_files(), parts, force) or [None]:
+    for path in keys.write_profile(keys.find_profile_files(), parts, force) or [None]:
         say(f"wrote the profile {keys.PROFILE} to {path}" if path else f"the profile {keys.PROFILE} is as it has to be")
     if endpoint is None:
         say("the lab has no endpoint yet: sudo $(command -v headrace) lab up")
@@ -279,15 +293,15 @@ def user(
         str | None, typer.Argument(metavar="[NAME]", help="Name of the user. Default: list the users.")
     ] = None,
     policy: Annotated[
-        list[Path] | None, option("FILE", "Make the user, with this IAM policy document (JSON). Repeatable.")
+        list[Path] | None, make_option("FILE", "Make the user, with this IAM policy document (JSON). Repeatable.")
     ] = None,
-    remove: Annotated[bool, flag("--remove", "Remove the user; its key is refused from then on.")] = False,
+    remove: Annotated[bool, make_flag("--remove", "Remove the user; its key is refused from then on.")] = False,
     yes: YesOption = False,
     output: OutputOption = "table",
 ) -> None:
     """Make a user with a key pair and print the lines of a profile for it, or remove one. Without a
     name: list the users."""
-    folder = _folder(place)
+    folder = _get_folder(place)
     if name is None:
         if policy or remove:
             raise refuse.input("NAME", "is missing", "Name the user to make or remove.")
@@ -306,7 +320,7 @@ def _add_user(folder: Path, name: str, policy: list[Path]) -> None:
     startup.wait_for_keys(folder)
     endpoint = startup.find(folder)
     url, region = (endpoint.url, endpoint.region) if endpoint else (f"http://127.0.0.1:{API_PORT}", REGION)
-    say(f"made user {name}; the secret is shown once, and lies in {keys.folder_of(folder)}")
+    say(f"made user {name}; the secret is shown once, and lies in {keys.get_key_folder(folder)}")
     print(f"[headrace-{name}]\naws_access_key_id = {pair.access_key}\naws_secret_access_key = {pair.secret}")
     print(f"region = {region}\nendpoint_url = {url}")
 
@@ -323,12 +337,12 @@ def _print_users(folder: Path, output: str) -> None:
         for pair in keys.read_pairs(folder).values()
     ]
     cells = [(row["user"], row["access_key_id"], "all" if row["policies"] is None else row["policies"]) for row in rows]
-    print_answer(rows, output, rows, columns, lambda: (table(columns, cells),))
+    print_answer(rows, output, rows, columns, lambda: (make_table(columns, cells),))
 
 
 def _remove_user(folder: Path, name: str, yes: bool) -> None:
     """Removes a user. Asks first: a key is never made again."""
-    access_key = keys.key_of_user(folder, name)
+    access_key = keys.get_user_key(folder, name)
     question = f"Remove {name}, whose key {access_key} is refused then?"
     confirm(yes, question, name, f"would lose its key {access_key} for good")
     keys.remove_user(folder, name)
@@ -348,7 +362,7 @@ def _print_events(place: LabPlace, follow: bool, cursor: str | None, as_json: bo
             if answer["lost"]:
                 say(f"note: {answer['lost']} events after the cursor are no longer kept")
             for event in answer["events"]:
-                print(json.dumps(event) if as_json else plain(_line_of_event(event)), flush=True)
+                print(json.dumps(event) if as_json else sanitize_text(_describe_event(event)), flush=True)
             cursor = answer["cursor"]
             if answer["events"]:
                 continue
@@ -358,7 +372,7 @@ def _print_events(place: LabPlace, follow: bool, cursor: str | None, as_json: bo
     say(f"cursor: {cursor}")
 
 
-def _line_of_event(event: Mapping[str, Any]) -> str:
+def _describe_event(event: Mapping[str, Any]) -> str:
     """Returns an event of the lab as a line: time, type, what it is about, and the change of
     state."""
     detail = event["detail"]

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from headrace.base.files import check_output, write_whole
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.base.units import read_span
 from headrace.base.waiting import wait_until
-from headrace.cli.lab.common import number, tag_words, tags
+from headrace.cli.lab.common import format_number, format_tags, read_tags
 from headrace.cli.options import (
     CommandGroup,
     LabPlace,
@@ -25,12 +25,22 @@ from headrace.cli.options import (
     PasswordOptions,
     TagOption,
     YesOption,
-    choice,
     complete_volume,
-    flag,
-    option,
+    make_choice,
+    make_flag,
+    make_option,
 )
-from headrace.cli.output import confirm, data, pairs, print_answer, print_rows, progress, say, say_each, table
+from headrace.cli.output import (
+    confirm,
+    format_pairs,
+    make_table,
+    print_answer,
+    print_data,
+    print_rows,
+    say,
+    say_each,
+    show_progress,
+)
 from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import FORCE_HELP
 from headrace.errors import CouldNotRun, InputError
@@ -43,7 +53,7 @@ if TYPE_CHECKING:
     from headrace.operate.snapshots.take import Prepared, SnapshotRequest, TakenSet
     from headrace.report.view import Table
 
-with lazily():
+with defer_imports():
     from headrace.lab import client as lab_client
     from headrace.lab import waiting
     from headrace.operate.snapshots import ec2 as snapshots_ec2
@@ -61,7 +71,7 @@ app = CommandGroup("Take, restore, copy, lock, schedule and delete snapshots of 
 
 SET_COLUMNS = ("id", "server", "flavor", "version", "taken_at", "gtid", "position", "frozen_ms", "whole")
 On = Literal["lab", "ec2"]
-WaitOption = Annotated[bool, flag("--wait", "Return when everything is stored.")]
+WaitOption = Annotated[bool, make_flag("--wait", "Return when everything is stored.")]
 SetArgument = Annotated[str, typer.Argument(metavar="SET", help="Id of the set, latest, or latest:SERVER.")]
 
 
@@ -69,9 +79,9 @@ SetArgument = Annotated[str, typer.Argument(metavar="SET", help="Id of the set, 
 class Ec2Options:
     """The place of the snapshots: the lab or EC2."""
 
-    on: Annotated[On, choice("Place of the volumes.")] = "lab"
-    profile: Annotated[str | None, option("NAME", "Profile of the AWS tools (EC2 only).")] = None
-    region: Annotated[str | None, option("REGION", "Region (EC2 only). Default: the AWS tools' region.")] = None
+    on: Annotated[On, make_choice("Place of the volumes.")] = "lab"
+    profile: Annotated[str | None, make_option("NAME", "Profile of the AWS tools (EC2 only).")] = None
+    region: Annotated[str | None, make_option("REGION", "Region (EC2 only). Default: the AWS tools' region.")] = None
 
     @contextmanager
     def open(self, place: LabPlace, zone: str | None = None) -> Iterator[VolumeService]:
@@ -91,16 +101,19 @@ class TimerOptions:
 
     every: Annotated[
         str | None,
-        option("TIME", "Take no snapshot now: print a systemd service and timer that do so every 15m, 6h, 1d."),
+        make_option("TIME", "Take no snapshot now: print a systemd service and timer that do so every 15m, 6h, 1d."),
     ] = None
-    keep: Annotated[int | None, option("N", "Delete old sets after each run, and keep the newest N.", min=1)] = None
+    keep: Annotated[int | None, make_option("N", "Delete old sets after each run, and keep the newest N.", min=1)] = (
+        None
+    )
     keep_for: Annotated[
-        str | None, option("TIME", "Delete old sets after each run, and keep those younger than this.")
+        str | None, make_option("TIME", "Delete old sets after each run, and keep those younger than this.")
     ] = None
     into: Annotated[
-        Path | None, option("DIR", "Folder for the units, such as /etc/systemd/system. Default: print them.", "--into")
+        Path | None,
+        make_option("DIR", "Folder for the units, such as /etc/systemd/system. Default: print them.", "--into"),
     ] = None
-    force: Annotated[bool, flag("--force", FORCE_HELP)] = False
+    force: Annotated[bool, make_flag("--force", FORCE_HELP)] = False
 
     def check(self) -> bool:
         """Returns whether units are asked for. Raises InputError for options that need --every."""
@@ -116,7 +129,7 @@ class TimerOptions:
         """Prints the units, or writes them to a folder. `account`: the option file with its
         password; `words`: more options of each run. Raises InputError."""
         server_name, take_words = server, ["snapshot", "take", server, *words]
-        where = place_words(place)
+        where = list_place_options(place)
         if "://" in server or ec2.on == "ec2":
             if name is None:
                 raise InputError(server, "is an address, and its sets need a name", "", "Add --name.")
@@ -133,14 +146,14 @@ class TimerOptions:
             prune_words = ["snapshot", "prune", "--server", server_name, *limits, "--yes", *where]
         every_s = int(read_span(str(self.every), "--every"))
         program = [sys.executable, "-m", "headrace"]
-        self._put(retention.units(server_name, program, [*take_words, *where], prune_words, every_s))
+        self._put(retention.build_units(server_name, program, [*take_words, *where], prune_words, every_s))
 
     def _put(self, units: dict[str, str]) -> None:
         """Prints the units, or writes them into the folder that was named. Raises InputError for
         one that is not there."""
         if self.into is None:
             for file, text in units.items():
-                data(f"# {file}\n{text}\n")
+                print_data(f"# {file}\n{text}\n")
             return
         if not self.into.is_dir():
             raise InputError(str(self.into), "is not a folder", "", "On most systems: /etc/systemd/system.")
@@ -157,7 +170,7 @@ class TimerOptions:
 WAIT_LOCK_S, HOLD_S = 5.0, 10.0
 
 
-def _lock_words(no_lock: bool, no_freeze: bool, wait_lock: float, hold: float) -> list[str]:
+def _list_lock_options(no_lock: bool, no_freeze: bool, wait_lock: float, hold: float) -> list[str]:
     """Returns the options of `take` about its locks that differ from the usual."""
     words = ["--no-lock"] * no_lock + ["--no-freeze"] * no_freeze
     words += [] if wait_lock == WAIT_LOCK_S else ["--wait-lock", f"{wait_lock:g}"]
@@ -175,17 +188,17 @@ def take(
     password: PasswordOptions,
     server: Annotated[str, typer.Argument(metavar="[SERVER]", help=SERVER)] = "db",
     name: Annotated[
-        str | None, option("NAME", "Server name to store in the set (EC2 only). Default: this host's name.")
+        str | None, make_option("NAME", "Server name to store in the set (EC2 only). Default: this host's name.")
     ] = None,
     tag: TagOption = None,
-    description: Annotated[str, option("TEXT", "At most 255 characters.")] = "",
+    description: Annotated[str, make_option("TEXT", "At most 255 characters.")] = "",
     wait_lock: Annotated[
-        float, option("SECONDS", "Seconds to wait for the server's lock before giving up.", min=1)
+        float, make_option("SECONDS", "Seconds to wait for the server's lock before giving up.", min=1)
     ] = WAIT_LOCK_S,
-    hold: Annotated[float, option("SECONDS", "Longest freeze in seconds, whatever happens.", min=0.1)] = HOLD_S,
-    no_lock: Annotated[bool, flag("--no-lock", "Do not lock the server; the position is then not known.")] = False,
-    no_freeze: Annotated[bool, flag("--no-freeze", "Do not freeze the filesystems.")] = False,
-    dry_run: Annotated[bool, flag("--dry-run", "Say what would be locked, frozen and taken; do nothing.")] = False,
+    hold: Annotated[float, make_option("SECONDS", "Longest freeze in seconds, whatever happens.", min=0.1)] = HOLD_S,
+    no_lock: Annotated[bool, make_flag("--no-lock", "Do not lock the server; the position is then not known.")] = False,
+    no_freeze: Annotated[bool, make_flag("--no-freeze", "Do not freeze the filesystems.")] = False,
+    dry_run: Annotated[bool, make_flag("--dry-run", "Say what would be locked, frozen and taken; do nothing.")] = False,
     wait: WaitOption = False,
     timer: TimerOptions,
     output: OutputOption = "table",
@@ -194,37 +207,37 @@ def take(
     filesystems frozen for a moment. With --every: print or write the systemd units that do so."""
     if timer.check():
         words = [
-            *_lock_words(no_lock, no_freeze, wait_lock, hold),
+            *_list_lock_options(no_lock, no_freeze, wait_lock, hold),
             *(word for pair in tag or () for word in ("--tag", pair)),
         ]
         words += ["--description", description] if description else []
         return timer.write(place, ec2, password.defaults_file, server, name, words)
     options: targets.SnapshotSettings = {
-        "tags": tags(tag),
+        "tags": read_tags(tag),
         "description": description,
         "lock": not no_lock,
         "freeze": not no_freeze,
         "wait_lock_s": wait_lock,
         "hold_s": hold,
     }
-    with _request(place, ec2, password, server, name, options) as request:
+    with _open_request(place, ec2, password, server, name, options) as request:
         if dry_run:
             _print_plan(snapshots_take.plan(request), output)
             return
         taken = snapshots_take.take(request)
         if wait:
-            with progress(f"storing {taken.snapshot_set.id}") as tick:
-                stored_set(request.service, taken.snapshot_set, tick)
+            with show_progress(f"storing {taken.snapshot_set.id}") as tick:
+                wait_for_set(request.service, taken.snapshot_set, tick)
     say_each("note", taken.notes)
     rows = taken.snapshot_set.to_dict() | {
         "locked_ms": round(taken.locked_ms, 1),
         "frozen_ms": round(taken.frozen_ms, 1),
     }
-    print_answer(rows, output, [rows], (*SET_COLUMNS, "locked_ms"), lambda: (pairs(_set_facts(taken)),))
+    print_answer(rows, output, [rows], (*SET_COLUMNS, "locked_ms"), lambda: (format_pairs(_list_set_facts(taken)),))
 
 
 @contextmanager
-def _request(
+def _open_request(
     place: LabPlace,
     ec2: Ec2Options,
     password: PasswordOptions,
@@ -237,15 +250,15 @@ def _request(
     if "://" in server or ec2.on == "ec2":
         address = password.read_address(server)
         with replace(ec2, on="ec2").open(place) as service:
-            yield targets.ec2_request(address, service, name, **options)
+            yield targets.make_ec2_request(address, service, name, **options)
         return
     if name is not None:
         raise InputError(f"--name {name[:60]}", "is for a server at an address", "", "A server of the lab has its own.")
     with place.open() as lab:
-        yield targets.lab_request(lab, server, **options)
+        yield targets.make_lab_request(lab, server, **options)
 
 
-def _set_facts(taken: TakenSet) -> list[tuple[str, object]]:
+def _list_set_facts(taken: TakenSet) -> list[tuple[str, object]]:
     """Returns names and values of a snapshot set that was just taken; times of its locks in ms."""
     snapshot_set = taken.snapshot_set
     return [
@@ -259,12 +272,12 @@ def _set_facts(taken: TakenSet) -> list[tuple[str, object]]:
     ]
 
 
-def stored_set(service: VolumeService, taken: SnapshotSet, tick: Callable[[float], None]) -> None:
+def wait_for_set(service: VolumeService, taken: SnapshotSet, tick: Callable[[float], None]) -> None:
     """Waits until all snapshots of a set that was just taken are stored. Raises CouldNotRun."""
     ids = {snapshot.id for snapshot in taken.snapshots}
 
     def read_states() -> list[str]:
-        return [snapshot.state for snapshot in service.stored() if snapshot.id in ids]
+        return [snapshot.state for snapshot in service.list_stored() if snapshot.id in ids]
 
     wait_until(lambda: len(read_states()) == len(ids), service.listed_within_s, services.LOOK_EVERY_S)
     while True:
@@ -291,7 +304,7 @@ def _print_plan(prepared: Prepared, output: str) -> None:
 def list_sets(
     place: LabPlace,
     ec2: Ec2Options,
-    server: Annotated[str | None, option("NAME", "Only sets of this server.")] = None,
+    server: Annotated[str | None, make_option("NAME", "Only sets of this server.")] = None,
     output: OutputOption = "table",
 ) -> None:
     """List the snapshot sets, and what is wrong with those that are not whole."""
@@ -305,20 +318,20 @@ def list_sets(
             snapshot_set.taken_at,
             str(snapshot_set.size_gib),
             snapshot_set.gtid or snapshot_set.position,
-            _state(snapshot_set),
+            _describe_state(snapshot_set),
         )
         for snapshot_set in snapshot_sets
     ]
     columns = ("set", "server", "instant", "GiB", "GTID", "state")
-    print_answer(rows, output, rows, SET_COLUMNS, lambda: (table(columns, cells, right=("GiB",)),))
+    print_answer(rows, output, rows, SET_COLUMNS, lambda: (make_table(columns, cells, right=("GiB",)),))
 
 
 def _list_sets(service: VolumeService, server: str | None) -> list[SnapshotSet]:
     """Returns the snapshot sets of a server, None: of all servers."""
-    return [chosen for chosen in sets.sets_of(service.stored()) if server in (None, chosen.server)]
+    return [chosen for chosen in sets.build_sets(service.list_stored()) if server in (None, chosen.server)]
 
 
-def _state(snapshot_set: SnapshotSet) -> str:
+def _describe_state(snapshot_set: SnapshotSet) -> str:
     """Returns the state of a set in words: whole, being stored, or what is wrong with it."""
     if snapshot_set.problems:
         return f"not whole: {'; '.join(snapshot_set.problems)}"
@@ -332,30 +345,30 @@ def restore(
     place: LabPlace,
     ec2: Ec2Options,
     name: Annotated[
-        str | None, option("NAME", "Name of the restored server, or prefix for the restored volumes.")
+        str | None, make_option("NAME", "Name of the restored server, or prefix for the restored volumes.")
     ] = None,
-    volumes: Annotated[bool, flag("--volumes", "Make only the volumes, no server.")] = False,
-    storage: Annotated[str | None, option("SPEC", "Other data volumes, not smaller.")] = None,
-    log_storage: Annotated[str | None, option("SPEC", "Another log volume, not smaller.")] = None,
+    volumes: Annotated[bool, make_flag("--volumes", "Make only the volumes, no server.")] = False,
+    storage: Annotated[str | None, make_option("SPEC", "Other data volumes, not smaller.")] = None,
+    log_storage: Annotated[str | None, make_option("SPEC", "Another log volume, not smaller.")] = None,
     memory_gib: Annotated[
-        float | None, option("GIB", "Memory of the restored server in GiB. Default: as before.")
+        float | None, make_option("GIB", "Memory of the restored server in GiB. Default: as before.")
     ] = None,
-    port: Annotated[int | None, option("PORT", "Also listen at 127.0.0.1, with TLS.")] = None,
+    port: Annotated[int | None, make_option("PORT", "Also listen at 127.0.0.1, with TLS.")] = None,
     zone: Annotated[
-        str | None, option("ZONE", "Availability Zone of the new volumes (EC2 only). Default: as before.")
+        str | None, make_option("ZONE", "Availability Zone of the new volumes (EC2 only). Default: as before.")
     ] = None,
-    warm: Annotated[bool, flag("--warm", "Load all blocks afterwards, the most needed first, and wait.")] = False,
+    warm: Annotated[bool, make_flag("--warm", "Load all blocks afterwards, the most needed first, and wait.")] = False,
     output: OutputOption = "table",
 ) -> None:
     """Make a new server, or volumes, from a snapshot set."""
     with ec2.open(place, zone) as service:
-        snapshot_set = sets.chosen(sets.sets_of(service.stored()), chosen)
+        snapshot_set = sets.choose_set(sets.build_sets(service.list_stored()), chosen)
         prefix = name or f"{snapshot_set.server[:20]}-restored"
         if volumes or ec2.on == "ec2":
             restored = snapshots_restore.restore_volumes(service, snapshot_set, prefix, storage)
             _print_volumes(restored, output)
             return
-    with place.open() as lab, progress(f"restoring {snapshot_set.id}") as tick:
+    with place.open() as lab, show_progress(f"restoring {snapshot_set.id}") as tick:
         server = snapshots_restore.restore_server(
             lab,
             snapshot_set,
@@ -376,7 +389,7 @@ def restore(
         ("GTID", snapshot_set.gtid),
         ("address", rows["address"]),
     ]
-    print_answer(rows, output, [rows], ("name", "set", "gtid", "address"), lambda: (pairs(facts),))
+    print_answer(rows, output, [rows], ("name", "set", "gtid", "address"), lambda: (format_pairs(facts),))
 
 
 def _print_volumes(restored: list[RestoredVolume], output: str) -> None:
@@ -387,7 +400,7 @@ def _print_volumes(restored: list[RestoredVolume], output: str) -> None:
     ]
     print_rows(rows, output, ("volume", "snapshot", "place", "spec"))
     say("Attach them, then:")
-    for line in snapshots_restore.next_steps(restored):
+    for line in snapshots_restore.list_next_steps(restored):
         say(f"  {line}")
 
 
@@ -396,10 +409,12 @@ def prune(
     *,
     place: LabPlace,
     ec2: Ec2Options,
-    server: Annotated[str | None, option("NAME", "Only sets of this server. Default: those of all servers.")] = None,
-    keep: Annotated[int | None, option("N", "Keep the newest N of each server.", min=1)] = None,
-    keep_for: Annotated[str | None, option("TIME", "Keep sets younger than this: 12h, 7d, 4w (lab time).")] = None,
-    dry_run: Annotated[bool, flag("--dry-run", "Say which sets would be deleted; delete nothing.")] = False,
+    server: Annotated[
+        str | None, make_option("NAME", "Only sets of this server. Default: those of all servers.")
+    ] = None,
+    keep: Annotated[int | None, make_option("N", "Keep the newest N of each server.", min=1)] = None,
+    keep_for: Annotated[str | None, make_option("TIME", "Keep sets younger than this: 12h, 7d, 4w (lab time).")] = None,
+    dry_run: Annotated[bool, make_flag("--dry-run", "Say which sets would be deleted; delete nothing.")] = False,
     yes: YesOption = False,
     output: OutputOption = "table",
 ) -> None:
@@ -408,7 +423,7 @@ def prune(
         snapshot_sets = _list_sets(service, server)
         if server is not None and not snapshot_sets:
             raise InputError(f"--server {server[:60]}", "has no snapshot sets", "", "See headrace snapshot sets.")
-        now = service.now()
+        now = service.get_time()
         keep_for_s = None if keep_for is None else read_span(keep_for, "--keep-for")
         verdicts = [
             verdict
@@ -428,10 +443,10 @@ def prune(
     columns = ("id", "server", "taken_at", "goes", "why")
     fate = "goes" if dry_run else "deleted"
     cells = [(row["id"], row["server"], row["taken_at"], fate if row["goes"] else "stays", row["why"]) for row in rows]
-    print_answer(rows, output, rows, columns, lambda: (table(("set", "server", "instant", "", "why"), cells),))
+    print_answer(rows, output, rows, columns, lambda: (make_table(("set", "server", "instant", "", "why"), cells),))
 
 
-def place_words(place: LabPlace) -> list[str]:
+def list_place_options(place: LabPlace) -> list[str]:
     """Returns the options that find the same lab again."""
     words = [] if place.data_dir is None else ["--lab", str(place.data_dir.absolute())]
     return words + ([] if place.socket is None else ["--socket", str(place.socket.absolute())])
@@ -444,31 +459,33 @@ COLUMNS = ("id", "volume", "size_gib", "state", "progress_percent", "started_at"
 Snapshot = Annotated[str, typer.Argument(metavar="SNAPSHOT", help="Id.")]
 
 
-def _mib(count: int) -> str:
-    return f"{number(count / 2**20)} MiB"
+def _format_mib(count: int) -> str:
+    return f"{format_number(count / 2**20)} MiB"
 
 
-def _table(rows: Sequence[calls.Snapshot]) -> Table:
+def _build_table(rows: Sequence[calls.Snapshot]) -> Table:
     """Returns snapshots as a table; stored and full sizes in MiB."""
     cells = [
         (
             row["id"],
             row["volume"] or row["source"],
-            number(row["size_gib"]),
+            format_number(row["size_gib"]),
             row["state"] if row["state"] != "pending" else f"pending {row['progress_percent']} %",
             row["started_at"],
-            _mib(row["blocks"]["stored_bytes"]),
-            _mib(row["blocks"]["full_bytes"]),
+            _format_mib(row["blocks"]["stored_bytes"]),
+            _format_mib(row["blocks"]["full_bytes"]),
             row["description"],
         )
         for row in rows
     ]
     columns = ("snapshot", "of", "GiB", "state", "instant", "stored", "in all", "description")
-    return table(columns, cells, right=("GiB", "stored", "in all"))
+    return make_table(columns, cells, right=("GiB", "stored", "in all"))
 
 
 def _print(rows: Sequence[calls.Snapshot], output: str) -> None:
-    print_answer(rows, output, [dict(row) | dict(row["blocks"]) for row in rows], COLUMNS, lambda: (_table(rows),))
+    print_answer(
+        rows, output, [dict(row) | dict(row["blocks"]) for row in rows], COLUMNS, lambda: (_build_table(rows),)
+    )
 
 
 @app.command()
@@ -477,14 +494,14 @@ def create(
         list[str], typer.Argument(metavar="VOL...", help="Ids or names.", autocompletion=complete_volume)
     ],
     place: LabPlace,
-    description: Annotated[str | None, option("TEXT", "At most 255 characters.")] = None,
+    description: Annotated[str | None, make_option("TEXT", "At most 255 characters.")] = None,
     tag: TagOption = None,
-    copy_tags: Annotated[bool, flag("--copy-tags", "Give the snapshots the tags of their volumes too.")] = False,
+    copy_tags: Annotated[bool, make_flag("--copy-tags", "Give the snapshots the tags of their volumes too.")] = False,
     wait: WaitOption = False,
     output: OutputOption = "table",
 ) -> None:
     """Take a snapshot of volumes as they are now: all of one instant."""
-    snapshot_tags = tags(tag)
+    snapshot_tags = read_tags(tag)
     with place.open() as lab:
         snapshots = lab.create_snapshots(volumes, description, snapshot_tags or None, copy_tags)
         if wait:
@@ -493,8 +510,8 @@ def create(
 
 
 def _wait_completed(lab: Lab, snapshot: str) -> calls.Snapshot:
-    with progress(f"storing {snapshot}") as tick:
-        return waiting.stored(lab, snapshot, tick)
+    with show_progress(f"storing {snapshot}") as tick:
+        return waiting.wait_for_snapshot(lab, snapshot, tick)
 
 
 @app.command("list")
@@ -504,7 +521,7 @@ def list_snapshots(
         str | None, typer.Argument(metavar="[SNAPSHOT]", help="One snapshot, in detail. Default: all.")
     ] = None,
     volume: Annotated[
-        str | None, option("VOL", "Only snapshots of this volume.", autocompletion=complete_volume)
+        str | None, make_option("VOL", "Only snapshots of this volume.", autocompletion=complete_volume)
     ] = None,
     output: OutputOption = "table",
 ) -> None:
@@ -515,37 +532,44 @@ def list_snapshots(
         if snapshot is not None:
             details = lab.describe_snapshot(snapshot)
             print_answer(
-                details, output, [dict(details) | dict(details["blocks"])], COLUMNS, lambda: (pairs(_facts(details)),)
+                details,
+                output,
+                [dict(details) | dict(details["blocks"])],
+                COLUMNS,
+                lambda: (format_pairs(_list_facts(details)),),
             )
             return
-        rows = lab_client.all_snapshots(lab, volume)
+        rows = lab_client.list_all_snapshots(lab, volume)
     _print(sorted(rows, key=lambda row: row["started_at"]), output)
 
 
 def _print_bin(lab: Lab, output: str) -> None:
     """Prints the snapshots in the recycle bin."""
-    rows = [dict(row) | dict(row["bin"] or {}) for row in lab_client.all_snapshots(lab, bin=True)]
+    rows = [dict(row) | dict(row["bin"] or {}) for row in lab_client.list_all_snapshots(lab, bin=True)]
     columns = ("id", "volume", "entered_at", "exit_at", "rule", "description")
     print_rows(rows, output, columns)
 
 
-def _facts(snapshot: calls.Snapshot) -> list[tuple[str, object]]:
+def _list_facts(snapshot: calls.Snapshot) -> list[tuple[str, object]]:
     """Returns names and values of a snapshot for a person."""
     lock = snapshot["lock"]
     return [
         ("snapshot", snapshot["id"]),
         ("of", snapshot["volume"] or snapshot["copy_of"] or snapshot["source"]),
-        ("size", f"{number(snapshot['size_gib'])} GiB"),
+        ("size", f"{format_number(snapshot['size_gib'])} GiB"),
         ("state", snapshot["state"]),
         ("why", snapshot["error"]),
         ("instant", snapshot["started_at"]),
         ("completed", snapshot["completed_at"]),
-        ("stored", f"{_mib(snapshot['blocks']['stored_bytes'])} of {_mib(snapshot['blocks']['full_bytes'])}"),
+        (
+            "stored",
+            f"{_format_mib(snapshot['blocks']['stored_bytes'])} of {_format_mib(snapshot['blocks']['full_bytes'])}",
+        ),
         ("uses blocks of", snapshot["parent"]),
         ("key", snapshot["kms_key"]),
         ("lock", lock and f"{lock['state']} until {lock['expires_at']}"),
         ("schedule", snapshot["schedule"]),
-        ("tags", tag_words(snapshot["tags"])),
+        ("tags", format_tags(snapshot["tags"])),
         ("description", snapshot["description"]),
     ]
 
@@ -568,15 +592,15 @@ def copy(
     snapshot: Snapshot,
     place: LabPlace,
     lab_dir: Annotated[
-        Path | None, option("DIR", "Directory of another lab on this machine that has the snapshot.", "--from-lab")
+        Path | None, make_option("DIR", "Directory of another lab on this machine that has the snapshot.", "--from-lab")
     ] = None,
-    store: Annotated[str | None, option("URL", "Object store of another lab that has the snapshot.")] = None,
+    store: Annotated[str | None, make_option("URL", "Object store of another lab that has the snapshot.")] = None,
     region: Annotated[
-        str | None, option("REGION", "Region that has the snapshot: see `headrace snapshot region`.")
+        str | None, make_option("REGION", "Region that has the snapshot: see `headrace snapshot region`.")
     ] = None,
-    description: Annotated[str | None, option("TEXT", "Default: that of the source.")] = None,
-    encrypted: Annotated[bool, flag("--encrypted", "Encrypt the copy.")] = False,
-    kms_key: Annotated[str | None, option("KEY", "Id, ARN or alias of the key.")] = None,
+    description: Annotated[str | None, make_option("TEXT", "Default: that of the source.")] = None,
+    encrypted: Annotated[bool, make_flag("--encrypted", "Encrypt the copy.")] = False,
+    kms_key: Annotated[str | None, make_option("KEY", "Id, ARN or alias of the key.")] = None,
     wait: WaitOption = False,
     output: OutputOption = "table",
 ) -> None:
@@ -602,18 +626,18 @@ def modify_snapshot(
     snapshot: Snapshot,
     place: LabPlace,
     lock_days: Annotated[
-        int | None, option("DAYS", "Lock it against deletion for this many days.", min=1, max=36_500)
+        int | None, make_option("DAYS", "Lock it against deletion for this many days.", min=1, max=36_500)
     ] = None,
     lock_mode: Annotated[
-        Literal["governance", "compliance"], choice("Mode of the lock; governance can be unlocked.")
+        Literal["governance", "compliance"], make_choice("Mode of the lock; governance can be unlocked.")
     ] = "governance",
     cool_off: Annotated[
-        int | None, option("HOURS", "Hours during which a compliance lock can still be removed.", min=1)
+        int | None, make_option("HOURS", "Hours during which a compliance lock can still be removed.", min=1)
     ] = None,
-    unlock: Annotated[bool, flag("--unlock", "Remove the lock.")] = False,
+    unlock: Annotated[bool, make_flag("--unlock", "Remove the lock.")] = False,
     fast_restore: Annotated[
         bool | None,
-        flag(
+        make_flag(
             "--fast-restore/--no-fast-restore",
             "Fast snapshot restore: volumes from it are not slow at first touch, as credits allow. Default: as it is.",
         ),
@@ -669,9 +693,11 @@ def rule(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="Name of the rule. Default: list the rules.")
     ] = None,
-    days: Annotated[int | None, option("DAYS", "Days that deleted snapshots stay in the bin.", min=1, max=365)] = None,
-    tag: Annotated[list[str] | None, option("K=V", "Only snapshots with one of these tags. Repeatable.")] = None,
-    remove: Annotated[bool, flag("--remove", "Remove the rule.")] = False,
+    days: Annotated[
+        int | None, make_option("DAYS", "Days that deleted snapshots stay in the bin.", min=1, max=365)
+    ] = None,
+    tag: Annotated[list[str] | None, make_option("K=V", "Only snapshots with one of these tags. Repeatable.")] = None,
+    remove: Annotated[bool, make_flag("--remove", "Remove the rule.")] = False,
     output: OutputOption = "table",
 ) -> None:
     """Add, change or remove a rule of the recycle bin. Without a name: list the rules."""
@@ -682,7 +708,7 @@ def rule(
         if remove:
             lab.delete_retention_rule(name)
         else:
-            lab.set_retention_rule(name, days or 0, tags(tag) or None)
+            lab.set_retention_rule(name, days or 0, read_tags(tag) or None)
     say(f"{name}: {'removed' if remove else f'keeps deleted snapshots for {days} days'}")
 
 
@@ -698,9 +724,9 @@ def _check_setting(name: str | None, is_set: bool, remove: bool, rule: str) -> N
 def _print_rules(lab: Lab, output: str) -> None:
     """Prints the retention rules of the recycle bin, with their days."""
     retention_rules = lab.retention_rules()
-    cells = [(rule["name"], rule["days"], tag_words(rule["tags"])) for rule in retention_rules]
+    cells = [(rule["name"], rule["days"], format_tags(rule["tags"])) for rule in retention_rules]
     rows = [dict(rule) for rule in retention_rules]
-    print_answer(rows, output, rows, ("name", "days"), lambda: (table(("rule", "days", "tags"), cells),))
+    print_answer(rows, output, rows, ("name", "days"), lambda: (make_table(("rule", "days", "tags"), cells),))
 
 
 @app.command()
@@ -710,12 +736,12 @@ def schedule(
         str | None, typer.Argument(metavar="[NAME]", help="Name of the schedule. Default: list the schedules.")
     ] = None,
     place: LabPlace,
-    tag: Annotated[list[str] | None, option("K=V", "Volumes with one of these tags. Repeatable.")] = None,
-    every: Annotated[str | None, option("TIME", "Lab time between two runs: 60s, 12h, 1d.")] = None,
-    keep: Annotated[int | None, option("N", "Snapshots of each volume that are kept.", min=1)] = None,
-    keep_days: Annotated[int | None, option("DAYS", "Days that snapshots are kept.", min=1)] = None,
-    copy_tags: Annotated[bool, flag("--copy-tags", "Snapshots get the tags of their volumes.")] = False,
-    remove: Annotated[bool, flag("--remove", "Remove the schedule; its snapshots stay.")] = False,
+    tag: Annotated[list[str] | None, make_option("K=V", "Volumes with one of these tags. Repeatable.")] = None,
+    every: Annotated[str | None, make_option("TIME", "Lab time between two runs: 60s, 12h, 1d.")] = None,
+    keep: Annotated[int | None, make_option("N", "Snapshots of each volume that are kept.", min=1)] = None,
+    keep_days: Annotated[int | None, make_option("DAYS", "Days that snapshots are kept.", min=1)] = None,
+    copy_tags: Annotated[bool, make_flag("--copy-tags", "Snapshots get the tags of their volumes.")] = False,
+    remove: Annotated[bool, make_flag("--remove", "Remove the schedule; its snapshots stay.")] = False,
     output: OutputOption = "table",
 ) -> None:
     """Add, change or remove a schedule. Without a name: list the schedules."""
@@ -729,7 +755,7 @@ def schedule(
             lab.set_schedule(
                 name,
                 int(read_span(every or "", "--every", least_s=0.0)),
-                target_tags=tags(tag),
+                target_tags=read_tags(tag),
                 keep=keep,
                 keep_days=keep_days,
                 copy_tags=copy_tags,

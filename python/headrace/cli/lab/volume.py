@@ -13,19 +13,19 @@ import typer
 
 from headrace.base import caps
 from headrace.base.checks import read_percent
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.base.options import AsOfText, list_given
-from headrace.base.units import in_percent
+from headrace.base.units import format_percent
 from headrace.cli import INTERRUPTED
 from headrace.cli.lab.common import (
     VOLUME_CSV,
-    number,
-    percent_cell,
-    state_cell,
-    tag_words,
-    tags,
-    volume_csv,
-    volumes_table,
+    build_volume_table,
+    format_number,
+    format_percent_cell,
+    format_state_cell,
+    format_tags,
+    make_volume_row,
+    read_tags,
 )
 from headrace.cli.options import (
     CommandGroup,
@@ -36,13 +36,24 @@ from headrace.cli.options import (
     TagOption,
     VolumeArgument,
     YesOption,
-    choice,
     complete_storage,
     complete_volume,
-    flag,
-    option,
+    make_choice,
+    make_flag,
+    make_option,
 )
-from headrace.cli.output import confirm, exit_if, pairs, print_answer, print_frame, progress, say, say_each, show, table
+from headrace.cli.output import (
+    confirm,
+    exit_if,
+    format_pairs,
+    make_table,
+    print_answer,
+    print_frame,
+    say,
+    say_each,
+    show,
+    show_progress,
+)
 from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import WRITES_FILE
 from headrace.errors import CouldNotRun, InputError, Refusals
@@ -53,7 +64,7 @@ if TYPE_CHECKING:
     from headrace.lab.calls import Attachment, Fault, LabVolume, Member
     from headrace.report.view import Table
 
-with lazily():
+with defer_imports():
     from headrace.base import storage as base_storage
     from headrace.lab import balances, initializing, waiting
     from headrace.lab import metrics as lab_metrics
@@ -83,10 +94,10 @@ def fault(
     settings: FaultSettings,
     mib_s: Annotated[
         int | None,
-        option("MIB_S", "Highest rate of the rebuild (replace only). Default: what the members can do.", min=1),
+        make_option("MIB_S", "Highest rate of the rebuild (replace only). Default: what the members can do.", min=1),
     ] = None,
     clear: Annotated[
-        str | None, option("ID|all", "End the fault of this id; all: every fault, degraded times too.")
+        str | None, make_option("ID|all", "End the fault of this id; all: every fault, degraded times too.")
     ] = None,
     yes: YesOption = False,
     output: OutputOption = "table",
@@ -109,10 +120,10 @@ def fault(
             say(f"{volume}: {cleared} fault{'s' * (cleared != 1)} cleared{more}")
         elif kind is None:
             faults = lab.faults(volume)
-            print_answer(faults, output, [dict(fault) for fault in faults], FAULT_CSV, lambda: (_table(faults),))
+            print_answer(faults, output, [dict(fault) for fault in faults], FAULT_CSV, lambda: (_build_table(faults),))
         else:
             started = settings.begin(lab, volume, kind)
-            print_answer(started, output, [dict(started)], FAULT_CSV, lambda: (_table([started]),))
+            print_answer(started, output, [dict(started)], FAULT_CSV, lambda: (_build_table([started]),))
 
 
 def _change_member(
@@ -160,13 +171,13 @@ def _fail(lab: Lab, volume: str, index: int, yes: bool) -> None:
 FAULT_CSV = ("id", "kind", "starts_at", "ends_at", "seed")
 
 
-def _table(rows: Sequence[Fault]) -> Table:
+def _build_table(rows: Sequence[Fault]) -> Table:
     """Returns the faults of a volume as a table."""
     cells = [
         (row["id"], row["kind"], row.get("starts_at"), row.get("ends_at") or "until attached anew", row.get("seed"))
         for row in rows
     ]
-    return table(("fault", "kind", "starts", "ends", "seed"), cells)
+    return make_table(("fault", "kind", "starts", "ends", "seed"), cells)
 
 
 # --- balance, metrics, record ---------------------------------------------------------------------
@@ -175,10 +186,10 @@ def _table(rows: Sequence[Fault]) -> Table:
 def balance(
     volume: VolumeArgument,
     place: LabPlace,
-    set_to: Annotated[str | None, option("PERCENT", "Set it, like 5%.", "--set")] = None,
+    set_to: Annotated[str | None, make_option("PERCENT", "Set it, like 5%.", "--set")] = None,
     member: MemberOption = None,
-    save: Annotated[Path | None, option("FILE", "Write the balances to a file."), WRITES_FILE] = None,
-    load: Annotated[Path | None, option("FILE", "Restore the balances that --save wrote.")] = None,
+    save: Annotated[Path | None, make_option("FILE", "Write the balances to a file."), WRITES_FILE] = None,
+    load: Annotated[Path | None, make_option("FILE", "Restore the balances that --save wrote.")] = None,
     output: OutputOption = "table",
 ) -> None:
     """Show, set, save or restore credit balances."""
@@ -202,10 +213,10 @@ def balance(
         balances.save(now, save)
         say(f"{volume}: balances saved in {save}")
     rows = [{"member": index} | dict(credits or {}) for index, credits in enumerate(now["members"])]
-    print_answer(now, output, rows, ("member", "credits", "capacity", "percent"), lambda: _balance_parts(now))
+    print_answer(now, output, rows, ("member", "credits", "capacity", "percent"), lambda: _list_balance_parts(now))
 
 
-def _balance_parts(answer: Mapping[str, Any]) -> list[object]:
+def _list_balance_parts(answer: Mapping[str, Any]) -> list[object]:
     """Returns the credit balances of the members as a table (I/Os or bytes), and those of the
     instance in percent."""
     rows = [
@@ -213,18 +224,18 @@ def _balance_parts(answer: Mapping[str, Any]) -> list[object]:
         if credits is None
         else (
             index,
-            number(float(credits["credits"]), 0),
-            number(float(credits["capacity"]), 0),
-            percent_cell(credits["percent"]),
+            format_number(float(credits["credits"]), 0),
+            format_number(float(credits["capacity"]), 0),
+            format_percent_cell(credits["percent"]),
         )
         for index, credits in enumerate(answer["members"])
     ]
-    parts: list[object] = [table(("member", "credits", "of", "balance"), rows, right=("credits", "of", "balance"))]
+    parts: list[object] = [make_table(("member", "credits", "of", "balance"), rows, right=("credits", "of", "balance"))]
     instance = answer.get("instance")
     if instance:
         parts += [
             "",
-            f"instance: IOPS {percent_cell(instance['iops_percent'])}, bytes {percent_cell(instance['bytes_percent'])}",
+            f"instance: IOPS {format_percent_cell(instance['iops_percent'])}, bytes {format_percent_cell(instance['bytes_percent'])}",
         ]
     return parts
 
@@ -233,16 +244,17 @@ def metrics(
     *,
     volume: VolumeArgument,
     place: LabPlace,
-    minutes: Annotated[int | None, option("N", "The last N minutes, a row each.", min=1)] = None,
-    seconds: Annotated[int | None, option("N", "The last N seconds, a row each. Default: 60.", min=1)] = None,
+    minutes: Annotated[int | None, make_option("N", "The last N minutes, a row each.", min=1)] = None,
+    seconds: Annotated[int | None, make_option("N", "The last N seconds, a row each. Default: 60.", min=1)] = None,
     resolution: Annotated[
-        Literal["second", "minute"] | None, choice("Rows of seconds (an hour is kept) or of minutes (15 days).")
+        Literal["second", "minute"] | None, make_choice("Rows of seconds (an hour is kept) or of minutes (15 days).")
     ] = None,
     member: MemberOption = None,
     nvme_page: Annotated[
-        bool, flag("--nvme", "The NVMe statistics page of the attached device instead: counters, latencies in bins.")
+        bool,
+        make_flag("--nvme", "The NVMe statistics page of the attached device instead: counters, latencies in bins."),
     ] = False,
-    binary: Annotated[bool, flag("--binary", "With --nvme: write the 4,096 bytes of the page to stdout.")] = False,
+    binary: Annotated[bool, make_flag("--binary", "With --nvme: write the 4,096 bytes of the page to stdout.")] = False,
     output: OutputOption = "table",
 ) -> None:
     """Print what a volume did: csv and json have every column, the table what a person reads."""
@@ -251,14 +263,14 @@ def metrics(
             rule = "counts from the attachment on, and --binary is a form of it"
             raise InputError("--nvme", rule, "headrace volume metrics --help", "Give --nvme without a time.")
         return _print_nvme(place, volume, member, binary, output)
-    unit, rows = lab_metrics.stretch(seconds, minutes, resolution)
+    unit, rows = lab_metrics.choose_stretch(seconds, minutes, resolution)
     with place.open() as lab:
         answer = lab.metrics(volume, unit, last=rows, member=member)
     if output == "table":
-        cells = [rate_cells(t_s, row) for t_s, row in lab_metrics.volume_rows(answer).items()]
-        show(table(RATE_COLUMNS, cells, right=RATE_COLUMNS[1:]))
+        cells = [list_rate_cells(t_s, row) for t_s, row in lab_metrics.convert_volume_rows(answer).items()]
+        show(make_table(RATE_COLUMNS, cells, right=RATE_COLUMNS[1:]))
     else:
-        print_frame(lab_metrics.frame(answer), output)
+        print_frame(lab_metrics.build_frame(answer), output)
 
 
 def _print_nvme(place: LabPlace, volume: str, member: int | None, binary: bool, output: Output) -> None:
@@ -274,12 +286,17 @@ def _print_nvme(place: LabPlace, volume: str, member: int | None, binary: bool, 
         return
     statistics = nvme.read_page(page)
     columns = ("field", "from_us", "until_us", "value")
-    listed = statistics.rows()
+    listed = statistics.list_rows()
     cells = [
-        [value if isinstance(value, str) else "" if value is None else number(value, 0) for value in row.values()]
+        [
+            value if isinstance(value, str) else "" if value is None else format_number(value, 0)
+            for value in row.values()
+        ]
         for row in listed
     ]
-    print_answer(statistics.to_document(), output, listed, columns, lambda: [table(columns, cells, right=columns[1:])])
+    print_answer(
+        statistics.to_document(), output, listed, columns, lambda: [make_table(columns, cells, right=columns[1:])]
+    )
 
 
 RATE_COLUMNS = (
@@ -288,15 +305,18 @@ RATE_COLUMNS = (
 )  # fmt: skip
 
 
-def rate_cells(t_s: int, row: Mapping[str, float | None]) -> list[str]:
+def list_rate_cells(t_s: int, row: Mapping[str, float | None]) -> list[str]:
     """Returns the cells of RATE_COLUMNS: of a row that begins at `t_s` (s since 1970), I/O p50 and
     p99 in ms, and the share of the time in which more was asked than the tightest limit gives."""
     at = datetime.fromtimestamp(t_s, UTC)
-    counts = [number(round(row[name] or 0.0)) for name in ("read_iops", "write_iops")]
+    counts = [format_number(round(row[name] or 0.0)) for name in ("read_iops", "write_iops")]
     sizes = [f"{row[name] or 0.0:,.1f}" for name in ("read_mib_s", "write_mib_s", "queue")]
     latencies = [row[f"{way}_{share}_ms"] for way in ("read", "write") for share in ("p50", "p99")]
     waits = ["-" if value is None else f"{value:,.2f}" for value in latencies]
-    shares = [in_percent(max(row[name] or 0.0 for name in caps.OVER.values())), percent_cell(row["balance_percent"])]
+    shares = [
+        format_percent(max(row[name] or 0.0 for name in caps.OVER.values())),
+        format_percent_cell(row["balance_percent"]),
+    ]
     return [f"{at:%m-%d %H:%M:%S}", *counts, *sizes, *waits, *shares]
 
 
@@ -305,7 +325,7 @@ def record_decisions(
     do: Annotated[Literal["start", "stop"], typer.Argument(metavar="start|stop", help="Begin or end the record.")],
     place: LabPlace,
     to: Annotated[
-        Path | None, option("FILE", "start: the file. Default: in the lab's directory.", "--to", "-o"), WRITES_FILE
+        Path | None, make_option("FILE", "start: the file. Default: in the lab's directory.", "--to", "-o"), WRITES_FILE
     ] = None,
     output: OutputOption = "table",
 ) -> None:
@@ -342,34 +362,37 @@ def create(
         str | None, typer.Argument(metavar="[SPEC]", help=SPEC_HELP, autocompletion=complete_storage)
     ] = None,
     place: LabPlace,
-    name: Annotated[str | None, option("NAME", "A name to call it by, unique in the lab.")] = None,
+    name: Annotated[str | None, make_option("NAME", "A name to call it by, unique in the lab.")] = None,
     tag: TagOption = None,
     as_of: AsOfText = None,
     start_balance: Annotated[
-        str | None, option("PERCENT", "Credits to begin with, like 5%. Default: full, as AWS starts them.")
+        str | None, make_option("PERCENT", "Credits to begin with, like 5%. Default: full, as AWS starts them.")
     ] = None,
     copy_of: Annotated[
         str | None,
-        option(
+        make_option(
             "VOL",
             "Copy this volume as it is now, in use or not. Default of SPEC: gp2 of its size.",
             autocompletion=complete_volume,
         ),
     ] = None,
-    snapshot: Annotated[str | None, option("SNAPSHOT", "Made from this snapshot: blocks load on first touch.")] = None,
+    snapshot: Annotated[
+        str | None, make_option("SNAPSHOT", "Made from this snapshot: blocks load on first touch.")
+    ] = None,
     initialization_mib_s: Annotated[
-        int | None, option("MIB_S", "Rate at which the snapshot is loaded in the background.", min=100, max=300)
+        int | None, make_option("MIB_S", "Rate at which the snapshot is loaded in the background.", min=100, max=300)
     ] = None,
-    encrypted: Annotated[bool, flag("--encrypted", "Encrypt it, and all snapshots of it.")] = False,
+    encrypted: Annotated[bool, make_flag("--encrypted", "Encrypt it, and all snapshots of it.")] = False,
     kms_key: Annotated[
-        str | None, option("KEY", "With --encrypted: id, ARN or alias of the key. Default: `headrace lab key default`.")
+        str | None,
+        make_option("KEY", "With --encrypted: id, ARN or alias of the key. Default: `headrace lab key default`."),
     ] = None,
-    attach: Annotated[bool, flag("--attach", "Attach it at once, under the first free name.")] = False,
+    attach: Annotated[bool, make_flag("--attach", "Attach it at once, under the first free name.")] = False,
     output: OutputOption = "table",
 ) -> None:
     """Create a volume, or an array that is used as one. A copy is `creating` until it has all
     bytes."""
-    volume_tags, balance = tags(tag), read_percent(start_balance, "--start-balance")
+    volume_tags, balance = read_tags(tag), read_percent(start_balance, "--start-balance")
     settings: _NewVolume = {
         "as_of": as_of,
         "balance_percent": balance,
@@ -385,7 +408,7 @@ def create(
         raise refuse_create.input(f"--copy-of {copy_of}", rule, "Leave the other options out.")
     with place.open() as lab:
         if copy_of is not None:
-            volume = lab.copy(copy_of, name, tags=volume_tags or None, **_copy_settings(spec))
+            volume = lab.copy(copy_of, name, tags=volume_tags or None, **_parse_copy_settings(spec))
         else:
             volume = lab.create(str(spec), name, tags=volume_tags or None, **settings)
         if attach:
@@ -414,7 +437,7 @@ class _Copy(TypedDict, total=False):
     throughput_mib_s: int | None
 
 
-def _copy_settings(spec: str | None) -> _Copy:
+def _parse_copy_settings(spec: str | None) -> _Copy:
     """Returns type, size, IOPS and MiB/s of a copy. Raises InputError for an array: a copy is a
     single volume."""
     if spec is None:
@@ -446,7 +469,11 @@ def list_volumes(
             return _print(lab.describe(volume), output)
         volumes = lab.volumes()
     print_answer(
-        volumes, output, [volume_csv(volume) for volume in volumes], VOLUME_CSV, lambda: (volumes_table(volumes),)
+        volumes,
+        output,
+        [make_volume_row(volume) for volume in volumes],
+        VOLUME_CSV,
+        lambda: (build_volume_table(volumes),),
     )
 
 
@@ -454,10 +481,10 @@ def list_volumes(
 def attach(
     volume: VolumeArgument,
     place: LabPlace,
-    name: Annotated[str | None, option("NAME", "Attach name, like sdf. Default: the first free one.")] = None,
-    unpaced: Annotated[bool, flag("--unpaced", "Run as fast as this machine can: no limits, no model.")] = False,
+    name: Annotated[str | None, make_option("NAME", "Attach name, like sdf. Default: the first free one.")] = None,
+    unpaced: Annotated[bool, make_flag("--unpaced", "Run as fast as this machine can: no limits, no model.")] = False,
     no_probe: Annotated[
-        bool, flag("--no-probe", "Do not measure the machine's own latency and ceiling: quicker, less exact.")
+        bool, make_flag("--no-probe", "Do not measure the machine's own latency and ceiling: quicker, less exact.")
     ] = False,
     output: OutputOption = "table",
 ) -> None:
@@ -472,7 +499,9 @@ def attach(
 def detach(
     volume: VolumeArgument,
     place: LabPlace,
-    force: Annotated[bool, flag("--force", "Detach it even while it is mounted: unwritten data are lost.")] = False,
+    force: Annotated[
+        bool, make_flag("--force", "Detach it even while it is mounted: unwritten data are lost.")
+    ] = False,
 ) -> None:
     """Detach a volume: remove its block device."""
     with place.open() as lab:
@@ -496,7 +525,7 @@ def delete(volume: VolumeArgument, place: LabPlace, yes: YesOption = False) -> N
 def _refuse_servers_volume(lab: Lab, volume: LabVolume) -> None:
     """Refuses the volume of a database server that there is, running or not. Raises InputError."""
     server = (volume.get("tags") or {}).get(servers_volumes.TAG)
-    if server is not None and server in record.names(record.data_dir_of(lab)):
+    if server is not None and server in record.list_names(record.find_data_dir(lab)):
         hint = f"Remove the server with its data: headrace mysql destroy {server}."
         raise InputError(volume["id"], f"is a volume of the server {server}, which would lose its data", "", hint)
 
@@ -512,21 +541,25 @@ def modify(
     ] = None,
     place: LabPlace,
     change: ModificationSettings,
-    tag: Annotated[list[str] | None, option("K=V", "Add or change a tag, at once. Repeatable.")] = None,
-    remove_tag: Annotated[list[str] | None, option("K", "Remove the tag of this key, at once. Repeatable.")] = None,
+    tag: Annotated[list[str] | None, make_option("K=V", "Add or change a tag, at once. Repeatable.")] = None,
+    remove_tag: Annotated[
+        list[str] | None, make_option("K", "Remove the tag of this key, at once. Repeatable.")
+    ] = None,
     wait: Annotated[
         bool,
-        flag("--wait", "Return when the volume has its new size and type (optimizing); exit code 1 when it failed."),
+        make_flag(
+            "--wait", "Return when the volume has its new size and type (optimizing); exit code 1 when it failed."
+        ),
     ] = False,
     until: Annotated[
         Literal["optimizing", "completed"],
-        choice("State that --wait waits for: optimizing (seconds) or completed (hours of lab time)."),
+        make_choice("State that --wait waits for: optimizing (seconds) or completed (hours of lab time)."),
     ] = "optimizing",
     output: OutputOption = "table",
 ) -> None:
     """Change size, type, IOPS, MiB/s or tags of a volume in use: modifying, optimizing, completed.
     Without a change: list its modifications."""
-    new_tags, is_changed = tags(tag), any(list_given(change))
+    new_tags, is_changed = read_tags(tag), any(list_given(change))
     if volume is None and (is_changed or new_tags or remove_tag):
         raise InputError("VOL", "is missing", "headrace volume modify --help", "Name the volume to change.")
     with place.open() as lab:
@@ -538,18 +571,18 @@ def modify(
             return _print_modifications(lab.modifications(volume), output)
         modified = change.begin(lab, volume)
         if wait or until == "completed":
-            with progress(f"modifying {volume}") as tick:
+            with show_progress(f"modifying {volume}") as tick:
                 modified = waiting.wait_for_modification(lab, volume, modified["id"], tick, until)
     row = {"volume": volume} | dict(modified)
-    print_answer(row, output, [row], MODIFICATION_CSV, lambda: (_modifications([row]),))
+    print_answer(row, output, [row], MODIFICATION_CSV, lambda: (_build_modification_table([row]),))
     if modified["state"] == "optimizing":
-        say(waiting.optimizing_note(modified))
+        say(waiting.explain_optimizing(modified))
     exit_if(modified["state"] == "failed")
 
 
 def _print_modifications(entries: Sequence[Mapping[str, object]], output: Output) -> None:
     rows = [dict(entry) for entry in entries]
-    print_answer(entries, output, rows, MODIFICATION_CSV, lambda: (_modifications(entries),))
+    print_answer(entries, output, rows, MODIFICATION_CSV, lambda: (_build_modification_table(entries),))
 
 
 def _tag(lab: Lab, volume: str, new_tags: dict[str, str], remove: list[str]) -> None:
@@ -568,17 +601,17 @@ def _tag(lab: Lab, volume: str, new_tags: dict[str, str], remove: list[str]) -> 
 def initialize(
     volume: VolumeArgument,
     place: LabPlace,
-    threads: Annotated[int, option("N", "Blocks that are read at once.", min=1, max=256)] = 16,
+    threads: Annotated[int, make_option("N", "Blocks that are read at once.", min=1, max=256)] = 16,
 ) -> None:
     """Read every block of an attached volume that is not loaded from its snapshot yet."""
-    with place.open() as lab, progress(f"initializing {volume}") as tick:
+    with place.open() as lab, show_progress(f"initializing {volume}") as tick:
         try:
             done = initializing.initialize(lab, volume, threads, tick)
         except KeyboardInterrupt:
-            remaining = number(lab.cold_blocks(volume, limit=1)["remaining"])
+            remaining = format_number(lab.cold_blocks(volume, limit=1)["remaining"])
             words = f"Interrupted. {remaining} blocks of {volume} are left; headrace volume initialize {volume} goes on there."
             raise CouldNotRun("", words, exit_code=INTERRUPTED) from None
-    say(f"{volume}: {number(done)} blocks of 512 KiB loaded")
+    say(f"{volume}: {format_number(done)} blocks of 512 KiB loaded")
 
 
 app.command("balance")(balance)
@@ -592,24 +625,24 @@ def _warn(volume: LabVolume) -> None:
 
 
 def _print(volume: LabVolume, output: Output) -> None:
-    print_answer(volume, output, [volume_csv(volume)], VOLUME_CSV, lambda: _parts(volume))
+    print_answer(volume, output, [make_volume_row(volume)], VOLUME_CSV, lambda: _list_parts(volume))
 
 
-def _parts(volume: LabVolume) -> list[object]:
+def _list_parts(volume: LabVolume) -> list[object]:
     """Returns what is shown of a volume: its facts, its modification and, of an array, its
     members."""
-    parts: list[object] = [pairs(_facts(volume) + _device_facts(volume.get("attachment")))]
+    parts: list[object] = [format_pairs(_list_facts(volume) + _list_device_facts(volume.get("attachment")))]
     if modification := volume.get("modification"):
-        parts += ["", _modifications([{"volume": volume.get("name") or volume["id"], **modification}])]
+        parts += ["", _build_modification_table([{"volume": volume.get("name") or volume["id"], **modification}])]
     if volume.get("raid"):
         rows = [
-            (member["index"], member["spec"], member["state"], _member_facts(member)) for member in volume["members"]
+            (member["index"], member["spec"], member["state"], _describe_member(member)) for member in volume["members"]
         ]
-        parts += ["", table(("member", "storage", "state", ""), rows)]
+        parts += ["", make_table(("member", "storage", "state", ""), rows)]
     return parts
 
 
-def _facts(volume: LabVolume) -> list[tuple[str, object]]:
+def _list_facts(volume: LabVolume) -> list[tuple[str, object]]:
     """Returns names and values of a volume for a person: size in GiB, limits in IOPS and MiB/s,
     balance in percent."""
     balance = volume.get("balance_percent")
@@ -617,14 +650,14 @@ def _facts(volume: LabVolume) -> list[tuple[str, object]]:
         ("volume", volume["id"]),
         ("name", volume.get("name")),
         ("storage", volume["spec"]),
-        ("state", state_cell(volume)),
-        ("size", f"{number(volume['size_gib'])} GiB, {number(volume.get('used_gib'), 2)} GiB used"),
+        ("state", format_state_cell(volume)),
+        ("size", f"{format_number(volume['size_gib'])} GiB, {format_number(volume.get('used_gib'), 2)} GiB used"),
         (
             "limits",
-            f"{number(volume['iops'])} IOPS, {number(volume['throughput_mib_s'])} MiB/s, as of {volume['as_of']}",
+            f"{format_number(volume['iops'])} IOPS, {format_number(volume['throughput_mib_s'])} MiB/s, as of {volume['as_of']}",
         ),
-        ("balance", None if balance is None else percent_cell(balance)),
-        ("tags", tag_words(volume.get("tags"))),
+        ("balance", None if balance is None else format_percent_cell(balance)),
+        ("tags", format_tags(volume.get("tags"))),
         ("snapshot", volume.get("snapshot")),
         ("key", volume.get("kms_key")),
         ("created", volume["created_at"]),
@@ -633,7 +666,7 @@ def _facts(volume: LabVolume) -> list[tuple[str, object]]:
     ]
 
 
-def _device_facts(attachment: Attachment | None) -> list[tuple[str, object]]:
+def _list_device_facts(attachment: Attachment | None) -> list[tuple[str, object]]:
     """Returns names and values of an attachment: device, own path in microseconds, limits of this
     machine; none without an attachment."""
     if attachment is None:
@@ -644,29 +677,35 @@ def _device_facts(attachment: Attachment | None) -> list[tuple[str, object]]:
         ("attach name", attachment.get("name")),
         ("links", "  ".join(attachment.get("links") or ())),
         ("pacing", "none: as fast as this machine can" if attachment.get("unpaced") else None),
-        ("own path", None if path_us is None else f"{number(path_us)} us, taken out of the model's latency"),
+        ("own path", None if path_us is None else f"{format_number(path_us)} us, taken out of the model's latency"),
         (
             "this machine",
-            f"at most {number(ceiling['iops'])} IOPS, {number(ceiling['mib_s'])} MiB/s" if ceiling else None,
+            f"at most {format_number(ceiling['iops'])} IOPS, {format_number(ceiling['mib_s'])} MiB/s"
+            if ceiling
+            else None,
         ),
     ]
 
 
-def _member_facts(member: Member) -> str:
+def _describe_member(member: Member) -> str:
     """Returns a member of an array in words: limits in IOPS and MiB/s, balance in percent, delay of
     a slow one in ms, progress of a rebuild."""
     facts = (
-        [f"{number(member['iops'])} IOPS, {number(member['throughput_mib_s'])} MiB/s"]
+        [f"{format_number(member['iops'])} IOPS, {format_number(member['throughput_mib_s'])} MiB/s"]
         if member.get("iops") is not None
         else []
     )
-    facts += [f"balance {percent_cell(member['balance_percent'])}"] if member.get("balance_percent") is not None else []
     facts += (
-        [f"{number(member.get('caps_percent'))} % of that, {number(member.get('extra_ms'))} ms added"]
+        [f"balance {format_percent_cell(member['balance_percent'])}"]
+        if member.get("balance_percent") is not None
+        else []
+    )
+    facts += (
+        [f"{format_number(member.get('caps_percent'))} % of that, {format_number(member.get('extra_ms'))} ms added"]
         if member["state"] == "slow"
         else []
     )
-    facts += [f"{percent_cell(member.get('done_percent'))} rebuilt"] if member["state"] == "rebuilding" else []
+    facts += [f"{format_percent_cell(member.get('done_percent'))} rebuilt"] if member["state"] == "rebuilding" else []
     return ", ".join(facts)
 
 
@@ -675,7 +714,7 @@ MODIFICATION_CSV = (
 )  # fmt: skip
 
 
-def _modifications(rows: Sequence[Mapping[str, object]]) -> Table:
+def _build_modification_table(rows: Sequence[Mapping[str, object]]) -> Table:
     """Returns modifications as a table; done in percent."""
     ends = ("from", "to", "start", "end")
     cells = [
@@ -688,4 +727,4 @@ def _modifications(rows: Sequence[Mapping[str, object]]) -> Table:
         ]
         for row in rows
     ]
-    return table(("modification of", "state", "done", *ends, ""), cells, right=("done",))
+    return make_table(("modification of", "state", "done", *ends, ""), cells, right=("done",))

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from headrace.base.files import check_output
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.base.options import Region
-from headrace.cli.model.plan import make_plan, plans_of, show_plan, write_plan
+from headrace.cli.model.plan import list_plans, make_plan, show_plan, write_plan
 from headrace.cli.model.prove import carry_out, present
-from headrace.cli.options import choice, flag, option
+from headrace.cli.options import make_choice, make_flag, make_option
 from headrace.cli.output import exit_if, say, show
 from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import FORCE_HELP, WRITES_PAGE
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.planner import Plan
     from headrace.workload import TransactionWorkload
 
-with lazily():
+with defer_imports():
     from headrace import experiment
     from headrace.calibration import from_runs
     from headrace.report import databases
@@ -38,10 +38,12 @@ Stage = Literal["all", "plan", "proof"]
 
 
 def demo(
-    report: Annotated[Path, option("FILE", "Page to write (.html)."), WRITES_PAGE] = REPORT,
+    report: Annotated[Path, make_option("FILE", "Page to write (.html)."), WRITES_PAGE] = REPORT,
     region: Region = "us-east-1",
-    stage: Annotated[Stage, choice("Part to run: the plan with its page, the proof of that plan, or both.")] = "all",
-    force: Annotated[bool, flag("--force", FORCE_HELP)] = False,
+    stage: Annotated[
+        Stage, make_choice("Part to run: the plan with its page, the proof of that plan, or both.")
+    ] = "all",
+    force: Annotated[bool, make_flag("--force", FORCE_HELP)] = False,
 ) -> None:
     """Plan storage for an example database, write the page, and prove the plan on a real server."""
     check_chart_path(report, PAGE_FORMATS)
@@ -50,9 +52,9 @@ def demo(
     database = from_runs.build_demo_database()
     recommended = True
     if stage in ("all", "plan"):
-        show("1. The database", "", *databases.workload_in_words(database), "")
-    settings = _plan_settings(region)
-    plan = plans_of(make_plan(database, None, settings))[0]
+        show("1. The database", "", *databases.describe_database(database), "")
+    settings = _make_plan_settings(region)
+    plan = list_plans(make_plan(database, None, settings))[0]
     if stage in ("all", "plan"):
         _show_plan(plan, database, settings, report)
         recommended = plan.recommended is not None
@@ -62,7 +64,7 @@ def demo(
     exit_if(not recommended)
 
 
-def _plan_settings(region: str) -> PlanSettings:
+def _make_plan_settings(region: str) -> PlanSettings:
     """Returns the settings by which the example's storage is planned: single volumes, with the
     database server as it is today."""
     return PlanSettings(goals=GOALS, region=region, compare=CURRENT, instances="none", max_volumes=1)
@@ -80,7 +82,7 @@ def _prove(plan: Plan, database: TransactionWorkload) -> None:
     """Runs the plan's recommendation, its runner-up and today's volume on the lab; says what the
     machine lacks where it cannot."""
     show("", "4. The proof of this plan: predicted, then measured on a real server", "")
-    lacks = experiment.missing()
+    lacks = experiment.list_missing()
     if lacks:
         return show("Not on this machine, which lacks:", *(f"  {lack}" for lack in lacks))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.base.options import list_given
 from headrace.cli.inputs import read_database, read_workload
 from headrace.cli.model.replica import plan_for_replica
@@ -17,10 +17,10 @@ from headrace.cli.options import (
     ReportOption,
     SetOption,
     WorkloadArgument,
-    flag,
-    option,
+    make_flag,
+    make_option,
 )
-from headrace.cli.output import data, exit_if, print_json, progress, show, write_report
+from headrace.cli.output import exit_if, print_data, print_json, show, show_progress, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 from headrace.planner.settings import PlanSettings, ReplicaGoal, refuse_without_services
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from headrace.report.view import View
     from headrace.workload import TransactionWorkload
 
-with lazily():
+with defer_imports():
     import polars as pl
 
     from headrace import planner
@@ -50,16 +50,18 @@ def plan(
     settings: PlanSettings,
     replica: ReplicaGoal,
     against: Annotated[
-        str | None, option("WORKLOAD", "Database: second database to plan for the same goals, such as MyRocks.")
+        str | None, make_option("WORKLOAD", "Database: second database to plan for the same goals, such as MyRocks.")
     ] = None,
     server: SetOption = None,
     families: Annotated[
-        bool, flag("--families", "Explain why each family lost, including those far from the goals.")
+        bool, make_flag("--families", "Explain why each family lost, including those far from the goals.")
     ] = False,
-    explain: Annotated[bool, flag("--explain", "Show the arithmetic.")] = False,
+    explain: Annotated[bool, make_flag("--explain", "Show the arithmetic.")] = False,
     output: OutputOption = "table",
     report: ReportOption = None,
-    live: Annotated[bool, flag("--live", "Add sliders to the page of --report; the browser recomputes it.")] = False,
+    live: Annotated[
+        bool, make_flag("--live", "Add sliders to the page of --report; the browser recomputes it.")
+    ] = False,
 ) -> None:
     """Find the storage that meets every goal: what to buy, what it costs, why the others lost, and
     what to do next."""
@@ -84,7 +86,7 @@ def plan(
     answer = make_plan(load, other, settings)
     write_plan(report, answer, load, settings, live)
     show_plan(answer, output, explain=explain, families=families)
-    exit_if(not any(each.recommended for each in plans_of(answer)))
+    exit_if(not any(each.recommended for each in list_plans(answer)))
 
 
 def refuse_set(server: list[str] | None) -> None:
@@ -108,12 +110,12 @@ def on_server(load: Any, server: list[str] | None) -> Any:
 
 def make_plan(load: Any, other: TransactionWorkload | None, settings: PlanSettings) -> Plan | EngineComparison:
     """Returns the plan, or the comparison of two databases; shows a progress bar."""
-    with progress("planning") as tick:
+    with show_progress("planning") as tick:
         given = vars(replace(settings, progress=tick))
         return planner.plan(load, **given) if other is None else planner.plan_against(load, other, **given)
 
 
-def plans_of(answer: planner.Plan | EngineComparison) -> tuple[planner.Plan, ...]:
+def list_plans(answer: planner.Plan | EngineComparison) -> tuple[planner.Plan, ...]:
     """Returns the plan, or the two plans of a comparison."""
     return (answer,) if isinstance(answer, planner.Plan) else answer.plans
 
@@ -135,16 +137,18 @@ def write_plan(
     """Writes the page where a file is named, with the balances of the choices worth drawing where
     they are simulated; `live`: the page recomputes."""
 
-    def view() -> View:
+    def make_view() -> View:
         if not isinstance(answer, planner.Plan):
-            return plan_report.view_of_engines(answer)
+            return plan_report.build_engine_view(answer)
         if answer.subject == "database":
-            return plan_report.view_of(answer)
-        demand = load.uncensored().scaled(answer.load.demand_growth)
-        return plan_report.view_of(answer, demand, planner.simulations_of(answer, demand, settings.start_balance))
+            return plan_report.build_plan_view(answer)
+        demand = load.uncensor().scale(answer.load.demand_growth)
+        return plan_report.build_plan_view(
+            answer, demand, planner.simulate_choices(answer, demand, settings.start_balance)
+        )
 
-    question = report_live.what_if(answer, load, settings) if live and isinstance(answer, planner.Plan) else None
-    write_report(path, view, question)
+    question = report_live.build_what_if(answer, load, settings) if live and isinstance(answer, planner.Plan) else None
+    write_report(path, make_view, question)
 
 
 def show_plan(
@@ -153,15 +157,15 @@ def show_plan(
     """Prints a plan, or two, in the form asked for."""
     if output == "json":
         return print_json(answer.to_dict())
-    plans, words = plans_of(answer), getattr(answer, "words", None)
+    plans, words = list_plans(answer), getattr(answer, "words", None)
     if output == "csv":
-        frames = [plan_report.frame_of(plan) for plan in plans]
+        frames = [plan_report.build_frame(plan) for plan in plans]
         if words is not None:
             frames = [
                 frame.select(pl.lit(plan.engine).alias("engine"), pl.all())
                 for frame, plan in zip(frames, plans, strict=True)
             ]
-        return data(as_csv(pl.concat(frames, how="vertical_relaxed")))
+        return print_data(as_csv(pl.concat(frames, how="vertical_relaxed")))
 
-    view_of = plan_report.view_of if isinstance(answer, planner.Plan) else plan_report.view_of_engines
+    view_of = plan_report.build_plan_view if isinstance(answer, planner.Plan) else plan_report.build_engine_view
     show(view_of(answer, explain=explain, families=families, charts=False))  # pyright: ignore[reportArgumentType]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.base.options import Region, StorageText, list_given
 from headrace.cli.inputs import read_database
 from headrace.cli.model.replica import ReplicaOptions, print_replica
@@ -19,9 +19,9 @@ from headrace.cli.options import (
     OutputOption,
     PageOrChartOption,
     SetOption,
-    option,
+    make_option,
 )
-from headrace.cli.output import data, print_csv, print_json, progress, say, say_each, show, write_report
+from headrace.cli.output import print_csv, print_data, print_json, say, say_each, show, show_progress, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError, Refusals
 from headrace.report.output import as_csv, check_chart_path
@@ -30,7 +30,7 @@ from headrace.simulation.settings import BusyPercent, PredictionSettings, Reader
 if TYPE_CHECKING:
     from headrace.workload import TransactionWorkload
 
-with lazily():
+with defer_imports():
     from headrace.base import storage as base_storage
     from headrace.report import databases
     from headrace.report import services as service_report
@@ -55,7 +55,7 @@ class ServiceSettings:
 
     on: Annotated[
         str | None,
-        option(
+        make_option(
             "SERVICES",
             "Compare services: ec2, rds, aurora, or one deployment such as rds:multi-az. Needs --instance; --storage is that of EC2 and RDS.",
         ),
@@ -106,13 +106,13 @@ def print_services(
         **given,
     )
     possible = any(outcome.refusal is None for outcome in comparison.outcomes)
-    write_report(report if possible else None, lambda: service_report.view_of(comparison))
+    write_report(report if possible else None, lambda: service_report.build_view(comparison))
     if output == "json":
         print_json(comparison)
     elif output == "csv":
-        print_csv(service_report.csv_rows(comparison), service_report.CSV)
+        print_csv(service_report.list_csv_rows(comparison), service_report.CSV)
     else:
-        show(service_report.view_of(comparison))
+        show(service_report.build_view(comparison))
     if not possible:
         deployments = ", ".join(outcome.deployment for outcome in comparison.outcomes)
         say(f"none of {deployments} is possible with {settings.instance} and {storage}: nothing was predicted")
@@ -171,14 +171,14 @@ def print_prediction(
     workload: TransactionWorkload, storage: str, settings: PredictionSettings, output: Output, report: Path | None
 ) -> None:
     """Predicts and prints."""
-    with progress("simulating") as tick:
+    with show_progress("simulating") as tick:
         run = database.predict(workload, storage, **vars(replace(settings, progress=tick)))
-    run = run.with_warnings(databases.log_warnings(run, workload))
-    write_report(report, lambda: databases.view_of(run, workload))
+    run = run.with_warnings(databases.list_log_warnings(run, workload))
+    write_report(report, lambda: databases.build_view(run, workload))
     if output == "json":
-        print_json(databases.document(run, workload))
+        print_json(databases.build_document(run, workload))
     elif output == "csv":
         say_each("warning", run.warnings)
-        data(as_csv(run.rows))
+        print_data(as_csv(run.rows))
     else:
-        show(*databases.in_words(run, workload), "", databases.table_of(run))
+        show(*databases.describe_run(run, workload), "", databases.build_table(run))

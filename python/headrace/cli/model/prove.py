@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.cli.inputs import read_database
-from headrace.cli.options import Output, OutputOption, ReportOption, choice, option, storage_option
-from headrace.cli.output import data, exit_if, print_json, progress, say, show, write_report
+from headrace.cli.options import Output, OutputOption, ReportOption, make_choice, make_option, make_storage_option
+from headrace.cli.output import exit_if, print_data, print_json, say, show, show_progress, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.errors import Refusals
 from headrace.report.output import PAGE_FORMATS, as_csv, check_chart_path
@@ -18,7 +18,7 @@ from headrace.report.output import PAGE_FORMATS, as_csv, check_chart_path
 if TYPE_CHECKING:
     from headrace.experiment import Proof, Request
 
-with lazily():
+with defer_imports():
     from headrace import experiment
     from headrace.planner import planning
     from headrace.report import proof as proof_report
@@ -39,23 +39,25 @@ def prove(
         ),
     ] = None,
     storage: Annotated[
-        list[str] | None, storage_option("Prove a workload on this storage. Repeatable.", metavar="DATA[,log=LOG]")
+        list[str] | None, make_storage_option("Prove a workload on this storage. Repeatable.", metavar="DATA[,log=LOG]")
     ] = None,
     compare: Annotated[
-        str | None, storage_option("Today's storage: calibrate on it.", metavar="DATA[,log=LOG]")
+        str | None, make_storage_option("Today's storage: calibrate on it.", metavar="DATA[,log=LOG]")
     ] = None,
-    workload: Annotated[str | None, option("WORKLOAD", "Workload of the plan, for the skew of its accesses.")] = None,
-    minutes: Annotated[float, option("M", "Approximate minutes for the whole proof.")] = 10.0,
+    workload: Annotated[
+        str | None, make_option("WORKLOAD", "Workload of the plan, for the skew of its accesses.")
+    ] = None,
+    minutes: Annotated[float, make_option("M", "Approximate minutes for the whole proof.")] = 10.0,
     scale: Annotated[
-        str, option("auto|F", "Factor on data, cache, IOPS and clients. auto: the largest this machine holds.")
+        str, make_option("auto|F", "Factor on data, cache, IOPS and clients. auto: the largest this machine holds.")
     ] = "auto",
-    flavor: Annotated[Literal["mariadb", "mysql"], choice("Server to run.")] = "mariadb",
-    seed: Annotated[int, option("N", "Seed for the load and the predictions.", min=1, max=2**31 - 1)] = 1,
+    flavor: Annotated[Literal["mariadb", "mysql"], make_choice("Server to run.")] = "mariadb",
+    seed: Annotated[int, make_option("N", "Seed for the load and the predictions.", min=1, max=2**31 - 1)] = 1,
     store: Annotated[
         Path | None,
-        option("DIR", "Folder of the proofs. Default: $HEADRACE_PROOFS, else ~/.local/share/headrace/proofs."),
+        make_option("DIR", "Folder of the proofs. Default: $HEADRACE_PROOFS, else ~/.local/share/headrace/proofs."),
     ] = None,
-    show: Annotated[Path | None, option("DIR", "Show the proof in this folder instead of running one.")] = None,
+    show: Annotated[Path | None, make_option("DIR", "Show the proof in this folder instead of running one.")] = None,
     report: ReportOption = None,
     output: OutputOption = "table",
 ) -> None:
@@ -75,13 +77,13 @@ def prove(
     if source is None:
         proof = experiment.read(Path(str(show)))
     else:
-        request = requested(source, storage or [], compare, workload)
+        request = read_request(source, storage or [], compare, workload)
         proof = carry_out(request, report, settings)
     present(proof, output, report)
     exit_if(proof.holds is False)
 
 
-def requested(source: str, storages: list[str], current: str | None, workload: str | None) -> Request:
+def read_request(source: str, storages: list[str], current: str | None, workload: str | None) -> Request:
     """Returns the request of a proof. Raises InputError, CouldNotRun."""
     plan = planning.read_plan(source)
     if plan is None:
@@ -101,7 +103,7 @@ def carry_out(request: Request, report: Path | None, settings: dict[str, Any]) -
     """Runs a proof with a progress bar; a proof that is cut short is shown before it ends the
     command."""
     last = {"what": ""}
-    with progress("proving") as tick:
+    with show_progress("proving") as tick:
 
         def follow(share: float, what: str) -> None:
             if what != last["what"] and not tick.on_terminal:
@@ -115,23 +117,23 @@ def carry_out(request: Request, report: Path | None, settings: dict[str, Any]) -
             tick.stop()
             proof = stopped.proof
             say(f"The measured values are kept: headrace prove --show {proof.folder}")
-            write_report(report, lambda: proof_report.view_of(proof))
+            write_report(report, lambda: proof_report.build_view(proof))
             raise
 
 
 def present(proof: Proof, output: Output, report: Path | None) -> None:
     """Prints a proof in the form asked for, and writes its page."""
-    write_report(report, lambda: proof_report.view_of(proof))
+    write_report(report, lambda: proof_report.build_view(proof))
     if output == "json":
         return print_json(proof.to_dict())
     if output == "csv":
-        return data(as_csv(proof_report.frame_of(proof)))
+        return print_data(as_csv(proof_report.build_frame(proof)))
 
     show(
         proof.verdict,
         "",
-        proof_report.table_of(proof, proof_report.title(proof)),
+        proof_report.build_table(proof, proof_report.make_title(proof)),
         "",
-        *proof_report.setup_lines(proof),
-        *(f"note: {note}" for note in proof_report.notes(proof)),
+        *proof_report.describe_setup(proof),
+        *(f"note: {note}" for note in proof_report.list_notes(proof)),
     )

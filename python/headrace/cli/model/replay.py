@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.cli.options import TableOrJsonOption
-from headrace.cli.output import exit_if, print_json, progress, show
+from headrace.cli.output import exit_if, print_json, show, show_progress
 from headrace.cli.sharing import read_epilog
 
-with lazily():
+with defer_imports():
     from headrace.report import simulation
     from headrace.simulation import replay as simulation_replay
 
@@ -25,7 +25,7 @@ def replay(
 ) -> None:
     """Repeat what a volume of the lab recorded on the virtual clock, and compare every decision of
     the model."""
-    with progress("replaying") as tick:
+    with show_progress("replaying") as tick:
         comparison = simulation_replay.replay(record, progress=tick)
     if output == "json":
         print_json(comparison.to_dict())

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.base.options import spell_flag
-from headrace.cli.options import Output, choice, flag, instance_option, option, storage_option
-from headrace.cli.output import data, print_json, progress, say_each, show, write_report
+from headrace.cli.options import Output, make_choice, make_flag, make_instance_option, make_option, make_storage_option
+from headrace.cli.output import print_data, print_json, say_each, show, show_progress, write_report
 from headrace.errors import Refusals
 from headrace.planner.settings import PlanSettings, ReplicaGoal
 from headrace.report.output import as_csv
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.simulation.settings import PredictionSettings
     from headrace.workload import TransactionWorkload
 
-with lazily():
+with defer_imports():
     from headrace.base import storage as base_storage
     from headrace.planner import replica as planner_replica
     from headrace.report.replication import replicas
@@ -35,67 +35,75 @@ OF_SOURCES = ("form", "release", "progress")  # settings of a prediction that on
 class ReplicaOptions:
     """A replica, as it is set up; what is left out is as its version has it."""
 
-    replica: Annotated[str | None, storage_option("Put a replica on this storage: its rate and its lag.")] = None
+    replica: Annotated[str | None, make_storage_option("Put a replica on this storage: its rate and its lag.")] = None
     replica_log_storage: Annotated[
-        str | None, storage_option("Separate volume for the replica's redo and binary log.")
+        str | None, make_storage_option("Separate volume for the replica's redo and binary log.")
     ] = None
-    relay_storage: Annotated[str | None, storage_option("The replica's volume of its own for the relay log.")] = None
-    replica_instance: Annotated[str | None, instance_option("The replica's EC2 type. Default: the source's.")] = None
-    replica_cache_gib: Annotated[float | None, option("GIB", "The replica's cache. Default: the source's.")] = None
+    relay_storage: Annotated[str | None, make_storage_option("The replica's volume of its own for the relay log.")] = (
+        None
+    )
+    replica_instance: Annotated[str | None, make_instance_option("The replica's EC2 type. Default: the source's.")] = (
+        None
+    )
+    replica_cache_gib: Annotated[float | None, make_option("GIB", "The replica's cache. Default: the source's.")] = None
     replica_version: Annotated[
         str | None,
-        option("FLAVOR-VERSION", "mysql-9.7, mariadb-10.11 or another. Default: the source's, else mysql-8.4."),
+        make_option("FLAVOR-VERSION", "mysql-9.7, mariadb-10.11 or another. Default: the source's, else mysql-8.4."),
     ] = None
     replica_mode: Annotated[
-        Mode | None, choice("Rule for transactions that may be applied in parallel. Default: the version's.")
+        Mode | None, make_choice("Rule for transactions that may be applied in parallel. Default: the version's.")
     ] = None
-    workers: Annotated[int | None, option("N", "Applier threads; 0 and 1 both mean one.")] = None
+    workers: Annotated[int | None, make_option("N", "Applier threads; 0 and 1 both mean one.")] = None
     preserve_order: Annotated[
-        bool | None, flag("--preserve-order/--no-preserve-order", "Commit in the source's order.")
+        bool | None, make_flag("--preserve-order/--no-preserve-order", "Commit in the source's order.")
     ] = None
     replica_binlog: Annotated[
-        bool | None, flag("--replica-binlog/--no-replica-binlog", "The replica writes a binary log of its own.")
+        bool | None, make_flag("--replica-binlog/--no-replica-binlog", "The replica writes a binary log of its own.")
     ] = None
-    replica_flush_log: Annotated[int | None, option("0|1|2", "The replica's innodb_flush_log_at_trx_commit.")] = None
-    replica_sync_binlog: Annotated[int | None, option("N", "The replica's sync_binlog.")] = None
+    replica_flush_log: Annotated[int | None, make_option("0|1|2", "The replica's innodb_flush_log_at_trx_commit.")] = (
+        None
+    )
+    replica_sync_binlog: Annotated[int | None, make_option("N", "The replica's sync_binlog.")] = None
     sync_relay_log: Annotated[
-        int | None, option("N", "Events per flush of the relay log; 1 makes semi-sync durable.")
+        int | None, make_option("N", "Events per flush of the relay log; 1 makes semi-sync durable.")
     ] = None
     replica_start: Annotated[
-        Literal["cold", "warm"] | None, choice("The replica's cache at the start. Default: warm.")
+        Literal["cold", "warm"] | None, make_choice("The replica's cache at the start. Default: warm.")
     ] = None
     replica_reads: Annotated[
-        float | None, option("N", "Transactions of clients that read on the replica, per transaction applied.")
+        float | None, make_option("N", "Transactions of clients that read on the replica, per transaction applied.")
     ] = None
     semi_sync: Annotated[
         str | None,
-        option(
+        make_option(
             "RTT_MS[,RTT_MS...]",
             "Semi-sync: round trip to the replica that a commit waits for; one value for each replica.",
         ),
     ] = None
-    acknowledgements: Annotated[int | None, option("N", "Replicas that must acknowledge. Default: 1.")] = None
+    acknowledgements: Annotated[int | None, make_option("N", "Replicas that must acknowledge. Default: 1.")] = None
     wait_point: Annotated[
         Literal["after-sync", "after-commit"] | None,
-        choice("Point at which commits wait for the acknowledgement. Default: after-sync."),
+        make_choice("Point at which commits wait for the acknowledgement. Default: after-sync."),
     ] = None
     large: Annotated[
         list[str] | None,
-        option(
+        make_option(
             "START:SOURCE_S:REPLICA_S",
             "Large transaction or ALTER that holds up all others: begin and durations, s. Repeatable.",
             "--large",
         ),
     ] = None
-    drain: Annotated[int | None, option("S", "Follow the replica this long after the load. Default: 3,600.")] = None
+    drain: Annotated[int | None, make_option("S", "Follow the replica this long after the load. Default: 3,600.")] = (
+        None
+    )
 
-    def given(self) -> list[str]:
+    def list_given(self) -> list[str]:
         """Returns the names of the options that were given."""
         return [spell_flag(name) for name, value in vars(self).items() if value not in (None, [])]
 
     def check(self) -> None:
         """Refuses options of a replica where there is none."""
-        if self.replica is None and (given := self.given()):
+        if self.replica is None and (given := self.list_given()):
             raise refuse.input(given[0], "is of a replica: give --replica too", "For example --replica gp3:500:6000.")
         for name in ("acknowledgements", "wait_point"):
             if self.semi_sync is None and getattr(self, name) is not None:
@@ -104,13 +112,13 @@ class ReplicaOptions:
     def to_replica(self) -> simulation_replica.Replica:
         """Returns the replica that the options describe. Raises InputError."""
 
-        def spec(text: str | None) -> str | None:
+        def normalise_spec(text: str | None) -> str | None:
             return None if text is None else base_storage.Storage.parse(text).text
 
         return simulation_replica.Replica(
-            storage=spec(self.replica) or "",
-            log_storage=spec(self.replica_log_storage),
-            relay_storage=spec(self.relay_storage),
+            storage=normalise_spec(self.replica) or "",
+            log_storage=normalise_spec(self.replica_log_storage),
+            relay_storage=normalise_spec(self.relay_storage),
             instance=self.replica_instance,
             cache_gib=self.replica_cache_gib,
             version=self.replica_version,
@@ -129,7 +137,7 @@ class ReplicaOptions:
         """Returns the settings of semi-sync that the options describe. Raises InputError."""
         if self.semi_sync is None:
             return None
-        trips = tuple(number_of(part, f"--semi-sync {self.semi_sync}") for part in self.semi_sync.split(","))
+        trips = tuple(parse_number(part, f"--semi-sync {self.semi_sync}") for part in self.semi_sync.split(","))
         count = 1 if self.acknowledgements is None else self.acknowledgements
         return simulation_replica.SemiSyncOptions(trips, count, wait_point=self.wait_point or "after-sync")
 
@@ -137,7 +145,7 @@ class ReplicaOptions:
         """Returns the large transactions that the options describe. Raises InputError."""
         transactions = []
         for text in self.large or []:
-            parts = [number_of(part, f"--large {text}") for part in text.split(":")]
+            parts = [parse_number(part, f"--large {text}") for part in text.split(":")]
             if len(parts) != 3:
                 raise refuse.input(f"--large {text}", "is written START:SOURCE_S:REPLICA_S", "For example 60:30:30.")
             transactions.append((parts[0], parts[1], parts[2]))
@@ -152,20 +160,20 @@ def plan_for_replica(
     report: Path | None,
 ) -> bool:
     """Plans a replica and prints it; returns whether there is one that holds. Raises InputError."""
-    with progress("planning") as tick:
+    with show_progress("planning") as tick:
         answer = planner_replica.plan_replica(workload, **{**vars(settings), **vars(goal), "progress": tick})
     if (prediction := answer.prediction) is not None:
-        write_report(report, lambda: replicas.view_of(prediction))
+        write_report(report, lambda: replicas.build_view(prediction))
     if output == "json":
         print_json(answer.to_dict())
     elif output == "csv":
-        data(as_csv(replicas.frame_of(answer)))
+        print_data(as_csv(replicas.build_frame(answer)))
     else:
-        show(*replicas.plan_in_words(answer), "", replicas.plan_table(answer))
+        show(*replicas.describe_plan(answer), "", replicas.build_plan_table(answer))
     return answer.chosen is not None
 
 
-def number_of(text: str, where: str) -> float:
+def parse_number(text: str, where: str) -> float:
     """Reads a part of an option as a number. Raises InputError."""
     try:
         return float(text)
@@ -195,11 +203,11 @@ def print_replica(
         large=options.to_large(),
         **given,
     )
-    write_report(report, lambda: replicas.view_of(prediction))
+    write_report(report, lambda: replicas.build_view(prediction))
     if output == "json":
-        print_json(replicas.document(prediction))
+        print_json(replicas.build_document(prediction))
     elif output == "csv":
         say_each("warning", prediction.warnings)
-        data(as_csv(prediction.rows))
+        print_data(as_csv(prediction.rows))
     else:
-        show(*replicas.in_words(prediction), "", replicas.table_of(prediction))
+        show(*replicas.describe_run(prediction), "", replicas.build_table(prediction))

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from headrace.base.checks import check_number
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.base.options import StorageText
 from headrace.base.units import GIB, MIB
 from headrace.cli.inputs import read_demand
-from headrace.cli.options import DemandArgument, Output, OutputOption, PageOrChartOption, flag, option
-from headrace.cli.output import data, print_json, progress, show, write_report
+from headrace.cli.options import DemandArgument, Output, OutputOption, PageOrChartOption, make_flag, make_option
+from headrace.cli.output import print_data, print_json, show, show_progress, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 from headrace.report.output import as_csv, check_chart_path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.simulation.demand import Simulation
     from headrace.workload import Workload
 
-with lazily():
+with defer_imports():
     from headrace.base import storage as base_storage
     from headrace.catalog import facts
     from headrace.report import simulation
@@ -41,42 +41,45 @@ DEGRADE = "MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]"
 class ModelOptions:
     """Parts that the model leaves out, and events of the volumes."""
 
-    no_merge: Annotated[bool, flag("--no-merge", "Do not merge sequential I/Os.")] = False
+    no_merge: Annotated[bool, make_flag("--no-merge", "Do not merge sequential I/Os.")] = False
     no_saved_second: Annotated[
-        bool, flag("--no-saved-second", "Start with an empty one-second bucket of IOPS; a rested volume has it full.")
+        bool,
+        make_flag("--no-saved-second", "Start with an empty one-second bucket of IOPS; a rested volume has it full."),
     ] = False
-    no_holds: Annotated[bool, flag("--no-holds", "Ignore stalls of single I/Os in the latency.")] = False
-    xen: Annotated[bool, flag("--xen", "Deliver 2.5 % over the nominal rate, as measured on Xen instances.")] = False
-    snapshot_gib: Annotated[float | None, option("GIB", "The volume was made from a snapshot of this much data.")] = (
-        None
+    no_holds: Annotated[bool, make_flag("--no-holds", "Ignore stalls of single I/Os in the latency.")] = False
+    xen: Annotated[bool, make_flag("--xen", "Deliver 2.5 % over the nominal rate, as measured on Xen instances.")] = (
+        False
     )
-    init_rate: Annotated[float | None, option("MIB_S", "Initialization rate that was bought, with --snapshot-gib.")] = (
-        None
-    )
+    snapshot_gib: Annotated[
+        float | None, make_option("GIB", "The volume was made from a snapshot of this much data.")
+    ] = None
+    init_rate: Annotated[
+        float | None, make_option("MIB_S", "Initialization rate that was bought, with --snapshot-gib.")
+    ] = None
     degrade: Annotated[
-        list[str] | None, option(DEGRADE, "A volume delivers less for a while. Repeatable; members count from 0.")
+        list[str] | None, make_option(DEGRADE, "A volume delivers less for a while. Repeatable; members count from 0.")
     ] = None
     modify: Annotated[
         str | None,
-        option("SPEC@START..END", "ModifyVolume to SPEC: 'modifying' ends at START, 'optimizing' at END (s)."),
+        make_option("SPEC@START..END", "ModifyVolume to SPEC: 'modifying' ends at START, 'optimizing' at END (s)."),
     ] = None
     lose_member: Annotated[
-        list[str] | None, option("N", "Remove this member of the array, counted from 0. Repeatable.")
+        list[str] | None, make_option("N", "Remove this member of the array, counted from 0. Repeatable.")
     ] = None
 
-    def for_the_model(self) -> dict[str, object]:
+    def make_options(self) -> dict[str, object]:
         """Returns the `options` of `headrace.simulate`. Raises InputError."""
         switches = {"merge": self.no_merge, "saved_second": self.no_saved_second, "holds": self.no_holds}
         options: dict[str, object] = {name: False for name, off in switches.items() if off}
         options |= {"rate_per_mille": XEN_RATE_PER_MILLE} if self.xen else {}
-        return options | self._events()
+        return options | self._make_event_options()
 
-    def _events(self) -> dict[str, object]:
+    def _make_event_options(self) -> dict[str, object]:
         """Returns the `options` about modification, snapshot (bytes, bytes a second), degradations
         and failed members. Raises InputError."""
         options: dict[str, object] = {}
         if self.modify is not None:
-            options["modify"] = notation.modification(self.modify)
+            options["modify"] = notation.parse_modification(self.modify)
         if self.init_rate is not None and self.snapshot_gib is None:
             rule, hint = "needs --snapshot-gib", "Say how much data the snapshot holds."
             raise InputError(f"--init-rate {self.init_rate:,.10g}", rule, "headrace simulate --help", hint)
@@ -88,9 +91,9 @@ class ModelOptions:
             written = int(check_number("--snapshot-gib", self.snapshot_gib, 0.0, points.MAX_SIZE_GIB, "GiB") * GIB)
             options["snapshot"] = {"written_bytes": written, "initialization_bytes_s": rate and int(rate * MIB)}
         if self.degrade:
-            options["degradations"] = [notation.degradation(text) for text in self.degrade]
+            options["degradations"] = [notation.parse_degradation(text) for text in self.degrade]
         if self.lose_member:
-            options["failed_members"] = [notation.whole("MEMBER", text.strip()) for text in self.lose_member]
+            options["failed_members"] = [notation.parse_whole("MEMBER", text.strip()) for text in self.lose_member]
         return options
 
 
@@ -106,8 +109,8 @@ def simulate(
     """Run a demand of I/Os on a storage: what is delivered, what waits, when credits run dry."""
     check_chart_path(report)
     load, storage = read_demand(workload), base_storage.Storage.parse(storage).text
-    options = model.for_the_model()
-    with progress("simulating") as tick:
+    options = model.make_options()
+    with show_progress("simulating") as tick:
         run = demand.simulate(load, storage, **vars(replace(settings, options=options, progress=tick)))
     show_run(run, load, output, report, not model.no_saved_second)
 
@@ -115,15 +118,21 @@ def simulate(
 def show_run(run: Simulation, load: Workload, output: Output, report: Path | None, saved_second: bool) -> None:
     """Prints a run in the form asked for and writes its page or chart."""
     notes = (
-        facts.caveats(run.storage, run.instance, run.as_of)
-        + facts.latency_caveats(run.storage, run.as_of)
-        + list(load.notes())
+        facts.list_caveats(run.storage, run.instance, run.as_of)
+        + facts.list_latency_caveats(run.storage, run.as_of)
+        + list(load.list_notes())
     )
-    write_report(report, lambda: simulation.view_of(run, load, notes))
+    write_report(report, lambda: simulation.build_view(run, load, notes))
     if output == "json":
-        print_json(simulation.document(run, load, notes, saved_second))
+        print_json(simulation.build_document(run, load, notes, saved_second))
     elif output == "csv":
-        data(as_csv(simulation.with_clock(run, load)))
+        print_data(as_csv(simulation.with_clock(run, load)))
     else:
-        lines = simulation.in_words(run, load, saved_second)
-        show(*lines, "", simulation.table_of(run, load), *([""] if notes else []), *(f"note: {note}" for note in notes))
+        lines = simulation.describe_run(run, load, saved_second)
+        show(
+            *lines,
+            "",
+            simulation.build_table(run, load),
+            *([""] if notes else []),
+            *(f"note: {note}" for note in notes),
+        )

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headrace.base.lazy import lazily
-from headrace.cli.options import ReportOption, TableOrJsonOption, choice, flag, option
-from headrace.cli.output import Ticker, exit_if, print_json, progress, show, table, write_report
+from headrace.base.lazy import defer_imports
+from headrace.cli.options import ReportOption, TableOrJsonOption, make_choice, make_flag, make_option
+from headrace.cli.output import Ticker, exit_if, make_table, print_json, show, show_progress, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 from headrace.report.output import PAGE_FORMATS, check_chart_path
@@ -19,7 +19,7 @@ from headrace.report.output import PAGE_FORMATS, check_chart_path
 if TYPE_CHECKING:
     from headrace.studies import StudyResult
 
-with lazily():
+with defer_imports():
     from headrace import studies as published_studies
     from headrace.report import study as study_report
     from headrace.report import words
@@ -29,7 +29,7 @@ EPILOG = read_epilog("study")
 
 def complete_study(incomplete: str) -> list[str]:
     """Returns names of studies for the shell."""
-    return [study.name for study in published_studies.every_study() if study.name.startswith(incomplete)]
+    return [study.name for study in published_studies.list_all_studies() if study.name.startswith(incomplete)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,22 +37,24 @@ class LabRunOptions:
     """Options of a run on the lab, which the model has none of."""
 
     scale: Annotated[
-        float | None, option("F", "Lab: data and cache as a share of the published ones. Default: what fits the time.")
+        float | None,
+        make_option("F", "Lab: data and cache as a share of the published ones. Default: what fits the time."),
     ] = None
     minutes: Annotated[
-        float | None, option("M", "Lab: approximate minutes for all cells. Default: 10, with --quick 3.")
+        float | None, make_option("M", "Lab: approximate minutes for all cells. Default: 10, with --quick 3.")
     ] = None
-    quick: Annotated[bool, flag("--quick", "Lab: run the fewest cells that answer the question.")] = False
+    quick: Annotated[bool, make_flag("--quick", "Lab: run the fewest cells that answer the question.")] = False
     resume: Annotated[
-        bool, flag("--resume", "Lab: take complete runs of the store with the same configuration; measure the others.")
+        bool,
+        make_flag("--resume", "Lab: take complete runs of the store with the same configuration; measure the others."),
     ] = False
-    seed: Annotated[int | None, option("N", "Lab: seed for the clients' random numbers. Default: 1.")] = None
+    seed: Annotated[int | None, make_option("N", "Lab: seed for the clients' random numbers. Default: 1.")] = None
     store: Annotated[
-        Path | None, option("DIR", "Lab: folder of the runs. Default: $HEADRACE_RUNS, as for headrace bench.")
+        Path | None, make_option("DIR", "Lab: folder of the runs. Default: $HEADRACE_RUNS, as for headrace bench.")
     ] = None
     work: Annotated[
         Path | None,
-        option(
+        make_option(
             "DIR",
             "Lab: folder of the volumes during the study. Default: memory if they fit, else the system's folder for temporary files.",
         ),
@@ -67,7 +69,7 @@ def study(
     ] = None,
     on: Annotated[
         Literal["model", "lab"],
-        choice("model: simulated, seconds. lab: a real server on this machine, minutes; needs Linux and root."),
+        make_choice("model: simulated, seconds. lab: a real server on this machine, minutes; needs Linux and root."),
     ] = "model",
     report: ReportOption = None,
     output: TableOrJsonOption = "table",
@@ -82,33 +84,38 @@ def study(
         if given or on != "model" or report is not None:
             raise InputError("NAME", "is missing: which study is to run?", "headrace study", "For example gp2-burst.")
         return _print_studies(output)
-    with progress(f"running {name}") as tick:
+    with show_progress(f"running {name}") as tick:
         if on == "lab":
-            result = published_studies.run_on_lab(name, progress=_telling(tick), say=tick.say, **given)
+            result = published_studies.run_on_lab(name, progress=_make_progress(tick), say=tick.say, **given)
         else:
             published_studies.refuse_lab_options(given)
             result = published_studies.run_study(name, progress=tick)
-    write_report(report, lambda: study_report.view_of(result))
+    write_report(report, lambda: study_report.build_view(result))
     if output == "json":
         print_json(result)
     else:
         _print(result)
-    exit_if(study_report.misses(result))
+    exit_if(study_report.count_misses(result))
 
 
 def _print_studies(output: str) -> None:
     """Prints the studies with the places where each runs and their sources."""
-    studies = published_studies.every_study()
+    studies = published_studies.list_all_studies()
     if output == "json":
         return print_json(studies)
     rows = [
-        (study.name, ", ".join(published_studies.runs_on(study.name)), study.title, "; ".join(map(str, study.sources)))
+        (
+            study.name,
+            ", ".join(published_studies.list_places(study.name)),
+            study.title,
+            "; ".join(map(str, study.sources)),
+        )
         for study in studies
     ]
-    show(table(("name", "runs on", "title", "sources"), rows))
+    show(make_table(("name", "runs on", "title", "sources"), rows))
 
 
-def _telling(tick: Ticker):
+def _make_progress(tick: Ticker):
     """Makes a progress function whose bar says which cell is being run."""
 
     def tell(share: float, what: str) -> None:
@@ -121,12 +128,15 @@ def _telling(tick: Ticker):
 def _print(result: StudyResult) -> None:
     """Prints the verdicts, tables and notes of a study."""
 
-    def cell(value: object) -> object:
-        return words.number(value, 4) if isinstance(value, float) else value
+    def format_cell(value: object) -> object:
+        return words.format_number(value, 4) if isinstance(value, float) else value
 
-    verdicts = replace(study_report.verdict_table(result), title=f"{result.study.name}: {result.study.title}")
+    verdicts = replace(study_report.build_verdict_table(result), title=f"{result.study.name}: {result.study.title}")
     parts: list[object] = [result.study.question, "", verdicts, ""]
     for item in result.tables:
-        parts += [table(item.columns, [[cell(value) for value in row] for row in item.rows], title=item.title), ""]
+        parts += [
+            make_table(item.columns, [[format_cell(value) for value in row] for row in item.rows], title=item.title),
+            "",
+        ]
     count, what = study_report.tally(result)
     show(*parts, f"{count or '0 of 0'} {what}.", *(f"note: {note}" for note in result.notes))

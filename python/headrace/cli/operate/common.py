@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.base.options import AsOfText, InstanceType
-from headrace.cli.options import LabPlace, PasswordOptions, option, storage_option
+from headrace.cli.options import LabPlace, PasswordOptions, make_option, make_storage_option
 
 if TYPE_CHECKING:
     from headrace.operate.targets import SourceOptions
 
-with lazily():
+with defer_imports():
     from headrace.base import storage as base_storage
     from headrace.operate import targets
 
@@ -28,17 +28,17 @@ TargetsArgument = Annotated[list[str], typer.Argument(metavar="TARGET...", help=
 class TodayOptions:
     """Today's storage, where the target does not say."""
 
-    storage: Annotated[str | None, storage_option("Storage of the volumes, where the target does not say.")] = None
+    storage: Annotated[str | None, make_storage_option("Storage of the volumes, where the target does not say.")] = None
     instance: InstanceType = None
     as_of: AsOfText = None
     device: Annotated[
         list[str] | None,
-        option(
+        make_option(
             "DEVICE", "Block device of the server or of a recording: nvme1n1. Repeatable. Default: that of the data."
         ),
     ] = None
 
-    def source(self, place: LabPlace, password: PasswordOptions) -> SourceOptions:
+    def make_source_options(self, place: LabPlace, password: PasswordOptions) -> SourceOptions:
         """Returns the options in the form that the evidence takes. Raises InputError for a storage
         that is not `[INSTANCE/]DATA[,log=LOG]`."""
         named = None if self.storage is None else base_storage.parse_placement(self.storage)

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.base.options import Region
 from headrace.cli.app import show_error
 from headrace.cli.inputs import RecordingOptions, read_database
 from headrace.cli.operate.common import TodayOptions
-from headrace.cli.options import LabPlace, PasswordOptions, ReportOption, choice, option
-from headrace.cli.output import print_answer, print_json, progress, say, table, write_report
+from headrace.cli.options import LabPlace, PasswordOptions, ReportOption, make_choice, make_option
+from headrace.cli.output import make_table, print_answer, print_json, say, show_progress, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import WRITES_FILE
 from headrace.errors import CouldNotRun, InputError
-from headrace.report.output import PAGE_FORMATS, check_chart_path, plain
+from headrace.report.output import PAGE_FORMATS, check_chart_path, sanitize_text
 
 if TYPE_CHECKING:
     from headrace.observe.evidence.model import Evidence
     from headrace.operate.doctor.model import Diagnosis
 
-with lazily():
+with defer_imports():
     from headrace.catalog import facts
     from headrace.observe.evidence import evidence_file
     from headrace.operate import targets
@@ -51,19 +51,19 @@ def doctor(
     target: Annotated[str | None, typer.Argument(metavar="TARGET", help=TARGET)] = None,
     today: TodayOptions,
     workload: Annotated[
-        Path | None, option("FILE", "A database of `headrace calibrate`, to compute the gain of lifting a limit.")
+        Path | None, make_option("FILE", "A database of `headrace calibrate`, to compute the gain of lifting a limit.")
     ] = None,
     seconds: Annotated[
-        float | None, option("N", "Seconds to watch a live target. Default: 10.", min=2, max=86_400)
+        float | None, make_option("N", "Seconds to watch a live target. Default: 10.", min=2, max=86_400)
     ] = None,
     all_findings: Annotated[bool, typer.Option("--all", help="Show every finding, not only three.")] = False,
     output: Annotated[
-        Literal["table", "json", "nagios"], choice("Form of the answer on stdout.", "--output")
+        Literal["table", "json", "nagios"], make_choice("Form of the answer on stdout.", "--output")
     ] = "table",
     report: ReportOption = None,
     record: Annotated[
         Path | None,
-        option("FILE", "Keep the evidence (.jsonl or .jsonl.gz), for `headrace doctor FILE`."),
+        make_option("FILE", "Keep the evidence (.jsonl or .jsonl.gz), for `headrace doctor FILE`."),
         WRITES_FILE,
     ] = None,
     trusted_advisor: Annotated[
@@ -86,10 +86,10 @@ def doctor(
     check_chart_path(report, PAGE_FORMATS)
     evidence_file.check_name(record)
     facts.check_region(region)
-    options = replace(recorded.apply_to(today.source(place, password)), members=True)
+    options = replace(recorded.apply_to(today.make_source_options(place, password)), members=True)
     database = None if workload is None else read_database(str(workload))
-    with progress("reading") as tick:
-        evidence = targets.evidence_of(target, replace(options, progress=tick), seconds, tick)
+    with show_progress("reading") as tick:
+        evidence = targets.read_evidence(target, replace(options, progress=tick), seconds, tick)
     is_written = record is None or _try_write(lambda: evidence_file.save(evidence, record))
     if record is not None and is_written:
         say(f"kept in {record}: headrace doctor {record}")
@@ -100,8 +100,8 @@ def doctor(
     # The verdict first: a disk that is full must not cost it.
     code = _print_diagnosis(diagnosis, output, all_findings)
     if report is not None:
-        ticks = [tick.to_document() for tick in evidence.ticks()]
-        is_written &= _try_write(lambda: write_report(report, lambda: operate_doctor.view_of(diagnosis, ticks)))
+        ticks = [tick.to_document() for tick in evidence.list_ticks()]
+        is_written &= _try_write(lambda: write_report(report, lambda: operate_doctor.build_view(diagnosis, ticks)))
     raise typer.Exit(code if is_written else CouldNotRun.default_exit_code)
 
 
@@ -130,18 +130,18 @@ def _print_diagnosis(diagnosis: Diagnosis, output: str, everything: bool) -> int
     """Prints a diagnosis in the form asked for, and returns the exit code: Nagios' own, else that
     of the findings. `everything`: lesser findings and all earlier episodes too."""
     if output == "nagios":
-        print(plain(doctor_output.nagios_line(diagnosis)))
-        return doctor_output.nagios_code(diagnosis)
+        print(sanitize_text(doctor_output.build_nagios_line(diagnosis)))
+        return doctor_output.get_nagios_code(diagnosis)
     if output == "json":
         print_json(diagnosis.to_dict())
     else:
-        print(plain("\n".join(doctor_output.lines(diagnosis, everything, tables.folded))))
+        print(sanitize_text("\n".join(doctor_output.build_lines(diagnosis, everything, tables.fold_line))))
     return diagnosis.exit_code
 
 
 def _print_advisor_rules(output: str) -> None:
     """Prints the rules of AWS Trusted Advisor's checks."""
-    rules = doctor_trusted_advisor.rules().values()
+    rules = doctor_trusted_advisor.read_rules().values()
     rows = [
         (
             rule.check_id,
@@ -162,7 +162,7 @@ def _print_advisor_results(evidence: Evidence, output: str) -> int:
         result
         for volume in evidence.volumes
         if volume.rows.height
-        for result in doctor_trusted_advisor.advised(doctor_trusted_advisor.of_evidence(volume, evidence))
+        for result in doctor_trusted_advisor.check_volume(doctor_trusted_advisor.make_advised_volume(volume, evidence))
     ]
     rows = [(result.volume, result.rule.name, result.rule.status, result.result, result.why) for result in results]
     documents = [
@@ -175,4 +175,4 @@ def _print_advisor_results(evidence: Evidence, output: str) -> int:
 
 def _print_table(documents: list[dict], columns: tuple[str, ...], rows: list[tuple], output: str) -> None:
     """Prints documents as JSON, or rows as a table."""
-    print_answer(documents, output, documents, columns, lambda: (table(columns, rows),))
+    print_answer(documents, output, documents, columns, lambda: (make_table(columns, rows),))

@@ -10,14 +10,14 @@ from typing import Annotated, Literal
 import typer
 
 from headrace.base.files import write_whole
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.cli.operate.common import TargetsArgument, TodayOptions
-from headrace.cli.options import CommandGroup, LabPlace, PasswordOptions, option
-from headrace.cli.output import data, say
+from headrace.cli.options import CommandGroup, LabPlace, PasswordOptions, make_option
+from headrace.cli.output import print_data, say
 from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import WRITES_FILE
 
-with lazily():
+with defer_imports():
     from headrace.lab import exporter
     from headrace.operate.exports import alerts as exports_alerts
     from headrace.operate.exports import grafana as exports_grafana
@@ -37,15 +37,15 @@ def prometheus(
     place: LabPlace,
     password: PasswordOptions,
     today: TodayOptions,
-    listen: Annotated[str, option("ADDRESS", "127.0.0.1:PORT, port 0 for a free one.")] = "127.0.0.1:9481",
+    listen: Annotated[str, make_option("ADDRESS", "127.0.0.1:PORT, port 0 for a free one.")] = "127.0.0.1:9481",
 ) -> None:
     """Serve the metrics of targets for Prometheus on this machine, until Ctrl-C."""
     light.import_late()
 
-    listener = serving.listener(listen)
-    followed = serving.Targets(targets, today.source(place, password))
+    listener = serving.open_listener(listen)
+    followed = serving.Targets(targets, today.make_source_options(place, password))
     followed.start()
-    written = serving.Written(lambda: exports_prometheus.exposition(followed.moments()))
+    written = serving.Written(lambda: exports_prometheus.build_exposition(followed.list_moments()))
     exporter.serve(listener, written.text, lambda url: say(f"metrics: {url}"))
 
 
@@ -55,19 +55,19 @@ def otlp(
     place: LabPlace,
     password: PasswordOptions,
     today: TodayOptions,
-    endpoint: Annotated[str, option("URL", "The collector, OTLP over HTTP.")] = "http://127.0.0.1:4318/v1/metrics",
-    every: Annotated[float, option("S", "Seconds between two pushes.", min=1)] = 15.0,
-    seconds: Annotated[int | None, option("N", "End after N seconds. Default: at Ctrl-C.", min=1)] = None,
+    endpoint: Annotated[str, make_option("URL", "The collector, OTLP over HTTP.")] = "http://127.0.0.1:4318/v1/metrics",
+    every: Annotated[float, make_option("S", "Seconds between two pushes.", min=1)] = 15.0,
+    seconds: Annotated[int | None, make_option("N", "End after N seconds. Default: at Ctrl-C.", min=1)] = None,
 ) -> None:
     """Send the metrics of targets to a collector of OpenTelemetry. Needs the extra `otlp`."""
     light.import_late()
 
     collector = exports_otlp.OtlpCollector(endpoint)
-    followed = serving.Targets(targets, today.source(place, password))
+    followed = serving.Targets(targets, today.make_source_options(place, password))
     followed.start()
     began, was = time.monotonic(), True
     while True:
-        taken = collector.send(followed.moments())
+        taken = collector.send(followed.list_moments())
         if taken != was:
             say(f"otlp: {endpoint} {'takes metrics again' if taken else 'does not take metrics; it is tried again'}")
         was = taken
@@ -83,14 +83,20 @@ def template(
         Literal["grafana", "alerts"],
         typer.Argument(metavar="grafana|alerts", help="A Grafana dashboard, or alert rules of Prometheus."),
     ],
-    to: Annotated[Path | None, option("FILE", "Write it there. Default: stdout.", "--to", "-o"), WRITES_FILE] = None,
+    to: Annotated[
+        Path | None, make_option("FILE", "Write it there. Default: stdout.", "--to", "-o"), WRITES_FILE
+    ] = None,
 ) -> None:
     """Write the Grafana dashboard as JSON to import, or alert rules for Prometheus: on after a
     minute, off after three."""
     dashboard = kind == "grafana"
-    text = json.dumps(exports_grafana.dashboard(), indent=2) + "\n" if dashboard else exports_alerts.rules_file()
+    text = (
+        json.dumps(exports_grafana.build_dashboard(), indent=2) + "\n"
+        if dashboard
+        else exports_alerts.build_rules_file()
+    )
     if to is None:
-        data(text)
+        print_data(text)
         return
     write_whole(to, text.encode())
     say(f"written: {to}")

@@ -12,7 +12,7 @@ import typer
 
 from headrace.base.checks import check_number
 from headrace.base.files import check_output
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.base.options import AsOfText, Region, Seed
 from headrace.base.units import DAY_S
 from headrace.cli.inputs import RecordingOptions
@@ -22,12 +22,12 @@ from headrace.cli.options import (
     Output,
     OutputOption,
     PageOrChartOption,
-    choice,
-    flag,
-    listed,
-    option,
+    make_choice,
+    make_flag,
+    make_option,
+    split_list,
 )
-from headrace.cli.output import data, print_csv, print_json, progress, say, say_each, show, write_report
+from headrace.cli.output import print_csv, print_data, print_json, say, say_each, show, show_progress, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import WRITES_FILE
 from headrace.errors import Refusals
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from headrace.operate.fleet.answer import FleetSettings, VolumeAnswer
     from headrace.operate.fleet.inventory import FleetInventory
 
-with lazily():
+with defer_imports():
     import polars as pl
 
     from headrace.catalog import facts
@@ -70,10 +70,12 @@ class FleetPriceOptions:
 
     cost: Annotated[
         list[Path] | None,
-        option("FILE", "Cost and Usage Report (CUR 2.0), Parquet or CSV: prices are what was paid. Repeatable."),
+        make_option("FILE", "Cost and Usage Report (CUR 2.0), Parquet or CSV: prices are what was paid. Repeatable."),
     ] = None
-    discount_percent: Annotated[float, option("PERCENT", "Discount on list prices, percent.")] = 0.0
-    price_file: Annotated[Path | None, option("FILE", "File with your own rates (docs/reference/prices.md).")] = None
+    discount_percent: Annotated[float, make_option("PERCENT", "Discount on list prices, percent.")] = 0.0
+    price_file: Annotated[Path | None, make_option("FILE", "File with your own rates (docs/reference/prices.md).")] = (
+        None
+    )
 
     @property
     def files(self) -> list[Path]:
@@ -86,18 +88,18 @@ class FleetPatchOptions:
     """Options about scripts and diffs to apply."""
 
     patch: Annotated[
-        Path | None, option("DIR", "Write patch.sh and rollback.sh there, and terraform.diff if there is a state.")
+        Path | None, make_option("DIR", "Write patch.sh and rollback.sh there, and terraform.diff if there is a state.")
     ] = None
-    max_per_hour: Annotated[int, option("N", "Changes that patch.sh begins in an hour.", min=1)] = 30
+    max_per_hour: Annotated[int, make_option("N", "Changes that patch.sh begins in an hour.", min=1)] = 30
     max_risk_percent: Annotated[
-        float, option("PERCENT", "Leave out changes of more risk than this.", min=0, max=100)
+        float, make_option("PERCENT", "Leave out changes of more risk than this.", min=0, max=100)
     ] = MOST_RISK_PERCENT
-    with_growth: Annotated[bool, flag("--with-growth", "Patch what needs more too, not only what saves.")] = False
+    with_growth: Annotated[bool, make_flag("--with-growth", "Patch what needs more too, not only what saves.")] = False
     lower_durability: Annotated[
-        bool, flag("--lower-durability", "Patch changes too that lower the durability: io2 to another type.")
+        bool, make_flag("--lower-durability", "Patch changes too that lower the durability: io2 to another type.")
     ] = False
-    terraform_state: Annotated[Path | None, option("FILE", "Output of terraform show -json.")] = None
-    terraform_dir: Annotated[Path | None, option("DIR", "The root module's folder. Default: the state's.")] = None
+    terraform_state: Annotated[Path | None, make_option("FILE", "Output of terraform show -json.")] = None
+    terraform_dir: Annotated[Path | None, make_option("DIR", "The root module's folder. Default: the state's.")] = None
 
 
 def report(
@@ -107,7 +109,7 @@ def report(
     patching: FleetPatchOptions,
     inventory: Annotated[
         list[Path] | None,
-        option("FILE", "The inventory that the plan was made with; --cost and --patch need it. Repeatable."),
+        make_option("FILE", "The inventory that the plan was made with; --cost and --patch need it. Repeatable."),
     ] = None,
     as_of: AsOfText = None,
     page: PageOrChartOption = None,
@@ -123,17 +125,17 @@ def report(
     fleet_answers = fleet_advised.read_answers(answers)
     fleet_inventory = inventory_module.read_inventory([str(file) for file in inventory]) if inventory else None
     notes = list(fleet_inventory.notes) if fleet_inventory else []
-    price_words = words.prices_of(fleet_answers)
+    price_words = words.describe_prices(fleet_answers)
     if prices != FleetPriceOptions():
-        new_prices, more = fleet_prices(prices, fleet_inventory, as_of)
+        new_prices, more = read_fleet_prices(prices, fleet_inventory, as_of)
         fleet_answers, searched = fleet_advised.reprice(fleet_answers, new_prices), price_words
-        price_words = words.prices_of(fleet_answers)
+        price_words = words.describe_prices(fleet_answers)
         notes += more
         if searched != price_words:
             notes.append(
                 f"The advice was searched at {searched}: give the same options to fleet plan to search at these."
             )
-    write_report(page, lambda: fleet_page.view_of(fleet_answers, price_words, notes))
+    write_report(page, lambda: fleet_page.build_view(fleet_answers, price_words, notes))
     if patching.patch is not None:
         if fleet_inventory is None:
             raise refuse.input("--patch", "needs the inventory, to know what is there", "Give --inventory.")
@@ -141,15 +143,15 @@ def report(
     elif patching.terraform_state is not None:
         raise refuse.input("--terraform-state", "is of --patch", "Add --patch DIR.")
     if output == "json":
-        print_json(words.document(fleet_answers, price_words))
+        print_json(words.build_document(fleet_answers, price_words))
     elif output == "csv":
-        print_csv(words.csv_rows(fleet_answers), words.CSV)
+        print_csv(words.list_csv_rows(fleet_answers), words.CSV)
     else:
-        show(words.view_of(fleet_answers, price_words))
+        show(words.build_view(fleet_answers, price_words))
     say_each("note", notes)
 
 
-def fleet_prices(
+def read_fleet_prices(
     prices: FleetPriceOptions, inventory: FleetInventory | None, as_of: str | None, region: str = ""
 ) -> tuple[fleet_cost.FleetPrices, list[str]]:
     """Returns the prices that the options name, and remarks about them. `region`: of volumes that
@@ -163,7 +165,8 @@ def fleet_prices(
     paid = fleet_cost.read_cost_report(prices.cost, regions, accounts)
     own_prices = fleet_cost.FleetPrices(as_of, prices.discount_percent, prices.price_file, paid)
     rate_words = [
-        table.words for table in own_prices.tables((regions[volume.id], volume.account) for volume in inventory.volumes)
+        table.words
+        for table in own_prices.list_tables((regions[volume.id], volume.account) for volume in inventory.volumes)
     ]
     notes = [f"Prices in {text}." for text in rate_words[:MOST_TOLD]]
     if len(rate_words) > MOST_TOLD:
@@ -181,7 +184,7 @@ def _write_changes(
     inputs: Sequence[Path],
 ) -> None:
     """Writes scripts and diff, and names the changes that are not in them."""
-    advised = fleet_advised.advised_changes(
+    advised = fleet_advised.list_advised_changes(
         answers,
         inventory,
         most_risk=options.max_risk_percent / 100,
@@ -196,7 +199,7 @@ def _write_changes(
         files |= {f"patch{ending}.sh": script.patch, f"rollback{ending}.sh": script.rollback}
     if options.terraform_state is not None:
         root = options.terraform_dir or options.terraform_state.parent
-        terraform = applying_terraform.terraform_patch(options.terraform_state, root, advised.changes)
+        terraform = applying_terraform.build_terraform_patch(options.terraform_state, root, advised.changes)
         files |= {"terraform.diff": terraform.diff} if terraform.diff else {}
         for note in terraform.notes:
             say(f"terraform: {note.address + ': ' if note.address else ''}{note.what}")
@@ -254,11 +257,11 @@ REPORT_EPILOG = read_epilog("fleet-report")
 @app.command("import", epilog=IMPORT_EPILOG)
 def import_metrics(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help=FILES)],
-    to: Annotated[Path, option("FILE", "Parquet file to write.", "--to", "-o"), WRITES_FILE],
+    to: Annotated[Path, make_option("FILE", "Parquet file to write.", "--to", "-o"), WRITES_FILE],
     recorded: RecordingOptions,
     period: Annotated[
         float | None,
-        option(
+        make_option(
             "S",
             "Period of the written points, 60 to 86,400 s, and of points that state none, unless --interval "
             "gives it. Default: the period of the points.",
@@ -266,7 +269,9 @@ def import_metrics(
     ] = None,
     device: Annotated[
         list[str] | None,
-        option("NAME=VOLUME", "The volume behind a device of a host's recording; no other is imported. Repeatable."),
+        make_option(
+            "NAME=VOLUME", "The volume behind a device of a host's recording; no other is imported. Repeatable."
+        ),
     ] = None,
     force: ForceOption = False,
 ) -> None:
@@ -275,9 +280,9 @@ def import_metrics(
         check_number("--period", period, 60, DAY_S, "s")
     check_output("--to", to, [Path(file) for file in files], endings=ENDINGS, force=force)
     recorded.check_any(files)
-    span, volumes_of = recorded.span(), fleet_recordings.parse_devices(device or [])
+    span, volumes_of = recorded.read_span(), fleet_recordings.parse_devices(device or [])
     recordings = fleet_recordings.RecordingHints(recorded.interval, recorded.clock_start, span, volumes_of)
-    with progress("importing") as tick:
+    with show_progress("importing") as tick:
         volumes, rows, notes = importing.import_points(files, to, period_s=period, hints=recordings, progress=tick)
     say(f"{rows:,} points of {volumes:,} volumes written to {to}")
     say_each("note", notes)
@@ -289,30 +294,32 @@ def plan(
     points: Annotated[Path, typer.Argument(metavar="POINTS", help="File of `headrace fleet import`.")],
     inventory: Annotated[
         list[Path],
-        option(
+        make_option(
             "FILE", "JSON of aws ec2 describe-volumes, describe-instances, describe-volumes-modifications. Repeatable."
         ),
     ],
-    to: Annotated[Path, option("FILE", "Parquet file to write: an answer for each volume.", "--to", "-o"), WRITES_FILE],
+    to: Annotated[
+        Path, make_option("FILE", "Parquet file to write: an answer for each volume.", "--to", "-o"), WRITES_FILE
+    ],
     prices: FleetPriceOptions,
     p99_ms: Annotated[
-        float, option("MS", "Highest I/O p99 of advised storage, or today's if that is higher.", "--p99-ms")
+        float, make_option("MS", "Highest I/O p99 of advised storage, or today's if that is higher.", "--p99-ms")
     ] = 5.0,
     headroom: Annotated[
-        float, option("PERCENT", "Additional demand that advised storage must serve, because means hide bursts.")
+        float, make_option("PERCENT", "Additional demand that advised storage must serve, because means hide bursts.")
     ] = 30.0,
-    least_days: Annotated[float, option("DAYS", "Volumes with fewer days of points get no advice.")] = 7.0,
-    exclude: Annotated[list[str] | None, option("LIST", "Volume types not to advise: st1,sc1.")] = None,
-    fortnights: Annotated[int, option("N", "Fortnights that are drawn for the risk; 0: none.")] = 10,
+    least_days: Annotated[float, make_option("DAYS", "Volumes with fewer days of points get no advice.")] = 7.0,
+    exclude: Annotated[list[str] | None, make_option("LIST", "Volume types not to advise: st1,sc1.")] = None,
+    fortnights: Annotated[int, make_option("N", "Fortnights that are drawn for the risk; 0: none.")] = 10,
     region: Region = "us-east-1",
     as_of: AsOfText = None,
     seed: Seed = 1,
     ray: Annotated[
         str | None,
-        option("CLUSTER", "Answer on this Ray cluster: auto, HOST:6379 or ray://HOST:10001 (headrace[ray])."),
+        make_option("CLUSTER", "Answer on this Ray cluster: auto, HOST:6379 or ray://HOST:10001 (headrace[ray])."),
     ] = None,
     output: Annotated[
-        PlanOutput, choice("Form of the answer on stdout; jsonl: a line an answer, each as soon as it is there.")
+        PlanOutput, make_choice("Form of the answer on stdout; jsonl: a line an answer, each as soon as it is there.")
     ] = "table",
     force: ForceOption = False,
 ) -> None:
@@ -324,20 +331,20 @@ def plan(
         headroom_percent=headroom,
         region=region,
         as_of=as_of,
-        exclude=("standard", *sorted(candidates.check_exclude(listed(exclude) or []) - {"standard"})),
+        exclude=("standard", *sorted(candidates.check_exclude(split_list(exclude) or []) - {"standard"})),
         least_days=least_days,
         fortnights=fortnights,
         seed=seed,
-    ).checked()
+    ).validate()
     fleet_inventory = inventory_module.read_inventory([str(file) for file in inventory])
     notes = list(fleet_inventory.notes)
     settings = _set_prices(settings, fleet_inventory, prices, notes)
     runner = None
     if ray is not None:
-        runner = on_ray.ray_runner(ray)
+        runner = on_ray.make_ray_runner(ray)
     at_once = _print_lines if output == "jsonl" else None
     try:
-        with progress("planning") as tick:
+        with show_progress("planning") as tick:
             answers = planning.plan_fleet(
                 fleet_inventory, points, settings, to, runner=runner, progress=tick, note=notes.append, answered=at_once
             )
@@ -353,7 +360,7 @@ def _print_lines(answers: pl.DataFrame) -> None:
     """Prints answers as JSON, one object a line."""
     import msgspec
 
-    data("".join(f"{msgspec.json.encode(row).decode()}\n" for row in answers.to_dicts()))
+    print_data("".join(f"{msgspec.json.encode(row).decode()}\n" for row in answers.to_dicts()))
     sys.stdout.flush()
 
 
@@ -365,15 +372,15 @@ def _set_prices(
 
     if options == FleetPriceOptions():
         return settings
-    prices, more = fleet_prices(options, inventory, settings.as_of, settings.region)
-    tables = prices.tables((volume.region or settings.region, volume.account) for volume in inventory.volumes)
+    prices, more = read_fleet_prices(options, inventory, settings.as_of, settings.region)
+    tables = prices.list_tables((volume.region or settings.region, volume.account) for volume in inventory.volumes)
     notes += more
     return msgspec.structs.replace(settings, tables=tables, prices=prices.source)
 
 
 def _tell_how_to_go_on(to: Path) -> None:
     """Says which batches an interrupted run has answered, and how to continue."""
-    if batch_count := planning.kept_batches(to):
+    if batch_count := planning.count_answered_batches(to):
         batches = "1 batch of volumes is" if batch_count == 1 else f"{batch_count:,} batches of volumes are"
         say(f"{batches} answered and kept in {to}.parts: the same command goes on from there.")
     else:
@@ -382,14 +389,14 @@ def _tell_how_to_go_on(to: Path) -> None:
 
 def _show(answers: list, to: Path, output: Output, prices: str) -> None:
     """Prints all answers as JSON or CSV, or the sums and the outstanding ones as tables."""
-    best = answer.ranked(answers)
+    best = answer.rank_answers(answers)
     if output == "json":
-        return print_json(answer.answers_frame(best).to_dicts())
+        return print_json(answer.build_answers_frame(best).to_dicts())
     if output == "csv":
-        return data(as_csv(answer.answers_frame(best).with_columns(pl.col("volumes").list.join(" "))))
+        return print_data(as_csv(answer.build_answers_frame(best).with_columns(pl.col("volumes").list.join(" "))))
     show(
-        f"{words.summary(best)} Prices: {prices}.",
-        *(part for table in words.tables(best) for part in ("", table)),
+        f"{words.summarise_answers(best)} Prices: {prices}.",
+        *(part for table in words.build_tables(best) for part in ("", table)),
         f"All answers: {to}",
     )
 

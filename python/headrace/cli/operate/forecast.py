@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.base.files import OWN_FILE, detect
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.base.options import AsOfText, InstanceType, Seed
 from headrace.cli.inputs import RecordingOptions, read_demand
-from headrace.cli.options import PageOrChartOption, TableOrJsonOption, flag, option, storage_option
-from headrace.cli.output import exit_if, print_json, progress, say_each, show, table, write_report
+from headrace.cli.options import PageOrChartOption, TableOrJsonOption, make_flag, make_option, make_storage_option
+from headrace.cli.output import exit_if, make_table, print_json, say_each, show, show_progress, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 from headrace.report.output import check_chart_path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.operate.forecast.space import SpaceHistory
     from headrace.workload import OpenWorkload
 
-with lazily():
+with defer_imports():
     from headrace import workload as workloads
     from headrace.base import storage as base_storage
     from headrace.observe import recording as observe_recording
@@ -49,27 +49,29 @@ def forecast(
     ],
     recorded: RecordingOptions,
     storage: Annotated[
-        str | None, storage_option("Such as gp2:500 or 2xgp3:500:6000:250. Default: as the target says.")
+        str | None, make_storage_option("Such as gp2:500 or 2xgp3:500:6000:250. Default: as the target says.")
     ] = None,
     instance: InstanceType = None,
     as_of: AsOfText = None,
-    hours: Annotated[int, option("HOURS", "Hours to follow the credits, 1 to 336.")] = 72,
+    hours: Annotated[int, make_option("HOURS", "Hours to follow the credits, 1 to 336.")] = 72,
     balance: Annotated[
-        float | None, option("PERCENT", "Credits now. Default: as recorded, else simulated over the recording.")
+        float | None, make_option("PERCENT", "Credits now. Default: as recorded, else simulated over the recording.")
     ] = None,
     space: Annotated[
         Path | None,
-        option("FILE", "Used space over time: a CSV with time and used_bytes or used_gib. Default: as RDS says."),
+        make_option("FILE", "Used space over time: a CSV with time and used_bytes or used_gib. Default: as RDS says."),
     ] = None,
     full_at_gib: Annotated[
-        float | None, option("GIB", "Used space at which it is full. Default: what the storage holds.")
+        float | None, make_option("GIB", "Used space at which it is full. Default: what the storage holds.")
     ] = None,
     free_inside_gib: Annotated[
-        float, option("GIB", "Free space inside the files (data_free): it is used up before they grow.")
+        float, make_option("GIB", "Free space inside the files (data_free): it is used up before they grow.")
     ] = 0.0,
-    device: Annotated[str | None, option("NAME", "Device of the recording. Default: the one that does most.")] = None,
-    score: Annotated[bool, flag("--score", "Compare the stored forecasts with this recording.")] = False,
-    keep: Annotated[bool, flag("--keep/--no-keep", "Keep this forecast, to score it later.")] = True,
+    device: Annotated[
+        str | None, make_option("NAME", "Device of the recording. Default: the one that does most.")
+    ] = None,
+    score: Annotated[bool, make_flag("--score", "Compare the stored forecasts with this recording.")] = False,
+    keep: Annotated[bool, make_flag("--keep/--no-keep", "Keep this forecast, to score it later.")] = True,
     seed: Seed = 1,
     output: TableOrJsonOption = "table",
     report: PageOrChartOption = None,
@@ -77,7 +79,7 @@ def forecast(
     """Forecast when credits run out, the volume is full, or growth meets a limit, each with its
     interval."""
     check_chart_path(report)
-    with progress("reading") as tick:
+    with show_progress("reading") as tick:
         load, own_storage, own_instance, own_space = read_recording(recording, device, recorded, tick)
     if storage is None and own_storage is None:
         raise InputError(
@@ -90,7 +92,7 @@ def forecast(
             hint = "Leave one of them out."
             raise InputError("--score and --report", "scores are printed only", "headrace forecast --help", hint)
         return _score(load, storage, instance, as_of, used, output)
-    with progress("simulating futures") as tick:
+    with show_progress("simulating futures") as tick:
         prediction = answer.forecast(
             load,
             storage,
@@ -105,18 +107,18 @@ def forecast(
             as_of=as_of,
         )
     if output == "json":
-        print_json(operate_forecast.document(prediction))
+        print_json(operate_forecast.build_document(prediction))
     else:
         show(
-            *operate_forecast.in_words(prediction),
+            *operate_forecast.describe_forecast(prediction),
             *([""] if prediction.notes else []),
             *(f"note: {note}" for note in prediction.notes),
         )
     if keep:
-        ledger.keep(prediction.promises(), ledger.default_ledger())
+        ledger.keep(prediction.promises(), ledger.get_default_ledger())
     # Said and kept first, then written: a disk that is full must not cost the answer.
-    write_report(report, lambda: operate_forecast.view_of(prediction))
-    exit_if(prediction.findings())
+    write_report(report, lambda: operate_forecast.build_view(prediction))
+    exit_if(prediction.has_findings())
 
 
 def read_recording(
@@ -131,7 +133,7 @@ def read_recording(
         own = detect(observe_recording.open_recording(path).text)[1] == OWN_FILE
     options = recorded.apply_to(targets.SourceOptions(devices=(device,) if device else (), progress=tick))
     if not own:
-        return sources.demand_of(text, options)
+        return sources.read_target_demand(text, options)
     for name, value in {"--device": device, **options.times_given}.items():
         if value is not None:
             rule = f"is for recordings, and {text} is a workload: one demand with times of its own"
@@ -148,15 +150,15 @@ def _score(
 ) -> None:
     """Prints how often the intervals of earlier forecasts held, for those that are due in this
     recording. `used`: space over time, None: not known."""
-    path = ledger.default_ledger()
-    history = forecast_history.history_of(load)
+    path = ledger.get_default_ledger()
+    history = forecast_history.build_history(load)
     try:
-        growth = forecast_growth.growth_ahead(history, storage, instance=instance, as_of=as_of)
+        growth = forecast_growth.forecast_limits(history, storage, instance=instance, as_of=as_of)
     except InputError:
         growth = ()
     notes: list[str] = []
-    scores = ledger.scores(
-        ledger.known_as(load),
+    scores = ledger.score_promises(
+        ledger.choose_name(load),
         storage,
         ledger.load(path, notes),
         load,
@@ -170,9 +172,9 @@ def _score(
     if output == "json":
         return print_json(scores)
     if not scores:
-        show(f"None of the forecasts in {path} about {ledger.known_as(load)} on {storage} is due in this recording.")
+        show(f"None of the forecasts in {path} about {ledger.choose_name(load)} on {storage} is due in this recording.")
         return
     show(
         "Shares of earlier forecasts whose 80 % interval held:",
-        table(operate_forecast.SCORE_COLUMNS, operate_forecast.score_rows(scores)),
+        make_table(operate_forecast.SCORE_COLUMNS, operate_forecast.score_rows(scores)),
     )

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.cli.inputs import RecordingOptions
 from headrace.cli.operate.common import TargetArgument, TodayOptions
-from headrace.cli.options import LabPlace, PasswordOptions, choice, flag, option
-from headrace.cli.output import data, say
+from headrace.cli.options import LabPlace, PasswordOptions, make_choice, make_flag, make_option
+from headrace.cli.output import print_data, say
 from headrace.cli.sharing import read_epilog
 from headrace.errors import CouldNotRun, InputError
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.operate.watching.moment import Moment
     from headrace.operate.watching.opening import Watched
 
-with lazily():
+with defer_imports():
     from headrace.operate.alarms import actions as alarms_actions
     from headrace.operate.alarms import episodes as alarms_episodes
     from headrace.operate.alarms import nagios
@@ -46,20 +46,23 @@ class AlarmOptions:
     """Receivers of a message when a finding lasts."""
 
     alarm: Annotated[
-        bool, flag("--alarm", "No screen: a line when a finding fires (after 60 s) and when it clears (after 180 s).")
+        bool,
+        make_flag("--alarm", "No screen: a line when a finding fires (after 60 s) and when it clears (after 180 s)."),
     ] = False
     command: Annotated[
         str | None,
-        option(
+        make_option(
             "COMMAND", "Run this command for each event, without a shell; the event's values are in its environment."
         ),
     ] = None
-    webhook: Annotated[str | None, option("URL", "POST each such event there: https, or http on this machine.")] = None
-    webhook_secret: Annotated[Path | None, option("FILE", "Sign the POST with the secret in this file (mode 600).")] = (
-        None
-    )
+    webhook: Annotated[
+        str | None, make_option("URL", "POST each such event there: https, or http on this machine.")
+    ] = None
+    webhook_secret: Annotated[
+        Path | None, make_option("FILE", "Sign the POST with the secret in this file (mode 600).")
+    ] = None
 
-    def actions(self) -> list[Action]:
+    def list_actions(self) -> list[Action]:
         """Returns the actions of an alarm. Raises InputError, CouldNotRun."""
         if (self.command or self.webhook) and not self.alarm:
             given = "--command" if self.command else "--webhook"
@@ -68,9 +71,9 @@ class AlarmOptions:
             raise InputError("--webhook-secret", "belongs to --webhook", "headrace watch --help", "Name the URL.")
         chosen: list[Action] = []
         if self.command:
-            chosen.append(alarms_actions.command(self.command))
+            chosen.append(alarms_actions.parse_command(self.command))
         if self.webhook:
-            chosen.append(alarms_actions.webhook(self.webhook, self.webhook_secret))
+            chosen.append(alarms_actions.make_webhook(self.webhook, self.webhook_secret))
         return chosen
 
 
@@ -82,10 +85,10 @@ def watch(
     today: TodayOptions,
     alarms: AlarmOptions,
     recorded: RecordingOptions,
-    once: Annotated[bool, flag("--once", "Print one screen as text, and end.")] = False,
-    seconds: Annotated[int | None, option("N", "End after N seconds. Default: at q or Ctrl-C.", min=1)] = None,
+    once: Annotated[bool, make_flag("--once", "Print one screen as text, and end.")] = False,
+    seconds: Annotated[int | None, make_option("N", "End after N seconds. Default: at q or Ctrl-C.", min=1)] = None,
     output: Annotated[
-        WatchOutput, choice("Form of the output: a screen, a line of JSON a second, or a plugin's line.")
+        WatchOutput, make_choice("Form of the output: a screen, a line of JSON a second, or a plugin's line.")
     ] = "table",
 ) -> None:
     """Watch a server and its volumes: limits, credits with time to empty, latency, waits."""
@@ -93,24 +96,24 @@ def watch(
     light.import_late()
 
     _check(once, output, alarms)
-    actions = alarms.actions()
+    actions = alarms.list_actions()
     screen = None
     if output == "table" and not once and not alarms.alarm:
         screen = terminal.Screen(terminal.check())
-    options, past = recorded.apply_to(today.source(place, password)), once or screen is not None
-    with opening.opened(target, options, past=past, seconds=0.0 if once else seconds) as watched:
+    options, past = recorded.apply_to(today.make_source_options(place, password)), once or screen is not None
+    with opening.open_target(target, options, past=past, seconds=0.0 if once else seconds) as watched:
         if screen is not None:
             loop.run(screen, watched.moments, seconds)
         elif alarms.alarm:
-            _alarm(watched, actions, seconds)
+            _watch_alarms(watched, actions, seconds)
         elif once:
-            moment = _newest(watched)
-            _once(moment, output)
+            moment = _read_newest(watched)
+            _print_moment(moment, output)
             if not watched.live:  # as the doctor ends: there is nothing to wait for
                 raise typer.Exit(model.exit_code_of(moment.verdict.word))
         else:
-            for moment in _until(watched, seconds):
-                _line(moment.to_document())
+            for moment in _take_moments(watched, seconds):
+                _print_line(moment.to_document())
 
 
 def _check(once: bool, output: str, alarms: AlarmOptions) -> None:
@@ -122,7 +125,7 @@ def _check(once: bool, output: str, alarms: AlarmOptions) -> None:
         raise InputError("--alarm and --once", "exclude each other", "headrace watch --help", "An alarm watches on.")
 
 
-def _until(watched: Watched, seconds: float | None) -> Iterator[Moment]:
+def _take_moments(watched: Watched, seconds: float | None) -> Iterator[Moment]:
     """Yields the moments of a target for some seconds; None: to its end."""
     began = time.monotonic()
     for moment in watched.moments:
@@ -131,33 +134,33 @@ def _until(watched: Watched, seconds: float | None) -> Iterator[Moment]:
             return
 
 
-def _newest(watched: Watched) -> Moment:
+def _read_newest(watched: Watched) -> Moment:
     """Returns the moment after some seconds of a live target, the last of a file."""
     newest = None
-    for moment in _until(watched, FIRST_S if watched.live else None):
+    for moment in _take_moments(watched, FIRST_S if watched.live else None):
         newest = moment
     if newest is None:
         raise CouldNotRun(watched.target, "gave nothing to show", "", "Is the volume attached and the server up?")
     return newest
 
 
-def _once(moment: Moment, output: str) -> None:
+def _print_moment(moment: Moment, output: str) -> None:
     """Prints one moment in the form asked for. Raises typer.Exit with Nagios' exit code for Nagios'
     form."""
     if output == "jsonl":
-        _line(moment.to_document())
+        _print_line(moment.to_document())
     elif output == "nagios":
-        print(nagios.plugin_line(moment.verdict.word, moment.verdict.text, _figures(moment)))
-        raise typer.Exit(nagios.CODES[nagios.state_of(moment.verdict.word)])
+        print(nagios.build_plugin_line(moment.verdict.word, moment.verdict.text, _list_figures(moment)))
+        raise typer.Exit(nagios.CODES[nagios.get_state(moment.verdict.word)])
     else:
-        data(
+        print_data(
             watching_screen.as_text(
-                watching_screen.whole(moment, shutil.get_terminal_size().columns if sys.stdout.isatty() else None)
+                watching_screen.build_whole(moment, shutil.get_terminal_size().columns if sys.stdout.isatty() else None)
             )
         )
 
 
-def _figures(moment: Moment) -> dict[str, float | None]:
+def _list_figures(moment: Moment) -> dict[str, float | None]:
     """Returns the figures of a moment for Nagios: IOPS, MiB/s, shares of time 0 to 1, seconds until
     credits are empty; None where not known."""
     figures: dict[str, float | None] = {}
@@ -171,18 +174,18 @@ def _figures(moment: Moment) -> dict[str, float | None]:
     return figures
 
 
-def _line(document: object) -> None:
-    data(json.dumps(document, ensure_ascii=False) + "\n")
+def _print_line(document: object) -> None:
+    print_data(json.dumps(document, ensure_ascii=False) + "\n")
     sys.stdout.flush()
 
 
-def _alarm(watched: Watched, actions: Iterable[Action], seconds: float | None) -> None:
+def _watch_alarms(watched: Watched, actions: Iterable[Action], seconds: float | None) -> None:
     """Watches for some seconds (None: to the end) and runs the actions when a finding fires or
     clears."""
     actions = list(actions)
     episodes = alarms_episodes.Episodes(watched.target)
     try:
-        for moment in _until(watched, seconds):
+        for moment in _take_moments(watched, seconds):
             _tell(episodes.see(moment), actions)
     finally:
         _tell(episodes.end(), actions)
@@ -192,7 +195,7 @@ def _tell(events: Iterable, actions: Iterable[Action]) -> None:
     """Prints each event and hands it to every action; an action that fails is reported on
     stderr."""
     for event in events:
-        _line(event.to_dict())
+        _print_line(event.to_dict())
         for action in actions:
             if wrong := action.tell(event):
                 say(f"alarm: {wrong}")

@@ -7,18 +7,26 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.base.options import AsOfText
 from headrace.cli.inputs import read_database
-from headrace.cli.options import Engine, PasswordOptions, choice, flag, instance_option, option, storage_option
-from headrace.cli.output import data, exit_if, note, print_frame, print_json, say, show, table
+from headrace.cli.options import (
+    Engine,
+    PasswordOptions,
+    make_choice,
+    make_flag,
+    make_instance_option,
+    make_option,
+    make_storage_option,
+)
+from headrace.cli.output import exit_if, make_table, note, print_data, print_frame, print_json, say, show
 from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.advice.result import Advice
 
-with lazily():
+with defer_imports():
     import polars as pl
 
     from headrace import advice as advice_rules
@@ -42,44 +50,51 @@ def advise(
     *,
     password: PasswordOptions,
     storage: Annotated[
-        str | None, storage_option("The data volumes, like gp3:500:6000:250. Needed without --host.", "--storage")
+        str | None, make_storage_option("The data volumes, like gp3:500:6000:250. Needed without --host.", "--storage")
     ] = None,
     address: Annotated[str | None, typer.Argument(metavar="[ADDRESS]", help=ADDRESS)] = None,
     config: Annotated[
         Path | None,
-        option("FILE", "Option file of the server, with its includes: compared, and changed by --output diff."),
+        make_option("FILE", "Option file of the server, with its includes: compared, and changed by --output diff."),
     ] = None,
-    memory_gib: Annotated[float | None, option("GIB", "Memory of the machine.")] = None,
-    vcpus: Annotated[int | None, option("N", "Virtual CPUs of the machine.")] = None,
-    instance: Annotated[str | None, instance_option("EC2 type: gives memory, virtual CPUs and EBS limits.")] = None,
+    memory_gib: Annotated[float | None, make_option("GIB", "Memory of the machine.")] = None,
+    vcpus: Annotated[int | None, make_option("N", "Virtual CPUs of the machine.")] = None,
+    instance: Annotated[
+        str | None, make_instance_option("EC2 type: gives memory, virtual CPUs and EBS limits.")
+    ] = None,
     flavor: Annotated[
         Literal["mysql", "percona", "mariadb"] | None,
-        choice("Flavor of the server. Default: that of the address or the option file, else mysql."),
+        make_choice("Flavor of the server. Default: that of the address or the option file, else mysql."),
     ] = None,
-    server_version: Annotated[str | None, option("VERSION", VERSION)] = None,
-    engine: Annotated[Engine | None, choice("Default: the workload's, else innodb.")] = None,
-    log_storage: Annotated[str | None, storage_option("Separate volume for redo, binary and relay log.")] = None,
-    log_dir: Annotated[str | None, option("PATH", "The folder where that volume is mounted.")] = None,
-    tmp_dir: Annotated[str | None, option("PATH", "A folder on local disks for temporary tables.")] = None,
-    workload: Annotated[str | None, option("FILE", WORKLOAD)] = None,
+    server_version: Annotated[str | None, make_option("VERSION", VERSION)] = None,
+    engine: Annotated[Engine | None, make_choice("Default: the workload's, else innodb.")] = None,
+    log_storage: Annotated[str | None, make_storage_option("Separate volume for redo, binary and relay log.")] = None,
+    log_dir: Annotated[str | None, make_option("PATH", "The folder where that volume is mounted.")] = None,
+    tmp_dir: Annotated[str | None, make_option("PATH", "A folder on local disks for temporary tables.")] = None,
+    workload: Annotated[str | None, make_option("FILE", WORKLOAD)] = None,
     durability: Annotated[
-        Literal["full", "relaxed"], choice("relaxed: commits may be lost with the machine; the answer says how many.")
+        Literal["full", "relaxed"],
+        make_choice("relaxed: commits may be lost with the machine; the answer says how many."),
     ] = "full",
-    replica: Annotated[bool, flag("--replica", "The server applies another's binlog.")] = False,
+    replica: Annotated[bool, make_flag("--replica", "The server applies another's binlog.")] = False,
     as_of: AsOfText = None,
     check: Annotated[
         bool,
-        flag("--check", "Exit with 1 when today's settings differ, or are refused by the server, or can lose data."),
+        make_flag(
+            "--check", "Exit with 1 when today's settings differ, or are refused by the server, or can lose data."
+        ),
     ] = False,
     host: Annotated[
-        bool, flag("--host", "Look at the host instead: /proc and /sys are read, nothing is written.")
+        bool, make_flag("--host", "Look at the host instead: /proc and /sys are read, nothing is written.")
     ] = False,
     root: Annotated[
-        Path | None, option("PATH", "With --host: a captured folder or tarball instead of this machine.")
+        Path | None, make_option("PATH", "With --host: a captured folder or tarball instead of this machine.")
     ] = None,
-    datadir: Annotated[str | None, option("PATH", "With --host: folder of the data. Default: /var/lib/mysql.")] = None,
+    datadir: Annotated[
+        str | None, make_option("PATH", "With --host: folder of the data. Default: /var/lib/mysql.")
+    ] = None,
     output: Annotated[
-        Form, choice("Form of the answer on stdout; sysctl, udev and tuned: files to install, with --host.")
+        Form, make_choice("Form of the answer on stdout; sysctl, udev and tuned: files to install, with --host.")
     ] = "table",
 ) -> None:
     """Set the server up for this storage: values, reasons, sources, risks, and what the simulator
@@ -156,35 +171,40 @@ def advise_on_host(
     for text in advice.notes if output != "json" else ():
         note(f"note: {text}")
     if output in OF_HOSTS:
-        data(advice.to_file(output))
+        print_data(advice.to_file(output))
     elif output == "json":
         print_json(advice.to_dict())
     elif output == "csv":
-        rows = [{name: value for name, value in row.items() if name != "settings"} for row in advice.rows()]
+        rows = [{name: value for name, value in row.items() if name != "settings"} for row in advice.list_rows()]
         print_frame(pl.DataFrame(rows), "csv")
     else:
-        rows = advice.rows()
-        show(f"{advice.host}; data in {advice.datadir}", "", *_host_tables(rows))
+        rows = advice.list_rows()
+        show(f"{advice.host}; data in {advice.datadir}", "", *_build_host_tables(rows))
     exit_if(check and advice.findings)
 
 
-def _host_tables(rows: list[dict]) -> list[object]:
+def _build_host_tables(rows: list[dict]) -> list[object]:
     """Returns tables of the settings to change, with reasons; of the others in short; and of
     outdated advice."""
     wrong = [row for row in rows if row["state"] == "finding"]
-    cells = [(row["title"], row["subject"], row["value"], row["wanted"], row["risk"], _reason(row)) for row in wrong]
+    cells = [
+        (row["title"], row["subject"], row["value"], row["wanted"], row["risk"], _describe_reason(row)) for row in wrong
+    ]
     head = ("setting", "of", "today", "wanted", "risk today", "why")
     parts: list[object] = (
-        [table(head, cells, title="To change", prose=HOST_PROSE), ""] if cells else ["Nothing to change.", ""]
+        [make_table(head, cells, title="To change", prose=HOST_PROSE), ""] if cells else ["Nothing to change.", ""]
     )
     rest = [(row["title"], row["subject"], row["state"], row["value"], row["note"]) for row in rows if row not in wrong]
-    parts += [table(("setting", "of", "state", "today", "note"), rest, title="Settings as advised, or not known"), ""]
+    parts += [
+        make_table(("setting", "of", "state", "today", "note"), rest, title="Settings as advised, or not known"),
+        "",
+    ]
     old = {row["title"]: row for row in rows if row["outdated_because"]}
     outdated = [(title, row["old_advice"], row["outdated_because"], row["source"]) for title, row in old.items()]
-    return [*parts, table(("setting", "old advice", "why no longer", "source"), outdated, title="Outdated advice")]
+    return [*parts, make_table(("setting", "old advice", "why no longer", "source"), outdated, title="Outdated advice")]
 
 
-def _reason(row: dict) -> str:
+def _describe_reason(row: dict) -> str:
     note = f" ({row['note']})" if row["note"] else ""
     return f"{row['why']}{note}. {row['source']}"
 
@@ -197,19 +217,19 @@ def print_advice(advice: Advice, output: Form) -> None:
         for finding in advice.findings:
             note(f"finding: {finding.parameter}: {finding.text}")
     if output == "cnf":
-        data(advice.to_cnf())
+        print_data(advice.to_cnf())
     elif output == "diff":
         text = advice.to_diff()
         if not text:
             say("nothing to change")
-        data(text)
+        print_data(text)
     elif output == "json":
         print_json(advice.to_dict())
     elif output == "csv":
-        rows = advice.rows()
+        rows = advice.list_rows()
         print_frame(pl.DataFrame(rows, schema_overrides={"current": pl.String, "effect": pl.String}), "csv")
     else:
         parts: list[object] = [f"{advice.server.label}: {advice.situation}", ""]
-        for title, names, rows in advice.tables(narrow=tables.console().width < NARROW):
-            parts += [table(names, rows, title=title), ""]
+        for title, names, rows in advice.build_tables(narrow=tables.make_console().width < NARROW):
+            parts += [make_table(names, rows, title=title), ""]
         show(*parts)

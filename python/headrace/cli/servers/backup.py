@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from headrace.base.encoding import pick_fields
-from headrace.base.lazy import lazily
-from headrace.base.signals import set_handler, undisturbed
-from headrace.base.units import span_in_words
+from headrace.base.lazy import defer_imports
+from headrace.base.signals import ignore_interrupts, set_handler
+from headrace.base.units import describe_span
 from headrace.cli import INTERRUPTED
 from headrace.cli.options import (
     CommandGroup,
@@ -25,12 +25,22 @@ from headrace.cli.options import (
     OutputOption,
     PasswordOptions,
     YesOption,
-    choice,
-    flag,
-    option,
-    storage_option,
+    make_choice,
+    make_flag,
+    make_option,
+    make_storage_option,
 )
-from headrace.cli.output import confirm, exit_if, print_answer, print_facts, print_rows, progress, say, say_each, table
+from headrace.cli.output import (
+    confirm,
+    exit_if,
+    make_table,
+    print_answer,
+    print_facts,
+    print_rows,
+    say,
+    say_each,
+    show_progress,
+)
 from headrace.cli.sharing import read_epilog
 from headrace.errors import CouldNotRun, HeadraceError, InputError, Refusals
 
@@ -45,7 +55,7 @@ if TYPE_CHECKING:
     from headrace.servers.backup.targets.target import BackupTarget
     from headrace.servers.copies.source import CopySource
 
-with lazily():
+with defer_imports():
     from headrace import servers
     from headrace.mysql import gtid as mysql_gtid
     from headrace.servers.backup import checking, copying, pacing, proving, retention, unfinished
@@ -64,13 +74,16 @@ EPILOG = read_epilog("backup")
 Method = Literal["physical", "logical", "snapshot"]
 Pack = Literal["zstd", "none"]
 
-TargetOption = Annotated[str, option("TARGET", "Target of backups: file:///FOLDER, or s3://BUCKET/PREFIX.", "--to")]
-InOption = Annotated[str, option("TARGET", "Target of backups: file:///FOLDER, or s3://BUCKET/PREFIX.", "--in")]
+TargetOption = Annotated[
+    str, make_option("TARGET", "Target of backups: file:///FOLDER, or s3://BUCKET/PREFIX.", "--to")
+]
+InOption = Annotated[str, make_option("TARGET", "Target of backups: file:///FOLDER, or s3://BUCKET/PREFIX.", "--in")]
 KeyOption = Annotated[
-    Path | None, option("FILE", "Key of 64 hexadecimal digits: data are encrypted, documents sealed.", "--key-file")
+    Path | None,
+    make_option("FILE", "Key of 64 hexadecimal digits: data are encrypted, documents sealed.", "--key-file"),
 ]
 WorkOption = Annotated[
-    Path | None, option("FOLDER", "Folder to unpack the copy in. Default: the system's folder of temporary files.")
+    Path | None, make_option("FOLDER", "Folder to unpack the copy in. Default: the system's folder of temporary files.")
 ]
 
 
@@ -90,16 +103,16 @@ SourceArgument = Annotated[
 ]
 
 
-def _source(place: LabPlace, password: PasswordOptions, text: str) -> CopySource:
+def _find_source(place: LabPlace, password: PasswordOptions, text: str) -> CopySource:
     """Returns the server that is named, by its name in the lab or an address."""
     if "://" in text:
         address = password.read_address(text)
-        return backup_source.source_of(address, address.host or "local")
+        return backup_source.read_source(address, address.host or "local")
     lab = place.open()
     server = servers.find(lab, text)
     if server.state != "running":
         raise InputError(text, f"is {server.state}", "headrace backup --help", f"Start it: headrace mysql up {text}")
-    return backup_source.source_of(server.address(), server.name, server)
+    return backup_source.read_source(server.make_address(), server.name, server)
 
 
 def _open_existing_target(text: str) -> BackupTarget:
@@ -117,7 +130,7 @@ def _explain_interrupt(words: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        with undisturbed():
+        with ignore_interrupts():
             raise CouldNotRun("", f"Interrupted. {words()}", exit_code=INTERRUPTED) from None
 
 
@@ -133,7 +146,7 @@ def _list_whole(target: BackupTarget) -> set[str]:
     return set()
 
 
-def _words_after_run(target: BackupTarget, before: set[str], spooled: list[str]) -> str:
+def _describe_after_run(target: BackupTarget, before: set[str], spooled: list[str]) -> str:
     """Returns what an interrupted backup has left, in words. `before`: ids of whole backups before
     it; `spooled`: ids of copies that it left whole in the spool."""
     new_ids = sorted(_list_whole(target) - before)
@@ -144,7 +157,7 @@ def _words_after_run(target: BackupTarget, before: set[str], spooled: list[str])
     return "No backup was made, and what was copied is removed. Give the same command again to begin anew."
 
 
-def _words_after_restore(lab: Lab, name: str, what: str) -> str:
+def _describe_after_restore(lab: Lab, name: str, what: str) -> str:
     """Returns what an interrupted restore has left, in words. `what`: what the same command does if
     it is given again."""
     with contextlib.suppress(HeadraceError):
@@ -157,35 +170,35 @@ def _words_after_restore(lab: Lab, name: str, what: str) -> str:
 class PaceOptions:
     """Limits on the speed of a copy."""
 
-    share: Annotated[float | None, option("SHARE", "Share of the volume's throughput the backup may use, 0 to 1.")] = (
-        None
-    )
-    mib_s: Annotated[float | None, option("MIB_S", "Most MiB/s to read from the source.", "--mib-s")] = None
+    share: Annotated[
+        float | None, make_option("SHARE", "Share of the volume's throughput the backup may use, 0 to 1.")
+    ] = None
+    mib_s: Annotated[float | None, make_option("MIB_S", "Most MiB/s to read from the source.", "--mib-s")] = None
     credit_floor: Annotated[
-        float, option("PERCENT", "Pause while a credit balance that the copy uses is at or below this.")
+        float, make_option("PERCENT", "Pause while a credit balance that the copy uses is at or below this.")
     ] = 10.0
     lag_s: Annotated[
-        float | None, option("S", "Slow down while the server, if a replica, is more than this behind.")
+        float | None, make_option("S", "Slow down while the server, if a replica, is more than this behind.")
     ] = None
     latency_ratio: Annotated[
         float | None,
-        option("RATIO", "Slow down while the volume's latency is above this multiple of its value before."),
+        make_option("RATIO", "Slow down while the volume's latency is above this multiple of its value before."),
     ] = None
 
-    def limits(self) -> PaceLimits:
+    def make_limits(self) -> PaceLimits:
         """Returns the limits in the library's form. Raises InputError."""
         return pacing.PaceLimits(self.share, self.mib_s, self.credit_floor, self.lag_s, self.latency_ratio)
 
 
-def _pacer(
+def _open_pacer(
     server: CopySource, target: BackupTarget, pace: PaceOptions, method: str
 ) -> AbstractContextManager[Pacer | None]:
     """Returns the pacer of the copy: on the lab it watches credits, elsewhere only MiB/s."""
-    limits = pace.limits()
+    limits = pace.make_limits()
     if method == "snapshot":
         return contextlib.nullcontext()
     if server.server is not None:
-        return pacing.lab_pacer(server, limits, backup_forecast.target_volume(server.server.lab, target))
+        return pacing.make_lab_pacer(server, limits, backup_forecast.find_target_volume(server.server.lab, target))
     if pace.share is not None or pace.lag_s is not None or pace.latency_ratio is not None:
         rule = "is not a server of the lab, so its volume cannot be seen"
         raise InputError(server.address.label, rule, "headrace backup run --help", "Pace it by --mib-s.")
@@ -205,19 +218,19 @@ def _say_forecast(
 ) -> None:
     """Forecasts the time of the copy: as an answer with `output`, else a line on stderr."""
     if method == "physical" and server.server is not None:
-        size = backup_source.physical_bytes(server.server)
+        size = backup_source.count_physical_bytes(server.server)
     else:
         with server.connect() as connection:
-            size = backup_source.data_bytes(connection, only)
-    limits = pace.limits()
+            size = backup_source.estimate_data_bytes(connection, only)
+    limits = pace.make_limits()
     most = limits.mib_s
     if limits.share is not None and server.server is not None and server.server.volumes.data is not None:
         cap = server.server.lab.describe(server.server.volumes.data)["throughput_mib_s"]
         most = min(rate for rate in (most, cap * limits.share) if rate is not None)
-    estimate = backup_forecast.forecast(server, target, size, pack or pipeline.best_pack(), most_mib_s=most)
+    estimate = backup_forecast.forecast(server, target, size, pack or pipeline.choose_pack(), most_mib_s=most)
     if output is None:
         if estimate.seconds:
-            say(estimate.words(size))
+            say(estimate.describe_duration(size))
         return
     answer = {"bytes": size, "seconds": round(estimate.seconds, 1), "binds": estimate.binds}
     answer |= {f"{name.replace(' ', '_')}_s": round(value, 1) for name, value in estimate.seconds_by.items()}
@@ -232,29 +245,32 @@ def run(
     place: LabPlace,
     password: PasswordOptions,
     pace: PaceOptions,
-    method: Annotated[Method, choice("Method of the copy.")] = "physical",
-    pack: Annotated[Pack | None, choice("Default: zstd where it is installed.")] = None,
+    method: Annotated[Method, make_choice("Method of the copy.")] = "physical",
+    pack: Annotated[Pack | None, make_choice("Default: zstd where it is installed.")] = None,
     key_file: KeyOption = None,
     staging: Annotated[
         Path | None,
-        option("FOLDER", "Folder for the first copy of MySQL's CLONE. Default: on the server's own volume."),
+        make_option("FOLDER", "Folder for the first copy of MySQL's CLONE. Default: on the server's own volume."),
     ] = None,
     spool: Annotated[
-        Path | None, option("FOLDER", "Folder to finish the copy in before it is sent: an interrupted run can resume.")
+        Path | None,
+        make_option("FOLDER", "Folder to finish the copy in before it is sent: an interrupted run can resume."),
     ] = None,
     only: Annotated[
         list[str] | None,
-        option("DATABASE", "Logical: only this database, as a part of the server. Repeatable.", "--only"),
+        make_option("DATABASE", "Logical: only this database, as a part of the server. Repeatable.", "--only"),
     ] = None,
     anew: Annotated[
-        bool, flag("--anew", "Start over: delete what an interrupted backup left instead of resuming it.")
+        bool, make_flag("--anew", "Start over: delete what an interrupted backup left instead of resuming it.")
     ] = False,
-    dry_run: Annotated[bool, flag("--dry-run", "Say how long it will take and what binds, and copy nothing.")] = False,
+    dry_run: Annotated[
+        bool, make_flag("--dry-run", "Say how long it will take and what binds, and copy nothing.")
+    ] = False,
     output: OutputOption = "table",
 ) -> None:
     """Take a backup of a server; print its id and position."""
     target, key = backup_targets.open_target(to), backup_manifest.read_key(key_file)
-    server = _source(place, password, source)
+    server = _find_source(place, password, source)
     if method != "snapshot":
         _say_forecast(server, target, method, pack, pace, only, output if dry_run else None)
     if dry_run:
@@ -262,9 +278,9 @@ def run(
     before = _list_whole(target)
     spooled: list[str] = []
     with (
-        _explain_interrupt(lambda: _words_after_run(target, before, spooled)),
-        progress("copying") as tick,
-        _pacer(server, target, pace, method) as pacer,
+        _explain_interrupt(lambda: _describe_after_run(target, before, spooled)),
+        show_progress("copying") as tick,
+        _open_pacer(server, target, pace, method) as pacer,
     ):
         request = copying.BackupRequest(
             method=method,
@@ -297,10 +313,11 @@ def list_(
     ] = None,
     to: InOption,
     binlogs: Annotated[
-        bool, flag("--binlogs", "The archived binary logs instead, by timeline; exit code 1 for a gap.")
+        bool, make_flag("--binlogs", "The archived binary logs instead, by timeline; exit code 1 for a gap.")
     ] = False,
     verify: Annotated[
-        bool, flag("--verify", "Read every byte in the target against its checksum; exit code 1 when one is wrong.")
+        bool,
+        make_flag("--verify", "Read every byte in the target against its checksum; exit code 1 when one is wrong."),
     ] = False,
     key_file: KeyOption = None,
     output: OutputOption = "table",
@@ -315,7 +332,7 @@ def list_(
         return _verify(_open_existing_target(to), backup, backup_manifest.read_key(key_file), output)
     if binlogs:
         return _list_binlogs(to, key_file, output)
-    entries, problems = backup_manifest.backups(_open_existing_target(to), backup_manifest.read_key(key_file))
+    entries, problems = backup_manifest.read_backups(_open_existing_target(to), backup_manifest.read_key(key_file))
     _print_backups(entries, output)
     problems += [
         f"{backup.id}: its last restore failed: {backup.proof.failure}"
@@ -331,7 +348,7 @@ def _list_binlogs(to: str, key_file: Path | None, output: Output) -> None:
     gap."""
     names = ("timeline", "files", "bytes", "begins", "ends", "first_time", "last_time", "problems")
     rows: list[dict[str, object]] = []
-    for timeline in archive.timelines(_open_existing_target(to), backup_manifest.read_key(key_file)):
+    for timeline in archive.read_timelines(_open_existing_target(to), backup_manifest.read_key(key_file)):
         entries = [entry for file in timeline.files for entry in file.entries if entry.transactions]
         cells = (
             timeline.id,
@@ -359,18 +376,18 @@ CSV = (
 def _print_backups(entries: list[Backup], output: Output) -> None:
     """Prints the backups in the form asked for, with their age and their last proof."""
     now = time.time()
-    rows = [_csv(backup, now) for backup in entries]
-    shown = [_row(backup, now) for backup in entries]
+    rows = [_make_csv_row(backup, now) for backup in entries]
+    shown = [_list_cells(backup, now) for backup in entries]
     print_answer(
         rows,
         output,
         rows,
         CSV,
-        lambda: (table(COLUMNS, shown, right=("databases", "tables", "size", "stored", "age")),),
+        lambda: (make_table(COLUMNS, shown, right=("databases", "tables", "size", "stored", "age")),),
     )
 
 
-def _csv(backup: Backup, now: float) -> dict[str, object]:
+def _make_csv_row(backup: Backup, now: float) -> dict[str, object]:
     """Returns a backup as a row of CSV. `now`: seconds since 1970."""
     manifest = backup.manifest
     plain = {name: getattr(part, name) for part in (manifest, manifest.packing) for name in CSV if hasattr(part, name)}
@@ -378,19 +395,19 @@ def _csv(backup: Backup, now: float) -> dict[str, object]:
     return plain | {
         "databases": " ".join(manifest.databases),
         "failed": backup.proof.failure if backup.proof is not None and backup.failed else "",
-        "age_s": round(backup.age_s(now), 1),
+        "age_s": round(backup.compute_age_s(now), 1),
         **pick_fields(manifest.position, "gtid", "file", "offset"),
         "proved": proof is not None,
         "proved_at_unix": proof and proof.at_unix,
     }
 
 
-def _row(backup: Backup, now: float) -> list[object]:
+def _list_cells(backup: Backup, now: float) -> list[object]:
     """Returns a backup as cells for a person. `now`: seconds since 1970."""
     manifest, proof = backup.manifest, backup.proof
-    proved = f"unproved, {_age(backup.age_s(now))} old"
+    proved = f"unproved, {_format_age(backup.compute_age_s(now))} old"
     if proof is not None:
-        proved = f"{_age(now - proof.at_unix)} ago" if proof.ok else "FAILED"
+        proved = f"{_format_age(now - proof.at_unix)} ago" if proof.ok else "FAILED"
     gtid = manifest.position.gtid if len(manifest.position.gtid) <= 44 else f"{manifest.position.gtid[:41]}..."
     server = f"{manifest.source}, {manifest.flavor} {manifest.version.split('-')[0]}"
     place = gtid or manifest.position.file or "no binary log"
@@ -400,52 +417,54 @@ def _row(backup: Backup, now: float) -> list[object]:
         server,
         manifest.part or len(manifest.databases),
         manifest.tables,
-        _size(manifest.data_bytes),
-        _size(manifest.stored_bytes),
-        _age(backup.age_s(now)),
+        _format_size(manifest.data_bytes),
+        _format_size(manifest.stored_bytes),
+        _format_age(backup.compute_age_s(now)),
         proved,
         place,
     ]
 
 
-def _size(count: int) -> str:
+def _format_size(count: int) -> str:
     return f"{count / 2**30:,.2f} GiB" if count >= 2**30 else f"{count / 2**20:,.1f} MiB"
 
 
-def _age(seconds: float) -> str:
+def _format_age(seconds: float) -> str:
     """Returns an age in words, to the second; older than 2 min to the minute, than 2 days to the
     hour."""
-    return span_in_words(round(seconds))
+    return describe_span(round(seconds))
 
 
 @dataclass(frozen=True, kw_only=True)
 class RestoreOptions:
     """The place of a restored server, and the point that it is restored to."""
 
-    storage: Annotated[str | None, storage_option("The data volume of the new server: gp3:100:6000.")] = None
-    log_storage: Annotated[str | None, storage_option("A volume of its own for redo and binary log.")] = None
-    memory_gib: Annotated[float | None, option("GIB", "Memory of the new server.")] = None
-    setting: Annotated[list[str] | None, option("K=V", "An option of the server. Repeatable.", "--set")] = None
-    server_path: Annotated[Path | None, option("FILE", "Another server program.", readable=False)] = None
-    unpaced: Annotated[bool, flag("--unpaced", "Leave the volumes without their limits until the next `mysql up`.")] = (
-        False
-    )
+    storage: Annotated[str | None, make_storage_option("The data volume of the new server: gp3:100:6000.")] = None
+    log_storage: Annotated[str | None, make_storage_option("A volume of its own for redo and binary log.")] = None
+    memory_gib: Annotated[float | None, make_option("GIB", "Memory of the new server.")] = None
+    setting: Annotated[list[str] | None, make_option("K=V", "An option of the server. Repeatable.", "--set")] = None
+    server_path: Annotated[Path | None, make_option("FILE", "Another server program.", readable=False)] = None
+    unpaced: Annotated[
+        bool, make_flag("--unpaced", "Leave the volumes without their limits until the next `mysql up`.")
+    ] = False
     moment: Annotated[
         str | None,
-        option("TIME", "Replay up to this time, with its time zone: 2026-11-22T21:50:00Z.", "--to-time"),
+        make_option("TIME", "Replay up to this time, with its time zone: 2026-11-22T21:50:00Z.", "--to-time"),
     ] = None
-    gtid: Annotated[str | None, option("GTID", "Replay up to this transaction, and no further.", "--to-gtid")] = None
-    latest: Annotated[bool, flag("--latest", "Replay all binary logs.")] = False
-    timeline: Annotated[str | None, option("ID", "Timeline to replay, if the binary logs after the backup branch.")] = (
+    gtid: Annotated[str | None, make_option("GTID", "Replay up to this transaction, and no further.", "--to-gtid")] = (
         None
     )
+    latest: Annotated[bool, make_flag("--latest", "Replay all binary logs.")] = False
+    timeline: Annotated[
+        str | None, make_option("ID", "Timeline to replay, if the binary logs after the backup branch.")
+    ] = None
     workers: Annotated[
-        int | None, option("N", "Workers of the replay. Default: twice the processors.", min=0, max=1024)
+        int | None, make_option("N", "Workers of the replay. Default: twice the processors.", min=0, max=1024)
     ] = None
     work: WorkOption = None
-    read_only: Annotated[bool, flag("--read-only", "Leave it read-only.")] = False
+    read_only: Annotated[bool, make_flag("--read-only", "Leave it read-only.")] = False
 
-    def goal(self, flavor: str) -> moments.RestoreGoal | None:
+    def make_goal(self, flavor: str) -> moments.RestoreGoal | None:
         """Returns the point to restore to; None: the backup as it is."""
         named = [
             name for name, on in (("--to-time", self.moment), ("--to-gtid", self.gtid), ("--latest", self.latest)) if on
@@ -464,7 +483,7 @@ def _resolve_id(target: BackupTarget, text: str, key: bytes | None) -> str:
     else."""
     if text != "latest":
         return text
-    candidates, _ = backup_manifest.backups(target, key)
+    candidates, _ = backup_manifest.read_backups(target, key)
     if not candidates:
         raise InputError(
             target.label, "holds no whole backup", "headrace backup list", "Take one: headrace backup run."
@@ -478,20 +497,20 @@ def restore(
     to: InOption,
     place: LabPlace,
     options: RestoreOptions,
-    name: Annotated[str, option("NAME", "Name of the new server.", "--as")],
+    name: Annotated[str, make_option("NAME", "Name of the new server.", "--as")],
     key_file: KeyOption = None,
     output: OutputOption = "table",
 ) -> None:
     """Restore a backup onto a new server of the lab, as it is or up to a GTID or a moment."""
     target, key = _open_existing_target(to), backup_manifest.read_key(key_file)
-    with place.open() as lab, progress("restoring") as tick:
-        request = _request(target, backup, name, options, key)
-        with _explain_interrupt(lambda: _words_after_restore(lab, name, "restore it")):
+    with place.open() as lab, show_progress("restoring") as tick:
+        request = _make_request(target, backup, name, options, key)
+        with _explain_interrupt(lambda: _describe_after_restore(lab, name, "restore it")):
             done = backup_restore.restore(lab, target, request, key, tick)
     _print_restored(done, output)
 
 
-def _request(
+def _make_request(
     target: BackupTarget, backup: str, name: str, options: RestoreOptions, key: bytes | None
 ) -> RestoreRequest:
     """Returns the request of a restore, after warnings about the backup. Raises InputError without
@@ -508,11 +527,11 @@ def _request(
         backup=manifest.id,
         name=name,
         storage=options.storage,
-        goal=options.goal(manifest.flavor),
+        goal=options.make_goal(manifest.flavor),
         timeline=options.timeline,
         log_storage=options.log_storage,
         memory_gib=options.memory_gib,
-        settings=servers.settings_of(options.setting) or {},
+        settings=servers.parse_settings(options.setting) or {},
         server_path=None if options.server_path is None else str(options.server_path),
         unpaced=options.unpaced,
         workers=options.workers,
@@ -529,7 +548,9 @@ def _warn_failed(target: BackupTarget, backup: str, key: bytes | None) -> None:
         say(f"warning: the proof of {backup} cannot be read: {error.rule}")
         return
     if proof is not None and not proof.ok:
-        say(f"warning: the last restore of {backup} failed, {_age(time.time() - proof.at_unix)} ago: {proof.failure}")
+        say(
+            f"warning: the last restore of {backup} failed, {_format_age(time.time() - proof.at_unix)} ago: {proof.failure}"
+        )
 
 
 def _print_restored(done: Restored, output: Output) -> None:
@@ -564,11 +585,11 @@ def _verify(target: BackupTarget, backup: str | None, key: bytes | None, output:
     exit code 1 when one is wrong."""
     problems: list[str] = []
     if backup is None:
-        entries, problems = backup_manifest.backups(target, key)
+        entries, problems = backup_manifest.read_backups(target, key)
         checks = [checking.check_backup(target, entry.id, key) for entry in entries]
-        histories = archive.timelines(target, key)
+        histories = archive.read_timelines(target, key)
         checks += [checking.check_timeline(target, history, key) for history in histories]
-        problems += checking.broken_chains(entries, histories)
+        problems += checking.list_broken_chains(entries, histories)
     else:
         checks = [checking.check_backup(target, _resolve_id(target, backup, key), key)]
     rows: list[dict[str, object]] = [
@@ -591,7 +612,7 @@ def stream(
     key_file: KeyOption = None,
     every_s: Annotated[
         float,
-        option(
+        make_option(
             "S",
             "Longest time in seconds before new events are stored. Each time is a request to S3.",
             min=0.02,
@@ -599,15 +620,15 @@ def stream(
         ),
     ] = 0.25,
     begin: Annotated[
-        str | None, option("FILE", "Begin a new archive with this binary log. Default: the oldest.", "--from")
+        str | None, make_option("FILE", "Begin a new archive with this binary log. Default: the oldest.", "--from")
     ] = None,
     for_s: Annotated[
-        float | None, option("S", "End after this many seconds. Default: at Ctrl-C or SIGTERM.", min=0.0)
+        float | None, make_option("S", "End after this many seconds. Default: at Ctrl-C or SIGTERM.", min=0.0)
     ] = None,
     output: OutputOption = "table",
 ) -> None:
     """Copy a server's binary log as it is written, and test that nothing is missing."""
-    server = _source(place, password, source)
+    server = _find_source(place, password, source)
     streaming = history_stream.Stream(
         server,
         backup_targets.open_target(to),
@@ -639,22 +660,24 @@ def prove(
     to: InOption,
     place: LabPlace,
     password: PasswordOptions,
-    storage: Annotated[str, storage_option("Volume to restore onto: gp3:100.")],
+    storage: Annotated[str, make_storage_option("Volume to restore onto: gp3:100.")],
     against: Annotated[
-        str | None, option("SERVER", "Compare every table with this server, its source, at one GTID.", "--against")
+        str | None, make_option("SERVER", "Compare every table with this server, its source, at one GTID.", "--against")
     ] = None,
-    unpaced: Annotated[bool, flag("--unpaced", "Restore onto a volume without its limits.")] = False,
+    unpaced: Annotated[bool, make_flag("--unpaced", "Restore onto a volume without its limits.")] = False,
     work: WorkOption = None,
     key_file: KeyOption = None,
     output: OutputOption = "table",
 ) -> None:
     """Restore a backup onto a volume of the lab, replay, compare, and remove it again."""
     target, key = _open_existing_target(to), backup_manifest.read_key(key_file)
-    source = None if against is None else _source(place, password, against)
-    with place.open() as lab, progress("restoring") as tick:
+    source = None if against is None else _find_source(place, password, against)
+    with place.open() as lab, show_progress("restoring") as tick:
         named = _resolve_id(target, backup, key)
-        name = proving.new_name()
-        with _explain_interrupt(lambda: f"The proof before it counts. {_words_after_restore(lab, name, 'prove it')}"):
+        name = proving.make_name()
+        with _explain_interrupt(
+            lambda: f"The proof before it counts. {_describe_after_restore(lab, name, 'prove it')}"
+        ):
             proof = proving.prove(
                 lab, target, named, storage, source, key, work=work, unpaced=unpaced, progress=tick, name=name
             )
@@ -675,21 +698,21 @@ def prune(
     *,
     to: InOption,
     place: LabPlace,
-    keep: Annotated[int | None, option("N", "Keep the newest N of each server.", min=1)] = None,
-    days: Annotated[float | None, option("DAYS", "Keep backups younger than this many days.", min=0.0)] = None,
+    keep: Annotated[int | None, make_option("N", "Keep the newest N of each server.", min=1)] = None,
+    days: Annotated[float | None, make_option("DAYS", "Keep backups younger than this many days.", min=0.0)] = None,
     key_file: KeyOption = None,
-    dry_run: Annotated[bool, flag("--dry-run", "Say what would be deleted, and delete nothing.")] = False,
+    dry_run: Annotated[bool, make_flag("--dry-run", "Say what would be deleted, and delete nothing.")] = False,
     yes: YesOption = False,
     output: OutputOption = "table",
 ) -> None:
     """Delete old backups and the binary logs before them; never the last provable chain."""
     target, key = _open_existing_target(to), backup_manifest.read_key(key_file)
-    entries, problems = backup_manifest.backups(target, key)
+    entries, problems = backup_manifest.read_backups(target, key)
     say_each("problem", problems)
-    strange = backup_manifest.unread(target, entries)
+    strange = backup_manifest.list_unreadable(target, entries)
     if strange:
         say(f"note: No binary log is deleted: what {', '.join(strange[:3])} needs of them cannot be read.")
-    retention_plan = retention.plan(entries, archive.timelines(target, key), time.time(), keep, days, strange)
+    retention_plan = retention.plan(entries, archive.read_timelines(target, key), time.time(), keep, days, strange)
     fates = [(backup.id, "keep", why) for backup, why in retention_plan.keep]
     fates += [(backup.id, "delete", why) for backup, why in retention_plan.remove]
     fates += [(name, "delete", "before every kept backup") for name in retention_plan.files]
@@ -712,12 +735,12 @@ def prune(
         lab = None
         if any(backup.manifest.snapshots for backup, _ in retention_plan.remove):
             lab = leaving.enter_context(place.open())
-        leaving.enter_context(_explain_interrupt(lambda: _words_after_prune(target, retention_plan)))
-        for text in retention.carry_out(target, retention_plan, archive.timelines(target, key), lab, key):
+        leaving.enter_context(_explain_interrupt(lambda: _describe_after_prune(target, retention_plan)))
+        for text in retention.carry_out(target, retention_plan, archive.read_timelines(target, key), lab, key):
             say(f"kept: {text}")
 
 
-def _words_after_prune(target: BackupTarget, retention_plan: RetentionPlan) -> str:
+def _describe_after_prune(target: BackupTarget, retention_plan: RetentionPlan) -> str:
     """Returns what an interrupted deletion of old backups has done, in words."""
     there = _list_whole(target)
     remaining = [backup.id for backup, _ in retention_plan.remove if backup.id in there]

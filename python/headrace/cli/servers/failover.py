@@ -15,11 +15,20 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from headrace.base.files import read_bytes
-from headrace.base.lazy import lazily
-from headrace.base.signals import ends_as_interrupts, undisturbed
+from headrace.base.lazy import defer_imports
+from headrace.base.signals import ends_as_interrupts, ignore_interrupts
 from headrace.cli import INTERRUPTED
-from headrace.cli.options import CommandGroup, LabPlace, Output, OutputOption, YesOption, choice, flag, option
-from headrace.cli.output import confirm, exit_if, pairs, print_answer, say, table
+from headrace.cli.options import (
+    CommandGroup,
+    LabPlace,
+    Output,
+    OutputOption,
+    YesOption,
+    make_choice,
+    make_flag,
+    make_option,
+)
+from headrace.cli.output import confirm, exit_if, format_pairs, make_table, print_answer, say
 from headrace.cli.servers.mysql import complete_server
 from headrace.cli.sharing import read_epilog
 from headrace.errors import CouldNotRun, InputError
@@ -31,7 +40,7 @@ if TYPE_CHECKING:
     from headrace.servers.failover.planning.members import Members
     from headrace.servers.failover.planning.progress import Progress
 
-with lazily():
+with defer_imports():
     from headrace.report.replication import members as member_words
     from headrace.servers.failover import cluster as cluster_module
     from headrace.servers.failover import interruption
@@ -52,10 +61,12 @@ ServersArgument = Annotated[
         autocompletion=complete_server,
     ),
 ]
-FromOption = Annotated[str | None, option("NAME", "The source. Default: the one that the others follow.", "--from")]
+FromOption = Annotated[
+    str | None, make_option("NAME", "The source. Default: the one that the others follow.", "--from")
+]
 DryRunOption = Annotated[
     bool,
-    flag(
+    make_flag(
         "--dry-run", "Print every step and the end, and change nothing (a source that answers gets one row as a probe)."
     ),
 ]
@@ -67,17 +78,19 @@ class ClusterOptions:
 
     ec2: Annotated[
         list[str] | None,
-        option("NAME=INSTANCE[,VOLUME...]", "Fence this server by the EC2 API. Repeatable.", "--ec2"),
+        make_option("NAME=INSTANCE[,VOLUME...]", "Fence this server by the EC2 API. Repeatable.", "--ec2"),
     ] = None
     rescue_on: Annotated[
         str,
-        option(
+        make_option(
             "INSTANCE", "EC2 instance of this machine, for --rescue of an EC2 volume. Default: as its firmware says."
         ),
     ] = ""
     journal: Annotated[
         Path | None,
-        option("DIR", "Folder of the journals. Default: in the lab's directory (--lab, $HEADRACE_LAB).", "--journal"),
+        make_option(
+            "DIR", "Folder of the journals. Default: in the lab's directory (--lab, $HEADRACE_LAB).", "--journal"
+        ),
     ] = None
 
 
@@ -86,19 +99,20 @@ class ChoiceOptions:
     """Decisions that the user takes for a failover, by the names that its wish has for them."""
 
     accept_loss: Annotated[
-        bool, flag("--accept-loss", "Go on although acknowledged commits may be missing; the reason is printed.")
+        bool, make_flag("--accept-loss", "Go on although acknowledged commits may be missing; the reason is printed.")
     ] = False
     rescue: Annotated[
-        bool, flag("--rescue", "Read what no replica received from the dead source's volume (1 to 2 minutes on EC2).")
+        bool,
+        make_flag("--rescue", "Read what no replica received from the dead source's volume (1 to 2 minutes on EC2)."),
     ] = False
     by_hand: Annotated[
-        bool, flag("--fenced", "Assert that the old source is dead and stays dead: you made sure of it.")
+        bool, make_flag("--fenced", "Assert that the old source is dead and stays dead: you made sure of it.")
     ] = False
-    allow_delayed: Annotated[bool, flag("--allow-delayed", "Allow promotion of a delayed replica.")] = False
-    errant: Annotated[Errant, choice("Treatment of transactions that only a replica has.")] = "refuse"
+    allow_delayed: Annotated[bool, make_flag("--allow-delayed", "Allow promotion of a delayed replica.")] = False
+    errant: Annotated[Errant, make_choice("Treatment of transactions that only a replica has.")] = "refuse"
     alone: Annotated[
         Alone,
-        choice(
+        make_choice(
             "Decision if no replica can acknowledge commits of the new source: serve writes, which are lost if it dies"
             " (announced before and after), or refuse them."
         ),
@@ -110,12 +124,12 @@ class WatchOptions(ClusterOptions, ChoiceOptions):
     """A cluster, with the decisions for its failover."""
 
     drain_s: Annotated[
-        float, option("S", "Longest wait in seconds for a replica to apply what it received.", min=1)
+        float, make_option("S", "Longest wait in seconds for a replica to apply what it received.", min=1)
     ] = 3_600.0
     servers: ServersArgument = None
     source: FromOption = None
     clients: Annotated[
-        Path | None, option("FILE", "File for the new source's address as JSON, for applications and proxies.")
+        Path | None, make_option("FILE", "File for the new source's address as JSON, for applications and proxies.")
     ] = None
 
 
@@ -137,7 +151,7 @@ ALONE = (
 )
 MaxWaitOption = Annotated[
     float,
-    option("S", "Longest time without writes; then the source takes them again, and nothing is changed.", min=0.1),
+    make_option("S", "Longest time without writes; then the source takes them again, and nothing is changed.", min=0.1),
 ]
 
 
@@ -149,7 +163,7 @@ def status(
     source: FromOption = None,
     acknowledge: Annotated[
         bool,
-        flag(
+        make_flag(
             "--acknowledge",
             "Say that you have looked at the last failover: `watch` may fail over again at once, not only after an hour.",
         ),
@@ -159,23 +173,23 @@ def status(
     """Show who follows whom, which guarantee holds now, and what is wrong; exit code 1 then."""
     with (
         _open_cluster(place, cluster, servers) as failover_cluster,
-        contextlib.closing(failover_cluster.observer()) as observer,
+        contextlib.closing(failover_cluster.make_observer()) as observer,
     ):
         if acknowledge:
             _acknowledge(failover_cluster)
         seen = observer.look()
-        unfinished = failover_cluster.unfinished()
-        name = cluster_module.source_in(seen, source, unfinished)
-    guarantee, wrong = planning_guarantee.guarantee_now(seen, seen[name]), semisync.traps(seen, seen[name])
+        unfinished = failover_cluster.read_unfinished()
+        name = cluster_module.find_source(seen, source, unfinished)
+    guarantee, wrong = planning_guarantee.judge_guarantee(seen, seen[name]), semisync.list_traps(seen, seen[name])
     answer = {
         "source": name,
         "guarantee": guarantee.to_dict(),
         "traps": [vars(trap) for trap in wrong],
-        "servers": [_row(seen, member, name) for member in sorted(seen)],
+        "servers": [_make_row(seen, member, name) for member in sorted(seen)],
         "unfinished": None if unfinished is None else {"source": unfinished.source, "kind": unfinished.kind},
     }
-    print_answer(answer, output, answer["servers"], COLUMNS, lambda: (_table(answer["servers"]),))
-    first, *details = member_words.guarantee_lines(guarantee)
+    print_answer(answer, output, answer["servers"], COLUMNS, lambda: (_build_table(answer["servers"]),))
+    first, *details = member_words.describe_guarantee(guarantee)
     say(first)
     for text in details:
         say(f"  - {text}")
@@ -189,14 +203,16 @@ def status(
 def _acknowledge(failover_cluster: FailoverCluster) -> None:
     """Writes into the journal that the last failover by watch was seen, so that watch may fail over
     again; says if there is none."""
-    with contextlib.closing(failover_cluster.journal()) as journal:
+    with contextlib.closing(failover_cluster.open_journal()) as journal:
         last = journal.read().failed_over_at
         if last is None:
             say("no failover by watch is to be acknowledged")
             return
-        with journal.alone():
+        with journal.lock():
             journal.write(progress.Acknowledged())
-    say(f"the failover of {failover_watcher.clock(last)} is acknowledged: headrace failover watch may fail over again")
+    say(
+        f"the failover of {failover_watcher.format_clock(last)} is acknowledged: headrace failover watch may fail over again"
+    )
 
 
 @app.command()
@@ -204,7 +220,7 @@ def run(
     place: LabPlace,
     change: ChangeOptions,
     to: Annotated[
-        str | None, option("NAME", "Replica that takes over. Default: the one that received the most.")
+        str | None, make_option("NAME", "Replica that takes over. Default: the one that received the most.")
     ] = None,
 ) -> None:
     """Fail over from a dead source: fence it, and let a replica take over."""
@@ -216,7 +232,7 @@ def switchover(
     place: LabPlace,
     change: ChangeOptions,
     to: Annotated[
-        str | None, option("NAME", "Replica that takes over. Default: the one that applied the most.")
+        str | None, make_option("NAME", "Replica that takes over. Default: the one that applied the most.")
     ] = None,
     max_wait: MaxWaitOption = 10.0,
 ) -> None:
@@ -230,15 +246,17 @@ def switchover(
 def watch(
     place: LabPlace,
     options: WatchOptions,
-    failovers: Annotated[int, option("N", "Stop after N failovers; 0: only watch and report problems.", min=0)] = 1,
+    failovers: Annotated[
+        int, make_option("N", "Stop after N failovers; 0: only watch and report problems.", min=0)
+    ] = 1,
 ) -> None:
     """Watch the source twice a second, name traps, and fail over once when it is dead."""
     _check_clients(options.clients)
     with _open_cluster(place, options, options.servers) as failover_cluster, ends_as_interrupts():
-        executor = failover_cluster.executor(options.clients, _say_with_time, options.drain_s)
+        executor = failover_cluster.make_executor(options.clients, _say_with_time, options.drain_s)
         try:
-            wish = _wish("failover", executor.observer.look(), options, options.source, None)
-            if (unfinished := failover_cluster.unfinished()) is not None:
+            wish = _make_wish("failover", executor.observer.look(), options, options.source, None)
+            if (unfinished := failover_cluster.read_unfinished()) is not None:
                 _say_with_time(_describe_cut_off(unfinished))
             words = "" if failovers else "; it names what is wrong, and does not fail over (--failovers 0)"
             _say_with_time(f"watching {wish.source}{words}")
@@ -248,7 +266,7 @@ def watch(
             try:
                 outcomes = watcher.watch(threading.Event(), max(failovers, 1))
             except KeyboardInterrupt:
-                raise _interruption(executor.interrupted(replace(wish, source=watcher.source))) from None
+                raise _make_interruption(executor.describe_interruption(replace(wish, source=watcher.source))) from None
         finally:
             executor.close()
     for outcome in outcomes:
@@ -273,7 +291,7 @@ def rejoin(
     source: FromOption = None,
     diverged: Annotated[
         Literal["refuse", "rewind", "seed"],
-        choice("Treatment of transactions that the new source lacks; they are listed in any case."),
+        make_choice("Treatment of transactions that the new source lacks; they are listed in any case."),
     ] = "refuse",
     dry_run: DryRunOption = False,
     yes: YesOption = False,
@@ -295,10 +313,10 @@ def rejoin(
             outcome = failover_rejoin.rejoin(failover_cluster, name, source, diverged, say)
         except KeyboardInterrupt as stopped:
             command = stopped.command if isinstance(stopped, failover_rejoin.SeedInterrupted) else ""
-            with undisturbed(), contextlib.closing(failover_cluster.observer()) as observer:
-                words = interruption.words_after_rejoin(observer.look(), name, above, command)
-            raise _interruption(words) from None
-    print_answer(outcome, output, [dict(outcome)], tuple(outcome), lambda: (_pairs(outcome),))
+            with ignore_interrupts(), contextlib.closing(failover_cluster.make_observer()) as observer:
+                words = interruption.describe_rejoin(observer.look(), name, above, command)
+            raise _make_interruption(words) from None
+    print_answer(outcome, output, [dict(outcome)], tuple(outcome), lambda: (_format_pairs(outcome),))
     exit_if(outcome["state"] == "diverged")
 
 
@@ -310,11 +328,11 @@ def _open_cluster(place: LabPlace, options: ClusterOptions, servers: list[str] |
     """Opens the servers that are named: addresses alone, or names of the lab, None: all servers of
     the lab. Raises NoLab."""
     if servers and all("://" in name for name in servers):
-        folder = options.journal or cluster_module.journal_folder(place.data_dir, place.socket)
-        yield cluster_module.cluster_of(servers, None, folder, options.ec2 or (), options.rescue_on)
+        folder = options.journal or cluster_module.get_journal_folder(place.data_dir, place.socket)
+        yield cluster_module.make_cluster(servers, None, folder, options.ec2 or (), options.rescue_on)
         return
     with place.open() as lab:
-        yield cluster_module.cluster_of(servers or (), lab, options.journal, options.ec2 or (), options.rescue_on)
+        yield cluster_module.make_cluster(servers or (), lab, options.journal, options.ec2 or (), options.rescue_on)
 
 
 def _check_clients(path: Path | None) -> None:
@@ -344,13 +362,13 @@ def _is_address_file(path: Path) -> bool:
         return False
 
 
-def _wish(
+def _make_wish(
     kind: members.ChangeKind, seen: Members, options: WatchOptions, source: str | None, to: str | None
 ) -> members.FailoverWish:
     """Returns the change that the options ask for. `source`, `to`: None where they are to be
     found."""
     choices = {field.name: getattr(options, field.name) for field in fields(ChoiceOptions)}
-    return members.FailoverWish(source=cluster_module.source_in(seen, source), kind=kind, target=to, **choices)
+    return members.FailoverWish(source=cluster_module.find_source(seen, source), kind=kind, target=to, **choices)
 
 
 def _change(
@@ -361,16 +379,18 @@ def _change(
     out or given up."""
     _check_clients(change.clients)
     with _open_cluster(place, change, change.servers) as failover_cluster, ends_as_interrupts():
-        executor = failover_cluster.executor(change.clients, say, change.drain_s)
+        executor = failover_cluster.make_executor(change.clients, say, change.drain_s)
         executor.max_wait_s = max_wait
         try:
-            wish = _wish(kind, executor.observer.look(), change, change.source or failover_cluster.dead_source(), to)
-            foreseen = executor.dry_run(wish)
+            wish = _make_wish(
+                kind, executor.observer.look(), change, change.source or failover_cluster.find_dead_source(), to
+            )
+            foreseen = executor.preview_run(wish)
             plan = foreseen.plan
             if change.dry_run:
                 _show_plan(foreseen, change.output)
             if plan.refusal:
-                raise members.refused(plan, wish.source)
+                raise members.make_refusal_error(plan, wish.source)
             if change.dry_run:
                 return
             if plan.gives_up:
@@ -379,11 +399,11 @@ def _change(
             try:
                 outcome = executor.run(wish)
             except KeyboardInterrupt:
-                raise _interruption(executor.interrupted(wish)) from None
+                raise _make_interruption(executor.describe_interruption(wish)) from None
         finally:
             executor.close()
     answer = outcome.to_dict()
-    print_answer(answer, change.output, [answer], tuple(answer), lambda: (_pairs(answer),))
+    print_answer(answer, change.output, [answer], tuple(answer), lambda: (_format_pairs(answer),))
     if outcome.gives_up:
         say(f"given up: {outcome.gives_up}")
     exit_if(not outcome.lossless or outcome.left_out or outcome.gives_up or outcome.clients)
@@ -396,7 +416,7 @@ def _describe_cut_off(unfinished: Progress) -> str:
     return f"problem: a {unfinished.kind} from {unfinished.source} was cut off: {again}"
 
 
-def _interruption(words: str) -> CouldNotRun:
+def _make_interruption(words: str) -> CouldNotRun:
     """Returns an interrupted change as an error: what it has left, and what finishes it."""
     return CouldNotRun("", f"Interrupted. {words}", exit_code=INTERRUPTED)
 
@@ -430,7 +450,7 @@ def _show_steps(
         [str(row[column] or (row.get("gtid") if column == "to" else "") or "-") for column in shown] for row in rows
     ]
     whole = answer | {"steps": rows, "end": end}
-    print_answer(whole, output, rows, columns, lambda: (table(tuple(shown), cells),) if rows else ())
+    print_answer(whole, output, rows, columns, lambda: (make_table(tuple(shown), cells),) if rows else ())
     if end:
         say(f"in the end: {'; '.join(end)}")
 
@@ -440,7 +460,7 @@ REJOIN_COLUMNS = ("action", "server", "to", "why")
 COLUMNS = ("name", "role", "follows", "receive", "apply", "executed", "read_only", "semi_sync", "error")
 
 
-def _row(seen: Members, name: str, source: str) -> dict[str, object]:
+def _make_row(seen: Members, name: str, source: str) -> dict[str, object]:
     """Returns a server as a row: role, semi-sync, GTIDs, channel; of one that did not answer, its
     error."""
     member = seen[name]
@@ -457,17 +477,23 @@ def _row(seen: Members, name: str, source: str) -> dict[str, object]:
     return row
 
 
-def _table(rows: list[dict[str, object]]) -> Table:
-    return table(COLUMNS, [["-" if row.get(key) in (None, "") else str(row[key]) for key in COLUMNS] for row in rows])
-
-
-def _pairs(answer: Mapping[str, object]) -> str:
-    return pairs(
-        [(key.replace("_", " "), _words(value)) for key, value in answer.items() if value not in (None, "", [], {})]
+def _build_table(rows: list[dict[str, object]]) -> Table:
+    return make_table(
+        COLUMNS, [["-" if row.get(key) in (None, "") else str(row[key]) for key in COLUMNS] for row in rows]
     )
 
 
-def _words(value: object) -> str:
+def _format_pairs(answer: Mapping[str, object]) -> str:
+    return format_pairs(
+        [
+            (key.replace("_", " "), _format_value(value))
+            for key, value in answer.items()
+            if value not in (None, "", [], {})
+        ]
+    )
+
+
+def _format_value(value: object) -> str:
     """Returns times by their names in words; anything else as it is."""
     if isinstance(value, dict) and all(isinstance(seconds, float) for seconds in value.values()):
         return ", ".join(f"{name} {seconds:.3f} s" for name, seconds in value.items())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.base.options import spell_flag
 from headrace.cli import INTERRUPTED
 from headrace.cli.options import (
@@ -23,13 +23,23 @@ from headrace.cli.options import (
     OutputOption,
     SettingOption,
     YesOption,
-    choice,
-    flag,
-    lab_of,
-    option,
-    storage_option,
+    make_choice,
+    make_flag,
+    make_option,
+    make_storage_option,
+    open_lab,
 )
-from headrace.cli.output import confirm, exit_if, pairs, print_answer, print_rows, progress, say, say_each, table
+from headrace.cli.output import (
+    confirm,
+    exit_if,
+    format_pairs,
+    make_table,
+    print_answer,
+    print_rows,
+    say,
+    say_each,
+    show_progress,
+)
 from headrace.cli.sharing import read_epilog
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
@@ -37,7 +47,7 @@ if TYPE_CHECKING:
     from headrace.servers import Server
     from headrace.servers.topology.group import GroupMember
 
-with lazily():
+with defer_imports():
     from headrace import servers
     from headrace.servers import install as servers_install
     from headrace.servers import record
@@ -56,8 +66,8 @@ Flavor = Literal["mariadb", "mysql"]
 def complete_server(context: typer.Context, incomplete: str) -> list[str]:
     """Returns names of servers for the shell; nothing where this user may not look."""
     try:
-        with lab_of(context) as lab:
-            return [name for name in record.names(record.data_dir_of(lab)) if name.startswith(incomplete)]
+        with open_lab(context) as lab:
+            return [name for name in record.list_names(record.find_data_dir(lab)) if name.startswith(incomplete)]
     except (HeadraceError, OSError, KeyError):
         return []
 
@@ -73,32 +83,37 @@ MEMORY = "Memory of the server; 3/4 of it is cache, but 2 GiB (half of 4 GiB or 
 class NewServerOptions:
     """Options of a new server; an existing server keeps its own."""
 
-    flavor: Annotated[Flavor | None, choice("Flavor of the server. Default: mariadb.")] = None
-    engine: Annotated[Engine | None, choice("Default storage engine; MyRocks comes with MariaDB. Default: innodb.")] = (
-        None
-    )
-    storage: Annotated[str | None, storage_option("The data volumes of a new server: gp3:100:6000, 2xgp2:500.")] = None
-    log_storage: Annotated[str | None, storage_option("A volume of its own for redo, binary or write-ahead log.")] = (
-        None
-    )
-    config: Annotated[str | None, option("default|tuned|FILE", CONFIG)] = None
-    memory_gib: Annotated[float | None, option("GIB", MEMORY)] = None
-    port: Annotated[int | None, option("PORT", "Also listen at 127.0.0.1, with TLS. Default: a Unix socket alone.")] = (
-        None
-    )
+    flavor: Annotated[Flavor | None, make_choice("Flavor of the server. Default: mariadb.")] = None
+    engine: Annotated[
+        Engine | None, make_choice("Default storage engine; MyRocks comes with MariaDB. Default: innodb.")
+    ] = None
+    storage: Annotated[
+        str | None, make_storage_option("The data volumes of a new server: gp3:100:6000, 2xgp2:500.")
+    ] = None
+    log_storage: Annotated[
+        str | None, make_storage_option("A volume of its own for redo, binary or write-ahead log.")
+    ] = None
+    config: Annotated[str | None, make_option("default|tuned|FILE", CONFIG)] = None
+    memory_gib: Annotated[float | None, make_option("GIB", MEMORY)] = None
+    port: Annotated[
+        int | None, make_option("PORT", "Also listen at 127.0.0.1, with TLS. Default: a Unix socket alone.")
+    ] = None
     server_path: Annotated[
-        Path | None, option("FILE", "Another server: its mysqld or mariadbd, or its base directory.", readable=False)
+        Path | None,
+        make_option("FILE", "Another server: its mysqld or mariadbd, or its base directory.", readable=False),
     ] = None
     unpaced: Annotated[
-        bool, flag("--unpaced", "Leave the volumes without their limits until the next `up`, to load data quickly.")
+        bool,
+        make_flag("--unpaced", "Leave the volumes without their limits until the next `up`, to load data quickly."),
     ] = False
-    encrypted: Annotated[bool, flag("--encrypted", "Encrypt its volumes with the lab's key for EBS.")] = False
+    encrypted: Annotated[bool, make_flag("--encrypted", "Encrypt its volumes with the lab's key for EBS.")] = False
     own_address: Annotated[
-        bool, flag("--own-address", "Listen at an address of its own (a network namespace), whose link can be cut.")
+        bool,
+        make_flag("--own-address", "Listen at an address of its own (a network namespace), whose link can be cut."),
     ] = False
     seed_from: Annotated[
         str | None,
-        option(
+        make_option(
             "FOLDER|SNAPSHOT",
             "Begin with data of `headrace mysql down --save`, or with a snapshot of a data volume, not with an empty server.",
             "--from",
@@ -112,18 +127,18 @@ def up(
     new: NewServerOptions,
     name: ServerArgument = "db",
     group: Annotated[
-        int | None, option("N", "MySQL's group replication: N members, NAME-1 to NAME-N, 3 at least.")
+        int | None, make_option("N", "MySQL's group replication: N members, NAME-1 to NAME-N, 3 at least.")
     ] = None,
     setting: SettingOption = None,
     output: OutputOption = "table",
 ) -> None:
     """Create a server and start it, or start an existing one with its data."""
-    settings = servers.settings_of(setting)
+    settings = servers.parse_settings(setting)
     if group is not None:
         return _group_up(place, new, name, group, settings, output)
-    with place.open() as lab, progress("starting") as tick:
-        server = servers.up(lab, name=name, settings=settings, progress=tick, **vars(new))
-    _notes(server)
+    with place.open() as lab, show_progress("starting") as tick:
+        server = servers.bring_up(lab, name=name, settings=settings, progress=tick, **vars(new))
+    _say_notes(server)
     _print(server, output)
 
 
@@ -146,13 +161,13 @@ def _group_up(
     if new.flavor != "mysql":
         hint = "Add --flavor mysql. MariaDB: headrace replica up."
         raise InputError(f"--group {size}", "is group replication, which MySQL alone has", "", hint)
-    with place.open() as lab, progress("starting") as tick:
+    with place.open() as lab, show_progress("starting") as tick:
         members = topology_group.group_up(
             lab, name, size, settings=settings, progress=tick, **{key: getattr(new, key) for key in shared}
         )
-    rows = [_csv(server) for server in members]
-    cells = [_row(member) for member in members]
-    print_answer([member.to_dict() for member in members], output, rows, CSV, lambda: (table(COLUMNS, cells),))
+    rows = [_make_csv_row(server) for server in members]
+    cells = [_list_cells(member) for member in members]
+    print_answer([member.to_dict() for member in members], output, rows, CSV, lambda: (make_table(COLUMNS, cells),))
 
 
 @app.command()
@@ -161,14 +176,14 @@ def down(
     place: LabPlace,
     name: ServerArgument = "db",
     channel: Annotated[
-        str | None, option("NAME", "Leave the replica up and remove this channel of it ('' is the unnamed one).")
+        str | None, make_option("NAME", "Leave the replica up and remove this channel of it ('' is the unnamed one).")
     ] = None,
-    kill: Annotated[bool, flag("--kill", "End it at once, as a crash would: the next start recovers.")] = False,
+    kill: Annotated[bool, make_flag("--kill", "End it at once, as a crash would: the next start recovers.")] = False,
     mount: Annotated[
-        bool, flag("--mount", "Mount its volumes afterwards, to delete files on a full one, until `down` or `up`.")
+        bool, make_flag("--mount", "Mount its volumes afterwards, to delete files on a full one, until `down` or `up`.")
     ] = False,
     save: Annotated[
-        Path | None, option("FOLDER", "Copy its data afterwards to this new folder, for `mysql up --from FOLDER`.")
+        Path | None, make_option("FOLDER", "Copy its data afterwards to this new folder, for `mysql up --from FOLDER`.")
     ] = None,
     yes: YesOption = False,
     output: OutputOption = "table",
@@ -182,8 +197,8 @@ def down(
         server = servers.find(lab, name)
         if channel is not None:
             return _end_channel(server, channel, yes)
-        _confirm_end(yes, name, "Shut down", topology_ending.consequences(lab, server))
-        with _ending(name), progress("ending") as tick:
+        _confirm_end(yes, name, "Shut down", topology_ending.list_consequences(lab, server))
+        with _explain_ending(name), show_progress("ending") as tick:
             ended = servers.stop(server, kill, progress=tick)
         if server.state == "stopped":
             say(f"{name}: is stopped already")
@@ -214,7 +229,7 @@ def _mount(server: Server, output: Output) -> None:
         (mount.volume, mount.place, f"{mount.size_bytes / GIB:.2f} GiB", f"{mount.free_bytes / GIB:.2f} GiB")
         for mount in mounts
     ]
-    print_answer(rows, output, rows, MOUNTED, lambda: (table(("volume", "mounted at", "size", "free"), cells),))
+    print_answer(rows, output, rows, MOUNTED, lambda: (make_table(("volume", "mounted at", "size", "free"), cells),))
     say(
         f"{server.name}: binary logs are in log/ (keep the last of them), and other files of the server in data/ are not"
         f" to be touched. Then: headrace mysql up {server.name}, or headrace failover rejoin {server.name}"
@@ -241,22 +256,24 @@ def status(
     """Show servers and what is wrong with them, or a group's members, as each sees itself; exit
     code 1 when something is wrong, or a member is not online."""
     with place.open() as lab:
-        if name and (members := topology_group.members_of(lab, name)):
-            return _print_group(topology_group.group_status(members), output)
-        listed = [servers.with_room(server) for server in ([servers.find(lab, name)] if name else servers.servers(lab))]
+        if name and (members := topology_group.list_members(lab, name)):
+            return _print_group(topology_group.query_group_status(members), output)
+        listed = [
+            servers.with_room(server) for server in ([servers.find(lab, name)] if name else servers.list_servers(lab))
+        ]
     if name:
         _print(listed[0], output)
     else:
-        rows = [_csv(server) for server in listed]
+        rows = [_make_csv_row(server) for server in listed]
         print_answer(
             [server.to_dict() for server in listed],
             output,
             rows,
             CSV,
-            lambda: (table(COLUMNS, [_row(server) for server in listed]),),
+            lambda: (make_table(COLUMNS, [_list_cells(server) for server in listed]),),
         )
     for server in listed:
-        _notes(server)
+        _say_notes(server)
     exit_if(any(server.problems for server in listed))
 
 
@@ -272,7 +289,7 @@ def cli(context: typer.Context, place: LabPlace, name: ServerArgument = "db") ->
     """Open a SQL session on the server. Words after NAME are passed to the client: -e 'SHOW
     STATUS'."""
     with place.open() as lab:
-        words = servers.client_command(servers.find(lab, name), tuple(context.args))
+        words = servers.build_client_command(servers.find(lab, name), tuple(context.args))
     sys.stdout.flush()
     os.execv(words[0], words)
 
@@ -282,7 +299,7 @@ def destroy(place: LabPlace, name: ServerArgument = "db", yes: YesOption = False
     """Shut a server down and delete its volumes, with all data."""
     with place.open() as lab:
         server = servers.find(lab, name)
-        for reason in topology_ending.consequences(lab, server):
+        for reason in topology_ending.list_consequences(lab, server):
             say(f"{name}: {reason}")
         confirm(yes, f"Delete {name} ({server.storage}) and all its data?", name, "would be deleted with its data")
         servers.destroy(server)
@@ -292,11 +309,11 @@ def destroy(place: LabPlace, name: ServerArgument = "db", yes: YesOption = False
 @app.command()
 def install(
     flavor: Annotated[Flavor, typer.Argument(metavar="mariadb|mysql", help="Flavor of the server.")],
-    upgrade: Annotated[bool, flag("--upgrade", "Fetch the newest MySQL even where one is installed.")] = False,
+    upgrade: Annotated[bool, make_flag("--upgrade", "Fetch the newest MySQL even where one is installed.")] = False,
 ) -> None:
     """Get a server: MariaDB from this system's packages, MySQL from Debian's unstable suite,
     unpacked next to the system."""
-    with progress("installing") as tick:
+    with show_progress("installing") as tick:
         program = servers_install.install(flavor, tick, upgrade)
     say(f"{program.label} ({', '.join(program.engines)}): {program.path}")
 
@@ -312,7 +329,7 @@ def log(
 ) -> None:
     """Print a server's error log."""
     with place.open() as lab:
-        for line in servers.log_lines(servers.find(lab, name), lines, follow):
+        for line in servers.read_log_lines(servers.find(lab, name), lines, follow):
             print(line)
             sys.stdout.flush()
 
@@ -324,11 +341,11 @@ CSV = (
 )  # fmt: skip
 
 
-def _row(server: Server) -> list[object]:
+def _list_cells(server: Server) -> list[object]:
     """Returns a server as cells of the table."""
     memory = None if server.memory_gib is None else f"{server.memory_gib:g} GiB"
     shown = (
-        _version(server),
+        _describe_version(server),
         server.engine,
         server.state,
         server.storage,
@@ -340,20 +357,20 @@ def _row(server: Server) -> list[object]:
     return [server.name, *(cell or "-" for cell in shown)]
 
 
-def _version(server: Server) -> str:
+def _describe_version(server: Server) -> str:
     return f"{'MySQL' if server.flavor == 'mysql' else 'MariaDB'} {server.version_text.split('-')[0].split()[0]}"
 
 
-def _csv(server: Server) -> dict[str, object]:
+def _make_csv_row(server: Server) -> dict[str, object]:
     """Returns a server as a row of CSV; lists with spaces between."""
     return server.to_dict() | {"devices": " ".join(server.volumes.devices), "problems": "; ".join(server.problems)}
 
 
-def _pairs(server: Server) -> list[tuple[str, object]]:
+def _list_facts(server: Server) -> list[tuple[str, object]]:
     """Returns names and values of a server for a person."""
     settings = ", ".join(name if value is None else f"{name}={value}" for name, value in server.settings.items())
     return [
-        ("server", f"{server.name}: {_version(server)}, {server.engine}, {server.state}"),
+        ("server", f"{server.name}: {_describe_version(server)}, {server.engine}, {server.state}"),
         ("storage", f"{server.storage} ({server.volumes.data})"),
         ("log", server.log_storage and f"{server.log_storage} ({server.volumes.log})"),
         ("devices", ", ".join(server.volumes.devices)),
@@ -371,10 +388,10 @@ def _pairs(server: Server) -> list[tuple[str, object]]:
 
 
 def _print(server: Server, output: Output) -> None:
-    print_answer(server, output, [_csv(server)], CSV, lambda: (pairs(_pairs(server)),))
+    print_answer(server, output, [_make_csv_row(server)], CSV, lambda: (format_pairs(_list_facts(server)),))
 
 
-def _notes(server: Server) -> None:
+def _say_notes(server: Server) -> None:
     """Says the problems and notes of a server on stderr."""
     say_each(f"problem: {server.name}", server.problems)
     say_each(f"note: {server.name}", server.notes)
@@ -390,7 +407,7 @@ def _confirm_end(yes: bool, name: str, verb: str, reasons: Sequence[str]) -> Non
 
 
 @contextlib.contextmanager
-def _ending(name: str) -> Iterator[None]:
+def _explain_ending(name: str) -> Iterator[None]:
     """Says what an interrupt leaves while a server is shut down: it goes on with that by itself."""
     try:
         yield

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.cli.options import (
     CommandGroup,
     LabPlace,
@@ -19,22 +19,32 @@ from headrace.cli.options import (
     PasswordOptions,
     ReportOption,
     SettingOption,
-    choice,
-    flag,
-    option,
-    storage_option,
+    make_choice,
+    make_flag,
+    make_option,
+    make_storage_option,
 )
-from headrace.cli.output import data, exit_if, print_answer, print_json, progress, say, say_each, table, write_report
+from headrace.cli.output import (
+    exit_if,
+    make_table,
+    print_answer,
+    print_data,
+    print_json,
+    say,
+    say_each,
+    show_progress,
+    write_report,
+)
 from headrace.cli.servers.mysql import complete_server
 from headrace.cli.sharing import read_epilog
 from headrace.errors import InputError
-from headrace.report.output import PAGE_FORMATS, check_chart_path, plain
+from headrace.report.output import PAGE_FORMATS, check_chart_path, sanitize_text
 
 if TYPE_CHECKING:
     from headrace.servers.topology.lag.watch import LagReading
     from headrace.servers.topology.topology import TopologyMember
 
-with lazily():
+with defer_imports():
     from headrace import servers
     from headrace.lab import exporter
     from headrace.report.replication import measured
@@ -61,37 +71,41 @@ class FollowOptions:
 
     seed: Annotated[
         Seed | None,
-        choice("Method to copy the source's data. Default: MariaDB mariabackup, MySQL clone; binlog copies nothing."),
+        make_choice(
+            "Method to copy the source's data. Default: MariaDB mariabackup, MySQL clone; binlog copies nothing."
+        ),
     ] = None
     position: Annotated[
         str,
-        option(
+        make_option(
             "gtid|file|FILE:OFFSET",
             "Position to follow from: by GTID, or by file position (of the seed, or one you name).",
         ),
     ] = "gtid"
-    channel: Annotated[str, option("NAME", "Add a second source to an existing replica, under this channel name.")] = ""
-    delay: Annotated[int, option("S", "Apply this many seconds after the source, on purpose.", min=0)] = 0
+    channel: Annotated[
+        str, make_option("NAME", "Add a second source to an existing replica, under this channel name.")
+    ] = ""
+    delay: Annotated[int, make_option("S", "Apply this many seconds after the source, on purpose.", min=0)] = 0
     filter: Annotated[
         list[str] | None,
-        option("KIND=NAME", "Replication filter, such as replicate-do-db=shop. Repeatable.", "--filter"),
+        make_option("KIND=NAME", "Replication filter, such as replicate-do-db=shop. Repeatable.", "--filter"),
     ] = None
-    workers: Annotated[int | None, option("N", "Applier threads. Default: the server's.", min=0)] = None
+    workers: Annotated[int | None, make_option("N", "Applier threads. Default: the server's.", min=0)] = None
     parallel_mode: Annotated[
-        str | None, option("MODE", "MariaDB: minimal, conservative, optimistic, aggressive. MySQL: LOGICAL_CLOCK.")
+        str | None, make_option("MODE", "MariaDB: minimal, conservative, optimistic, aggressive. MySQL: LOGICAL_CLOCK.")
     ] = None
     preserve_order: Annotated[
         bool | None,
-        flag("--preserve-order/--no-preserve-order", "Commit in the source's order. Default: the server's."),
+        make_flag("--preserve-order/--no-preserve-order", "Commit in the source's order. Default: the server's."),
     ] = None
     semi_sync: Annotated[
-        bool, flag("--semi-sync", "Let the source wait for this replica's answer before it acknowledges a commit.")
+        bool, make_flag("--semi-sync", "Let the source wait for this replica's answer before it acknowledges a commit.")
     ] = False
     prepare_source: Annotated[
-        bool, flag("--prepare-source", "Restart the source with the port, binary log and GTIDs that it lacks.")
+        bool, make_flag("--prepare-source", "Restart the source with the port, binary log and GTIDs that it lacks.")
     ] = False
 
-    def following(self) -> topology.Following:
+    def make_following(self) -> topology.Following:
         """Returns the options in the library's form. Raises InputError."""
         match = FILE_POSITION.fullmatch(self.position)
         if self.position not in ("gtid", "file") and match is None:
@@ -130,36 +144,40 @@ def up(
     name: ReplicaArgument,
     of: Annotated[
         str | None,
-        option(
+        make_option(
             "SOURCE",
             "Server to follow. An existing replica starts without this option.",
             "--of",
             autocompletion=complete_server,
         ),
     ] = None,
-    storage: Annotated[str | None, storage_option("Data volumes of the replica. Default: the source's.")] = None,
-    log_storage: Annotated[str | None, storage_option("A volume for redo, binary and relay logs.")] = None,
-    memory_gib: Annotated[float | None, option("GIB", "Memory of the replica in GiB. Default: the source's.")] = None,
-    port: Annotated[int | None, option("PORT", "Port of the replica at 127.0.0.1. Default: a free port.")] = None,
+    storage: Annotated[str | None, make_storage_option("Data volumes of the replica. Default: the source's.")] = None,
+    log_storage: Annotated[str | None, make_storage_option("A volume for redo, binary and relay logs.")] = None,
+    memory_gib: Annotated[
+        float | None, make_option("GIB", "Memory of the replica in GiB. Default: the source's.")
+    ] = None,
+    port: Annotated[int | None, make_option("PORT", "Port of the replica at 127.0.0.1. Default: a free port.")] = None,
     setting: SettingOption = None,
     unpaced: Annotated[
         bool,
-        flag("--unpaced", "Leave the replica's volumes without their limits until its next start, to seed quickly."),
+        make_flag(
+            "--unpaced", "Leave the replica's volumes without their limits until its next start, to seed quickly."
+        ),
     ] = False,
     output: OutputOption = "table",
 ) -> None:
     """Create a replica, start an existing one, or add a source to it (--channel)."""
-    settings: Any = servers.settings_of(setting)
-    following = follow.following()
-    with place.open() as lab, progress("seeding") as tick:
+    settings: Any = servers.parse_settings(setting)
+    following = follow.make_following()
+    with place.open() as lab, show_progress("seeding") as tick:
         if of is None:
             given = (storage, log_storage, memory_gib, setting, port)
             if following != topology.Following() or unpaced or any(value is not None for value in given):
                 rule = "is missing, and what else was given is for a new replica"
                 raise InputError("--of", rule, "headrace replica up --help", "Add --of SOURCE, or give the name alone.")
-            member = topology.replica_start(lab, name, progress=tick)
+            member = topology.start_replica(lab, name, progress=tick)
         else:
-            member = topology.replica_up(
+            member = topology.bring_up_replica(
                 lab,
                 name,
                 of,
@@ -173,7 +191,7 @@ def up(
                 progress=tick,
             )
     _print([member], output)
-    _notes([member])
+    _say_notes([member])
     exit_if(member.problems)
 
 
@@ -185,18 +203,18 @@ def status(
         typer.Argument(metavar="[NAME]", help="Name of the server. Default: all.", autocompletion=complete_server),
     ] = None,
     explain: Annotated[
-        bool, flag("--explain", "Show what the durability settings of each server cost, and what they can lose.")
+        bool, make_flag("--explain", "Show what the durability settings of each server cost, and what they can lose.")
     ] = False,
     output: OutputOption = "table",
 ) -> None:
     """Show who follows whom, and what is wrong; exit code 1 when something is."""
     with place.open() as lab:
-        members = topology.status(lab, name)
+        members = topology.list_topology(lab, name)
     if explain:
         _explain(members, output)
     else:
         _print(members, output)
-    _notes(members)
+    _say_notes(members)
     exit_if(any(member.problems for member in members))
 
 
@@ -207,10 +225,10 @@ def _explain(members: list[TopologyMember], output: str) -> None:
         {"name": member.server.name} | asdict(each)
         for member in members
         if member.state
-        for each in topology_explain.explained(member.state)
+        for each in topology_explain.explain_settings(member.state)
     ]
     cells = [[row[key] for key in columns] for row in rows]
-    print_answer(rows, output, rows, columns, lambda: (table(("server", *columns[1:4], "can lose"), cells),))
+    print_answer(rows, output, rows, columns, lambda: (make_table(("server", *columns[1:4], "can lose"), cells),))
 
 
 @app.command()
@@ -224,17 +242,17 @@ def lag(
     ] = None,
     server: Annotated[
         list[str] | None,
-        option("ADDRESS", "Servers of your own instead: mysql://USER@HOST:PORT, source and replicas. Repeatable."),
+        make_option("ADDRESS", "Servers of your own instead: mysql://USER@HOST:PORT, source and replicas. Repeatable."),
     ] = None,
     seconds: Annotated[
-        float | None, option("S", "Seconds to watch. Default: 2, with --watch until Ctrl-C.", min=0.5)
+        float | None, make_option("S", "Seconds to watch. Default: 2, with --watch until Ctrl-C.", min=0.5)
     ] = None,
-    watch: Annotated[bool, flag("--watch", "A line for each channel and second, until Ctrl-C.")] = False,
+    watch: Annotated[bool, make_flag("--watch", "A line for each channel and second, until Ctrl-C.")] = False,
     heartbeat: Annotated[
-        bool, flag("--heartbeat", "Write a row on the source ten times a second, for another clock.")
+        bool, make_flag("--heartbeat", "Write a row on the source ten times a second, for another clock.")
     ] = False,
     prometheus: Annotated[
-        int | None, option("PORT", "Serve metrics at 127.0.0.1 instead; 0: a free port.", min=0, max=65535)
+        int | None, make_option("PORT", "Serve metrics at 127.0.0.1 instead; 0: a free port.", min=0, max=65535)
     ] = None,
     report: ReportOption = None,
     output: OutputOption = "table",
@@ -245,24 +263,24 @@ def lag(
     listener = None if prometheus is None else exporter.open_port(prometheus)
     with place.open() as lab:
         addresses = [password.read_address(text) for text in server or ()]
-        topology_watch = topology.watched(lab, name, addresses, heartbeat)
+        topology_watch = topology.make_watch(lab, name, addresses, heartbeat)
         with topology_watch.watch as watching:
             record = lag_record.LagRecord(watching, topology_watch.servers)
             if listener is not None:
-                return exporter.serve(listener, lambda: metrics.text_of(watching), say)
-            each = _lines(name) if watch and output == "table" else lambda readings: None
+                return exporter.serve(listener, lambda: metrics.format_metrics(watching), say)
+            each = _make_line_printer(name) if watch and output == "table" else lambda readings: None
             with contextlib.suppress(KeyboardInterrupt):
                 record.run(seconds or (None if watch else LOOK_S), each)
             last = [reading for reading in watching.read() if name in (None, reading.replica)]
-            problems = watching.problems()
-    write_report(report, lambda: measured.view_of(record.frame()))
+            problems = watching.list_problems()
+    write_report(report, lambda: measured.build_view(record.build_frame()))
     rows = [asdict(reading) for reading in last]
     if output == "csv" or not watch:
-        cells = [member_words.clock_cells(reading) for reading in last]
-        parts = (table(member_words.CLOCK_COLUMNS, cells),)
-        print_answer(rows, output, record.frame().to_dicts(), tuple(lag_record.SCHEMA), lambda: parts)
+        cells = [member_words.list_clock_cells(reading) for reading in last]
+        parts = (make_table(member_words.CLOCK_COLUMNS, cells),)
+        print_answer(rows, output, record.build_frame().to_dicts(), tuple(lag_record.SCHEMA), lambda: parts)
     elif output == "json":
-        print_json(record.frame().to_dicts())
+        print_json(record.build_frame().to_dicts())
     wrong = [*problems.items(), *((reading.replica, reading.problem) for reading in last if reading.problem)]
     say_each("problem", (f"{who}: {problem}" for who, problem in wrong))
     exit_if(wrong)
@@ -272,38 +290,38 @@ def lag(
 LOOK_S = 2.0
 
 
-def _lines(name: str | None) -> Callable[[list[LagReading]], None]:
+def _make_line_printer(name: str | None) -> Callable[[list[LagReading]], None]:
     """Returns a function that prints a line for each channel, once a second at most. `name`: of one
     replica, None: all."""
     printed = [0.0]
 
-    def each(readings: list[LagReading]) -> None:
+    def print_lines(readings: list[LagReading]) -> None:
         if time.monotonic() - printed[0] < 1.0:
             return
         printed[0] = time.monotonic()
         for reading in readings:
             if name in (None, reading.replica):
                 clock = time.strftime("%H:%M:%S", time.localtime(reading.at_unix))
-                replica, source, *cells = member_words.clock_cells(reading)
+                replica, source, *cells = member_words.list_clock_cells(reading)
                 words = [f"{label} {cell}" for label, cell in zip(member_words.CLOCK_COLUMNS[2:], cells, strict=True)]
-                data(plain(f"{clock}  {replica} < {source}  " + "  ".join(words)) + "\n")
+                print_data(sanitize_text(f"{clock}  {replica} < {source}  " + "  ".join(words)) + "\n")
 
-    return each
+    return print_lines
 
 
 def _print(members: list[TopologyMember], output: str) -> None:
     """Prints the servers of a topology in the form asked for."""
-    rows = [row for member in members for row in member_words.rows_of(member)]
+    rows = [row for member in members for row in member_words.list_rows(member)]
     print_answer(
         [member.to_dict() for member in members],
         output,
         rows,
         member_words.CSV,
-        lambda: (table(member_words.COLUMNS, member_words.cells_of(members)),),
+        lambda: (make_table(member_words.COLUMNS, member_words.list_cells(members)),),
     )
 
 
-def _notes(members: list[TopologyMember]) -> None:
+def _say_notes(members: list[TopologyMember]) -> None:
     """Says the problems, warnings and notes of all servers on stderr."""
     for member in members:
         say_each(f"problem: {member.name}", member.problems)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.base.lazy import lazily
-from headrace.cli.options import NameOption, TableOrJsonOption, flag, option
-from headrace.cli.output import print_json, progress, say, show
+from headrace.base.lazy import defer_imports
+from headrace.cli.options import NameOption, TableOrJsonOption, make_flag, make_option
+from headrace.cli.output import print_json, say, show, show_progress
 from headrace.cli.sharing import read_epilog
 from headrace.cli.writing import Writes
 from headrace.errors import Refusals
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.calibration.runs import Run
     from headrace.workload.transactions import TransactionWorkload
 
-with lazily():
+with defer_imports():
     from headrace import workload as workloads
     from headrace.calibration import from_runs, score
     from headrace.calibration import replica as calibration_replica
@@ -39,14 +39,14 @@ FORCE = "Overwrite a file that exists, and write a workload that misses its own 
 class ReplicaRuns:
     """Measured stretches of a replica, and the database whose replica it is."""
 
-    of: Annotated[Path | None, option("WORKLOAD", "With --replica: the database, instead of runs.", "--of")] = None
+    of: Annotated[Path | None, make_option("WORKLOAD", "With --replica: the database, instead of runs.", "--of")] = None
     replica: Annotated[
         list[Path] | None,
-        option("REPLICA.toml", "A measured stretch of a replica that was behind. Repeatable.", "--replica"),
+        make_option("REPLICA.toml", "A measured stretch of a replica that was behind. Repeatable.", "--replica"),
     ] = None
     binary_log: Annotated[
         Path | None,
-        option("FILE", "A file of the source's binary log, for its events and their parallelism.", "--binary-log"),
+        make_option("FILE", "A file of the source's binary log, for its events and their parallelism.", "--binary-log"),
     ] = None
 
     @property
@@ -74,11 +74,11 @@ class KeepOptions:
 
     to: Annotated[
         Path | None,
-        option("FILE", "Write the workload here. It may be that of --of.", "--to", "-o"),
+        make_option("FILE", "Write the workload here. It may be that of --of.", "--to", "-o"),
         Writes(updates="of"),
     ] = None
     name: NameOption = None
-    force: Annotated[bool, flag("--force", FORCE)] = False
+    force: Annotated[bool, make_flag("--force", FORCE)] = False
     output: TableOrJsonOption = "table"
 
 
@@ -89,8 +89,10 @@ def calibrate(
     ] = None,
     replicas: ReplicaRuns,
     keeping: KeepOptions,
-    check: Annotated[bool, flag("--check", "Cross-validate instead: predict each run from the others.")] = False,
-    from_one: Annotated[bool, flag("--from-one", "With --check: predict every run from each other one alone.")] = False,
+    check: Annotated[bool, make_flag("--check", "Cross-validate instead: predict each run from the others.")] = False,
+    from_one: Annotated[
+        bool, make_flag("--from-one", "With --check: predict every run from each other one alone.")
+    ] = False,
 ) -> None:
     """Fit a database model to measured runs: the demand of its transactions on any storage, with
     its uncertainty."""
@@ -121,22 +123,24 @@ def fit_replica(runs: list[Run], replicas: ReplicaRuns, keeping: KeepOptions) ->
     fitted = calibration_replica.calibrate_replica(workload, measured, sample)
     # The file that --of names was written before: it is written again even if the runs miss it.
     keeping = replace(keeping, force=keeping.force or replicas.of is not None)
-    keep_and_show(fitted, keeping, lambda: (calibrated.applier_table(fitted),), "--storage gp3:500 --replica gp3:500")
+    keep_and_show(
+        fitted, keeping, lambda: (calibrated.build_applier_table(fitted),), "--storage gp3:500 --replica gp3:500"
+    )
 
 
 def fit_and_keep(runs: list[Run], keeping: KeepOptions) -> None:
     """Prints the database behind the runs, and writes it where a file is named."""
     workload = fit(runs, keeping.name)
 
-    def parts() -> tuple[object, ...]:
-        return (*databases.workload_in_words(workload), "", databases.parameter_table(workload))
+    def list_parts() -> tuple[object, ...]:
+        return (*databases.describe_database(workload), "", databases.build_parameter_table(workload))
 
-    keep_and_show(workload, keeping, parts, "--storage gp3:500 --seconds 3600")
+    keep_and_show(workload, keeping, list_parts, "--storage gp3:500 --seconds 3600")
 
 
 def fit(runs: list[Run], name: str | None) -> TransactionWorkload:
     """Returns the database behind the runs; shows a progress bar."""
-    with progress("calibrating") as tick:
+    with show_progress("calibrating") as tick:
         return from_runs.calibrate(runs, name=name, progress=tick)
 
 
@@ -157,12 +161,12 @@ def keep_and_show(
 
 def print_scores(runs: list[Run], from_one: bool, output: str) -> None:
     """Prints how well runs predict the others."""
-    with progress("scoring") as tick:
+    with show_progress("scoring") as tick:
         rows = score.leave_out(runs, from_one=from_one, progress=tick)
     if output == "json":
         print_json({"schema": "headrace-calibration-check/1", "rows": rows})
     else:
-        show(databases.score_table(rows), "", *databases.score_words(rows))
+        show(databases.build_score_table(rows), "", *databases.describe_scores(rows))
 
 
 def keep(workload: TransactionWorkload, to: Path | None, force: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.base.options import AsOfText
 from headrace.base.signals import ends_as_interrupts
 from headrace.cli import INTERRUPTED
@@ -19,12 +19,12 @@ from headrace.cli.options import (
     PasswordOptions,
     TableOrJson,
     TableOrJsonOption,
-    choice,
-    instance_option,
-    option,
-    storage_option,
+    make_choice,
+    make_instance_option,
+    make_option,
+    make_storage_option,
 )
-from headrace.cli.output import print_json, progress, say, show
+from headrace.cli.output import print_json, say, show, show_progress
 from headrace.cli.sharing import read_epilog
 from headrace.cli.workloads.calibrate import end_where_missed, keep
 from headrace.cli.writing import WRITES_FILE
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from headrace.observe.live.record import Captured
 
-with lazily():
+with defer_imports():
     from headrace.calibration import calibrate as calibration_calibrate
     from headrace.calibration import from_runs, runs
     from headrace.observe.live import host, record
@@ -49,21 +49,23 @@ DEVICE = "Block device of those volumes on this machine; repeat it for each. Def
 def capture(
     *,
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help=ADDRESS)],
-    to: Annotated[Path, option("FOLDER", "Folder to write: RUN.toml, status.csv, disk.csv.", "--to", "-o")],
+    to: Annotated[Path, make_option("FOLDER", "Folder to write: RUN.toml, status.csv, disk.csv.", "--to", "-o")],
     password: PasswordOptions,
-    storage: Annotated[str | None, storage_option("The server's data volumes, like gp3:500:6000.")] = None,
-    seconds: Annotated[float, option("S", "Seconds to watch: 10 s to 7 days.")] = 600.0,
-    device: Annotated[list[str] | None, option("D", DEVICE)] = None,
-    log_storage: Annotated[str | None, storage_option("Separate volume for redo log and binary log.")] = None,
-    instance: Annotated[str | None, instance_option("EC2 instance type of the server.")] = None,
+    storage: Annotated[str | None, make_storage_option("The server's data volumes, like gp3:500:6000.")] = None,
+    seconds: Annotated[float, make_option("S", "Seconds to watch: 10 s to 7 days.")] = 600.0,
+    device: Annotated[list[str] | None, make_option("D", DEVICE)] = None,
+    log_storage: Annotated[str | None, make_storage_option("Separate volume for redo log and binary log.")] = None,
+    instance: Annotated[str | None, make_instance_option("EC2 instance type of the server.")] = None,
     as_of: AsOfText = None,
     workload: Annotated[
-        Path | None, option("FILE", "Calibrate at once, and write the workload here."), WRITES_FILE
+        Path | None, make_option("FILE", "Calibrate at once, and write the workload here."), WRITES_FILE
     ] = None,
-    engine: Annotated[Engine | None, choice("Engine to calibrate. Default: the busier one.")] = None,
-    size_gib: Annotated[float | None, option("GIB", "Size of the tables on disk. Default: as the server says.")] = None,
-    threads: Annotated[int | None, option("N", "Clients that wait. Default: the mean of Threads_running.")] = None,
-    interval: Annotated[float, option("S", "Seconds between samples, 1 to 60.")] = 1.0,
+    engine: Annotated[Engine | None, make_choice("Engine to calibrate. Default: the busier one.")] = None,
+    size_gib: Annotated[
+        float | None, make_option("GIB", "Size of the tables on disk. Default: as the server says.")
+    ] = None,
+    threads: Annotated[int | None, make_option("N", "Clients that wait. Default: the mean of Threads_running.")] = None,
+    interval: Annotated[float, make_option("S", "Seconds between samples, 1 to 60.")] = 1.0,
     name: NameOption = None,
     force: ForceOption = False,
     output: TableOrJsonOption = "table",
@@ -87,7 +89,7 @@ def capture(
     )
     check_workload(workload, seconds)
     # `systemctl stop` and `timeout` keep what was sampled, as Ctrl-C does.
-    with ends_as_interrupts(), progress("watching the server") as tick:
+    with ends_as_interrupts(), show_progress("watching the server") as tick:
         captured = record.capture(request, to, force=force, progress=tick)
     report(captured, output, workload, name, force)
     if captured.state != "whole":
@@ -108,7 +110,7 @@ def report(
         run = runs.load_run(captured.description)
     except HeadraceError as error:
         hint = f"{error.hint} The samples are in {captured.description.parent}.".strip()
-        raise error.but(hint=hint) from None
+        raise error.amend(hint=hint) from None
     if output == "json":
         measured = {"transactions": run.transactions, "engine": run.engine, "start": run.start}
         sizes = {"cache_gib": run.cache_gib, "data_gib": run.benchmark.data_gib}
@@ -120,7 +122,7 @@ def report(
         say(f"written to {captured.description}; next: headrace calibrate {captured.description} --to shop.toml")
         return
 
-    with progress("calibrating") as tick:
+    with show_progress("calibrating") as tick:
         calibrated = from_runs.calibrate([run], name=name, progress=tick)
     keep(calibrated, workload, force)
     end_where_missed(calibrated, force)
@@ -132,7 +134,7 @@ def check_storage_given(storage: str | None, devices: list[str] | None) -> str:
     InputError."""
     if storage is not None:
         return storage
-    volumes = [volume for volume in map(host.volume_id, host.device_names(devices or ())) if volume]
+    volumes = [volume for volume in map(host.find_volume_id, host.resolve_device_names(devices or ())) if volume]
     ask = f" aws ec2 describe-volumes --volume-ids {' '.join(volumes)} tells." if volumes else ""
     rule, hint = "what the volumes can give is part of a measurement", f"For example --storage gp3:500:6000:250.{ask}"
     raise InputError("--storage is missing", rule, "headrace workload capture --help", hint)

@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.base.options import Seed
 from headrace.cli.inputs import read_database
 from headrace.cli.options import OutputOption, PageOrChartOption
-from headrace.cli.output import data, print_json, show, write_report
+from headrace.cli.output import print_data, print_json, show, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.report.output import as_csv, check_chart_path
 
-with lazily():
+with defer_imports():
     import polars as pl
 
     from headrace.calibration import runs, score
@@ -35,10 +35,13 @@ def compare_run(
     check_chart_path(report)
     database = read_database(workload)
     comparison = score.compare_run(runs.load_run(run), database, seed=seed)
-    write_report(report, lambda: databases.comparison_view(comparison, database))
+    write_report(report, lambda: databases.build_comparison_view(comparison, database))
     if output == "json":
         print_json(comparison.to_document(database))
     elif output == "csv":
-        data(as_csv(pl.DataFrame(list(comparison.figures))))
+        print_data(as_csv(pl.DataFrame(list(comparison.figures))))
     else:
-        show(*[f"WARNING: {text}" for text in comparison.prediction.warnings], databases.comparison_table(comparison))
+        show(
+            *[f"WARNING: {text}" for text in comparison.prediction.warnings],
+            databases.build_comparison_table(comparison),
+        )

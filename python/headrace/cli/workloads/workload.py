@@ -12,7 +12,7 @@ import typer
 
 from headrace.base.checks import check_number
 from headrace.base.files import check_output
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.base.options import Growth, spell_flag
 from headrace.cli.inputs import RecordingOptions, read_workload
 from headrace.cli.options import (
@@ -24,11 +24,11 @@ from headrace.cli.options import (
     PageOrChartOption,
     TableOrJsonOption,
     WorkloadArgument,
-    choice,
-    flag,
-    option,
+    make_choice,
+    make_flag,
+    make_option,
 )
-from headrace.cli.output import data, print_json, progress, say, show, write_report
+from headrace.cli.output import print_data, print_json, say, show, show_progress, write_report
 from headrace.cli.sharing import read_epilog
 from headrace.cli.workloads import capture
 from headrace.cli.writing import WRITES_FILE
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from headrace.workload import TransactionWorkload, Workload
     from headrace.workload.daily import Question
 
-with lazily():
+with defer_imports():
     import polars as pl
 
     from headrace import workload as workloads
@@ -55,10 +55,10 @@ app.command("capture", epilog=capture.EPILOG)(capture.capture)
 
 ToOption = Annotated[
     Path | None,
-    option("FILE", "File to write. Default: the workload's name and .toml, in this folder.", "--to", "-o"),
+    make_option("FILE", "File to write. Default: the workload's name and .toml, in this folder.", "--to", "-o"),
     WRITES_FILE,
 ]
-DataSizeOption = Annotated[float | None, option("GIB", "Data the volume must hold; a plan needs it.")]
+DataSizeOption = Annotated[float | None, make_option("GIB", "Data the volume must hold; a plan needs it.")]
 # Questions about a day, which a constant load does not have.
 DAY_ONLY = ("shape", "night_floor", "backup_start_hour", "backup_minutes", "backup_mib_s")
 
@@ -68,37 +68,44 @@ class DayOptions:
     """Answers to the questions about a day, as they are typed."""
 
     name: NameOption = None
-    reads_per_s: Annotated[str | None, option("N", "Reads a second in the busy hour (iostat -x: r/s).")] = None
-    writes_per_s: Annotated[str | None, option("N", "Writes a second in the busy hour (iostat -x: w/s).")] = None
-    read_kib: Annotated[str | None, option("KIB", "Mean size of a read. Default: 16.")] = None
-    write_kib: Annotated[str | None, option("KIB", "Mean size of a write. Default: 22.")] = None
+    reads_per_s: Annotated[str | None, make_option("N", "Reads a second in the busy hour (iostat -x: r/s).")] = None
+    writes_per_s: Annotated[str | None, make_option("N", "Writes a second in the busy hour (iostat -x: w/s).")] = None
+    read_kib: Annotated[str | None, make_option("KIB", "Mean size of a read. Default: 16.")] = None
+    write_kib: Annotated[str | None, make_option("KIB", "Mean size of a write. Default: 22.")] = None
     shape: Annotated[
-        str | None, option("SHAPE", "flat, office, evening, two-peaks, or 24 numbers from midnight. Default: office.")
+        str | None,
+        make_option("SHAPE", "flat, office, evening, two-peaks, or 24 numbers from midnight. Default: office."),
     ] = None
     night_floor: Annotated[
-        str | None, option("SHARE", "The quietest hour as a share of the busiest, 0-1. Default: 0.1.")
+        str | None, make_option("SHARE", "The quietest hour as a share of the busiest, 0-1. Default: 0.1.")
     ] = None
     backup_start_hour: Annotated[
-        str | None, option("HOUR", "Hour at which the nightly backup starts, 0-24. Default: none.")
+        str | None, make_option("HOUR", "Hour at which the nightly backup starts, 0-24. Default: none.")
     ] = None
-    backup_minutes: Annotated[str | None, option("N", "Minutes that the backup runs. Default: 60.")] = None
-    backup_mib_s: Annotated[str | None, option("MIB_S", "Rate at which the backup reads. Default: 50.")] = None
-    size_gib: Annotated[str | None, option("GIB", "Data the volume must hold; a plan needs it.")] = None
-    growth_per_year: Annotated[str | None, option("SHARE", "Growth a year, which plan --months uses: 0.3 is 30 %.")] = (
-        None
-    )
+    backup_minutes: Annotated[str | None, make_option("N", "Minutes that the backup runs. Default: 60.")] = None
+    backup_mib_s: Annotated[str | None, make_option("MIB_S", "Rate at which the backup reads. Default: 50.")] = None
+    size_gib: Annotated[str | None, make_option("GIB", "Data the volume must hold; a plan needs it.")] = None
+    growth_per_year: Annotated[
+        str | None, make_option("SHARE", "Growth a year, which plan --months uses: 0.3 is 30 %.")
+    ] = None
 
 
 @app.command()
 def new(
     *,
     day: DayOptions,
-    days: Annotated[int, option("N", "Number of days: the day is repeated.")] = 1,
-    constant: Annotated[int | None, option("S", "Make a constant load of this many seconds instead of a day.")] = None,
-    sequential_read_share: Annotated[float, option("SHARE", "Share of reads that follow the one before, 0-1.")] = 0.0,
-    sequential_write_share: Annotated[float, option("SHARE", "Share of writes that follow the one before, 0-1.")] = 0.0,
+    days: Annotated[int, make_option("N", "Number of days: the day is repeated.")] = 1,
+    constant: Annotated[
+        int | None, make_option("S", "Make a constant load of this many seconds instead of a day.")
+    ] = None,
+    sequential_read_share: Annotated[
+        float, make_option("SHARE", "Share of reads that follow the one before, 0-1.")
+    ] = 0.0,
+    sequential_write_share: Annotated[
+        float, make_option("SHARE", "Share of writes that follow the one before, 0-1.")
+    ] = 0.0,
     arrivals: Annotated[
-        Literal["poisson", "even"], choice("Distribution of the I/Os over the time of a point.")
+        Literal["poisson", "even"], make_choice("Distribution of the I/Os over the time of a point.")
     ] = "poisson",
     to: ToOption = None,
     force: ForceOption = False,
@@ -107,7 +114,7 @@ def new(
     """Make a workload from what you know of the busy hour; asks for what is missing on a
     terminal."""
     asking = sys.stdin.isatty() and sys.stderr.isatty() and (day.reads_per_s is None or day.writes_per_s is None)
-    answers = _answers(workloads.questions(), vars(day), asking, constant is not None)
+    answers = _collect_answers(workloads.list_questions(), vars(day), asking, constant is not None)
     answers["sequential_read_share"], answers["sequential_write_share"] = sequential_read_share, sequential_write_share
     answers["arrivals"] = arrivals
     if constant is None:
@@ -117,7 +124,7 @@ def new(
     keep(demand, to, force, output)
 
 
-def _answers(
+def _collect_answers(
     questions: Sequence[Question], typed: dict[str, str | None], asking: bool, constant: bool
 ) -> dict[str, object]:
     """Checks the answers that were typed, and asks for the others on a terminal. Raises
@@ -173,23 +180,25 @@ def import_recording(
     recorded: RecordingOptions,
     format: Annotated[
         Literal["auto", "iostat", "vmstat", "sar", "cloudwatch", "prometheus"],
-        choice("The tool that made the recording."),
+        make_choice("The tool that made the recording."),
     ] = "auto",
     device: Annotated[
         str | None,
-        option("NAME", "Device in the recording, several joined by +. Default: the one that clearly does most."),
+        make_option("NAME", "Device in the recording, several joined by +. Default: the one that clearly does most."),
     ] = None,
     gaps: Annotated[
         Literal["refuse", "hold", "zero"] | None,
-        choice(
+        make_choice(
             "Treatment of missing reports: refuse the file, repeat the report before, or zero. Default: refuse; zero for aws:vol-..."
         ),
     ] = None,
     name: NameOption = None,
-    read_kib: Annotated[float | None, option("KIB", "Size assumed of a read (vmstat only, it counts no I/Os).")] = None,
-    write_kib: Annotated[float | None, option("KIB", "Size assumed of a write (vmstat only).")] = None,
+    read_kib: Annotated[
+        float | None, make_option("KIB", "Size assumed of a read (vmstat only, it counts no I/Os).")
+    ] = None,
+    write_kib: Annotated[float | None, make_option("KIB", "Size assumed of a write (vmstat only).")] = None,
     any_unit: Annotated[
-        bool, flag("--any-unit", "Read vmstat's bi and bo as KiB, even if -S seems to have been used.")
+        bool, make_flag("--any-unit", "Read vmstat's bi and bo as KiB, even if -S seems to have been used.")
     ] = False,
     size_gib: DataSizeOption = None,
     to: ToOption = None,
@@ -199,13 +208,13 @@ def import_recording(
     """Import what iostat, vmstat, sar, CloudWatch or Prometheus recorded."""
     of_service = formats.is_service(recording)
     recorded.check(recording)
-    with progress("reading") as tick:
+    with show_progress("reading") as tick:
         read = formats.ReadOptions(
             format,
             read_kib,
             write_kib,
             any_unit,
-            span=recorded.span(),
+            span=recorded.read_span(),
             step_s=recorded.interval if of_service else None,
             device=device,
             progress=tick,
@@ -215,7 +224,7 @@ def import_recording(
     options = formats.ImportOptions(
         device=device, interval_s=interval, start=recorded.clock_start, gaps=gaps, name=name
     )
-    demand = loaded.workload(options)
+    demand = loaded.build_workload(options)
     keep(demand if size_gib is None else replace(demand, size_gib=size_gib), to, force, output)
 
 
@@ -234,7 +243,9 @@ def show_workload(
     workload: WorkloadArgument,
     growth: Growth = 1.0,
     to: Annotated[
-        Path | None, option("FILE", "Write the workload to a file as well, with its growth.", "--to", "-o"), WRITES_FILE
+        Path | None,
+        make_option("FILE", "Write the workload to a file as well, with its growth.", "--to", "-o"),
+        WRITES_FILE,
     ] = None,
     report: PageOrChartOption = None,
     output: OutputOption = "table",
@@ -244,11 +255,11 @@ def show_workload(
     load = read_workload(workload)
     if isinstance(load, workloads.TransactionWorkload):
         return _show_database(load, growth, to, report, output)
-    load = load.scaled(growth)
+    load = load.scale(growth)
     if to is not None:
         workloads.save(load, to)
         say(f"written to {to}")
-    write_report(report, lambda: simulation.demand_view(load))
+    write_report(report, lambda: simulation.build_demand_view(load))
     _show(load, output)
 
 
@@ -264,18 +275,18 @@ def _show_database(
         )
         raise InputError("--report", rule, "headrace workload show --help", hint)
     if growth != 1.0:
-        load = load.grown(check_number("--growth", growth, 0.001, 1_000.0))
+        load = load.scale_data(check_number("--growth", growth, 0.001, 1_000.0))
     if to is not None:
         workloads.save(load, to)
         say(f"written to {to}")
-    words = databases.workload_in_words(load)
+    words = databases.describe_database(load)
     if output == "json":
         parts = {"parameters": list(load.parameters), "caveats": list(load.caveats)}
         print_json({"name": load.name, "engine": load.engine, "in_words": words} | parts)
     elif output == "csv":
-        data(as_csv(pl.DataFrame(list(load.parameters))))
+        print_data(as_csv(pl.DataFrame(list(load.parameters))))
     else:
-        show(*words, "", databases.parameter_table(load))
+        show(*words, "", databases.build_parameter_table(load))
 
 
 def _show(load: Workload, output: Output) -> None:
@@ -283,12 +294,14 @@ def _show(load: Workload, output: Output) -> None:
     a closed load as CSV."""
     closed = isinstance(load, workloads.ClosedWorkload)
     if output == "json":
-        more = {} if closed else simulation.open_parts(load)
-        print_json(load.summary() | {"in_words": load.describe().splitlines(), "caveats": list(load.notes())} | more)
+        more = {} if closed else simulation.pick_open_parts(load)
+        print_json(
+            load.summarize() | {"in_words": load.describe().splitlines(), "caveats": list(load.list_notes())} | more
+        )
     elif output == "table":
-        show(load.describe(), *([] if closed else ["", *simulation.spark_lines(load)]))
+        show(load.describe(), *([] if closed else ["", *simulation.draw_spark_lines(load)]))
     elif isinstance(load, workloads.ClosedWorkload):
         source = "docs/reference/workload-file.md, Closed workloads"
         raise InputError(load.name, "a closed load has no points", source, "Use --output json.")
     else:
-        data(as_csv(load.points))
+        print_data(as_csv(load.points))

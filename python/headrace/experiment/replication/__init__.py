@@ -8,9 +8,9 @@
 """
 
 from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad
-from headrace.experiment.replication.dynamics import Course, course, live
+from headrace.experiment.replication.dynamics import Course, measure_course, open_live_replica
 from headrace.experiment.replication.run import Drained, ReplicationLab, WrittenSource
-from headrace.experiment.replication.score import calibrated, errors, replica_of, score, score_course
+from headrace.experiment.replication.score import calibrate_workload, compute_errors, make_replica, score, score_course
 
 __all__ = [
     "Course",
@@ -19,11 +19,11 @@ __all__ = [
     "ReplicaLoad",
     "ReplicationLab",
     "WrittenSource",
-    "calibrated",
-    "course",
-    "errors",
-    "live",
-    "replica_of",
+    "calibrate_workload",
+    "measure_course",
+    "compute_errors",
+    "open_live_replica",
+    "make_replica",
     "score",
     "score_course",
 ]

@@ -142,7 +142,7 @@ SOURCE_SETTINGS: dict[str, dict[str, str | None]] = {
 }
 
 
-def source_settings(load: ReplicaLoad) -> dict[str, str | None]:
+def build_source_settings(load: ReplicaLoad) -> dict[str, str | None]:
     """Returns options of the source: durable, with a binary log of rows, and its data in memory."""
     cache_mib = max(64, round(1.5 * 1024 * load.data.gib))
     durable = {"sync-binlog": "1", "innodb-flush-log-at-trx-commit": "1"}

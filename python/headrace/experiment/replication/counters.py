@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from headrace.base.processes import cpu_seconds
+from headrace.base.processes import read_cpu_seconds
 from headrace.base.units import MIB
 from headrace.experiment.replication.statements import Statements
 from headrace.lab.calls import VolumeTotals
@@ -34,12 +34,12 @@ class Counted:
 def count(sql: Statements) -> Counted:
     """Reads all counters now."""
     server = sql.server
-    at, applied, status = time.monotonic(), sql.done(), sql.status()
-    totals = volume_totals(server.lab.metrics_totals()["volumes"], set(server.volumes.ids))
-    return Counted(at, applied, status, totals, cpu_seconds(server.pid) or 0.0)
+    at, applied, status = time.monotonic(), sql.count_done(), sql.read_status()
+    totals = sum_volume_totals(server.lab.metrics_totals()["volumes"], set(server.volumes.ids))
+    return Counted(at, applied, status, totals, read_cpu_seconds(server.pid) or 0.0)
 
 
-def volume_totals(totals: Iterable[VolumeTotals], volumes: Collection[str]) -> dict[str, float]:
+def sum_volume_totals(totals: Iterable[VolumeTotals], volumes: Collection[str]) -> dict[str, float]:
     """Returns the lab's totals of some volumes, together; an array counts once, as a whole."""
     rows = [row for row in totals if row["volume"] in volumes and row["member"] is None]
     figures = [cast("Mapping[str, float]", row) for row in rows]
@@ -89,42 +89,42 @@ class PerTransaction:
         return self.transactions / self.seconds
 
 
-def between(first: Counted, last: Counted) -> PerTransaction:
+def compute_per_transaction(first: Counted, last: Counted) -> PerTransaction:
     """Returns the figures per transaction between two counts, with the latencies in ms, and shares
     of the time; at least one transaction must lie between."""
     n = last.applied - first.applied
 
-    def status(name: str) -> float:
+    def subtract_status(name: str) -> float:
         return last.status.get(name, 0.0) - first.status.get(name, 0.0)
 
-    def volume(name: str) -> float:
+    def subtract_volume(name: str) -> float:
         return last.volume[name] - first.volume[name]
 
-    def mean_ms(time_of: str, of: str) -> float | None:
-        return 1e3 * volume(time_of) / volume(of) if volume(of) > 0 else None
+    def compute_mean_ms(time_of: str, of: str) -> float | None:
+        return 1e3 * subtract_volume(time_of) / subtract_volume(of) if subtract_volume(of) > 0 else None
 
-    groups, seconds = status("binlog_group_commits"), last.at - first.at
+    groups, seconds = subtract_status("binlog_group_commits"), last.at - first.at
     return PerTransaction(
         transactions=n,
         seconds=seconds,
-        reads=status("innodb_buffer_pool_reads") / n,
-        pages=status("innodb_buffer_pool_pages_flushed") / n,
-        log_bytes=status("innodb_os_log_written") / n,
-        fsyncs=status("innodb_data_fsyncs") / n,
-        group=status("binlog_commits") / groups if groups else None,
-        retries=status("slave_retried_transactions") / n,
-        waits_for_free=status("innodb_buffer_pool_wait_free") / n,
+        reads=subtract_status("innodb_buffer_pool_reads") / n,
+        pages=subtract_status("innodb_buffer_pool_pages_flushed") / n,
+        log_bytes=subtract_status("innodb_os_log_written") / n,
+        fsyncs=subtract_status("innodb_data_fsyncs") / n,
+        group=subtract_status("binlog_commits") / groups if groups else None,
+        retries=subtract_status("slave_retried_transactions") / n,
+        waits_for_free=subtract_status("innodb_buffer_pool_wait_free") / n,
         cpu_ms=1e3 * (last.cpu_s - first.cpu_s) / n,
         volume=VolumePerTransaction(
-            reads=volume("reads") / n,
-            writes=volume("writes") / n,
-            flushes=volume("flushes") / n,
-            mib=(volume("read_bytes") + volume("write_bytes")) / MIB / n,
-            read_latency_ms=mean_ms("read_s", "reads"),
-            write_latency_ms=mean_ms("write_s", "writes"),
+            reads=subtract_volume("reads") / n,
+            writes=subtract_volume("writes") / n,
+            flushes=subtract_volume("flushes") / n,
+            mib=(subtract_volume("read_bytes") + subtract_volume("write_bytes")) / MIB / n,
+            read_latency_ms=compute_mean_ms("read_s", "reads"),
+            write_latency_ms=compute_mean_ms("write_s", "writes"),
         ),
-        busy=1.0 - volume("idle_s") / seconds,
-        queue=volume("queue_s") / seconds,
-        capped=volume("exceeded_iops_s") / seconds,
+        busy=1.0 - subtract_volume("idle_s") / seconds,
+        queue=subtract_volume("queue_s") / seconds,
+        capped=subtract_volume("exceeded_iops_s") / seconds,
         free=last.status["innodb_buffer_pool_pages_free"] / last.status["innodb_buffer_pool_pages_total"],
     )

@@ -23,14 +23,14 @@ from headrace.base.waiting import wait_until
 from headrace.bench import SysbenchOltp, Target
 from headrace.bench.drivers.benchmark import RunLoad
 from headrace.errors import CouldNotRun
-from headrace.experiment.data import apply_load, scan, target_of
+from headrace.experiment.data import apply_load, make_target, scan
 from headrace.experiment.replication.cell import ReplicaCell
 from headrace.experiment.replication.run import (
     MOST_WARM_S,
     ReplicationLab,
     WrittenSource,
+    has_turned_over,
     holds_all,
-    turned,
 )
 from headrace.experiment.replication.statements import Statements
 
@@ -56,8 +56,8 @@ class PacedOltp(SysbenchOltp):
 
     rate: int = 100
 
-    def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
-        command = super().command(target, load, folder)
+    def build_command(self, target: Target, load: RunLoad, folder: Path) -> Command:
+        command = super().build_command(target, load, folder)
         return replace(command, words=(*command.words[:-1], f"--rate={self.rate}", command.words[-1]))
 
 
@@ -82,7 +82,7 @@ class Course:
     @cached_property
     def lag(self) -> list[tuple[float, float]]:
         """(time, lag) at each look."""
-        return lag_course(self.looks)
+        return compute_lag_course(self.looks)
 
     @cached_property
     def _end(self) -> int:
@@ -121,7 +121,7 @@ class Course:
         return next(look.at_s for look in self.looks[self._end :] if look.applied >= done) - self.load_s
 
 
-def lag_course(looks: Sequence[Look]) -> list[tuple[float, float]]:
+def compute_lag_course(looks: Sequence[Look]) -> list[tuple[float, float]]:
     """Returns (time, lag) at each look: the age of the replica's position, 0 at the source's."""
     times = [look.at_s for look in looks]
     written = [look.written for look in looks]
@@ -156,8 +156,8 @@ class _Watch(threading.Thread):
         try:
             while not self._end.wait(LOOK_S):
                 # The replica first: what it has, the source had before.
-                applied = self._replica.done()
-                self.looks.append((time.monotonic(), self._source.done(), applied))
+                applied = self._replica.count_done()
+                self.looks.append((time.monotonic(), self._source.count_done(), applied))
         except Exception as error:  # shown by the thread that waits
             self.error = error
 
@@ -165,7 +165,7 @@ class _Watch(threading.Thread):
         self._end.set()
         self.join()
 
-    def caught_up(self) -> bool:
+    def has_caught_up(self) -> bool:
         """Returns whether the replica has applied everything. Raises the error of the watching
         thread."""
         if self.error is not None:
@@ -184,7 +184,7 @@ class LiveReplica:
     at_source: Statements
     sql: Statements
 
-    def course(self, rate: int, load_s: int, patience: float = PATIENCE) -> Course:
+    def run_course(self, rate: int, load_s: int, patience: float = PATIENCE) -> Course:
         """Runs `rate` transactions a second for `load_s` seconds, and returns the course of the lag
         until all are applied. Raises CouldNotRun if that takes longer than `patience` times the
         load."""
@@ -194,61 +194,65 @@ class LiveReplica:
         watch.start()
         try:
             began = time.monotonic()
-            _paced(self.source, rate, load_s)
+            _run_paced(self.source, rate, load_s)
             self._wait(watch, patience * load_s)
         finally:
             watch.end()
-        return _course(self.cell, watch.looks, began, (before, os.getloadavg()[0]))
+        return _build_course(self.cell, watch.looks, began, (before, os.getloadavg()[0]))
 
     def _wait(self, watch: _Watch, longest_s: float) -> None:
-        if not wait_until(watch.caught_up, longest_s, LOOK_S):
+        if not wait_until(watch.has_caught_up, longest_s, LOOK_S):
             raise CouldNotRun(self.cell.words, f"has not caught up {longest_s:g} s after the load", "")
 
 
 @contextmanager
-def live(lab: ReplicationLab, cell: ReplicaCell, rate: int) -> Iterator[LiveReplica]:
+def open_live_replica(lab: ReplicationLab, cell: ReplicaCell, rate: int) -> Iterator[LiveReplica]:
     """Starts a replica behind a source of its own, whose cache a part of `rate` has warmed."""
     idle_load = replace(cell.load, name=f"{cell.load.name}, live", seconds=0)
     with (
-        lab.written(idle_load) as source,
+        lab.open_written_source(idle_load) as source,
         Statements(source.server) as at_source,
-        lab.replica(cell, source) as (server, sql),
+        lab.open_replica(cell, source) as (server, sql),
     ):
         sql.run(sql.dialect.start_receive())
         sql.run(sql.dialect.start_apply())
-        scan(target_of(server))
+        scan(make_target(server))
         _warm(source, cell, sql, round(WARM_RATE_SHARE * rate) or 1)
         yield LiveReplica(lab, cell, source, server, at_source, sql)
 
 
-def course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int) -> Course:
+def measure_course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int) -> Course:
     """Gives a source of its own `rate` transactions a second for `load_s`, while the replica
     applies; until it has caught up. Before that, a part of it until the cache is warm.
 
     Raises CouldNotRun if it does not catch up.
     """
-    with live(lab, cell, rate) as replica:
-        return replica.course(rate, load_s)
+    with open_live_replica(lab, cell, rate) as replica:
+        return replica.run_course(rate, load_s)
 
 
 def _warm(source: WrittenSource, cell: ReplicaCell, sql: Statements, rate: int) -> None:
     """Runs some of the load, until the pages that leave the replica's cache are the load's."""
-    began, before = time.monotonic(), sql.status()
-    _paced(source, rate, WARM_S)
-    while not holds_all(cell) and time.monotonic() - began < MOST_WARM_S and not turned(before, sql.status()):
-        _paced(source, rate, WARM_S)
+    began, before = time.monotonic(), sql.read_status()
+    _run_paced(source, rate, WARM_S)
+    while (
+        not holds_all(cell)
+        and time.monotonic() - began < MOST_WARM_S
+        and not has_turned_over(before, sql.read_status())
+    ):
+        _run_paced(source, rate, WARM_S)
 
 
-def _paced(source: WrittenSource, rate: int, seconds: int) -> None:
+def _run_paced(source: WrittenSource, rate: int, seconds: int) -> None:
     """Runs the source's load at `rate` transactions a second for `seconds`; its figures are not
     kept."""
     load = source.load
     assert isinstance(load.benchmark, SysbenchOltp), load.name
     paced = PacedOltp(**{**vars(load.benchmark), "rate": rate})
-    apply_load(paced, target_of(source.server), seconds, load.clients, load.seed)
+    apply_load(paced, make_target(source.server), seconds, load.clients, load.seed)
 
 
-def _course(
+def _build_course(
     cell: ReplicaCell, raw: Sequence[tuple[float, int, int]], began: float, load_average: tuple[float, float]
 ) -> Course:
     """Returns the course of raw looks (monotonic seconds, written, applied), with times since the

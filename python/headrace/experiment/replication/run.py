@@ -11,18 +11,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from headrace import servers
-from headrace.base.signals import undisturbed
+from headrace.base.signals import ignore_interrupts
 from headrace.base.waiting import wait_until
 from headrace.bench import SysbenchOltp, Target
-from headrace.bench.drivers.benchmark import Say, silent
+from headrace.bench.drivers.benchmark import Say, stay_silent
 from headrace.errors import CouldNotRun, InputError
 from headrace.experiment.cell import OnServer
-from headrace.experiment.data import ExperimentLab, apply_load, scan, scan_index, target_of
-from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad, source_settings
-from headrace.experiment.replication.counters import PerTransaction, between, count
+from headrace.experiment.data import ExperimentLab, apply_load, make_target, scan, scan_index
+from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad, build_source_settings
+from headrace.experiment.replication.counters import PerTransaction, compute_per_transaction, count
 from headrace.experiment.replication.statements import Statements
 from headrace.observe.formats.binary_log import BinaryLogSample, read_binary_log
-from headrace.servers.topology.topology import free_port
+from headrace.servers.topology.topology import find_free_port
 
 # Storage and size (GiB) of a source without limits: the volume only has to be large enough.
 SOURCE_STORAGE = "io2:{size_gib}:20000"
@@ -65,7 +65,7 @@ class WrittenSource:
         """Written a second while the load lasted; 0 for a load of no time."""
         return self.transactions / self.load.seconds if self.load.seconds else 0.0
 
-    def sample(self) -> BinaryLogSample:
+    def read_sample(self) -> BinaryLogSample:
         """Reads the source's binary log, the first file that has transactions."""
         folder = self.server.paths.datadir.parent / "log"
         for path in sorted(folder.glob("binlog.[0-9]*")):
@@ -103,7 +103,7 @@ class ReplicationLab:
     end."""
 
     lab: ExperimentLab
-    say: Say = silent
+    say: Say = stay_silent
     _sources: dict[str, WrittenSource] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
@@ -112,34 +112,34 @@ class ReplicationLab:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with undisturbed():
+        with ignore_interrupts():
             self._sources.clear()
             self._stack.close()
 
-    def source(self, load: ReplicaLoad) -> WrittenSource:
+    def get_source(self, load: ReplicaLoad) -> WrittenSource:
         """Returns a load's source, made and written once. Raises as servers.up and bench.run."""
         key = repr(load)
         if key not in self._sources:
-            self._sources[key] = self._stack.enter_context(self.written(load))
+            self._sources[key] = self._stack.enter_context(self.open_written_source(load))
         return self._sources[key]
 
     @contextmanager
-    def written(self, load: ReplicaLoad, storage: str | None = None) -> Iterator[WrittenSource]:
+    def open_written_source(self, load: ReplicaLoad, storage: str | None = None) -> Iterator[WrittenSource]:
         """Makes a new source that wrote the load; removed afterwards. `storage`: its volume, with
         its limits; None: one without."""
         self.lab.load(load.data)
         size = max(SOURCE_GIB, round(4 * load.data.gib))
-        place = OnServer(load.data, storage or SOURCE_STORAGE.format(size_gib=size), source_settings(load))
+        place = OnServer(load.data, storage or SOURCE_STORAGE.format(size_gib=size), build_source_settings(load))
         name = f"source-{next(self._numbers)}"
-        with self.lab.start(place, name, port=free_port(), unpaced=storage is None) as server:
+        with self.lab.start(place, name, port=find_free_port(), unpaced=storage is None) as server:
             with Statements(server) as sql:
                 sql.create_account()
-                before = sql.done()
-                target = target_of(server)
+                before = sql.count_done()
+                target = make_target(server)
                 scan(target)
                 if load.seconds:
                     apply_load(load.benchmark, target, load.seconds, load.clients, load.seed)
-                source = WrittenSource(load, server, sql.done())
+                source = WrittenSource(load, server, sql.count_done())
             if load.seconds:
                 self.say(f"{load.name}: {source.transactions - before:,} transactions ({source.tps:,.0f} tps)")
             yield source
@@ -149,7 +149,7 @@ class ReplicationLab:
         self.lab.set_credits(server.volumes.data, cell.balance_percent)
 
     @contextmanager
-    def replica(self, cell: ReplicaCell, source: WrittenSource) -> Iterator[tuple[servers.Server, Statements]]:
+    def open_replica(self, cell: ReplicaCell, source: WrittenSource) -> Iterator[tuple[servers.Server, Statements]]:
         """Makes a replica with the source's first data, pointed at it; nothing is received yet."""
         place = OnServer(cell.load.data, cell.storage, cell.server_settings, cell.log_storage)
         with self.lab.start(place, "replica") as server, Statements(server) as sql:
@@ -159,13 +159,13 @@ class ReplicationLab:
     def drain(self, cell: ReplicaCell) -> Drained:
         """Receives all of the load, then applies it for as long as the cell says. Raises
         CouldNotRun where too little was applied to say a rate."""
-        source = self.source(cell.load)
-        with self.replica(cell, source) as (server, sql):
+        source = self.get_source(cell.load)
+        with self.open_replica(cell, source) as (server, sql):
             sql.run(sql.dialect.start_receive())
             received_s = wait_received(sql, source.transactions)
-            prime(cell, target_of(server))
+            prime(cell, make_target(server))
             load_before = os.getloadavg()[0]
-            per, samples = applied(sql, cell, source.transactions, lambda: self.set_balance(cell, server))
+            per, samples = apply_backlog(sql, cell, source.transactions, lambda: self.set_balance(cell, server))
             loads = (load_before, os.getloadavg()[0])
         drained = Drained(cell, per, samples, source.transactions, received_s, loads)
         self.say(f"{cell.words}: {drained.tps:,.1f} tps, load average {loads[0]:.1f} to {loads[1]:.1f}")
@@ -188,20 +188,20 @@ def holds_all(cell: ReplicaCell) -> bool:
     return cell.cache_mib > FITS * 1024 * cell.load.data.gib
 
 
-def turned(before: dict[str, float], now: dict[str, float]) -> bool:
+def has_turned_over(before: dict[str, float], now: dict[str, float]) -> bool:
     """Returns whether as many pages were read since `before` as the cache holds (counters of the
     server)."""
     return now[READS] - before[READS] >= now[PAGES] - now[FREE]
 
 
-def applied(
+def apply_backlog(
     sql: Statements, cell: ReplicaCell, transactions: int, set_balance: Callable[[], None] = lambda: None
 ) -> tuple[PerTransaction, tuple[tuple[float, int], ...]]:
     """Applies until the cell's time is over or the backlog nearly gone, and returns the figures per
     transaction of the part that counts, and samples (s since it began, transactions applied).
     `set_balance` is called when the cache is warm. Raises CouldNotRun if too little was applied."""
     began = time.monotonic()
-    start, at_start = sql.done(), sql.status()
+    start, at_start = sql.count_done(), sql.read_status()
     end_at = transactions - LEFT_SHARE * (transactions - start)
     sql.run(sql.dialect.start_apply())
     samples: list[tuple[float, int]] = [(0.0, start)]
@@ -209,13 +209,13 @@ def applied(
     warmup_s = cell.warmup_s if sql.mariadb else max(cell.warmup_s, AVERAGES_S)
     while True:
         time.sleep(LOOK_S)
-        now = sql.done()
+        now = sql.count_done()
         gone = time.monotonic() - began
         samples.append((gone, now))
         if (
             warm_at is None
             and gone >= warmup_s
-            and (holds_all(cell) or gone >= MOST_WARM_S or turned(at_start, sql.status()))
+            and (holds_all(cell) or gone >= MOST_WARM_S or has_turned_over(at_start, sql.read_status()))
         ):
             set_balance()
             warm_at = gone if cell.balance_percent is None else gone + CREDITS_S
@@ -223,18 +223,18 @@ def applied(
             first = count(sql)
         if now >= end_at or (first is not None and time.monotonic() - first.at >= cell.seconds):
             break
-        sql.received()
+        sql.count_received()
     if first is None or samples[-1][1] - first.applied < LEAST_TRANSACTIONS:
         n = 0 if first is None else samples[-1][1] - first.applied
         rule = f"applied {n} transactions in {samples[-1][0]:.0f} s, of which {warmup_s:g} s do not count"
         raise CouldNotRun(cell.words, rule, "", "Let the source write more, or measure longer.")
-    return between(first, count(sql)), tuple(samples)
+    return compute_per_transaction(first, count(sql)), tuple(samples)
 
 
 def wait_received(sql: Statements, transactions: int) -> float:
     """Waits until the relay log has all transactions, and returns how long that took, s. Raises
     CouldNotRun."""
     began = time.monotonic()
-    if not wait_until(lambda: sql.received() >= transactions, RECEIVE_S, LOOK_S / 5):
+    if not wait_until(lambda: sql.count_received() >= transactions, RECEIVE_S, LOOK_S / 5):
         raise CouldNotRun(sql.server.name, f"did not receive the load within {RECEIVE_S:g} s", "")
     return time.monotonic() - began

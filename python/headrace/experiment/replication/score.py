@@ -14,7 +14,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.units import MIB
 from headrace.bench import SysbenchOltp
 from headrace.calibration.replica import ReplicaRun, average_rates, calibrate_replica, predict_run
@@ -26,7 +26,7 @@ from headrace.experiment.standin import describe_distribution
 from headrace.observe.formats.binary_log import BinaryLogSample
 from headrace.simulation.replica import Replica, predict_replica
 from headrace.workload import TransactionWorkload
-from headrace.workload.replica import measured_replica
+from headrace.workload.replica import add_measured_replica
 
 # Default redo of both flavors, GiB: innodb_log_file_size of MariaDB, innodb_redo_log_capacity of
 # MySQL 8.0.30 and later.
@@ -65,7 +65,7 @@ class ScoredCourse:
     catch_up_s: float | None
 
 
-def standard_workload(load: ReplicaLoad, cache_mib: int) -> TransactionWorkload:
+def make_standard_workload(load: ReplicaLoad, cache_mib: int) -> TransactionWorkload:
     """Returns the database of a load behind a cache of `cache_mib`."""
     benchmark = load.benchmark
     assert isinstance(benchmark, SysbenchOltp), load.name
@@ -81,7 +81,7 @@ def standard_workload(load: ReplicaLoad, cache_mib: int) -> TransactionWorkload:
         "log_bin": True,
         "flush_log_at_trx_commit": 1,
     }
-    with core_errors():
+    with translate_core_errors():
         standard = core.mysql_sysbench(options)
     database = deepcopy(dict(standard["database"]))
     flavor, _, version = VERSIONS[load.flavor].partition("-")
@@ -95,12 +95,12 @@ def standard_workload(load: ReplicaLoad, cache_mib: int) -> TransactionWorkload:
         threads=load.clients,
         size_gib=load.data.gib,
     )
-    return measured_replica(workload, {}, written=tuple(standard["changed"]))
+    return add_measured_replica(workload, {}, written=tuple(standard["changed"]))
 
 
-def replica_of(cell: ReplicaCell, day: str | None = None) -> Replica:
+def make_replica(cell: ReplicaCell, day: str | None = None) -> Replica:
     """Returns the cell as the model takes it, on as many processors as this machine has."""
-    instance, _ = machine.like_this(day or core.newest_date())
+    instance, _ = machine.choose_instance(day or core.newest_date())
     return Replica(
         cell.storage,
         log_storage=cell.log_storage,
@@ -118,12 +118,12 @@ def replica_of(cell: ReplicaCell, day: str | None = None) -> Replica:
     )
 
 
-def run_of(drained: Drained) -> ReplicaRun:
+def make_replica_run(drained: Drained) -> ReplicaRun:
     """Returns a measured replica as a calibration takes it."""
     per, cell = drained.per, drained.cell
     return ReplicaRun(
         name=cell.words,
-        replica=replica_of(cell),
+        replica=make_replica(cell),
         seconds=per.seconds,
         warmup_s=cell.warmup_s,
         tps=per.tps,
@@ -133,18 +133,18 @@ def run_of(drained: Drained) -> ReplicaRun:
     )
 
 
-def calibrated(measured: Sequence[Drained], log: BinaryLogSample | None = None) -> TransactionWorkload:
+def calibrate_workload(measured: Sequence[Drained], log: BinaryLogSample | None = None) -> TransactionWorkload:
     """Returns the load's database with the applier of these replicas."""
     first = measured[0]
-    workload = standard_workload(first.cell.load, first.cell.cache_mib)
-    return calibrate_replica(workload, [run_of(drained) for drained in measured], log)
+    workload = make_standard_workload(first.cell.load, first.cell.cache_mib)
+    return calibrate_replica(workload, [make_replica_run(drained) for drained in measured], log)
 
 
 def score(workload: TransactionWorkload, measured: Sequence[Drained]) -> list[ScoredCell]:
     """Predicts each cell and returns it next to its prediction."""
     scores = []
     for drained in measured:
-        run = run_of(drained)
+        run = make_replica_run(drained)
         prediction = predict_run(workload, run)
         tps, reads = average_rates(prediction, run)
         scores.append(ScoredCell(drained, tps, reads, str(prediction.summary["binding"])))
@@ -158,7 +158,7 @@ def score_course(workload: TransactionWorkload, course: Course) -> ScoredCourse:
     prediction = predict_replica(
         workload,
         course.cell.storage,
-        replica_of(course.cell),
+        make_replica(course.cell),
         seconds=seconds,
         drain_s=math.ceil(20 * course.load_s),
         source_tps=[rate] * seconds,
@@ -176,7 +176,7 @@ def score_course(workload: TransactionWorkload, course: Course) -> ScoredCourse:
     )
 
 
-def errors(scored: Sequence[ScoredCell]) -> tuple[float, float]:
+def compute_errors(scored: Sequence[ScoredCell]) -> tuple[float, float]:
     """Returns median and largest absolute error, percent."""
     percents = [abs(cell.error_percent) for cell in scored]
     return statistics.median(percents), max(percents)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from headrace.errors import CouldNotRun
 from headrace.mysql import connect
 from headrace.mysql.gtid import GtidSet
-from headrace.mysql.state import dialect_of, observe
+from headrace.mysql.state import observe, read_dialect
 from headrace.mysql.statements import ask_named_safely, run
 from headrace.servers import Server
 from headrace.servers.topology import accounts
@@ -24,8 +24,8 @@ class Statements:
 
     def __init__(self, server: Server) -> None:
         self.server, self.mariadb = server, server.flavor == "mariadb"
-        self.connection = connect(server.address(), ANSWER_S)
-        self.dialect = dialect_of(self.connection)
+        self.connection = connect(server.make_address(), ANSWER_S)
+        self.dialect = read_dialect(self.connection)
 
     def __enter__(self) -> Statements:
         return self
@@ -33,7 +33,7 @@ class Statements:
     def __exit__(self, *_: object) -> None:
         self.connection.close()
 
-    def rows(self, statement: str) -> list[dict]:
+    def ask_rows(self, statement: str) -> list[dict]:
         """Returns the rows of an answer. Raises CouldNotRun with the server's words."""
         return ask_named_safely(self.connection, statement)
 
@@ -52,15 +52,15 @@ class Statements:
         source_account = replace(accounts.follow(self.server.paths, source), ssl_ca=None)
         self.run(self.dialect.point_at(source_account if port is None else replace(source_account, port=port)))
 
-    def status(self) -> dict[str, float]:
+    def read_status(self) -> dict[str, float]:
         """Returns the counters of SHOW GLOBAL STATUS, by name in small letters."""
         counters = {}
-        for row in self.rows("SHOW GLOBAL STATUS"):
+        for row in self.ask_rows("SHOW GLOBAL STATUS"):
             with contextlib.suppress(ValueError):
                 counters[row["Variable_name"].lower()] = float(row["Value"])
         return counters
 
-    def received(self) -> int:
+    def count_received(self) -> int:
         """Returns the number of transactions in the relay log, or applied already. Raises
         CouldNotRun where a thread ended with an error."""
         state = observe(self.connection, self.server.name)
@@ -69,8 +69,8 @@ class Statements:
                 raise CouldNotRun(self.server.name, f"replication ended: {error[:300]}", "")
         return sum(channel.received.count() for channel in state.channels)
 
-    def done(self) -> int:
+    def count_done(self) -> int:
         """Returns the transactions in the server's own binary log and those it applied."""
-        row = self.rows(self.dialect.executed())[0]
+        row = self.ask_rows(self.dialect.query_executed())[0]
         sets = [GtidSet.parse(str(value or ""), self.server.flavor) for value in row.values()]
         return max(gtids.count() for gtids in sets)

@@ -10,8 +10,8 @@ from headrace.aws.volumes import AwsVolume
 from headrace.base.caps import OVER
 from headrace.base.units import MIB, MINUTE_S
 from headrace.errors import InputError
-from headrace.observe.evidence.limits import HoldingLimits, holding
-from headrace.observe.evidence.model import Evidence, Row, SeenVolume, SourceFacts, Tick, gathered
+from headrace.observe.evidence.limits import HoldingLimits, get_holding_limits
+from headrace.observe.evidence.model import Evidence, Row, SeenVolume, SourceFacts, Tick, collect_evidence
 from headrace.observe.remote.aws import VOLUME_METRICS, Clients, fetch_volumes, open_client
 from headrace.observe.remote.span import TimeSpan
 
@@ -26,13 +26,13 @@ CHECKS = {
 }
 
 
-def evidence_of_aws(
+def fetch_aws_evidence(
     volumes: Sequence[str], span: TimeSpan, clients: Clients | None = None, as_of: str | None = None
 ) -> Evidence:
     """Returns what these volumes (vol-...) did in that time. `clients`: makes a client of a service
     by its name. Raises InputError, CouldNotRun."""
     fetched = fetch_volumes(volumes, span, clients or open_client, OF_VOLUME, OF_INSTANCE)
-    facts = tuple(_facts(name, fetched.described[name], fetched.types, as_of) for name in volumes)
+    facts = tuple(_make_seen_volume(name, fetched.described[name], fetched.types, as_of) for name in volumes)
     by_time: dict[float, dict[str, Row]] = {}
     for volume in facts:
         own, instance = fetched.points[volume.name], fetched.described[volume.name].instance
@@ -40,7 +40,7 @@ def evidence_of_aws(
         times = sorted({at for values in own.values() for at in values})
         for at in times:
             figures = {metric: values[at] for part in (own, host) for metric, values in part.items() if at in values}
-            row = row_of_minute(figures, volume.limits, fetched.period_s)
+            row = make_minute_row(figures, volume.limits, fetched.period_s)
             # It may have been attached within the first minute: then not idle for a part of it.
             by_time.setdefault(at, {})[volume.name] = row | ({"idle_share": None} if at == times[0] else {})
     ticks = [Tick(at, fetched.period_s, rows) for at, rows in by_time.items()]
@@ -59,10 +59,10 @@ def evidence_of_aws(
         as_of=as_of,
         missing=missing,
     )
-    return gathered(source, ticks, fetched.notes)
+    return collect_evidence(source, ticks, fetched.notes)
 
 
-def row_of_minute(values: Mapping[str, float], limits: HoldingLimits | None, seconds: float = float(MINUTE_S)) -> Row:
+def make_minute_row(values: Mapping[str, float], limits: HoldingLimits | None, seconds: float = float(MINUTE_S)) -> Row:
     """Returns the metrics of a period as figures of a volume. A check is 1 or 0; the published
     points of a check say "more than about half of the minute"."""
     reads, writes = values.get("VolumeReadOps"), values.get("VolumeWriteOps")
@@ -72,7 +72,7 @@ def row_of_minute(values: Mapping[str, float], limits: HoldingLimits | None, sec
     row: Row = {
         "read_iops": read_iops,
         "write_iops": write_iops,
-        "charged_iops": limits.charged(read_iops, write_iops, read_mib_s, write_mib_s)[0]
+        "charged_iops": limits.compute_charged_rates(read_iops, write_iops, read_mib_s, write_mib_s)[0]
         if limits
         else read_iops + write_iops,
         "read_mib_s": read_mib_s,
@@ -92,12 +92,12 @@ def row_of_minute(values: Mapping[str, float], limits: HoldingLimits | None, sec
     return row | {OVER[limit]: values[metric] for metric, limit in CHECKS.items() if metric in values}
 
 
-def _facts(name: str, described: AwsVolume, types: Mapping[str, str], as_of: str | None) -> SeenVolume:
+def _make_seen_volume(name: str, described: AwsVolume, types: Mapping[str, str], as_of: str | None) -> SeenVolume:
     """Returns what is known of one volume of AWS; its limits are None where they cannot be told.
     `types`: the instance type by instance id."""
     instance = types.get(described.instance or "")
     try:
-        limits = holding(described.storage, instance, as_of)
+        limits = get_holding_limits(described.storage, instance, as_of)
     except InputError:
         limits = None
     return SeenVolume(name, described.storage, described.device, limits, described.state)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from headrace.mysql.statements import number_of
+from headrace.mysql.statements import parse_number
 from headrace.observe.evidence.model import Row
 from headrace.observe.run_files.status import CHECKPOINT_ENDS, COMMITS, READS, WRITES
 
@@ -38,7 +38,7 @@ MYSQL_MAX_AGE_SHARE = 7 / 8
 UPTIME_SLACK_S = 2.5
 
 
-def another_server(before: Mapping[str, float], now: Mapping[str, float], took_s: float) -> str:
+def explain_new_server(before: Mapping[str, float], now: Mapping[str, float], took_s: float) -> str:
     """Returns in words why two readings are not of one server that runs on: its uptime went back,
     or ahead by more than the time between them; "" where they are."""
     if "uptime" not in before or "uptime" not in now:
@@ -51,7 +51,7 @@ def another_server(before: Mapping[str, float], now: Mapping[str, float], took_s
     return ""
 
 
-def status_row(
+def make_status_row(
     before: Mapping[str, float],
     now: Mapping[str, float],
     took_s: float,
@@ -68,7 +68,7 @@ def status_row(
     pool = now.get("innodb_buffer_pool_pages_total")
     running, connected = now.get("threads_running"), now.get("threads_connected")
     row: Row = {
-        "tps": _transactions(rate, questions),
+        "tps": _compute_transaction_rate(rate, questions),
         "questions_per_s": questions,
         "pool_reads_per_s": rate("innodb_buffer_pool_reads"),
         "pool_requests_per_s": rate("innodb_buffer_pool_read_requests"),
@@ -84,34 +84,34 @@ def status_row(
         "sent_bytes_per_s": rate("bytes_sent"),
         "binlog_bytes_per_s": rate("binlog_bytes_written"),
         "logged_per_s": rate.total(LOGGED),
-        "writing_per_s": _writing(rate, questions),
-        "dirty_share": _share(now.get("innodb_buffer_pool_pages_dirty"), pool),
-        "free_share": _share(now.get("innodb_buffer_pool_pages_free"), pool),
+        "writing_per_s": _bound_writing_rate(rate, questions),
+        "dirty_share": _compute_share(now.get("innodb_buffer_pool_pages_dirty"), pool),
+        "free_share": _compute_share(now.get("innodb_buffer_pool_pages_free"), pool),
         "threads_running": None if running is None else max(0.0, running - idle_threads),
         "threads_connected": None if connected is None else max(0.0, connected - 1.0),
-        "lock_waiters": scaled(rate("innodb_row_lock_time"), 1e-3),  # ms a second
+        "lock_waiters": scale_value(rate("innodb_row_lock_time"), 1e-3),  # ms a second
         "lock_waiting": now.get("innodb_row_lock_current_waits"),
         "pending_reads": now.get("innodb_data_pending_reads"),
         "pending_writes": now.get("innodb_data_pending_writes"),
         "pending_fsyncs": now.get("innodb_data_pending_fsyncs"),
         "uptime_s": now.get("uptime"),
     }
-    row |= {column: scaled(rate(event), 1 / PICOSECONDS) for event, column in WAITS.items()}
+    row |= {column: scale_value(rate(event), 1 / PICOSECONDS) for event, column in WAITS.items()}
     if rate.went_back:
         note(f"a counter went back ({rate.went_back[0]}): FLUSH STATUS or a restart; that second is left out")
-    return row | _checkpoint(now, variables)
+    return row | _make_checkpoint_row(now, variables)
 
 
-def _transactions(rate: CounterRates, questions: float | None) -> float | None:
+def _compute_transaction_rate(rate: CounterRates, questions: float | None) -> float | None:
     """Returns transactions a second: those that performance_schema counted, else commits, else
     statements. It hardly counts those that are prepared (XA), which are commits."""
     commits = rate.total(COMMITS)
     if counted := rate(TRANSACTIONS):
         return max(counted, commits or 0.0)
-    return commits if _explicit(commits, questions) else rate.total((*WRITES, *READS))
+    return commits if _has_explicit_commits(commits, questions) else rate.total((*WRITES, *READS))
 
 
-def _writing(rate: CounterRates, questions: float | None) -> float | None:
+def _bound_writing_rate(rate: CounterRates, questions: float | None) -> float | None:
     """Returns an upper bound of the transactions that wrote: commits, or statements where each is
     committed by itself."""
     commits, writes = rate.total(COMMITS), rate.total(WRITES)
@@ -119,17 +119,17 @@ def _writing(rate: CounterRates, questions: float | None) -> float | None:
         return None
     if counted := rate(TRANSACTIONS):
         return min(writes, max(counted, commits))
-    explicit = _explicit(commits, questions) and writes <= MOST_A_COMMIT * commits
+    explicit = _has_explicit_commits(commits, questions) and writes <= MOST_A_COMMIT * commits
     return min(commits, writes) if explicit else writes
 
 
-def _explicit(commits: float | None, questions: float | None) -> bool:
+def _has_explicit_commits(commits: float | None, questions: float | None) -> bool:
     """Returns True when transactions are ended by COMMIT, and not statement by statement; both
     rates are a second, None where not read."""
     return commits is not None and commits > 0 and commits >= LEAST_COMMITS * (questions or 0.0)
 
 
-def _checkpoint(now: Mapping[str, float], variables: Mapping[str, str]) -> Row:
+def _make_checkpoint_row(now: Mapping[str, float], variables: Mapping[str, str]) -> Row:
     """Returns the age of InnoDB's checkpoint in bytes, and its share (0 to 1) of the most that the
     redo log allows; None where it is not known."""
     age = now.get("innodb_checkpoint_age")
@@ -138,11 +138,13 @@ def _checkpoint(now: Mapping[str, float], variables: Mapping[str, str]) -> Row:
             age = now[newest] - now[oldest]
     most = now.get("innodb_checkpoint_max_age")
     if not most:
-        capacity = now.get("innodb_redo_log_capacity_resized") or number_of(variables.get("innodb_redo_log_capacity"))
-        files = number_of(variables.get("innodb_log_files_in_group")) or 1.0
-        capacity = capacity or (number_of(variables.get("innodb_log_file_size")) or 0.0) * files
+        capacity = now.get("innodb_redo_log_capacity_resized") or parse_number(
+            variables.get("innodb_redo_log_capacity")
+        )
+        files = parse_number(variables.get("innodb_log_files_in_group")) or 1.0
+        capacity = capacity or (parse_number(variables.get("innodb_log_file_size")) or 0.0) * files
         most = MYSQL_MAX_AGE_SHARE * capacity
-    return {"checkpoint_age_bytes": age, "checkpoint_share": _share(age, most)}
+    return {"checkpoint_age_bytes": age, "checkpoint_share": _compute_share(age, most)}
 
 
 class CounterRates:
@@ -176,11 +178,11 @@ class CounterRates:
         return sum(values) if values else None
 
 
-def scaled(value: float | None, factor: float) -> float | None:
+def scale_value(value: float | None, factor: float) -> float | None:
     """Returns the value times a factor; None stays None."""
     return None if value is None else value * factor
 
 
-def _share(part: float | None, whole: float | None) -> float | None:
+def _compute_share(part: float | None, whole: float | None) -> float | None:
     """Returns `part` over `whole`; None where either is not known, or the whole is 0."""
     return None if part is None or not whole else part / whole

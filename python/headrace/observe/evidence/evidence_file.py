@@ -12,7 +12,7 @@ import msgspec
 
 from headrace.base.files import read_bytes, write_whole
 from headrace.errors import InputError, Refusals
-from headrace.observe.evidence.model import Evidence, SourceFacts, Tick, gathered
+from headrace.observe.evidence.model import Evidence, SourceFacts, Tick, collect_evidence
 
 ENDINGS = (".jsonl", ".jsonl.gz")
 GZIP = b"\x1f\x8b"  # first bytes (RFC 1952)
@@ -62,7 +62,7 @@ def save(evidence: Evidence, path: Path) -> None:
     """Writes it, whole or not at all; packed where the name ends with .gz. Raises CouldNotRun."""
     encoder = msgspec.json.Encoder()
     lines = [encoder.encode(Header(SCHEMA, _without_words(evidence.facts), evidence.notes))]
-    lines += [encoder.encode(tick.to_document()) for tick in evidence.ticks()]
+    lines += [encoder.encode(tick.to_document()) for tick in evidence.list_ticks()]
     content = b"\n".join(lines) + b"\n"
     write_whole(path, gzip.compress(content, mtime=0) if path.suffix.lower() == ".gz" else content)
 
@@ -81,7 +81,7 @@ def load(path: Path) -> Evidence:
     InputError, CouldNotRun."""
     content = read_bytes(path, MAX_BYTES)
     if content[:2] == GZIP:
-        content = _unpacked(path, content)
+        content = _unpack(path, content)
     lines = content.split(b"\n")
     notes: list[str] = []
     try:
@@ -105,10 +105,10 @@ def load(path: Path) -> Evidence:
                 continue
             hint = "The file is damaged: copy it again."
             raise refuse.input(f"{path.name}, line {number}", f"is not a tick: {error}", hint) from None
-    return gathered(header.facts, ticks, (*header.notes, *notes))
+    return collect_evidence(header.facts, ticks, (*header.notes, *notes))
 
 
-def _unpacked(path: Path, content: bytes) -> bytes:
+def _unpack(path: Path, content: bytes) -> bytes:
     """Unpacks a file. Raises InputError for a file that is cut off or too large."""
     unpacker = zlib.decompressobj(wbits=31)  # 31: gzip (zlib manual, inflateInit2)
     try:

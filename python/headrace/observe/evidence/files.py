@@ -13,15 +13,15 @@ from headrace.base.storage import Storage
 from headrace.base.units import GIB
 from headrace.errors import InputError
 from headrace.observe.clock import parse_iso
-from headrace.observe.evidence.counters import another_server, status_row
-from headrace.observe.evidence.limits import HoldingLimits, holding
-from headrace.observe.evidence.model import Evidence, Row, SeenServer, SeenVolume, SourceFacts, Tick, gathered
-from headrace.observe.evidence.recorded_beside import beside_of
-from headrace.observe.evidence.volumes import device_row
+from headrace.observe.evidence.counters import explain_new_server, make_status_row
+from headrace.observe.evidence.limits import HoldingLimits, get_holding_limits
+from headrace.observe.evidence.model import Evidence, Row, SeenServer, SeenVolume, SourceFacts, Tick, collect_evidence
+from headrace.observe.evidence.recorded_beside import make_beside
+from headrace.observe.evidence.volumes import make_device_row
 from headrace.observe.formats import ImportOptions, LoadedRecording
 from headrace.observe.live import host
 from headrace.observe.live.record import DESCRIPTION
-from headrace.observe.series import RunFinding, csv_rows, open_text
+from headrace.observe.series import RunFinding, open_text, read_csv_rows
 from headrace.workload import OpenWorkload
 from headrace.workload.points import LOCAL_ZONE
 
@@ -37,25 +37,25 @@ MOST_OTHERS, BUSY_PERCENT = 12, 90.0
 READER_THREADS = 1
 
 
-def of_recording(
+def build_recording_evidence(
     loaded: LoadedRecording, options: ImportOptions, storage: str | None, instance: str | None, as_of: str | None
 ) -> Evidence:
     """Returns the evidence in a recording of one device, with its demand. If `options` name no
     device it is the one that clearly does most, or one that waits where that one does not. Raises
     InputError."""
-    workload = loaded.workload(options)
-    workload, beside = (workload, []) if options.device is not None else _slowest(loaded, options, workload)
-    limits = None if storage is None else holding(storage, instance, as_of)
+    workload = loaded.build_workload(options)
+    workload, beside = (workload, []) if options.device is not None else _choose_device(loaded, options, workload)
+    limits = None if storage is None else get_holding_limits(storage, instance, as_of)
     source = workload.source
     begin = _begin(workload)
     name = str(source.get("device") or workload.name)
-    beside_it = beside_of(loaded, options, workload, (storage, instance, as_of), _of_point)
+    beside_it = make_beside(loaded, options, workload, (storage, instance, as_of), _make_point_row)
     notes: list[str] = []
-    server = _recorded_server(loaded, workload, notes)
+    server = _make_server_rows(loaded, workload, notes)
     ticks = []
     for number, row in enumerate(workload.points.iter_rows(named=True)):
         volumes = {facts.name: rows[number] for facts, rows in beside_it.members if number in rows}
-        volumes = {name: _of_point(row, limits), **volumes}
+        volumes = {name: _make_point_row(row, limits), **volumes}
         beside_ticks = {"server": server.get(number, {}), "host": beside_it.host.get(number, {})}
         ticks.append(Tick(begin + row["t_s"], row["duration_s"], volumes, **beside_ticks))
     tool = str(source.get("tool", "recording"))
@@ -76,11 +76,11 @@ def of_recording(
         False,
         missing,
     )
-    noted = [*beside, *notes, *_of_rds(tool, storage, loaded), *workload.notes()]
-    return replace(gathered(facts, ticks, noted), demand=workload)
+    noted = [*beside, *notes, *_note_rds_storage(tool, storage, loaded), *workload.list_notes()]
+    return replace(collect_evidence(facts, ticks, noted), demand=workload)
 
 
-def _recorded_server(loaded: LoadedRecording, workload: OpenWorkload, notes: list[str]) -> dict[int, Row]:
+def _make_server_rows(loaded: LoadedRecording, workload: OpenWorkload, notes: list[str]) -> dict[int, Row]:
     """Returns what the server on a recorded host did, by the number of the point; empty where the
     recording has no counters of it."""
     samples, first = loaded.readings.server, loaded.readings.reports[0].stamp
@@ -94,21 +94,23 @@ def _recorded_server(loaded: LoadedRecording, workload: OpenWorkload, notes: lis
         took = now.t_unix - before.t_unix
         if took > GAP_INTERVALS * interval_s:
             continue
-        if changed := another_server(before.values, now.values, took):
+        if changed := explain_new_server(before.values, now.values, took):
             notes.append(changed)
             continue
         number = round((before.t_unix - begin) / interval_s)
-        rows[number] = status_row(before.values, now.values, took, {}, READER_THREADS, notes.append)
+        rows[number] = make_status_row(before.values, now.values, took, {}, READER_THREADS, notes.append)
     return rows
 
 
-def _slowest(loaded: LoadedRecording, options: ImportOptions, busiest: OpenWorkload) -> tuple[OpenWorkload, list[str]]:
+def _choose_device(
+    loaded: LoadedRecording, options: ImportOptions, busiest: OpenWorkload
+) -> tuple[OpenWorkload, list[str]]:
     """Returns the device to judge where none was named, and notes on the others: the one that does
     most, unless another waits and it does not. One that does little may be the one that is slow."""
     first = str(busiest.source.get("device"))
     if first.startswith(ARRAYS):
         return busiest, []  # the others may be its members, which have limits of their own
-    each = loaded.each(MOST_OTHERS, options)
+    each = loaded.build_workloads(MOST_OTHERS, options)
     names = [name for name in each if name != first]
     slow = {name: demand for name in names if (demand := each[name]) is not None and _waits(demand)}
     taken, notes = busiest, []
@@ -139,7 +141,7 @@ def _waits(workload: OpenWorkload) -> bool:
     return bool(util >= BUSY_PERCENT and queue >= 1.0)
 
 
-def _of_rds(tool: str, storage: str | None, loaded: LoadedRecording) -> list[str]:
+def _note_rds_storage(tool: str, storage: str | None, loaded: LoadedRecording) -> list[str]:
     """Returns a note where storage in notation, which is of EBS, was given for RDS, whose limits
     differ for the same words; none where RDS described the storage itself."""
     if not tool.endswith("RDS") or storage is None or len(Storage.parse(storage).members) > 1:
@@ -162,12 +164,12 @@ def _begin(workload: OpenWorkload) -> float:
     return 0.0 if stamp is None else stamp.epoch_s
 
 
-def _of_point(row: Mapping[str, Any], limits: HoldingLimits | None) -> Row:
+def _make_point_row(row: Mapping[str, Any], limits: HoldingLimits | None) -> Row:
     """Returns the row of a volume in one point of a workload: I/Os a second, MiB/s, mean requests
     outstanding, latencies in ms, shares 0 to 1; None where the recording has no such figure."""
     reads, writes = row["reads_per_s"], row["writes_per_s"]
     read_mib_s, write_mib_s = reads * row["read_kib"] / KIB_IN_MIB, writes * row["write_kib"] / KIB_IN_MIB
-    charged = limits.charged(reads, writes, read_mib_s, write_mib_s)[0] if limits else reads + writes
+    charged = limits.compute_charged_rates(reads, writes, read_mib_s, write_mib_s)[0] if limits else reads + writes
     both, queue = row.get("await_ms"), row.get("queue")
     if (
         both is None
@@ -195,7 +197,7 @@ def _of_point(row: Mapping[str, Any], limits: HoldingLimits | None) -> Row:
 # --- a captured folder ----------------------------------------------------------------------------
 
 
-def of_capture(folder: Path, storage: str | None, instance: str | None, as_of: str | None) -> Evidence:
+def read_capture_evidence(folder: Path, storage: str | None, instance: str | None, as_of: str | None) -> Evidence:
     """Reads what `headrace workload capture` wrote. Raises InputError, CouldNotRun."""
     try:
         description = tomllib.loads(read_bytes(folder / DESCRIPTION, MAX_TOML_BYTES).decode())
@@ -204,7 +206,7 @@ def of_capture(folder: Path, storage: str | None, instance: str | None, as_of: s
     storage = storage or description.get("storage")
     instance = instance or description.get("instance")
     day = as_of or (str(description["as_of"]) if "as_of" in description else None)
-    limits = None if storage is None else holding(str(storage), instance, day)
+    limits = None if storage is None else get_holding_limits(str(storage), instance, day)
     files = description.get("files", {})
     if not isinstance(files, Mapping) or "status" not in files:
         rule = "its RUN.toml names no samples of the server (files.status)"
@@ -214,14 +216,14 @@ def of_capture(folder: Path, storage: str | None, instance: str | None, as_of: s
         "time over each limit: a capture has the kernel's counters only",
         "the host's processors: not in a capture",
     ]
-    variables = _variables(description)
-    server = _status_ticks(folder / str(files["status"]), variables, findings)
-    disks = _disk_ticks(folder / str(files["disk"]), limits, findings) if "disk" in files else []
+    variables = _get_variables(description)
+    server = _read_status_ticks(folder / str(files["status"]), variables, findings)
+    disks = _read_disk_ticks(folder / str(files["disk"]), limits, findings) if "disk" in files else []
     if not disks:
         missing.append("the disks: the capture has no counters of them (--device)")
     names = list(dict.fromkeys(name for tick in disks for name in tick.volumes))
     volumes = tuple(SeenVolume(name, str(storage) if storage else None, f"/dev/{name}", limits) for name in names)
-    ticks = _joined(server, disks)
+    ticks = _join_ticks(server, disks)
     if not ticks:
         rule = "has no two samples that follow each other"
         raise InputError(str(folder), rule, "docs/reference/capture.md", "Capture longer.")
@@ -243,10 +245,10 @@ def of_capture(folder: Path, storage: str | None, instance: str | None, as_of: s
         False,
         tuple(missing),
     )
-    return gathered(facts, ticks, [finding.text for finding in findings])
+    return collect_evidence(facts, ticks, [finding.text for finding in findings])
 
 
-def _variables(description: dict) -> dict[str, str]:
+def _get_variables(description: dict) -> dict[str, str]:
     """Returns global variables as far as a description has them."""
     settings = description.get("settings", {})
     variables = {}
@@ -266,71 +268,71 @@ def _variables(description: dict) -> dict[str, str]:
     return variables
 
 
-def _status_ticks(path: Path, variables: Mapping[str, str], findings: list[RunFinding]) -> list[Tick]:
+def _read_status_ticks(path: Path, variables: Mapping[str, str], findings: list[RunFinding]) -> list[Tick]:
     """Returns a tick for each two consecutive samples of the server's status; where the server was
     started anew, a finding says so instead. Raises InputError if times go back."""
     notes: list[str] = []
-    samples = [(at, values) for at, _, values in _samples(path, findings)]
+    samples = [(at, values) for at, _, values in _read_samples(path, findings)]
     ticks = []
     for (before_s, before), (now_s, now) in zip(samples, samples[1:], strict=False):
         took = now_s - before_s
         if took <= 0:
             rule = f"a sample lies {-took:g} s before the one above it"
             raise InputError(path.name, rule, "docs/reference/capture.md", "The clock was set: cut the file there.")
-        if changed := another_server(before, now, took):
+        if changed := explain_new_server(before, now, took):
             notes.append(changed)
             continue
         ticks.append(
-            Tick(before_s, took, server=status_row(before, now, took, variables, READER_THREADS, notes.append))
+            Tick(before_s, took, server=make_status_row(before, now, took, variables, READER_THREADS, notes.append))
         )
     findings += [RunFinding("restart", text) for text in dict.fromkeys(notes)]
     return ticks
 
 
-def _disk_ticks(path: Path, limits: HoldingLimits | None, findings: list[RunFinding]) -> list[Tick]:
+def _read_disk_ticks(path: Path, limits: HoldingLimits | None, findings: list[RunFinding]) -> list[Tick]:
     """Returns a tick for each two consecutive samples of a device's counters; a second in which
     they went back is left out, with a finding."""
     ticks = []
     last: dict[str, tuple[float, dict[str, float]]] = {}
-    for at, device, now in _samples(path, findings):
+    for at, device, now in _read_samples(path, findings):
         before = last.get(device)
         last[device] = (at, now)
         if before is None or at <= before[0]:
             continue
         took = at - before[0]
-        change = host.change_of(before[1], now)
+        change = host.compute_change(before[1], now)
         if change is None:
             findings.append(
                 RunFinding("restart", f"counters of {device} went back: attached again; that second is left out")
             )
             continue
-        ticks.append(Tick(before[0], took, {device: device_row(device, change, took, limits)}))
+        ticks.append(Tick(before[0], took, {device: make_device_row(device, change, took, limits)}))
     return ticks
 
 
-def _samples(path: Path, findings: list[RunFinding]) -> list[tuple[float, str, dict[str, float]]]:
+def _read_samples(path: Path, findings: list[RunFinding]) -> list[tuple[float, str, dict[str, float]]]:
     """Returns (seconds since 1970, device or "", values by column) of a CSV of samples. Raises
     InputError for a row without a time."""
     recording = open_text(path)
     header: list[str] = []
     samples = []
-    for number, cells in csv_rows(recording, findings):
+    for number, cells in read_csv_rows(recording, findings):
         if not header:
             header = [cell.strip().lower() for cell in cells]
             if "time" not in header:
-                raise recording.bad(number, "no column time", "samples have their time", "Capture again.")
+                raise recording.make_error(number, "no column time", "samples have their time", "Capture again.")
             continue
         row = dict(zip(header, cells, strict=True))
         stamp = parse_iso(row.pop("time"))
         if stamp is None:
-            raise recording.bad(number, "time", "must be ISO 8601 or seconds since 1970")
+            raise recording.make_error(number, "time", "must be ISO 8601 or seconds since 1970")
         device = row.pop("device", "")
-        values = {name: recording.number(number, name, text) for name, text in row.items() if text.strip()}
+        values = {name: recording.parse_number(number, name, text) for name, text in row.items() if text.strip()}
         samples.append((stamp.epoch_s, device, values))
     return samples
 
 
-def _joined(server: list[Tick], disks: list[Tick]) -> list[Tick]:
+def _join_ticks(server: list[Tick], disks: list[Tick]) -> list[Tick]:
     """Returns the ticks of both, by the second they begin in."""
     by_second: dict[int, Tick] = {round(tick.t_unix): tick for tick in server}
     for tick in disks:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.storage import Storage
 from headrace.base.units import KIB, MIB
 
@@ -45,7 +45,7 @@ class HoldingLimits:
     as_of: str = ""
     source: str = "data/volumes, data/instances.csv"
 
-    def rate_of(self, name: str) -> float | None:
+    def find_rate(self, name: str) -> float | None:
         """Returns what a limit of base.caps allows: I/Os a second, or bytes a second; with credits
         spent for `volume-credits` and `instance-credits`."""
         return {
@@ -57,7 +57,7 @@ class HoldingLimits:
             "instance-credits": self.instance_iops,
         }.get(name)
 
-    def levels(self) -> list[tuple[str, float, bool]]:
+    def list_levels(self) -> list[tuple[str, float, bool]]:
         """Returns the limits of the volume and of its instance that a rate can stop at: name of
         base.caps, I/Os or bytes a second, and whether it is in bytes. Those of credits are the
         baselines, which remain when the credits are spent, for the instance only where it
@@ -77,7 +77,9 @@ class HoldingLimits:
             rates.append(("instance-credits", self.instance_bytes_s, True))
         return [(name, allowed, in_bytes) for name, allowed, in_bytes in rates if allowed]
 
-    def charged(self, reads: float, writes: float, read_mib_s: float, write_mib_s: float) -> tuple[float, float]:
+    def compute_charged_rates(
+        self, reads: float, writes: float, read_mib_s: float, write_mib_s: float
+    ) -> tuple[float, float]:
         """Returns I/Os and bytes a second as the members are charged for them, at least: requests
         of one kind are taken to be of one size."""
         split = self.io_kib * KIB / MIB  # MiB that one I/O may have
@@ -86,10 +88,10 @@ class HoldingLimits:
 
 
 @lru_cache(maxsize=1_024)  # a fleet asks for today's of each volume over and over
-def holding(storage: str, instance: str | None = None, as_of: str | None = None) -> HoldingLimits:
+def get_holding_limits(storage: str, instance: str | None = None, as_of: str | None = None) -> HoldingLimits:
     """Returns the limits for this storage on this instance. Raises InputError if it is not sold."""
     parsed = Storage.parse(storage)
-    members = parsed.limits(as_of, instance)
+    members = parsed.list_limits(as_of, instance)
     cost = core.storage_cost(parsed.text)
     io_burst = [member["io_burst"] for member in members]
     byte_burst = [member["byte_burst"] for member in members]
@@ -128,7 +130,7 @@ def holding(storage: str, instance: str | None = None, as_of: str | None = None)
 
 def on_instance(limits: HoldingLimits, instance: str, as_of: str | None = None) -> HoldingLimits:
     """Returns the limits together with an instance's. Raises InputError for an unknown one."""
-    with core_errors():
+    with translate_core_errors():
         host = core.instance(instance, as_of)
 
     def as_float(value: int | None) -> float | None:

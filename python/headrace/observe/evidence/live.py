@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from headrace.base.units import HOUR_S
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab.metrics import SECONDS_OF
-from headrace.observe.evidence.model import Evidence, Row, SourceFacts, Tick, gathered
+from headrace.observe.evidence.model import Evidence, Row, SourceFacts, Tick, collect_evidence
 from headrace.observe.evidence.server import ServerReader
 from headrace.observe.evidence.source import TickSource
 from headrace.observe.evidence.volumes import VolumeReader
@@ -88,7 +88,7 @@ class LiveSource(TickSource):
             "live",
             1.0,
             "UTC, clock of this machine",
-            volumes.facts() if volumes else (),
+            volumes.read_facts() if volumes else (),
             server.facts if server else None,
             os.cpu_count() if with_host else None,
             instance,
@@ -110,24 +110,24 @@ class LiveSource(TickSource):
         parts = [self._notes, self._volumes.notes if self._volumes else [], self._server.notes if self._server else []]
         return tuple(dict.fromkeys(text for part in parts for text in part))
 
-    def past(self) -> list[Tick]:
+    def read_history(self) -> list[Tick]:
         """Returns what the lab's volumes did in the last hour, minutes and then seconds; nothing
         where volumes keep none or the lab is not there."""
         with suppress(HeadraceError):
-            seconds = self._past(PAST_S, "second")
+            seconds = self._read_history(PAST_S, "second")
             begins = seconds[0].t_unix if seconds else time.time()
-            minutes = self._past(PAST_MINUTES_S, "minute")
+            minutes = self._read_history(PAST_MINUTES_S, "minute")
             return [tick for tick in minutes if tick.t_unix + tick.duration_s <= begins] + seconds
         return []
 
-    def _past(self, seconds: int, resolution: str) -> list[Tick]:
-        by_second = self._volumes.past(seconds, resolution) if self._volumes else {}
+    def _read_history(self, seconds: int, resolution: str) -> list[Tick]:
+        by_second = self._volumes.read_history(seconds, resolution) if self._volumes else {}
         return [Tick(at, float(SECONDS_OF[resolution]), rows) for at, rows in sorted(by_second.items())]
 
-    def pages(self) -> dict[str, NvmePage]:
-        return self._volumes.pages() if self._volumes else {}
+    def read_pages(self) -> dict[str, NvmePage]:
+        return self._volumes.read_pages() if self._volumes else {}
 
-    def ticks(self, seconds: float | None = None) -> Iterator[Tick]:
+    def stream_ticks(self, seconds: float | None = None) -> Iterator[Tick]:
         """Yields a tick for each second, or for several where a reading of the kernel's counters
         came late, until `seconds` have passed (None: for ever). The first
         reading only begins the counters."""
@@ -177,7 +177,7 @@ class LiveSource(TickSource):
     def refresh(self) -> None:
         """Asks again what the volumes are, and takes over what the server's channels last did."""
         server = self._server.facts if self._server else None
-        self._facts = replace(self._facts, volumes=self._volumes.facts() if self._volumes else (), server=server)
+        self._facts = replace(self._facts, volumes=self._volumes.read_facts() if self._volumes else (), server=server)
 
     def close(self) -> None:
         """Ends the connection to the server."""
@@ -191,7 +191,7 @@ def collect(source: LiveSource, seconds: float, progress: Callable[[float], obje
     began = time.monotonic()
     try:
         # One second more: the first reading only begins the counters.
-        for tick in source.ticks(seconds + 1.0):
+        for tick in source.stream_ticks(seconds + 1.0):
             ticks.append(tick)
             progress(min(1.0, (time.monotonic() - began) / seconds))
     except KeyboardInterrupt:
@@ -200,4 +200,4 @@ def collect(source: LiveSource, seconds: float, progress: Callable[[float], obje
     if not ticks:
         raise CouldNotRun(source.facts.target, "nothing could be read", "", "; ".join(source.notes) or "Watch longer.")
     source.refresh()
-    return gathered(source.facts, ticks, source.notes)
+    return collect_evidence(source.facts, ticks, source.notes)

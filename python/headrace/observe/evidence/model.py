@@ -208,20 +208,24 @@ class Evidence:
         frames = [volume.rows for volume in self.volumes] + [self.server, self.host]
         return min((float(frame["t_unix"][0]) for frame in frames if frame.height), default=None)
 
-    def between(self, from_unix: float, to_unix: float) -> Evidence:
+    def select_span(self, from_unix: float, to_unix: float) -> Evidence:
         """Returns the evidence of the ticks that begin in this stretch; both ends are seconds since
         1970, the second is outside."""
 
-        def part(frame: pl.DataFrame) -> pl.DataFrame:
+        def select_rows(frame: pl.DataFrame) -> pl.DataFrame:
             if not frame.height:
                 return frame
             return frame.filter((pl.col("t_unix") >= from_unix) & (pl.col("t_unix") < to_unix))
 
-        volumes = tuple(replace(volume, rows=part(volume.rows)) for volume in self.volumes)
-        parts = {"server": part(self.server), "host": part(self.host), "replica": part(self.replica)}
+        volumes = tuple(replace(volume, rows=select_rows(volume.rows)) for volume in self.volumes)
+        parts = {
+            "server": select_rows(self.server),
+            "host": select_rows(self.host),
+            "replica": select_rows(self.replica),
+        }
         return replace(self, volumes=volumes, **parts)
 
-    def ticks(self) -> list[Tick]:
+    def list_ticks(self) -> list[Tick]:
         """Returns the rows as ticks again, in order."""
         by_time: dict[tuple[float, float], dict[str, Any]] = {}
 
@@ -243,27 +247,27 @@ class Evidence:
         return [Tick(t_unix, duration_s, **parts) for (t_unix, duration_s), parts in sorted(by_time.items())]
 
 
-def gathered(facts: SourceFacts, ticks: Iterable[Tick], notes: Iterable[str] = ()) -> Evidence:
+def collect_evidence(facts: SourceFacts, ticks: Iterable[Tick], notes: Iterable[str] = ()) -> Evidence:
     """Puts ticks in order as evidence. The first of a moment stays, late ones are moved."""
     ordered: dict[float, Tick] = {}
     for tick in ticks:
         ordered.setdefault(tick.t_unix, tick)
     in_order = [ordered[at] for at in sorted(ordered)]
     volumes = tuple(
-        VolumeEvidence(described, _frame(in_order, [tick.volumes.get(described.name) for tick in in_order]))
+        VolumeEvidence(described, _build_frame(in_order, [tick.volumes.get(described.name) for tick in in_order]))
         for described in facts.volumes
     )
     return Evidence(
         facts,
         volumes,
-        _frame(in_order, [tick.server or None for tick in in_order]),
-        _frame(in_order, [tick.host or None for tick in in_order]),
-        _frame(in_order, [tick.replica or None for tick in in_order]),
+        _build_frame(in_order, [tick.server or None for tick in in_order]),
+        _build_frame(in_order, [tick.host or None for tick in in_order]),
+        _build_frame(in_order, [tick.replica or None for tick in in_order]),
         tuple(dict.fromkeys(notes)),
     )
 
 
-def _frame(ticks: list[Tick], rows: list[Row | None]) -> pl.DataFrame:
+def _build_frame(ticks: list[Tick], rows: list[Row | None]) -> pl.DataFrame:
     """Returns the rows that are there, with begin (seconds since 1970) and length (s) of their
     ticks; columns nobody has are left out."""
     pairs = [(tick, row) for tick, row in zip(ticks, rows, strict=True) if row is not None]

@@ -9,10 +9,10 @@ from typing import Any
 
 from headrace.base.storage import Storage
 from headrace.errors import InputError
-from headrace.observe.evidence.limits import HoldingLimits, holding
+from headrace.observe.evidence.limits import HoldingLimits, get_holding_limits
 from headrace.observe.evidence.model import Row, SeenVolume
 from headrace.observe.formats import ImportOptions, LoadedRecording
-from headrace.observe.formats.processors import ProcessorShares, processors_of
+from headrace.observe.formats.processors import ProcessorShares, read_processors
 from headrace.workload import OpenWorkload
 
 ARRAYS = ("md", "dm-")  # devices that are made of others (Linux, devices.txt)
@@ -34,7 +34,7 @@ class Beside:
     vcpus: int | None = None
 
 
-def beside_of(
+def make_beside(
     loaded: LoadedRecording,
     options: ImportOptions,
     workload: OpenWorkload,
@@ -44,21 +44,23 @@ def beside_of(
     """Returns members and processors of a recording of which `workload` is judged. `storage`: of
     the device, its instance and the day of the limits. `figures`: from a point to a row."""
     name = str(workload.source.get("device") or workload.name)
-    vcpus, host = _host(loaded, workload)
-    names = name.split("+") if "+" in name else _under(loaded, options, workload) if name.startswith(ARRAYS) else []
+    vcpus, host = _collect_processors(loaded, workload)
+    names = (
+        name.split("+") if "+" in name else _list_members(loaded, options, workload) if name.startswith(ARRAYS) else []
+    )
     members = []
-    for member, text in zip(names, _storages(storage[0], len(names)), strict=True):
+    for member, text in zip(names, _list_storages(storage[0], len(names)), strict=True):
         try:
-            alone = loaded.workload(replace(options, device=member))
+            alone = loaded.build_workload(replace(options, device=member))
         except InputError:
             continue
-        limits = None if text is None else holding(text, storage[1], storage[2])
+        limits = None if text is None else get_holding_limits(text, storage[1], storage[2])
         rows = {number: figures(row, limits) for number, row in enumerate(alone.points.iter_rows(named=True))}
         members.append((SeenVolume(f"{name}/{member}", text, None, limits, role="member"), rows))
     return Beside(tuple(members) if len(members) > 1 else (), host, vcpus)
 
 
-def _storages(storage: str | None, count: int) -> list[str | None]:
+def _list_storages(storage: str | None, count: int) -> list[str | None]:
     """Returns the storage of each member; none where the named array has another number."""
     if storage is None:
         return [None] * count
@@ -66,12 +68,12 @@ def _storages(storage: str | None, count: int) -> list[str | None]:
     return [str(Storage.of([volume])) for volume in volumes] if len(volumes) == count else [None] * count
 
 
-def _under(loaded: LoadedRecording, options: ImportOptions, array: OpenWorkload) -> list[str]:
+def _list_members(loaded: LoadedRecording, options: ImportOptions, array: OpenWorkload) -> list[str]:
     """Returns the devices of an md device, as far as their I/Os tell; none where they do not."""
-    whole = _ios(array)
+    whole = _compute_mean_iops(array)
     rates = {
-        name: _ios(alone)
-        for name, alone in loaded.each(MOST_MEMBERS, options).items()
+        name: _compute_mean_iops(alone)
+        for name, alone in loaded.build_workloads(MOST_MEMBERS, options).items()
         if alone is not None and not name.startswith(ARRAYS)
     }
     members = [name for name, rate in rates.items() if rate >= LEAST_SHARE * whole]
@@ -79,18 +81,18 @@ def _under(loaded: LoadedRecording, options: ImportOptions, array: OpenWorkload)
     return sorted(members) if same and len(members) > 1 else []
 
 
-def _ios(workload: OpenWorkload) -> float:
+def _compute_mean_iops(workload: OpenWorkload) -> float:
     """Returns the mean I/Os a second of all points."""
     points = workload.points
     return float((points["reads_per_s"] + points["writes_per_s"]).mean() or 0.0)  # type: ignore[arg-type]
 
 
-def _host(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[int | None, dict[int, Row]]:
+def _collect_processors(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[int | None, dict[int, Row]]:
     """Returns the processors by the number of the point; reports that are missing have none."""
     readings = loaded.readings
     if any(report.processors for report in readings.reports):
-        return _counted_host(loaded, workload)
-    seen = processors_of(loaded.recording, readings.tool, len(readings.reports))
+        return _collect_counted_processors(loaded, workload)
+    seen = read_processors(loaded.recording, readings.tool, len(readings.reports))
     if seen is None:
         return None, {}
     stamps = [report.stamp for report in readings.reports]
@@ -100,11 +102,11 @@ def _host(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[int | None, 
         stamp, first = stamps[index], stamps[0]
         timed = stamp is not None and first is not None and interval > 0
         number = round((stamp.epoch_s - first.epoch_s) / interval) if timed else index  # type: ignore[union-attr]
-        rows[number] = _row(shares, seen.count)
+        rows[number] = _make_row(shares, seen.count)
     return seen.count, rows
 
 
-def _counted_host(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[int | None, dict[int, Row]]:
+def _collect_counted_processors(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[int | None, dict[int, Row]]:
     """Returns the same as `_host` for counted times of each mode (Prometheus, RDS)."""
     interval = float(workload.source.get("period_s") or 0.0)
     host = str(workload.source.get("device")).partition("+")[0].rpartition("/")[0]
@@ -130,7 +132,7 @@ def _counted_host(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[int 
     return round(most) or None, rows
 
 
-def _row(shares: ProcessorShares, count: int | None) -> Row:
+def _make_row(shares: ProcessorShares, count: int | None) -> Row:
     """Returns processors at work in each state, in processors; with `count` None, as a share 0 to 1
     of all of them."""
     worth = (count or 1) / 100.0

@@ -9,19 +9,19 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from headrace.base.processes import cpu_seconds
+from headrace.base.processes import read_cpu_seconds
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.mysql import Address, connect, statements
 from headrace.mysql.dialect import Dialect
-from headrace.mysql.state import ChannelThreads, channel_rows, parse_version, read_channel_name
-from headrace.mysql.statements import NamedRow, numbers_of
+from headrace.mysql.state import ChannelThreads, parse_version, read_channel_name, read_channel_rows
+from headrace.mysql.statements import NamedRow, parse_numbers
 from headrace.observe.evidence.counters import (
     OWN_SELECT,
     OWN_SHOW,
     TRANSACTIONS,
     WAITS,
-    another_server,
-    status_row,
+    explain_new_server,
+    make_status_row,
 )
 from headrace.observe.evidence.model import Row, SeenChannel, SeenServer
 from headrace.observe.live import host, profile
@@ -100,7 +100,7 @@ class ServerReader:
         self._idle_threads = server.idle_threads
         self.local = server.hostname == socket.gethostname()
         self._statement, timed = self._choose(server.variables)
-        self._pid = _pid_of(server.variables) if self.local else None
+        self._pid = _read_pid(server.variables) if self.local else None
         self._dialect = Dialect(*parse_version(server.version, server.variables.get("version_comment", "")))
         replica = bool(self._ask_replica())
         variables = {
@@ -110,9 +110,9 @@ class ServerReader:
         }
         label = address.label
         self.facts = SeenServer(label, server.version, server.flavor, variables, timed, replica, self._channels)
-        self.data_device = host.device_of(server.variables.get("datadir", "")) if self.local else None
-        self.log_device = host.device_of(_log_folder(server.variables)) if self.local else None
-        self.clocks_apart_s = self._clock()
+        self.data_device = host.find_device(server.variables.get("datadir", "")) if self.local else None
+        self.log_device = host.find_device(_find_log_folder(server.variables)) if self.local else None
+        self.clocks_apart_s = self._measure_clock_offset()
         if not self.local:
             self.missing.append(f"counters of the host: the server runs on {server.hostname}, this is another machine")
 
@@ -135,13 +135,13 @@ class ServerReader:
                 continue
             if any(float(rows.get(name) or 0) > 0 for name in WAITS):
                 return statement, True
-        account = profile.account_of(self._connection)
+        account = profile.ask_account(self._connection)
         self.missing.append(
             f"waits by class: GRANT SELECT ON performance_schema.* TO {account}, with file instruments timed, gives them"
         )
         return STATUS, False
 
-    def _clock(self) -> float | None:
+    def _measure_clock_offset(self) -> float | None:
         """Returns the server's clock less this machine's, seconds."""
         began = time.time()
         ((moment,),) = profile.ask_live(self._connection, "SELECT UNIX_TIMESTAMP(NOW(6))")
@@ -157,23 +157,23 @@ class ServerReader:
             self.facts = replace(self.facts, channels=self._channels)
             return {}, dict(self._replica), 0.0
         try:
-            now = numbers_of(self._ask(self._statement))
+            now = parse_numbers(self._ask(self._statement))
         except CouldNotRun:
             self._before = Before()
             with contextlib.suppress(Exception):
                 self._connection.close()
             self._connection = connect(self.address, ANSWER_S)
             raise
-        cpu_s = None if self._pid is None else cpu_seconds(self._pid)
+        cpu_s = None if self._pid is None else read_cpu_seconds(self._pid)
         before, self._before = self._before, Before(at_s, now, cpu_s)
         took = at_s - before.at_s
         if not before.counters or took <= 0:
             return {}, {}, 0.0
-        if changed := another_server(before.counters, now, took):
+        if changed := explain_new_server(before.counters, now, took):
             self._note(changed)
             return {}, {}, 0.0
         own = OWN_SHOW if self._statement == STATUS else OWN_SELECT
-        row = status_row(before.counters, now, took, self.facts.variables, self._idle_threads, self._note, own)
+        row = make_status_row(before.counters, now, took, self.facts.variables, self._idle_threads, self._note, own)
         if cpu_s is not None and before.cpu_s is not None and cpu_s >= before.cpu_s:
             row["server_cpus"] = (cpu_s - before.cpu_s) / took
         return row, dict(self._replica), took
@@ -185,13 +185,13 @@ class ServerReader:
         statement, which `missing` then names. Keeps what each channel does."""
         self._channels = ()
         try:
-            rows = channel_rows(self._connection, self._dialect)
+            rows = read_channel_rows(self._connection, self._dialect)
         except Exception:  # mostly no REPLICATION CLIENT; a connection that is lost says so in `read`
             if UNSEEN_REPLICA not in self.missing:
                 self.missing.append(UNSEEN_REPLICA)
             return {}
-        self._channels = tuple(_seen_channel(row) for row in rows)
-        channels = [_channel_row(row) for row in rows]
+        self._channels = tuple(_make_seen_channel(row) for row in rows)
+        channels = [_make_channel_row(row) for row in rows]
         if not channels:
             return {}
         timed = [channel for channel in channels if channel["lag_s"] is not None] or channels
@@ -223,23 +223,23 @@ class ServerReader:
             self._connection.close()
 
 
-def _channel_row(columns: NamedRow) -> Row:
+def _make_channel_row(columns: NamedRow) -> Row:
     """Returns the row of a channel from its replica status, whose names are in lower case."""
 
-    def first(*keys: str) -> object:
+    def find_first(*keys: str) -> object:
         return next((columns[key] for key in keys if key in columns), None)
 
-    lag, threads = first("seconds_behind_source", "seconds_behind_master"), ChannelThreads.from_row(columns)
+    lag, threads = find_first("seconds_behind_source", "seconds_behind_master"), ChannelThreads.from_row(columns)
     return {
         "lag_s": None if lag is None else float(str(lag)),
-        "delay_s": float(str(first("sql_delay") or 0)),
-        "relay_log_bytes": float(str(first("relay_log_space") or 0)),
+        "delay_s": float(str(find_first("sql_delay") or 0)),
+        "relay_log_bytes": float(str(find_first("relay_log_space") or 0)),
         "sql_running": 1.0 if threads.apply == "on" else 0.0,
         "io_running": 1.0 if threads.receive == "on" else 0.0,
     }
 
 
-def _seen_channel(columns: NamedRow) -> SeenChannel:
+def _make_seen_channel(columns: NamedRow) -> SeenChannel:
     """Returns what a channel does, from its replica status."""
     threads = ChannelThreads.from_row(columns)
     errors = [threads.apply_error] if threads.apply != "on" else []
@@ -247,13 +247,13 @@ def _seen_channel(columns: NamedRow) -> SeenChannel:
     return SeenChannel(read_channel_name(columns), threads.receive, threads.apply, next(filter(None, errors), ""))
 
 
-def _log_folder(variables: Mapping[str, str]) -> str:
+def _find_log_folder(variables: Mapping[str, str]) -> str:
     """Returns the folder of the redo log."""
     folder = variables.get("innodb_log_group_home_dir", "./")
     return folder if folder.startswith("/") else os.path.join(variables.get("datadir", ""), folder)
 
 
-def _pid_of(variables: Mapping[str, str]) -> int | None:
+def _read_pid(variables: Mapping[str, str]) -> int | None:
     """Returns the process id in the server's pid file, or None where the file cannot be read."""
     try:
         path = variables.get("pid_file", "")

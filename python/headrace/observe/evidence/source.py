@@ -32,14 +32,14 @@ class TickSource(ABC):
         """Returns the notes so far."""
 
     @abstractmethod
-    def ticks(self) -> Iterator[Tick]:
+    def stream_ticks(self) -> Iterator[Tick]:
         """Yields ticks as they come, each at `facts.grain_s` after the one before."""
 
-    def past(self) -> list[Tick]:
+    def read_history(self) -> list[Tick]:
         """Returns ticks from before it was opened, where the source keeps them apart."""
         return []
 
-    def pages(self) -> dict[str, NvmePage]:
+    def read_pages(self) -> dict[str, NvmePage]:
         """Returns the statistics pages of the volumes that have one. Raises CouldNotRun."""
         return {}
 
@@ -70,12 +70,12 @@ class KeptSource(TickSource):
     def notes(self) -> tuple[str, ...]:
         return self._evidence.notes
 
-    def ticks(self) -> Iterator[Tick]:
+    def stream_ticks(self) -> Iterator[Tick]:
         """Yields the ticks in hand, then those of each new answer that are later, until `within_s`
         seconds have passed. A request that fails is repeated at the next turn."""
         last, until = -math.inf, time.monotonic() + self._within_s
         while True:
-            for tick in self._evidence.ticks():
+            for tick in self._evidence.list_ticks():
                 if tick.t_unix > last:
                     last = tick.t_unix
                     yield tick

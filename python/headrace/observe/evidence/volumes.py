@@ -12,8 +12,8 @@ from headrace.base.caps import OVER
 from headrace.base.units import MIB, US_PER_S
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
-from headrace.lab.metrics import SECONDS_OF, volume_rows
-from headrace.observe.evidence.limits import HoldingLimits, holding
+from headrace.lab.metrics import SECONDS_OF, convert_volume_rows
+from headrace.observe.evidence.limits import HoldingLimits, get_holding_limits
 from headrace.observe.evidence.model import Row, SeenVolume
 from headrace.observe.live import host, nvme
 
@@ -32,7 +32,7 @@ class VolumeReader(Protocol):
     notes: list[str]
     missing: list[str]
 
-    def facts(self) -> tuple[SeenVolume, ...]:
+    def read_facts(self) -> tuple[SeenVolume, ...]:
         """Returns what the volumes are now."""
         ...
 
@@ -41,12 +41,12 @@ class VolumeReader(Protocol):
         CouldNotRun."""
         ...
 
-    def past(self, seconds: int, resolution: str) -> dict[float, dict[str, Row]]:
+    def read_history(self, seconds: int, resolution: str) -> dict[float, dict[str, Row]]:
         """Returns the rows of the last `seconds`, a `second` or `minute` each, where rows are kept:
         by seconds since 1970 and by volume."""
         ...
 
-    def pages(self) -> dict[str, nvme.NvmePage]:
+    def read_pages(self) -> dict[str, nvme.NvmePage]:
         """Returns the statistics pages of the volumes that have one."""
         ...
 
@@ -78,7 +78,7 @@ class LabVolumes:
                 hint = f"Attach it: headrace volume attach {name}"
                 raise InputError(name, "is not attached, so nothing happens on it", "", hint)
 
-    def facts(self) -> tuple[SeenVolume, ...]:
+    def read_facts(self) -> tuple[SeenVolume, ...]:
         """Returns the volumes as the lab describes them."""
         seen = []
         for name in self._names:
@@ -95,7 +95,7 @@ class LabVolumes:
                     name,
                     described["spec"],
                     attachment["device"] if attachment else None,
-                    self._holding(described["spec"], described["as_of"]),
+                    self._get_holding_limits(described["spec"], described["as_of"]),
                     state or ("initializing" if loading else ""),
                     change["next_allowed_at"] if change else None,
                     slow,
@@ -107,13 +107,13 @@ class LabVolumes:
             specs = {member["index"]: member["spec"] for member in described["members"]}
             for label, (array, index) in self._members.items():
                 if array == name and index in specs:
-                    limits = self._holding(specs[index], described["as_of"])
+                    limits = self._get_holding_limits(specs[index], described["as_of"])
                     seen.append(SeenVolume(label, specs[index], None, limits, role="member"))
         return tuple(seen)
 
-    def _holding(self, spec: str, as_of: str) -> HoldingLimits:
+    def _get_holding_limits(self, spec: str, as_of: str) -> HoldingLimits:
         if spec not in self._limits:
-            self._limits[spec] = holding(spec, self.instance, as_of)
+            self._limits[spec] = get_holding_limits(spec, self.instance, as_of)
         return self._limits[spec]
 
     def read(self) -> dict[float, dict[str, Row]]:
@@ -121,23 +121,23 @@ class LabVolumes:
         by_second: dict[float, dict[str, Row]] = {}
         volumes = {name: (name, None) for name in self._names} | self._members
         for name, (volume, member) in volumes.items():
-            rows = volume_rows(self._lab.metrics(volume, last=LAST_ROWS, member=member))
+            rows = convert_volume_rows(self._lab.metrics(volume, last=LAST_ROWS, member=member))
             seen = self._seen.get(name, max(rows, default=0) - 1)
             for t_s in (t_s for t_s in rows if t_s > seen):
                 by_second.setdefault(float(t_s), {})[name] = rows[t_s]
                 self._seen[name] = t_s
         return by_second
 
-    def past(self, seconds: int, resolution: str) -> dict[float, dict[str, Row]]:
+    def read_history(self, seconds: int, resolution: str) -> dict[float, dict[str, Row]]:
         """Returns what the daemon keeps: an hour of seconds, days of minutes."""
         by_second: dict[float, dict[str, Row]] = {}
         for name in self._names:
             answer = self._lab.metrics(name, resolution, last=seconds // SECONDS_OF[resolution])
-            for t_s, row in volume_rows(answer).items():
+            for t_s, row in convert_volume_rows(answer).items():
                 by_second.setdefault(float(t_s), {})[name] = row
         return by_second
 
-    def pages(self) -> dict[str, nvme.NvmePage]:
+    def read_pages(self) -> dict[str, nvme.NvmePage]:
         """Returns a page of each attached volume."""
         by_name = {}
         for name in self._names:
@@ -163,7 +163,7 @@ class DeviceVolumes:
         """Looks for the statistics page of each device, read with `page`; a device without one is
         noted in `missing`. Raises InputError for a device that is not there."""
         self.row_s = 1.0
-        self._names = host.device_names(devices)
+        self._names = host.resolve_device_names(devices)
         self._log, self._page = log, page
         self._limits = {name: log_limits if name == log else limits for name in self._names}
         self.notes: list[str] = []
@@ -186,11 +186,11 @@ class DeviceVolumes:
             return False
         return True
 
-    def facts(self) -> tuple[SeenVolume, ...]:
+    def read_facts(self) -> tuple[SeenVolume, ...]:
         """Returns devices by kernel name; of an md or dm device its members count, with a note."""
         for name in self._names:
             if name.startswith(("md", "dm-")):
-                over = ", ".join(host.members_of(name)) or "others"
+                over = ", ".join(host.list_members(name)) or "others"
                 text = (
                     f"{name} is a device over {over}: limits belong to each of its members; --storage names all of them, "
                     "such as 2xgp3:500, and --device one of them"
@@ -201,7 +201,7 @@ class DeviceVolumes:
         for name in self._names:
             limits, role = self._limits[name], "log" if name == self._log else "data"
             storage = limits.storage if limits else None
-            seen.append(SeenVolume(name, storage, f"/dev/{name}", limits, role=role, id=host.volume_id(name)))
+            seen.append(SeenVolume(name, storage, f"/dev/{name}", limits, role=role, id=host.find_volume_id(name)))
         return tuple(seen)
 
     def read(self) -> dict[float, dict[str, Row]]:
@@ -216,7 +216,7 @@ class DeviceVolumes:
             if before is None:
                 continue
             took = at_s - before[0]  # the same for all: who misses a reading begins anew
-            row = self._difference(name, before[1], counters, took)
+            row = self._make_row(name, before[1], counters, took)
             if row is not None:
                 rows[name] = row | self._from_page(name, took)
         gone = [name for name in self._names if name not in self._before or self._before[name][0] != at_s]
@@ -227,22 +227,22 @@ class DeviceVolumes:
         self.row_s = float(int(now_s) - second)
         return {float(second): rows} if rows else {}
 
-    def past(self, seconds: int, resolution: str) -> dict[float, dict[str, Row]]:
+    def read_history(self, seconds: int, resolution: str) -> dict[float, dict[str, Row]]:
         """Returns nothing: the kernel keeps no rows."""
         return {}
 
-    def pages(self) -> dict[str, nvme.NvmePage]:
+    def read_pages(self) -> dict[str, nvme.NvmePage]:
         """Returns the pages that were read last."""
         return dict(self._pages)
 
-    def _difference(self, name: str, before: Mapping[str, float], now: Mapping[str, float], took: float) -> Row | None:
+    def _make_row(self, name: str, before: Mapping[str, float], now: Mapping[str, float], took: float) -> Row | None:
         """Returns the row of a device from its counters at both ends of `took` seconds; None, with
         a note, where they went back."""
-        change = host.change_of(before, now)
+        change = host.compute_change(before, now)
         if change is None or took <= 0:
             self.notes.append(f"counters of {name} went back: the device was attached again; that second is left out")
             return None
-        return device_row(name, change, took, self._limits[name])
+        return make_device_row(name, change, took, self._limits[name])
 
     def _from_page(self, name: str, took: float) -> Row:
         """Returns the share of `took` seconds (0 to 1) over each limit, from the statistics page;
@@ -267,14 +267,14 @@ class DeviceVolumes:
         return shares
 
 
-def device_row(device: str, change: Mapping[str, float], took: float, limits: HoldingLimits | None) -> Row:
+def make_device_row(device: str, change: Mapping[str, float], took: float, limits: HoldingLimits | None) -> Row:
     """Returns a row of evidence of a volume, from the change of the kernel's counters over
     `took` s: I/Os, flushes and MiB a second, requests outstanding, and ms of a request of the
     kernel."""
-    reads, writes = host.volume_requests(device, change)
+    reads, writes = host.count_volume_requests(device, change)
     flushes = min(change["writes"], change.get("flushes", 0.0))
     read_mib_s, write_mib_s = (change[f"{way}_bytes"] / MIB / took for way in ("read", "write"))
-    charged = limits.charged(reads / took, writes / took, read_mib_s, write_mib_s)[0] if limits else None
+    charged = limits.compute_charged_rates(reads / took, writes / took, read_mib_s, write_mib_s)[0] if limits else None
     return {
         "read_iops": reads / took,
         "write_iops": writes / took,

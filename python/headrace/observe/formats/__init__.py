@@ -17,7 +17,7 @@ from headrace.base.checks import check_choice
 from headrace.base.files import OWN_FILE, detect
 from headrace.errors import InputError
 from headrace.observe.formats import cloudwatch, iostat, prometheus, sar, vmstat
-from headrace.observe.formats.devices import ImportOptions, Readings, build, ranked
+from headrace.observe.formats.devices import ImportOptions, Readings, build, rank_devices
 from headrace.observe.recording import Recording, open_recording, refuse
 from headrace.observe.remote.span import TimeSpan
 from headrace.workload.model import OpenWorkload
@@ -68,22 +68,22 @@ class LoadedRecording:
     recording: Recording
     readings: Readings
 
-    def workload(self, options: ImportOptions = DEFAULT_OPTIONS) -> OpenWorkload:
+    def build_workload(self, options: ImportOptions = DEFAULT_OPTIONS) -> OpenWorkload:
         """Returns the demand of one device. Raises InputError."""
-        return build(*self.apart(), options)
+        return build(*self.copy_parts(), options)
 
-    def each(self, most: int, options: ImportOptions = DEFAULT_OPTIONS) -> dict[str, OpenWorkload | None]:
+    def build_workloads(self, most: int, options: ImportOptions = DEFAULT_OPTIONS) -> dict[str, OpenWorkload | None]:
         """Returns the demand of each device by its name, those with the most I/Os first; None
         behind the first `most`, and where a device alone makes no demand."""
         demands: dict[str, OpenWorkload | None] = {}
-        for index, device in enumerate(ranked(self.readings)):
+        for index, device in enumerate(rank_devices(self.readings)):
             try:
-                demands[device] = self.workload(replace(options, device=device)) if index < most else None
+                demands[device] = self.build_workload(replace(options, device=device)) if index < most else None
             except InputError:
                 demands[device] = None
         return demands
 
-    def apart(self) -> tuple[Recording, Readings]:
+    def copy_parts(self) -> tuple[Recording, Readings]:
         """Returns copies of recording and readings: building adds notes, and may drop a report."""
         recording, readings = copy(self.recording), copy(self.readings)
         recording.notes, readings.reports = [*recording.notes], [*readings.reports]
@@ -123,7 +123,7 @@ def import_file(
     chosen = ImportOptions(
         device=device, interval_s=None if of_service else interval_s, start=start, gaps=gaps, name=name
     )
-    return load_recording(path, options).workload(chosen)
+    return load_recording(path, options).build_workload(chosen)
 
 
 def is_service(target: str | os.PathLike) -> bool:
@@ -152,7 +152,7 @@ def load_recording(path: str | os.PathLike, options: ReadOptions = READ_PLAINLY)
     if options.step_s is not None:
         hint = "Leave it out."
         raise refuse.input(f"--interval {options.step_s:g}", "CloudWatch's points have their own period", hint)
-    return LoadedRecording(*aws.fetch(target, span).readings())
+    return LoadedRecording(*aws.fetch(target, span).make_readings())
 
 
 def parse_recording(recording: Recording, options: ReadOptions = READ_PLAINLY) -> LoadedRecording:
@@ -177,7 +177,7 @@ def parse_recording(recording: Recording, options: ReadOptions = READ_PLAINLY) -
         first = next(line for line in recording.lines if line.strip())
         hint = "Take out the lines above the first {: a prompt or a message of the shell was copied with it."
         rule = f"stands before the JSON of {looks_like}"
-        raise recording.bad(recording.lines.index(first) + 1, first.strip(), rule, hint)
+        raise recording.make_error(recording.lines.index(first) + 1, first.strip(), rule, hint)
     if kind != "vmstat" and not (read_kib is None and write_kib is None):
         hint = "Leave them out."
         raise refuse.input("read_kib, write_kib", f"are for vmstat only; {looks_like} tells the sizes", hint)

@@ -27,7 +27,7 @@ from headrace.mysql.binary_events import (
     MYSQL_TAGGED,
     STARTS,
     XID,
-    tagged,
+    parse_tagged,
 )
 
 refuse = Refusals("docs/guide/calibrate-a-replica.md")
@@ -82,7 +82,7 @@ class BinaryLogSample:
         groups = len({transaction.group for transaction in self.transactions if transaction.group is not None})
         return len(self.transactions) / (alone + groups)
 
-    def parallelism(self, workers: int) -> float:
+    def compute_parallelism(self, workers: int) -> float:
         """Returns how many of `workers` can be busy on average by what the log allows, if all
         transactions take as long and commits take no time: 1 to `workers`.
 
@@ -92,16 +92,16 @@ class BinaryLogSample:
         after = (
             [transaction.begins_after for transaction in self.transactions]
             if self.flavor == "mysql"
-            else self._groups_before()
+            else self._find_group_starts()
         )
         numbers = (
             [transaction.number for transaction in self.transactions]
             if self.flavor == "mysql"
             else range(1, len(after) + 1)
         )
-        return _busy(list(zip(numbers, after, strict=True)), workers)
+        return _compute_busy_workers(list(zip(numbers, after, strict=True)), workers)
 
-    def _groups_before(self) -> list[int]:
+    def _find_group_starts(self) -> list[int]:
         """Returns for each transaction the index of the first one of its group commit, its own if
         it was alone."""
         groups, last, begun = [], None, 0
@@ -112,7 +112,7 @@ class BinaryLogSample:
         return groups
 
 
-def _busy(clock: list[tuple[int | None, int | None]], workers: int) -> float:
+def _compute_busy_workers(clock: list[tuple[int | None, int | None]], workers: int) -> float:
     """Returns transactions over rounds, when each takes a round and begins as early as its order
     allows."""
     running: list[tuple[int, int]] = []  # (end, number)
@@ -145,7 +145,7 @@ def read_binary_log(path: str | Path, most: int = MOST_TRANSACTIONS) -> BinaryLo
             if file.read(4) != MAGIC:
                 rule = "is not a binary log: it does not begin with fe 62 69 6e"
                 raise refuse.input(str(path), rule, "A server's binlog.000001, not the output of mysqlbinlog.")
-            flavor, transactions = _transactions(file, path, most)
+            flavor, transactions = _read_transactions(file, path, most)
     except FileNotFoundError:
         raise refuse.input(str(path), "is not there", "See SHOW BINARY LOGS and @@log_bin_basename.") from None
     except OSError as error:
@@ -156,7 +156,9 @@ def read_binary_log(path: str | Path, most: int = MOST_TRANSACTIONS) -> BinaryLo
     return BinaryLogSample(flavor, tuple(transactions))
 
 
-def _transactions(file: BinaryIO, path: Path, most: int) -> tuple[Literal["mariadb", "mysql"], list[LoggedTransaction]]:
+def _read_transactions(
+    file: BinaryIO, path: Path, most: int
+) -> tuple[Literal["mariadb", "mysql"], list[LoggedTransaction]]:
     """Reads at most `most` transactions from the file's start, with the flavor of its server; an
     event that is cut off ends them. Raises InputError for a damaged or encrypted file."""
     transactions: list[LoggedTransaction] = []
@@ -185,7 +187,7 @@ def _transactions(file: BinaryIO, path: Path, most: int) -> tuple[Literal["maria
                 transactions.append(LoggedTransaction(**open_))
             if kind == MARIADB_GTID:
                 flavor = "mariadb"
-            open_ = {"events": 1, "bytes": size} | _clock(kind, body)
+            open_ = {"events": 1, "bytes": size} | _read_logical_clock(kind, body)
         elif open_ is not None:
             open_["events"] += 1
             open_["bytes"] += size
@@ -195,12 +197,12 @@ def _transactions(file: BinaryIO, path: Path, most: int) -> tuple[Literal["maria
     return flavor, transactions
 
 
-def _clock(kind: int, body: bytes) -> dict:
+def _read_logical_clock(kind: int, body: bytes) -> dict:
     """Returns the order in the server's logical clock that a GTID event names."""
     if kind == MARIADB_GTID:
-        return _mariadb(body)
+        return _read_mariadb_group(body)
     if kind == MYSQL_TAGGED:
-        gtid = tagged(body)
+        gtid = parse_tagged(body)
         return {"begins_after": gtid.last_committed, "number": gtid.sequence}
     if len(body) < MYSQL_BODY.size:
         return {}
@@ -208,7 +210,7 @@ def _clock(kind: int, body: bytes) -> dict:
     return {"begins_after": after, "number": number} if clock == LOGICAL_CLOCK else {}
 
 
-def _mariadb(body: bytes) -> dict:
+def _read_mariadb_group(body: bytes) -> dict:
     """Returns the group commit in the body of a MariaDB GTID event; empty where the transaction was
     committed alone."""
     _, _, flags = MARIADB_BODY.unpack_from(body)

@@ -21,7 +21,7 @@ from headrace.errors import InputError
 from headrace.observe.clock import EPOCH, Stamp, parse_iso
 from headrace.observe.formats.devices import DeviceReport, Observed, Readings, make_sample
 from headrace.observe.formats.json_text import as_list, as_table, load_all_json
-from headrace.observe.recording import Recording, cut_note, read_lines
+from headrace.observe.recording import Recording, describe_cut, read_lines
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,9 @@ def parse(recording: Recording) -> Readings:
     return _join(recording, series, periods)
 
 
-def readings_of(recording: Recording, points: dict[tuple[str, str], dict[float, float]], period_s: float) -> Readings:
+def build_readings(
+    recording: Recording, points: dict[tuple[str, str], dict[float, float]], period_s: float
+) -> Readings:
     """Returns the readings of points by volume ("" for an RDS instance) and metric, value by the
     beginning of its period, seconds since 1970. Raises InputError."""
     stamps: dict[float, Stamp] = {}
@@ -103,7 +105,7 @@ def readings_of(recording: Recording, points: dict[tuple[str, str], dict[float, 
             if stamp is None:
                 stamp = stamps[at] = Stamp(at, EPOCH + timedelta(seconds=at), "UTC")
             place = f"{key[1]} at {stamp.local} UTC"
-            by_time[at] = (place, stamp, recording.number(place, key[1], value))
+            by_time[at] = (place, stamp, recording.parse_number(place, key[1], value))
     return _join(recording, series, [], period_s)
 
 
@@ -133,11 +135,11 @@ def _join_cut(recording: Recording, series: Metrics, periods: list[float]) -> Re
             readings = _join(recording, whole_lines, periods)
         except InputError:
             raise error from None
-        recording.notes.append(cut_note(error))
+        recording.notes.append(describe_cut(error))
         return readings
 
 
-def metric_in(text: str) -> str | None:
+def find_metric(text: str) -> str | None:
     """Returns the metric that a label, id or column heading names; None for another or none."""
     plain = re.sub(r"[^a-z]", "", text.lower())
     if any(other in plain for other in OTHERS):
@@ -148,7 +150,7 @@ def metric_in(text: str) -> str | None:
     return metrics[0] if len(metrics) == 1 else None
 
 
-def volume_in(*texts: object) -> str:
+def find_volume(*texts: object) -> str:
     """Returns the volume's id in a label, id or heading; "" where there is none."""
     for text in texts:
         match = VOLUME_ID.search(text) if isinstance(text, str) else None
@@ -162,7 +164,7 @@ def _check_statistic(recording: Recording, where: int | str, metric: str, statis
     if statistic.lower() != STATISTICS[metric].lower():
         needed = STATISTICS[metric]
         hint = f"Set the statistic to {needed} and export again."
-        raise recording.bad(where, f"statistic {statistic} of {metric}", f"the {needed} is needed", hint, SOURCE)
+        raise recording.make_error(where, f"statistic {statistic} of {metric}", f"the {needed} is needed", hint, SOURCE)
 
 
 def _put(
@@ -180,15 +182,17 @@ def _put(
     not CloudWatch's or is there twice, and for a sum that is not a whole number."""
     if stamp is None:
         hint = "Export again; ISO 8601 in UTC is best."
-        raise recording.bad(where, f"time {text!r}", "is not a time CloudWatch writes", hint)
-    number = recording.number(where, metric, value)
+        raise recording.make_error(where, f"time {text!r}", "is not a time CloudWatch writes", hint)
+    number = recording.parse_number(where, metric, value)
     if metric in EBS.needed and abs(number - round(number)) > 1e-6 * max(1.0, number):
         hint = "Export the statistic Sum, not Average and not a rate."
-        raise recording.bad(where, f"{metric} = {number:g}", "a sum of I/Os or bytes is a whole number", hint, SOURCE)
+        raise recording.make_error(
+            where, f"{metric} = {number:g}", "a sum of I/Os or bytes is a whole number", hint, SOURCE
+        )
     points = series.setdefault((volume, metric), {})
     if stamp.epoch_s in points:
         hint = "Two exports overlap: keep one of each time."
-        raise recording.bad(where, f"{metric} at {stamp.local}", "is there twice", hint)
+        raise recording.make_error(where, f"{metric} at {stamp.local}", "is there twice", hint)
     points[stamp.epoch_s] = (where, stamp, number)
 
 
@@ -202,27 +206,29 @@ def _read_json(recording: Recording, series: Metrics) -> None:
     for index, document in enumerate(documents):
         place = f"document {index + 1}: " if len(documents) > 1 else ""
         if "MetricDataResults" in document:
-            _metric_data(recording, series, document, place)
+            _read_metric_data(recording, series, document, place)
             last_page = index == len(documents) - 1 or "MetricDataResults" not in documents[index + 1]
             if document.get("NextToken") and last_page:
                 hint = "Fetch the rest with --next-token and put the pages one after the other into one file."
-                raise recording.bad(f"{place}NextToken", "is there", "the export is cut off: more pages follow", hint)
+                raise recording.make_error(
+                    f"{place}NextToken", "is there", "the export is cut off: more pages follow", hint
+                )
         elif "Datapoints" in document:
-            _metric_statistics(recording, series, document, place)
+            _read_metric_statistics(recording, series, document, place)
         else:
             rule = "MetricDataResults or Datapoints is expected"
             hint = "Export with aws cloudwatch get-metric-data."
-            raise recording.bad(place, f"keys {', '.join(list(document)[:5])}", rule, hint)
+            raise recording.make_error(place, f"keys {', '.join(list(document)[:5])}", rule, hint)
 
 
-def _metric_data(recording: Recording, series: Metrics, document: dict, place: str) -> None:
+def _read_metric_data(recording: Recording, series: Metrics, document: dict, place: str) -> None:
     """Reads an answer of get-metric-data into `series`; metrics that are not used are left out with
     a note. Raises InputError for a damaged or undelivered result."""
     for index, result in enumerate(as_list(recording, f"{place}MetricDataResults", document["MetricDataResults"])):
         where = f"{place}MetricDataResults[{index}]"
         result = as_table(recording, where, result)
         label, key = result.get("Label"), result.get("Id")
-        metric = next((metric_in(text) for text in (label, key) if isinstance(text, str) and metric_in(text)), None)
+        metric = next((find_metric(text) for text in (label, key) if isinstance(text, str) and find_metric(text)), None)
         if metric is None:
             recording.note(f"Left out: {str(label or key)[:60]!r}, {LEFT_OUT}.")
             continue
@@ -230,11 +236,11 @@ def _metric_data(recording: Recording, series: Metrics, document: dict, place: s
         values = as_list(recording, f"{where}.Values", result.get("Values"))
         if len(times) != len(values):
             hint = "The export is damaged: fetch it again."
-            raise recording.bad(where, f"{len(times)} times, {len(values)} values", "must be as many", hint)
+            raise recording.make_error(where, f"{len(times)} times, {len(values)} values", "must be as many", hint)
         if result.get("StatusCode") in ("InternalError", "Forbidden"):
             rule = "CloudWatch did not deliver this metric"
-            raise recording.bad(where, f"StatusCode {result['StatusCode']}", rule, "Fetch it again.", SOURCE)
-        volume = volume_in(label, key)
+            raise recording.make_error(where, f"StatusCode {result['StatusCode']}", rule, "Fetch it again.", SOURCE)
+        volume = find_volume(label, key)
         for at, (time, value) in enumerate(zip(times, values, strict=True)):
             stamp = (
                 parse_iso(str(time)[:60])
@@ -253,14 +259,16 @@ def _metric_data(recording: Recording, series: Metrics, document: dict, place: s
             )
 
 
-def _metric_statistics(recording: Recording, series: Metrics, document: dict, place: str) -> None:
+def _read_metric_statistics(recording: Recording, series: Metrics, document: dict, place: str) -> None:
     """Reads an answer of get-metric-statistics into `series`. Raises InputError for a metric,
     statistic or unit other than those needed."""
     label = document.get("Label")
-    metric = metric_in(label) if isinstance(label, str) else None
+    metric = find_metric(label) if isinstance(label, str) else None
     if metric is None:
         hint = "Export these."
-        raise recording.bad(f"{place}Label", str(label)[:60], f"must be one of {', '.join(STATISTICS)}", hint, SOURCE)
+        raise recording.make_error(
+            f"{place}Label", str(label)[:60], f"must be one of {', '.join(STATISTICS)}", hint, SOURCE
+        )
     for index, point in enumerate(as_list(recording, f"{place}Datapoints", document["Datapoints"])):
         where = f"{place}Datapoints[{index}]"
         point = as_table(recording, where, point)
@@ -268,17 +276,17 @@ def _metric_statistics(recording: Recording, series: Metrics, document: dict, pl
         if statistic not in point:
             value = f"statistics {', '.join(key for key in point if key not in ('Timestamp', 'Unit'))} of {metric}"
             hint = f"Export with --statistics {statistic}."
-            raise recording.bad(where, value, f"the {statistic} is needed", hint, SOURCE)
+            raise recording.make_error(where, value, f"the {statistic} is needed", hint, SOURCE)
         if point.get("Unit", "") not in UNITS:
             hint = "Export without --unit."
-            raise recording.bad(where, f"unit {point['Unit']}", f"one of {UNIT_NAMES} is reported", hint, SOURCE)
+            raise recording.make_error(where, f"unit {point['Unit']}", f"one of {UNIT_NAMES} is reported", hint, SOURCE)
         time = point.get("Timestamp")
         stamp = parse_iso(time[:60]) if isinstance(time, str) else None
         _put(
             recording,
             series,
             where,
-            volume_in(label),
+            find_volume(label),
             metric,
             stamp=stamp,
             text=type(time).__name__ if stamp is None else time,
@@ -300,7 +308,7 @@ def _read_csv(recording: Recording, series: Metrics, periods: list[float]) -> No
         rows = list(csv.reader(recording.text.split("\n"), delimiter=delimiter, strict=True))
     except csv.Error as error:
         hint = "The file is cut off or damaged: export it again."
-        raise recording.bad("", str(error), "is not CSV", hint, "RFC 4180") from None
+        raise recording.make_error("", str(error), "is not CSV", hint, "RFC 4180") from None
     numbered = [
         (number, [cell.strip() for cell in row])
         for number, row in enumerate(rows, start=1)
@@ -309,39 +317,39 @@ def _read_csv(recording: Recording, series: Metrics, periods: list[float]) -> No
     for number, cells in numbered:
         low = [cell.lower() for cell in cells]
         if "metric" in low and any(word in low for word in ("timestamp", "time")):
-            _long_form(recording, series, periods, low, [row for row in numbered if row[0] > number])
+            _read_long_form(recording, series, periods, low, [row for row in numbered if row[0] > number])
             return
         if parse_iso(cells[0]):
             break
-    _wide_form(recording, series, periods, numbered)
+    _read_wide_form(recording, series, periods, numbered)
 
 
-def _long_form(recording: Recording, series: Metrics, periods: list[float], header: list[str], rows: list) -> None:
+def _read_long_form(recording: Recording, series: Metrics, periods: list[float], header: list[str], rows: list) -> None:
     """Reads a CSV of one figure a line: metric, timestamp, value, any volume, statistic, unit,
     period."""
     columns = {name: at for at, name in enumerate(header)}
     value_at = next((columns[name] for name in ("value", "sum") if name in columns), None)
     if value_at is None:
         hint = "The columns are metric,timestamp,value."
-        raise recording.bad("header", ", ".join(header), "needs a column value (or sum)", hint)
+        raise recording.make_error("header", ", ".join(header), "needs a column value (or sum)", hint)
     time_at = columns["timestamp"] if "timestamp" in columns else columns["time"]
 
-    def row(number: int, cells: list[str]) -> None:
+    def read_row(number: int, cells: list[str]) -> None:
         if len(cells) != len(header):
             hint = "The line is cut off: export again."
-            raise recording.bad(number, f"{len(cells)} columns", f"the header has {len(header)}", hint)
-        metric = metric_in(cells[columns["metric"]])
+            raise recording.make_error(number, f"{len(cells)} columns", f"the header has {len(header)}", hint)
+        metric = find_metric(cells[columns["metric"]])
         if metric is None:
             recording.note(f"Left out: {cells[columns['metric']][:60]!r}, {LEFT_OUT}.")
             return
         if "unit" in columns and cells[columns["unit"]] not in UNITS:
             rule = f"one of {UNIT_NAMES} is reported"
-            raise recording.bad(number, f"unit {cells[columns['unit']]}", rule, "Export without a unit.", SOURCE)
+            raise recording.make_error(number, f"unit {cells[columns['unit']]}", rule, "Export without a unit.", SOURCE)
         if "statistic" in columns:
             _check_statistic(recording, number, metric, cells[columns["statistic"]])
         if "period" in columns and metric in NEEDED:
-            _state(recording, periods, number, cells[columns["period"]])
-        volume = cells[columns["volume"]] if cells and "volume" in columns else volume_in(cells[columns["metric"]])
+            _add_period(recording, periods, number, cells[columns["period"]])
+        volume = cells[columns["volume"]] if cells and "volume" in columns else find_volume(cells[columns["metric"]])
         _put(
             recording,
             series,
@@ -353,15 +361,17 @@ def _long_form(recording: Recording, series: Metrics, periods: list[float], head
             value=cells[value_at],
         )
 
-    read_lines(recording, rows, row, lambda: series)
+    read_lines(recording, rows, read_row, lambda: series)
 
 
-def _wide_form(recording: Recording, series: Metrics, periods: list[float], rows: list) -> None:
+def _read_wide_form(recording: Recording, series: Metrics, periods: list[float], rows: list) -> None:
     """Reads the console's download: lines on each column (label, statistic, period), then times."""
     first = next((at for at, (_, cells) in enumerate(rows) if parse_iso(cells[0])), None)
     if first is None or first == 0:
         hint = "Download the four metrics as CSV from the console."
-        raise recording.bad(rows[0][0], ",".join(rows[0][1]), "no heading and then lines that begin with a time", hint)
+        raise recording.make_error(
+            rows[0][0], ",".join(rows[0][1]), "no heading and then lines that begin with a time", hint
+        )
     width = len(rows[first][1])
     about: list[list[str]] = [[] for _ in range(width)]
     statistics_at: dict[int, tuple[int, str]] = {}
@@ -376,29 +386,29 @@ def _wide_form(recording: Recording, series: Metrics, periods: list[float], rows
                 periods_at[at] = (number, cells[at])
     named = []
     for at in range(1, width):
-        metrics = {metric_in(text) for text in about[at]} - {None}
+        metrics = {find_metric(text) for text in about[at]} - {None}
         if len(metrics) == 1:
-            named.append((at, metrics.pop(), volume_in(*about[at])))
+            named.append((at, metrics.pop(), find_volume(*about[at])))
             if at in statistics_at:
                 _check_statistic(recording, statistics_at[at][0], named[-1][1], statistics_at[at][1])
             if at in periods_at and named[-1][1] in NEEDED:
-                _state(recording, periods, *periods_at[at])
+                _add_period(recording, periods, *periods_at[at])
 
-    def line(number: int, cells: list[str]) -> None:
+    def read_line(number: int, cells: list[str]) -> None:
         if len(cells) != width:
             hint = "The line is cut off: export again."
-            raise recording.bad(number, f"{len(cells)} columns", f"the first line of figures has {width}", hint)
+            raise recording.make_error(number, f"{len(cells)} columns", f"the first line of figures has {width}", hint)
         stamp = parse_iso(cells[0])
         for at, metric, volume in named:
             if cells[at]:  # the console leaves a cell without a figure empty
                 _put(recording, series, number, volume, metric, stamp=stamp, text=cells[0], value=cells[at])
 
-    read_lines(recording, rows[first:], line, lambda: series)
+    read_lines(recording, rows[first:], read_line, lambda: series)
 
 
-def _state(recording: Recording, periods: list[float], where: int, text: str) -> None:
+def _add_period(recording: Recording, periods: list[float], where: int, text: str) -> None:
     """Adds a period that a file states, seconds, to `periods`, each once."""
-    period_s = recording.number(where, "period", text.lower().replace("seconds", "").strip())
+    period_s = recording.parse_number(where, "period", text.lower().replace("seconds", "").strip())
     if period_s not in periods:
         periods.append(period_s)
 
@@ -410,22 +420,22 @@ def _join(recording: Recording, series: Metrics, periods: list[float], period_s:
     """Returns the readings of all volumes, the needed metrics of each put together. `period_s`: of
     the points, where it is known; None: as `periods` (those that an export states) or the times
     tell."""
-    service = _service(recording, series)
+    service = _detect_service(recording, series)
     volumes = sorted({volume for volume, metric in series if metric in service.needed})
     for volume in volumes or [UNNAMED]:
         missing = [metric for metric in service.needed if not series.get((volume, metric))]
         if missing:
             value = f"{', '.join(missing)} of {volume or service.only_device}"
             hint = f"Export {', '.join(service.needed)} as {service.statistic}."
-            raise recording.bad("", value, "missing: all four metrics are needed", hint, service.source)
+            raise recording.make_error("", value, "missing: all four metrics are needed", hint, service.source)
     if period_s is None:
         needed = {key: points for key, points in series.items() if key[1] in service.needed}
-        period_s = _period(recording, needed, periods)
+        period_s = _determine_period(recording, needed, periods)
     by_time: dict[float, DeviceReport] = {}
     uneven, sums = 0, service.statistic == "Sum"
     for volume in volumes:
         reads, writes, read_bytes, write_bytes = (series[volume, metric] for metric in service.needed)
-        others = _other_metrics(recording, series, volume, period_s)
+        others = _collect_other_metrics(recording, series, volume, period_s)
         for moment in sorted(set(reads) | set(writes) | set(read_bytes) | set(write_bytes)):
             if not (moment in reads and moment in writes and moment in read_bytes and moment in write_bytes):
                 uneven += 1
@@ -434,7 +444,7 @@ def _join(recording: Recording, series: Metrics, periods: list[float], period_s:
             figures = [
                 points[moment][2] / (period_s if sums else 1.0) for points in (reads, writes, read_bytes, write_bytes)
             ]
-            observed = _observed(
+            observed = _make_observed(
                 {name: points[moment][2] for name, points in others.items() if moment in points}, figures, period_s
             )
             sample = make_sample(
@@ -454,16 +464,18 @@ def _join(recording: Recording, series: Metrics, periods: list[float], period_s:
     )
 
 
-def _service(recording: Recording, series: Metrics) -> Service:
+def _detect_service(recording: Recording, series: Metrics) -> Service:
     """Returns the service whose metrics these are; EBS when none of either is there, so that the
     error names what is missing."""
     services = [service for service in SERVICES if any(metric in service.needed for _, metric in series)]
     if len(services) > 1:
-        raise recording.bad("", "metrics of EBS and of RDS", "are in one file", "Export and import them one by one.")
+        raise recording.make_error(
+            "", "metrics of EBS and of RDS", "are in one file", "Export and import them one by one."
+        )
     return services[0] if services else EBS
 
 
-def _other_metrics(
+def _collect_other_metrics(
     recording: Recording, series: Metrics, volume: str, period_s: float
 ) -> dict[str, dict[float, tuple]]:
     """Returns the metrics besides the four, of this volume or of an unnamed one. Those of another
@@ -482,7 +494,7 @@ def _other_metrics(
     return others
 
 
-def _observed(others: dict[str, float], rates: list[float], period_s: float) -> Observed:
+def _make_observed(others: dict[str, float], rates: list[float], period_s: float) -> Observed:
     """Returns queue, latencies (ms), utilisation and balance (per cent) of one period; `rates`:
     reads and writes a second first."""
 
@@ -504,31 +516,33 @@ def _observed(others: dict[str, float], rates: list[float], period_s: float) -> 
     )
 
 
-def stated_period(recording: Recording, periods: list[float]) -> float | None:
+def find_stated_period(recording: Recording, periods: list[float]) -> float | None:
     """Returns the period that a file states for its metrics, seconds; None where it states none.
     Raises InputError for several."""
     if len(set(periods)) > 1:
         rule = "all metrics need the same one"
         hint = "Export them with one period."
-        raise recording.bad("", f"periods {', '.join(f'{p:g}' for p in sorted(set(periods)))} s", rule, hint)
+        raise recording.make_error("", f"periods {', '.join(f'{p:g}' for p in sorted(set(periods)))} s", rule, hint)
     return periods[0] if periods else None
 
 
-def _period(recording: Recording, series: Metrics, periods: list[float]) -> float:
+def _determine_period(recording: Recording, series: Metrics, periods: list[float]) -> float:
     """Returns the seconds between the figures, the same for all metrics; `periods` are those that
     the file names. Raises InputError where they differ or cannot be told."""
-    stated_s = stated_period(recording, periods)
+    stated_s = find_stated_period(recording, periods)
     times = {key: sorted(points) for key, points in series.items()}
     steps = {key: statistics.median_low([b - a for a, b in pairwise(at)]) for key, at in times.items() if len(at) > 1}
     if len(set(steps.values())) > 1:
         value = f"figures {', '.join(f'{step:g}' for step in sorted(set(steps.values())))} s apart"
-        raise recording.bad("", value, "all metrics need the same period", "Export them with one period.")
+        raise recording.make_error("", value, "all metrics need the same period", "Export them with one period.")
     between = next(iter(steps.values()), None)
     if stated_s is not None:
         if stated_s < 1 or (between is not None and abs(between - stated_s) > PERIOD_SLACK_S):
             hint = "Export again with one period."
-            raise recording.bad("", f"period {stated_s:g} s", f"the figures are {between or 0:g} s apart", hint)
+            raise recording.make_error("", f"period {stated_s:g} s", f"the figures are {between or 0:g} s apart", hint)
         return stated_s
     if between is None:
-        raise recording.bad("", "one time only", "the period cannot be seen from it", "Export at least two periods.")
+        raise recording.make_error(
+            "", "one time only", "the period cannot be seen from it", "Export at least two periods."
+        )
     return between

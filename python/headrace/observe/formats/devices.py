@@ -15,7 +15,7 @@ from typing import NamedTuple
 import polars as pl
 
 from headrace.base.checks import check_choice, check_name, check_number
-from headrace.base.units import HOUR_S, in_percent
+from headrace.base.units import HOUR_S, format_percent
 from headrace.errors import InputError
 from headrace.observe.clock import EPOCH, Stamp, parse_iso
 from headrace.observe.recording import Recording, clip, refuse
@@ -101,10 +101,10 @@ class DeviceReport:
     def add(self, recording: Recording, where: int | str, device: object, sample: Sample) -> None:
         """Adds a device. Raises InputError for a device without a name or listed before."""
         if not isinstance(device, str) or not device:
-            raise recording.bad(where, f"device {device!r}", "each device has a name", "The file is damaged.")
+            raise recording.make_error(where, f"device {device!r}", "each device has a name", "The file is damaged.")
         if device in self.devices:
             hint = "Two recordings were mixed: import them one by one."
-            raise recording.bad(where, device, "is listed twice in one report", hint)
+            raise recording.make_error(where, device, "is listed twice in one report", hint)
         self.devices[device] = sample
 
 
@@ -175,13 +175,13 @@ def make_sample(
         if rate > MAX_OPS_PER_S:
             rule = f"at most {MAX_OPS_PER_S:,.0f} are believed"
             hint = "A counter wrapped or the line is damaged: take the report out."
-            raise recording.bad(where, f"{rate:,.0f} {what} a second", rule, hint)
-    reads, read_kib = _belong_together(recording, where, "read", reads, read_kib)
-    writes, write_kib = _belong_together(recording, where, "write", writes, write_kib)
-    return Sample(where, reads, writes, read_kib, write_kib, _believed(recording, observed, reads, writes))
+            raise recording.make_error(where, f"{rate:,.0f} {what} a second", rule, hint)
+    reads, read_kib = _reconcile_rates(recording, where, "read", reads, read_kib)
+    writes, write_kib = _reconcile_rates(recording, where, "write", writes, write_kib)
+    return Sample(where, reads, writes, read_kib, write_kib, _remove_absurd_figures(recording, observed, reads, writes))
 
 
-def _believed(recording: Recording, observed: Observed, reads: float, writes: float) -> Observed:
+def _remove_absurd_figures(recording: Recording, observed: Observed, reads: float, writes: float) -> Observed:
     """Returns the figures besides the rates, without those that are not a measurement: latencies of
     no I/O (printed as 0) and absurd ones."""
     read_await, write_await, both_await, queue, util, balance = observed
@@ -207,7 +207,7 @@ def _believed(recording: Recording, observed: Observed, reads: float, writes: fl
     return Observed(*(None if wrong else value for value, wrong in zip(plausible, absurd, strict=True)))
 
 
-def _belong_together(recording: Recording, where: int | str, what: str, ops: float, kib: float) -> tuple[float, float]:
+def _reconcile_rates(recording: Recording, where: int | str, what: str, ops: float, kib: float) -> tuple[float, float]:
     """Returns I/Os and KiB a second that fit together: both 0 where one is, else an I/O within the
     sizes that exist. Raises InputError where they contradict each other."""
     if ops == 0.0:
@@ -215,7 +215,7 @@ def _belong_together(recording: Recording, where: int | str, what: str, ops: flo
         # have moved.
         if kib > 0.005 * MAX_IO_KIB:
             hint = "The line is damaged or its units are mixed."
-            raise recording.bad(where, f"{kib:g} KiB/s but 0 {what}s", "bytes need I/Os", hint)
+            raise recording.make_error(where, f"{kib:g} KiB/s but 0 {what}s", "bytes need I/Os", hint)
         return 0.0, 0.0
     if kib == 0.0:
         return 0.0, 0.0  # flushes: older kernels count them among the writes
@@ -225,10 +225,10 @@ def _belong_together(recording: Recording, where: int | str, what: str, ops: flo
         return ops, min(max(size, MIN_IO_KIB), MAX_IO_KIB) * ops
     rule = f"an I/O is {MIN_IO_KIB:g} to {MAX_IO_KIB:g} KiB"
     hint = "The units are mixed, or the line is damaged."
-    raise recording.bad(where, f"{ops:g} {what}s and {kib:g} KiB a second: {size:g} KiB each", rule, hint)
+    raise recording.make_error(where, f"{ops:g} {what}s and {kib:g} KiB a second: {size:g} KiB each", rule, hint)
 
 
-def device_series(
+def build_device_series(
     recording: Recording, readings: Readings, chosen: str | None, interval_s: float | None
 ) -> tuple[str, float, TimeSeries]:
     """Returns the device `chosen` (None: the busiest), the seconds between its reports, and its
@@ -238,11 +238,11 @@ def device_series(
     Intervals without a report are left out. Raises InputError.
     """
     device, samples = _choose(recording, readings, chosen)
-    interval_s = _interval(recording, readings, interval_s)
-    starts = [slot * interval_s for slot in _slots(recording, readings, interval_s)]
+    interval_s = _determine_interval(recording, readings, interval_s)
+    starts = [slot * interval_s for slot in _assign_slots(recording, readings, interval_s)]
     columns: dict[str, list[float | None]] = {rate: [getattr(sample, rate) for sample in samples] for rate in RATES}
     columns |= {name: [getattr(sample.observed, name) for sample in samples] for name in OBSERVED_COLUMNS}
-    first, back = readings.reports[0].stamp, _stamped_late_s(readings, interval_s)
+    first, back = readings.reports[0].stamp, _compute_stamp_delay_s(readings, interval_s)
     begin_s = None if first is None else first.epoch_s - back
     local_s = None if first is None else (first.local - EPOCH).total_seconds() - back
     series = TimeSeries(recording.name, recording.sha256, starts, [interval_s] * len(starts), columns, begin_s, local_s)
@@ -253,9 +253,13 @@ def build(recording: Recording, readings: Readings, options: ImportOptions) -> O
     """Returns the workload of one device of a recording. Raises InputError."""
     gaps = readings.gaps if options.gaps is None else check_choice("gaps", options.gaps, GAPS)
     if not readings.reports:
-        raise recording.bad("", "no reports", f"{readings.tool} printed nothing that can be used", "Record for longer.")
-    device, interval_s, series = device_series(recording, readings, options.device, options.interval_s)
-    points = _points(series, _filled(recording, readings, series, gaps, interval_s), interval_s, gaps == "zero")
+        raise recording.make_error(
+            "", "no reports", f"{readings.tool} printed nothing that can be used", "Record for longer."
+        )
+    device, interval_s, series = build_device_series(recording, readings, options.device, options.interval_s)
+    points = _build_points(
+        series, _fill_gaps(recording, readings, series, gaps, interval_s), interval_s, gaps == "zero"
+    )
     source = {
         "tool": readings.tool,
         "file": recording.name,
@@ -263,7 +267,7 @@ def build(recording: Recording, readings: Readings, options: ImportOptions) -> O
         "period_s": interval_s,
         "device": device,
     }
-    start, zone = _clock_start(readings, interval_s, options.start)
+    start, zone = _find_clock_start(readings, interval_s, options.start)
     if start:
         source["clock_start"] = start
     name = (
@@ -284,7 +288,7 @@ def build(recording: Recording, readings: Readings, options: ImportOptions) -> O
         raise InputError(f"{recording.name}: {error.value}", error.rule, error.source, error.hint) from None
 
 
-def _points(series: TimeSeries, rows: list[tuple[int, bool]], interval_s: float, idle: bool) -> pl.DataFrame:
+def _build_points(series: TimeSeries, rows: list[tuple[int, bool]], interval_s: float, idle: bool) -> pl.DataFrame:
     """Returns the points of a workload: for each interval a row of the series, and whether it was
     filled in (`idle`: with zeros)."""
     taken, filled = [row for row, _ in rows], pl.Series([missing for _, missing in rows])
@@ -312,12 +316,12 @@ def _points(series: TimeSeries, rows: list[tuple[int, bool]], interval_s: float,
 # --- device ---------------------------------------------------------------------------------------
 
 
-def ranked(readings: Readings) -> list[str]:
+def rank_devices(readings: Readings) -> list[str]:
     """Returns the devices of a recording, those with the most I/Os first."""
-    return _by_weight(_weights(readings))
+    return _sort_by_weight(_sum_weights(readings))
 
 
-def _weights(readings: Readings) -> dict[str, float]:
+def _sum_weights(readings: Readings) -> dict[str, float]:
     """Returns the I/Os a second of each device, added up over the reports."""
     weight: dict[str, float] = {}
     for report in readings.reports:
@@ -326,7 +330,7 @@ def _weights(readings: Readings) -> dict[str, float]:
     return weight
 
 
-def _by_weight(weight: dict[str, float]) -> list[str]:
+def _sort_by_weight(weight: dict[str, float]) -> list[str]:
     return sorted(weight, key=lambda device: (-weight[device], device))
 
 
@@ -334,37 +338,37 @@ def _choose(recording: Recording, readings: Readings, chosen: str | None) -> tup
     """Returns the name and samples of the named devices (joined by +), or, with None, of the one
     that is clearly the busiest. Raises InputError where a name is not there or the choice is
     open."""
-    weight = _weights(readings)
+    weight = _sum_weights(readings)
     if not weight:
         hint = "Record without -z, or name the device to the tool."
-        raise recording.bad("", "no devices", f"{readings.tool} listed none", hint)
-    order = _by_weight(weight)
+        raise recording.make_error("", "no devices", f"{readings.tool} listed none", hint)
+    order = _sort_by_weight(weight)
     count = len(readings.reports)
     listing = ", ".join(f"{clip(device, 40)} ({weight[device] / count:,.1f} IOPS)" for device in order[:12])
     if chosen is not None:
-        members = [_listed(member.strip(), weight) for member in chosen.split("+")]
+        members = [_find_listed_name(member.strip(), weight) for member in chosen.split("+")]
         for member in members:
             if member not in weight:
                 raise refuse.input(f"device {clip(member)!r}", f"is not in {recording.name}", f"There are: {listing}.")
         if len(set(members)) != len(members):
             raise refuse.input(f"device {clip(chosen)!r}", "names a device twice", f"There are: {listing}.")
-        return "+".join(members), _column(recording, readings, members)
+        return "+".join(members), _sum_members(recording, readings, members)
     if len(order) > 1:
         if weight[order[0]] < CLEAR_WINNER * weight[order[1]] or weight[order[0]] == 0.0:
             rule = "none does clearly more than the others"
             hint = f"Name one, or several with + between them: {listing}."
             raise refuse.input(f"{recording.name}: {len(order)} devices", rule, hint)
         recording.notes.append(f"{order[0]} was taken as the busiest of: {listing}.")
-    return order[0], _column(recording, readings, order[:1])
+    return order[0], _sum_members(recording, readings, order[:1])
 
 
-def _listed(member: str, listed: dict) -> str:
+def _find_listed_name(member: str, listed: dict) -> str:
     """Returns the name by which the tool lists a device: nvme1n1 for /dev/nvme1n1."""
     short = [member.removeprefix(folder) for folder in ("/dev/mapper/", "/dev/") if member.startswith(folder)]
     return next((name for name in (member, *short) if name in listed), member)
 
 
-def _column(recording: Recording, readings: Readings, members: list[str]) -> list[Sample]:
+def _sum_members(recording: Recording, readings: Readings, members: list[str]) -> list[Sample]:
     """Returns the samples of the members added up, one a report; a member the report leaves out was
     idle (iostat -z)."""
     whole = [all(member in report.devices for member in members) for report in readings.reports[-2:]]
@@ -377,13 +381,13 @@ def _column(recording: Recording, readings: Readings, members: list[str]) -> lis
         ]
         if not readings.reports:
             rule = "were never measured at the same time"
-            raise recording.bad("", clip("+".join(members)), rule, "Name one of them.")
+            raise recording.make_error("", clip("+".join(members)), rule, "Name one of them.")
     samples, absent = [], 0
     for report in readings.reports:
         present = [report.devices[member] for member in members if member in report.devices]
         absent += len(present) < len(members)
         where = present[0].where if present else report.where
-        samples.append(_together(where, present) if present else Sample(where, 0.0, 0.0, 0.0, 0.0))
+        samples.append(_combine_members(where, present) if present else Sample(where, 0.0, 0.0, 0.0, 0.0))
     if absent:
         recording.notes.append(
             f"{absent} of {len(samples)} reports do not list the device: taken as idle there, as iostat -z prints."
@@ -391,7 +395,7 @@ def _column(recording: Recording, readings: Readings, members: list[str]) -> lis
     return samples
 
 
-def _together(where: int | str, members: list[Sample]) -> Sample:
+def _combine_members(where: int | str, members: list[Sample]) -> Sample:
     """Returns the members of an array as one device: rates and queues add up, latency is the mean
     of an I/O, the fullest member counts."""
     if len(members) == 1:
@@ -421,7 +425,7 @@ def _mean(values: tuple, weights: list[float]) -> float | None:
 # --- time -----------------------------------------------------------------------------------------
 
 
-def _interval(recording: Recording, readings: Readings, given_s: float | None) -> float:
+def _determine_interval(recording: Recording, readings: Readings, given_s: float | None) -> float:
     """Returns the seconds between the reports, from their times or as given (None: not given).
     Raises InputError where they are not known, contradict each other or are out of range."""
     if given_s is not None:
@@ -439,19 +443,19 @@ def _interval(recording: Recording, readings: Readings, given_s: float | None) -
             ("vmstat 10", "vmstat -t 10") if readings.tool == "vmstat" else ("iostat -x 10", "iostat -xt 10")
         )
         hint = f"Say it: --interval 10 where the command was {without}. With times in the file ({timed}) nobody has to."
-        raise recording.bad("", "no interval", rule, hint)
+        raise recording.make_error("", "no interval", rule, hint)
     if (
         spacing_s is not None
         and given_s is not None
         and abs(spacing_s - given_s) > max(STAMP_SLACK_SHARE * given_s, STAMP_SLACK_S / 2)
     ):
         hint = "Leave the interval out."
-        raise recording.bad("", f"interval {given_s:g} s", f"the file's reports are {spacing_s:g} s apart", hint)
+        raise recording.make_error("", f"interval {given_s:g} s", f"the file's reports are {spacing_s:g} s apart", hint)
     interval_s = given_s or spacing_s or 0.0
     if not MIN_POINT_S <= interval_s <= MAX_RECORDED_POINT_S:
         rule = f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken"
         hint = "Longer means hide every burst: record again, at a minute or less."
-        raise recording.bad("", f"interval {interval_s:g} s", rule, hint)
+        raise recording.make_error("", f"interval {interval_s:g} s", rule, hint)
     return float(interval_s)
 
 
@@ -461,15 +465,17 @@ def _check_order(recording: Recording, readings: Readings, stamps: list[Stamp]) 
         step = after.epoch_s - before.epoch_s
         if step == 0:
             hint = "Two recordings were joined, or one was copied twice: keep one."
-            raise recording.bad(report.where, str(after.local), "this time was there before", hint)
+            raise recording.make_error(report.where, str(after.local), "this time was there before", hint)
         if step < 0:
             hint = "The clock was set, or recordings were joined in the wrong order: cut the file there and import the parts."
             if abs(abs(step) - HOUR_S) <= 600:
                 hint = "About an hour: the end of summer time. Record in UTC (TZ=UTC), or cut the file there."
-            raise recording.bad(report.where, str(after.local), f"lies {-step:g} s before the report above it", hint)
+            raise recording.make_error(
+                report.where, str(after.local), f"lies {-step:g} s before the report above it", hint
+            )
 
 
-def _slots(recording: Recording, readings: Readings, interval_s: float) -> list[int]:
+def _assign_slots(recording: Recording, readings: Readings, interval_s: float) -> list[int]:
     """Returns the interval of the grid that each report fills.
 
     Rounded step by step, so slow drift makes no gaps.
@@ -481,7 +487,7 @@ def _slots(recording: Recording, readings: Readings, interval_s: float) -> list[
             if report.restarted:
                 rule = "without times, the gap before it is unknown"
                 hint = "Import the parts one by one, or record with times (-t)."
-                raise recording.bad(report.where, f"{readings.tool} was started again", rule, hint)
+                raise recording.make_error(report.where, f"{readings.tool} was started again", rule, hint)
         return list(range(len(reports)))
     slots, slack = [0], max(STAMP_SLACK_S, STAMP_SLACK_SHARE * interval_s)
     for before, at, after in zip(stamps, stamps[1:], reports[1:], strict=False):
@@ -489,16 +495,16 @@ def _slots(recording: Recording, readings: Readings, interval_s: float) -> list[
         if step < interval_s - slack and not after.restarted:
             rule = f"the others are {interval_s:g} s apart"
             hint = "The interval was changed: cut the file there and import the parts."
-            raise recording.bad(after.where, f"{step:g} s after the report above", rule, hint)
+            raise recording.make_error(after.where, f"{step:g} s after the report above", rule, hint)
         slots.append(slots[-1] + max(1, round(step / interval_s)))
     if slots[-1] >= MAX_POINTS:
         rule = f"at most {MAX_POINTS:,} are taken"
         hint = "A time is wrong, or the recording needs cutting."
-        raise recording.bad(reports[-1].where, f"{slots[-1] + 1:,} intervals", rule, hint)
+        raise recording.make_error(reports[-1].where, f"{slots[-1] + 1:,} intervals", rule, hint)
     return slots
 
 
-def _filled(
+def _fill_gaps(
     recording: Recording, readings: Readings, series: TimeSeries, gaps: str, interval_s: float
 ) -> list[tuple[int, bool]]:
     """Returns for each interval of an even grid the report that stands for it, and whether it
@@ -506,19 +512,19 @@ def _filled(
     slots = [round(start / interval_s) for start in series.start_s]
     total, missing = slots[-1] + 1, slots[-1] + 1 - len(slots)
     if missing:
-        longest, width_s = series.longest_gap()
+        longest, width_s = series.find_longest_gap()
         where = readings.reports[longest].where
         if missing > MAX_MISSING_SHARE * total and gaps == "refuse":
-            value = f"a gap of {width_s:g} s, {in_percent(missing / total)} of the recording in all is missing"
+            value = f"a gap of {width_s:g} s, {format_percent(missing / total)} of the recording in all is missing"
             hint = "Say what to do: --gaps hold repeats the report before, --gaps zero takes it as idle. Or cut the file there."
-            raise recording.bad(where, value, f"at most {in_percent(MAX_MISSING_SHARE)} may be", hint)
+            raise recording.make_error(where, value, f"at most {format_percent(MAX_MISSING_SHARE)} may be", hint)
         how = "taken as idle" if gaps == "zero" else "filled with the report before"
         summer = (
             " It may be the start of summer time." if abs(width_s - HOUR_S) <= interval_s and len(slots) > 1 else ""
         )
         place = f"line {where}" if isinstance(where, int) else where
         recording.notes.append(
-            f"{missing} of {total} intervals are missing ({in_percent(missing / total, 1)}) and were {how}; "
+            f"{missing} of {total} intervals are missing ({format_percent(missing / total, 1)}) and were {how}; "
             f"the longest gap, {width_s:g} s, ends at {place}.{summer}"
         )
     rows: list[tuple[int, bool]] = []
@@ -528,12 +534,12 @@ def _filled(
     return rows
 
 
-def _stamped_late_s(readings: Readings, interval_s: float) -> float:
+def _compute_stamp_delay_s(readings: Readings, interval_s: float) -> float:
     """Returns how long after the beginning of its interval a report is stamped, seconds."""
     return interval_s if readings.stamped_at == "end" else 0.0
 
 
-def _clock_start(
+def _find_clock_start(
     readings: Readings, interval_s: float, given_start: str | datetime | None
 ) -> tuple[str | None, str | None]:
     """Returns when the recording began, and the zone of that clock; None for what is not known."""
@@ -546,5 +552,5 @@ def _clock_start(
     first = readings.reports[0].stamp
     if first is None:
         return None, None
-    back = timedelta(seconds=_stamped_late_s(readings, interval_s))
+    back = timedelta(seconds=_compute_stamp_delay_s(readings, interval_s))
     return (first.local - back).isoformat(timespec="seconds"), first.zone or readings.zone

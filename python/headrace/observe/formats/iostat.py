@@ -11,7 +11,7 @@ import re
 
 from headrace.observe.clock import looks_like_stamp, parse_stamps
 from headrace.observe.formats.devices import DeviceReport, Observed, Readings, Sample, make_sample
-from headrace.observe.formats.json_text import sysstat_host, tables_of
+from headrace.observe.formats.json_text import get_sysstat_host, yield_tables
 from headrace.observe.recording import Recording, read_lines
 
 BANNER = re.compile(r"Linux \S+ \(")
@@ -32,7 +32,7 @@ def parse(recording: Recording) -> Readings:
     if recording.text.lstrip().startswith("{"):
         return _parse_json(recording)
     reader = _TextReader(recording)
-    read_lines(recording, list(enumerate(recording.lines, start=1)), reader.line, lambda: reader.reports)
+    read_lines(recording, list(enumerate(recording.lines, start=1)), reader.read_line, lambda: reader.reports)
     return _finish(recording, reader.reports, reader.stamp_texts, reader.interval_s)
 
 
@@ -50,7 +50,7 @@ class _TextReader:
         self.skips_boot = False  # the command line has -y
         self.interval_s: float | None = None  # of the command line
 
-    def line(self, number: int, line: str) -> None:
+    def read_line(self, number: int, line: str) -> None:
         """Reads one line of the recording; what it means depends on the lines before. Raises
         InputError for a line that is not iostat's."""
         words = line.split()
@@ -64,32 +64,32 @@ class _TextReader:
         elif words[0] == "avg-cpu:":
             self.cpu_values_follow, self.columns = True, []
         elif words[0].rstrip(":") == "Device":
-            self._header(number, words)
+            self._read_header(number, words)
         elif command := COMMAND.match(line):
-            self._command(number, command["words"].split())
+            self._read_command(number, command["words"].split())
         elif self.cpu_values_follow:
             for word in words:
-                self.recording.number(number, "a CPU figure", word)
+                self.recording.parse_number(number, "a CPU figure", word)
             self.cpu_values_follow = False
         elif self.columns:
-            self._device(number, words)
+            self._read_device(number, words)
         elif line.strip() != "^C" and not PROMPT.match(line):
-            self._unknown(number, line, words)
+            self._refuse_line(number, line, words)
 
-    def _command(self, number: int, words: list[str]) -> None:
+    def _read_command(self, number: int, words: list[str]) -> None:
         """Takes the interval and -y from a command line of iostat. A second must be alike."""
         words = words[: next((at for at, word in enumerate(words) if word[0] in ">|;&"), len(words))]
         interval = next((float(word) for word in words if word.isascii() and word.isdigit()), None)
         if self.interval_s is not None and interval is not None and interval != self.interval_s:
             hint = "Two recordings were joined: import them one by one."
             rule = f"the command line above it has {self.interval_s:g} s"
-            raise self.recording.bad(number, f"iostat with {interval:g} s", rule, hint)
+            raise self.recording.make_error(number, f"iostat with {interval:g} s", rule, hint)
         self.interval_s = interval or self.interval_s
         short = [word for word in words if word.startswith("-") and not word.startswith("--")]
         self.skips_boot = any("y" in word for word in short)
         self.since_boot, self.columns, self.cpu_values_follow = not self.skips_boot, [], False
 
-    def _header(self, number: int, words: list[str]) -> None:
+    def _read_header(self, number: int, words: list[str]) -> None:
         """Begins a report and its table at a header line. Raises InputError for columns that are
         not known."""
         check_columns(self.recording, number, words[1:])
@@ -99,7 +99,7 @@ class _TextReader:
         self.stamp_texts.append(self.pending_stamp)
         self.since_boot, self.pending_stamp = False, None
 
-    def _device(self, number: int, words: list[str]) -> None:
+    def _read_device(self, number: int, words: list[str]) -> None:
         """Adds a device's line to the report. Raises InputError where it has another number of
         columns than the header."""
         device, values = words[0], words[1:]
@@ -111,20 +111,20 @@ class _TextReader:
                 if more
                 else "The line is cut off: take its report out, or copy the file again."
             )
-            raise self.recording.bad(number, f"{len(values) + 1} columns", rule, hint)
+            raise self.recording.make_error(number, f"{len(values) + 1} columns", rule, hint)
         figures = {
-            column: self.recording.number(number, column, word)
+            column: self.recording.parse_number(number, column, word)
             for column, word in zip(self.columns, values, strict=True)
         }
-        self.reports[-1].add(self.recording, number, device, sample_of(self.recording, number, figures))
+        self.reports[-1].add(self.recording, number, device, make_iostat_sample(self.recording, number, figures))
 
-    def _unknown(self, number: int, line: str, words: list[str]) -> None:
+    def _refuse_line(self, number: int, line: str, words: list[str]) -> None:
         """Raises InputError for a line that fits nowhere."""
         if words[-1] == "Device":
             hint = "Record without -h: iostat -xt 1."
-            raise self.recording.bad(number, line.strip(), "is the layout of iostat -h", hint)
+            raise self.recording.make_error(number, line.strip(), "is the layout of iostat -h", hint)
         hint = "The file is damaged or edited: take the line out if it does not belong."
-        raise self.recording.bad(number, line.strip(), "is not a line of iostat", hint)
+        raise self.recording.make_error(number, line.strip(), "is not a line of iostat", hint)
 
 
 def check_columns(recording: Recording, where: int | str, columns: list[str]) -> None:
@@ -133,13 +133,15 @@ def check_columns(recording: Recording, where: int | str, columns: list[str]) ->
         matches = [column for column in columns if column in names]
         if not matches:
             hint = "Record with -x and without -s: iostat -xt 1."
-            raise recording.bad(where, f"no column {needed}", "reads and writes, I/Os and bytes are all needed", hint)
+            raise recording.make_error(
+                where, f"no column {needed}", "reads and writes, I/Os and bytes are all needed", hint
+            )
         if len(matches) > 1 or len(set(columns)) != len(columns):
             hint = "The header is damaged: copy the file again."
-            raise recording.bad(where, "a column is there twice", "each may be there once", hint)
+            raise recording.make_error(where, "a column is there twice", "each may be there once", hint)
 
 
-def sample_of(recording: Recording, where: int | str, figures: dict[str, float]) -> Sample:
+def make_iostat_sample(recording: Recording, where: int | str, figures: dict[str, float]) -> Sample:
     """Returns one device's line as a sample; bytes are held against the printed mean sizes."""
     read_kib = sum(figures[name] * factor for name, factor in READ_COLUMNS.items() if name in figures)
     write_kib = sum(figures[name] * factor for name, factor in WRITE_COLUMNS.items() if name in figures)
@@ -156,22 +158,22 @@ def sample_of(recording: Recording, where: int | str, figures: dict[str, float])
             _check_size(recording, where, column, ops, kib, figures[column] * SIZE_COLUMNS[column], unit)
     if figures.get("d/s", 0.0) > 0:
         recording.note(OTHER_IO_NOTE)
-    return make_sample(recording, where, reads, writes, read_kib, write_kib, observed_of(figures))
+    return make_sample(recording, where, reads, writes, read_kib, write_kib, make_observed(figures))
 
 
-def observed_of(figures: dict[str, float]) -> Observed:
+def make_observed(figures: dict[str, float]) -> Observed:
     """Returns latency, queue and utilisation in sysstat's names of any age; ms and per cent."""
     apart = "r_await" in figures and "w_await" in figures
     return Observed(
         figures["r_await"] if apart else None,
         figures["w_await"] if apart else None,
         None if apart else figures.get("await"),
-        _first(figures, "aqu-sz", "avgqu-sz"),
-        _first(figures, "%util", "util", "util-percent"),
+        _find_first(figures, "aqu-sz", "avgqu-sz"),
+        _find_first(figures, "%util", "util", "util-percent"),
     )
 
 
-def _first(figures: dict[str, float], *names: str) -> float | None:
+def _find_first(figures: dict[str, float], *names: str) -> float | None:
     return next((figures[name] for name in names if name in figures), None)
 
 
@@ -186,24 +188,26 @@ def _check_size(
     if abs(ops * size_kib - kib) > tolerance:
         rule = f"do not make the {kib:g} KiB/s in the same line"
         hint = "The line is damaged or its units are mixed: take its report out."
-        raise recording.bad(where, f"{ops:g} I/Os a second of {size_kib:g} KiB ({column})", rule, hint)
+        raise recording.make_error(where, f"{ops:g} I/Os a second of {size_kib:g} KiB ({column})", rule, hint)
 
 
 def _parse_json(recording: Recording) -> Readings:
     """Reads the reports of `iostat -o JSON`; the first is the mean since boot and is marked so.
     Raises InputError for a damaged document."""
-    host = sysstat_host(recording)
+    host = get_sysstat_host(recording)
     reports, stamps = [], []
-    for place, entry in tables_of(recording, "statistics", host.get("statistics")):
+    for place, entry in yield_tables(recording, "statistics", host.get("statistics")):
         report = DeviceReport(place, None, restarted=not reports)
-        for where, row in tables_of(recording, f"{place}.disk", entry.get("disk")):
+        for where, row in yield_tables(recording, f"{place}.disk", entry.get("disk")):
             check_columns(recording, where, list(row))
-            figures = {key: recording.number(where, key, value) for key, value in row.items() if key != "disk_device"}
-            report.add(recording, where, row.get("disk_device"), sample_of(recording, where, figures))
+            figures = {
+                key: recording.parse_number(where, key, value) for key, value in row.items() if key != "disk_device"
+            }
+            report.add(recording, where, row.get("disk_device"), make_iostat_sample(recording, where, figures))
         reports.append(report)
         stamp = entry.get("timestamp")
         if stamp is not None and not isinstance(stamp, str):
-            raise recording.bad(place, "timestamp", "must be text", "The file is damaged.")
+            raise recording.make_error(place, "timestamp", "must be text", "The file is damaged.")
         stamps.append((place, stamp) if stamp else None)
     return _finish(recording, reports, stamps)
 
@@ -214,12 +218,12 @@ def _finish(
     """Returns the reports without those since boot. `interval_s`: of the command line; times in the
     file come before it."""
     if not reports:
-        raise recording.bad("", "no table of devices", "is in the file", "Record with iostat -xt 1.")
+        raise recording.make_error("", "no table of devices", "is in the file", "Record with iostat -xt 1.")
     stamped = [text for text in stamp_texts if text]
     if stamped and len(stamped) != len(reports):
         missing = next(report for report, text in zip(reports, stamp_texts, strict=True) if not text)
         hint = "Import the parts one by one."
-        raise recording.bad(missing.where, "a report without a time", "others of this file have one", hint)
+        raise recording.make_error(missing.where, "a report without a time", "others of this file have one", hint)
     if stamped:
         for report, stamp in zip(reports, parse_stamps(recording, stamped), strict=True):
             report.stamp = stamp
@@ -237,14 +241,14 @@ def _finish(
         recording.notes.append(f"iostat was started again {starts} times; each first report was left out.")
     if not measured:
         rule = "is in the file: a mean of weeks says nothing of the day"
-        raise recording.bad("", "only the report since boot", rule, "Give iostat an interval: iostat -xt 1.")
+        raise recording.make_error("", "only the report since boot", rule, "Give iostat an interval: iostat -xt 1.")
     if stamped:
         # A single report is left: the time of the one before it, left out, says how long it lasted.
-        interval_s = _before_the_only(reports, measured)
+        interval_s = _find_only_interval(reports, measured)
     return Readings("iostat", measured, interval_s=interval_s)
 
 
-def _before_the_only(reports: list[DeviceReport], measured: list[DeviceReport]) -> float | None:
+def _find_only_interval(reports: list[DeviceReport], measured: list[DeviceReport]) -> float | None:
     """Returns the seconds between the only measured report and the one before it; None for more
     reports, or without times."""
     if len(measured) != 1:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from headrace.errors import InputError
-from headrace.observe.recording import Recording, cut_note
+from headrace.observe.recording import Recording, describe_cut
 
 CUT_RULE = "the JSON ends too early"
 # Strings (they may hold brackets) and brackets decide where an element ends.
@@ -21,7 +21,7 @@ def load_json(recording: Recording, element_of: str | None = None) -> dict:
     """Returns the only object of a file; `element_of` as in `load_all_json`. Raises InputError."""
     documents = load_all_json(recording, element_of)
     if len(documents) > 1:
-        raise recording.bad("", f"{len(documents)} JSON documents", "one is expected", "Import them one by one.")
+        raise recording.make_error("", f"{len(documents)} JSON documents", "one is expected", "Import them one by one.")
     return documents[0]
 
 
@@ -33,25 +33,25 @@ def load_all_json(recording: Recording, element_of: str | None = None) -> list[d
     With `element_of`, a last object that ends too early is read up to the last whole element of its
     array of that name, with a note.
     """
-    text, documents, at = recording.text, [], _next(recording.text, 0)
+    text, documents, at = recording.text, [], _skip_whitespace(recording.text, 0)
     while at < len(text):
         try:
-            document, at = _decoded(recording, text, at)
+            document, at = _decode_value(recording, text, at)
         except InputError as error:
             whole = _without_last(text[at:], element_of) if element_of and error.rule == CUT_RULE else None
             if whole is None:
                 raise
-            recording.notes.append(cut_note(error))
-            document, at = _decoded(recording, whole, 0)[0], len(text)
+            recording.notes.append(describe_cut(error))
+            document, at = _decode_value(recording, whole, 0)[0], len(text)
         if not isinstance(document, dict):
             hint = "Is it the whole output of the tool?"
-            raise recording.bad("", f"a JSON {type(document).__name__}", "an object is expected", hint)
+            raise recording.make_error("", f"a JSON {type(document).__name__}", "an object is expected", hint)
         documents.append(document)
-        at = _next(text, at)
+        at = _skip_whitespace(text, at)
     return documents
 
 
-def _decoded(recording: Recording, text: str, at: int) -> tuple[object, int]:
+def _decode_value(recording: Recording, text: str, at: int) -> tuple[object, int]:
     """Returns the JSON value that starts at `at`, and where it ends."""
     try:
         return _DECODER.raw_decode(text, at)
@@ -66,36 +66,42 @@ def _decoded(recording: Recording, text: str, at: int) -> tuple[object, int]:
             if cut
             else "The file is damaged: copy it again."
         )
-        raise recording.bad(error.lineno, error.msg, rule, hint, "RFC 8259") from None
+        raise recording.make_error(error.lineno, error.msg, rule, hint, "RFC 8259") from None
     except (RecursionError, ValueError):  # ValueError: an integer of thousands of digits
         hint = "The file is damaged."
-        raise recording.bad("", "nesting or numbers", "beyond what any tool writes", hint, "RFC 8259") from None
+        raise recording.make_error("", "nesting or numbers", "beyond what any tool writes", hint, "RFC 8259") from None
 
 
 def as_table(recording: Recording, where: str, value: object) -> dict:
     """Returns the value when it is an object. Raises InputError for anything else."""
     if isinstance(value, dict):
         return value
-    raise recording.bad(where, _kind(value), "an object is expected", "The file is damaged or of another version.")
+    raise recording.make_error(
+        where, _name_kind(value), "an object is expected", "The file is damaged or of another version."
+    )
 
 
 def as_list(recording: Recording, where: str, value: object) -> list:
     """Returns the value when it is an array. Raises InputError for anything else."""
     if isinstance(value, list):
         return value
-    raise recording.bad(where, _kind(value), "an array is expected", "The file is damaged or of another version.")
+    raise recording.make_error(
+        where, _name_kind(value), "an array is expected", "The file is damaged or of another version."
+    )
 
 
-def sysstat_host(recording: Recording) -> dict:
+def get_sysstat_host(recording: Recording) -> dict:
     """Returns the only host in a JSON file of sysstat (iostat -o JSON, sadf -j)."""
     document = as_table(recording, "sysstat", load_json(recording, element_of="statistics").get("sysstat"))
     hosts = as_list(recording, "sysstat.hosts", document.get("hosts"))
     if len(hosts) != 1:
-        raise recording.bad("sysstat.hosts", f"{len(hosts)} hosts", "one is taken", "Import the hosts one by one.")
+        raise recording.make_error(
+            "sysstat.hosts", f"{len(hosts)} hosts", "one is taken", "Import the hosts one by one."
+        )
     return as_table(recording, "sysstat.hosts[0]", hosts[0])
 
 
-def tables_of(recording: Recording, where: str, value: object) -> Iterator[tuple[str, dict]]:
+def yield_tables(recording: Recording, where: str, value: object) -> Iterator[tuple[str, dict]]:
     """Yields (place, object) of each object in an array."""
     for index, item in enumerate(as_list(recording, where, value)):
         yield f"{where}[{index}]", as_table(recording, f"{where}[{index}]", item)
@@ -122,11 +128,11 @@ def _without_last(text: str, array: str) -> str | None:
     return text[:end] + closing if end is not None else None
 
 
-def _kind(value: object) -> str:
+def _name_kind(value: object) -> str:
     return "nothing" if value is None else type(value).__name__
 
 
-def _next(text: str, at: int) -> int:
+def _skip_whitespace(text: str, at: int) -> int:
     while at < len(text) and text[at] in " \t\n\r":
         at += 1
     return at

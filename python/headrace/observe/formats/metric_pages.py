@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from headrace.observe.clock import parse_iso
-from headrace.observe.formats.cloudwatch import EBS, LEFT_OUT, metric_in, volume_in
+from headrace.observe.formats.cloudwatch import EBS, LEFT_OUT, find_metric, find_volume
 
 # msgspec's words where a document ends and another follows.
 _FOLLOWS = re.compile(r"trailing characters \(byte (\d+)\)")
@@ -52,27 +52,27 @@ class MetricSeries:
 def read_pages(content: bytes) -> tuple[list[MetricSeries], list[str]] | None:
     """Returns the series of a file of pages, one after the other, and notes of what was left out;
     None where it is anything else, or not in order."""
-    pages = _pages(content)
+    pages = _parse_pages(content)
     if not pages or pages[-1].next_token:
         return None
     times = _Times()
     series: list[MetricSeries] = []
     notes: dict[str, None] = {}
     for result in (result for page in pages for result in page.metric_data_results):
-        metric = next((name for text in (result.label, result.id) if text and (name := metric_in(text))), None)
+        metric = next((name for text in (result.label, result.id) if text and (name := find_metric(text))), None)
         if metric is None:
             notes[f"Left out: {str(result.label or result.id)[:MOST_TEXT]!r}, {LEFT_OUT}."] = None
             continue
         at = times.of(result.timestamps)
         values = np.array(result.values, dtype=float) + 0.0  # -0.0 becomes 0.0
-        if at is None or len(at) != len(values) or result.status_code in NOT_DELIVERED or not _sound(metric, values):
+        if at is None or len(at) != len(values) or result.status_code in NOT_DELIVERED or not _is_sound(metric, values):
             return None
         if len(at):
-            series.append(MetricSeries(volume_in(result.label, result.id), metric, at, values))
+            series.append(MetricSeries(find_volume(result.label, result.id), metric, at, values))
     return None if _repeats_a_time(series) else (series, list(notes))
 
 
-def _pages(content: bytes) -> list[_Page] | None:
+def _parse_pages(content: bytes) -> list[_Page] | None:
     """Returns the documents that follow each other in a file; None where it is not made of such
     pages."""
     decoder, rest, pages = msgspec.json.Decoder(_Page), memoryview(content), []
@@ -104,10 +104,10 @@ class _Times:
         """Returns seconds since 1970, each once; None where they are not CloudWatch times."""
         text = bytes(raw)
         if text not in self.lists:
-            self.lists[text] = self._parsed(text)
+            self.lists[text] = self._parse_times(text)
         return self.lists[text]
 
-    def _parsed(self, text: bytes) -> np.ndarray | None:
+    def _parse_times(self, text: bytes) -> np.ndarray | None:
         """Returns a JSON list of times as seconds since 1970; None where one is not a time of
         CloudWatch's or is there twice."""
         try:
@@ -124,7 +124,7 @@ class _Times:
         return np.array(epochs, dtype=float)
 
 
-def _sound(metric: str, values: np.ndarray) -> bool:
+def _is_sound(metric: str, values: np.ndarray) -> bool:
     """Returns True when these are figures of a disk, whole where they are sums of I/Os and
     bytes."""
     if not len(values):

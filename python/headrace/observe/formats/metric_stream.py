@@ -54,7 +54,7 @@ class StreamPoint(msgspec.Struct):
     period_s: float | None = None
 
 
-def open_telemetry_points(name: str, file: IO[bytes], notes: list[str]) -> Iterator[tuple[int, StreamPoint]]:
+def yield_telemetry_points(name: str, file: IO[bytes], notes: list[str]) -> Iterator[tuple[int, StreamPoint]]:
     """Yields the points of a file in OpenTelemetry format, each with the number of its record. A
     last record that is cut off is left out, and noted. Raises InputError for what is no such file.
     """
@@ -82,11 +82,11 @@ def open_telemetry_points(name: str, file: IO[bytes], notes: list[str]) -> Itera
         if record is None:
             return
         number += 1
-        for point in _points_of(record):
+        for point in _yield_points(record):
             yield number, point
 
 
-def _points_of(record: ExportMetricsServiceRequest) -> Iterator[StreamPoint]:
+def _yield_points(record: ExportMetricsServiceRequest) -> Iterator[StreamPoint]:
     """Yields the points of one record, metric by metric, with the account they are of ("" if
     unnamed)."""
     for resource in record.resource_metrics:
@@ -96,13 +96,13 @@ def _points_of(record: ExportMetricsServiceRequest) -> Iterator[StreamPoint]:
         for scope in resource.scope_metrics:
             for metric in scope.metrics:
                 for point in metric.summary.data_points:
-                    yield _point_of(metric, point, account)
+                    yield _make_point(metric, point, account)
 
 
-def _point_of(metric: Metric, point: SummaryDataPoint, account: str) -> StreamPoint:
+def _make_point(metric: Metric, point: SummaryDataPoint, account: str) -> StreamPoint:
     """Returns one summary of a metric as CloudWatch names it; extremes that it lacks are NaN, and
     `period_s` is None where it lasted no time."""
-    names = _names(point)
+    names = _get_names(point)
     namespace, _, plain = metric.name.removeprefix(NAMED).rpartition("/")
     extremes = {quantile.quantile: quantile.value for quantile in point.quantile_values}
     unknown = float("nan")
@@ -119,7 +119,7 @@ def _point_of(metric: Metric, point: SummaryDataPoint, account: str) -> StreamPo
     )
 
 
-def _names(point: SummaryDataPoint) -> dict[str, str]:
+def _get_names(point: SummaryDataPoint) -> dict[str, str]:
     """Returns namespace, metric and dimensions, of 1.0 (attributes) or 0.7 (labels)."""
     names: dict[str, str] = {}
     for attribute in point.attributes:

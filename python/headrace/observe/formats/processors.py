@@ -42,10 +42,10 @@ class RecordedProcessors:
     reports: tuple[ProcessorShares, ...]
 
 
-def processors_of(recording: Recording, tool: str, reports: int) -> RecordedProcessors | None:
+def read_processors(recording: Recording, tool: str, reports: int) -> RecordedProcessors | None:
     """Returns the processors of the last `reports` reports of a recording of this tool: those
     before are means since boot. None where it has fewer, or none at all."""
-    readers = {"iostat": _iostat, "vmstat": _vmstat, "sar": _sar}
+    readers = {"iostat": _read_iostat, "vmstat": _read_vmstat, "sar": _read_sar}
     if tool not in readers or not reports:
         return None
     try:
@@ -55,12 +55,12 @@ def processors_of(recording: Recording, tool: str, reports: int) -> RecordedProc
     return RecordedProcessors(count, tuple(shares[-reports:])) if len(shares) >= reports else None
 
 
-def _iostat(recording: Recording) -> tuple[int | None, list[ProcessorShares]]:
+def _read_iostat(recording: Recording) -> tuple[int | None, list[ProcessorShares]]:
     """Returns the number of processors (None: not named) and their shares, in %, in each report of
     iostat, as text or JSON."""
     if recording.text.lstrip().startswith("{"):
         host = load_json(recording, element_of="statistics")["sysstat"]["hosts"][0]
-        shares = [_shares([entry["avg-cpu"].get(name) for name in JSON]) for entry in host["statistics"]]
+        shares = [_parse_shares([entry["avg-cpu"].get(name) for name in JSON]) for entry in host["statistics"]]
         return host.get("number-of-cpus"), shares
     shares, header = [], None
     for line in recording.lines:
@@ -68,12 +68,12 @@ def _iostat(recording: Recording) -> tuple[int | None, list[ProcessorShares]]:
             header = line.split()[1:]
         elif header is not None and line.strip():
             row = dict(zip(header, line.split(), strict=True))
-            shares.append(_shares([row.get(name) for name in IOSTAT]))
+            shares.append(_parse_shares([row.get(name) for name in IOSTAT]))
             header = None
-    return _count(recording), shares
+    return _parse_count(recording), shares
 
 
-def _vmstat(recording: Recording) -> tuple[int | None, list[ProcessorShares]]:
+def _read_vmstat(recording: Recording) -> tuple[int | None, list[ProcessorShares]]:
     """Returns None, as vmstat names no number of processors, and their shares, in %, in each
     of its reports."""
     shares, header = [], []
@@ -83,11 +83,11 @@ def _vmstat(recording: Recording) -> tuple[int | None, list[ProcessorShares]]:
             header = words
         elif header and words and words[0].isdigit():
             row = dict(zip(header, words, strict=False))
-            shares.append(_shares([row.get(name) if name else "0" for name in VMSTAT]))
+            shares.append(_parse_shares([row.get(name) if name else "0" for name in VMSTAT]))
     return None, shares
 
 
-def _sar(recording: Recording) -> tuple[int | None, list[ProcessorShares]]:
+def _read_sar(recording: Recording) -> tuple[int | None, list[ProcessorShares]]:
     """Returns the number of processors (None: not named) and the shares of all together, in %, in
     each report of sar."""
     shares, header = [], []
@@ -99,18 +99,18 @@ def _sar(recording: Recording) -> tuple[int | None, list[ProcessorShares]]:
             header = []
         elif header and words[-len(header)] == EVERY:
             row = dict(zip(header, words[-len(header) :], strict=True))
-            shares.append(_shares([row.get(name, row.get(LONG.get(name, name))) for name in IOSTAT]))
-    return _count(recording), shares
+            shares.append(_parse_shares([row.get(name, row.get(LONG.get(name, name))) for name in IOSTAT]))
+    return _parse_count(recording), shares
 
 
 LONG = {"%user": "%usr", "%system": "%sys"}  # as `sar -u ALL` calls them
 
 
-def _shares(values: list) -> ProcessorShares:
+def _parse_shares(values: list) -> ProcessorShares:
     """Raises ValueError and TypeError for what is not a figure; what a tool does not have is 0."""
     return ProcessorShares(*(float(str(value or 0).replace(",", ".")) for value in values))
 
 
-def _count(recording: Recording) -> int | None:
+def _parse_count(recording: Recording) -> int | None:
     match = COUNT.search(recording.text[:400])  # the banner stands in the first line
     return int(match[1]) if match else None

@@ -108,7 +108,7 @@ class _Counter:
         """Returns the labels that all series of one exporter share."""
         return tuple(sorted((name, value) for name, value in self.labels.items() if name not in INNER))
 
-    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+    def build_arrays(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns the times of the samples in order, in seconds since 1970, and their values."""
         at = np.array(sorted(self.samples))
         return at, np.array([self.samples[time] for time in at.tolist()])
@@ -117,23 +117,31 @@ class _Counter:
 def parse(recording: Recording, interval_s: float | None = None) -> Readings:
     """Returns reports of the disks in answers of Prometheus. `interval_s`: between the points that
     were asked for; None: as the samples lie apart. Raises InputError."""
-    counters = _counters(recording)
+    counters = _read_counters(recording)
     disks = _keep_finest(recording, [counter for counter in counters if counter.name in DISK])
     status = _keep_finest(recording, [counter for counter in counters if counter.name.startswith(STATUS)])
     if not disks and not status:
-        raise _nothing_counted(recording, counters)
+        raise _make_missing_error(recording, counters)
     hosts = list(dict.fromkeys(counter.host for counter in (disks or status)))
-    devices = _devices(recording, disks, len(hosts) > 1) if disks else _innodb(recording, status, len(hosts) > 1)
-    interval_s = interval_s or _usual_distance(recording, devices)
-    begin, count = _grid_of(devices, interval_s)
+    devices = (
+        _collect_devices(recording, disks, len(hosts) > 1)
+        if disks
+        else _collect_innodb(recording, status, len(hosts) > 1)
+    )
+    interval_s = interval_s or _find_usual_distance(recording, devices)
+    begin, count = _compute_grid(devices, interval_s)
     if count < 1:
-        raise recording.bad("", "one sample of each counter", "a rate needs two", "Ask for a longer time.", SOURCE)
+        raise recording.make_error(
+            "", "one sample of each counter", "a rate needs two", "Ask for a longer time.", SOURCE
+        )
     if count > MAX_POINTS:
         hint = "A time is wrong, or the recording needs cutting."
-        raise recording.bad("", f"{count:,} intervals of {interval_s:g} s", f"at most {MAX_POINTS:,} are taken", hint)
+        raise recording.make_error(
+            "", f"{count:,} intervals of {interval_s:g} s", f"at most {MAX_POINTS:,} are taken", hint
+        )
     edges = begin + interval_s * np.arange(count + 1)
     reports = [
-        DeviceReport(_place(end), Stamp(float(end), EPOCH + timedelta(seconds=float(end)), "UTC"))
+        DeviceReport(_format_place(end), Stamp(float(end), EPOCH + timedelta(seconds=float(end)), "UTC"))
         for end in edges[1:].tolist()
     ]
     resets = 0
@@ -142,8 +150,8 @@ def parse(recording: Recording, interval_s: float | None = None) -> Readings:
     if resets:
         recording.note(f"Counters began anew {resets} times (a restart of the host): those intervals were left out.")
     cpus = [counter for counter in counters if counter.name in CPU]
-    processors = _processors(cpus, hosts, edges, interval_s)
-    described = _described(counters, len(hosts) > 1)
+    processors = _compute_processors(cpus, hosts, edges, interval_s)
+    described = _describe_volumes(counters, len(hosts) > 1)
     filled = [index for index, report in enumerate(reports) if report.devices]
     readings = Readings(
         "Prometheus",
@@ -152,7 +160,7 @@ def parse(recording: Recording, interval_s: float | None = None) -> Readings:
         zone="UTC",
         absent_is_idle=False,
         described=described,
-        server=_server(recording, status, disks, edges),
+        server=_list_server_samples(recording, status, disks, edges),
     )
     for host, shares in processors.items():
         for index in filled:
@@ -164,14 +172,16 @@ def parse(recording: Recording, interval_s: float | None = None) -> Readings:
 # --- answers --------------------------------------------------------------------------------------
 
 
-def _counters(recording: Recording) -> list[_Counter]:
+def _read_counters(recording: Recording) -> list[_Counter]:
     """Returns the series of a file that have a name, each once. Raises InputError."""
     by_labels: dict[tuple, _Counter] = {}
     samples, unnamed = 0, None
-    for where, result in _results(recording):
+    for where, result in _yield_results(recording):
         labels = as_table(recording, f"{where}.metric", result.get("metric"))
         if not all(isinstance(value, str) for value in labels.values()):
-            raise recording.bad(where, "a label that is not text", "labels are text", "The file is damaged.", SOURCE)
+            raise recording.make_error(
+                where, "a label that is not text", "labels are text", "The file is damaged.", SOURCE
+            )
         if "__name__" not in labels:
             unnamed = unnamed or where
             continue
@@ -179,15 +189,15 @@ def _counters(recording: Recording) -> list[_Counter]:
         counter = by_labels.setdefault(key, _Counter(labels, where))
         if len(by_labels) > MAX_SERIES:
             hint = "Ask for one instance, and for node_disk_.* and mysql_global_status_.* only."
-            raise recording.bad("", "too many series", f"at most {MAX_SERIES:,} are read", hint)
+            raise recording.make_error("", "too many series", f"at most {MAX_SERIES:,} are read", hint)
         samples += _take_samples(recording, where, result, counter)
         if samples > MAX_SAMPLES:
             hint = "Ask for a shorter time, or a longer step."
-            raise recording.bad("", "too many samples", f"at most {MAX_SAMPLES:,} are read", hint)
+            raise recording.make_error("", "too many samples", f"at most {MAX_SAMPLES:,} are read", hint)
     if unnamed is not None and not by_labels:
         hint = 'Query the counters: {__name__=~"node_disk_.+",instance="HOST:9100"}.'
         rule = "has no __name__: rate(), sum() and other functions take it away, and it tells what was counted"
-        raise recording.bad(unnamed, "a series", rule, hint, SOURCE)
+        raise recording.make_error(unnamed, "a series", rule, hint, SOURCE)
     if unnamed is not None:
         recording.note(
             f"Left out: series without a __name__ ({unnamed}), results of rate(), sum() or another function."
@@ -195,9 +205,9 @@ def _counters(recording: Recording) -> list[_Counter]:
     return list(by_labels.values())
 
 
-def _results(recording: Recording) -> Iterator[tuple[str, dict]]:
+def _yield_results(recording: Recording) -> Iterator[tuple[str, dict]]:
     """Yields (place, one series) of all bodies in a file. Raises InputError."""
-    for number, body in enumerate(_bodies(recording), 1):
+    for number, body in enumerate(_read_bodies(recording), 1):
         place = f"answer {number}"
         if "metric" in body and ("values" in body or "value" in body):
             yield place, body
@@ -205,7 +215,7 @@ def _results(recording: Recording) -> Iterator[tuple[str, dict]]:
         if body.get("status") == "error":
             value = f"{body.get('errorType', 'error')}: {clip(str(body.get('error', '')))}"
             hint = "Correct the query, and ask again."
-            raise recording.bad(place, value, "Prometheus refused this query", hint, SOURCE)
+            raise recording.make_error(place, value, "Prometheus refused this query", hint, SOURCE)
         data = as_table(recording, place, body["data"]) if "data" in body else body
         warnings = body.get("warnings")
         for warning in warnings if isinstance(warnings, list) else ():
@@ -214,7 +224,7 @@ def _results(recording: Recording) -> Iterator[tuple[str, dict]]:
         if kind not in ("matrix", None):
             rule = f"is a {clip(str(kind))}: a time for each series, not a range of times"
             hint = "Ask /api/v1/query_range with start, end and step; or /api/v1/query for metric[1h]."
-            raise recording.bad(f"{place}.data", clip(str(kind)), rule, hint, SOURCE)
+            raise recording.make_error(f"{place}.data", clip(str(kind)), rule, hint, SOURCE)
         results = as_list(recording, f"{place}.data.result", data.get("result"))
         if not results:
             recording.note(f"The {place} is empty: no series matched.")
@@ -223,7 +233,7 @@ def _results(recording: Recording) -> Iterator[tuple[str, dict]]:
             yield where, as_table(recording, where, result)
 
 
-def _bodies(recording: Recording) -> list[dict]:
+def _read_bodies(recording: Recording) -> list[dict]:
     """Returns the objects of a file: one behind the other, or in a list. Raises InputError."""
     text = recording.text.lstrip()
     if not text.startswith("["):
@@ -234,7 +244,7 @@ def _bodies(recording: Recording) -> list[dict]:
         where = error.lineno if isinstance(error, json.JSONDecodeError) else ""
         hint = "The copy was cut off or damaged: fetch it again."
         rule = f"is not JSON: {clip(str(error))}"
-        raise recording.bad(where, "the list of answers", rule, hint, "RFC 8259") from None
+        raise recording.make_error(where, "the list of answers", rule, hint, "RFC 8259") from None
     return [as_table(recording, f"answer {number}", body) for number, body in enumerate(listed, 1)]
 
 
@@ -246,8 +256,8 @@ def _take_samples(recording: Recording, where: str, result: dict, counter: _Coun
         if len(times) != len(values):
             rule = "must be as many"
             hint = "Fetch it again."
-            raise recording.bad(where, f"{len(times)} timestamps, {len(values)} values", rule, hint, SOURCE)
-        pairs = [[_seconds(time), value] for time, value in zip(times, values, strict=True)]
+            raise recording.make_error(where, f"{len(times)} timestamps, {len(values)} values", rule, hint, SOURCE)
+        pairs = [[_convert_to_seconds(time), value] for time, value in zip(times, values, strict=True)]
     else:
         pairs = values
     name = counter.labels["__name__"]
@@ -255,34 +265,34 @@ def _take_samples(recording: Recording, where: str, result: dict, counter: _Coun
         place = f"{where}.values[{at}]"
         if not isinstance(pair, list) or len(pair) != 2:
             hint = "The file is damaged: fetch it again."
-            raise recording.bad(place, clip(str(pair)), "must be a time and a value", hint, SOURCE)
-        moment, value = _moment(recording, place, pair[0]), pair[1]
+            raise recording.make_error(place, clip(str(pair)), "must be a time and a value", hint, SOURCE)
+        moment, value = _parse_moment(recording, place, pair[0]), pair[1]
         if value == "NaN":  # a stale marker of an older server
             continue
-        number = _figure(value)
+        number = _parse_figure(value)
         if number is None:
-            number = recording.number(place, name, value)
+            number = recording.parse_number(place, name, value)
         before = counter.samples.setdefault(moment, number)
         if before != number:
             hint = "Two answers of different servers or series were joined: keep one of each time."
-            raise recording.bad(place, f"{name} = {number:g}", f"was {before:g} at this time", hint)
+            raise recording.make_error(place, f"{name} = {number:g}", f"was {before:g} at this time", hint)
     return len(pairs)
 
 
-def _seconds(milliseconds: object) -> object:
+def _convert_to_seconds(milliseconds: object) -> object:
     return milliseconds / MS_PER_S if isinstance(milliseconds, (int, float)) else milliseconds
 
 
-def _moment(recording: Recording, place: str, value: object) -> float:
+def _parse_moment(recording: Recording, place: str, value: object) -> float:
     """Returns a time in seconds since 1970. Raises InputError."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and EARLIEST_S <= value <= LATEST_S:
         return float(value)
     hint = "Are its times in another unit? The file may be damaged, too."
     rule = "must be seconds since 1970, of the years 1990 to 2100"
-    raise recording.bad(place, clip(f"time {value}"), rule, hint, SOURCE)
+    raise recording.make_error(place, clip(f"time {value}"), rule, hint, SOURCE)
 
 
-def _figure(value: Any) -> float | None:
+def _parse_figure(value: Any) -> float | None:
     """Returns a counter's finite figure of any size (bytes may pass 1e15); None for others."""
     try:
         number = float(value)
@@ -291,12 +301,12 @@ def _figure(value: Any) -> float | None:
     return number if 0.0 <= number < 1e300 and not isinstance(value, bool) else None
 
 
-def _nothing_counted(recording: Recording, counters: list[_Counter]) -> InputError:
+def _make_missing_error(recording: Recording, counters: list[_Counter]) -> InputError:
     """Returns the error that says which counters the file has instead of those needed."""
     names = ", ".join(list(dict.fromkeys(counter.name for counter in counters))[:5]) or "no series at all"
     hint = 'Query {__name__=~"node_disk_.+",instance="HOST:9100"}; is that the instance\'s name?'
     rule = "the counters of node_exporter's disks (node_disk_..._total) or of mysqld_exporter are needed"
-    return recording.bad("", clip(names), rule, hint, "node_exporter, collector diskstats")
+    return recording.make_error("", clip(names), rule, hint, "node_exporter, collector diskstats")
 
 
 def _keep_finest(recording: Recording, counters: list[_Counter]) -> list[_Counter]:
@@ -324,7 +334,7 @@ def _keep_finest(recording: Recording, counters: list[_Counter]) -> list[_Counte
 # --- counters on an even grid ---------------------------------------------------------------------
 
 
-def _devices(recording: Recording, disks: list[_Counter], named: bool) -> dict[str, dict[str, tuple]]:
+def _collect_devices(recording: Recording, disks: list[_Counter], named: bool) -> dict[str, dict[str, tuple]]:
     """Returns by device its counters (times, values in counts, bytes and seconds). `named`: with
     the host before the device. Raises InputError where no device has all of them."""
     devices: dict[str, dict[str, tuple]] = {}
@@ -332,11 +342,11 @@ def _devices(recording: Recording, disks: list[_Counter], named: bool) -> dict[s
         device = counter.labels.get("device", "")
         if not device:
             hint = "Ask without sum() or by()."
-            raise recording.bad(counter.where, counter.name, "has no label device", hint, SOURCE)
+            raise recording.make_error(counter.where, counter.name, "has no label device", hint, SOURCE)
         figure, factor = DISK[counter.name]
-        at, values = counter.arrays()
+        at, values = counter.build_arrays()
         if len(at):
-            devices.setdefault(_name(counter.host, device, named), {})[figure] = (at, values * factor)
+            devices.setdefault(_name_device(counter.host, device, named), {})[figure] = (at, values * factor)
     whole = {name: figures for name, figures in devices.items() if all(figure in figures for figure in NEEDED)}
     lacking = sorted(set(devices) - set(whole))
     if lacking and whole:
@@ -346,44 +356,44 @@ def _devices(recording: Recording, disks: list[_Counter], named: bool) -> dict[s
         missing = [names[figure] for figure in NEEDED if not any(figure in figures for figures in devices.values())]
         hint = 'Query {__name__=~"node_disk_.+",instance="HOST:9100"}.'
         rule = "missing: reads, writes and the bytes of both are needed"
-        raise recording.bad("", ", ".join(missing) or "no device with all of them", rule, hint, SOURCE)
+        raise recording.make_error("", ", ".join(missing) or "no device with all of them", rule, hint, SOURCE)
     return whole
 
 
-def _innodb(recording: Recording, status: list[_Counter], named: bool) -> dict[str, dict[str, tuple]]:
+def _collect_innodb(recording: Recording, status: list[_Counter], named: bool) -> dict[str, dict[str, tuple]]:
     """Returns InnoDB's own I/O as a device for each server. Raises InputError."""
     servers: dict[str, dict[str, tuple]] = {}
     figures_of = {name: figure for figure, name in INNODB.items()}
     for counter in status:
-        figure = figures_of.get(_status_name(counter) or "")
+        figure = figures_of.get(_find_status_name(counter) or "")
         if figure is not None and counter.samples:
-            servers.setdefault(_name(counter.host, INNODB_DEVICE, named), {})[figure] = counter.arrays()
+            servers.setdefault(_name_device(counter.host, INNODB_DEVICE, named), {})[figure] = counter.build_arrays()
     whole = {name: figures for name, figures in servers.items() if len(figures) == len(INNODB)}
     if not whole:
         hint = 'Query {__name__=~"node_disk_.+|mysql_global_status_.+"}.'
         rule = "neither a disk's counters nor all four of InnoDB are there"
-        raise recording.bad("", ", ".join(f"{STATUS}{name}" for name in INNODB.values()), rule, hint, SOURCE)
+        raise recording.make_error("", ", ".join(f"{STATUS}{name}" for name in INNODB.values()), rule, hint, SOURCE)
     recording.note(INNODB_NOTE)
     return whole
 
 
-def _name(host: str, device: str, named: bool) -> str:
+def _name_device(host: str, device: str, named: bool) -> str:
     return f"{host}/{device}" if named else device
 
 
-def _usual_distance(recording: Recording, devices: dict[str, dict[str, tuple]]) -> float:
+def _find_usual_distance(recording: Recording, devices: dict[str, dict[str, tuple]]) -> float:
     """Returns seconds between the samples as a rule, a whole number. Raises InputError."""
     steps = np.concatenate([np.diff(figures["reads"][0]) for figures in devices.values()])
     if not len(steps):
         hint = "Ask for a longer time, or a shorter step."
-        raise recording.bad("", "one sample of each counter", "a rate needs two", hint, SOURCE)
+        raise recording.make_error("", "one sample of each counter", "a rate needs two", hint, SOURCE)
     # The mean of the usual ones: scrapes come a little early and late, and the median keeps that.
     usual = float(np.median(steps))
     near = steps[(steps > 0.5 * usual) & (steps < 1.5 * usual)]
     return max(1.0, float(round(float(near.mean()))))
 
 
-def _grid_of(devices: dict[str, dict[str, tuple]], interval_s: float) -> tuple[float, int]:
+def _compute_grid(devices: dict[str, dict[str, tuple]], interval_s: float) -> tuple[float, int]:
     """Returns where the grid begins, in seconds since 1970, and how many intervals it has."""
     begin = min(float(figures["reads"][0][0]) for figures in devices.values())
     end = max(float(figures["reads"][0][-1]) for figures in devices.values())
@@ -391,7 +401,9 @@ def _grid_of(devices: dict[str, dict[str, tuple]], interval_s: float) -> tuple[f
     return begin, int((end - begin) / interval_s + END_SHARE)
 
 
-def _increments(at: np.ndarray, values: np.ndarray, edges: np.ndarray, interval_s: float) -> tuple[np.ndarray, int]:
+def _compute_increments(
+    at: np.ndarray, values: np.ndarray, edges: np.ndarray, interval_s: float
+) -> tuple[np.ndarray, int]:
     """Returns what a counter grew by in each interval of the grid (NaN where it was reset, or where
     samples are missing), and how often it was reset."""
     steps = np.diff(values)
@@ -418,7 +430,7 @@ def _add_device(
     """Puts a device into the reports; how often its counters were reset."""
     grown, resets = {}, 0
     for figure, (at, values) in figures.items():
-        grown[figure], count = _increments(at, values, edges, interval_s)
+        grown[figure], count = _compute_increments(at, values, edges, interval_s)
         resets = max(resets, count)
     whole = ~np.isnan(np.array([grown[figure] for figure in NEEDED])).any(axis=0)
     listed = {figure: values.tolist() for figure, values in grown.items()}
@@ -432,13 +444,13 @@ def _add_device(
             interval["writes"] / interval_s,
             interval["read_bytes"] / KIB / interval_s,
             interval["written_bytes"] / KIB / interval_s,
-            _observed(interval, interval_s),
+            _make_observed(interval, interval_s),
         )
         report.add(recording, report.where, name, sample)
     return resets
 
 
-def _observed(interval: dict[str, float], interval_s: float) -> Observed:
+def _make_observed(interval: dict[str, float], interval_s: float) -> Observed:
     """Returns latencies (ms), mean of outstanding requests and utilisation (%) of an interval."""
     return Observed(
         interval["read_s"] / interval["reads"] * 1e3 if "read_s" in interval and interval["reads"] > 0 else None,
@@ -449,7 +461,7 @@ def _observed(interval: dict[str, float], interval_s: float) -> Observed:
     )
 
 
-def _place(moment: float) -> str:
+def _format_place(moment: float) -> str:
     """Returns a moment, seconds since 1970, as a place for errors."""
     return f"{EPOCH + timedelta(seconds=round(moment))} UTC"
 
@@ -457,19 +469,19 @@ def _place(moment: float) -> str:
 # --- volumes, processors, server ------------------------------------------------------------------
 
 
-def _described(counters: list[_Counter], named: bool) -> dict[str, VolumeDescription]:
+def _describe_volumes(counters: list[_Counter], named: bool) -> dict[str, VolumeDescription]:
     """Returns the EBS volumes behind devices, by their serial numbers in node_disk_info."""
     volumes = {}
     for counter in counters:
         match = SERIAL.match(counter.labels.get("serial", "")) if counter.name == INFO else None
         if match:
-            volumes[_name(counter.host, counter.labels.get("device", ""), named)] = VolumeDescription(
+            volumes[_name_device(counter.host, counter.labels.get("device", ""), named)] = VolumeDescription(
                 f"vol-{match['id']}"
             )
     return volumes
 
 
-def _processors(
+def _compute_processors(
     cpus: list[_Counter], hosts: list[str], edges: np.ndarray, interval_s: float
 ) -> dict[str, list[dict[str, float]]]:
     """Returns by host, for each interval the processors' worth of each mode (user, system, idle
@@ -480,7 +492,7 @@ def _processors(
         for counter in cpus:
             if counter.host != host or len(counter.samples) < 2:
                 continue
-            grown, _ = _increments(*counter.arrays(), edges, interval_s)
+            grown, _ = _compute_increments(*counter.build_arrays(), edges, interval_s)
             mode = counter.labels.get("mode", "")
             modes[mode] = modes[mode] + grown if mode in modes else grown
         if "idle" in modes:
@@ -492,7 +504,7 @@ def _processors(
     return shares
 
 
-def _status_name(counter: _Counter) -> str | None:
+def _find_status_name(counter: _Counter) -> str | None:
     """Returns the name in SHOW GLOBAL STATUS, lower case, of a counter of mysqld_exporter."""
     name = counter.name.removeprefix(STATUS)
     if name in SPLIT:
@@ -501,7 +513,7 @@ def _status_name(counter: _Counter) -> str | None:
     return WHOLE.get(name, name)
 
 
-def _server(
+def _list_server_samples(
     recording: Recording, status: list[_Counter], disks: list[_Counter], edges: np.ndarray
 ) -> list[ServerSample]:
     """Returns readings of the server's status at the samples nearest to the grid. Among several
@@ -520,10 +532,10 @@ def _server(
         servers = same
     samples: dict[float, dict[str, float]] = {}
     for counter in status:
-        name = _status_name(counter)
+        name = _find_status_name(counter)
         if counter.host != servers[0] or name is None or not counter.samples:
             continue
-        at, values = counter.arrays()
+        at, values = counter.build_arrays()
         nearest = np.clip(np.searchsorted(at, edges), 1, max(1, len(at) - 1))
         nearest -= (edges - at[nearest - 1] < at[np.minimum(nearest, len(at) - 1)] - edges).astype(int)
         for index in np.unique(np.minimum(nearest, len(at) - 1)).tolist():

@@ -11,10 +11,10 @@ import re
 import statistics
 from datetime import date, datetime, timedelta
 
-from headrace.observe.clock import EPOCH, Stamp, parse_days, parse_iso, parse_stamps, seconds_of_day
+from headrace.observe.clock import EPOCH, Stamp, parse_days, parse_iso, parse_stamps, parse_time_of_day
 from headrace.observe.formats.devices import DeviceReport, Readings, Sample, make_sample
-from headrace.observe.formats.iostat import observed_of
-from headrace.observe.formats.json_text import as_table, sysstat_host, tables_of
+from headrace.observe.formats.iostat import make_observed
+from headrace.observe.formats.json_text import as_table, get_sysstat_host, yield_tables
 from headrace.observe.recording import Recording, read_lines
 
 BANNER = re.compile(r"Linux \S+ \(.*?\)\s+(?P<day>\S+(?:\s\d\S*){0,2}?)\s+_")
@@ -40,12 +40,12 @@ def parse(recording: Recording) -> Readings:
         readings = _parse_text(recording)
     if not readings.reports:
         hint = "Record disks (sadc -S DISK) and print them: sar -d."
-        raise recording.bad("", "no disk report", "sar -d was expected", hint)
+        raise recording.make_error("", "no disk report", "sar -d was expected", hint)
     recording.notes.append(SPLIT_NOTE)
     return readings
 
 
-def sample_of(recording: Recording, where: int | str, figures: dict[str, float]) -> Sample:
+def make_sar_sample(recording: Recording, where: int | str, figures: dict[str, float]) -> Sample:
     """Returns tps, KiB read and KiB written as a sample with one mean size for both."""
     read_kib = next(figures[name] * factor for name, factor in READ_COLUMNS.items() if name in figures)
     write_kib = next(figures[name] * factor for name, factor in WRITE_COLUMNS.items() if name in figures)
@@ -53,7 +53,9 @@ def sample_of(recording: Recording, where: int | str, figures: dict[str, float])
         recording.note(DISCARD_NOTE)
     tps, both = figures["tps"], read_kib + write_kib
     reads = tps * read_kib / both if both else 0.0
-    return make_sample(recording, where, reads, tps - reads if both else 0.0, read_kib, write_kib, observed_of(figures))
+    return make_sample(
+        recording, where, reads, tps - reads if both else 0.0, read_kib, write_kib, make_observed(figures)
+    )
 
 
 def check_columns(recording: Recording, where: int | str, columns: list[str]) -> None:
@@ -61,9 +63,11 @@ def check_columns(recording: Recording, where: int | str, columns: list[str]) ->
     for needed, names in (("tps", ("tps",)), ("rkB/s", READ_COLUMNS), ("wkB/s", WRITE_COLUMNS)):
         if not any(column in names for column in columns):
             hint = "Print the disks: sar -d."
-            raise recording.bad(where, f"no column {needed}", "sar -d has tps, rkB/s and wkB/s", hint)
+            raise recording.make_error(where, f"no column {needed}", "sar -d has tps, rkB/s and wkB/s", hint)
     if len(set(columns)) != len(columns):
-        raise recording.bad(where, "a column twice", "each may be there once", "Print without -h: sadf -d FILE -- -d.")
+        raise recording.make_error(
+            where, "a column twice", "each may be there once", "Print without -h: sadf -d FILE -- -d."
+        )
 
 
 # --- text -----------------------------------------------------------------------------------------
@@ -73,7 +77,7 @@ def _parse_text(recording: Recording) -> Readings:
     """Reads the text of `sar -d`; banners give the days of its times. Raises InputError for
     a damaged line."""
     reader = _TextReader(recording)
-    read_lines(recording, list(enumerate(recording.lines, start=1)), reader.line, lambda: reader.reports)
+    read_lines(recording, list(enumerate(recording.lines, start=1)), reader.read_line, lambda: reader.reports)
     days = parse_days(recording, reader.day_texts) if reader.day_texts else []
     _date_reports(reader, days)
     return Readings("sar", reader.reports)
@@ -91,7 +95,7 @@ class _TextReader:
         self.header_may_follow = True
         self.restarted = False
 
-    def line(self, number: int, line: str) -> None:
+    def read_line(self, number: int, line: str) -> None:
         """Reads one line; tables other than that of the devices are passed over. Raises InputError
         for a line that is not sar's."""
         words = line.split()
@@ -102,18 +106,18 @@ class _TextReader:
             banner = BANNER.match(line)
             if not banner:
                 hint = "The line is damaged: copy the file again."
-                raise self.recording.bad(number, line, "is not the first line of sar", hint)
+                raise self.recording.make_error(number, line, "is not the first line of sar", hint)
             self.day_texts.append((number, banner["day"]))
             self.columns, self.header_may_follow = [], True
             return
         if words[0].endswith(":") or (len(words) > 1 and words[1] == ":"):  # Average:, Moyenne :
             self.columns, self.header_may_follow = [], False
             return
-        second_of_day, rest = _time_and_rest(words)
+        second_of_day, rest = _split_time(words)
         if second_of_day is None:
             if self.columns or self.header_may_follow:
                 hint = "The line is damaged, or is not of sar -d: take its report out."
-                raise self.recording.bad(number, line.strip(), "every line of sar begins with a time", hint)
+                raise self.recording.make_error(number, line.strip(), "every line of sar begins with a time", hint)
         elif rest[:2] == ["LINUX", "RESTART"] or rest[:1] == ["LINUX-RESTART"]:
             self.restarted, self.columns, self.header_may_follow = True, [], True
             self.recording.note(RESTART_NOTE)
@@ -121,18 +125,18 @@ class _TextReader:
             check_columns(self.recording, number, rest)
             self.columns, self.header_may_follow = rest, False
         elif self.columns:
-            self._row(number, second_of_day, rest)
+            self._read_row(number, second_of_day, rest)
         else:
             # a table of another kind (sar -A): left alone up to the next empty line
             self.header_may_follow = False
 
-    def _row(self, number: int, second: int, words: list[str]) -> None:
+    def _read_row(self, number: int, second: int, words: list[str]) -> None:
         """Adds a device's line to the report of its time, `second` of the day; a new time begins a
         report. Raises InputError for a line that is cut off."""
         if len(words) != len(self.columns):
             rule = f"the header above has {len(self.columns)}"
             hint = "The line is cut off or two ran together: take its report out."
-            raise self.recording.bad(number, f"{len(words)} columns after the time", rule, hint)
+            raise self.recording.make_error(number, f"{len(words)} columns after the time", rule, hint)
         row = dict(zip(self.columns, words, strict=True))
         device = row.pop("DEV")
         moment = (len(self.day_texts), second)
@@ -140,16 +144,16 @@ class _TextReader:
             self.reports.append(DeviceReport(number, None, restarted=self.restarted))
             self.times.append(moment)
             self.restarted = False
-        figures = {column: self.recording.number(number, column, word) for column, word in row.items()}
-        self.reports[-1].add(self.recording, number, device, sample_of(self.recording, number, figures))
+        figures = {column: self.recording.parse_number(number, column, word) for column, word in row.items()}
+        self.reports[-1].add(self.recording, number, device, make_sar_sample(self.recording, number, figures))
 
 
-def _time_and_rest(words: list[str]) -> tuple[int | None, list[str]]:
+def _split_time(words: list[str]) -> tuple[int | None, list[str]]:
     """Returns the second of the day that a line begins with, None where it begins with no time,
     and the words behind it."""
     if len(words) > 1 and words[1].upper() in ("AM", "PM"):
-        return seconds_of_day(f"{words[0]} {words[1]}"), words[2:]
-    return seconds_of_day(words[0]), words[1:]
+        return parse_time_of_day(f"{words[0]} {words[1]}"), words[2:]
+    return parse_time_of_day(words[0]), words[1:]
 
 
 def _date_reports(reader: _TextReader, days: list[date]) -> None:
@@ -171,8 +175,8 @@ def _date_reports(reader: _TextReader, days: list[date]) -> None:
 
 def _parse_csv(recording: Recording) -> Readings:
     reader = _CsvReader(recording)
-    read_lines(recording, list(enumerate(recording.lines, start=1)), reader.line, lambda: reader.reports)
-    return _stamped(recording, reader.reports, reader.stamps, reader.intervals)
+    read_lines(recording, list(enumerate(recording.lines, start=1)), reader.read_line, lambda: reader.reports)
+    return _stamp_reports(recording, reader.reports, reader.stamps, reader.intervals)
 
 
 class _CsvReader:
@@ -187,43 +191,49 @@ class _CsvReader:
         self.intervals: list[float] = []
         self.restarted = False
 
-    def line(self, number: int, line: str) -> None:
+    def read_line(self, number: int, line: str) -> None:
         """Reads one line of `sadf -d`; tables without devices are passed over. Raises
         InputError for a damaged line."""
         if not line.strip():
             return
         if line.startswith("#"):
-            self._header(number, line)
+            self._read_header(number, line)
             return
         cells = [cell.strip() for cell in line.split(";")]
         if any("LINUX-RESTART" in cell for cell in cells):
             self.restarted = True
             self.recording.note(RESTART_NOTE)
         elif self.columns and "DEV" in self.columns:  # else another report of the same sadf call
-            self._row(number, cells)
+            self._read_row(number, cells)
 
-    def _header(self, number: int, line: str) -> None:
+    def _read_header(self, number: int, line: str) -> None:
         """Takes the columns that a header line names. Raises InputError for those of `sadf -h`."""
         columns = [column.strip() for column in line[1:].split(";")]
         if columns[-1].endswith("[...]"):
             hint = "Print without -h: sadf -d FILE -- -d."
-            raise self.recording.bad(number, columns[-1], "is the layout of sadf -h: all devices in one line", hint)
+            raise self.recording.make_error(
+                number, columns[-1], "is the layout of sadf -h: all devices in one line", hint
+            )
         if "DEV" in columns:
             check_columns(self.recording, number, columns)
         self.columns = columns
 
-    def _row(self, number: int, cells: list[str]) -> None:
+    def _read_row(self, number: int, cells: list[str]) -> None:
         """Adds a device's line to the report of its time. Raises InputError for a line that is cut
         off or of another host."""
         if len(cells) != len(self.columns):
             hint = "The line is cut off or two ran together: take its report out."
-            raise self.recording.bad(number, f"{len(cells)} columns", f"the header above has {len(self.columns)}", hint)
+            raise self.recording.make_error(
+                number, f"{len(cells)} columns", f"the header above has {len(self.columns)}", hint
+            )
         row = dict(zip(self.columns, cells, strict=True))
         if self.host is not None and row.get("hostname") != self.host:
             hint = "Import the hosts one by one."
-            raise self.recording.bad(number, f"host {row.get('hostname')}", f"the file began with {self.host}", hint)
+            raise self.recording.make_error(
+                number, f"host {row.get('hostname')}", f"the file began with {self.host}", hint
+            )
         self.host = row.get("hostname")
-        stamp, interval = row.get("timestamp", ""), self.recording.number(number, "interval", row.get("interval"))
+        stamp, interval = row.get("timestamp", ""), self.recording.parse_number(number, "interval", row.get("interval"))
         if not self.stamps or self.stamps[-1][1] != stamp:
             self.stamps.append((number, stamp))
             self.intervals.append(interval)
@@ -235,32 +245,32 @@ class _CsvReader:
 def _parse_json(recording: Recording) -> Readings:
     """Reads the reports of `sadf -j`; entries without disks are passed over. Raises InputError
     for a damaged document."""
-    host = sysstat_host(recording)
+    host = get_sysstat_host(recording)
     if host.get("restarts"):
         recording.note(RESTART_NOTE)
     intervals, stamps, reports = [], [], []
-    for place, entry in tables_of(recording, "statistics", host.get("statistics")):
+    for place, entry in yield_tables(recording, "statistics", host.get("statistics")):
         if "disk" not in entry:
             continue
         moment = as_table(recording, f"{place}.timestamp", entry.get("timestamp"))
         zone = "Z" if moment.get("utc") in (1, True) else ""
         stamps.append((place, f"{moment.get('date')} {moment.get('time')}{zone}"))
-        intervals.append(recording.number(place, "interval", moment.get("interval")))
+        intervals.append(recording.parse_number(place, "interval", moment.get("interval")))
         reports.append(DeviceReport(place, None))
-        for where, row in tables_of(recording, f"{place}.disk", entry["disk"]):
+        for where, row in yield_tables(recording, f"{place}.disk", entry["disk"]):
             check_columns(recording, where, list(row))
             _add_row(recording, where, reports[-1], row, "disk-device")
-    return _stamped(recording, reports, stamps, intervals)
+    return _stamp_reports(recording, reports, stamps, intervals)
 
 
 def _add_row(recording: Recording, where: int | str, report: DeviceReport, row: dict, device: str) -> None:
     """Adds a row of sadf to a report; `device`: the column with its name."""
     labels = ("hostname", "interval", "timestamp", device)
-    figures = {key: recording.number(where, key, value) for key, value in row.items() if key not in labels}
-    report.add(recording, where, row.get(device), sample_of(recording, where, figures))
+    figures = {key: recording.parse_number(where, key, value) for key, value in row.items() if key not in labels}
+    report.add(recording, where, row.get(device), make_sar_sample(recording, where, figures))
 
 
-def _stamped(recording: Recording, reports: list[DeviceReport], stamps: list, intervals: list[float]) -> Readings:
+def _stamp_reports(recording: Recording, reports: list[DeviceReport], stamps: list, intervals: list[float]) -> Readings:
     """Gives the reports their times, and returns them with the usual interval in seconds (None
     without reports)."""
     epochs = [parse_iso(text) if text[:10].isdigit() else None for _, text in stamps]

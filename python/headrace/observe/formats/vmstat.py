@@ -41,17 +41,17 @@ def parse(
     read_lines(
         recording,
         [(number, line.split()) for number, line in enumerate(recording.lines, start=1)],
-        reader.line,
+        reader.read_line,
         lambda: reader.reports,
     )
     reports, stamps = reader.reports[1:], reader.stamps[1:]
     if not reports:
         rule = "the first is the mean since boot, so two are needed"
-        raise recording.bad("", f"{len(reader.reports)} reports", rule, "Give vmstat an interval: vmstat -t 1.")
+        raise recording.make_error("", f"{len(reader.reports)} reports", rule, "Give vmstat an interval: vmstat -t 1.")
     if reader.most_memory < LEAST_MEMORY_KIB and not any_unit:
         rule = "looks like -S m or -S M, and the file does not name the unit"
         hint = "Record without -S; or say that bi and bo are KiB: headrace workload import --any-unit."
-        raise recording.bad("", f"{reader.most_memory:,.0f} of memory in all", rule, hint, "vmstat(8)")
+        raise recording.make_error("", f"{reader.most_memory:,.0f} of memory in all", rule, hint, "vmstat(8)")
     if reader.stamps[0]:
         for report, stamp in zip(reports, parse_stamps(recording, [stamp for stamp in stamps if stamp]), strict=True):
             report.stamp = stamp
@@ -75,21 +75,21 @@ class _Reader:
         self.most_memory = 0.0
         self.swapped = False
 
-    def line(self, number: int, words: list[str]) -> None:
+    def read_line(self, number: int, words: list[str]) -> None:
         """Reads the words of one line. Raises InputError for figures before the first header."""
         if not words or words == ["^C"]:
             return
         if words[0].startswith(("procs", "--procs")):
             return
         if words[:2] == ["r", "b"]:
-            self._header(number, words)
+            self._read_header(number, words)
         elif not self.columns:
             hint = "The top of the file is missing: copy it again, or put the header line back."
-            raise self.recording.bad(number, " ".join(words), "comes before the header of vmstat", hint)
+            raise self.recording.make_error(number, " ".join(words), "comes before the header of vmstat", hint)
         else:
-            self._row(number, words)
+            self._read_row(number, words)
 
-    def _header(self, number: int, words: list[str]) -> None:
+    def _read_header(self, number: int, words: list[str]) -> None:
         """Takes the columns that a header line names. Raises InputError for other columns than
         Linux has or than those above, and where vmstat was started again."""
         columns = list(words)
@@ -101,32 +101,36 @@ class _Reader:
         if unknown or missing or len(set(columns)) != len(columns):
             what = f"column {unknown[0]}" if unknown else f"no column {missing[0]}" if missing else "a column twice"
             hint = "Record on Linux: vmstat -t 1."
-            raise self.recording.bad(number, what, "is not the header of Linux vmstat", hint, "vmstat(8)")
+            raise self.recording.make_error(number, what, "is not the header of Linux vmstat", hint, "vmstat(8)")
         if self.columns and (columns, stamped) != (self.columns, self.stamped):
             hint = "Two recordings were joined: import them one by one."
-            raise self.recording.bad(number, "other columns than above", "all headers of a file are the same", hint)
+            raise self.recording.make_error(
+                number, "other columns than above", "all headers of a file are the same", hint
+            )
         if self.columns:
             if self.block is None:
                 self.block = self.since_header
             elif self.since_header < self.block:
                 rule = f"vmstat prints one every {self.block}"
                 hint = "vmstat was started again here and its next line is a mean since boot: cut the file there and import the parts."
-                raise self.recording.bad(number, f"a header after {self.since_header} lines", rule, hint)
+                raise self.recording.make_error(number, f"a header after {self.since_header} lines", rule, hint)
         self.columns, self.stamped, self.since_header = columns, stamped, 0
 
-    def _row(self, number: int, words: list[str]) -> None:
+    def _read_row(self, number: int, words: list[str]) -> None:
         """Adds a report; KiB a second become I/Os by the assumed sizes. Raises InputError for a
         line that is cut off."""
         width = len(self.columns) + 2 * self.stamped
         if len(words) != width:
             hint = "The line is cut off or two ran together: take it out."
-            raise self.recording.bad(number, f"{len(words)} columns", f"the header has {width}", hint, "vmstat(8)")
+            raise self.recording.make_error(
+                number, f"{len(words)} columns", f"the header has {width}", hint, "vmstat(8)"
+            )
         words, stamp = words[: len(self.columns)], " ".join(words[len(self.columns) :])
         if self.stamped and not looks_like_stamp(stamp):
             hint = "The line is cut off, or not of vmstat -t."
-            raise self.recording.bad(number, stamp, "is not a date and time this reader knows", hint)
+            raise self.recording.make_error(number, stamp, "is not a date and time this reader knows", hint)
         figures = {
-            column: self.recording.number(number, column, word)
+            column: self.recording.parse_number(number, column, word)
             for column, word in zip(self.columns, words, strict=True)
         }
         self.since_header += 1

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.base.machine import memory_bytes
+from headrace.base.machine import read_memory_bytes
 from headrace.errors import CouldNotRun, InputError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ CPU = {
 }  # proc(5), /proc/stat; user and nice; irq is system
 
 
-def device_names(devices: Sequence[str]) -> dict[str, str]:
+def resolve_device_names(devices: Sequence[str]) -> dict[str, str]:
     """Returns the devices as given (`/dev/nvme1n1`, `loop3`, `/dev/disk/by-id/...`) by their kernel
     names. Raises InputError, CouldNotRun."""
     disks = read_disks(None)
@@ -56,7 +56,7 @@ def device_names(devices: Sequence[str]) -> dict[str, str]:
     return given
 
 
-def device_of(path: str) -> str | None:
+def find_device(path: str) -> str | None:
     """Returns the block device on which a file or folder lies, by its kernel name; None where it
     cannot be told (overlay, btrfs, no right to look)."""
     try:
@@ -67,7 +67,7 @@ def device_of(path: str) -> str | None:
     return name if name in read_disks([name]) else None
 
 
-def volume_id(name: str) -> str | None:
+def find_volume_id(name: str) -> str | None:
     """Returns the EBS volume behind an NVMe device on EC2 (its serial number), else None."""
     disk = name.split("p")[0] if name.startswith("nvme") else name
     try:
@@ -78,7 +78,7 @@ def volume_id(name: str) -> str | None:
     return f"vol-{serial[3:]}" if serial.startswith("vol") and serial[3:].isalnum() else None
 
 
-def members_of(name: str) -> list[str]:
+def list_members(name: str) -> list[str]:
     """Returns the devices that an md or dm device lies on; none where the kernel does not say."""
     try:
         return sorted(os.listdir(f"/sys/block/{name}/slaves"))
@@ -101,7 +101,7 @@ def read_disks(names: Sequence[str] | None) -> dict[str, dict[str, float]]:
     return counters
 
 
-def change_of(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float] | None:
+def compute_change(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float] | None:
     """Returns by how much the counters of a device rose between two readings; None where one went
     back: the device was attached again."""
     change = {name: now[name] - before[name] for name in now if name in before}
@@ -109,7 +109,7 @@ def change_of(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str
     return None if any(value < 0 for name, value in change.items() if name != LEVEL) else change
 
 
-def volume_requests(device: str, change: Mapping[str, Figures]) -> tuple[Figures, Figures]:
+def count_volume_requests(device: str, change: Mapping[str, Figures]) -> tuple[Figures, Figures]:
     """Returns the reads and the writes of `change` (FIELDS, counts or rates) as requests that a
     volume counts.
 
@@ -138,7 +138,7 @@ def read_host() -> dict[str, float]:
     times = [float(word) / ticks for word in _read("/proc/stat").partition("\n")[0].split()[1:9]]
     row = {name: sum((times[at] for at in places if at < len(times)), 0.0) for name, places in CPU.items()}
     row["load1"] = float(_read("/proc/loadavg").split()[0])
-    return row | {"memory_available_bytes": memory_bytes("MemAvailable")}
+    return row | {"memory_available_bytes": read_memory_bytes("MemAvailable")}
 
 
 def read_pressure() -> dict[str, float]:

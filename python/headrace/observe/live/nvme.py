@@ -70,7 +70,7 @@ class NvmePage:
         counted = {name: [bin_ for bin_ in bins if bin_[2]] for name, bins in self.histograms.items()}
         return {"device": self.device, **self.counters, **counted}
 
-    def rows(self) -> list[dict[str, str | int | None]]:
+    def list_rows(self) -> list[dict[str, str | int | None]]:
         """Returns the counters, and bins with a count, as rows: field, from_us, until_us, value."""
         listed = [
             {"field": name, "from_us": None, "until_us": None, "value": value} for name, value in self.counters.items()
@@ -97,11 +97,11 @@ def read_page(page: bytes) -> NvmePage:
     return NvmePage(
         MAGICS[magic],
         dict(zip(COUNTERS, values, strict=True)),
-        {name: _bins(page, name, offset) for name, offset in HISTOGRAMS.items()},
+        {name: _read_bins(page, name, offset) for name, offset in HISTOGRAMS.items()},
     )
 
 
-def _bins(page: bytes, name: str, offset: int) -> tuple[tuple[int, int, int], ...]:
+def _read_bins(page: bytes, name: str, offset: int) -> tuple[tuple[int, int, int], ...]:
     """Returns the bins of a histogram of the page: from and until in microseconds, and the count
     of I/Os. Raises InputError if it claims more bins than exist."""
     (many,) = struct.unpack_from("<Q", page, offset)
@@ -119,7 +119,7 @@ def read_device(device: str, ioctl: Callable[[int, int, bytearray], int] = fcntl
     for a device without the page.
     """
     data = ctypes.create_string_buffer(PAGE_BYTES)
-    command = command_for(ctypes.addressof(data))
+    command = build_command(ctypes.addressof(data))
     try:
         descriptor = os.open(device, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
@@ -127,7 +127,7 @@ def read_device(device: str, ioctl: Callable[[int, int, bytearray], int] = fcntl
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise _refused(device, error) from None
+        raise _make_page_error(device, error) from None
     if status:
         rule = f"has no statistics page: the device answers with NVMe status {status:#x}"
         hint = "EBS keeps it on instances of the Nitro System. Elsewhere the counters of the kernel are used."
@@ -135,10 +135,12 @@ def read_device(device: str, ioctl: Callable[[int, int, bytearray], int] = fcntl
     try:
         return read_page(data.raw)
     except InputError as error:
-        raise error.but(value=f"{device}: {error.value}", hint="Is it a volume of EBS or an instance store?") from None
+        raise error.amend(
+            value=f"{device}: {error.value}", hint="Is it a volume of EBS or an instance store?"
+        ) from None
 
 
-def command_for(address: int) -> bytearray:
+def build_command(address: int) -> bytearray:
     """Returns the admin command that reads the page into memory at `address`."""
     # cdw10: the number of the page, and above it the length in words of four bytes, less one.
     words = LOG_PAGE | (PAGE_BYTES // 4 - 1) << 16
@@ -149,7 +151,7 @@ def command_for(address: int) -> bytearray:
     )
 
 
-def _refused(device: str, error: OSError) -> HeadraceError:
+def _make_page_error(device: str, error: OSError) -> HeadraceError:
     """Returns the error for a page that could not be read: InputError if the device has none, else
     CouldNotRun."""
     if error.errno in (errno.EACCES, errno.EPERM):

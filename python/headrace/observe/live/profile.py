@@ -71,32 +71,32 @@ class Profile:
             if name in self.variables
         )
 
-    def cache_gib(self, engine: str) -> float:
+    def get_cache_gib(self, engine: str) -> float:
         """Returns buffer pool or block cache, GiB."""
         return (
             int(self.variables["innodb_buffer_pool_size" if engine == "innodb" else "rocksdb_block_cache_size"]) / GIB
         )
 
-    def settings(self, engine: str) -> dict[str, float | int | bool]:
+    def make_settings(self, engine: str) -> dict[str, float | int | bool]:
         """Returns the [settings] of RUN.toml as far as the server tells them."""
         table: dict[str, float | int | bool] = {}
         for name, row in SETTINGS.items():
             if row.variable in self.variables:
-                _keep_setting(table, engine, name, partial(_in_unit, row), self.variables[row.variable])
+                _keep_setting(table, engine, name, partial(_convert_to_unit, row), self.variables[row.variable])
         prefix = "innodb" if engine == "innodb" else "rocksdb"
         _keep_setting(
             table, engine, "flush_log_at_trx_commit", int, self.variables.get(f"{prefix}_flush_log_at_trx_commit", "")
         )
-        _keep_setting(table, engine, "redo_gib", lambda _: _redo_bytes(self.variables) / GIB, "")
+        _keep_setting(table, engine, "redo_gib", lambda _: _compute_redo_bytes(self.variables) / GIB, "")
         family = self.variables.get("rocksdb_default_cf_options", "")
         _keep_setting(
-            table, engine, "memtable_mib", lambda text: _option_bytes(family, text) / MIB, "write_buffer_size"
+            table, engine, "memtable_mib", lambda text: _parse_option_bytes(family, text) / MIB, "write_buffer_size"
         )
         _keep_setting(
             table,
             engine,
             "l0_trigger",
-            lambda text: int(_option_bytes(family, text)),
+            lambda text: int(_parse_option_bytes(family, text)),
             "level0_file_num_compaction_trigger",
         )
         if table.get("io_capacity_max", 2**64) < table.get("io_capacity", 0):
@@ -106,7 +106,7 @@ class Profile:
         return table
 
 
-def _in_unit(row: RunSetting, text: str) -> float:
+def _convert_to_unit(row: RunSetting, text: str) -> float:
     """Returns the value of a variable as a run description has it. Raises ValueError."""
     if row.kind is bool:
         return text.upper() not in ("OFF", "0", "DETECT_ONLY")
@@ -124,7 +124,7 @@ def _keep_setting(settings: dict, engine: str, name: str, make: Callable[[str], 
         settings[name] = value
 
 
-def _redo_bytes(variables: dict[str, str]) -> float:
+def _compute_redo_bytes(variables: dict[str, str]) -> float:
     """Returns the capacity of the redo log in bytes, from the variables of either flavor; 0 if they
     do not give it."""
     if "innodb_redo_log_capacity" in variables:
@@ -133,7 +133,7 @@ def _redo_bytes(variables: dict[str, str]) -> float:
     return float(variables.get("innodb_log_file_size", 0)) * float(variables.get("innodb_log_files_in_group", 1))
 
 
-def _option_bytes(options: str, name: str) -> float:
+def _parse_option_bytes(options: str, name: str) -> float:
     """Returns a number of RocksDB's option string, such as write_buffer_size=64m; its own default
     where it has none. Raises KeyError."""
     match = re.search(rf"(?:^|[;{{])\s*{name}=(\d+)([kmgKMG]?)\b", options)
@@ -169,7 +169,7 @@ def read_profile(connection: SqlConnection, address: Address) -> Profile:
     return server
 
 
-def data_gib(connection: SqlConnection, engine: str, account: str) -> float | None:
+def ask_data_gib(connection: SqlConnection, engine: str, account: str) -> float | None:
     """Returns what the tables take on disk, GiB; None where the server does not say.
 
     Raises InputError naming the GRANT that is missing.
@@ -192,7 +192,7 @@ def data_gib(connection: SqlConnection, engine: str, account: str) -> float | No
     return None
 
 
-def account_of(connection: SqlConnection) -> str:
+def ask_account(connection: SqlConnection) -> str:
     """Returns the account as the server knows it, quoted for a GRANT."""
     user, _, host = str(ask_live(connection, "SELECT CURRENT_USER()")[0][0]).rpartition("@")
     return f"'{user}'@'{host}'"
@@ -282,7 +282,7 @@ def _try(connection: SqlConnection, statement: str, latencies: Latencies, accoun
         return None
 
 
-def between(before: Latencies, after: Latencies) -> dict[str, float]:
+def summarize_latencies(before: Latencies, after: Latencies) -> dict[str, float]:
     """Returns `transactions`, `transaction_mean_ms`, `statements`, `statement_pNN_ms` of the time
     between two readings; what is not known is left out."""
     changes: dict[str, float] = {}

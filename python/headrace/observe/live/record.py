@@ -23,7 +23,7 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError, Refusals
 from headrace.mysql import Address, connect
 from headrace.mysql.statements import SqlConnection
 from headrace.observe.live import host, profile
-from headrace.observe.live.profile import Latencies, between, read_latencies
+from headrace.observe.live.profile import Latencies, read_latencies, summarize_latencies
 from headrace.observe.live.sampler import Sampler
 from headrace.observe.live.samples import Samples, write_disk_csv, write_status_csv
 from headrace.observe.run_files.status import WANTED, looks_cold
@@ -107,7 +107,7 @@ def capture(
     folder = Path(folder)
     _check(request, folder, force)
     server, sizes_gib, before = _ask_before(request)
-    devices, notes = _devices(request, server)
+    devices, notes = _choose_devices(request, server)
     notes += server.notes
     with Sampler(request.address, devices, request.interval_s, variables=VARIABLES) as sampler:
         state = _watch(sampler, request, progress)
@@ -115,17 +115,19 @@ def capture(
     if samples.status.height < 3:
         hint = "; ".join(samples.notes) or "Capture longer."
         raise CouldNotRun(request.address.label, f"gave {samples.status.height} samples", "", hint)
-    engine = request.engine or _busier(server, samples)
-    after = Latencies() if state == "broken" else _latencies(request.address, server)
+    engine = request.engine or _find_busier_engine(server, samples)
+    after = Latencies() if state == "broken" else _ask_latencies(request.address, server)
     notes += [*samples.notes, *before.notes, *(note for note in after.notes if note not in before.notes)]
-    latencies = between(before, after)
+    latencies = summarize_latencies(before, after)
     if before.transactions and after.transactions and "transactions" not in latencies:
         notes.append(
             "performance_schema times no transactions here: its instrument `transaction` is off, or its consumers are"
         )
-    description = _description(request, server, engine, sizes_gib.get(engine), samples, latencies, notes)
+    description = _build_description(request, server, engine, sizes_gib.get(engine), samples, latencies, notes)
     folder = _write_somewhere(folder, description, samples)
-    return Captured(folder / DESCRIPTION, state, _span(samples), description["threads"], latencies, tuple(notes))
+    return Captured(
+        folder / DESCRIPTION, state, _measure_span(samples), description["threads"], latencies, tuple(notes)
+    )
 
 
 def _check(request: CaptureRequest, folder: Path, force: bool) -> None:
@@ -144,7 +146,7 @@ def _check(request: CaptureRequest, folder: Path, force: bool) -> None:
     check_storage("storage", request.storage, day, request.instance)
     if request.log_storage is not None:
         check_storage("log_storage", request.log_storage, day, request.instance)
-    host.device_names(request.devices)
+    host.resolve_device_names(request.devices)
     if folder.exists() and not folder.is_dir():
         raise InputError(str(folder), "is not a folder", "", "Name a folder, or one that can be made.")
     if not folder.exists() and not folder.absolute().parent.is_dir():
@@ -165,14 +167,14 @@ def _ask_before(request: CaptureRequest) -> tuple[profile.Profile, dict[str, flo
     def ask(connection: SqlConnection):
         """Returns the server's profile, GiB of data by engine, and its latencies so far."""
         server = profile.read_profile(connection, request.address)
-        account = profile.account_of(connection)
+        account = profile.ask_account(connection)
         if request.engine is not None and request.engine not in server.engines:
             has = f"It has {', '.join(server.engines) or 'neither'}."
             raise InputError(f"engine = {request.engine}", "is not loaded in this server", "SHOW ENGINES", has)
         # A privilege that is missing is said now, not after an hour; nothing need be asked of a
         # server that may be gone by then.
         sizes = {
-            engine: profile.data_gib(connection, engine, account) if request.data_gib is None else request.data_gib
+            engine: profile.ask_data_gib(connection, engine, account) if request.data_gib is None else request.data_gib
             for engine in server.engines
         }
         sized = {engine: size for engine, size in sizes.items() if size is not None}
@@ -198,17 +200,17 @@ def _with_connection(address: Address, work: Callable):
             connection.close()
 
 
-def _latencies(address: Address, server: profile.Profile) -> Latencies:
+def _ask_latencies(address: Address, server: profile.Profile) -> Latencies:
     """Returns the latencies at the end; empty, with a note, if the server does not answer."""
     try:
         return _with_connection(
-            address, lambda connection: read_latencies(connection, server.variables, profile.account_of(connection))
+            address, lambda connection: read_latencies(connection, server.variables, profile.ask_account(connection))
         )
     except HeadraceError as error:
         return Latencies(notes=[f"response times could not be had at the end: {error.rule}"])
 
 
-def _devices(request: CaptureRequest, server: profile.Profile) -> tuple[list[str], list[str]]:
+def _choose_devices(request: CaptureRequest, server: profile.Profile) -> tuple[list[str], list[str]]:
     """Returns the devices to sample (empty: none known), and caveats that say which they are."""
     here = server.hostname == socket.gethostname()
     if request.devices:
@@ -220,7 +222,7 @@ def _devices(request: CaptureRequest, server: profile.Profile) -> tuple[list[str
             ]
         )
         return list(request.devices), doubts
-    device = host.device_of(server.variables.get("datadir", "")) if here else None
+    device = host.find_device(server.variables.get("datadir", "")) if here else None
     if device is None:
         return [], [
             "no disk counters: I/Os per transaction follow from the volume's cap alone. Run on the server, with --device"
@@ -245,17 +247,17 @@ def _watch(sampler: Sampler, request: CaptureRequest, progress: Callable[[float]
     return "broken" if "status" in sampler.ended else "whole"
 
 
-def _busier(server: profile.Profile, samples: Samples) -> str:
+def _find_busier_engine(server: profile.Profile, samples: Samples) -> str:
     """Returns the engine that handled more rows during the capture. Raises InputError if the server
     has neither."""
     if not server.engines:
         hint = "Other engines are not modelled."
         raise InputError(server.version, "has neither InnoDB nor MyRocks", "SHOW ENGINES", hint)
-    rows = {engine: sum(_grown(samples, name) for name in ROWS[engine]) for engine in server.engines}
+    rows = {engine: sum(_measure_growth(samples, name) for name in ROWS[engine]) for engine in server.engines}
     return max(server.engines, key=lambda engine: rows[engine])
 
 
-def _grown(samples: Samples, name: str) -> float:
+def _measure_growth(samples: Samples, name: str) -> float:
     """Returns how much a counter of the status grew during the capture; 0 if it was never read."""
     if name not in samples.status.columns:
         return 0.0
@@ -263,12 +265,12 @@ def _grown(samples: Samples, name: str) -> float:
     return float(column[-1] - column[0]) if column.len() else 0.0
 
 
-def _span(samples: Samples) -> float:
+def _measure_span(samples: Samples) -> float:
     """Returns the seconds from the first sample of the status to the last."""
     return float(samples.status["t_unix"][-1] - samples.status["t_unix"][0])
 
 
-def _description(
+def _build_description(
     request: CaptureRequest,
     server: profile.Profile,
     engine: str,
@@ -294,7 +296,7 @@ def _description(
         engine == "innodb"
         and free is not None
         and total
-        and looks_cold(free / total, data_gib and data_gib / server.cache_gib(engine))
+        and looks_cold(free / total, data_gib and data_gib / server.get_cache_gib(engine))
     )
     began = datetime.fromtimestamp(samples.status["t_unix"][0], UTC)
     document: dict = {
@@ -306,18 +308,18 @@ def _description(
         "flavor": server.flavor,
         **pick_fields(request, "storage", "log_storage", "instance"),
         "as_of": request.as_of or began.date(),
-        "cache_gib": server.cache_gib(engine),
+        "cache_gib": server.get_cache_gib(engine),
         "threads": threads,
         "start": "cold" if cold else "warm",
     }
-    if "statement_p95_ms" in latencies and _by_statement(samples):
+    if "statement_p95_ms" in latencies and _is_autocommit(samples):
         document["p95_ms"] = latencies["statement_p95_ms"]
     if data_gib is None:
         notes.append("the size of the data could not be had: add data_gib to [benchmark] before calibrating")
-    document["caveats"] = [*notes, *_in_words(latencies)]
+    document["caveats"] = [*notes, *_describe_latencies(latencies)]
     document |= {
         "benchmark": {"name": "own"} | ({} if data_gib is None else {"data_gib": data_gib}),
-        "settings": server.settings(engine),
+        "settings": server.make_settings(engine),
         "files": {"status": STATUS},
     }
     if samples.disk.height:
@@ -325,13 +327,13 @@ def _description(
     return document
 
 
-def _by_statement(samples: Samples) -> bool:
+def _is_autocommit(samples: Samples) -> bool:
     """Returns True when nearly every statement is a transaction of its own: then the histogram of
     statements is that of transactions."""
-    return _grown(samples, "com_commit") < 0.01 * _grown(samples, "questions")
+    return _measure_growth(samples, "com_commit") < 0.01 * _measure_growth(samples, "questions")
 
 
-def _in_words(latencies: dict[str, float]) -> list[str]:
+def _describe_latencies(latencies: dict[str, float]) -> list[str]:
     """Says in words how many transactions and statements performance_schema saw, and their
     latencies in ms."""
     words = []

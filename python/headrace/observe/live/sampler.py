@@ -21,7 +21,7 @@ from headrace.base.checks import check_number
 from headrace.errors import HeadraceError, InputError, Refusals
 from headrace.mysql import Address, connect
 from headrace.mysql.connection import cut
-from headrace.mysql.statements import SqlConnection, ask, numbers_of
+from headrace.mysql.statements import SqlConnection, ask, parse_numbers
 from headrace.observe.live import host
 from headrace.observe.live.samples import EVERY_S, LabRows, Samples, SampleStore, Spill
 
@@ -61,8 +61,8 @@ class Sampler:
         InputError for an interval out of range or a device that is not there."""
         self.address = address
         self.interval_s = check_number("interval_s", interval_s, MIN_INTERVAL_S, MAX_INTERVAL_S, "s", refuse)
-        self._devices = host.device_names(devices)
-        self._statement, self._lab = _statement(variables), lab
+        self._devices = host.resolve_device_names(devices)
+        self._statement, self._lab = _build_statement(variables), lab
         self._spill = Spill()
         self._status, self._host = SampleStore("status", self._spill), SampleStore("host", self._spill)
         self._disks = {name: SampleStore(f"disk-{index}", self._spill) for index, name in enumerate(self._devices)}
@@ -169,7 +169,7 @@ class Sampler:
         """Marks a source as ended and notes why and when, unless the sampler is being stopped."""
         if self._stopping.is_set():
             return
-        what = error.rule if isinstance(error, HeadraceError) else _plain(error)
+        what = error.rule if isinstance(error, HeadraceError) else _describe_error(error)
         with self._lock:
             self._ended.add(name)
         self._note(f"{name}: ended at {time.time():.0f} (Unix time): {what}")
@@ -183,7 +183,7 @@ class Sampler:
         """Adds a sample of the status, at the middle of the time that the server took to answer."""
         assert self._connection is not None  # `start` makes it before this source
         before = time.time()
-        numbers = numbers_of(ask(self._connection, self._statement))
+        numbers = parse_numbers(ask(self._connection, self._statement))
         self._status.add({"t_unix": (before + time.time()) / 2} | numbers)
 
     def _read_disks(self) -> None:
@@ -207,7 +207,7 @@ class Sampler:
         columns = ["t_unix", "device", *host.FIELDS]
         disks = []
         for name, store in self._disks.items():
-            frame = store.frame()
+            frame = store.collect_frame()
             missing = [
                 pl.lit(None, dtype=pl.Float64).alias(column) for column in host.FIELDS if column not in frame.columns
             ]
@@ -216,10 +216,10 @@ class Sampler:
         disk = pl.concat(disks).sort("t_unix", "device") if disks else empty
         lab = {} if self._lab is None else self._lab.close()
         notes = [*self.notes, *(self._lab.notes if self._lab else [])]
-        return Samples(self._status.frame(), disk, self._host.frame(), self.interval_s, notes, lab)
+        return Samples(self._status.collect_frame(), disk, self._host.collect_frame(), self.interval_s, notes, lab)
 
 
-def _statement(variables: Collection[str] | None) -> str:
+def _build_statement(variables: Collection[str] | None) -> str:
     """Returns the statement that reads these variables: some sixty cost the server a third of what
     all five hundred do, and this process a tenth (MariaDB 10.11)."""
     if variables is None:
@@ -231,6 +231,6 @@ def _statement(variables: Collection[str] | None) -> str:
     return f"{STATEMENT} WHERE Variable_name IN ({', '.join(repr(name) for name in names)})" if names else STATEMENT
 
 
-def _plain(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     text = str(error.args[1] if len(error.args) > 1 else error) or type(error).__name__
     return "".join(character if character.isprintable() else "?" for character in text[:200])

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from headrace.base.files import drafted, explain_unwritable
+from headrace.base.files import explain_unwritable, hold_draft
 from headrace.base.units import MIB
 from headrace.errors import HeadraceError
 from headrace.lab import Lab
-from headrace.lab.metrics import frame
+from headrace.lab.metrics import build_frame
 from headrace.observe.live import host
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Samples:
     notes: list[str] = field(default_factory=list)
     lab: dict[str, pl.DataFrame] = field(default_factory=dict)
 
-    def rates(self) -> pl.DataFrame:
+    def compute_rates(self) -> pl.DataFrame:
         """Returns a row per interval between two samples, on one time line.
 
         Null where a sample is missing, or a counter started over.
@@ -93,16 +93,19 @@ class Samples:
         """
         step = self.interval_s
         parts = [
-            _differences(self.status, step, is_level),
-            _differences(self.host, step, lambda name: not name.endswith("_s")),
+            _compute_differences(self.status, step, is_level),
+            _compute_differences(self.host, step, lambda name: not name.endswith("_s")),
         ]
         parts[1] = parts[1].rename(
             {name: name.replace("_s_per_s", "_cpus") for name in parts[1].columns if name.endswith("_s_per_s")}
         )
         names = sorted(self.disk["device"].unique().to_list()) if self.disk.height else []
-        each = {name: _disk(name, self.disk.filter(pl.col("device") == name).drop("device"), step) for name in names}
+        each = {
+            name: _compute_disk_rates(name, self.disk.filter(pl.col("device") == name).drop("device"), step)
+            for name in names
+        }
         if each:
-            parts.append(_together(list(each.values())))
+            parts.append(_combine_disks(list(each.values())))
         if len(each) > 1:
             parts += [
                 frame.rename({column: f"{column}:{name}" for column in frame.columns if column != "tick"})
@@ -136,7 +139,7 @@ def write_disk_csv(samples: Samples, path: str | Path) -> None:
     write_csv(samples.disk.rename({"t_unix": "time"}), path)
 
 
-def _differences(frame: pl.DataFrame, step: float, level: Callable[[str], bool]) -> pl.DataFrame:
+def _compute_differences(frame: pl.DataFrame, step: float, level: Callable[[str], bool]) -> pl.DataFrame:
     """Returns a row per interval between neighbours of the grid, `tick` its beginning in steps of
     `step` seconds: counters as `_per_s`, levels as they are; null where a counter went back."""
     if frame.height < 2:
@@ -160,15 +163,15 @@ def _differences(frame: pl.DataFrame, step: float, level: Callable[[str], bool])
     return frame.select((pl.col("tick") - 1).alias("tick"), *columns).slice(1)
 
 
-def _disk(name: str, frame: pl.DataFrame, step: float) -> pl.DataFrame:
+def _compute_disk_rates(name: str, frame: pl.DataFrame, step: float) -> pl.DataFrame:
     """Returns I/Os a second, MiB/s, mean requests outstanding, the share of time busy (0 to 1) and
     waits in ms of a device, a row a tick of `step` seconds."""
-    changes = _differences(frame, step, lambda column: column == host.LEVEL)
+    changes = _compute_differences(frame, step, lambda column: column == host.LEVEL)
     if not changes.height:
         return changes
     per = {column: pl.col(f"{column}_per_s") for column in host.FIELDS}
     counts = {column: per[column].fill_null(0.0) for column in ("reads_merged", "writes_merged", "flushes")}
-    reads, writes = host.volume_requests(name, per | counts)
+    reads, writes = host.count_volume_requests(name, per | counts)
     return changes.select(
         "tick",
         reads.alias("read_iops"),
@@ -183,7 +186,7 @@ def _disk(name: str, frame: pl.DataFrame, step: float) -> pl.DataFrame:
     )
 
 
-def _together(frames: list[pl.DataFrame]) -> pl.DataFrame:
+def _combine_disks(frames: list[pl.DataFrame]) -> pl.DataFrame:
     """Returns all devices together: sums, `busy` of the busiest, waits weighted by requests.
 
     A row that one of them lacks is left out.
@@ -245,17 +248,17 @@ class SampleStore:
 
     def _spill(self) -> None:
         """Writes the rows in memory to a Parquet file of the spill folder, and forgets them."""
-        path = self._folder.path() / f"{self.name}-{len(self._parts):06}.parquet"
-        self._frame().write_parquet(path, compression="zstd")
+        path = self._folder.make_folder() / f"{self.name}-{len(self._parts):06}.parquet"
+        self._build_frame().write_parquet(path, compression="zstd")
         self._parts.append(path)
         self._columns, self._rows = {}, 0
 
-    def _frame(self) -> pl.DataFrame:
+    def _build_frame(self) -> pl.DataFrame:
         return pl.DataFrame({name: pl.Series(name, column, dtype=pl.Float64) for name, column in self._columns.items()})
 
-    def frame(self) -> pl.DataFrame:
+    def collect_frame(self) -> pl.DataFrame:
         """Returns all samples in order, with null for NaN."""
-        parts = [pl.read_parquet(path) for path in self._parts] + ([self._frame()] if self._rows else [])
+        parts = [pl.read_parquet(path) for path in self._parts] + ([self._build_frame()] if self._rows else [])
         if not parts:
             return pl.DataFrame(schema={"t_unix": pl.Float64})
         return pl.concat(parts, how="diagonal").fill_nan(None)
@@ -267,7 +270,7 @@ class Spill:
     def __init__(self) -> None:
         self._path: Path | None = None
 
-    def path(self) -> Path:
+    def make_folder(self) -> Path:
         """Returns the folder. Raises OSError when none can be made."""
         if self._path is None:
             self._path = Path(tempfile.mkdtemp(prefix="headrace-samples-"))
@@ -293,7 +296,7 @@ def write_csv(frame: pl.DataFrame, path: str | os.PathLike) -> None:
         and (frame[name].drop_nulls() == frame[name].drop_nulls().floor()).all()
     ]
     frame = frame.with_columns(pl.col(whole).cast(pl.Int64))
-    with explain_unwritable(path, "Choose another folder."), drafted(path) as draft:
+    with explain_unwritable(path, "Choose another folder."), hold_draft(path) as draft:
         frame.write_csv(draft, float_precision=6, float_scientific=False)
 
 
@@ -322,7 +325,7 @@ class LabRows:
         """Fetches what is new."""
         for name, since in list(self._since.items()):
             try:
-                rows = frame(self._lab.metrics(name, resolution="second", since=since))
+                rows = build_frame(self._lab.metrics(name, resolution="second", since=since))
             except HeadraceError as error:
                 self.notes.append(f"lab volume {name}: no figures from {since} (Unix time) on: {error.rule}")
                 del self._since[name]

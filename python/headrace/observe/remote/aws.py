@@ -18,14 +18,14 @@ from datetime import UTC, datetime
 from itertools import takewhile
 
 from headrace.aws.client import AwsAnswer, AwsClient, CallLimits, call, make_client
-from headrace.aws.instances import instance_types
+from headrace.aws.instances import find_instance_types
 from headrace.aws.metrics import MetricOwner, fetch_points
-from headrace.aws.volumes import AwsVolume, describe_volumes, notation_of
+from headrace.aws.volumes import AwsVolume, describe_volumes, write_notation
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.units import DAY_S, HOUR_S, MINUTE_S
 from headrace.errors import CouldNotRun, InputError, Refusals
-from headrace.observe.formats.cloudwatch import BESIDE, CHECKS, EBS, RDS, STATISTICS, readings_of
+from headrace.observe.formats.cloudwatch import BESIDE, CHECKS, EBS, RDS, STATISTICS, build_readings
 from headrace.observe.formats.devices import Readings, VolumeDescription
 from headrace.observe.recording import Recording, clip
 from headrace.observe.remote.span import TimeSpan
@@ -73,16 +73,16 @@ class Fetched:
     notes: tuple[str, ...] = ()
     others: Points = field(default_factory=dict)
 
-    def readings(self) -> tuple[Recording, Readings]:
+    def make_readings(self) -> tuple[Recording, Readings]:
         """Returns recording and readings, as of an imported file. Raises InputError."""
         shown = json.dumps([[*key, list(values.items())] for key, values in self.points.items()])
         recording = Recording(clip(f"{PREFIX}{self.name}", 80), "", hashlib.sha256(shown.encode()).hexdigest())
         recording.title, recording.notes = clip(self.name, 60), list(self.notes)
-        readings = readings_of(recording, self.points, self.period_s)
+        readings = build_readings(recording, self.points, self.period_s)
         cpus = None
         for description in self.described.values():
             if description.instance is not None:
-                with core_errors():
+                with translate_core_errors():
                     cpus = core.instance(description.instance)["vcpus"]
         used = self.others.get("CPUUtilization", {})
         for report in readings.reports:
@@ -98,7 +98,7 @@ def open_client(service: str) -> AwsClient:
     return make_client(service, LIMITS)
 
 
-def names_of(target: str) -> list[str]:
+def parse_names(target: str) -> list[str]:
     """Returns the volumes, or the RDS instance, that `aws:...` names. Raises InputError."""
     names = [name.strip() for name in target.removeprefix(PREFIX).split(",") if name.strip()]
     if not names or len(set(names)) != len(names):
@@ -118,11 +118,11 @@ def is_database(target: str) -> bool:
 
 def fetch(target: str, span: TimeSpan, clients: Clients | None = None) -> Fetched:
     """Fetches the metrics of what `aws:...` names in that time. Raises InputError, CouldNotRun."""
-    names, clients = names_of(target), clients or open_client
+    names, clients = parse_names(target), clients or open_client
     return _fetch_database(names[0], span, clients) if is_database(target) else _fetch_volumes(names, span, clients)
 
 
-def bounds(span: TimeSpan) -> tuple[float, float, int]:
+def compute_bounds(span: TimeSpan) -> tuple[float, float, int]:
     """Returns beginning and end of the time to ask for, on whole periods, and the period: the
     shortest whose points are kept for all of that time. Ten minutes that are no longer kept are
     left out."""
@@ -133,7 +133,7 @@ def bounds(span: TimeSpan) -> tuple[float, float, int]:
     return -(-begin // period) * period, end // period * period, period
 
 
-def published_every(times: Collection[float], period: int) -> int:
+def detect_period(times: Collection[float], period: int) -> int:
     """Returns the period at which points that were asked for each minute were published: five
     minutes where all of them lie on whole five minutes, as volumes with basic monitoring publish.
     """
@@ -169,10 +169,10 @@ def fetch_volumes(
     where no volume has a point."""
     described = describe_volumes(clients("ec2"), names)
     instances = list(dict.fromkeys(volume.instance for volume in described.values() if volume.instance))
-    types = instance_types(clients("ec2"), instances)
-    begin, end, period = bounds(span)
-    owners = [MetricOwner(name, "AWS/EBS", "VolumeId", name, _statistics(metrics)) for name in names]
-    if chosen := _statistics(of_instance):
+    types = find_instance_types(clients("ec2"), instances)
+    begin, end, period = compute_bounds(span)
+    owners = [MetricOwner(name, "AWS/EBS", "VolumeId", name, _choose_statistics(metrics)) for name in names]
+    if chosen := _choose_statistics(of_instance):
         owners += [MetricOwner(name, "AWS/EC2", "InstanceId", name, chosen) for name in instances]
     points: dict[str, Points] = {}
     for (owner, metric), values in fetch_points(clients("cloudwatch"), owners, begin, end, period).items():
@@ -182,8 +182,8 @@ def fetch_volumes(
         points[name] = _without_unfinished(points.get(name, {}))
     times = {at for name in names for values in points[name].values() for at in values}
     if not times:
-        raise _nothing(", ".join(names), begin, end)
-    return VolumePoints(described, types, points, float(published_every(times, period)))
+        raise _make_empty_error(", ".join(names), begin, end)
+    return VolumePoints(described, types, points, float(detect_period(times, period)))
 
 
 def _without_unfinished(points: Points) -> Points:
@@ -224,24 +224,24 @@ def _with_zeros(points: Points) -> Points:
 def _fetch_database(name: str, span: TimeSpan, clients: Clients) -> Fetched:
     """Fetches the metrics of an RDS instance and of its storage; a period without a figure keeps
     the one before. Raises InputError if it has none in that time."""
-    instance = _described_database(clients("rds"), name)
+    instance = _describe_database(clients("rds"), name)
     identifier = instance["DBInstanceIdentifier"]
-    begin, end, period = bounds(span)
+    begin, end, period = compute_bounds(span)
     metrics = [*RDS.needed, *(metric for metric in BESIDE if not metric.startswith("Volume")), *RDS_BESIDE]
-    owner = MetricOwner("rds", "AWS/RDS", "DBInstanceIdentifier", identifier, _statistics(metrics))
+    owner = MetricOwner("rds", "AWS/RDS", "DBInstanceIdentifier", identifier, _choose_statistics(metrics))
     fetched = fetch_points(clients("cloudwatch"), [owner], begin, end, period)
     points = {metric: values for (_, metric), values in fetched.items() if values}
     if not any(points.get(metric) for metric in RDS.needed):
-        raise _nothing(f"db-{identifier}", begin, end)
+        raise _make_empty_error(f"db-{identifier}", begin, end)
     notes: list[str] = []
-    description = _storage_of(instance, notes)
+    description = _make_storage(instance, notes)
     others = {metric: points.pop(metric) for metric in RDS_BESIDE if metric in points}
     of_storage = {("", metric): values for metric, values in points.items()}
     described = {RDS.only_device: description}
     return Fetched(f"db-{identifier}", of_storage, float(period), described, "hold", tuple(notes), others)
 
 
-def _described_database(rds: AwsClient, name: str) -> AwsAnswer:
+def _describe_database(rds: AwsClient, name: str) -> AwsAnswer:
     """Returns what RDS says of the instance that `db-NAME` means: NAME, an instance that is itself
     called db-NAME, or one of this resource id. Raises InputError."""
     match = _DATABASE.match(name)
@@ -262,7 +262,7 @@ def _described_database(rds: AwsClient, name: str) -> AwsAnswer:
     raise InputError(name, rule, "describe-db-instances", "Check AWS_REGION: aws rds describe-db-instances lists them.")
 
 
-def _storage_of(instance: AwsAnswer, notes: list[str]) -> VolumeDescription:
+def _make_storage(instance: AwsAnswer, notes: list[str]) -> VolumeDescription:
     """Returns the storage of an RDS instance in the catalog's notation, as the volumes that RDS
     lays it over, and the instance type behind its class."""
     kind, size = instance.get("StorageType", ""), int(instance.get("AllocatedStorage") or 0)
@@ -271,7 +271,7 @@ def _storage_of(instance: AwsAnswer, notes: list[str]) -> VolumeDescription:
     service = str(instance.get("DBInstanceClass", "")).removeprefix("db.")
     instance_type = None
     try:
-        with core_errors():
+        with translate_core_errors():
             core.instance(service)
         instance_type = service
     except InputError:
@@ -282,9 +282,9 @@ def _storage_of(instance: AwsAnswer, notes: list[str]) -> VolumeDescription:
     if kind not in RDS_TYPES or size <= 0:
         notes.append(f"Storage of type {kind or 'unknown'} has no limits that are known here.")
         return VolumeDescription(name, None, instance_type)
-    text = notation_of(kind, size, instance.get("Iops"), instance.get("StorageThroughput"))
+    text = write_notation(kind, size, instance.get("Iops"), instance.get("StorageThroughput"))
     try:
-        with core_errors():
+        with translate_core_errors():
             storage = core.rds_storage(text)["array"]
     except InputError as error:
         notes.append(f"The storage {text} of the instance is not known here: {error.rule}")
@@ -296,12 +296,12 @@ def _storage_of(instance: AwsAnswer, notes: list[str]) -> VolumeDescription:
     return VolumeDescription(name, storage, instance_type)
 
 
-def _statistics(metrics: Iterable[str]) -> dict[str, str]:
+def _choose_statistics(metrics: Iterable[str]) -> dict[str, str]:
     others = {metric: "Maximum" if metric.endswith("Check") else "Average" for metric in metrics}
     return others | {metric: STATISTICS[metric] for metric in others if metric in STATISTICS}
 
 
-def _nothing(what: str, begin: float, end: float) -> CouldNotRun:
+def _make_empty_error(what: str, begin: float, end: float) -> CouldNotRun:
     times = " to ".join(f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}" for at in (begin, end))
     hint = "A volume publishes while it is attached and used, an instance while it runs. Ask for more (--last) or another region."
     return CouldNotRun(what, f"CloudWatch has no point of {times} UTC", "CloudWatch", hint)

@@ -25,7 +25,7 @@ from typing import IO, Any
 from urllib.parse import urlencode, urlsplit
 
 from headrace.base import settings
-from headrace.base.files import reason_of
+from headrace.base.files import get_reason
 from headrace.errors import CouldNotRun, InputError
 from headrace.observe.recording import MAX_BYTES, clip
 
@@ -48,7 +48,7 @@ class HttpJson:
         self.base, self.doc = base.rstrip("/"), doc
         self._host = urlsplit(base).hostname or ""
         self._opener = urllib.request.build_opener(_NoRedirect)
-        self._authorization = self._credentials()
+        self._authorization = self._make_authorization()
 
     def get(self, path: str, parameters: list[tuple[str, str]]) -> JsonObject:
         """Fetches the JSON object at a path; also that of a refusal, which says why. Raises
@@ -60,17 +60,17 @@ class HttpJson:
             request.add_header("Authorization", self._authorization)
         try:
             with self._opener.open(request, timeout=PART_S) as answer:
-                content = self._content(answer, answer.headers.get("Content-Encoding", ""))
+                content = self._read_content(answer, answer.headers.get("Content-Encoding", ""))
         except urllib.error.HTTPError as error:
-            return self._refusal(error)
+            return self._read_refusal(error)
         except (OSError, ValueError) as error:  # URLError is an OSError; a timeout and TLS too
-            raise self._unreachable(error) from None
-        document = _object(content)
+            raise self._make_unreachable_error(error) from None
+        document = _parse_object(content)
         if document is None:
             raise self._refuse_other_api(f"answers {clip(content[:60].decode(errors='replace'), 60)!r}")
         return document
 
-    def _content(self, answer: IO[bytes], encoding: str) -> bytes:
+    def _read_content(self, answer: IO[bytes], encoding: str) -> bytes:
         """Reads an answer, unpacked. Raises CouldNotRun if it is damaged or takes too long,
         InputError if it is too large."""
         parts, size, until = [], 0, time.monotonic() + ANSWER_S
@@ -89,7 +89,7 @@ class HttpJson:
                 raise InputError(self.base, f"one answer is larger than {MAX_BYTES >> 20} MiB", self.doc, hint)
         return b"".join(parts)
 
-    def _refusal(self, error: urllib.error.HTTPError) -> JsonObject:
+    def _read_refusal(self, error: urllib.error.HTTPError) -> JsonObject:
         """Returns the JSON of a refusal. Raises InputError or CouldNotRun where it has none, or is
         about the login."""
         code = error.code
@@ -101,7 +101,7 @@ class HttpJson:
             to = error.headers.get("Location", "elsewhere")
             hint = "Name that address, if it is the server; a login page cannot be used."
             raise InputError(self.base, f"sends to {clip(to)} (HTTP {code})", self.doc, hint) from None
-        document = _object(_unpacked(error.read(CHUNK_BYTES)))
+        document = _parse_object(_unpack(error.read(CHUNK_BYTES)))
         if document is not None and "status" in document:
             return document
         if code >= 500:
@@ -112,18 +112,18 @@ class HttpJson:
         hint = "Name the server's root, as for Grafana's data source: http://HOST:9090, PMM's https://HOST/prometheus."
         return InputError(self.base, f"is not the API of a Prometheus server: it {answers}", self.doc, hint)
 
-    def _unreachable(self, error: Exception) -> CouldNotRun:
+    def _make_unreachable_error(self, error: Exception) -> CouldNotRun:
         """Returns the error for a server that gave no answer, with the reason in words."""
         reason = getattr(error, "reason", error)
         hint = "Is the address right, does the server run, and is it reached from here?"
         if isinstance(reason, ssl.SSLError):
             hint = "Name its own authority with SSL_CERT_FILE, or the address that its certificate is for."
-        words = reason_of(reason) if isinstance(reason, Exception) else str(reason)
+        words = get_reason(reason) if isinstance(reason, Exception) else str(reason)
         return CouldNotRun(self.base, f"cannot be reached: {clip(words)}", self.doc, hint)
 
-    def _credentials(self) -> str:
+    def _make_authorization(self) -> str:
         """Returns the header Authorization; "" without any. Raises InputError."""
-        token = settings.given(TOKEN)
+        token = settings.find_value(TOKEN)
         if token:
             if urlsplit(self.base).scheme != "https" and not _is_this_machine(self._host):
                 hint = "Use https, or unset the variable."
@@ -150,7 +150,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _object(content: bytes) -> JsonObject | None:
+def _parse_object(content: bytes) -> JsonObject | None:
     """Returns the JSON object in these bytes; None for anything else."""
     try:
         value = json.loads(content)
@@ -159,7 +159,7 @@ def _object(content: bytes) -> JsonObject | None:
     return value if isinstance(value, dict) else None
 
 
-def _unpacked(content: bytes) -> bytes:
+def _unpack(content: bytes) -> bytes:
     """Returns content without its gzip wrapping; content that is not gzip, or is cut off, as it
     is."""
     try:

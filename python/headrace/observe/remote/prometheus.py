@@ -72,11 +72,11 @@ class PrometheusTarget:
             (value for name, value in self.labels if name in HOST_LABELS), urlsplit(self.address).hostname or ""
         )
 
-    def selector(self, *more: str) -> str:
+    def build_selector(self, *more: str) -> str:
         """Returns the labels as PromQL has them, in braces."""
-        return "{" + ",".join([*more, *(_matcher(name, value) for name, value in self.labels)]) + "}"
+        return "{" + ",".join([*more, *(_build_matcher(name, value) for name, value in self.labels)]) + "}"
 
-    def of_server(self) -> PrometheusTarget:
+    def make_server_target(self) -> PrometheusTarget:
         """Returns the target for mysqld_exporter, which listens on another port of the host."""
         labels = tuple(
             (name, value.rpartition(":")[0] if name == "instance" and re.search(r":\d+\Z", value) else value)
@@ -109,13 +109,13 @@ def parse_target(text: str) -> PrometheusTarget:
     return PrometheusTarget(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}", tuple(labels))
 
 
-def _matcher(name: str, value: str) -> str:
+def _build_matcher(name: str, value: str) -> str:
     if name == "instance" and not re.search(r":\d+\Z", value):
-        return f"{name}=~{_quoted(f'{re.escape(value)}(:[0-9]+)?')}"
-    return f"{name}={_quoted(value)}"
+        return f"{name}=~{_quote(f'{re.escape(value)}(:[0-9]+)?')}"
+    return f"{name}={_quote(value)}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -134,13 +134,13 @@ def fetch(
     asked = parse_target(target)
     server = _Server(HttpJson(asked.address, refuse.source))
     begin, end = span.ends()
-    listed = server.series([f"{name}{asked.selector()}" for name in READS], begin, end)
-    of_server = asked.of_server()
-    servers = server.series([f"{STATUS}{INNODB['reads']}{of_server.selector()}"], begin, end)
-    host = _only_host(asked, server, listed or servers, begin, end)
+    listed = server.list_series([f"{name}{asked.build_selector()}" for name in READS], begin, end)
+    of_server = asked.make_server_target()
+    servers = server.list_series([f"{STATUS}{INNODB['reads']}{of_server.build_selector()}"], begin, end)
+    host = _get_only_host(asked, server, listed or servers, begin, end)
     plan = _Plan(server, asked, of_server, listed, servers, device)
-    step_s, begin, end = plan.step(step_s, begin, end)
-    results = list(plan.results(begin, end, step_s, progress))
+    step_s, begin, end = plan.choose_step(step_s, begin, end)
+    results = list(plan.fetch_results(begin, end, step_s, progress))
     body = {"status": "success", "data": {"resultType": "matrix", "result": results}}
     text = json.dumps(body)
     recording = Recording(clip(f"{asked.address}, {host}", 80), text, hashlib.sha256(text.encode()).hexdigest())
@@ -148,26 +148,28 @@ def fetch(
     return recording, step_s
 
 
-def hosts(target: str, span: TimeSpan) -> list[str]:
+def list_hosts(target: str, span: TimeSpan) -> list[str]:
     """Returns a target for each host with disks in that time. Raises InputError, CouldNotRun."""
     asked = parse_target(target)
     server = _Server(HttpJson(asked.address, refuse.source))
-    listed = server.series([f"{name}{asked.selector()}" for name in READS], *span.ends())
+    listed = server.list_series([f"{name}{asked.build_selector()}" for name in READS], *span.ends())
     if not listed:
-        _only_host(asked, server, listed, *span.ends())
-    named = sorted({_host(labels) for labels in listed})
+        _get_only_host(asked, server, listed, *span.ends())
+    named = sorted({_find_host_label(labels) for labels in listed})
     fixed = [(name, value) for name, value in asked.labels if name not in {key for key, _ in named}]
     return [f"{PREFIX}{asked.address}?{urlencode([(label, value), *fixed])}" for label, value in named]
 
 
-def _host(labels: dict[str, str]) -> tuple[str, str]:
+def _find_host_label(labels: dict[str, str]) -> tuple[str, str]:
     """Returns the label that names the host of a series, and its value."""
     return next(((name, labels[name]) for name in HOST_LABELS if labels.get(name)), ("instance", ""))
 
 
-def _only_host(asked: PrometheusTarget, server: _Server, listed: list[dict[str, str]], begin: float, end: float) -> str:
+def _get_only_host(
+    asked: PrometheusTarget, server: _Server, listed: list[dict[str, str]], begin: float, end: float
+) -> str:
     """Returns the only host of the series. Raises InputError where there is none, or several."""
-    hosts_seen = sorted({_host(labels) for labels in listed})
+    hosts_seen = sorted({_find_host_label(labels) for labels in listed})
     if len(hosts_seen) == 1:
         return hosts_seen[0][1]
     if hosts_seen:
@@ -175,11 +177,13 @@ def _only_host(asked: PrometheusTarget, server: _Server, listed: list[dict[str, 
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         hint = f"Name one: '{PREFIX}{asked.address}?{label}={names[0]}'. There are: {', '.join(names[:SHOWN])}{more}."
         raise refuse.input(asked.address, f"has the counters of {len(names)} hosts in that time", hint)
-    there = sorted({_host(labels)[1] for labels in server.series(list(READS), begin, end)})
+    there = sorted({_find_host_label(labels)[1] for labels in server.list_series(list(READS), begin, end)})
     advice = (
         f"There are: {', '.join(there[:SHOWN])}." if there else "It scrapes no node_exporter in that time (--last)."
     )
-    raise refuse.input(asked.address, f"has no counters of disks or InnoDB for {asked.selector()} in that time", advice)
+    raise refuse.input(
+        asked.address, f"has no counters of disks or InnoDB for {asked.build_selector()} in that time", advice
+    )
 
 
 @dataclass(frozen=True)
@@ -188,20 +192,20 @@ class _Server:
 
     http: HttpJson
 
-    def series(self, selectors: list[str], begin: float, end: float) -> list[dict[str, str]]:
+    def list_series(self, selectors: list[str], begin: float, end: float) -> list[dict[str, str]]:
         """Returns the labels of the series that had samples from `begin` to `end`, seconds since
         1970. Raises InputError if the server lists none."""
         times = [("start", f"{begin:.3f}"), ("end", f"{end:.3f}")]
-        listed = self._data("/api/v1/series", [*(("match[]", selector) for selector in selectors), *times])
+        listed = self._fetch_data("/api/v1/series", [*(("match[]", selector) for selector in selectors), *times])
         if not isinstance(listed, list):
             raise refuse.input(self.http.base, "does not list series", "Is it a Prometheus server?")
         return [labels for labels in listed if isinstance(labels, dict)]
 
-    def at(self, query: str, moment: float) -> list[JsonObject]:
+    def query_instant(self, query: str, moment: float) -> list[JsonObject]:
         """Returns the series of a query at a moment, seconds since 1970. Raises InputError."""
-        return self._result("/api/v1/query", [("query", query), ("time", f"{moment:.3f}")])
+        return self._fetch_result("/api/v1/query", [("query", query), ("time", f"{moment:.3f}")])
 
-    def over(self, query: str, begin: float, end: float, step_s: float) -> Iterator[list[JsonObject]]:
+    def query_range(self, query: str, begin: float, end: float, step_s: float) -> Iterator[list[JsonObject]]:
         """Yields the series of a range query, `begin` to `end` in seconds since 1970, slice by
         slice."""
         slices = math.ceil(((end - begin) / step_s + 1) / MOST_POINTS)
@@ -209,18 +213,18 @@ class _Server:
             first = begin + index * MOST_POINTS * step_s
             last = min(end, first + (MOST_POINTS - 1) * step_s)
             times = [("start", f"{first:.3f}"), ("end", f"{last:.3f}"), ("step", f"{step_s:g}")]
-            yield self._result("/api/v1/query_range", [("query", query), *times])
+            yield self._fetch_result("/api/v1/query_range", [("query", query), *times])
 
-    def _result(self, path: str, parameters: list[tuple[str, str]]) -> list[JsonObject]:
+    def _fetch_result(self, path: str, parameters: list[tuple[str, str]]) -> list[JsonObject]:
         """Returns the series that a query answers. Raises InputError if the answer has none, or
         refuses the query."""
-        data = self._data(path, parameters)
+        data = self._fetch_data(path, parameters)
         result = data.get("result") if isinstance(data, dict) else None
         if not isinstance(result, list) or not all(isinstance(entry, dict) for entry in result):
             raise refuse.input(self.http.base, "answers without a result", "Is it a Prometheus server?")
         return result
 
-    def _data(self, path: str, parameters: list[tuple[str, str]]) -> object:
+    def _fetch_data(self, path: str, parameters: list[tuple[str, str]]) -> object:
         """Returns the data of an answer. Raises InputError with the server's words if it refuses
         the query."""
         answer = self.http.get(path, parameters)
@@ -241,22 +245,22 @@ class _Plan:
     servers: list[dict[str, str]]
     device: str | None
 
-    def step(self, asked_s: float | None, begin: float, end: float) -> tuple[float, float, float]:
+    def choose_step(self, asked_s: float | None, begin: float, end: float) -> tuple[float, float, float]:
         """Returns seconds between points, and the time with samples. Raises InputError."""
         if self.disks:
             counter = f"{self.disks[0]['__name__']}{self._select_disks()}"
         else:
-            counter = f"{STATUS}{INNODB['reads']}{self.of_server.selector()}"
+            counter = f"{STATUS}{INNODB['reads']}{self.of_server.build_selector()}"
         look = max(LEAST_STEP_S, (end - begin) / LOOK_POINTS)
         seen = [
             float(value)
-            for part in self.server.over(f"timestamp({counter})", begin, end, look)
+            for part in self.server.query_range(f"timestamp({counter})", begin, end, look)
             for series in part
             for _, value in series.get("values", ())
         ]
         # Between two steps of the look a short life is not seen: then its end tells.
         last = max(seen, default=end)
-        scraped_s = self._scraped(counter, last)
+        scraped_s = self._measure_scrape_interval(counter, last)
         if scraped_s is None:
             hint = "Ask for a longer time (--last), or an earlier one (--until)."
             raise refuse.input(self.asked.address, "has less than two samples of the host in that time", hint)
@@ -273,10 +277,10 @@ class _Plan:
         steps = math.ceil((last + step_s / 2 - first) / step_s)
         return step_s, last + step_s / 2 - steps * step_s, last + step_s / 2
 
-    def _scraped(self, counter: str, last: float) -> float | None:
+    def _measure_scrape_interval(self, counter: str, last: float) -> float | None:
         """Returns the seconds between samples, a whole number; None where there are not two."""
         for look_s in (LOOK_S, LONG_LOOK_S):
-            results = self.server.at(f"{counter}[{look_s}s]", last + 0.001)
+            results = self.server.query_instant(f"{counter}[{look_s}s]", last + 0.001)
             steps = [
                 step
                 for series in results
@@ -286,34 +290,34 @@ class _Plan:
                 return max(LEAST_STEP_S, float(round(float(np.median(steps)))))
         return None
 
-    def results(
+    def fetch_results(
         self, begin: float, end: float, step_s: float, progress: Callable[[float], None]
     ) -> Iterator[JsonObject]:
         """Yields the series with the times of their samples; `begin` and `end` are seconds since
         1970, `progress` is called with the share done, 0 to 1."""
-        questions = [*self._disk_questions(), *self._server_questions()]
+        questions = [*self._list_disk_questions(), *self._list_server_questions()]
         groups = {times: [question for question in questions if question[1] == times] for _, times, _ in questions}
         done = 0
         for times_query, group in groups.items():
             if times_query is None:
                 continue
-            times = self._times(times_query, begin, end, step_s)
+            times = self._fetch_times(times_query, begin, end, step_s)
             for query, _, name in group:
-                for part in self.server.over(query, begin, end, step_s):
+                for part in self.server.query_range(query, begin, end, step_s):
                     for series in part:
                         labels = series.get("metric", {}) | ({"__name__": name} if name else {})
                         pairs = {times[at]: value for at, value in series.get("values", ()) if at in times}
                         yield {"metric": labels, "values": [[at, value] for at, value in sorted(pairs.items())]}
                 done += 1
                 progress(done / len(questions))
-        for info in self.server.series([f"{INFO}{self.asked.selector()}"], begin, end) if self.disks else ():
+        for info in self.server.list_series([f"{INFO}{self.asked.build_selector()}"], begin, end) if self.disks else ():
             yield {"metric": info, "values": []}
 
-    def _times(self, query: str, begin: float, end: float, step_s: float) -> dict[float, float]:
+    def _fetch_times(self, query: str, begin: float, end: float, step_s: float) -> dict[float, float]:
         """Returns by step, in seconds since 1970, the time of the sample that stands there; of
         several devices any, they are scraped together."""
         sampled_at: dict[float, float] = {}
-        for part in self.server.over(query, begin, end, step_s):
+        for part in self.server.query_range(query, begin, end, step_s):
             for series in part:
                 sampled_at |= {at: float(value) for at, value in series.get("values", ())}
         return sampled_at
@@ -324,11 +328,11 @@ class _Plan:
         names = {member.rpartition("/")[2].strip() for member in (self.device or "").split("+")} - {""}
         there = {labels.get("device", "") for labels in self.disks}
         chosen = names if names and names <= there else set()
-        return self.asked.selector(
-            *([f"device=~{_quoted('|'.join(map(re.escape, sorted(chosen))))}"] if chosen else [])
+        return self.asked.build_selector(
+            *([f"device=~{_quote('|'.join(map(re.escape, sorted(chosen))))}"] if chosen else [])
         )
 
-    def _disk_questions(self) -> list[tuple[str, str | None, str]]:
+    def _list_disk_questions(self) -> list[tuple[str, str | None, str]]:
         """Returns (query, query of its times, name where the query takes it away) of the disks and
         processors."""
         if not self.disks:
@@ -343,17 +347,17 @@ class _Plan:
             dict.fromkeys(("mode", *(name for name in HOST_LABELS if any(name in labels for labels in self.disks))))
         )
         cpu = CPU[0] if newer else CPU[1]
-        return [*questions, (f"sum by ({hosts}) ({cpu}{self.asked.selector()})", times, cpu)]
+        return [*questions, (f"sum by ({hosts}) ({cpu}{self.asked.build_selector()})", times, cpu)]
 
-    def _server_questions(self) -> list[tuple[str, str | None, str]]:
+    def _list_server_questions(self) -> list[tuple[str, str | None, str]]:
         """Returns (query, query of its times, "") of the MySQL server's status; empty without a
         server."""
         if not self.servers:
             return []
-        times = f"timestamp({STATUS}{INNODB['reads']}{self.of_server.selector()})"
+        times = f"timestamp({STATUS}{INNODB['reads']}{self.of_server.build_selector()})"
         plain = "|".join(name for name in SERVER if name != "commands_total")
-        names, commands = _quoted(f"{STATUS}({plain})"), _quoted(COMMANDS)
+        names, commands = _quote(f"{STATUS}({plain})"), _quote(COMMANDS)
         return [
-            (self.of_server.selector(f"__name__=~{names}"), times, ""),
-            (f"{STATUS}commands_total{self.of_server.selector(f'command=~{commands}')}", times, ""),
+            (self.of_server.build_selector(f"__name__=~{names}"), times, ""),
+            (f"{STATUS}commands_total{self.of_server.build_selector(f'command=~{commands}')}", times, ""),
         ]

@@ -29,7 +29,7 @@ SAME_LENGTH_SHARE = 0.05
 LEAST_COVERAGE = 0.5
 
 
-def even_interval(
+def infer_interval(
     recording: Recording, key: str, count: int, span_s: float, row_s: float, findings: list[RunFinding]
 ) -> float:
     """Returns the interval of a file that does not state it, when its length fits the run.
@@ -39,7 +39,7 @@ def even_interval(
     if abs(count * row_s - span_s) > max(SAME_LENGTH_SHARE * span_s, 2 * row_s):
         rule = f"do not fill the {span_s:,.0f} s of the run at {row_s:g} s each"
         hint = f"Say how far apart they are (files.{key}_interval_s), or record with times."
-        raise recording.bad("", f"{count} reports without times", rule, hint, DOC)
+        raise recording.make_error("", f"{count} reports without times", rule, hint, DOC)
     findings.append(
         RunFinding(
             "alignment",
@@ -49,7 +49,7 @@ def even_interval(
     return row_s
 
 
-def offset_of(
+def find_offset(
     series: TimeSeries, reference: str, rows: pl.DataFrame, clock_at_zero_s: float | None, findings: list[RunFinding]
 ) -> float:
     """Returns seconds to add to the times of a series to get the run's.
@@ -59,8 +59,8 @@ def offset_of(
     Raises InputError when both have clocks that do not meet.
     """
     if clock_at_zero_s is not None and series.begin_s is not None:
-        return _by_clock(series, rows, clock_at_zero_s, findings)
-    lag_s, best, plain = _best_lag(series, reference, rows)
+        return _find_clock_offset(series, rows, clock_at_zero_s, findings)
+    lag_s, best, plain = _find_best_lag(series, reference, rows)
     why = "no clock in both files"
     if lag_s:
         text = (
@@ -73,7 +73,9 @@ def offset_of(
     return lag_s
 
 
-def _by_clock(series: TimeSeries, rows: pl.DataFrame, clock_at_zero_s: float, findings: list[RunFinding]) -> float:
+def _find_clock_offset(
+    series: TimeSeries, rows: pl.DataFrame, clock_at_zero_s: float, findings: list[RunFinding]
+) -> float:
     """Returns the second of the run at which the series begins, by its clock with or without a
     zone. Raises InputError where neither puts both into the same time."""
     end_s = rows["t_s"][-1] + rows["duration_s"][-1]
@@ -96,7 +98,7 @@ def _by_clock(series: TimeSeries, rows: pl.DataFrame, clock_at_zero_s: float, fi
     raise refuse.input(f"{series.name} begins {apart:+,.0f} s from the benchmark's start", rule, hint)
 
 
-def _best_lag(series: TimeSeries, reference: str, rows: pl.DataFrame) -> tuple[float, float, float]:
+def _find_best_lag(series: TimeSeries, reference: str, rows: pl.DataFrame) -> tuple[float, float, float]:
     """Returns (lag in s or 0, correlation there, correlation at 0)."""
     interval = rows["duration_s"][0]
     most = int(MAX_LAG_S // interval)
@@ -105,12 +107,14 @@ def _best_lag(series: TimeSeries, reference: str, rows: pl.DataFrame) -> tuple[f
     # Both on one even grid, with a margin of the largest lag on each side of the disk's file.
     first = rows["t_s"][0]
     starts = [first + interval * (k - most) for k in range(round((rows["t_s"][-1] - first) / interval) + 1 + 2 * most)]
-    disk = pl.Series("disk", onto(series, 0.0, starts, [interval] * len(starts))[reference], dtype=pl.Float64)
+    disk = pl.Series(
+        "disk", resample_series(series, 0.0, starts, [interval] * len(starts))[reference], dtype=pl.Float64
+    )
     grid = pl.DataFrame({"t_s": starts, "disk": disk}).with_row_index("row")
     slot = ((rows["t_s"] - first) / interval).round().cast(pl.Int64) + most
     tps = pl.DataFrame({"row": slot.cast(pl.UInt32), "tps": rows["tps"]}).unique("row", keep="first")
     grid = grid.join(tps, on="row", how="left", maintain_order="left")
-    grid = grid.select(_ups_and_downs("disk"), _ups_and_downs("tps"))
+    grid = grid.select(_subtract_median("disk"), _subtract_median("tps"))
     correlations = []
     for lag in range(-most, most + 1):
         pair = grid.select(pl.col("disk").shift(lag), pl.col("tps")).drop_nulls()
@@ -124,11 +128,11 @@ def _best_lag(series: TimeSeries, reference: str, rows: pl.DataFrame) -> tuple[f
     return best[1] * interval, best[0], plain[0]
 
 
-def _ups_and_downs(column: str) -> pl.Expr:
+def _subtract_median(column: str) -> pl.Expr:
     return pl.col(column) - pl.col(column).rolling_median(WINDOW_ROWS, center=True, min_samples=WINDOW_ROWS // 4)
 
 
-def onto(
+def resample_series(
     series: TimeSeries, offset_s: float, starts: list[float], durations: list[float]
 ) -> dict[str, list[float | None]]:
     """Returns means of the series over other intervals, weighted by time; None where less than half

@@ -1,18 +1,18 @@
 """Headrace's own samples of /proc/diskstats: a CSV with `time`, `device` and cumulative counters,
 as `headrace workload capture` writes. Requests are those that a volume counts
-(`observe/live/host.py`, volume_requests)."""
+(`observe/live/host.py`, count_volume_requests)."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
 
-from headrace.base.units import MIB, in_percent
+from headrace.base.units import MIB, format_percent
 from headrace.observe.clock import parse_iso
 from headrace.observe.formats.devices import MAX_MISSING_SHARE
-from headrace.observe.live.host import volume_requests
+from headrace.observe.live.host import count_volume_requests
 from headrace.observe.recording import Recording, clip
-from headrace.observe.series import DOC, RunFinding, TimeSeries, csv_rows, open_text, refuse, wide_intervals
+from headrace.observe.series import DOC, RunFinding, TimeSeries, find_wide_intervals, open_text, read_csv_rows, refuse
 
 NEEDED = ("reads", "read_bytes", "writes", "write_bytes")
 # Counters that tell what of these reached the volume as a request.
@@ -26,26 +26,28 @@ def read_counters(path: Path, device: str | None, findings: list[RunFinding]) ->
     """Reads the devices of the file together (`device`: those named, joined by +), as rates between
     samples. Raises InputError."""
     recording = open_text(path)
-    by_device = _samples(recording, findings)
-    names = _chosen(recording, by_device, device)
-    return _together(recording, {name: by_device[name] for name in names})
+    by_device = _read_samples(recording, findings)
+    names = _choose_devices(recording, by_device, device)
+    return _sum_devices(recording, {name: by_device[name] for name in names})
 
 
-def _samples(recording: Recording, findings: list[RunFinding]) -> dict[str, list[tuple[float, ...]]]:
+def _read_samples(recording: Recording, findings: list[RunFinding]) -> dict[str, list[tuple[float, ...]]]:
     """Returns by device: (epoch, the counters of NEEDED and ABOUT), in order of time."""
     by_device: dict[str, list[tuple[float, ...]]] = {}
     header: list[str] = []
-    for number, cells in csv_rows(recording, findings):
+    for number, cells in read_csv_rows(recording, findings):
         if not header:
-            header = _header(recording, number, cells)
+            header = _read_header(recording, number, cells)
             continue
         if number > MAX_SAMPLES:
-            raise recording.bad(number, f"more than {MAX_SAMPLES:,} samples", "is too many", "Cut the file.", DOC)
+            raise recording.make_error(
+                number, f"more than {MAX_SAMPLES:,} samples", "is too many", "Cut the file.", DOC
+            )
         _add(recording, number, dict(zip(header, cells, strict=True)), by_device)
     return by_device
 
 
-def _header(recording: Recording, number: int, cells: list[str]) -> list[str]:
+def _read_header(recording: Recording, number: int, cells: list[str]) -> list[str]:
     """Returns the names of the columns, in lower case. Raises InputError if a needed one is
     missing, or is there twice."""
     header = [cell.strip().lower() for cell in cells]
@@ -53,7 +55,9 @@ def _header(recording: Recording, number: int, cells: list[str]) -> list[str]:
     if missing or len(set(header)) != len(header):
         what = f"no column {missing[0]}" if missing else "a column is there twice"
         hint = "`headrace workload capture` writes such a file; iostat's goes under files.iostat."
-        raise recording.bad(number, what, f"files.disk has the columns time, device, {', '.join(NEEDED)}", hint, DOC)
+        raise recording.make_error(
+            number, what, f"files.disk has the columns time, device, {', '.join(NEEDED)}", hint, DOC
+        )
     return header
 
 
@@ -63,39 +67,41 @@ def _add(recording: Recording, number: int, row: dict[str, str], by_device: dict
     stamp = parse_iso(row["time"])
     if stamp is None:
         rule = "must be ISO 8601 or seconds since 1970"
-        raise recording.bad(number, f"time = {clip(row['time'], 40)}", rule, "", DOC)
+        raise recording.make_error(number, f"time = {clip(row['time'], 40)}", rule, "", DOC)
     device = row["device"].strip()
     if not device or not device.isprintable() or len(device) > 100:
-        raise recording.bad(number, f"device = {clip(device, 40)}", "must be the name of a device", "", DOC)
-    values = [recording.number(number, name, row[name]) for name in NEEDED]
-    values += [recording.number(number, name, row[name]) if row.get(name, "").strip() else 0.0 for name in ABOUT]
+        raise recording.make_error(number, f"device = {clip(device, 40)}", "must be the name of a device", "", DOC)
+    values = [recording.parse_number(number, name, row[name]) for name in NEEDED]
+    values += [recording.parse_number(number, name, row[name]) if row.get(name, "").strip() else 0.0 for name in ABOUT]
     samples = by_device.setdefault(device, [])
     if samples and stamp.epoch_s <= samples[-1][0]:
         rule = "samples of a device follow each other"
         hint = "The clock was set: cut the file there."
-        raise recording.bad(number, f"{samples[-1][0] - stamp.epoch_s:g} s back in time", rule, hint, DOC)
+        raise recording.make_error(number, f"{samples[-1][0] - stamp.epoch_s:g} s back in time", rule, hint, DOC)
     samples.append((stamp.epoch_s, *values))
 
 
-def _chosen(recording: Recording, by_device: dict, device: str | None) -> list[str]:
+def _choose_devices(recording: Recording, by_device: dict, device: str | None) -> list[str]:
     """Returns the devices to read: those that `device` names, joined by +, or all with None. Raises
     InputError for a name that is not in the file."""
     if not by_device:
         hint = "Was the recording stopped before its first sample?"
-        raise recording.bad("", "no sample", "is in the file", hint, DOC)
+        raise recording.make_error("", "no sample", "is in the file", hint, DOC)
     if device is None:
         return list(by_device)
     names = [name.strip().removeprefix("/dev/") for name in device.split("+")]
     for name in names:
         if name not in by_device:
             hint = f"There are: {', '.join(list(by_device)[:20])}."
-            raise recording.bad("", f"files.device = {clip(device, 60)}", "is not in the file", hint, DOC)
+            raise recording.make_error("", f"files.device = {clip(device, 60)}", "is not in the file", hint, DOC)
     if len(set(names)) != len(names):
-        raise recording.bad("", f"files.device = {clip(device, 60)}", "names a device twice", "Name each once.", DOC)
+        raise recording.make_error(
+            "", f"files.device = {clip(device, 60)}", "names a device twice", "Name each once.", DOC
+        )
     return names
 
 
-def _together(recording: Recording, by_device: dict[str, list[tuple[float, ...]]]) -> TimeSeries:
+def _sum_devices(recording: Recording, by_device: dict[str, list[tuple[float, ...]]]) -> TimeSeries:
     """Returns sums of the devices, IOPS and MiB/s, between moments at which all were sampled.
     Raises InputError if they were not sampled together, or only once."""
     names = list(by_device)
@@ -106,9 +112,11 @@ def _together(recording: Recording, by_device: dict[str, list[tuple[float, ...]]
     ):
         counts = ", ".join(f"{name} {len(samples)}" for name, samples in by_device.items())
         hint = "Name the devices of this run in files.device."
-        raise recording.bad("", f"samples of {counts}", "of an array all devices are sampled together", hint, DOC)
+        raise recording.make_error(
+            "", f"samples of {counts}", "of an array all devices are sampled together", hint, DOC
+        )
     if len(by_device[names[0]]) < 2:
-        raise recording.bad("", "one sample", "rates need two", "Record longer.", DOC)
+        raise recording.make_error("", "one sample", "rates need two", "Record longer.", DOC)
     times = [row[0] for row in by_device[names[0]]]
     starts, durations = [at - times[0] for at in times[:-1]], [b - a for a, b in pairwise(times)]
     rates: dict[str, list[float | None]] = {
@@ -116,18 +124,18 @@ def _together(recording: Recording, by_device: dict[str, list[tuple[float, ...]]
     }
     restarts = set()
     for index, duration in enumerate(durations):
-        changes = [_requests(name, by_device[name][index], by_device[name][index + 1]) for name in names]
+        changes = [_count_requests(name, by_device[name][index], by_device[name][index + 1]) for name in names]
         if None in changes:
             restarts.add(index)
         for name, scale, parts in zip(
             rates, (1.0, MIB, 1.0, MIB), zip(*(change or (0.0,) * 4 for change in changes), strict=True), strict=True
         ):
             rates[name].append(None if None in changes else sum(parts) / scale / duration)
-    gaps = _gaps(recording, starts, durations, restarts)
+    gaps = _find_gaps(recording, starts, durations, restarts)
     return TimeSeries(recording.name, recording.sha256, starts, durations, rates, times[0], times[0], gaps)
 
 
-def _requests(
+def _count_requests(
     device: str, before: tuple[float, ...], after: tuple[float, ...]
 ) -> tuple[float, float, float, float] | None:
     """Returns reads, bytes, writes, bytes between two samples as the volume had them; None where a
@@ -136,20 +144,22 @@ def _requests(
     if any(change < 0 for change in changes):
         return None
     change: dict[str, float] = dict(zip((*NEEDED, *ABOUT), changes, strict=True))
-    reads, writes = volume_requests(device, change)
+    reads, writes = count_volume_requests(device, change)
     return reads, change["read_bytes"], writes, change["write_bytes"]
 
 
-def _gaps(recording: Recording, starts: list[float], durations: list[float], restarts: set[int]) -> list[RunFinding]:
+def _find_gaps(
+    recording: Recording, starts: list[float], durations: list[float], restarts: set[int]
+) -> list[RunFinding]:
     """Returns findings on missing samples and on counters that started over; times are in seconds.
     Raises InputError if too large a share of the time is missing."""
     findings = []
     usual = sorted(durations)[len(durations) // 2]
-    wide = wide_intervals(durations, usual, SAME_MOMENT_S)
+    wide = find_wide_intervals(durations, usual, SAME_MOMENT_S)
     missing = sum(durations[index] - usual for index in wide)
     total = starts[-1] + durations[-1]
     if missing > MAX_MISSING_SHARE * total:
-        rule = f"at most {in_percent(MAX_MISSING_SHARE)} may be missing"
+        rule = f"at most {format_percent(MAX_MISSING_SHARE)} may be missing"
         hint = "The recording was stopped: cut the file there."
         raise refuse.input(f"{recording.name}: {missing:,.0f} of {total:,.0f} s have no samples", rule, hint)
     if wide:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.base.files import detect
-from headrace.base.units import in_percent
+from headrace.base.units import format_percent
 from headrace.observe.formats import iostat, vmstat
-from headrace.observe.formats.devices import MAX_MISSING_SHARE, Readings, device_series
+from headrace.observe.formats.devices import MAX_MISSING_SHARE, Readings, build_device_series
 from headrace.observe.recording import Recording
-from headrace.observe.run_files.align import even_interval
+from headrace.observe.run_files.align import infer_interval
 from headrace.observe.series import DOC, RunFinding, TimeSeries, open_text
 
 VMSTAT_WORK = ("us", "sy", "gu")
@@ -42,14 +42,14 @@ def read_disk(
     if kind != key:
         what = f"looks like {looks_like}" if looks_like else "is of no tool known here"
         hint = f"Record with {'iostat -xt 1' if key == 'iostat' else 'vmstat -t 1'}."
-        raise recording.bad("", what, f"files.{key} names a file of {key}", hint, DOC)
+        raise recording.make_error("", what, f"files.{key} names a file of {key}", hint, DOC)
     readings = (iostat if key == "iostat" else vmstat).parse(recording)
     if device is not None and not all(member.strip() for member in device.split("+")):
         hint = "Write nvme1n1+nvme2n1."
-        raise recording.bad("", f"files.device = {device!r}", "a name is missing next to a +", hint, DOC)
+        raise recording.make_error("", f"files.device = {device!r}", "a name is missing next to a +", hint, DOC)
     if interval_s is None and any(report.stamp is None for report in readings.reports):
-        interval_s = even_interval(recording, key, len(readings.reports), span_s, row_s, findings)
-    _, interval_s, series = device_series(recording, readings, device, interval_s)
+        interval_s = infer_interval(recording, key, len(readings.reports), span_s, row_s, findings)
+    _, interval_s, series = build_device_series(recording, readings, device, interval_s)
     _say_gaps(recording, readings, series, interval_s)
     columns = series.columns
     series.columns = {
@@ -58,7 +58,7 @@ def read_disk(
     }
     if key == "iostat":
         series.columns = {"read_iops": columns["reads_per_s"], "write_iops": columns["writes_per_s"]} | series.columns
-    shares = busy_shares(recording, key, len(series.start_s))
+    shares = read_busy_shares(recording, key, len(series.start_s))
     if shares is not None:
         series.columns["busy_share"] = list(shares)
     findings += [
@@ -79,22 +79,20 @@ def _say_gaps(recording: Recording, readings: Readings, series: TimeSeries, inte
     missing = total - len(series.start_s)
     if not missing:
         return
-    longest, width_s = series.longest_gap()
+    longest, width_s = series.find_longest_gap()
     if missing > MAX_MISSING_SHARE * total:
         value = f"the time jumps forward by {width_s + interval_s:,.0f} s"
-        rule = (
-            f"{in_percent(missing / total)} of the recording is missing, at most {in_percent(MAX_MISSING_SHARE)} may be"
-        )
+        rule = f"{format_percent(missing / total)} of the recording is missing, at most {format_percent(MAX_MISSING_SHARE)} may be"
         hint = "The clock was set, or the recording was stopped: cut the file there."
-        raise recording.bad(readings.reports[longest].where, value, rule, hint, DOC)
-    text = f"{missing} of {total} reports are missing ({in_percent(missing / total, 1)}), the longest gap {width_s:,.0f} s: null there."
+        raise recording.make_error(readings.reports[longest].where, value, rule, hint, DOC)
+    text = f"{missing} of {total} reports are missing ({format_percent(missing / total, 1)}), the longest gap {width_s:,.0f} s: null there."
     series.gaps.append(RunFinding("gap", f"{recording.name}: {text}", series.start_s[longest] - width_s))
 
 
 # --- processors -----------------------------------------------------------------------------------
 
 
-def busy_shares(recording: Recording, tool: str, reports: int) -> list[float] | None:
+def read_busy_shares(recording: Recording, tool: str, reports: int) -> list[float] | None:
     """Returns the share of all processors at work in each of the `reports` that the reader of disks
     keeps; None where the file does not say so for every one of them.
 

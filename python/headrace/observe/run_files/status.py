@@ -20,9 +20,17 @@ from headrace.base.files import guess
 from headrace.base.packaged import read_rows
 from headrace.observe.clock import Stamp, parse_iso
 from headrace.observe.recording import Recording, clip
-from headrace.observe.run_files.align import even_interval
+from headrace.observe.run_files.align import infer_interval
 from headrace.observe.run_files.sysbench import MAX_ROWS
-from headrace.observe.series import DOC, RunFinding, TimeSeries, csv_rows, cut_off, refuse, wide_intervals
+from headrace.observe.series import (
+    DOC,
+    RunFinding,
+    TimeSeries,
+    find_wide_intervals,
+    make_cut_finding,
+    read_csv_rows,
+    refuse,
+)
 
 # Counters of which each may count transactions (MySQL 9 and MariaDB 12 manuals, Server Status
 # Variables).
@@ -70,7 +78,7 @@ class StatusSamples:
         """Adds a sample, its line in the file and its time (None: not known). Raises InputError
         beyond `MAX_ROWS`."""
         if len(self.where) >= MAX_ROWS:
-            raise recording.bad(where, f"more than {MAX_ROWS:,} samples", "is too many", "Cut the file.", DOC)
+            raise recording.make_error(where, f"more than {MAX_ROWS:,} samples", "is too many", "Cut the file.", DOC)
         self.where.append(where)
         self.stamps.append(stamp)
         for name, column in self.values.items():
@@ -113,10 +121,10 @@ def parse(
         samples = _read_batches(recording, findings)
     if len(samples.where) < 2:
         hint = "Record with mysqladmin extended-status -i1."
-        raise recording.bad("", f"{len(samples.where)} samples", "rates need at least two", hint, DOC)
+        raise recording.make_error("", f"{len(samples.where)} samples", "rates need at least two", hint, DOC)
     if all(all(math.isnan(value) for value in samples.values[name]) for name in RATES + LEVELS):
         rule = f"is in the file: {', '.join(RATES + LEVELS)}"
-        raise recording.bad("", "none of the counters wanted", rule, "Record SHOW GLOBAL STATUS whole.", DOC)
+        raise recording.make_error("", "none of the counters wanted", rule, "Record SHOW GLOBAL STATUS whole.", DOC)
     if relative is None:
         relative = _looks_relative(samples)
         if relative:
@@ -126,36 +134,38 @@ def parse(
                 )
             )
     levels_known = _add_up(samples) if relative else True
-    _cumulative_or_refused(recording, samples)
-    starts, durations, begin = _times(recording, samples, relative, interval_s, span_s, row_s, findings)
-    _checkpoint_age(samples)
-    series = _series(recording, samples, starts, durations, begin, levels_known, findings)
-    return _status(samples, series, durations, levels_known)
+    _check_cumulative(recording, samples)
+    starts, durations, begin = _compute_times(recording, samples, relative, interval_s, span_s, row_s, findings)
+    _fill_checkpoint_age(samples)
+    series = _build_series(recording, samples, starts, durations, begin, levels_known, findings)
+    return _make_status(samples, series, durations, levels_known)
 
 
-def one_sample(recording: Recording) -> dict[str, float]:
+def read_sample(recording: Recording) -> dict[str, float]:
     """Reads the counters of one output of SHOW GLOBAL STATUS, with Uptime. Raises InputError."""
     samples = _read_batches(recording, [])
     if len(samples.where) != 1:
         hint = "Save SHOW GLOBAL STATUS once, whole."
-        raise recording.bad("", f"{len(samples.where)} samples", "one is needed", hint, DOC)
+        raise recording.make_error("", f"{len(samples.where)} samples", "one is needed", hint, DOC)
     counters = {name: column[0] for name, column in samples.values.items() if not math.isnan(column[0])}
     if "uptime" not in counters:
         rule = "is not the output of SHOW GLOBAL STATUS: it has no Uptime"
-        raise recording.bad("", "no Uptime", rule, "Save it whole.", DOC)
+        raise recording.make_error("", "no Uptime", rule, "Save it whole.", DOC)
     return counters
 
 
 # --- reading --------------------------------------------------------------------------------------
 
 
-def _number(recording: Recording, where: int, name: str, text: str) -> float:
+def _parse_number(recording: Recording, where: int, name: str, text: str) -> float:
     """Returns the value of a status variable. Raises InputError if it is not a number, or beyond 64
     bits."""
     text = text.strip()
     if not NUMBER.match(text) or abs(float(text)) > MOST:
         hint = "The line is damaged: take its sample out."
-        raise recording.bad(where, f"{name} = {clip(text, 40)}", "must be a number of at most 64 bits", hint, DOC)
+        raise recording.make_error(
+            where, f"{name} = {clip(text, 40)}", "must be a number of at most 64 bits", hint, DOC
+        )
     return float(text)
 
 
@@ -170,9 +180,9 @@ def _read_batches(recording: Recording, findings: list[RunFinding]) -> StatusSam
         line = raw.strip()
         if not line or BORDER.match(line) or WARNING.match(line):
             continue
-        pair = _pair(line)
+        pair = _parse_pair(line)
         if pair is None:
-            next_stamp = _stamp(recording, number, line, number == last, findings) or next_stamp
+            next_stamp = _read_stamp(recording, number, line, number == last, findings) or next_stamp
             continue
         name, value = pair[0].lower(), pair[1]
         if name == "variable_name" or name in names:
@@ -191,18 +201,18 @@ def _read_batches(recording: Recording, findings: list[RunFinding]) -> StatusSam
         if name in WANTED:
             cut = number == last and not recording.text.endswith("\n")
             if not cut or NUMBER.match(value):
-                sample[name] = _number(recording, number, name, value)
+                sample[name] = _parse_number(recording, number, name, value)
     if not counted and not samples.where:
-        _no_status(recording)
+        _refuse_file(recording)
     if names:
         if sizes and len(names) < statistics.median(sizes):
-            findings.append(cut_off(recording, begun, "sample"))
+            findings.append(make_cut_finding(recording, begun, "sample"))
         else:
             samples.add(recording, begun, stamp, sample)
     return samples
 
 
-def _pair(line: str) -> tuple[str, str] | None:
+def _parse_pair(line: str) -> tuple[str, str] | None:
     """Returns (name, value) of a line of a table or of a tab-separated batch."""
     if line.startswith("|"):
         match = TABLE_ROW.match(line)
@@ -214,27 +224,31 @@ def _pair(line: str) -> tuple[str, str] | None:
     return (line, "") if "_" in line and NAME.match(line) else None
 
 
-def _stamp(recording: Recording, number: int, line: str, is_last: bool, findings: list[RunFinding]) -> Stamp | None:
+def _read_stamp(
+    recording: Recording, number: int, line: str, is_last: bool, findings: list[RunFinding]
+) -> Stamp | None:
     """Returns the time on a line that is not a variable; None, with a finding, for a last line that
     is cut off. Raises InputError for any other line."""
     words = line.split()
     stamp = parse_iso(line) or (parse_iso(words[1]) if words[0] == "TS" and len(words) > 1 else None)
     if stamp is None and is_last:
-        findings.append(cut_off(recording, number))
+        findings.append(make_cut_finding(recording, number))
     elif stamp is None:
         tool = guess(recording.text)
         what = f"looks like {tool}" if tool and tool != "SHOW GLOBAL STATUS" else line
         hint = "The line is damaged, or the file belongs to another key: take it out."
-        raise recording.bad(number, what, "is not a line of SHOW GLOBAL STATUS, nor a time in ISO 8601", hint, DOC)
+        raise recording.make_error(
+            number, what, "is not a line of SHOW GLOBAL STATUS, nor a time in ISO 8601", hint, DOC
+        )
     return stamp
 
 
-def _no_status(recording: Recording) -> None:
+def _refuse_file(recording: Recording) -> None:
     """Raises InputError, which names the tool that the file seems to be of."""
     tool = guess(recording.text)
     what = f"looks like {tool}" if tool and tool != "SHOW GLOBAL STATUS" else "no counter of SHOW GLOBAL STATUS"
     hint = "Record with mysqladmin extended-status -i1."
-    raise recording.bad("", what, "files.status names samples of SHOW GLOBAL STATUS", hint, DOC)
+    raise recording.make_error("", what, "files.status names samples of SHOW GLOBAL STATUS", hint, DOC)
 
 
 def _read_csv(recording: Recording, findings: list[RunFinding]) -> StatusSamples:
@@ -242,12 +256,12 @@ def _read_csv(recording: Recording, findings: list[RunFinding]) -> StatusSamples
     header, time or figure."""
     samples = StatusSamples()
     header: list[str] = []
-    for number, cells in csv_rows(recording, findings):
+    for number, cells in read_csv_rows(recording, findings):
         if not header:
             header = [cell.strip().lower() for cell in cells]
             if len(set(header)) != len(header):
                 hint = "The header is damaged."
-                raise recording.bad(number, "a column is there twice", "each may be there once", hint, DOC)
+                raise recording.make_error(number, "a column is there twice", "each may be there once", hint, DOC)
             samples.engines = {
                 prefix for prefix in ("innodb", "rocksdb") if any(name.startswith(prefix + "_") for name in header)
             }
@@ -256,10 +270,12 @@ def _read_csv(recording: Recording, findings: list[RunFinding]) -> StatusSamples
         stamp = None
         if "time" in row and (stamp := parse_iso(row["time"])) is None:
             rule = "must be ISO 8601 or seconds since 1970"
-            raise recording.bad(number, f"time = {clip(row['time'], 40)}", rule, "", DOC)
+            raise recording.make_error(number, f"time = {clip(row['time'], 40)}", rule, "", DOC)
         if "t_s" in row:
-            samples.t_s.append(_number(recording, number, "t_s", row["t_s"]))
-        counters = {name: _number(recording, number, name, row[name]) for name in WANTED if row.get(name, "").strip()}
+            samples.t_s.append(_parse_number(recording, number, "t_s", row["t_s"]))
+        counters = {
+            name: _parse_number(recording, number, name, row[name]) for name in WANTED if row.get(name, "").strip()
+        }
         samples.add(recording, number, stamp, counters)
     return samples
 
@@ -300,16 +316,16 @@ def _add_up(samples: StatusSamples) -> bool:
     return whole
 
 
-def _cumulative_or_refused(recording: Recording, samples: StatusSamples) -> None:
+def _check_cumulative(recording: Recording, samples: StatusSamples) -> None:
     """Raises InputError if a counter is negative, as in a file of differences."""
     for name in (*RATES, *HELPERS):
         for where, value in zip(samples.where, samples.values[name], strict=True):
             if value < 0:
                 hint = "For mysqladmin -r say status_relative = true; else the line is damaged."
-                raise recording.bad(where, f"{name} = {value:g}", "a counter cannot be negative", hint, DOC)
+                raise recording.make_error(where, f"{name} = {value:g}", "a counter cannot be negative", hint, DOC)
 
 
-def _times(
+def _compute_times(
     recording: Recording,
     samples: StatusSamples,
     relative: bool,
@@ -329,7 +345,7 @@ def _times(
     elif stamps:
         where = samples.where[samples.stamps.index(None)]
         hint = "Record each with its time, or none."
-        raise recording.bad(where, "a sample without a time", "others of this file have one", hint, DOC)
+        raise recording.make_error(where, "a sample without a time", "others of this file have one", hint, DOC)
     elif len(samples.t_s) == count:
         times = samples.t_s
     elif given_s is not None:
@@ -348,19 +364,21 @@ def _times(
         )
     elif span_s is None:
         hint = "Say how far apart they are (files.status_interval_s)."
-        raise recording.bad("", "samples without times", "nothing else of this run has any", hint, DOC)
+        raise recording.make_error("", "samples without times", "nothing else of this run has any", hint, DOC)
     else:
-        step = even_interval(recording, "status", count, span_s, row_s, findings)
+        step = infer_interval(recording, "status", count, span_s, row_s, findings)
         times = [index * step for index in range(count)]
     for where, before, after in zip(samples.where[1:], times, times[1:], strict=False):
         if after < before:
             hint = "The clock was set: cut the file there."
-            raise recording.bad(where, f"{before - after:g} s back in time", "samples follow each other", hint, DOC)
+            raise recording.make_error(
+                where, f"{before - after:g} s back in time", "samples follow each other", hint, DOC
+            )
     first = times[0]
     return [time - first for time in times[:-1]], [b - a for a, b in pairwise(times)], begin
 
 
-def _checkpoint_age(samples: StatusSamples) -> None:
+def _fill_checkpoint_age(samples: StatusSamples) -> None:
     """Fills the age of the checkpoint in from its ends, where it is not counted."""
     age = samples.values["innodb_checkpoint_age"]
     for current, checkpoint in CHECKPOINT_ENDS:
@@ -369,7 +387,7 @@ def _checkpoint_age(samples: StatusSamples) -> None:
                 age[index] = end - begin
 
 
-def _series(
+def _build_series(
     recording: Recording,
     samples: StatusSamples,
     starts: list[float],
@@ -383,7 +401,9 @@ def _series(
     of that sample, seconds since 1970 or None."""
     keep = [index for index, duration in enumerate(durations) if duration > 0]
     if not keep:
-        raise recording.bad("", "all samples at one time", "rates need time between them", "Record with -i1.", DOC)
+        raise recording.make_error(
+            "", "all samples at one time", "rates need time between them", "Record with -i1.", DOC
+        )
     if len(keep) < len(durations):
         findings.append(
             RunFinding(
@@ -392,7 +412,7 @@ def _series(
             )
         )
     usual = statistics.median(durations[index] for index in keep)
-    gaps = wide_intervals(durations, usual, UPTIME_SLACK_S)
+    gaps = find_wide_intervals(durations, usual, UPTIME_SLACK_S)
     if gaps:
         longest = max(durations[index] for index in gaps)
         text = f"{recording.name}: {len(gaps)} gaps between samples, the longest {longest:,.0f} s; rates there are means over the gap."
@@ -402,7 +422,7 @@ def _series(
         column = samples.values[name]
         if all(math.isnan(value) for value in column):
             continue
-        rates = [_rate(column[index], column[index + 1], durations[index]) for index in keep]
+        rates = [_compute_rate(column[index], column[index + 1], durations[index]) for index in keep]
         columns[f"{name}_per_s"] = [None if rate is None or rate < 0 else rate for rate in rates]
         restarts |= {keep[at]: name for at, rate in enumerate(rates) if rate is not None and rate < 0}
     for name in LEVELS:
@@ -428,26 +448,26 @@ def _series(
     return TimeSeries(recording.name, recording.sha256, kept_starts, kept_durations, columns, begin, begin)
 
 
-def _rate(before: float, after: float, duration: float) -> float | None:
+def _compute_rate(before: float, after: float, duration: float) -> float | None:
     """Returns how much a counter grew a second over `duration` seconds; None where a sample lacks
     it."""
     return None if math.isnan(before) or math.isnan(after) else (after - before) / duration
 
 
-def _status(samples: StatusSamples, series: TimeSeries, durations: list[float], levels_known: bool) -> Status:
+def _make_status(samples: StatusSamples, series: TimeSeries, durations: list[float], levels_known: bool) -> Status:
     """Returns the series with the engines, size and number of pages, and share of free pages that
     the first sample tells; a page is 16 KiB where it does not say."""
 
-    def first(name: str) -> float | None:
+    def find_first(name: str) -> float | None:
         return next((value for value in samples.values[name] if not math.isnan(value)), None) if levels_known else None
 
-    free, total = first("innodb_buffer_pool_pages_free"), first("innodb_buffer_pool_pages_total")
+    free, total = find_first("innodb_buffer_pool_pages_free"), find_first("innodb_buffer_pool_pages_total")
     share = free / total if free is not None and total else None
     where = [line for line, duration in zip(samples.where[1:], durations, strict=True) if duration > 0]
-    return Status(series, where, samples.engines, first("innodb_page_size") or 16_384.0, total, share)
+    return Status(series, where, samples.engines, find_first("innodb_page_size") or 16_384.0, total, share)
 
 
-def frame(series: TimeSeries, offset_s: float) -> pl.DataFrame:
+def build_frame(series: TimeSeries, offset_s: float) -> pl.DataFrame:
     """Returns the intervals as `Run.status`, on the run's time."""
     columns = {"t_s": [start + offset_s for start in series.start_s], "duration_s": series.duration_s}
     return pl.DataFrame(

@@ -13,13 +13,13 @@ from array import array
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from headrace.base.checks import did_you_mean
+from headrace.base.checks import suggest_nearest
 from headrace.base.files import guess
-from headrace.base.units import in_percent
+from headrace.base.units import format_percent
 from headrace.observe.clock import Stamp, parse_iso, parse_stamps
 from headrace.observe.formats.devices import MAX_MISSING_SHARE
 from headrace.observe.recording import Recording, clip
-from headrace.observe.series import DOC, RunFinding, csv_rows, cut_off, refuse
+from headrace.observe.series import DOC, RunFinding, make_cut_finding, read_csv_rows, refuse
 from headrace.workload.points import MAX_RECORDED_POINT_S, MAX_SPAN_S, MIN_POINT_S
 
 MAX_ROWS = 3_000_000  # a month of seconds; ours
@@ -83,35 +83,39 @@ def parse(recording: Recording, columns: dict[str, str], interval_s: float | Non
     lines = recording.lines
     if any(LOOKS_LIKE_REPORT.match(line) for line in lines[:2_000]) or any(START.match(line) for line in lines[:50]):
         if columns:
-            raise recording.bad("", "raw sysbench output", "has no columns to name", "Take files.columns out.", DOC)
-        rows = _raw(recording, lines)
+            raise recording.make_error(
+                "", "raw sysbench output", "has no columns to name", "Take files.columns out.", DOC
+            )
+        rows = _read_raw(recording, lines)
     else:
-        rows = _csv(recording, lines, columns, interval_s)
+        rows = _read_csv(recording, lines, columns, interval_s)
     del lines
     if len(rows.t_s) < 2:
         hint = "Run longer, with --report-interval=1."
-        raise recording.bad("", f"{len(rows.t_s)} reports", "at least two are needed", hint, DOC)
+        raise recording.make_error("", f"{len(rows.t_s)} reports", "at least two are needed", hint, DOC)
     _set_interval(recording, rows, interval_s)
     if not any(value > 0 for value in rows.tps):
         hint = "The clients did nothing: look at the benchmark's own messages."
-        raise recording.bad("", "no transaction", "is in the whole file", hint, DOC)
-    _clock(recording, rows)
+        raise recording.make_error("", "no transaction", "is in the whole file", hint, DOC)
+    _set_clock(recording, rows)
     return rows
 
 
-def _value(recording: Recording, where: int, what: str, text: str) -> float:
+def _parse_value(recording: Recording, where: int, what: str, text: str) -> float:
     """Parses a number within what is believed. Raises InputError with the line."""
-    number = recording.number(where, what, text)
+    number = recording.parse_number(where, what, text)
     if number > MOST[what]:
         hint = "The line is damaged: take it out."
-        raise recording.bad(where, f"{what} = {clip(text, 40)}", f"at most {MOST[what]:,.0f} is believed", hint, DOC)
+        raise recording.make_error(
+            where, f"{what} = {clip(text, 40)}", f"at most {MOST[what]:,.0f} is believed", hint, DOC
+        )
     return number
 
 
 # --- raw output -----------------------------------------------------------------------------------
 
 
-def _raw(recording: Recording, lines: list[str]) -> Rows:
+def _read_raw(recording: Recording, lines: list[str]) -> Rows:
     """Reads the reports of sysbench's own output. Raises InputError if there are none, one is
     damaged, or the file has several runs."""
     rows, totals, percentiles, starts = Rows(), [], set(), 0
@@ -120,24 +124,24 @@ def _raw(recording: Recording, lines: list[str]) -> Rows:
         if "[" in line and LOOKS_LIKE_REPORT.match(line):
             match = REPORT_1.match(line.strip()) or REPORT_05.match(line.strip())
             if match:
-                _raw_row(recording, rows, number, match, percentiles)
+                _add_raw_row(recording, rows, number, match, percentiles)
             elif number == last + 1:
-                rows.findings.append(cut_off(recording, number))
+                rows.findings.append(make_cut_finding(recording, number))
             else:
                 hint = "The line is damaged: take it out."
-                raise recording.bad(number, line.strip(), "is not a whole report of sysbench", hint, DOC)
+                raise recording.make_error(number, line.strip(), "is not a whole report of sysbench", hint, DOC)
         elif START.match(line):
             starts += 1
             if starts > 1:
                 rule = "sysbench was started again here: one run per file"
-                raise recording.bad(number, line.strip(), rule, "Cut the file there.", DOC)
+                raise recording.make_error(number, line.strip(), rule, "Cut the file there.", DOC)
         elif total := TOTAL.match(line):
             totals.append((number, float(total[1][:18])))
         elif whole := WHOLE_P95.match(line):
-            rows.whole_p95_ms = _value(recording, number, "p95_ms", whole[1]) or None
+            rows.whole_p95_ms = _parse_value(recording, number, "p95_ms", whole[1]) or None
     if not rows.t_s:
         hint = "Run sysbench with --report-interval=1."
-        raise recording.bad("", "no report of sysbench", "is in the file", hint, DOC)
+        raise recording.make_error("", "no report of sysbench", "is in the file", hint, DOC)
     if percentiles - {95.0}:
         percents = ", ".join(f"{value:g}" for value in sorted(percentiles))
         rows.findings.append(
@@ -145,28 +149,28 @@ def _raw(recording: Recording, lines: list[str]) -> Rows:
                 "percentile", f"{recording.name} has the {percents} % latency, not the 95 %: p95_ms is null there."
             )
         )
-    _against_total(recording, rows, totals)
+    _check_total(recording, rows, totals)
     return rows
 
 
-def _raw_row(recording: Recording, rows: Rows, number: int, match: re.Match, percentiles: set[float]) -> None:
+def _add_raw_row(recording: Recording, rows: Rows, number: int, match: re.Match, percentiles: set[float]) -> None:
     """Adds a report of either version of sysbench; latencies of another percentile than the 95th
     become NaN, and their percentile is added to `percentiles`."""
     if match.re is REPORT_1:
         threads, tps, qps, percent, latency = match.groups()[2:]
-        queries = _value(recording, number, "qps", qps)
+        queries = _parse_value(recording, number, "qps", qps)
     else:
         threads, tps, reads, writes, latency, percent = match.groups()[2:]
-        queries = _value(recording, number, "qps", reads) + _value(recording, number, "qps", writes)
-    percent = recording.number(number, "the percentile", percent)
+        queries = _parse_value(recording, number, "qps", reads) + _parse_value(recording, number, "qps", writes)
+    percent = recording.parse_number(number, "the percentile", percent)
     percentiles.add(percent)
-    p95 = _value(recording, number, "p95_ms", latency)
-    tps = _value(recording, number, "tps", tps)
+    p95 = _parse_value(recording, number, "p95_ms", latency)
+    tps = _parse_value(recording, number, "tps", tps)
     _add(
         rows,
         number,
-        _value(recording, number, "t_s", match["t"]),
-        threads=_value(recording, number, "threads", threads),
+        _parse_value(recording, number, "t_s", match["t"]),
+        threads=_parse_value(recording, number, "threads", threads),
         tps=tps,
         qps=queries,
         p95_ms=p95 if percent == 95.0 else math.nan,
@@ -174,7 +178,7 @@ def _raw_row(recording: Recording, rows: Rows, number: int, match: re.Match, per
     stamp = match["stamp"].strip()
     if bool(stamp) != bool(rows.stamps) and len(rows.t_s) > 1:
         rule = "some reports have a time in front and others do not"
-        raise recording.bad(number, clip(stamp) or "no time", rule, "Copy the file again.", DOC)
+        raise recording.make_error(number, clip(stamp) or "no time", rule, "Copy the file again.", DOC)
     if stamp:
         rows.stamps.append((number, stamp))
 
@@ -205,12 +209,14 @@ def _add(
     rows.pages_written_per_s.append(pages_written_per_s)
 
 
-def _against_total(recording: Recording, rows: Rows, totals: list[tuple[int, float]]) -> None:
+def _check_total(recording: Recording, rows: Rows, totals: list[tuple[int, float]]) -> None:
     """Adds a finding if the reports do not add up to the transactions in sysbench's summary. Raises
     InputError for a second summary."""
     if len(totals) > 1:
         hint = "Cut the file there."
-        raise recording.bad(totals[1][0], "a second summary", "sysbench was started again: one run per file", hint, DOC)
+        raise recording.make_error(
+            totals[1][0], "a second summary", "sysbench was started again: one run per file", hint, DOC
+        )
     if totals and len(rows.t_s) > 1:
         step = statistics.median_low([b - a for a, b in pairwise(rows.t_s)])
         summed, total = sum(rows.tps) * step, totals[0][1]
@@ -232,20 +238,20 @@ CSV_NAMES = {
 }
 
 
-def _csv(recording: Recording, lines: list[str], columns: dict[str, str], interval_s: float | None) -> Rows:
+def _read_csv(recording: Recording, lines: list[str], columns: dict[str, str], interval_s: float | None) -> Rows:
     """Reads a CSV file with a row per interval; `columns` maps our names to the file's,
     `interval_s` is the length of a row where it has no times. Raises InputError if
     neither is known, or for a damaged row."""
     delimiter = max(",;\t", key=next(line for line in lines if line.strip()).count)
     rows, place = Rows(), {}
-    for number, cells in csv_rows(recording, rows.findings, delimiter):
+    for number, cells in read_csv_rows(recording, rows.findings, delimiter):
         if place:
-            _csv_row(recording, rows, number, cells, place, interval_s)
+            _add_csv_row(recording, rows, number, cells, place, interval_s)
             continue
-        place = _csv_columns(recording, number, [name.strip() for name in cells], columns)
+        place = _find_csv_columns(recording, number, [name.strip() for name in cells], columns)
         if "t_s" not in place and interval_s is None:
             hint = "Say how long each row is: files.interval_s."
-            raise recording.bad(number, "no column t_s", "the time of each row is needed", hint, DOC)
+            raise recording.make_error(number, "no column t_s", "the time of each row is needed", hint, DOC)
     if not recording.text.endswith("\n"):
         rows.findings.append(
             RunFinding("cut", f"{recording.name} has no line end at its end: the last figure may be cut off.")
@@ -253,30 +259,32 @@ def _csv(recording: Recording, lines: list[str], columns: dict[str, str], interv
     return rows
 
 
-def _csv_columns(recording: Recording, line: int, header: list[str], columns: dict[str, str]) -> dict[str, int]:
+def _find_csv_columns(recording: Recording, line: int, header: list[str], columns: dict[str, str]) -> dict[str, int]:
     """Returns at which position each of our columns stands. Raises InputError if a named one or
     `tps` is missing, or is there twice."""
     place = {}
     for ours in ("time", *CSV_NAMES):
         column = columns.get(ours, ours)
         if header.count(column) > 1:
-            raise recording.bad(line, f"column {clip(column, 40)}", "is there twice", "Name each column once.", DOC)
+            raise recording.make_error(
+                line, f"column {clip(column, 40)}", "is there twice", "Name each column once.", DOC
+            )
         if column in header:
             place[ours] = header.index(column)
         elif ours in columns:
             rule = f"files.columns says {ours} is called so"
-            hint = did_you_mean(column, header) or f"There are: {clip(', '.join(header), 200)}."
-            raise recording.bad(line, f"no column {clip(column, 40)}", rule, hint, DOC)
+            hint = suggest_nearest(column, header) or f"There are: {clip(', '.join(header), 200)}."
+            raise recording.make_error(line, f"no column {clip(column, 40)}", rule, hint, DOC)
     if "tps" not in place:
         tool = guess(recording.text)
         what = f"looks like {tool}" if tool else f"no column tps in the header: {clip(', '.join(header))}"
         rule = "raw sysbench output is read, or CSV with the header t_s,threads,tps,qps,lat_p95_ms"
         hint = "Name the file under the key it belongs to." if tool else "Other names go into files.columns."
-        raise recording.bad("" if tool else line, what, rule, hint, DOC)
+        raise recording.make_error("" if tool else line, what, rule, hint, DOC)
     return place
 
 
-def _csv_row(
+def _add_csv_row(
     recording: Recording, rows: Rows, number: int, cells: list[str], place: dict[str, int], interval_s: float | None
 ) -> None:
     """Adds a row of a CSV file; without a time it ends `interval_s` seconds after the row before.
@@ -285,9 +293,9 @@ def _csv_row(
     for ours, what in CSV_NAMES.items():
         text = cells[place[ours]].strip() if ours in place else ""
         if text:
-            values[what] = _value(recording, number, what, text)
+            values[what] = _parse_value(recording, number, what, text)
         elif ours in place and ours in ("tps", "t_s"):
-            raise recording.bad(number, f"{ours} is empty", "every row needs it", "Take the row out.", DOC)
+            raise recording.make_error(number, f"{ours} is empty", "every row needs it", "Take the row out.", DOC)
     t_s = values.get("t_s", (len(rows.t_s) + 1) * (interval_s or 0.0))
     _add(
         rows,
@@ -304,7 +312,7 @@ def _csv_row(
         stamp = parse_iso(cells[place["time"]])
         if stamp is None:
             rule = "must be ISO 8601 or seconds since 1970"
-            raise recording.bad(number, f"time = {clip(cells[place['time']], 40)}", rule, "", DOC)
+            raise recording.make_error(number, f"time = {clip(cells[place['time']], 40)}", rule, "", DOC)
         rows.stamps.append(stamp)
 
 
@@ -318,14 +326,16 @@ def _set_interval(recording: Recording, rows: Rows, given_s: float | None) -> No
     steps = [b - a for a, b in pairwise(rows.t_s) if b > a]
     if not steps:
         hint = "Is the right column named in files.columns?"
-        raise recording.bad("", "t_s never rises", "it counts the seconds since the start", hint, DOC)
+        raise recording.make_error("", "t_s never rises", "it counts the seconds since the start", hint, DOC)
     interval = statistics.median_low(steps)
     if given_s is not None and abs(given_s - interval) > 0.1 * given_s:
         hint = "Leave it out."
-        raise recording.bad("", f"files.interval_s = {given_s:g}", f"the rows are {interval:g} s apart", hint, DOC)
+        raise recording.make_error(
+            "", f"files.interval_s = {given_s:g}", f"the rows are {interval:g} s apart", hint, DOC
+        )
     if not MIN_POINT_S <= interval <= MAX_RECORDED_POINT_S:
         rule = f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken"
-        raise recording.bad("", f"rows {interval:g} s apart", rule, "t_s is in seconds.", DOC)
+        raise recording.make_error("", f"rows {interval:g} s apart", rule, "t_s is in seconds.", DOC)
     doubled = [index for index in range(1, len(rows.t_s)) if _check_step(recording, rows, index, interval)]
     if doubled:
         place = ", ".join(f"line {rows.where[index]}" for index in doubled[:5])
@@ -349,16 +359,16 @@ def _check_step(recording: Recording, rows: Rows, index: int, interval_s: float)
         if same:
             return True
         hint = "Two runs were mixed: keep one."
-        raise recording.bad(where, f"t_s = {now:g}", "was there before with other figures", hint, DOC)
+        raise recording.make_error(where, f"t_s = {now:g}", "was there before with other figures", hint, DOC)
     if step < 0:
         if now <= rows.t_s[0] + interval_s:
             hint = "The benchmark was started again: cut the file there."
-            raise recording.bad(where, f"t_s starts over at {now:g}", "one run per file", hint, DOC)
+            raise recording.make_error(where, f"t_s starts over at {now:g}", "one run per file", hint, DOC)
         hint = "Lines are in disorder, or runs were mixed."
-        raise recording.bad(where, f"t_s = {now:g}", f"lies {-step:g} s before the row above it", hint, DOC)
+        raise recording.make_error(where, f"t_s = {now:g}", f"lies {-step:g} s before the row above it", hint, DOC)
     if step < 0.5 * interval_s and index < len(rows.t_s) - 1:
         hint = "Keep one report interval per file."
-        raise recording.bad(
+        raise recording.make_error(
             where, f"{step:g} s after the row above", f"the others are {interval_s:g} s apart", hint, DOC
         )
     return False
@@ -386,11 +396,11 @@ def say_gaps(recording: Recording, rows: Rows) -> None:
     missing, longest = sum(gap[1] for gap in gaps), max(gaps, key=lambda gap: gap[1])
     share = missing / (missing + interval * len(rows.t_s))
     if share > MAX_MISSING_SHARE:
-        rule = f"{in_percent(share)} of the run is missing, at most {in_percent(MAX_MISSING_SHARE)} may be"
+        rule = f"{format_percent(share)} of the run is missing, at most {format_percent(MAX_MISSING_SHARE)} may be"
         hint = "Copy the file again, or cut it there."
-        raise recording.bad(longest[2], f"t_s jumps forward by {longest[1] + interval:,.0f} s", rule, hint, DOC)
+        raise recording.make_error(longest[2], f"t_s jumps forward by {longest[1] + interval:,.0f} s", rule, hint, DOC)
     text = (
-        f"{len(gaps)} gaps, {missing:,.0f} s ({in_percent(share, 1)}) in all; the longest, "
+        f"{len(gaps)} gaps, {missing:,.0f} s ({format_percent(share, 1)}) in all; the longest, "
         f"{longest[1]:,.0f} s, begins at {longest[0]:,.0f} s. Nothing was filled in."
     )
     rows.findings.append(RunFinding("gap", text, longest[0]))
@@ -400,7 +410,7 @@ def say_gaps(recording: Recording, rows: Rows) -> None:
 CLOCK_SLACK_S = 3.0
 
 
-def _clock(recording: Recording, rows: Rows) -> None:
+def _set_clock(recording: Recording, rows: Rows) -> None:
     """Sets the clock at t_s = 0 by the times of the rows, and notes where that clock jumped."""
     if not rows.stamps:
         return

@@ -111,7 +111,7 @@ class AlarmWebhook:
                 error.close()
             except (OSError, ValueError) as error:
                 wrong = f"does not answer: {getattr(error, 'reason', None) or error}"
-        return f"{_place(self.url)} {wrong}"
+        return f"{_describe_url(self.url)} {wrong}"
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -121,7 +121,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def command(text: str) -> AlarmCommand:
+def parse_command(text: str) -> AlarmCommand:
     """Parses a command line as a program with its arguments. Raises InputError."""
     try:
         argv = shlex.split(text)
@@ -134,20 +134,22 @@ def command(text: str) -> AlarmCommand:
     return AlarmCommand(tuple(argv))
 
 
-def webhook(url: str, secret_file: str | Path | None = None) -> AlarmWebhook:
+def make_webhook(url: str, secret_file: str | Path | None = None) -> AlarmWebhook:
     """Checks a webhook: https, or http on this machine. Raises InputError, CouldNotRun."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
     except ValueError:
-        raise refuse.input(_place(url), "is not a URL", "For example https://hooks.example.com/storage.") from None
+        raise refuse.input(
+            _describe_url(url), "is not a URL", "For example https://hooks.example.com/storage."
+        ) from None
     if parts.username or parts.password:
         hint = "Put a secret into a file: --webhook-secret FILE."
-        raise refuse.input(_place(url), "has a password in it, which process lists show", hint)
+        raise refuse.input(_describe_url(url), "has a password in it, which process lists show", hint)
     if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(host)) or not host:
         rule = "must be https, or http on this machine (127.0.0.1, ::1, localhost)"
-        raise refuse.input(_place(url), rule, "The event describes your storage: nobody else may read it.")
-    return AlarmWebhook(url, None if secret_file is None else _secret(Path(secret_file)))
+        raise refuse.input(_describe_url(url), rule, "The event describes your storage: nobody else may read it.")
+    return AlarmWebhook(url, None if secret_file is None else _read_secret(Path(secret_file)))
 
 
 def _is_loopback(host: str) -> bool:
@@ -158,14 +160,14 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _place(url: str) -> str:
+def _describe_url(url: str) -> str:
     """Returns a URL that fits a message: its query may be a secret."""
     return "".join(
         character if character.isprintable() else "?" for character in url.partition("?")[0].rpartition("@")[2]
     )[:200]
 
 
-def _secret(path: Path) -> Secret:
+def _read_secret(path: Path) -> Secret:
     """Reads a secret from a file of at most MAX_SECRET_BYTES. Raises CouldNotRun if it cannot be
     read, and InputError if others may read it, or if it is empty or too long."""
     try:

@@ -34,12 +34,12 @@ class EpisodeEvent(Document, schema="headrace-episode/1", omitted=("finding", "s
     def list_entries(self) -> dict[str, object]:
         """Returns the event as JSON and as the values of a command: its finding, times as text."""
 
-        def when(t_unix: float | None) -> str | None:
+        def format_time(t_unix: float | None) -> str | None:
             return None if t_unix is None else datetime.fromtimestamp(t_unix, UTC).isoformat(timespec="seconds")
 
         waited = None if self.client_seconds is None else round(self.client_seconds, 1)
         lasted = None if self.end_unix is None else round(self.end_unix - self.start_unix, 1)
-        times = {"start": when(self.start_unix), "end": when(self.end_unix), "seconds": lasted}
+        times = {"start": format_time(self.start_unix), "end": format_time(self.end_unix), "seconds": lasted}
         finding = pick_fields(self.finding, "word", "limit", "where", "text")
         return super().list_entries() | finding | times | {"client_seconds": waited}
 
@@ -84,11 +84,11 @@ class Episodes:
         for key, finding in present.items():
             course = self._courses.setdefault(key, _Course(finding, now, now))
             course.last_unix = now
-            if (cost := waiting(moment)) is not None and gone:
+            if (cost := count_waiting(moment)) is not None and gone:
                 course.client_seconds = (course.client_seconds or 0.0) + cost * gone
             if not course.raised and now - course.start_unix >= self.on_s:
                 course.raised = True
-                events.append(self._event("raised", course, None))
+                events.append(self._make_event("raised", course, None))
         for key, course in list(self._courses.items()):
             if key in present:
                 continue
@@ -96,12 +96,14 @@ class Episodes:
                 del self._courses[key]
             elif now - course.last_unix >= self.off_s:
                 del self._courses[key]
-                events.append(self._event("over", course, course.last_unix))
+                events.append(self._make_event("over", course, course.last_unix))
         return events
 
     def end(self) -> list[EpisodeEvent]:
         """Returns the events to report when watching ends: episodes that last are then over."""
-        events = [self._event("over", course, course.last_unix) for course in self._courses.values() if course.raised]
+        events = [
+            self._make_event("over", course, course.last_unix) for course in self._courses.values() if course.raised
+        ]
         self._courses.clear()
         return events
 
@@ -116,7 +118,7 @@ class Episodes:
             course.start_unix += seconds if seconds < 0 or not course.raised else 0.0
             course.last_unix += seconds
 
-    def _event(self, event: str, course: _Course, end: float | None) -> EpisodeEvent:
+    def _make_event(self, event: str, course: _Course, end: float | None) -> EpisodeEvent:
         """Returns the event `raised` or `over` of an episode. `end`: its end in Unix seconds, None
         while it lasts."""
         parts = (
@@ -129,7 +131,7 @@ class Episodes:
         return EpisodeEvent(event, name, self.target, course.first, course.start_unix, end, course.client_seconds)
 
 
-def waiting(moment: Moment) -> float | None:
+def count_waiting(moment: Moment) -> float | None:
     """Returns how many clients wait for I/O, on average of the interval; None where the server or
     its waits are not known."""
     server = moment.server

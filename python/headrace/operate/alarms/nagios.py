@@ -25,22 +25,22 @@ STATE_OF = {
 }
 
 
-def state_of(word: str) -> str:
+def get_state(word: str) -> str:
     """Returns the plugin's state of a verdict's word."""
     return STATE_OF.get(word, "UNKNOWN")
 
 
-def plugin_line(word: str, text: str, figures: Mapping[str, float | None]) -> str:
+def build_plugin_line(word: str, text: str, figures: Mapping[str, float | None]) -> str:
     """Returns `STORAGE CRITICAL - ... | 'iops'=3000 ...`: one line without a second bar."""
     words = " ".join(re.sub(r"[|\n\r]", " ", text).split())
-    shown = [f"'{_label(name)}'={_number(value)}" for name, value in figures.items() if value is not None]
-    return f"STORAGE {state_of(word)} - {word}: {words}" + (f" | {' '.join(shown)}" if shown else "")
+    shown = [f"'{_clean_label(name)}'={_format_number(value)}" for name, value in figures.items() if value is not None]
+    return f"STORAGE {get_state(word)} - {word}: {words}" + (f" | {' '.join(shown)}" if shown else "")
 
 
-def _label(name: str) -> str:
+def _clean_label(name: str) -> str:
     return re.sub(r"['=|]", "_", name)
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     # U: the guidelines' word for a value that could not be determined; infinity is none of theirs.
     return "U" if not math.isfinite(value) else f"{value:.6g}"

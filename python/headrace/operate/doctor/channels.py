@@ -9,12 +9,12 @@ from headrace.mysql.state import parse_version
 from headrace.observe.evidence.model import SeenChannel
 from headrace.operate.doctor.model import Finding
 from headrace.operate.doctor.signals import ServerSignals
-from headrace.operate.doctor.verdicts import table
+from headrace.operate.doctor.verdicts import read_verdicts
 
 STATES = {"off": "is stopped", "connecting": "does not connect"}
 
 
-def of_channels(server: ServerSignals, replica: Mapping[str, float | None]) -> list[Finding]:
+def judge_channels(server: ServerSignals, replica: Mapping[str, float | None]) -> list[Finding]:
     """Returns a finding for each channel with a thread that does not work. `replica`: the window's
     means of REPLICA_COLUMNS.
 
@@ -26,25 +26,25 @@ def of_channels(server: ServerSignals, replica: Mapping[str, float | None]) -> l
         return []
     working = [channel.name for channel in channels if channel.works]
     return [
-        _finding(server, channel, working, len(channels))
+        _make_finding(server, channel, working, len(channels))
         for channel in channels
         if not channel.works and (channel.error or (working and channel.is_stopped))
     ]
 
 
-def _finding(server: ServerSignals, channel: SeenChannel, working: list[str], count: int) -> Finding:
+def _make_finding(server: ServerSignals, channel: SeenChannel, working: list[str], count: int) -> Finding:
     """Returns the finding on a channel. `working`: names of the channels that work, of `count`."""
     threads = {"receive": channel.receive, "apply": channel.apply}
     states = [f"the {name} thread {STATES[state]}" for name, state in threads.items() if state != "on"]
     stopped = [name for name, state in threads.items() if state == "off"]
-    start, stop = _statements(server, channel.name, stopped)
+    start, stop = _write_statements(server, channel.name, stopped)
     if channel.error and stopped:
         then = "Remove the cause that the error names, and start it again; skip no transaction that you do not know"
     elif stopped:
         then = "Start it again, unless it was stopped on purpose"
     else:
         then = "Make the source reachable from this server, or correct the account of the channel"
-    return table()["channel"].finding(
+    return read_verdicts()["channel"].make_finding(
         weight=0.9,
         channel=f"Replication channel {channel.name}" if channel.name else "The default replication channel",
         states=" and ".join(states),
@@ -63,7 +63,7 @@ def _say_working(names: list[str]) -> str:
     return f"{words} {'works' if len(names) == 1 else 'work'}"
 
 
-def _statements(server: ServerSignals, name: str, stopped: list[str]) -> tuple[str, str]:
+def _write_statements(server: ServerSignals, name: str, stopped: list[str]) -> tuple[str, str]:
     """Returns statements that start the stopped threads of a channel, and that stop them again; ""
     where no thread is stopped, or where the dialect takes no such name."""
     flavor, version = parse_version(server.facts.version, server.facts.flavor)

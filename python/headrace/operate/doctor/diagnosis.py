@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from headrace.observe.evidence.model import Evidence
 from headrace.operate.doctor.advising.gains import Counsel, with_counsel
-from headrace.operate.doctor.earlier import earlier
-from headrace.operate.doctor.judging import assembled, judged
+from headrace.operate.doctor.earlier import find_earlier_episodes
+from headrace.operate.doctor.judging import assemble_diagnosis, judge_signals
 from headrace.operate.doctor.model import Diagnosis
 from headrace.operate.doctor.recorded import diagnose_recording
-from headrace.operate.doctor.signals import newest, signals_of
+from headrace.operate.doctor.signals import compute_signals, select_newest
 from headrace.operate.doctor.thresholds import Thresholds
 
 
@@ -21,9 +21,11 @@ def diagnose(evidence: Evidence, counsel: Counsel | None = None, thresholds: Thr
     thresholds = thresholds or Thresholds()
     if evidence.demand is not None:
         return diagnose_recording(evidence, evidence.demand, counsel or Counsel(), thresholds)
-    signals = signals_of(evidence, thresholds)
-    findings = judged(signals, thresholds)
+    signals = compute_signals(evidence, thresholds)
+    findings = judge_signals(signals, thresholds)
     if counsel is not None:
         findings = with_counsel(findings, evidence, signals, counsel, thresholds)
-    judged_s = newest(evidence, thresholds.window_s).span_s
-    return replace(assembled(evidence, findings), earlier=earlier(evidence, thresholds), judged_s=judged_s)
+    judged_s = select_newest(evidence, thresholds.window_s).span_s
+    return replace(
+        assemble_diagnosis(evidence, findings), earlier=find_earlier_episodes(evidence, thresholds), judged_s=judged_s
+    )

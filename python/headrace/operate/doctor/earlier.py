@@ -17,9 +17,9 @@ from headrace.base import caps
 from headrace.base.caps import OVER
 from headrace.base.units import DAY_S, MINUTE_S
 from headrace.observe.evidence.model import Evidence
-from headrace.operate.doctor.judging import judged
+from headrace.operate.doctor.judging import judge_signals
 from headrace.operate.doctor.model import Finding
-from headrace.operate.doctor.signals import signals_of, wide_enough
+from headrace.operate.doctor.signals import compute_signals, compute_stretch_s
 from headrace.operate.doctor.thresholds import Thresholds
 
 # Verdicts that are reported of the time before; "will bind" is said of now alone.
@@ -35,15 +35,15 @@ MOST_EPISODES = 20
 BRIDGED = 1
 
 
-def earlier(evidence: Evidence, thresholds: Thresholds) -> tuple[Finding, ...]:
+def find_earlier_episodes(evidence: Evidence, thresholds: Thresholds) -> tuple[Finding, ...]:
     """Returns episodes before the newest window, the latest first: headlines of storage that were
     the same in stretches that follow each other. `from_unix` and `to_unix` are their clock
     times."""
     episodes: list[tuple[Finding, float, float, int]] = []
-    for number, (begins, ends, finding) in enumerate(_stretches(evidence, thresholds)):
+    for number, (begins, ends, finding) in enumerate(_judge_stretches(evidence, thresholds)):
         if finding is None:
             continue
-        same = [at for at, (episode, *_) in enumerate(episodes) if _key(episode) == _key(finding)]
+        same = [at for at, (episode, *_) in enumerate(episodes) if _get_key(episode) == _get_key(finding)]
         if same and number - episodes[same[-1]][3] <= 1 + BRIDGED:
             before, _, last, _ = episodes[same[-1]]
             # The worst stretch speaks for all of them.
@@ -54,14 +54,14 @@ def earlier(evidence: Evidence, thresholds: Thresholds) -> tuple[Finding, ...]:
     return tuple(_as_episode(finding, begins, ends) for finding, begins, ends, _ in episodes[:MOST_EPISODES])
 
 
-def _stretches(evidence: Evidence, thresholds: Thresholds) -> Iterator[tuple[float, float, Finding | None]]:
+def _judge_stretches(evidence: Evidence, thresholds: Thresholds) -> Iterator[tuple[float, float, Finding | None]]:
     """Yields begin and end (Unix seconds) and the headline of each stretch, from the newest window
     back; None for a stretch without a verdict to report."""
     begin, end = evidence.begins_unix, evidence.ends_unix
     if begin is None or end is None:
         return
-    wide = wide_enough(evidence, thresholds.window_s)
-    shows = _moments_with_signs(evidence, thresholds, end - wide)
+    wide = compute_stretch_s(evidence, thresholds.window_s)
+    shows = _find_signs(evidence, thresholds, end - wide)
     day, from_unix = evidence, math.inf
     back = 0
     while end - (back + 1) * wide > begin:
@@ -69,23 +69,23 @@ def _stretches(evidence: Evidence, thresholds: Thresholds) -> Iterator[tuple[flo
         first, last = end - (back + 1) * wide, end - back * wide
         if last < from_unix:  # a day of it at a time: all of it would be searched for each stretch
             from_unix = first - DAY_S
-            day = evidence.between(from_unix, last)
+            day = evidence.select_span(from_unix, last)
         headline = None
         # A microsecond less, as the newest window has it: times are sums of fractions.
         at, behind = np.searchsorted(shows, (first - 1e-6, last - 1e-6))
         if behind > at:
-            part = day.between(first - 1e-6, last - 1e-6)
+            part = day.select_span(first - 1e-6, last - 1e-6)
             if part.span_s >= wide / 2:  # else too little is known of it
-                head = judged(signals_of(part, thresholds, whole=True), thresholds)[0]
+                head = judge_signals(compute_signals(part, thresholds, whole=True), thresholds)[0]
                 headline = head if head.verdict in REPORTED and head.volume is not None else None
         yield first, last, headline
 
 
-def _moments_with_signs(evidence: Evidence, thresholds: Thresholds, newest_unix: float) -> np.ndarray:
+def _find_signs(evidence: Evidence, thresholds: Thresholds, newest_unix: float) -> np.ndarray:
     """Returns when something was seen without which no verdict of storage holds, in order: time
     over a limit, a low balance, a latency of three times the model's median (threshold
     inferred_latency_factor)."""
-    signals = signals_of(evidence.between(newest_unix - 1e-6, math.inf), thresholds, whole=True)
+    signals = compute_signals(evidence.select_span(newest_unix - 1e-6, math.inf), thresholds, whole=True)
     models = {volume.facts.name: volume.model for volume in signals.volumes}
     times = [np.empty(0)]
     for volume in evidence.volumes:
@@ -103,17 +103,17 @@ def _moments_with_signs(evidence: Evidence, thresholds: Thresholds, newest_unix:
     return np.sort(np.concatenate(times))
 
 
-def _key(finding: Finding) -> tuple[str, str, str | None]:
+def _get_key(finding: Finding) -> tuple[str, str, str | None]:
     return finding.verdict, finding.subject, finding.volume
 
 
 def _as_episode(finding: Finding, begins: float, ends: float) -> Finding:
-    subject = caps.short(finding.subject)
-    words = f"{_clock(begins, ends)} UTC: {finding.volume}: {finding.verdict}, {subject}"
+    subject = caps.label_cap(finding.subject)
+    words = f"{_format_span(begins, ends)} UTC: {finding.volume}: {finding.verdict}, {subject}"
     return replace(finding, words=words, from_unix=begins, to_unix=ends, remedies=(), gain=None)
 
 
-def _clock(begins: float, ends: float) -> str:
+def _format_span(begins: float, ends: float) -> str:
     """Returns a span of Unix seconds as clock times in UTC, without seconds from two minutes on.
     The end has a date if it lies on another day or a day later."""
     first, last = (datetime.fromtimestamp(moment, UTC) for moment in (begins, ends))

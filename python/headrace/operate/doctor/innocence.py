@@ -9,7 +9,7 @@ from headrace.base.units import KIB, MIB
 from headrace.operate.doctor.model import Finding, FindingFigure
 from headrace.operate.doctor.signals import Signals, VolumeSignals
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.operate.doctor.verdicts import table
+from headrace.operate.doctor.verdicts import read_verdicts
 
 # Reads this many times as large as a page of InnoDB (up to 64 KiB) are not its own (a guess).
 LARGER_THAN_A_PAGE = 1.25
@@ -20,48 +20,48 @@ KEEPS_UP = "Storage keeps up."
 NEARLY_SPENT = "Storage waits too, and the processors are nearly spent: they may bind as soon as its limit is lifted."
 
 
-def figure(name: str, value: float | None, unit: str, words: str) -> FindingFigure:
+def make_figure(name: str, value: float | None, unit: str, words: str) -> FindingFigure:
     """Returns a number with its words."""
     return FindingFigure(name, value, unit, words)
 
 
-def innocent(signals: Signals, thresholds: Thresholds, storage_waits: bool = False) -> list[Finding]:
+def find_excuses(signals: Signals, thresholds: Thresholds, storage_waits: bool = False) -> list[Finding]:
     """Returns every other explanation that holds, the one that takes most of the clients' time
     first. `storage_waits`: a limit binds as well, or a volume is degraded, so that storage does not
     keep up."""
-    looked = (_locks, _foreign, _cold, _processors, _away, _idle)
+    looked = (_blame_locks, _blame_foreign_reads, _blame_cold_pool, _blame_processors, _blame_clients, _blame_idleness)
     excuses = [excuse for look in looked if (excuse := look(signals, thresholds)) is not None]
     if storage_waits:
         excuses = [replace(excuse, words=excuse.words.replace(KEEPS_UP, NEARLY_SPENT)) for excuse in excuses]
     return sorted(excuses, key=lambda excuse: -excuse.weight)
 
 
-def _locks(signals: Signals, t: Thresholds) -> Finding | None:
+def _blame_locks(signals: Signals, t: Thresholds) -> Finding | None:
     """Blames row locks, where those who hold them do not wait for storage themselves."""
-    server, row = signals.server, table()["locks"]
+    server, row = signals.server, read_verdicts()["locks"]
     if server is None or not row.holds(t, lock_share=server.locks, running=server.running):
         return None
     locks = server.locks or 0.0
     # Time of those who do not wait for a lock: where it goes to storage, locks are how it is felt.
     free = max(1e-9, 1.0 - locks)
     of_holders = min(1.0, (server.felt or 0.0) / free)
-    return row.finding(
+    return row.make_finding(
         felt=server.felt,
-        weight=locks * (1.0 - of_holders * _at_limit(signals, t)),
+        weight=locks * (1.0 - of_holders * _compute_limit_share(signals, t)),
         lock_share=locks,
         lock_waiters=locks * server.running,
         running=server.running,
     )
 
 
-def _at_limit(signals: Signals, t: Thresholds) -> float:
+def _compute_limit_share(signals: Signals, t: Thresholds) -> float:
     """Returns the largest share of the time that a volume is over a limit; 0 below `seen_share`."""
     shares = [share for volume in signals.volumes for share in volume.use.over.values() if share is not None]
     worst = max(shares, default=0.0)
     return worst if worst >= t.seen_share else 0.0
 
 
-def _foreign(signals: Signals, t: Thresholds) -> Finding | None:
+def _blame_foreign_reads(signals: Signals, t: Thresholds) -> Finding | None:
     """Blames reads that are not the server's: a backup, a copy, a check of files."""
     if signals.server is None or len(signals.volumes) == 0:
         return None
@@ -72,10 +72,10 @@ def _foreign(signals: Signals, t: Thresholds) -> Finding | None:
     least_kib = max(t.foreign_kib, LARGER_THAN_A_PAGE * int(page) / KIB if page.isdigit() else 0.0)
     if own is None or not read or volume.read_kib < least_kib:
         return None
-    share, row = max(0.0, read - own) / read, table()["backup"]
+    share, row = max(0.0, read - own) / read, read_verdicts()["backup"]
     if not row.holds(t, read_mib_s=read / MIB, foreign_share=share):
         return None
-    return row.finding(
+    return row.make_finding(
         volume.facts.name,
         signals.server.felt,
         0.9 * share,
@@ -87,12 +87,12 @@ def _foreign(signals: Signals, t: Thresholds) -> Finding | None:
     )
 
 
-def _cold(signals: Signals, t: Thresholds) -> Finding | None:
+def _blame_cold_pool(signals: Signals, t: Thresholds) -> Finding | None:
     """Blames a buffer pool that still fills."""
     server = signals.server
     if server is None:
         return None
-    free, uptime, row = server.get("free_share"), server.get("uptime_s"), table()["cold-cache"]
+    free, uptime, row = server.get("free_share"), server.get("uptime_s"), read_verdicts()["cold-cache"]
     reads, ios = server.get("pool_reads_per_s") or 0.0, sum(volume.iops for volume in signals.volumes)
     figures = {
         "unused_share": server.unused_share,
@@ -106,7 +106,7 @@ def _cold(signals: Signals, t: Thresholds) -> Finding | None:
     left_s = free / (server.filled / server.seconds) if server.seconds else 0.0
     # Share of the clients' time that reads take.
     weight = (server.felt_read or 0.0) * min(1.0, server.running / max(server.connected, 1.0))
-    return row.finding(
+    return row.make_finding(
         felt=server.felt,
         weight=weight,
         free_share=free,
@@ -117,7 +117,7 @@ def _cold(signals: Signals, t: Thresholds) -> Finding | None:
     )
 
 
-def _processors(signals: Signals, t: Thresholds) -> Finding | None:
+def _blame_processors(signals: Signals, t: Thresholds) -> Finding | None:
     """Blames the host's processors, where clients do not wait for storage more."""
     server, host = signals.server, signals.host
     steal = host.steal or 0.0
@@ -128,11 +128,11 @@ def _processors(signals: Signals, t: Thresholds) -> Finding | None:
     felt = server.felt if server else None
     # Share of the clients' time that is neither I/O nor locks.
     rest = max(0.0, 1.0 - (felt or 0.0) - ((server.locks or 0.0) if server else 0.0))
-    queued = _queued(signals, rest, t)
+    queued = _has_processor_queue(signals, rest, t)
     enough = busy >= t.processor_share or by_server >= t.server_processor_share or steal >= t.steal_share
     if host.vcpus is None or not (enough or queued):
         return None
-    return table()["steal" if steal >= t.steal_share else "processors"].finding(
+    return read_verdicts()["steal" if steal >= t.steal_share else "processors"].make_finding(
         felt=felt,
         weight=rest * max(busy, by_server, steal, 1.0 if queued else 0.0),
         busy=busy,
@@ -147,7 +147,7 @@ def _processors(signals: Signals, t: Thresholds) -> Finding | None:
     )
 
 
-def _queued(signals: Signals, rest: float, t: Thresholds) -> bool:
+def _has_processor_queue(signals: Signals, rest: float, t: Thresholds) -> bool:
     """Returns whether more statements are under way than processors, and wait for nothing but these
     (PSI). A server that hardly computes waits for something else, and the pressure is that of
     others."""
@@ -157,7 +157,7 @@ def _queued(signals: Signals, rest: float, t: Thresholds) -> bool:
     return server.running >= host.vcpus and host.pressure >= t.pressure_share and rest >= t.queued_rest_share
 
 
-def _away(signals: Signals, t: Thresholds) -> Finding | None:
+def _blame_clients(signals: Signals, t: Thresholds) -> Finding | None:
     """Blames connections that mostly have nothing under way, while work is done: the time goes into
     the clients or the network."""
     server = signals.server
@@ -165,12 +165,12 @@ def _away(signals: Signals, t: Thresholds) -> Finding | None:
     work = None if server is None else server.get("questions_per_s") if server.facts.replica else server.tps
     if server is None or not server.connected:
         return None
-    share, row = server.running / server.connected, table()["network"]
+    share, row = server.running / server.connected, read_verdicts()["network"]
     if not row.holds(t, connected=server.connected, work_per_s=work, running_share=share):
         return None
-    if ((server.felt or 0.0) >= t.felt_share or server.commits_unknown) and _at_limit(signals, t):
+    if ((server.felt or 0.0) >= t.felt_share or server.commits_unknown) and _compute_limit_share(signals, t):
         return None  # a pool of idle connections excuses nothing of what those at work wait for
-    return row.finding(
+    return row.make_finding(
         felt=server.felt,
         weight=(1.0 - share) * 0.7,
         running=server.running,
@@ -179,7 +179,7 @@ def _away(signals: Signals, t: Thresholds) -> Finding | None:
     )
 
 
-def _idle(signals: Signals, t: Thresholds) -> Finding | None:
+def _blame_idleness(signals: Signals, t: Thresholds) -> Finding | None:
     """Returns a finding where nothing is asked."""
     if not signals.volumes and signals.server is None:
         return None
@@ -191,7 +191,7 @@ def _idle(signals: Signals, t: Thresholds) -> Finding | None:
         f"{sum(volume.iops for volume in signals.volumes):.1f} I/Os a second" if signals.volumes else "",
         f"{signals.server.tps:.1f} transactions a second" if signals.server else "",
     )
-    return table()["idle"].finding(felt=0.0, rates=" and ".join(text for text in rates if text))
+    return read_verdicts()["idle"].make_finding(felt=0.0, rates=" and ".join(text for text in rates if text))
 
 
 def is_busy(volume: VolumeSignals, t: Thresholds) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.base.units import span_in_words
+from headrace.base.units import describe_span
 from headrace.observe.evidence.model import Evidence
-from headrace.operate.doctor.innocence import innocent
+from headrace.operate.doctor.innocence import find_excuses
 from headrace.operate.doctor.model import Diagnosis, Finding
 from headrace.operate.doctor.signals import Signals
-from headrace.operate.doctor.storage_verdicts import of_settings, of_volumes
+from headrace.operate.doctor.storage_verdicts import judge_settings, judge_volumes
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.operate.doctor.verdicts import table
+from headrace.operate.doctor.verdicts import read_verdicts
 
 MOST_FINDINGS = 3  # a reader takes in no more; the rest stands behind --all
 # Order of those that say the same of storage: how it is known.
@@ -23,20 +23,20 @@ LEAST_WEIGHT = 0.005
 EXPLAINS = ("cold-cache", "backup")
 
 
-def judged(signals: Signals, thresholds: Thresholds) -> list[Finding]:
+def judge_signals(signals: Signals, thresholds: Thresholds) -> list[Finding]:
     """Returns all findings, the headline first; at least one."""
-    grain = grain_words(signals.grain_s, signals.exact)
-    storage = of_volumes(signals, thresholds)
+    grain = describe_grain(signals.grain_s, signals.exact)
+    storage = judge_volumes(signals, thresholds)
     waits = any(finding.verdict in ("binds", "degraded") for finding in storage)
-    innocents = innocent(signals, thresholds, storage_waits=waits)
-    settings = of_settings(signals, thresholds)
-    ordered = _ordered(innocents, storage, settings, signals, thresholds)
+    innocents = find_excuses(signals, thresholds, storage_waits=waits)
+    settings = judge_settings(signals, thresholds)
+    ordered = _order_findings(innocents, storage, settings, signals, thresholds)
     if not ordered:
-        ordered = [_nothing(signals)]
+        ordered = [_make_calm_finding(signals)]
     return [finding if finding.grain else replace(finding, grain=grain) for finding in ordered]
 
 
-def _ordered(
+def _order_findings(
     innocents: list[Finding], storage: list[Finding], settings: list[Finding], signals: Signals, t: Thresholds
 ) -> list[Finding]:
     """Returns the findings in the order in which they are told, each once: what explains or excuses
@@ -114,25 +114,25 @@ def _waits_for_processors(finding: Finding, signals: Signals, t: Thresholds) -> 
     )
 
 
-def _nothing(signals: Signals) -> Finding:
+def _make_calm_finding(signals: Signals) -> Finding:
     """Returns the finding where nothing shows: all is well, or too little is known."""
     if not signals.volumes and signals.server is None:
-        return table()["nothing"].finding()
+        return read_verdicts()["nothing"].make_finding()
     blind = [
         volume
         for volume in signals.volumes
         if all(share is None for share in volume.use.over.values()) and volume.limits is None
     ]
     if not signals.volumes:
-        return table()["no-volumes"].finding()
+        return read_verdicts()["no-volumes"].make_finding()
     if blind and len(blind) == len(signals.volumes):
-        return table()["no-limits"].finding(blind[0].facts.name)
-    return table()["fine"].finding()
+        return read_verdicts()["no-limits"].make_finding(blind[0].facts.name)
+    return read_verdicts()["fine"].make_finding()
 
 
-def grain_words(grain_s: float, exact: bool) -> str:
+def describe_grain(grain_s: float, exact: bool) -> str:
     """Returns in words how fine the evidence was."""
-    each = f"a figure for each {span_in_words(round(grain_s)) if grain_s >= 1 else f'{grain_s:g} s'}"
+    each = f"a figure for each {describe_span(round(grain_s)) if grain_s >= 1 else f'{grain_s:g} s'}"
     if exact:
         return f"{each}; time over each limit counted in microseconds"
     if grain_s >= 60:
@@ -140,7 +140,7 @@ def grain_words(grain_s: float, exact: bool) -> str:
     return f"{each}; limits inferred from rate and latency"
 
 
-def assembled(evidence: Evidence, findings: list[Finding]) -> Diagnosis:
+def assemble_diagnosis(evidence: Evidence, findings: list[Finding]) -> Diagnosis:
     """Puts a diagnosis together: the headline, at most three findings, and the rest."""
     facts = evidence.facts
     return Diagnosis(

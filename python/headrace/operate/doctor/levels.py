@@ -10,7 +10,7 @@ from functools import lru_cache
 import polars as pl
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.units import MIB
 from headrace.observe.evidence.limits import HoldingLimits
 
@@ -80,10 +80,10 @@ class LimitLevel:
     unit: str
 
 
-def level_of(rows: pl.DataFrame) -> Level:
+def compute_level(rows: pl.DataFrame) -> Level:
     """Returns the means and the scatter of the rates in rows of a volume's evidence."""
     ios = rows["charged_iops"].fill_null(0.0)
-    bytes_s = rows.select(bytes_per_s(rows).alias("bytes_s"))["bytes_s"]
+    bytes_s = rows.select(compute_bytes_per_s(rows).alias("bytes_s"))["bytes_s"]
     point_s = float(rows["duration_s"].median() or 1.0)  # type: ignore[arg-type]
     iops, in_bytes = float(ios.mean() or 0.0), float(bytes_s.mean() or 0.0)  # type: ignore[arg-type]
     return Level(
@@ -97,7 +97,7 @@ def level_of(rows: pl.DataFrame) -> Level:
     )
 
 
-def in_blocks(rows: pl.DataFrame, least_s: float) -> pl.DataFrame:
+def average_blocks(rows: pl.DataFrame, least_s: float) -> pl.DataFrame:
     """Averages consecutive rows over `least_s` seconds and more, without a remainder."""
     each = float(rows["duration_s"].median() or least_s) if rows.height else least_s  # type: ignore[arg-type]
     size = math.ceil(least_s / max(each, 1e-3))
@@ -112,17 +112,17 @@ def in_blocks(rows: pl.DataFrame, least_s: float) -> pl.DataFrame:
     )
 
 
-def bytes_per_s(rows: pl.DataFrame) -> pl.Expr:
+def compute_bytes_per_s(rows: pl.DataFrame) -> pl.Expr:
     """Returns bytes a second of each row."""
     sizes = [pl.col(name).fill_null(0.0) for name in ("read_mib_s", "write_mib_s") if name in rows.columns]
     # Without any, a zero of each row: a literal alone is one row.
     return pl.sum_horizontal(sizes or [pl.col("duration_s") * 0.0]) * MIB
 
 
-def limit_at(level: Level, limits: HoldingLimits) -> LimitLevel | None:
+def find_limit(level: Level, limits: HoldingLimits) -> LimitLevel | None:
     """Returns the limit of this storage and instance nearest to the level; None where none fits."""
     near: list[tuple[float, LimitLevel]] = []
-    for name, allowed, in_bytes in limits.levels():
+    for name, allowed, in_bytes in limits.list_levels():
         rate = level.bytes_s if in_bytes else level.iops
         away = abs(rate / allowed - 1.0)
         if away <= SAME_SHARE and level.is_flat(in_bytes):
@@ -130,7 +130,7 @@ def limit_at(level: Level, limits: HoldingLimits) -> LimitLevel | None:
     return min(near, key=lambda pair: pair[0])[1] if near else None
 
 
-def instances_at(level: Level, as_of: str | None) -> tuple[LimitLevel, tuple[str, ...]] | None:
+def find_instances(level: Level, as_of: str | None) -> tuple[LimitLevel, tuple[str, ...]] | None:
     """Returns the instances whose baseline the level is, the usual ones first; None where no
     instance that is known has it. Those that burst are meant: without a burst a limit of the
     instance is one of its figures as well, and they stand behind."""
@@ -139,8 +139,8 @@ def instances_at(level: Level, as_of: str | None) -> tuple[LimitLevel, tuple[str
         if rate <= 0 or not level.is_flat(in_bytes):
             continue
         names = [
-            (not bursts, _usual(name), name)
-            for name, iops, bytes_s, bursts in _baselines(as_of)
+            (not bursts, _rank_family(name), name)
+            for name, iops, bytes_s, bursts in _list_baselines(as_of)
             if (allowed := bytes_s if in_bytes else iops) and abs(rate / allowed - 1.0) <= SAME_AS_UNNAMED
         ]
         if names:
@@ -152,9 +152,9 @@ def instances_at(level: Level, as_of: str | None) -> tuple[LimitLevel, tuple[str
 
 
 @lru_cache(maxsize=8)
-def _baselines(as_of: str | None) -> tuple[tuple[str, float | None, float | None, bool], ...]:
+def _list_baselines(as_of: str | None) -> tuple[tuple[str, float | None, float | None, bool], ...]:
     """Returns (type, baseline IOPS, baseline bytes a second, bursts or not) of every instance."""
-    with core_errors():
+    with translate_core_errors():
         instances = core.instances(as_of)
     return tuple(
         (
@@ -167,19 +167,19 @@ def _baselines(as_of: str | None) -> tuple[tuple[str, float | None, float | None
     )
 
 
-def _usual(name: str) -> int:
+def _rank_family(name: str) -> int:
     family = name.partition(".")[0]
     return USUAL_FAMILIES.index(family) if family in USUAL_FAMILIES else len(USUAL_FAMILIES)
 
 
-def names_in_words(names: tuple[str, ...]) -> str:
+def describe_names(names: tuple[str, ...]) -> str:
     """Returns `m5.large, r5.large, m6i.large and 74 others`."""
     more = len(names) - MOST_NAMES
     first = ", ".join(names[:MOST_NAMES])
     return first if more <= 0 else f"{first} and {more} other{'s' if more > 1 else ''}"
 
 
-def rate_in_words(rate: float, unit: str) -> str:
+def describe_rate(rate: float, unit: str) -> str:
     """Returns `3,600 IOPS` or `77.5 MiB/s`."""
     if unit == "bytes/s":
         mib_s = rate / MIB

@@ -13,7 +13,7 @@ CRITICAL = ("felt",)
 MOST_EARLIER = 5  # lines of the time before that a reader takes in; the rest stands behind --all
 
 
-def nagios_code(diagnosis: Diagnosis) -> int:
+def get_nagios_code(diagnosis: Diagnosis) -> int:
     """Returns the exit code of a Nagios plugin: 0 OK, 1 warning, 2 critical, 3 unknown."""
     if diagnosis.verdict == "cannot tell":
         return 3
@@ -22,7 +22,7 @@ def nagios_code(diagnosis: Diagnosis) -> int:
     return 2 if diagnosis.findings[0].basis in CRITICAL else 1
 
 
-def nagios_line(diagnosis: Diagnosis) -> str:
+def build_nagios_line(diagnosis: Diagnosis) -> str:
     """Returns the line of a Nagios plugin, with the figures of the headline behind the bar."""
     head = diagnosis.findings[0]
     figures = " ".join(
@@ -31,22 +31,22 @@ def nagios_line(diagnosis: Diagnosis) -> str:
         if shown_figure.value is not None and " " not in shown_figure.name
     )
     words = diagnosis.headline.replace("|", "/").replace("\n", " ")
-    return f"DOCTOR {NAGIOS[nagios_code(diagnosis)]} - {diagnosis.verdict}: {words}" + (
+    return f"DOCTOR {NAGIOS[get_nagios_code(diagnosis)]} - {diagnosis.verdict}: {words}" + (
         f" | {figures}" if figures else ""
     )
 
 
-def lines(
+def build_lines(
     diagnosis: Diagnosis, everything: bool = False, fold: Callable[[str], list[str]] = lambda line: [line]
 ) -> list[str]:
     """Returns what a person reads. `fold`: a line of prose on as many lines as it takes; what is to
     be copied (commands) stays whole."""
     printed = [*fold(f"{diagnosis.verdict.upper()}: {diagnosis.headline}"), ""]
     for number, finding in enumerate(diagnosis.findings, start=1):
-        printed += _finding(number, finding, fold, headline=number == 1)
+        printed += _build_finding_lines(number, finding, fold, headline=number == 1)
     if everything:
         for number, finding in enumerate(diagnosis.others, start=len(diagnosis.findings) + 1):
-            printed += _finding(number, finding, fold)
+            printed += _build_finding_lines(number, finding, fold)
     elif diagnosis.others:
         printed += [f"{len(diagnosis.others)} more with --all.", ""]
     shown = diagnosis.earlier if everything else diagnosis.earlier[:MOST_EARLIER]
@@ -66,7 +66,9 @@ def lines(
     return printed + [piece for line in below for piece in fold(line)]
 
 
-def _finding(number: int, finding: Finding, fold: Callable[[str], list[str]], headline: bool = False) -> list[str]:
+def _build_finding_lines(
+    number: int, finding: Finding, fold: Callable[[str], list[str]], headline: bool = False
+) -> list[str]:
     """Returns the lines of a finding: its figures, gain and remedies. The words of a headline stand
     above all lines; if it has nothing else, the list is empty."""
     subject = "" if finding.subject == finding.verdict else f": {finding.subject}"

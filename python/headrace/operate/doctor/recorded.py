@@ -9,23 +9,23 @@ from dataclasses import replace
 import polars as pl
 
 from headrace.base import caps
-from headrace.base.units import MIB, clock_text, in_percent, more_times, span_in_words
+from headrace.base.units import MIB, describe_repeats, describe_span, format_percent, write_clock
 from headrace.errors import HeadraceError
 from headrace.observe.evidence.model import Evidence
-from headrace.operate.doctor.advising.gains import Counsel, processors_spent, spent_words, why
+from headrace.operate.doctor.advising.gains import Counsel, are_processors_spent, explain_no_gain, explain_refusal
 from headrace.operate.doctor.advising.remedies import find_change
-from headrace.operate.doctor.judging import assembled, grain_words
-from headrace.operate.doctor.levels import rate_in_words
+from headrace.operate.doctor.judging import assemble_diagnosis, describe_grain
+from headrace.operate.doctor.levels import describe_rate
 from headrace.operate.doctor.model import Diagnosis, Finding, FindingFigure, Window
-from headrace.operate.doctor.signals import most_bytes_s, signals_of
-from headrace.operate.doctor.slow_findings import SlowPart, slow_finding, stalled_finding, without_stalls
-from headrace.operate.doctor.slowness import stretches
+from headrace.operate.doctor.signals import compute_most_bytes_s, compute_signals
+from headrace.operate.doctor.slow_findings import SlowPart, blame_stalled_device, judge_slow_points, without_stalls
+from headrace.operate.doctor.slowness import find_stretches
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.operate.doctor.verdicts import table
-from headrace.operate.doctor.windows import BoundWindow, bound_windows, without
+from headrace.operate.doctor.verdicts import read_verdicts
+from headrace.operate.doctor.windows import BoundWindow, find_bound_windows, remove_bound_rows
 from headrace.simulation.demand import Simulation, simulate
 from headrace.workload import ClosedWorkload, OpenWorkload
-from headrace.workload.observed import limits_met
+from headrace.workload.observed import describe_limits_met
 
 # Limits that bind by their absence, in the sentence of a recording; the others: `caps.long`.
 SPENT = {"volume-credits": "spent burst credits", "instance-credits": "the spent EBS burst of the instance"}
@@ -39,73 +39,75 @@ def diagnose_recording(
     were spent; what lasted longest comes first, `fine` without any of them."""
     t = thresholds or Thresholds()
     volume = next(entry for entry in evidence.volumes if entry.facts.role != "member")
-    bound = bound_windows(workload, volume, evidence.facts.as_of, t)
+    bound = find_bound_windows(workload, volume, evidence.facts.as_of, t)
     windows = sorted(
-        (_window(entry, workload, evidence) for entry in bound), key=lambda entry: entry.from_s - entry.to_s
+        (_make_window(entry, workload, evidence) for entry in bound), key=lambda entry: entry.from_s - entry.to_s
     )
     findings = [
-        _finding(name, [entry for entry in windows if entry.limit == name], workload, evidence)
+        _make_finding(name, [entry for entry in windows if entry.limit == name], workload, evidence)
         for name in dict.fromkeys(entry.limit for entry in windows)
     ]
-    findings = [_advised(entry, evidence, bound, counsel, t) for entry in findings]
-    part = SlowPart(evidence, volume, without(volume.rows, bound), _clock_of(workload), t)
-    stalled = stalled_finding(part)
+    findings = [_add_advice(entry, evidence, bound, counsel, t) for entry in findings]
+    part = SlowPart(evidence, volume, remove_bound_rows(volume.rows, bound), _make_clock(workload), t)
+    stalled = blame_stalled_device(part)
     findings += [stalled] if stalled else []
-    slow = slow_finding(replace(part, rows=without_stalls(part.rows)), beside_limits=bool(bound))
+    slow = judge_slow_points(replace(part, rows=without_stalls(part.rows)), beside_limits=bool(bound))
     findings += [slow] if slow else []
     # Bursts that a mean hides are told after the limit that is seen.
     findings.sort(key=lambda entry: (bool(bound) and entry.subject == "bursts", -entry.weight))
-    processors = processors_finding(evidence, _clock_of(workload), t, storage_waits=bool(findings))
+    processors = judge_processors(evidence, _make_clock(workload), t, storage_waits=bool(findings))
     findings += [processors] if processors else []
     if not findings:
-        findings = [_calm(workload, volume.facts.name, t)]
-    grain = grain_words(evidence.facts.grain_s, False)
-    evidence = replace(evidence, notes=_notes(evidence, workload, bound))
-    return replace(assembled(evidence, [replace(entry, grain=grain) for entry in findings]), windows=tuple(windows))
+        findings = [_make_calm_finding(workload, volume.facts.name, t)]
+    grain = describe_grain(evidence.facts.grain_s, False)
+    evidence = replace(evidence, notes=_collect_notes(evidence, workload, bound))
+    return replace(
+        assemble_diagnosis(evidence, [replace(entry, grain=grain) for entry in findings]), windows=tuple(windows)
+    )
 
 
-def _notes(evidence: Evidence, workload: OpenWorkload, bound: list[BoundWindow]) -> tuple[str, ...]:
+def _collect_notes(evidence: Evidence, workload: OpenWorkload, bound: list[BoundWindow]) -> tuple[str, ...]:
     """Returns the recording's notes; of its flat stretches only on those that are at a limit."""
     start = workload.source.get("clock_start")
-    at_limits = limits_met(
+    at_limits = describe_limits_met(
         tuple(window for window in workload.censored if window in {entry.window for entry in bound}), start
     )
-    of_stretches = limits_met(workload.censored, start)
+    of_stretches = describe_limits_met(workload.censored, start)
     return (*[note for note in evidence.notes if note not in of_stretches], *at_limits)
 
 
-def _calm(workload: OpenWorkload, device: str, t: Thresholds) -> Finding:
+def _make_calm_finding(workload: OpenWorkload, device: str, t: Thresholds) -> Finding:
     """Says that nothing was found; `fine` only of a long enough recording with a latency."""
     if workload.span_s < t.window_s:
-        return table()["recorded-short"].finding(device, span_s=workload.span_s)
-    latency = workload.recorded_latency()
+        return read_verdicts()["recorded-short"].make_finding(device, span_s=workload.span_s)
+    latency = workload.find_recorded_latency()
     if latency is None:
-        return table()["recorded-no-latency"].finding(device)
+        return read_verdicts()["recorded-no-latency"].make_finding(device)
     worst = latency.filter(pl.col("mean_ms").is_not_null()).sort("mean_ms", descending=True).head(1)
     at = ""
     if worst.height:
-        when = _clock_of(workload)(float(worst["t_s"][0]))
+        when = _make_clock(workload)(float(worst["t_s"][0]))
         at = f" The slowest point is {worst['mean_ms'][0]:,.2f} ms{' at' if when[0].isdigit() else ','} {when}."
-    return table()["recorded-fine"].finding(device, slowest=at)
+    return read_verdicts()["recorded-fine"].make_finding(device, slowest=at)
 
 
-def _clock_of(workload: OpenWorkload) -> Callable[[float], str]:
+def _make_clock(workload: OpenWorkload) -> Callable[[float], str]:
     """Returns what turns seconds of the recording into words: the time of day where it is known."""
     start = workload.source.get("clock_start")
     return lambda t_s: (
-        clock_text(start, t_s, True, True) or (f"{span_in_words(round(t_s))} after the start" if t_s else "the start")
+        write_clock(start, t_s, True, True) or (f"{describe_span(round(t_s))} after the start" if t_s else "the start")
     )
 
 
 # --- windows at a limit ---------------------------------------------------------------------------
 
 
-def _window(entry: BoundWindow, workload: OpenWorkload, evidence: Evidence) -> Window:
+def _make_window(entry: BoundWindow, workload: OpenWorkload, evidence: Evidence) -> Window:
     """Returns a stretch at a limit: clock times, seconds of the recording, the rate in IOPS or
     MiB/s, and latencies in ms, recorded and by the model (None: not known)."""
-    at = _clock_of(workload)
+    at = _make_clock(workload)
     window, limit = entry.window, entry.limit
-    run = _modelled(workload, entry, evidence)
+    run = _simulate_stretch(workload, entry, evidence)
     in_bytes = limit.unit == "bytes/s"
     return Window(
         begins=at(window.from_s),
@@ -123,7 +125,7 @@ def _window(entry: BoundWindow, workload: OpenWorkload, evidence: Evidence) -> W
     )
 
 
-def _modelled(workload: OpenWorkload, entry: BoundWindow, evidence: Evidence) -> Simulation | None:
+def _simulate_stretch(workload: OpenWorkload, entry: BoundWindow, evidence: Evidence) -> Simulation | None:
     """Simulates as many outstanding requests as were recorded, of the same size and mix, on the
     storage that is named. Credits are gone where they were."""
     window = entry.window
@@ -155,13 +157,13 @@ def _modelled(workload: OpenWorkload, entry: BoundWindow, evidence: Evidence) ->
 # --- findings -------------------------------------------------------------------------------------
 
 
-def _finding(name: str, windows: list[Window], workload: OpenWorkload, evidence: Evidence) -> Finding:
+def _make_finding(name: str, windows: list[Window], workload: OpenWorkload, evidence: Evidence) -> Finding:
     """Returns the finding on the limit `name`, weighted by its seconds. `windows`: the stretches at
     it, the longest first."""
     first = windows[0]
     volume = next(entry.facts.name for entry in evidence.volumes if entry.facts.role != "member")
     total_s = sum(entry.to_s - entry.from_s for entry in windows)
-    rate = rate_in_words(first.rate * (MIB if first.unit == "MiB/s" else 1), "bytes/s" if first.unit == "MiB/s" else "")
+    rate = describe_rate(first.rate * (MIB if first.unit == "MiB/s" else 1), "bytes/s" if first.unit == "MiB/s" else "")
     latency = ""
     if first.recorded_ms is not None:
         latency = f"; an I/O took {first.recorded_ms:,.1f} ms"
@@ -169,15 +171,19 @@ def _finding(name: str, windows: list[Window], workload: OpenWorkload, evidence:
             latency += f", usually {first.usual_ms:,.2f} ms"
         if first.model_ms is not None:
             latency += f" (the model says {first.model_ms:,.1f} ms there)"
-    more = "" if len(windows) == 1 else f", and {more_times(len(windows) - 1)} ({span_in_words(round(total_s))} in all)"
+    more = (
+        ""
+        if len(windows) == 1
+        else f", and {describe_repeats(len(windows) - 1)} ({describe_span(round(total_s))} in all)"
+    )
     baseline = f", the baseline of {evidence.facts.instance}" if name == "instance-credits" else ""
-    finding = table()["recorded-limit"].finding(
+    finding = read_verdicts()["recorded-limit"].make_finding(
         volume,
         weight=total_s,
-        figures=_figures(first, rate, total_s / workload.span_s),
+        figures=_make_figures(first, rate, total_s / workload.span_s),
         begins=first.begins,
         ends=first.ends,
-        limit=SPENT.get(name) or caps.long(name),
+        limit=SPENT.get(name) or caps.describe_cap(name),
         rate=rate,
         baseline=baseline,
         more=more,
@@ -186,7 +192,7 @@ def _finding(name: str, windows: list[Window], workload: OpenWorkload, evidence:
     return replace(finding, subject=name, from_unix=first.from_s, to_unix=first.to_s)
 
 
-def _figures(window: Window, rate: str, share: float) -> tuple[FindingFigure, ...]:
+def _make_figures(window: Window, rate: str, share: float) -> tuple[FindingFigure, ...]:
     """Returns the figures of a limit. `rate`: in words; `share`: of the recording at the limit, 0
     to 1."""
     recorded, modelled = "latency not recorded", "storage not named: no model"
@@ -196,7 +202,7 @@ def _figures(window: Window, rate: str, share: float) -> tuple[FindingFigure, ..
         modelled = f"an I/O takes {window.model_ms:,.2f} ms there by the model"
     least = window.at_least_iops
     return (
-        FindingFigure("share", share, "share", f"time at the limit: {in_percent(share, 1)} of the recording"),
+        FindingFigure("share", share, "share", f"time at the limit: {format_percent(share, 1)} of the recording"),
         FindingFigure("rate", window.rate, window.unit, f"rate: a flat {rate}"),
         FindingFigure("recorded_ms", window.recorded_ms, "ms", recorded),
         FindingFigure("model_ms", window.model_ms, "ms", modelled),
@@ -204,7 +210,9 @@ def _figures(window: Window, rate: str, share: float) -> tuple[FindingFigure, ..
     )
 
 
-def _advised(entry: Finding, evidence: Evidence, bound: list[BoundWindow], counsel: Counsel, t: Thresholds) -> Finding:
+def _add_advice(
+    entry: Finding, evidence: Evidence, bound: list[BoundWindow], counsel: Counsel, t: Thresholds
+) -> Finding:
     """Adds to a finding what to do, where the storage is named."""
     volume = next(each for each in evidence.volumes if each.facts.role != "member")
     if volume.facts.limits is None:
@@ -212,18 +220,18 @@ def _advised(entry: Finding, evidence: Evidence, bound: list[BoundWindow], couns
     windows = [each.window for each in bound if each.limit.name == entry.subject]
     at = min(windows, key=lambda window: abs(window.from_s - (entry.from_unix or 0.0)))
     begin = float(volume.rows["t_unix"][0])
-    part = signals_of(evidence.between(begin + at.from_s - 1e-6, begin + at.to_s - 1e-6), t, whole=True)
+    part = compute_signals(evidence.select_span(begin + at.from_s - 1e-6, begin + at.to_s - 1e-6), t, whole=True)
     seen = next((each for each in part.volumes if each.facts.name == volume.facts.name), None)
     if seen is None:
         return entry
-    if processors_spent(part.host, t):
-        return replace(entry, words=f"{entry.words}{spent_words(part.host)}")
-    seen.most_bytes_s = most_bytes_s(volume.rows)
+    if are_processors_spent(part.host, t):
+        return replace(entry, words=f"{entry.words}{explain_no_gain(part.host)}")
+    seen.most_bytes_s = compute_most_bytes_s(volume.rows)
     factor = t.spare_rate * at.at_least_iops / max(seen.iops, 1.0)
     try:
         change = find_change(seen, entry.subject, factor, counsel.region, counsel.as_of)
     except HeadraceError as error:
-        return replace(entry, words=f"{entry.words} The change to make is not known: {why(error)}.")
+        return replace(entry, words=f"{entry.words} The change to make is not known: {explain_refusal(error)}.")
     return entry if change is None else replace(entry, remedies=(change.remedy,))
 
 
@@ -235,7 +243,7 @@ def _advised(entry: Finding, evidence: Evidence, bound: list[BoundWindow], couns
 SHARES = ("user_cpus", "system_cpus", "idle_cpus", "iowait_cpus", "steal_cpus")
 
 
-def processors_finding(
+def judge_processors(
     evidence: Evidence, at: Callable[[float], str], t: Thresholds, storage_waits: bool
 ) -> Finding | None:
     """Returns a finding on processors that are nearly spent for a good part of the recording; None
@@ -256,18 +264,18 @@ def processors_finding(
     seconds = float(spent["duration_s"].sum())
     if seconds < t.window_s or seconds < t.spent_share * float(shares["duration_s"].sum()):
         return None
-    first, behind = stretches(shares["spent"])[0]
+    first, behind = find_stretches(shares["spent"])[0]
     part = shares[first:behind]
     begin = float(rows["t_unix"][0])
     begins = float(part["t_unix"][0]) - begin
     ends = float(part["t_unix"][-1] + part["duration_s"][-1]) - begin
     busy, steal_share = (float(part[name].mean() or 0.0) for name in ("busy", "steal"))  # type: ignore[arg-type]
     count = f" of {evidence.facts.vcpus} processors" if evidence.facts.vcpus else " of the processors"
-    in_all = "" if seconds <= ends - begins else f" ({span_in_words(round(seconds))} in all)"
+    in_all = "" if seconds <= ends - begins else f" ({describe_span(round(seconds))} in all)"
     when = f"From {at(begins)} to {at(ends)}{in_all}"
     storage = "Storage waited as well" if storage_waits else "Storage kept up"
     name = "recorded-processors-too" if storage_waits else "recorded-processors"
-    finding = table()["recorded-steal" if steal_share >= t.steal_share else name].finding(
+    finding = read_verdicts()["recorded-steal" if steal_share >= t.steal_share else name].make_finding(
         weight=seconds, when=when, busy_share=busy, steal_share=steal_share, count=count, storage=storage
     )
     return replace(finding, from_unix=begins, to_unix=ends)

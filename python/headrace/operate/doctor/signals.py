@@ -10,13 +10,13 @@ import polars as pl
 
 from headrace.base import core
 from headrace.base.caps import OVER
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.storage import Storage
 from headrace.base.units import KIB, MIB
 from headrace.errors import InputError
 from headrace.observe.evidence.limits import HoldingLimits
 from headrace.observe.evidence.model import Evidence, SeenServer, SeenVolume, VolumeEvidence
-from headrace.operate.doctor.levels import bytes_per_s
+from headrace.operate.doctor.levels import compute_bytes_per_s
 from headrace.operate.doctor.thresholds import Thresholds
 
 # Syncs of a commit that a client waits for, one after the other: the redo log, and the binlog where
@@ -163,10 +163,10 @@ class ServerSignals:
     @property
     def felt(self) -> float | None:
         """The share of the clients' time in both parts, at most all of the time."""
-        return together(self.felt_read, self.felt_commit, 1.0)
+        return add_waits(self.felt_read, self.felt_commit, 1.0)
 
 
-def together(reads: float | None, commits: float | None, most: float) -> float | None:
+def add_waits(reads: float | None, commits: float | None, most: float) -> float | None:
     """Adds both ways of waiting, as far as they are known, and up to `most`."""
     parts = [part for part in (reads, commits) if part is not None]
     return min(most, sum(parts)) if parts else None
@@ -197,30 +197,32 @@ class Signals:
     replica: dict[str, float | None] = field(default_factory=dict)
 
 
-def signals_of(evidence: Evidence, thresholds: Thresholds, whole: bool = False) -> Signals:
+def compute_signals(evidence: Evidence, thresholds: Thresholds, whole: bool = False) -> Signals:
     """Returns the signals of the newest window, or of all; members of an array stand with it."""
-    part = evidence if whole else newest(evidence, thresholds.window_s)
+    part = evidence if whole else select_newest(evidence, thresholds.window_s)
     rows = [volume for volume in part.volumes if volume.rows.height and volume.facts.role != "member"]
-    volumes = [_volume(volume, part.facts.as_of, thresholds) for volume in rows]
+    volumes = [_compute_volume_signals(volume, part.facts.as_of, thresholds) for volume in rows]
     for signals in volumes:
-        signals.member_ms = _members(part, signals.facts.name)
+        signals.member_ms = _measure_members(part, signals.facts.name)
     return Signals(
         volumes,
-        _server(part, volumes, thresholds.little_running),
-        _host(part),
+        _compute_server_signals(part, volumes, thresholds.little_running),
+        _compute_host_signals(part),
         evidence.facts.grain_s,
         evidence.facts.exact,
         {name: mean(part.replica, name) for name in part.replica.columns if name not in ("t_unix", "duration_s")},
     )
 
 
-def newest(evidence: Evidence, window_s: float) -> Evidence:
+def select_newest(evidence: Evidence, window_s: float) -> Evidence:
     """Returns the last `window_s` of the evidence, at least two ticks."""
     end = evidence.ends_unix
-    return evidence if end is None else evidence.between(end - wide_enough(evidence, window_s) - 1e-6, end + 1.0)
+    return (
+        evidence if end is None else evidence.select_span(end - compute_stretch_s(evidence, window_s) - 1e-6, end + 1.0)
+    )
 
 
-def wide_enough(evidence: Evidence, window_s: float) -> float:
+def compute_stretch_s(evidence: Evidence, window_s: float) -> float:
     """Returns how long a stretch is judged as one, s: `window_s`, and two ticks at least."""
     return max(window_s, 2 * evidence.facts.grain_s)
 
@@ -245,21 +247,21 @@ def median(frame: pl.DataFrame, *names: str) -> float | None:
     return None
 
 
-def _volume(volume: VolumeEvidence, as_of: str | None, thresholds: Thresholds) -> VolumeSignals:
+def _compute_volume_signals(volume: VolumeEvidence, as_of: str | None, thresholds: Thresholds) -> VolumeSignals:
     """Returns the signals of a volume: means of its rates over the rows, and latencies in ms."""
     rows, limits = volume.rows, volume.facts.limits
 
-    def rate(name: str) -> float:
+    def compute_rate(name: str) -> float:
         return mean(rows, name) or 0.0
 
-    reads, writes = rate("read_iops"), rate("write_iops")
-    read_mib_s, write_mib_s = rate("read_mib_s"), rate("write_mib_s")
+    reads, writes = compute_rate("read_iops"), compute_rate("write_iops")
+    read_mib_s, write_mib_s = compute_rate("read_mib_s"), compute_rate("write_mib_s")
     read_kib = read_mib_s * MIB / KIB / reads if reads else DEFAULT_IO_KIB
     write_kib = write_mib_s * MIB / KIB / writes if writes else DEFAULT_IO_KIB
     over, over_seconds = {}, {}
     for name, column in OVER.items():
         over[name] = mean(rows, column)
-        over_seconds[name] = _share_of(rows, pl.col(column) > 0) if column in rows.columns else 0.0
+        over_seconds[name] = _compute_share(rows, pl.col(column) > 0) if column in rows.columns else 0.0
     column = "balance_percent"
     levels = rows[column].drop_nulls().cast(pl.Float64).to_list() if column in rows.columns else []
     instance = [
@@ -270,7 +272,7 @@ def _volume(volume: VolumeEvidence, as_of: str | None, thresholds: Thresholds) -
     return VolumeSignals(
         facts=volume.facts,
         seconds=float(rows["duration_s"].sum()),
-        charged_iops=rate("charged_iops") or reads + writes,
+        charged_iops=compute_rate("charged_iops") or reads + writes,
         bytes_s=(read_mib_s + write_mib_s) * MIB,
         read_iops=reads,
         write_iops=writes,
@@ -280,26 +282,26 @@ def _volume(volume: VolumeEvidence, as_of: str | None, thresholds: Thresholds) -
         read_ms=median(rows, "read_p50_ms", "read_ms"),
         write_ms=median(rows, "write_p50_ms", "write_ms"),
         read_p99_ms=median(rows, "read_p99_ms"),
-        use=LimitUse(over, over_seconds, *_uses(rows, limits, thresholds)),
+        use=LimitUse(over, over_seconds, *_compute_use(rows, limits, thresholds)),
         credits=CreditLevels(*((levels[-1], levels[0]) if levels else (None, None)), min(instance, default=None)),
-        model=model_latency(volume.facts, read_kib, write_kib, as_of),
+        model=find_model_latency(volume.facts, read_kib, write_kib, as_of),
         stalled=bool((mean(rows, "stalled") or 0.0) > 0),
-        read_mean_ms=_of_requests(rows, "read"),
+        read_mean_ms=_compute_request_ms(rows, "read"),
         busy_share=None if (idle := mean(rows, "idle_share")) is None else 1.0 - idle,
-        most_bytes_s=most_bytes_s(rows),
+        most_bytes_s=compute_most_bytes_s(rows),
     )
 
 
-def most_bytes_s(rows: pl.DataFrame) -> float:
+def compute_most_bytes_s(rows: pl.DataFrame) -> float:
     """Returns bytes a second of the row with the most; 0 without rows."""
-    return float(rows.select(bytes_per_s(rows).max()).item() or 0.0) if rows.height else 0.0
+    return float(rows.select(compute_bytes_per_s(rows).max()).item() or 0.0) if rows.height else 0.0
 
 
-def _share_of(rows: pl.DataFrame, what: pl.Expr) -> float:
+def _compute_share(rows: pl.DataFrame, what: pl.Expr) -> float:
     return float(rows.select(what.fill_null(False).mean()).item() or 0.0) if rows.height else 0.0
 
 
-def _uses(
+def _compute_use(
     rows: pl.DataFrame, limits: HoldingLimits | None, thresholds: Thresholds
 ) -> tuple[dict[str, float | None], dict[str, float]]:
     """Returns the mean rate over each limit (1: all of it), and the share of ticks near it, both by
@@ -319,27 +321,27 @@ def _uses(
     credits = bytes_s if limits.credit_unit == "bytes" else ios
     demands["volume-credits"] = credits
     for name, demand in demands.items():
-        allowed = limits.rate_of(name)
+        allowed = limits.find_rate(name)
         if not allowed or (name == "volume-credits" and limits.credits is None):
             continue
         shares = rows.select((demand / allowed).alias("use"), pl.col("duration_s"))
         use[name] = mean(shares, "use")
         if name == "volume-credits":
             low, high = 1 - thresholds.credits_near_baseline, 1 + thresholds.credits_near_baseline
-            near[name] = _share_of(shares, pl.col("use").is_between(low, high))
+            near[name] = _compute_share(shares, pl.col("use").is_between(low, high))
         else:
-            near[name] = _share_of(shares, pl.col("use") >= thresholds.inferred_use)
+            near[name] = _compute_share(shares, pl.col("use") >= thresholds.inferred_use)
     return use, near
 
 
-def model_latency(facts: SeenVolume, read_kib: float, write_kib: float, as_of: str | None) -> ModelLatency | None:
+def find_model_latency(facts: SeenVolume, read_kib: float, write_kib: float, as_of: str | None) -> ModelLatency | None:
     """Returns the latency of a volume's type at these sizes; None for an unnamed storage."""
     if facts.storage is None:
         return None
     kind = Storage.parse(facts.storage).volume_type
     day = facts.limits.as_of if facts.limits else as_of
     try:
-        with core_errors():
+        with translate_core_errors():
             sizes = [max(512, int(kib * KIB)) for kib in (read_kib, write_kib)]  # a sector at least
             quantiles = [
                 core.latency_quantiles(kind, "read", [0.5, 0.99], bytes=sizes[0], as_of=day),
@@ -356,14 +358,14 @@ def model_latency(facts: SeenVolume, read_kib: float, write_kib: float, as_of: s
 UNNAMED = "gp3:500"
 
 
-def model_of_rows(facts: SeenVolume, rows: pl.DataFrame, as_of: str | None) -> ModelLatency | None:
+def find_rows_latency(facts: SeenVolume, rows: pl.DataFrame, as_of: str | None) -> ModelLatency | None:
     """Returns the latency of a volume's type at the mean sizes of these rows; of a gp3 volume where
     the storage is not named."""
-    read_kib, write_kib = (_kib_of_an_io(rows, way) for way in ("read", "write"))
-    return model_latency(facts if facts.storage else replace(facts, storage=UNNAMED), read_kib, write_kib, as_of)
+    read_kib, write_kib = (_compute_io_kib(rows, way) for way in ("read", "write"))
+    return find_model_latency(facts if facts.storage else replace(facts, storage=UNNAMED), read_kib, write_kib, as_of)
 
 
-def _kib_of_an_io(rows: pl.DataFrame, way: str) -> float:
+def _compute_io_kib(rows: pl.DataFrame, way: str) -> float:
     """Returns the mean size of reads or writes (`way`), KiB; DEFAULT_IO_KIB where it is not
     known."""
     if not {f"{way}_iops", f"{way}_mib_s"} <= set(rows.columns):
@@ -372,7 +374,7 @@ def _kib_of_an_io(rows: pl.DataFrame, way: str) -> float:
     return MIB / KIB * mib / ios if ios and mib else DEFAULT_IO_KIB
 
 
-def _members(evidence: Evidence, name: str) -> dict[str, float]:
+def _measure_members(evidence: Evidence, name: str) -> dict[str, float]:
     """Returns the latency of each member of an array by name, ms: the median over ticks of its
     slower way."""
     latencies = {}
@@ -385,7 +387,9 @@ def _members(evidence: Evidence, name: str) -> dict[str, float]:
     return latencies
 
 
-def _server(evidence: Evidence, volumes: Sequence[VolumeSignals], little: float) -> ServerSignals | None:
+def _compute_server_signals(
+    evidence: Evidence, volumes: Sequence[VolumeSignals], little: float
+) -> ServerSignals | None:
     """Returns the signals of the server; None if no server was seen. `little`: running threads on
     average, below which reads of a replica are taken for its appliers'."""
     rows = evidence.server
@@ -397,11 +401,11 @@ def _server(evidence: Evidence, volumes: Sequence[VolumeSignals], little: float)
     log = next((volume for volume in volumes if volume.facts.role == "log"), data)
     # A sample of running threads a second is coarse: a client that waits for a lock was running.
     clients = max(running, values.get("lock_waiters") or 0.0, 1e-9)
-    reads = _waits(values.get("pool_reads_per_s"), _read_ms(evidence, data), clients)
+    reads = _compute_waits(values.get("pool_reads_per_s"), _compute_read_ms(evidence, data), clients)
     if facts.replica and clients < little:
         reads = _Waits(None, None)  # they are its appliers'
-    pages_s = writes_a_page(facts) * (values.get("pages_flushed_per_s") or 0.0)
-    commits = _waits(_commits(facts, values), _sync_ms(evidence, log, pages_s), clients)
+    pages_s = count_page_writes(facts) * (values.get("pages_flushed_per_s") or 0.0)
+    commits = _compute_waits(_estimate_commit_waits(facts, values), _estimate_sync_ms(evidence, log, pages_s), clients)
     locks = values.get("lock_waiters")
     waiting = values.get("lock_waiting")
     if locks is not None or waiting is not None:
@@ -419,11 +423,11 @@ def _server(evidence: Evidence, volumes: Sequence[VolumeSignals], little: float)
         held_commit=commits.late_clients,
         locks=locks,
         values=values,
-        filled=_filled(rows),
+        filled=_compute_filled_share(rows),
     )
 
 
-def _filled(rows: pl.DataFrame) -> float:
+def _compute_filled_share(rows: pl.DataFrame) -> float:
     free = rows["free_share"].drop_nulls() if "free_share" in rows.columns else pl.Series([], dtype=pl.Float64)
     return float(free[0] - free[-1]) if free.len() else 0.0
 
@@ -436,21 +440,21 @@ class _Latency:
     own_ms: float
 
 
-def _read_ms(evidence: Evidence, volume: VolumeSignals | None) -> _Latency | None:
+def _compute_read_ms(evidence: Evidence, volume: VolumeSignals | None) -> _Latency | None:
     """Returns the mean time of a read from the volume, and how much of it is the volume's own; None
     where it is not known."""
-    mean_ms = _mean_ms(evidence, volume, "read")
+    mean_ms = _compute_mean_ms(evidence, volume, "read")
     if volume is None or mean_ms is None:
         return None
     return _Latency(mean_ms, 0.0 if volume.model is None else min(mean_ms, volume.model.read_p50))
 
 
-def _sync_ms(evidence: Evidence, volume: VolumeSignals | None, pages_s: float) -> _Latency | None:
+def _estimate_sync_ms(evidence: Evidence, volume: VolumeSignals | None, pages_s: float) -> _Latency | None:
     """Returns how long a commit's sync takes. Pages are written in bursts that wait for each other.
     A commit comes at any time, and meets such a burst in the share of the time in which there is
     one. `pages_s`: writes a second of pages; the others are commits themselves, as all on a volume
     of the log's own are."""
-    mean_ms = _mean_ms(evidence, volume, "write")
+    mean_ms = _compute_mean_ms(evidence, volume, "write")
     if volume is None or mean_ms is None:
         return None
     own_ms = 0.0 if volume.model is None else min(mean_ms, volume.model.write_p50)
@@ -459,12 +463,12 @@ def _sync_ms(evidence: Evidence, volume: VolumeSignals | None, pages_s: float) -
     return _Latency(own_ms + (mean_ms - own_ms) * (1.0 - pages * (1.0 - busy)), own_ms)
 
 
-def _mean_ms(evidence: Evidence, volume: VolumeSignals | None, way: str) -> float | None:
+def _compute_mean_ms(evidence: Evidence, volume: VolumeSignals | None, way: str) -> float | None:
     """Returns the mean latency of a volume's reads or writes (`way`), ms; None where it is not
     known."""
     if volume is None:
         return None
-    return _of_requests(
+    return _compute_request_ms(
         next(
             volume_evidence.rows
             for volume_evidence in evidence.volumes
@@ -474,7 +478,7 @@ def _mean_ms(evidence: Evidence, volume: VolumeSignals | None, way: str) -> floa
     )
 
 
-def _of_requests(rows: pl.DataFrame, way: str) -> float | None:
+def _compute_request_ms(rows: pl.DataFrame, way: str) -> float | None:
     """Returns the mean latency of reads or writes (`way`), ms, weighted by requests; None without
     any."""
     name = f"{way}_ms"
@@ -486,13 +490,13 @@ def _of_requests(rows: pl.DataFrame, way: str) -> float | None:
     return total / weight if weight > 0 else None
 
 
-def _commits(facts: SeenServer, values: dict[str, float | None]) -> float | None:
+def _estimate_commit_waits(facts: SeenServer, values: dict[str, float | None]) -> float | None:
     """Returns waits for a sync a second, at most: a sync for the redo log and one for the binlog,
     of transactions that log something. The binary log counts these; without one they are all or
     none of those that may have written. Those of a replica are its appliers', and no client's."""
     if facts.replica:
         return None
-    syncs, logged = syncs_of(facts), values.get("logged_per_s")
+    syncs, logged = count_syncs(facts), values.get("logged_per_s")
     if logged is not None and logs_to_binlog(facts):
         return logged * syncs
     log, writing = values.get("log_bytes_per_s"), values.get("writing_per_s")
@@ -507,13 +511,13 @@ def _commits(facts: SeenServer, values: dict[str, float | None]) -> float | None
 LEAST_LOG_BYTES = 100.0
 
 
-def writes_a_page(facts: SeenServer) -> float:
+def count_page_writes(facts: SeenServer) -> float:
     """Returns the most I/Os for a flushed page, 1 or 2: MariaDB doublewrites many pages at once."""
     off = facts.variables.get("innodb_doublewrite", "ON").upper() in ("OFF", "0", "DETECT_ONLY")
     return 1.0 if off or facts.flavor == "mariadb" else 2.0
 
 
-def syncs_of(facts: SeenServer) -> int:
+def count_syncs(facts: SeenServer) -> int:
     """Returns how many syncs a commit waits for."""
     redo = facts.variables.get("innodb_flush_log_at_trx_commit", "1") == "1"
     binlog = logs_to_binlog(facts) and facts.variables.get("sync_binlog", "0") == "1"
@@ -534,7 +538,7 @@ class _Waits:
     late_clients: float | None
 
 
-def _waits(waits_per_s: float | None, each: _Latency | None, clients: float) -> _Waits:
+def _compute_waits(waits_per_s: float | None, each: _Latency | None, clients: float) -> _Waits:
     """Returns the share of clients' time in waits, of which there are `waits_per_s` a second, and
     the clients that wait for more than the volume's own latency. `clients`: running on average."""
     if waits_per_s is None:
@@ -547,16 +551,22 @@ def _waits(waits_per_s: float | None, each: _Latency | None, clients: float) -> 
     return _Waits(min(1.0, waits_per_s * each.ms / 1e3 / clients), late_clients)
 
 
-def _host(evidence: Evidence) -> HostSignals:
+def _compute_host_signals(evidence: Evidence) -> HostSignals:
     """Returns the shares of the processors at work, processes with a nice value left out; None
     where not known."""
     vcpus, rows = evidence.facts.vcpus, evidence.host
 
-    def share(value: float | None) -> float | None:
+    def compute_share(value: float | None) -> float | None:
         return None if value is None or not vcpus else value / vcpus
 
     user, nice, system = (mean(rows, name) for name in ("user_cpus", "nice_cpus", "system_cpus"))
     # Processes with a nice value yield to the server, so they are not counted.
     busy = None if user is None or system is None else max(0.0, user - (nice or 0.0)) + system
     server = mean(evidence.server, "server_cpus") if evidence.server.height else None
-    return HostSignals(share(busy), share(mean(rows, "steal_cpus")), share(server), mean(rows, "psi_cpu_share"), vcpus)
+    return HostSignals(
+        compute_share(busy),
+        compute_share(mean(rows, "steal_cpus")),
+        compute_share(server),
+        mean(rows, "psi_cpu_share"),
+        vcpus,
+    )

@@ -10,7 +10,7 @@ EBS is blamed last, when nothing else can explain it:
   a block that still lies in a snapshot is slow, and writes are not. If a tool has one latency for
   both, blocks become fewer as they are read, so the latency falls. A burst at a limit slows the
   writes that come while it lasts: writes that it slowed by less than half of what reads say were in
-  no burst (see `_writes_rule_out_bursts`).
+  no burst (see `_has_quick_writes`).
 - A member is told by the others, which have the same load and are quick.
 """
 
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 import polars as pl
 
 from headrace.observe.evidence.limits import HoldingLimits
-from headrace.operate.doctor.levels import bytes_per_s
+from headrace.operate.doctor.levels import compute_bytes_per_s
 from headrace.operate.doctor.signals import ModelLatency, median
 from headrace.operate.doctor.thresholds import Thresholds
 
@@ -67,21 +67,21 @@ class Slowness:
         return self.cause == "first-touch" or self.reads_only or not self.apart
 
 
-def slow_points(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> pl.Series:
+def find_slow_points(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> pl.Series:
     """Returns which rows are slow: a way with some I/Os is far above the type's p99."""
     p99 = max(model.read_p99, model.write_p99)
     # The mean of a long point is that of thousands: less of it says that some of them waited.
     factor = pl.when(pl.col("duration_s") >= t.window_s).then(t.slow_mean_factor).otherwise(t.degraded_factor)
-    return _any_way(rows, t, lambda way: pl.col(f"{way}_ms") >= factor * p99)
+    return _find_slow_rows(rows, t, lambda way: pl.col(f"{way}_ms") >= factor * p99)
 
 
-def clearly_slow_points(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> pl.Series:
+def find_clearly_slow_points(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> pl.Series:
     """Returns which rows are as slow as a degraded volume."""
     p99 = max(model.read_p99, model.write_p99)
-    return _any_way(rows, t, lambda way: pl.col(f"{way}_ms") >= t.degraded_factor * p99)
+    return _find_slow_rows(rows, t, lambda way: pl.col(f"{way}_ms") >= t.degraded_factor * p99)
 
 
-def _any_way(rows: pl.DataFrame, t: Thresholds, is_slow: Callable[[str], pl.Expr]) -> pl.Series:
+def _find_slow_rows(rows: pl.DataFrame, t: Thresholds, is_slow: Callable[[str], pl.Expr]) -> pl.Series:
     """Returns which rows are slow in reads or writes, as `is_slow` says of each. A way counts only
     with `degraded_least_iops` I/Os a second; where a tool has one latency for both, all I/Os
     count."""
@@ -95,7 +95,7 @@ def _any_way(rows: pl.DataFrame, t: Thresholds, is_slow: Callable[[str], pl.Expr
     return rows.select(slow.alias("slow"))["slow"] if parts else pl.Series("slow", [False] * rows.height)
 
 
-def stalled_points(rows: pl.DataFrame) -> pl.Series:
+def find_stalled_points(rows: pl.DataFrame) -> pl.Series:
     """Returns in which rows requests waited and none was answered, so that there is no latency.
 
     Some kernels lose count of the requests under way, and then show as many on an idle device for
@@ -119,7 +119,7 @@ def has_separate_latencies(rows: pl.DataFrame) -> bool:
     return both.height == 0 or bool((both["read_ms"] != both["write_ms"]).any())
 
 
-def stretches(mask: pl.Series) -> list[tuple[int, int]]:
+def find_stretches(mask: pl.Series) -> list[tuple[int, int]]:
     """Returns (first, one behind the last), indexes of points that follow each other and are True
     in `mask`, the longest first."""
     parts, first = [], None
@@ -132,7 +132,7 @@ def stretches(mask: pl.Series) -> list[tuple[int, int]]:
     return sorted(parts, key=lambda part: part[0] - part[1])
 
 
-def cause_of(
+def find_cause(
     part: pl.DataFrame,
     calm: pl.DataFrame,
     before: pl.DataFrame,
@@ -145,15 +145,15 @@ def cause_of(
     not slow, `before` those of them that come just before. `others_are_quick`: other members of the
     array have the same load, and no burst."""
     apart = has_separate_latencies(part)
-    reads_only = apart and _reads_only(part, model, t)
-    busy, explained = _busy_share(part), _explained(part, calm, limits, model)
-    use = float(_use(part, limits).median() or 0.0)  # type: ignore[arg-type]
+    reads_only = apart and _has_slow_reads_only(part, model, t)
+    busy, explained = _compute_busy_share(part), _compute_explained_share(part, calm, limits, model)
+    use = float(_compute_use(part, limits).median() or 0.0)  # type: ignore[arg-type]
     falls = _falls(part, t)
     below_limits = use < t.degraded_use
     long_busy = below_limits and rules_out_bursts(busy, explained, t)
-    quick_writes = reads_only and below_limits and _writes_rule_out_bursts(part, calm, limits, model)
+    quick_writes = reads_only and below_limits and _has_quick_writes(part, calm, limits, model)
     no_burst = others_are_quick or long_busy or quick_writes
-    cold = reads_only or (not (apart and _both_slow(part, model, t)) and _may_be_cold(part, before, falls))
+    cold = reads_only or (not (apart and _has_slow_writes(part, model, t)) and _may_be_cold(part, before, falls))
     if others_are_quick and not reads_only:
         cold = False
     if no_burst:
@@ -170,7 +170,7 @@ def rules_out_bursts(busy: float | None, explained: float, t: Thresholds) -> boo
     return busy is not None and busy >= t.busy_least and busy >= t.busy_margin * explained
 
 
-def _writes_rule_out_bursts(
+def _has_quick_writes(
     part: pl.DataFrame, calm: pl.DataFrame, limits: HoldingLimits | None, model: ModelLatency
 ) -> bool:
     """Returns whether writes waited for less than a burst at a limit would have made them wait, if
@@ -181,14 +181,14 @@ def _writes_rule_out_bursts(
     writes that come meanwhile, `b` of all: on average `w * reads / limit`, whatever `b` is.
     """
     reads_alone = part.with_columns(pl.col("read_iops").alias("charged_iops"), pl.lit(0.0).alias("write_mib_s"))
-    share = float(_use(reads_alone, limits).median() or 0.0)  # type: ignore[arg-type]
+    share = float(_compute_use(reads_alone, limits).median() or 0.0)  # type: ignore[arg-type]
     wait_ms = share * ((median(part, "read_ms") or 0.0) - model.read_p50)
     usual_ms = max(median(calm, "write_ms") or 0.0, model.write_p50)
     waited_ms = (median(part, "write_ms") or 0.0) - usual_ms
     return wait_ms >= SEEN_WAIT * usual_ms and waited_ms < QUICK_WRITES * wait_ms
 
 
-def _way_is_slow(rows: pl.DataFrame, way: str, model: ModelLatency, t: Thresholds) -> bool | None:
+def _is_way_slow(rows: pl.DataFrame, way: str, model: ModelLatency, t: Thresholds) -> bool | None:
     """Returns whether most points of a way are slow; None where it has hardly an I/O."""
     rate, ms = median(rows, f"{way}_iops"), median(rows, f"{way}_ms")
     if ms is None or (rate or 0.0) < t.degraded_least_iops:
@@ -196,23 +196,23 @@ def _way_is_slow(rows: pl.DataFrame, way: str, model: ModelLatency, t: Threshold
     return ms >= t.degraded_factor * getattr(model, f"{way}_p99")
 
 
-def _reads_only(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> bool:
+def _has_slow_reads_only(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> bool:
     """Returns whether reads are slow and writes are as ever."""
-    reads = _way_is_slow(rows, "read", model, t)
-    return bool(reads) and _way_is_slow(rows, "write", model, t) is False
+    reads = _is_way_slow(rows, "read", model, t)
+    return bool(reads) and _is_way_slow(rows, "write", model, t) is False
 
 
-def _both_slow(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> bool:
-    return bool(_way_is_slow(rows, "write", model, t))
+def _has_slow_writes(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> bool:
+    return bool(_is_way_slow(rows, "write", model, t))
 
 
-def _slowest_ms(rows: pl.DataFrame) -> pl.Series:
+def _collect_slowest_ms(rows: pl.DataFrame) -> pl.Series:
     """Returns the latency of the slower way, reads or writes, of each point that has any, ms."""
     ways = [pl.col(f"{way}_ms") for way in WAYS if f"{way}_ms" in rows.columns]
     return rows.select(pl.max_horizontal(ways or [pl.lit(None, pl.Float64)]).alias("ms"))["ms"].drop_nulls()
 
 
-def mean_ms(rows: pl.DataFrame) -> pl.Expr:
+def compute_mean_ms(rows: pl.DataFrame) -> pl.Expr:
     """Returns the latency of a row over all of its I/Os, ms."""
     total, weighted = pl.lit(0.0), pl.lit(0.0)
     for way in WAYS:
@@ -222,15 +222,15 @@ def mean_ms(rows: pl.DataFrame) -> pl.Expr:
     return pl.when(total > 0).then(weighted / total)
 
 
-def slowest_ms(rows: pl.DataFrame) -> float:
+def compute_slowest_ms(rows: pl.DataFrame) -> float:
     """Returns the median latency of the slower way, ms; 0 where no latency is known."""
-    latencies = _slowest_ms(rows)
+    latencies = _collect_slowest_ms(rows)
     return float(latencies.median()) if latencies.len() else 0.0  # type: ignore[arg-type]
 
 
-def worst_ms(rows: pl.DataFrame) -> float:
+def compute_worst_ms(rows: pl.DataFrame) -> float:
     """Returns the latency of the slowest point, ms; 0 where no latency is known."""
-    latencies = _slowest_ms(rows)
+    latencies = _collect_slowest_ms(rows)
     return float(latencies.max()) if latencies.len() else 0.0  # type: ignore[arg-type]
 
 
@@ -238,7 +238,7 @@ def _falls(rows: pl.DataFrame, t: Thresholds) -> bool:
     """Returns whether the latency falls along the slow points: the median of their last third is
     below `steady_latency_share` of that of the first. The last point is not counted: it may be
     slow for a part of its time only."""
-    ms = _slowest_ms(rows)
+    ms = _collect_slowest_ms(rows)
     if ms.len() < SHORT_STRETCH:
         return False
     third = max(1, ms.len() // 3)
@@ -259,13 +259,13 @@ def _may_be_cold(rows: pl.DataFrame, before: pl.DataFrame, falls: bool) -> bool:
     return falls or not steps_up
 
 
-def _use(rows: pl.DataFrame, limits: HoldingLimits | None) -> pl.Series:
+def _compute_use(rows: pl.DataFrame, limits: HoldingLimits | None) -> pl.Series:
     """Returns the rate of each row over the limit that is nearest. Credits and the burst of an
     instance count as spent where the rate is below the baseline: nobody knows how many remain."""
-    demand = {False: pl.col("charged_iops").fill_null(0.0), True: bytes_per_s(rows)}
+    demand = {False: pl.col("charged_iops").fill_null(0.0), True: compute_bytes_per_s(rows)}
     has_credits = "balance_percent" in rows.columns
     shares = []
-    for name, allowed, in_bytes in limits.levels() if limits else ():
+    for name, allowed, in_bytes in limits.list_levels() if limits else ():
         share = demand[in_bytes] / allowed
         if name == "volume-credits" and has_credits:
             continue  # a window of spent credits is told as one
@@ -276,7 +276,7 @@ def _use(rows: pl.DataFrame, limits: HoldingLimits | None) -> pl.Series:
     return rows.select(pl.max_horizontal(shares or [pl.lit(0.0)]).alias("use"))["use"]
 
 
-def _busy_share(rows: pl.DataFrame) -> float | None:
+def _compute_busy_share(rows: pl.DataFrame) -> float | None:
     """Returns the share of the time, 0 to 1, with a request under way: the median of the
     volume's points. None where fewer than half of the points have that figure."""
     if "idle_share" not in rows.columns or rows["idle_share"].drop_nulls().len() < rows.height / 2:
@@ -284,16 +284,18 @@ def _busy_share(rows: pl.DataFrame) -> float | None:
     return 1.0 - (median(rows, "idle_share") or 0.0)
 
 
-def _explained(part: pl.DataFrame, calm: pl.DataFrame, limits: HoldingLimits | None, model: ModelLatency) -> float:
+def _compute_explained_share(
+    part: pl.DataFrame, calm: pl.DataFrame, limits: HoldingLimits | None, model: ModelLatency
+) -> float:
     """Returns the most of the time that a device can be busy with the rate of `part`, if a share of
     it is a burst at a limit and the rest takes as long as usual: all of it in the burst, or
     none."""
     ios = median(part, "charged_iops") or 0.0
-    alone = ios * _busy_s_of_an_io(part, calm, model)
-    if (seen := _busy_at(calm, ios)) is not None:
+    alone = ios * _estimate_io_busy_s(part, calm, model)
+    if (seen := _find_busy_share(calm, ios)) is not None:
         # Requests overlap, many at once keep it busy for less than their sum.
         alone = min(alone, seen)
-    return max(alone, float(_use(part, limits).median() or 0.0))  # type: ignore[arg-type]
+    return max(alone, float(_compute_use(part, limits).median() or 0.0))  # type: ignore[arg-type]
 
 
 # Calm points with as many I/Os that are needed to tell how busy the device is with them, and the
@@ -301,7 +303,7 @@ def _explained(part: pl.DataFrame, calm: pl.DataFrame, limits: HoldingLimits | N
 LEAST_ALIKE, MOST_ALIKE = 3, 0.9
 
 
-def _busy_at(calm: pl.DataFrame, ios: float) -> float | None:
+def _find_busy_share(calm: pl.DataFrame, ios: float) -> float | None:
     """Returns the share of the time that the device was busy in calm points with as many I/Os a
     second or more; None where fewer than LEAST_ALIKE show it."""
     if "idle_share" not in calm.columns:
@@ -310,7 +312,7 @@ def _busy_at(calm: pl.DataFrame, ios: float) -> float | None:
     return 1.0 - float(alike.quantile(1.0 - MOST_ALIKE) or 0.0) if alike.len() >= LEAST_ALIKE else None
 
 
-def _busy_s_of_an_io(part: pl.DataFrame, calm: pl.DataFrame, model: ModelLatency) -> float:
+def _estimate_io_busy_s(part: pl.DataFrame, calm: pl.DataFrame, model: ModelLatency) -> float:
     """Returns how long an I/O keeps the device busy while nothing waits, s: the most of what calm
     points show and the model's median."""
     reads, writes = median(part, "read_iops") or 0.0, median(part, "write_iops") or 0.0

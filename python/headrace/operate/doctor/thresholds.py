@@ -25,7 +25,7 @@ class ThresholdRow:
 
 
 @cache
-def table() -> tuple[ThresholdRow, ...]:
+def read_thresholds() -> tuple[ThresholdRow, ...]:
     """Returns all rows, in the order of the file."""
     return tuple(
         ThresholdRow(**{**row, "value": float(row["value"])})  # type: ignore[arg-type]
@@ -38,7 +38,7 @@ class Thresholds:
 
     def __init__(self, **changed: float) -> None:
         """Raises KeyError for a name that is not in the table."""
-        values = {row.name: row.value for row in table()}
+        values = {row.name: row.value for row in read_thresholds()}
         unknown = set(changed) - set(values)
         if unknown:
             raise KeyError(f"no such threshold: {', '.join(sorted(unknown))}")

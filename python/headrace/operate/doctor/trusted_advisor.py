@@ -54,7 +54,7 @@ class AdvisorRule:
 
 
 @cache
-def rules() -> dict[str, AdvisorRule]:
+def read_rules() -> dict[str, AdvisorRule]:
     """Returns all checks by id, in the order of the table."""
     return {row["check_id"]: AdvisorRule(**row) for row in read_rows("headrace.operate.doctor", TABLE)}
 
@@ -90,25 +90,25 @@ class AdvisorAnswer:
     rule: AdvisorRule = field(repr=False, compare=False, kw_only=True)
 
 
-def advised(volume: AdvisedVolume) -> list[AdvisorAnswer]:
+def check_volume(volume: AdvisedVolume) -> list[AdvisorAnswer]:
     """Returns what every check says of one volume, in the order of the table."""
     looked = {
-        MAGNETIC: _magnetic,
-        UNUSED: _unused,
-        NOT_OPTIMIZED: _not_optimized,
-        INSTANCE: _instance,
-        OVER: _not_published,
-        UNDER: _not_published,
-        SNAPSHOTS: _snapshots,
+        MAGNETIC: _check_magnetic,
+        UNUSED: _check_unused,
+        NOT_OPTIMIZED: _check_optimized,
+        INSTANCE: _check_instance,
+        OVER: _check_unpublished,
+        UNDER: _check_unpublished,
+        SNAPSHOTS: _check_snapshots,
     }
     answers = []
-    for check_id, rule in rules().items():
+    for check_id, rule in read_rules().items():
         result, why = looked[check_id](volume, rule)
         answers.append(AdvisorAnswer(check_id, volume.volume, result, why, rule=rule))
     return answers
 
 
-def _magnetic(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
+def _check_magnetic(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
     """Returns the check's result and reason: yellow if a magnetic volume was above the limit, IOPS,
     and steady, on MAGNETIC_DAYS of the past MAGNETIC_OF days."""
     if volume.volume_type != "standard" or not volume.can_be_optimized:
@@ -124,7 +124,7 @@ def _magnetic(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
     return ("yellow" if busy >= MAGNETIC_DAYS else "ok"), words
 
 
-def _unused(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
+def _check_unused(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
     """Returns the check's result and reason: yellow if not attached, or if the mean of each of the
     past UNUSED_DAYS days was below the limit, IOPS."""
     if volume.boot:
@@ -137,7 +137,7 @@ def _unused(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
     return ("yellow" if all(idle) else "ok"), f"{sum(idle)} of the past {UNUSED_DAYS} days below {rule.limit:g} IOPS"
 
 
-def _not_optimized(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
+def _check_optimized(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
     """Returns the check's result and reason: yellow if an instance with an io1 or io2 volume could
     be EBS-optimized and is not."""
     if not volume.volume_type.startswith(("io1", "io2")) or not volume.attached:
@@ -147,7 +147,7 @@ def _not_optimized(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
     return "ok", "its instance is EBS-optimized, or cannot be"
 
 
-def _instance(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
+def _check_instance(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
     """Returns the check's result and reason: yellow if more than half of the five-minute periods
     were above the limit, percent of the instance's MiB/s."""
     if volume.instance_mib_s is None or not volume.mib_s_periods:
@@ -159,11 +159,11 @@ def _instance(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
     return ("yellow" if above > INSTANCE_PERIODS * len(volume.mib_s_periods) else "ok"), words
 
 
-def _not_published(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
+def _check_unpublished(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
     return "not known", "shows Compute Optimizer's answer, whose algorithm is not published"
 
 
-def _snapshots(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
+def _check_snapshots(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
     """Returns the check's result and reason: red without a snapshot or with one older than the
     limit, days; yellow if it is older than SNAPSHOT_YELLOW_DAYS."""
     if not volume.snapshots_known:
@@ -176,16 +176,16 @@ def _snapshots(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
     return ("yellow" if volume.snapshot_age_days > SNAPSHOT_YELLOW_DAYS else "ok"), words
 
 
-def of_evidence(volume: VolumeEvidence, evidence: Evidence) -> AdvisedVolume:
+def make_advised_volume(volume: VolumeEvidence, evidence: Evidence) -> AdvisedVolume:
     """Returns what the rows of a volume tell the checks: whole UTC days; and of the last of them
     the five-minute periods of all volumes of its instance that were seen (an array once)."""
-    days = _days(volume.rows)
+    days = _split_days(volume.rows)
     whole = [day for day, rows in days.items() if float(rows["duration_s"].sum()) >= WHOLE_DAY * DAY_S]
     periods: list[float] = []
     if whole:
         beside = [other for other in evidence.volumes if other.facts.role != "member"]
         rows = [other.rows.filter(pl.col("t_unix") // DAY_S == whole[-1]) for other in beside if other.rows.height]
-        periods = _mib_s_periods(rows)
+        periods = _sum_mib_s_periods(rows)
     limits = volume.facts.limits
     most = limits.instance_burst_bytes_s / MIB if limits and limits.instance_burst_bytes_s else None
     # An array is named by how many of which: 4xgp3:100.
@@ -194,13 +194,13 @@ def of_evidence(volume: VolumeEvidence, evidence: Evidence) -> AdvisedVolume:
     return AdvisedVolume(volume.facts.name, kind, days=iops, mib_s_periods=periods, instance_mib_s=most)
 
 
-def _days(rows: pl.DataFrame) -> dict[float, pl.DataFrame]:
+def _split_days(rows: pl.DataFrame) -> dict[float, pl.DataFrame]:
     """Returns the rows by UTC day, oldest first."""
     days = rows.with_columns(day=pl.col("t_unix") // DAY_S).partition_by("day", as_dict=True, include_key=False)
     return {float(str(day)): days[(day,)] for (day,) in sorted(days)}
 
 
-def _mib_s_periods(volumes: Sequence[pl.DataFrame]) -> list[float]:
+def _sum_mib_s_periods(volumes: Sequence[pl.DataFrame]) -> list[float]:
     """Returns MiB/s of these volumes together: the mean of each in five minutes, summed."""
     total = pl.concat(
         rows.group_by(period=pl.col("t_unix") // FIVE_MINUTES_S).agg(

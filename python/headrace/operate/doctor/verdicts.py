@@ -13,7 +13,7 @@ from functools import cache
 from typing import cast
 
 from headrace.base.packaged import read_rows
-from headrace.base.units import in_percent, span_in_words
+from headrace.base.units import describe_span, format_percent
 from headrace.operate.doctor.model import Basis, Finding, FindingFigure, Remedy, Verdict
 from headrace.operate.doctor.thresholds import Thresholds
 
@@ -71,7 +71,7 @@ class VerdictRow:
         """Returns whether all its conditions hold."""
         return all(condition.holds(figures, thresholds) for condition in self.conditions)
 
-    def finding(
+    def make_finding(
         self,
         volume: str | None = None,
         felt: float | None = None,
@@ -82,7 +82,12 @@ class VerdictRow:
     ) -> Finding:
         """Returns the finding with these values, by the names of the table; `figures` come after
         those of the table. Raises KeyError where a value of the texts is not given."""
-        values |= {"volume": volume, "felt": felt, "felt_words": _felt_words(felt), "clients_wait": clients_wait(felt)}
+        values |= {
+            "volume": volume,
+            "felt": felt,
+            "felt_words": _describe_felt(felt),
+            "clients_wait": describe_client_waits(felt),
+        }
         rows = [(row, values[row.name], _say(row.words, values)) for row in self.figures]
         own = tuple(FindingFigure(row.name, cast(float | None, value), row.unit, words) for row, value, words in rows)
         then, line, undo = (_say(text, values) for text in (self.then, self.lines, self.undo))
@@ -104,9 +109,9 @@ class _Sayer(string.Formatter):
     def format_field(self, value: object, format_spec: str) -> str:
         """Writes a share (0 to 1) in percent and seconds as a span; all else as Python does."""
         if format_spec == "share":
-            return in_percent(cast(float, value))
+            return format_percent(cast(float, value))
         if format_spec == "span":
-            return span_in_words(max(1, round(cast(float, value))))
+            return describe_span(max(1, round(cast(float, value))))
         return super().format_field(value, format_spec)
 
 
@@ -114,20 +119,20 @@ def _say(text: str, values: dict[str, float | str | None]) -> str:
     return _Sayer().vformat(text, (), values)
 
 
-def _felt_words(felt: float | None) -> str:
+def _describe_felt(felt: float | None) -> str:
     """Returns what clients feel, as a figure's words."""
     if felt is None:
         return "how long clients wait for I/O is not known"
-    return f"{in_percent(felt)} of the clients' time in I/O waits"
+    return f"{format_percent(felt)} of the clients' time in I/O waits"
 
 
-def clients_wait(felt: float | None) -> str:
+def describe_client_waits(felt: float | None) -> str:
     """Returns what clients feel of a volume, as a sentence; "" where it is not known."""
-    return "" if felt is None else f"Clients spend {in_percent(felt)} of their time waiting for it."
+    return "" if felt is None else f"Clients spend {format_percent(felt)} of their time waiting for it."
 
 
 @cache
-def table() -> dict[str, VerdictRow]:
+def read_verdicts() -> dict[str, VerdictRow]:
     """Returns all verdicts by name, in the order of the file."""
     figures = [FigureRow(**row) for row in read_rows(PACKAGE, FIGURES)]
     conditions = [ConditionRow(**row) for row in read_rows(PACKAGE, CONDITIONS)]

@@ -16,14 +16,14 @@ from headrace.operate.doctor.levels import (
     LONG_POINT_S,
     Level,
     LimitLevel,
-    bytes_per_s,
-    in_blocks,
-    instances_at,
-    level_of,
-    limit_at,
+    average_blocks,
+    compute_bytes_per_s,
+    compute_level,
+    find_instances,
+    find_limit,
 )
-from headrace.operate.doctor.signals import ModelLatency, model_of_rows
-from headrace.operate.doctor.slowness import mean_ms, stretches
+from headrace.operate.doctor.signals import ModelLatency, find_rows_latency
+from headrace.operate.doctor.slowness import compute_mean_ms, find_stretches
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.workload import OpenWorkload
 from headrace.workload.censored import KNOWN_IOPS, KNOWN_MIB_S
@@ -45,7 +45,7 @@ class BoundWindow:
     limit: LimitLevel
 
 
-def bound_windows(
+def find_bound_windows(
     workload: OpenWorkload, volume: VolumeEvidence, as_of: str | None, t: Thresholds
 ) -> list[BoundWindow]:
     """Returns the windows whose rate is a limit of the storage and instance that are named; of
@@ -53,47 +53,47 @@ def bound_windows(
     limits = volume.facts.limits
     bound = []
     for window in workload.censored:
-        rows = _rows_of(volume.rows, window)
+        rows = _select_rows(volume.rows, window)
         if not rows.height:
             continue
-        level = level_of(rows[1:-1] if rows.height >= EDGES else rows)
-        limit = limit_at(level, limits) if limits else _infer_limit(window, level, volume, as_of, t)
+        level = compute_level(rows[1:-1] if rows.height >= EDGES else rows)
+        limit = find_limit(level, limits) if limits else _infer_limit(window, level, volume, as_of, t)
         if limit is not None:
             bound.append(BoundWindow(window, limit))
-    return bound + (_held(volume, limits, bound, as_of, t) if limits else [])
+    return bound + (_find_runs(volume, limits, bound, as_of, t) if limits else [])
 
 
-def _held(
+def _find_runs(
     volume: VolumeEvidence, limits: HoldingLimits, bound: list[BoundWindow], as_of: str | None, t: Thresholds
 ) -> list[BoundWindow]:
     """Returns runs at the very rate of a limit, with latency that is not the type's own: also where
     the recording has nothing quicker to compare with."""
-    rows = without(volume.rows, bound)
-    model = model_of_rows(volume.facts, rows, as_of)
+    rows = remove_bound_rows(volume.rows, bound)
+    model = find_rows_latency(volume.facts, rows, as_of)
     if model is None:
         return []
-    slow = _waits(rows, model, t)
-    every = level_of(rows)
+    slow = _find_waits(rows, model, t)
+    every = compute_level(rows)
     runs: list[BoundWindow] = []
-    for _, allowed, in_bytes in limits.levels():
-        rate = bytes_per_s(rows) if in_bytes else pl.col("charged_iops")
+    for _, allowed, in_bytes in limits.list_levels():
+        rate = compute_bytes_per_s(rows) if in_bytes else pl.col("charged_iops")
         near = rows.select(((rate / allowed - 1.0).abs() <= every.tolerance).fill_null(False).alias("near"))["near"]
-        for first, behind in stretches(near & slow):
+        for first, behind in find_stretches(near & slow):
             run = rows[first:behind]
             if behind - first < LEAST_RUN or _touches(run, volume.rows, runs):
                 continue
-            limit = limit_at(level_of(run), limits)
+            limit = find_limit(compute_level(run), limits)
             if limit is not None:
                 runs.append(BoundWindow(_as_window(run, volume.rows, rows.filter(~slow), limit), limit))
     return runs
 
 
-def _waits(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> pl.Series:
+def _find_waits(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> pl.Series:
     """Returns rows with several times the type's median latency, on a device never idle."""
     own = (
         pl.col("read_iops").fill_null(0.0) * model.read_p50 + pl.col("write_iops").fill_null(0.0) * model.write_p50
     ) / (pl.col("read_iops").fill_null(0.0) + pl.col("write_iops").fill_null(0.0))
-    waits = mean_ms(rows) >= t.inferred_latency_factor * own
+    waits = compute_mean_ms(rows) >= t.inferred_latency_factor * own
     if "idle_share" in rows.columns:
         waits &= pl.col("idle_share").fill_null(0.0) <= 1.0 - NEVER_IDLE_PERCENT / 100.0
     return rows.select(waits.fill_null(False).alias("waits"))["waits"]
@@ -116,7 +116,7 @@ def _as_window(run: pl.DataFrame, rows: pl.DataFrame, calm: pl.DataFrame, limit:
 
     iops = mean(run, pl.col("charged_iops")) or 0.0
     in_bytes = limit.unit == "bytes/s"
-    usual = calm.select(mean_ms(calm).median().alias("ms"))["ms"][0] if calm.height else None
+    usual = calm.select(compute_mean_ms(calm).median().alias("ms"))["ms"][0] if calm.height else None
     return CensoredWindow(
         from_s=float(run["t_unix"][0]) - first,
         to_s=float(run["t_unix"][-1] + run["duration_s"][-1]) - first,
@@ -124,20 +124,20 @@ def _as_window(run: pl.DataFrame, rows: pl.DataFrame, calm: pl.DataFrame, limit:
         recorded=limit.rate / MIB if in_bytes else limit.rate,
         unit="MiB/s" if in_bytes else "IOPS",
         usual_latency_ms=None if usual is None else float(usual),
-        latency_ms=mean(run, mean_ms(run)),
+        latency_ms=mean(run, compute_mean_ms(run)),
         queue=mean(run, pl.col("queue")) if "queue" in run.columns else None,
         at_least_iops=iops,
         at_most_iops=None,
     )
 
 
-def _rows_of(rows: pl.DataFrame, window: CensoredWindow) -> pl.DataFrame:
+def _select_rows(rows: pl.DataFrame, window: CensoredWindow) -> pl.DataFrame:
     first = float(rows["t_unix"][0]) if rows.height else 0.0
     at = pl.col("t_unix") - first
     return rows.filter((at >= window.from_s - 1e-6) & (at < window.to_s - 1e-6))
 
 
-def without(rows: pl.DataFrame, bound: list[BoundWindow]) -> pl.DataFrame:
+def remove_bound_rows(rows: pl.DataFrame, bound: list[BoundWindow]) -> pl.DataFrame:
     """Returns the rows that no window at a limit has, nor touches: neighbours are half of it."""
     if not bound:
         return rows
@@ -168,13 +168,13 @@ def _infer_limit(
         return None  # a top that nobody counted the idle time of may be bursts
     if window.util_percent is not None and window.util_percent < NEVER_IDLE_PERCENT:
         return None
-    rows = in_blocks(_rows_of(volume.rows, window)[1:-1], LONG_POINT_S)
-    if rows.height >= LEAST_POINTS and not level_of(rows).is_held:
+    rows = average_blocks(_select_rows(volume.rows, window)[1:-1], LONG_POINT_S)
+    if rows.height >= LEAST_POINTS and not compute_level(rows).is_held:
         return None  # as flat as clients that wait for answers: a volume in trouble has that too
     most = float(volume.rows["charged_iops"].max() or 0.0)  # type: ignore[arg-type]
     # No gp2 bursts further, so it is the instance's burst that was spent.
     beyond_gp2 = most > 1.05 * GP2_BURST_IOPS * members
-    if (window.limit != "credits" or beyond_gp2) and instances_at(level, as_of) is not None:
+    if (window.limit != "credits" or beyond_gp2) and find_instances(level, as_of) is not None:
         return None
     in_bytes = window.unit == "MiB/s"
     rate = level.bytes_s if in_bytes else level.iops

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from headrace.base.packaged import read_rows
-from headrace.operate.exports.table import metrics
+from headrace.operate.exports.table import read_metrics
 
 GROUP = "headrace"
 # A metric of the table in an expression: {headrace_verdict}.
@@ -32,7 +32,7 @@ def alert_rules() -> list[AlertRule]:
     return [
         AlertRule(
             row["name"],
-            NAMED.sub(lambda match: metrics()[match[1]].name, row["expression"]),
+            NAMED.sub(lambda match: read_metrics()[match[1]].name, row["expression"]),
             int(row["for_s"]),
             int(row["off_s"]),
             row["severity"],
@@ -43,7 +43,7 @@ def alert_rules() -> list[AlertRule]:
     ]
 
 
-def rules_file() -> str:
+def build_rules_file() -> str:
     """Returns the file for `rule_files` of Prometheus 2.42 and newer (keep_firing_for)."""
     lines = [
         "# Written by `headrace export template alerts`. Metrics are those of `headrace export prometheus`.",

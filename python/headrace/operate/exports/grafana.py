@@ -20,9 +20,9 @@ SHARE = "percentunit"
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 
-def dashboard() -> dict[str, object]:
+def build_dashboard() -> dict[str, object]:
     """Returns the dashboard as Grafana imports it."""
-    panels = [_panel(number, title, metrics) for number, (title, metrics) in enumerate(group_by_panel().items())]
+    panels = [_build_panel(number, title, metrics) for number, (title, metrics) in enumerate(group_by_panel().items())]
     return {**_read("dashboard.json"), "panels": panels}
 
 
@@ -30,14 +30,14 @@ def _read(name: str) -> dict[str, Any]:
     return json.loads(read_text("headrace.operate.exports", name))
 
 
-def _panel(number: int, title: str, metrics: list[ExportedMetric]) -> dict[str, object]:
+def _build_panel(number: int, title: str, metrics: list[ExportedMetric]) -> dict[str, object]:
     """Returns the panel of the metrics with this title. `number`: its place in the grid, from 0."""
-    targets = [target for metric in metrics for target in _targets(metric)]
+    targets = [target for metric in metrics for target in _build_targets(metric)]
     for nth, target in enumerate(targets):
         target["refId"] = chr(ord("A") + nth)
     row, column = divmod(number, GRID // WIDE)
     panel = _read("panel.json")
-    panel["fieldConfig"]["defaults"]["unit"] = _unit(title, metrics[0])
+    panel["fieldConfig"]["defaults"]["unit"] = _choose_unit(title, metrics[0])
     return panel | {
         "id": number + 1,
         "title": title,
@@ -47,13 +47,13 @@ def _panel(number: int, title: str, metrics: list[ExportedMetric]) -> dict[str, 
     }
 
 
-def _unit(title: str, metric: ExportedMetric) -> str:
+def _choose_unit(title: str, metric: ExportedMetric) -> str:
     if metric.kind == "counter" and metric.unit == "seconds" and not title.startswith("Mean"):
         return SHARE
     return UNITS[metric.unit]
 
 
-def _targets(metric: ExportedMetric) -> list[dict[str, object]]:
+def _build_targets(metric: ExportedMetric) -> list[dict[str, object]]:
     """Returns the queries of a metric: two quantiles of a histogram, the rate of a counter (mean
     latency: time by requests), or the value of a gauge."""
     chosen = '{volume_id=~"$volume_id"}' if "volume_id" in metric.labels else ""
@@ -61,20 +61,20 @@ def _targets(metric: ExportedMetric) -> list[dict[str, object]]:
     legend = " ".join(f"{{{{{label}}}}}" for label in metric.labels)
     if metric.kind == "histogram":
         rate = f"sum by (le, {by}) (rate({metric.name}_bucket{chosen}[$__rate_interval]))"
-        return [_target(f"histogram_quantile({q}, {rate})", f"p{100 * q:g} {legend}") for q in (0.5, 0.99)]
+        return [_make_target(f"histogram_quantile({q}, {rate})", f"p{100 * q:g} {legend}") for q in (0.5, 0.99)]
     if metric.kind == "counter":
         rate = f"rate({metric.name}{chosen}[$__rate_interval])"
         if metric.panel == "Mean latency":
             ops = metric.name.replace("_seconds_total", "_ops_total")
             rate = f"{rate} / rate({ops}{chosen}[$__rate_interval])"
-        return [_target(rate, f"{_short(metric)} {legend}")]
-    return [_target(f"{metric.name}{chosen}", f"{_short(metric)} {legend}")]
+        return [_make_target(rate, f"{_shorten_name(metric)} {legend}")]
+    return [_make_target(f"{metric.name}{chosen}", f"{_shorten_name(metric)} {legend}")]
 
 
-def _short(metric: ExportedMetric) -> str:
+def _shorten_name(metric: ExportedMetric) -> str:
     name = metric.name.removeprefix("aws_ebs_csi_").removeprefix("headrace_").removesuffix("_total")
     return name.removesuffix("_seconds").removesuffix("_ratio").replace("_", " ")
 
 
-def _target(expression: str, legend: str) -> dict[str, object]:
+def _make_target(expression: str, legend: str) -> dict[str, object]:
     return {"datasource": DATASOURCE, "expr": expression, "legendFormat": legend.strip(), "refId": "A"}

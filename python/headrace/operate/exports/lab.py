@@ -20,27 +20,27 @@ from collections.abc import Iterator, Mapping
 
 from headrace.errors import HeadraceError
 from headrace.lab.calls import LabTotals
-from headrace.lab.exporter import connected, drop_rights, metrics_server
+from headrace.lab.exporter import connect_lab, drop_rights, make_metrics_server
 from headrace.lab.place import READY_S
-from headrace.operate.exports.prometheus import text_of
+from headrace.operate.exports.prometheus import format_samples
 from headrace.operate.exports.samples import BinSample, Samples, ValueSample
-from headrace.operate.exports.table import ExportedMetric, lab_metrics
+from headrace.operate.exports.table import ExportedMetric, select_lab_metrics
 
 # The daemon lets a connection go that was silent for an hour.
 KEEP_ALIVE_S = 600.0
 
 
-def samples_of_lab(totals: LabTotals) -> Samples:
+def collect_lab_samples(totals: LabTotals) -> Samples:
     """Returns the samples of a lab by metric, in the order of the table."""
     rows: list[Mapping[str, object]] = [*totals["volumes"], *totals["attached"], totals]
     bounds = (*totals["bounds_s"], float("inf"))
     return {
-        name: [sample for row in rows for sample in _samples_of_row(metric, row, bounds)]
-        for name, metric in lab_metrics().items()
+        name: [sample for row in rows for sample in _sample_row(metric, row, bounds)]
+        for name, metric in select_lab_metrics().items()
     }
 
 
-def _samples_of_row(
+def _sample_row(
     metric: ExportedMetric, row: Mapping[str, object], bounds: tuple[float, ...]
 ) -> Iterator[ValueSample | BinSample]:
     """Yields the samples of a metric from a row of the daemon's totals; none where the row lacks
@@ -63,9 +63,9 @@ def spell_seconds(seconds: float) -> str:
     return f"{seconds:.9f}".rstrip("0").rstrip(".")
 
 
-def lab_exposition(totals: LabTotals) -> str:
+def build_lab_exposition(totals: LabTotals) -> str:
     """Returns the text of a lab."""
-    return text_of(samples_of_lab(totals), spell_seconds)
+    return format_samples(collect_lab_samples(totals), spell_seconds)
 
 
 def main() -> int:
@@ -79,11 +79,11 @@ def main() -> int:
     listener = socket.socket(fileno=descriptor)
     os.chdir("/")
     try:
-        lab, daemon = connected(path, 0.0 if detach else READY_S)
+        lab, daemon = connect_lab(path, 0.0 if detach else READY_S)
         # The table of metrics and the server are read while the package is surely readable: to
         # nobody it may not be.
-        lab_exposition(lab.metrics_totals())
-        server = metrics_server(listener, lambda: lab_exposition(lab.metrics_totals()))
+        build_lab_exposition(lab.metrics_totals())
+        server = make_metrics_server(listener, lambda: build_lab_exposition(lab.metrics_totals()))
     except HeadraceError as error:
         print(f"metrics: {error}", file=sys.stderr)
         return error.exit_code

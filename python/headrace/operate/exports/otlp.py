@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from headrace import __version__
 from headrace.errors import Refusals
-from headrace.operate.exports.samples import BinSample, ValueSample, samples_of
-from headrace.operate.exports.table import ExportedMetric, exported
+from headrace.operate.exports.samples import BinSample, ValueSample, collect_samples
+from headrace.operate.exports.table import ExportedMetric, select_exported_metrics
 from headrace.operate.watching.moment import Moment
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ class OtlpCollector:
         """Sends what the moments say; False where the collector did not take it."""
         from opentelemetry.sdk.metrics.export import MetricExportResult
 
-        return self._exporter.export(metrics_data(moments)) is MetricExportResult.SUCCESS
+        return self._exporter.export(build_metrics_data(moments)) is MetricExportResult.SUCCESS
 
 
-def metrics_data(moments: Iterable[Moment], now_ns: int | None = None) -> export.MetricsData:
+def build_metrics_data(moments: Iterable[Moment], now_ns: int | None = None) -> export.MetricsData:
     """Returns the moments as OpenTelemetry's own values. `now_ns`: Unix time of the points,
     nanoseconds; None: now."""
     from opentelemetry.sdk.metrics import export
@@ -62,21 +62,26 @@ def metrics_data(moments: Iterable[Moment], now_ns: int | None = None) -> export
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
     at = time.time_ns() if now_ns is None else now_ns
-    samples_by_name = samples_of(moments)
-    metrics = [_metric(exported()[name], samples, at) for name, samples in samples_by_name.items() if samples]
+    samples_by_name = collect_samples(moments)
+    metrics = [
+        _make_metric(select_exported_metrics()[name], samples, at)
+        for name, samples in samples_by_name.items()
+        if samples
+    ]
     scope = InstrumentationScope("headrace", __version__)
     resource = Resource({"service.name": "headrace", "service.version": __version__})
     return export.MetricsData([export.ResourceMetrics(resource, [export.ScopeMetrics(scope, metrics, "")], "")])
 
 
-def _metric(metric: ExportedMetric, samples: list[ValueSample | BinSample], at: int) -> export.Metric:
+def _make_metric(metric: ExportedMetric, samples: list[ValueSample | BinSample], at: int) -> export.Metric:
     """Returns a metric with its samples as OpenTelemetry's value. `at`: Unix time, nanoseconds."""
     from opentelemetry.sdk.metrics import export
 
     cumulative = export.AggregationTemporality.CUMULATIVE
     if metric.kind == "histogram":
         data: export.Histogram | export.Sum | export.Gauge = export.Histogram(
-            [_bins(metric, sample, at) for sample in samples if isinstance(sample, BinSample)], cumulative
+            [_make_histogram_point(metric, sample, at) for sample in samples if isinstance(sample, BinSample)],
+            cumulative,
         )
     else:
         points = [
@@ -89,7 +94,7 @@ def _metric(metric: ExportedMetric, samples: list[ValueSample | BinSample], at: 
     return export.Metric(metric.name, metric.help, UNITS[metric.unit], data)
 
 
-def _bins(metric: ExportedMetric, sample: BinSample, at: int) -> export.HistogramDataPoint:
+def _make_histogram_point(metric: ExportedMetric, sample: BinSample, at: int) -> export.HistogramDataPoint:
     """Returns a histogram as OpenTelemetry's point, with the count of each bucket instead of all up
     to it. `at`: Unix time, nanoseconds."""
     from opentelemetry.sdk.metrics import export

@@ -9,8 +9,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from headrace.operate.exports.samples import BinSample, Samples, samples_of
-from headrace.operate.exports.table import metrics
+from headrace.operate.exports.samples import BinSample, Samples, collect_samples
+from headrace.operate.exports.table import read_metrics
 from headrace.operate.watching.moment import Moment
 
 FAMILIES = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
@@ -27,7 +27,7 @@ class SampleCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yields a family for each metric, with the name, kind and help of the table."""
         for name, samples in self.samples.items():
-            metric = metrics()[name]
+            metric = read_metrics()[name]
             family = FAMILIES[metric.kind](name, metric.help)
             for sample in samples:
                 labels = dict(zip(metric.labels, sample.labels, strict=True))
@@ -48,13 +48,13 @@ class SampleCollector(Collector):
         family.add_sample(f"{name}_sum", labels, sample.total)
 
 
-def text_of(samples: Samples, spell_bound: Callable[[float], str] = repr) -> str:
+def format_samples(samples: Samples, spell_bound: Callable[[float], str] = repr) -> str:
     """Returns samples as the text that Prometheus scrapes."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(SampleCollector(samples, spell_bound))
     return generate_latest(registry).decode()
 
 
-def exposition(moments: Iterable[Moment]) -> str:
+def build_exposition(moments: Iterable[Moment]) -> str:
     """Returns the text of watched targets."""
-    return text_of(samples_of(moments))
+    return format_samples(collect_samples(moments))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headrace.base import caps
 from headrace.base.units import US_PER_S
-from headrace.operate.exports.table import exported
+from headrace.operate.exports.table import select_exported_metrics
 from headrace.operate.watching.moment import InstanceNow, Moment, ServerNow, VolumeNow
 
 # Credits of a volume are I/Os on gp2 and bytes on st1 and sc1; the label says whose they are.
@@ -47,10 +47,10 @@ IOPS_LIMITS = ("volume-iops", "baseline-iops", "instance-iops")
 JUDGED = (*caps.COUNTED, "volume-credits", "instance-credits", "degraded")
 
 
-def samples_of(moments: Iterable[Moment]) -> Samples:
+def collect_samples(moments: Iterable[Moment]) -> Samples:
     """Returns the samples of all targets, by metric in the order of the table. A volume, server or
     instance that two targets share is exported once."""
-    samples: Samples = {name: [] for name in exported()}
+    samples: Samples = {name: [] for name in select_exported_metrics()}
     seen: set[tuple[str, tuple[str, ...]]] = set()
     for moment in moments:
         for name, sample in _sample_moment(moment):
@@ -82,7 +82,7 @@ def _sample_volume(volume: VolumeNow, moment: Moment) -> Iterator[tuple[str, Val
     bytes, requests), balance and use as shares, limits, time to empty in seconds, and 1 or 0 for
     each limit that may bind."""
     if volume.page is not None:
-        for name, metric in exported().items():
+        for name, metric in select_exported_metrics().items():
             if metric.counter:
                 per = US_PER_S if metric.unit == "seconds" else 1.0
                 yield name, ValueSample((volume.id,), volume.page.counters[metric.counter] / per)
@@ -91,7 +91,7 @@ def _sample_volume(volume: VolumeNow, moment: Moment) -> Iterator[tuple[str, Val
                 name,
                 BinSample(
                     (volume.id,),
-                    _cumulative(volume.page.histograms[histogram]),
+                    _accumulate_bins(volume.page.histograms[histogram]),
                     volume.page.counters[spent] / US_PER_S,
                 ),
             )
@@ -111,7 +111,7 @@ def _sample_volume(volume: VolumeNow, moment: Moment) -> Iterator[tuple[str, Val
             yield "headrace_verdict", ValueSample((volume.id, limit), float(present))
 
 
-def _cumulative(bins: Iterable[tuple[int, int, int]]) -> tuple[tuple[float, int], ...]:
+def _accumulate_bins(bins: Iterable[tuple[int, int, int]]) -> tuple[tuple[float, int], ...]:
     """Returns (upper bound in seconds, requests up to it) from bins of (lower, upper, count) in
     microseconds; the last bound is infinite."""
     below, buckets = 0, []

@@ -15,7 +15,7 @@ from headrace.errors import HeadraceError, InputError, Refusals
 from headrace.lab.exporter import open_port
 from headrace.operate.targets import SourceOptions, is_live
 from headrace.operate.watching.moment import Moment
-from headrace.operate.watching.opening import opened
+from headrace.operate.watching.opening import open_target
 
 refuse = Refusals("docs/guide/exports.md")
 DEFAULT_LISTEN = "127.0.0.1:9481"
@@ -60,7 +60,7 @@ class Targets:
         while True:
             try:
                 began = time.time()
-                with opened(target, self._options, pages_every_s=WRITE_S) as watched:
+                with open_target(target, self._options, pages_every_s=WRITE_S) as watched:
                     for moment in watched.moments:
                         # Past moments serve the time to empty; CloudWatch has nothing newer.
                         if is_live(target) and moment.t_unix + moment.grain_s < began - 1.0:
@@ -75,7 +75,7 @@ class Targets:
                 print(f"export: {target}: {error.rule}", file=sys.stderr)
             time.sleep(AGAIN_S)
 
-    def moments(self) -> list[Moment]:
+    def list_moments(self) -> list[Moment]:
         """Returns what each target said last, where that is not too long ago."""
         now = time.monotonic()
         newest = list(self._newest.values())
@@ -102,7 +102,7 @@ class Written:
         return self._text
 
 
-def listener(listen: str) -> socket.socket:
+def open_listener(listen: str) -> socket.socket:
     """Opens a socket that listens on this machine. Raises InputError, CouldNotRun."""
     host, colon, port = listen.rpartition(":")
     if not colon or host not in ("127.0.0.1", "localhost"):

@@ -33,7 +33,7 @@ class ExportedMetric:
 
 
 @cache
-def metrics() -> dict[str, ExportedMetric]:
+def read_metrics() -> dict[str, ExportedMetric]:
     """Returns the table by name, in its order."""
     table = {}
     for row in read_rows("headrace.operate.exports", "metrics.csv"):
@@ -43,20 +43,20 @@ def metrics() -> dict[str, ExportedMetric]:
     return table
 
 
-def exported() -> dict[str, ExportedMetric]:
+def select_exported_metrics() -> dict[str, ExportedMetric]:
     """Returns the metrics that `headrace export` writes."""
-    return {name: metric for name, metric in metrics().items() if metric.by != "lab"}
+    return {name: metric for name, metric in read_metrics().items() if metric.by != "lab"}
 
 
-def lab_metrics() -> dict[str, ExportedMetric]:
+def select_lab_metrics() -> dict[str, ExportedMetric]:
     """Returns the metrics that the endpoint of a lab serves."""
-    return {name: metric for name, metric in metrics().items() if metric.by != "export"}
+    return {name: metric for name, metric in read_metrics().items() if metric.by != "export"}
 
 
 def group_by_panel() -> dict[str, list[ExportedMetric]]:
     """Returns the metrics by panel of the dashboard, in the order of the table."""
     panels: dict[str, list[ExportedMetric]] = {}
-    for metric in exported().values():
+    for metric in select_exported_metrics().values():
         if metric.panel:
             panels.setdefault(metric.panel, []).append(metric)
     return panels

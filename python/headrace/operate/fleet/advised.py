@@ -14,9 +14,9 @@ import polars as pl
 
 from headrace.base.storage import Storage
 from headrace.errors import HeadraceError, Refusals
-from headrace.operate.fleet.answer import SCHEMA, VolumeAnswer, answers_of, ranked
-from headrace.operate.fleet.applying.changes import RefusedChange, VolumeChange, changes_of, checked
-from headrace.operate.fleet.applying.changes import ranked as ranked_changes
+from headrace.operate.fleet.answer import SCHEMA, VolumeAnswer, make_answers, rank_answers
+from headrace.operate.fleet.applying.changes import RefusedChange, VolumeChange, check_changes, list_changes
+from headrace.operate.fleet.applying.changes import rank_changes as ranked_changes
 from headrace.operate.fleet.cost import FleetPrices
 from headrace.operate.fleet.inventory import FleetDevice, FleetInventory
 from headrace.operate.fleet.points import scan_table
@@ -51,7 +51,7 @@ class AdvisedChanges:
 def read_answers(path: Path) -> list[VolumeAnswer]:
     """Reads the answers of `headrace fleet plan`, those worth most first. Raises InputError."""
     frame = scan_table(path, tuple(SCHEMA), "headrace fleet plan").collect()
-    return ranked(answers_of(frame.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())))
+    return rank_answers(make_answers(frame.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items())))
 
 
 def reprice(answers: Sequence[VolumeAnswer], prices: FleetPrices) -> list[VolumeAnswer]:
@@ -64,10 +64,12 @@ def reprice(answers: Sequence[VolumeAnswer], prices: FleetPrices) -> list[Volume
     for (region, account), own in groups.items():
         judged = [answer for answer in own if answer.usd_today is not None]
         texts = sorted({text for answer in judged for text in (answer.today, answer.proposed) if text})
-        usd_of = dict(zip(texts, prices.totals(texts, region, account), strict=True)) if region and texts else {}
+        usd_of = (
+            dict(zip(texts, prices.compute_totals(texts, region, account), strict=True)) if region and texts else {}
+        )
         at_prices += [_reprice_answer(answer, usd_of) for answer in own]
     source = prices.source
-    return ranked([msgspec.structs.replace(answer, prices=source) for answer in at_prices])
+    return rank_answers([msgspec.structs.replace(answer, prices=source) for answer in at_prices])
 
 
 def _reprice_answer(answer: VolumeAnswer, usd_of: dict[str, float]) -> VolumeAnswer:
@@ -87,7 +89,7 @@ def _reprice_answer(answer: VolumeAnswer, usd_of: dict[str, float]) -> VolumeAns
     return priced
 
 
-def advised_changes(
+def list_advised_changes(
     answers: Sequence[VolumeAnswer],
     inventory: FleetInventory,
     *,
@@ -103,7 +105,7 @@ def advised_changes(
     below 1. `lower_durability`: those too that make the data less sure. `now`: when the
     inventory's modifications are looked back from (None: now).
     """
-    devices = {device.key: device for device in inventory.devices()}
+    devices = {device.key: device for device in inventory.list_devices()}
     volumes = {volume.id: volume for volume in inventory.volumes}
     changes: list[VolumeChange] = []
     risky = less_durable = 0
@@ -115,26 +117,26 @@ def advised_changes(
         elif answer.durability and not lower_durability:
             less_durable += 1
         else:
-            changes += _changes_for(answer, devices.get(answer.key))
-    allowed, refused = checked(ranked_changes(changes), volumes, now or datetime.now(UTC), as_of)
+            changes += _list_changes(answer, devices.get(answer.key))
+    allowed, refused = check_changes(ranked_changes(changes), volumes, now or datetime.now(UTC), as_of)
     return AdvisedChanges(tuple(allowed), tuple(refused), risky, less_durable)
 
 
-def _changes_for(answer: VolumeAnswer, device: FleetDevice | None) -> list[VolumeChange]:
+def _list_changes(answer: VolumeAnswer, device: FleetDevice | None) -> list[VolumeChange]:
     """Returns the changes of a device. Raises InputError where the inventory is another."""
     hint = "Give the inventory that the plan was made with, or plan again."
     if device is None:
         raise refuse.input(answer.key, "is in the answers and not in the inventory", hint)
     try:
-        now = device.storage().text
+        now = device.make_storage().text
     except HeadraceError:
         now = "unknown"
     if now != answer.today:
         raise refuse.input(f"{answer.key}: {answer.today}", f"is {now} in the inventory", hint)
-    return changes_of(device, Storage.parse(answer.proposed), -answer.saves_usd, _note(answer))
+    return list_changes(device, Storage.parse(answer.proposed), -answer.saves_usd, _make_note(answer))
 
 
-def _note(answer: VolumeAnswer) -> str:
+def _make_note(answer: VolumeAnswer) -> str:
     """Returns what a reader of the script should know of a change."""
     facts = [answer.name] if answer.name else []
     if answer.durability:

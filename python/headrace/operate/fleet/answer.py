@@ -17,9 +17,9 @@ from headrace.catalog.facts import check_day, check_region
 from headrace.operate.fleet.cost import PriceTable
 from headrace.planner.market.durability import (
     LEAST_TOLD,
-    layout_afr_percent,
-    lowest_afr_percent,
-    published_afr_percent,
+    compute_layout_afr_percent,
+    find_lowest_afr_percent,
+    find_published_afr_percent,
 )
 
 # In the order in which they are ranked.
@@ -50,7 +50,7 @@ class FleetSettings(msgspec.Struct, frozen=True):
     tables: tuple[PriceTable, ...] = ()
     prices: str = LIST_PRICES
 
-    def checked(self) -> FleetSettings:
+    def validate(self) -> FleetSettings:
         """Returns the settings with region and day as written elsewhere. Raises InputError."""
         check_number("p99_ms", self.p99_ms, 0.01, 60_000, "ms")
         check_number("headroom_percent", self.headroom_percent, 0, 400, "%")
@@ -135,19 +135,19 @@ SCHEMA = pl.Schema(
 )
 
 
-def answers_frame(answers: Sequence[VolumeAnswer]) -> pl.DataFrame:
+def build_answers_frame(answers: Sequence[VolumeAnswer]) -> pl.DataFrame:
     """Returns a row per device, in the order given."""
     columns = {name: [getattr(answer, name) for answer in answers] for name in SCHEMA}
     columns["volumes"] = [list(answer.volumes) for answer in answers]
     return pl.DataFrame(columns, schema=SCHEMA)
 
 
-def answers_of(frame: pl.DataFrame) -> list[VolumeAnswer]:
+def make_answers(frame: pl.DataFrame) -> list[VolumeAnswer]:
     """Returns the answers of such a frame."""
     return [msgspec.convert(row, VolumeAnswer) for row in frame.iter_rows(named=True)]
 
 
-def ranked(answers: Sequence[VolumeAnswer]) -> list[VolumeAnswer]:
+def rank_answers(answers: Sequence[VolumeAnswer]) -> list[VolumeAnswer]:
     """Sorts by verdict, what saves most first; changes that lower the durability come behind those
     that do not. Ties by key."""
     places = {verdict: place for place, verdict in enumerate(VERDICTS)}
@@ -162,25 +162,25 @@ def ranked(answers: Sequence[VolumeAnswer]) -> list[VolumeAnswer]:
 
 
 @lru_cache(maxsize=1_024)  # types and layouts of a fleet; a guess
-def durability_lost(today: str, storage: str, as_of: str | None = None) -> str:
+def describe_durability_loss(today: str, storage: str, as_of: str | None = None) -> str:
     """Returns `99.999 % -> 99.8 to 99.9 %` a year where the data are less sure on `storage`; ""
     where they are as sure, or nothing is published."""
-    before, after = _afr(today, as_of), _afr(storage, as_of)
+    before, after = _compute_afr(today, as_of), _compute_afr(storage, as_of)
     if before is None or after is None or after[1] <= before[1]:
         return ""
     return f"{_survive(before)} -> {_survive(after)}"
 
 
-def _afr(text: str, as_of: str | None) -> tuple[float, float] | None:
+def _compute_afr(text: str, as_of: str | None) -> tuple[float, float] | None:
     """Returns the lowest and the highest annual failure rate, percent, of an array or a volume."""
     storage = Storage.parse(text)
     rates_of_layout = []
-    for figure in (lowest_afr_percent, published_afr_percent):
-        rates = [figure(_era(member.type, as_of)) for member in storage.members]
+    for figure in (find_lowest_afr_percent, find_published_afr_percent):
+        rates = [figure(_find_era(member.type, as_of)) for member in storage.members]
         if None in rates:
             return None
         worst = max(rate for rate in rates if rate is not None)
-        afr = layout_afr_percent(storage.layout, len(storage.members), worst)
+        afr = compute_layout_afr_percent(storage.layout, len(storage.members), worst)
         if afr is None:
             return None
         rates_of_layout.append(afr)
@@ -188,18 +188,18 @@ def _afr(text: str, as_of: str | None) -> tuple[float, float] | None:
 
 
 @lru_cache(maxsize=64)
-def _era(volume_type: str, as_of: str | None) -> core.Era:
+def _find_era(volume_type: str, as_of: str | None) -> core.Era:
     """Returns the newest figures of a type."""
     return next(era for era in core.volume_eras(as_of) if era["volume_type"] == volume_type)
 
 
 def _survive(afr: tuple[float, float]) -> str:
     """Returns the share of volumes whose data survive a year, lowest to highest."""
-    least, most = (_share(rate) for rate in (afr[1], afr[0]))
+    least, most = (_format_durability(rate) for rate in (afr[1], afr[0]))
     return f"{least} %" if least == most else f"{least} to {most} %"
 
 
-def _share(rate: float) -> str:
+def _format_durability(rate: float) -> str:
     """Returns 100 % less a failure rate, which is printed with one figure."""
     if rate < LEAST_TOLD:
         return f"above {100.0 - LEAST_TOLD:.6f}"

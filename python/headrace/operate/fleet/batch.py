@@ -18,21 +18,21 @@ import numpy as np
 import polars as pl
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.storage import Storage
-from headrace.base.units import DAY_S, MIB, span_in_words
+from headrace.base.units import DAY_S, MIB, describe_span
 from headrace.catalog.price_list import PriceList
 from headrace.errors import HeadraceError
-from headrace.observe.evidence.limits import holding
-from headrace.operate.fleet.answer import FleetSettings, Verdict, VolumeAnswer, durability_lost
-from headrace.operate.fleet.closed import WaitingClients, raised, waiting_clients
+from headrace.observe.evidence.limits import get_holding_limits
+from headrace.operate.fleet.answer import FleetSettings, Verdict, VolumeAnswer, describe_durability_loss
+from headrace.operate.fleet.closed import WaitingClients, find_waiting_clients, raise_demand
 from headrace.operate.fleet.cost import PriceTable
-from headrace.operate.fleet.history import FORTNIGHT_DAYS, DeviceHistory, at_level, history_of, unused_because
+from headrace.operate.fleet.history import FORTNIGHT_DAYS, DeviceHistory, build_history, find_rates_at_limit, judge_use
 from headrace.operate.fleet.inventory import FleetDevice
 from headrace.operate.fleet.selfcheck import SelfCheck, check
 from headrace.planner.candidates import Candidate, Family, Shape, Space
 from headrace.planner.demand import THROTTLED_S
-from headrace.planner.modifying import can_be_modified, list_types, modified_shapes
+from headrace.planner.modifying import can_be_modified, list_modified_shapes, list_types
 from headrace.planner.search import Search, SpaceResult, rank
 from headrace.workload.model import MAX_OUTSTANDING
 
@@ -74,35 +74,37 @@ def answer_batch(
     answers: dict[str, VolumeAnswer] = {}
     open_devices: list[_Case] = []
     for device in devices:
-        answer = _opened(device, points, settings)
+        answer = _open_device(device, points, settings)
         if isinstance(answer, VolumeAnswer):
             answers[device.key] = answer
         else:
             open_devices.append(answer)
     if open_devices:
         _see_instances(open_devices, settings.as_of)
-        answers |= {answer.key: answer for answer in _Batch(open_devices, settings).answers()}
+        answers |= {answer.key: answer for answer in _Batch(open_devices, settings).compute_answers()}
     return [answers[device.key] for device in devices]
 
 
-def _opened(device: FleetDevice, points: Mapping[str, pl.DataFrame], settings: FleetSettings) -> VolumeAnswer | _Case:
+def _open_device(
+    device: FleetDevice, points: Mapping[str, pl.DataFrame], settings: FleetSettings
+) -> VolumeAnswer | _Case:
     """Returns a device with its history, or the answer where there is nothing to look at."""
     why, text = "", ""
     try:
-        text = device.storage().text
+        text = device.make_storage().text
         # Refuse what is not known: the storage on its instance, and its region's prices.
-        limits = holding(text, device.members[0].instance_type or None, settings.as_of)
-        families(device.members[0].region or settings.region, settings.as_of, settings.exclude)
-        if (unused := unused_because(device, points, settings.least_days)) is not None:
+        limits = get_holding_limits(text, device.members[0].instance_type or None, settings.as_of)
+        list_families(device.members[0].region or settings.region, settings.as_of, settings.exclude)
+        if (unused := judge_use(device, points, settings.least_days)) is not None:
             verdict, why = unused
-            usd = _usd_of(device, text, settings) if verdict == "unused" else None
-            return _answer(device, verdict, why, text, usd_today=usd, prices=settings.prices)
-        why = _withheld(device)
+            usd = _compute_device_usd(device, text, settings) if verdict == "unused" else None
+            return _make_answer(device, verdict, why, text, usd_today=usd, prices=settings.prices)
+        why = _explain_withholding(device)
         if not why:
-            return _Case(device, device.storage(), history_of(device, points, settings.least_days, limits))
+            return _Case(device, device.make_storage(), build_history(device, points, settings.least_days, limits))
     except HeadraceError as error:
-        why = _withheld(device) or f"{error.value}: {error.rule}"
-    return _answer(device, "withheld", why, text, prices=settings.prices)
+        why = _explain_withholding(device) or f"{error.value}: {error.rule}"
+    return _make_answer(device, "withheld", why, text, prices=settings.prices)
 
 
 def _see_instances(devices: Sequence[_Case], as_of: str | None) -> None:
@@ -113,16 +115,16 @@ def _see_instances(devices: Sequence[_Case], as_of: str | None) -> None:
         if first.instance_id and first.instance_type:
             together.setdefault(first.instance_id, []).append(case)
     for group in together.values():
-        with core_errors():
+        with translate_core_errors():
             limits = core.instance(group[0].device.members[0].instance_type, as_of)
         length = min(len(case.history.given_iops) for case in group)
         iops = np.sum([case.history.given_iops[-length:] for case in group], axis=0)
         bytes_s = np.sum([case.history.given_bytes_s[-length:] for case in group], axis=0)
         binding = (
-            at_level(iops, limits["max_iops"])
-            | at_level(bytes_s, limits["max_bytes_s"])
-            | _at_baseline(iops, limits["baseline_iops"])
-            | _at_baseline(bytes_s, limits["baseline_bytes_s"])
+            find_rates_at_limit(iops, limits["max_iops"])
+            | find_rates_at_limit(bytes_s, limits["max_bytes_s"])
+            | _find_rates_at_baseline(iops, limits["baseline_iops"])
+            | _find_rates_at_baseline(bytes_s, limits["baseline_bytes_s"])
         )
         if binding.any():
             for case in group:
@@ -131,12 +133,12 @@ def _see_instances(devices: Sequence[_Case], as_of: str | None) -> None:
                 case.history = replace(case.history, at_instance=at_instance)
 
 
-def _at_baseline(rates: np.ndarray, baseline: float | None) -> np.ndarray:
+def _find_rates_at_baseline(rates: np.ndarray, baseline: float | None) -> np.ndarray:
     """Returns which rates are those of an instance whose burst is spent: at the baseline only."""
-    return at_level(rates, baseline) & (rates <= (baseline or 0.0) / AT_INSTANCE)
+    return find_rates_at_limit(rates, baseline) & (rates <= (baseline or 0.0) / AT_INSTANCE)
 
 
-def _withheld(device: FleetDevice) -> str:
+def _explain_withholding(device: FleetDevice) -> str:
     """Returns why a device gets no advice before it is looked at; "" where it may get some."""
     for member in device.members:
         if member.managed_by:
@@ -150,7 +152,7 @@ def _withheld(device: FleetDevice) -> str:
     return ""
 
 
-def _answer(device: FleetDevice, verdict: Verdict, why: str, today: str, **more: Any) -> VolumeAnswer:
+def _make_answer(device: FleetDevice, verdict: Verdict, why: str, today: str, **more: Any) -> VolumeAnswer:
     """Returns an answer on a device, with `more` of the fields of VolumeAnswer."""
     first = device.members[0]
     ids = tuple(member.id for member in device.members)
@@ -167,23 +169,25 @@ class _Batch:
         self.devices, self.settings = devices, settings
         self.instances = [case.device.members[0].instance_type or None for case in devices]
         for case, instance in zip(devices, self.instances, strict=True):
-            case.clients = waiting_clients(case.history, case.today, instance, settings.as_of)
+            case.clients = find_waiting_clients(case.history, case.today, instance, settings.as_of)
         # Today's storage is judged with the demand as recorded; candidates with the raised one.
-        self.given = _demands([case.history.columns for case in devices])
+        self.given = _load_demands([case.history.columns for case in devices])
         closed = any(case.clients is not None for case in devices)
-        self.demands = _demands([raised(case.history, case.clients) for case in devices]) if closed else self.given
+        self.demands = (
+            _load_demands([raise_demand(case.history, case.clients) for case in devices]) if closed else self.given
+        )
         self._known: dict[Candidate, bool] = {}
 
-    def answers(self) -> list[VolumeAnswer]:
+    def compute_answers(self) -> list[VolumeAnswer]:
         """Returns the answers, in order."""
         self._check()
         trusted = [
             index for index, case in enumerate(self.devices) if case.checked is not None and not case.checked.why
         ]
-        self._today(trusted)
+        self._evaluate_today(trusted)
         self._search(trusted)
-        self._risks(trusted)
-        return [self._answer_of(case) for case in self.devices]
+        self._evaluate_risks(trusted)
+        return [self._choose_answer(case) for case in self.devices]
 
     def _check(self) -> None:
         """Follows each recorded demand on today's storage, and notes where the model disagrees with
@@ -191,7 +195,7 @@ class _Batch:
         every = list(range(len(self.devices)))
         storages = [case.today.text for case in self.devices]
         starts = [case.history.first_balance for case in self.devices]
-        with core_errors():
+        with translate_core_errors():
             followed = self.given.follow(every, storages, self.instances, starts, as_of=self.settings.as_of)
         for case, rows in zip(self.devices, followed, strict=True):
             case.checked = check(case.history, case.today, rows, case.clients, as_of=self.settings.as_of)
@@ -200,12 +204,12 @@ class _Batch:
         """Evaluates storages under these devices' demands in the settled cycle, and returns columns
         of figures with a value for each. `factor`: on the demand."""
         instances = [self.instances[index] for index in indexes]
-        with core_errors():
+        with translate_core_errors():
             return self.demands.evaluate(
                 indexes, storages, instances, [factor] * len(indexes), as_of=self.settings.as_of, prune_above=math.inf
             )
 
-    def _today(self, trusted: Sequence[int]) -> None:
+    def _evaluate_today(self, trusted: Sequence[int]) -> None:
         """Evaluates today's storage, and sets the bounds that nothing may be worse than."""
         columns = self._evaluate(trusted, [self.devices[index].today.text for index in trusted])
         for place, index in enumerate(trusted):
@@ -228,7 +232,7 @@ class _Batch:
         new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._known]
         if new:
             places = [place for *_, place in new]
-            with core_errors():
+            with translate_core_errors():
                 meeting = self.demands.meets(
                     places,
                     [data for data, *_ in new],
@@ -249,15 +253,15 @@ class _Batch:
         if not self._fails(case):
             return False
         if case.short_of is None:
-            case.short_of = case.history.short_of(case.today.text, self.settings.as_of)
-        return weaker(candidate[0], case.today.text, self.settings.as_of, case.short_of)
+            case.short_of = case.history.find_shortage(case.today.text, self.settings.as_of)
+        return is_weaker(candidate[0], case.today.text, self.settings.as_of, case.short_of)
 
-    def cost(self, candidate: Candidate) -> float:
+    def compute_cost(self, candidate: Candidate) -> float:
         """Returns USD a month at the prices of the device's region and account."""
         data, _, place = candidate
-        return float(self._usd(self.devices[place], data))
+        return float(self._compute_usd(self.devices[place], data))
 
-    def _region(self, case: _Case) -> str:
+    def _get_region(self, case: _Case) -> str:
         return case.device.members[0].region or self.settings.region
 
     def _search(self, trusted: Sequence[int]) -> None:
@@ -268,49 +272,49 @@ class _Batch:
         def note(result: SpaceResult) -> None:
             best[result.space.host] = min(best.get(result.space.host, math.inf), result.usd)
 
-        spaces = [space for index in trusted for space in self._spaces(index)]
+        spaces = [space for index in trusted for space in self._list_spaces(index)]
         search = Search(self, self.meets, lambda space: best.get(space.host, math.inf), note)  # pyright: ignore[reportArgumentType]
         for result in sorted(
             (result for result in search.run(spaces) if result.best is not None), key=rank, reverse=True
         ):
             self.devices[result.space.host].best = result  # the cheapest comes last
 
-    def _spaces(self, index: int) -> list[Space]:
+    def _list_spaces(self, index: int) -> list[Space]:
         """Returns what today's volumes can be modified into, as the planner's `in place` row."""
         today = self.devices[index].today
         if not can_be_modified(today):
             return []
-        region, settings = self._region(self.devices[index]), self.settings
+        region, settings = self._get_region(self.devices[index]), self.settings
         count, gib = len(today.members), today.members[0].size_gib
-        shapes = shapes_in(region, settings.as_of, settings.exclude, today.layout, count, gib)
+        shapes = list_shapes(region, settings.as_of, settings.exclude, today.layout, count, gib)
         return [Space(shape, None, index) for shape in shapes]
 
     # --- risk -------------------------------------------------------------------------------------
 
-    def _risks(self, trusted: Sequence[int]) -> None:
+    def _evaluate_risks(self, trusted: Sequence[int]) -> None:
         """Evaluates fortnights drawn from recorded days, each level moved as far as days differ."""
-        advised = [index for index in trusted if self._advised_storage(self.devices[index])]
+        advised = [index for index in trusted if self._choose_storage(self.devices[index])]
         if not advised:
             return
-        storages = [self._advised_storage(self.devices[index]) for index in advised]
+        storages = [self._choose_storage(self.devices[index]) for index in advised]
         columns = self._evaluate(advised, storages)
         for place, index in enumerate(advised):
             figures = self.devices[index].figures
             figures["proposed_throttled_min"] = (columns["throttled_s"][place] or 0.0) / 60
             figures["proposed_p99_ms"] = columns["worst_p99_ms"][place]
             if (clients := self.devices[index].clients) is not None:
-                self.devices[index].still_ms = clients.ms_on(
+                self.devices[index].still_ms = clients.estimate_ms(
                     storages[place], self.instances[index], self.settings.as_of
                 )
         if not (count := self.settings.fortnights):
             return
-        drawn = [self.devices[index].history.fortnights(count, self.settings.seed) for index in advised]
+        drawn = [self.devices[index].history.sample_fortnights(count, self.settings.seed) for index in advised]
         questions = [
             (index, storage, draw) for index, storage, draw in zip(advised, storages, drawn, strict=True) if draw
         ]
         if not questions:
             return
-        with core_errors():
+        with translate_core_errors():
             missing = self.demands.missing_draws(
                 [index for index, *_ in questions],
                 [storage for _, storage, _ in questions],
@@ -326,7 +330,7 @@ class _Batch:
         for (index, *_), failed in zip(questions, missing, strict=True):
             self.devices[index].risk = failed / count
 
-    def _advised_storage(self, case: _Case) -> str:
+    def _choose_storage(self, case: _Case) -> str:
         """Returns the storage advised instead of today's, "" where today's stays."""
         if case.best is None:
             return ""
@@ -338,19 +342,19 @@ class _Batch:
     def _saves(self, case: _Case) -> bool:
         """Returns whether the advised storage costs noticeably less than today's."""
         assert case.best is not None  # asked only where something was found
-        before = self._usd(case, case.today.text)
+        before = self._compute_usd(case, case.today.text)
         return before - case.best.usd >= max(LEAST_SAVING * before, LEAST_SAVING_USD)
 
     def _fails(self, case: _Case) -> bool:
         """Returns whether today's storage throttles, or did in the recording."""
         return case.figures["today_throttled_min"] > 0 or case.history.censored_share > 0
 
-    def _usd(self, case: _Case, storage: str) -> float:
-        return _usd_of(case.device, storage, self.settings)
+    def _compute_usd(self, case: _Case, storage: str) -> float:
+        return _compute_device_usd(case.device, storage, self.settings)
 
     # --- words ------------------------------------------------------------------------------------
 
-    def _answer_of(self, case: _Case) -> VolumeAnswer:
+    def _choose_answer(self, case: _Case) -> VolumeAnswer:
         """Returns the answer on a checked device: `withheld` if the model does not hold for it,
         `keep`, `grow` if today's storage is too weak, or `change` if another one saves."""
         checked, history = case.checked, case.history
@@ -365,64 +369,66 @@ class _Batch:
             "prices": self.settings.prices,
         }
         if checked.why:
-            return _answer(case.device, "withheld", f"not modelled: {checked.why}", case.today.text, **about)
-        about |= {"usd_today": self._usd(case, case.today.text), **case.figures}
-        bound = self._instance_bound(case)
+            return _make_answer(case.device, "withheld", f"not modelled: {checked.why}", case.today.text, **about)
+        about |= {"usd_today": self._compute_usd(case, case.today.text), **case.figures}
+        bound = self._describe_instance_bound(case)
         if bound and self._fails(case):
             first = case.device.members[0]
             about["bound_by"] = f"{first.instance_id} ({first.instance_type})"
-            return _answer(case.device, "keep", bound, case.today.text, **about)
-        advised = self._advised_storage(case)
+            return _make_answer(case.device, "keep", bound, case.today.text, **about)
+        advised = self._choose_storage(case)
         if not advised:
-            return _answer(case.device, "keep", self._why_keep(case), case.today.text, **about)
+            return _make_answer(case.device, "keep", self._explain_keeping(case), case.today.text, **about)
         assert case.best is not None  # else nothing is wanted
         about |= {"proposed": advised, "usd_proposed": case.best.usd, "risk": case.risk}
-        about["durability"] = durability_lost(case.today.text, advised, self.settings.as_of)
+        about["durability"] = describe_durability_loss(case.today.text, advised, self.settings.as_of)
         if not self._saves(case):  # then today's fails
-            return _answer(case.device, "grow", self._why_grow(case), case.today.text, **about)
-        return _answer(case.device, "change", self._why_change(case, about["durability"]), case.today.text, **about)
+            return _make_answer(case.device, "grow", self._explain_growth(case), case.today.text, **about)
+        return _make_answer(
+            case.device, "change", self._explain_change(case, about["durability"]), case.today.text, **about
+        )
 
-    def _why_grow(self, case: _Case) -> str:
+    def _explain_growth(self, case: _Case) -> str:
         """Returns why today's storage is too weak: at a limit as recorded, or else as simulated."""
         count, total = int(case.history.censored.sum()), len(case.history.censored)
         if count:
-            grain = span_in_words(case.history.grain_s)
+            grain = describe_span(case.history.grain_s)
             return (
                 f"today's volume is at a limit in {count:,} of {total:,} periods of {grain}: what it gave is less than what was "
-                f"asked{self._waiting(case)}"
+                f"asked{self._describe_waiting(case)}"
             )
         waited = 60.0 * case.figures["today_throttled_min"]
-        span = span_in_words(round(waited)) if waited >= 1.0 else "less than 1 s"
+        span = describe_span(round(waited)) if waited >= 1.0 else "less than 1 s"
         return f"simulated with the recorded demand, today's volume makes requests wait for its limits for {span}"
 
-    def _why_change(self, case: _Case, durability: str) -> str:
+    def _explain_change(self, case: _Case, durability: str) -> str:
         """Returns what the advised storage gives: head-room, I/O p99 in ms, and what it loses.
         `durability`: today's and the new one, % a year, in words; "" where it is not lower."""
         lost = f"; less durable: {durability} a year" if durability else ""
         if case.clients is not None:
-            return f"today's volume makes requests wait for its limits{self._waiting(case)}{lost}"
+            return f"today's volume makes requests wait for its limits{self._describe_waiting(case)}{lost}"
         carries = f"still {self.settings.headroom_percent:g} % head-room"
         p99_ms = case.figures.get("proposed_p99_ms")
         if p99_ms is None:  # nothing was asked of it
             return f"{carries}{lost}"
         if self._fails(case):
-            return f"today's volume makes requests wait for its limits; with this one {carries}, I/O p99 {_ms(p99_ms)}{lost}"
-        bound = f"the goal is {_ms(self.settings.p99_ms)}"
+            return f"today's volume makes requests wait for its limits; with this one {carries}, I/O p99 {_format_ms(p99_ms)}{lost}"
+        bound = f"the goal is {_format_ms(self.settings.p99_ms)}"
         if case.bound_ms > self.settings.p99_ms:
-            bound = f"today's is {_ms(case.bound_ms)}"
-        return f"{carries}, I/O p99 {_ms(p99_ms)} ({bound}){lost}"
+            bound = f"today's is {_format_ms(case.bound_ms)}"
+        return f"{carries}, I/O p99 {_format_ms(p99_ms)} ({bound}){lost}"
 
-    def _waiting(self, case: _Case) -> str:
+    def _describe_waiting(self, case: _Case) -> str:
         """Returns how many I/Os waited, and what an I/O then takes today and on the advised
         storage; "" where no clients waited."""
         if case.clients is None or case.best is None:
             return ""
-        waited = f"; {case.clients.queue:,.0f} I/Os waited there, {_ms(case.clients.today_ms)} each"
+        waited = f"; {case.clients.queue:,.0f} I/Os waited there, {_format_ms(case.clients.today_ms)} each"
         if case.still_ms is None:
             return waited
-        return f"{waited}; if as many wait again, each takes {_ms(case.still_ms)} on the advised one"
+        return f"{waited}; if as many wait again, each takes {_format_ms(case.still_ms)} on the advised one"
 
-    def _instance_bound(self, case: _Case) -> str:
+    def _describe_instance_bound(self, case: _Case) -> str:
         """Returns in words that the instance binds while this volume is at a limit, so that a
         larger volume brings nothing; "" where it does not."""
         first, history = case.device.members[0], case.history
@@ -434,7 +440,7 @@ class _Batch:
         together = [other.history for other in self.devices if other.device.members[0].instance_id == first.instance_id]
         length = min(len(other.given_iops) for other in together)
         at_limit = history.at_instance[-length:]
-        with core_errors():
+        with translate_core_errors():
             limits = core.instance(first.instance_type, self.settings.as_of)
         of_unit = (
             ("IOPS", 1, "given_iops", limits["baseline_iops"], limits["max_iops"]),
@@ -452,7 +458,7 @@ class _Batch:
                     )
         return ""
 
-    def _why_keep(self, case: _Case) -> str:
+    def _explain_keeping(self, case: _Case) -> str:
         """Returns why today's storage stays: nothing is looked for, nothing meets the goals, or
         nothing saves."""
         if case.best is None and not can_be_modified(case.today):
@@ -464,7 +470,7 @@ class _Batch:
         return "nothing that meets the goals costs noticeably less"
 
 
-def _ms(value: float) -> str:
+def _format_ms(value: float) -> str:
     """Returns a latency with three figures."""
     return f"{value:.3g} ms" if value < 100 else f"{value:,.0f} ms"
 
@@ -473,40 +479,40 @@ def _ms(value: float) -> str:
 
 
 @cache
-def prices_of(region: str, as_of: str | None) -> PriceList:
+def get_prices(region: str, as_of: str | None) -> PriceList:
     """Returns the list prices of a region."""
     return PriceList(region, as_of)
 
 
 @cache
-def usd_of(region: str, as_of: str | None, storage: str) -> float:
+def compute_list_usd(region: str, as_of: str | None, storage: str) -> float:
     """Returns USD a month of a storage at list prices; NaN where none is known."""
-    return float(prices_of(region, as_of).volume_totals([storage], 0.0)[0])
+    return float(get_prices(region, as_of).compute_volume_totals([storage], 0.0)[0])
 
 
 @lru_cache(maxsize=MOST_USD)
-def usd_at(table: PriceTable, storage: str) -> float:
+def compute_account_usd(table: PriceTable, storage: str) -> float:
     """Returns USD a month of a storage at an account's prices; NaN where none is known."""
-    with core_errors():
+    with translate_core_errors():
         return core.monthly_totals([storage], table.region, table.table["as_of"], 0.0, table.table)[0]
 
 
-def _usd_of(device: FleetDevice, storage: str, settings: FleetSettings) -> float:
+def _compute_device_usd(device: FleetDevice, storage: str, settings: FleetSettings) -> float:
     """Returns USD a month of a storage in the place of a device, at the account's prices if they
     are known; NaN where none is known."""
     first = device.members[0]
     region = first.region or settings.region
-    table = _tables(settings.tables).get((region, first.account))
-    return usd_of(region, settings.as_of, storage) if table is None else usd_at(table, storage)
+    table = _index_tables(settings.tables).get((region, first.account))
+    return compute_list_usd(region, settings.as_of, storage) if table is None else compute_account_usd(table, storage)
 
 
 @lru_cache(maxsize=4)  # of the settings of a run
-def _tables(tables: tuple[PriceTable, ...]) -> dict[tuple[str, str], PriceTable]:
+def _index_tables(tables: tuple[PriceTable, ...]) -> dict[tuple[str, str], PriceTable]:
     """Returns the price tables by region and account."""
     return {(table.region, table.account): table for table in tables}
 
 
-def _demands(columns: Sequence[Mapping[str, np.ndarray]]) -> core.FleetDemands:
+def _load_demands(columns: Sequence[Mapping[str, np.ndarray]]) -> core.FleetDemands:
     """Puts the demand of devices into the core, one after the other."""
     joined = {name: np.concatenate([demand[name] for demand in columns]) for name in DeviceHistory.COLUMNS}
     lengths = [len(demand["duration_s"]) for demand in columns]
@@ -514,24 +520,24 @@ def _demands(columns: Sequence[Mapping[str, np.ndarray]]) -> core.FleetDemands:
 
 
 @cache
-def weaker(storage: str, today: str, as_of: str | None, short_of: tuple[bool, bool] = (True, True)) -> bool:
+def is_weaker(storage: str, today: str, as_of: str | None, short_of: tuple[bool, bool] = (True, True)) -> bool:
     """Returns whether a storage gives fewer IOPS or MiB/s than another, both with credits; of the
     two only those that are asked about count."""
-    after, before = holding(storage, as_of=as_of), holding(today, as_of=as_of)
+    after, before = get_holding_limits(storage, as_of=as_of), get_holding_limits(today, as_of=as_of)
     fewer = after.burst_iops < before.burst_iops, after.burst_bytes_s < before.burst_bytes_s
     return any(short and less for short, less in zip(short_of, fewer, strict=True))
 
 
 @lru_cache(maxsize=MOST_SHAPES)
-def shapes_in(
+def list_shapes(
     region: str, as_of: str | None, exclude: tuple[str, ...], layout: str, members: int, gib: int
 ) -> tuple[Shape, ...]:
     """Returns what `members` volumes of `gib` in a layout can be modified into. Volumes of one size
     share the shapes, and so the notations made."""
-    return tuple(modified_shapes(families(region, as_of, exclude), layout, members, gib))
+    return tuple(list_modified_shapes(list_families(region, as_of, exclude), layout, members, gib))
 
 
 @cache
-def families(region: str, as_of: str | None, exclude: tuple[str, ...]) -> tuple[Family, ...]:
+def list_families(region: str, as_of: str | None, exclude: tuple[str, ...]) -> tuple[Family, ...]:
     """Returns the types that single volumes may be modified into."""
-    return tuple(list_types(prices_of(region, as_of), exclude))
+    return tuple(list_types(get_prices(region, as_of), exclude))

@@ -55,14 +55,14 @@ class WaitingClients:
     read_share: float
     io_kib: float
 
-    def ms_on(self, storage: str, instance: str | None, as_of: str | None) -> float | None:
+    def estimate_ms(self, storage: str, instance: str | None, as_of: str | None) -> float | None:
         """Returns what an I/O takes on another storage with as many outstanding and no credits, ms;
         None if unknown."""
-        outcome = _closed(storage, instance, as_of, self.queue, self.io_kib, self.read_share, 0.0)
+        outcome = _estimate_closed_load(storage, instance, as_of, self.queue, self.io_kib, self.read_share, 0.0)
         return None if outcome is None else outcome[1]
 
 
-def waiting_clients(
+def find_waiting_clients(
     history: DeviceHistory, today: Storage, instance: str | None, as_of: str | None
 ) -> WaitingClients | None:
     """Returns the requests that waited at a limit; None where none did, for less than an hour of
@@ -74,7 +74,7 @@ def waiting_clients(
     reads, writes = (float(history.columns[f"{op}_per_s"][seen].sum()) for op in ("reads", "writes"))
     io_kib = float(history.given_bytes_s[seen].sum() / history.given_iops[seen].sum()) / KIB
     share = reads / (reads + writes) if reads + writes > 0 else 0.5
-    alone = _closed(today.text, instance, as_of, 1.0, io_kib, share, 100.0)
+    alone = _estimate_closed_load(today.text, instance, as_of, 1.0, io_kib, share, 100.0)
     if alone is None:
         return None
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -84,7 +84,9 @@ def waiting_clients(
     queue = float(np.median(history.queue[waits]))
     if queue > MOST_CLIENTS:
         return None
-    spent, full = (_closed(today.text, instance, as_of, queue, io_kib, share, balance) for balance in (0.0, 100.0))
+    spent, full = (
+        _estimate_closed_load(today.text, instance, as_of, queue, io_kib, share, balance) for balance in (0.0, 100.0)
+    )
     if spent is None or full is None:
         return None
     given = float(np.percentile(history.given_iops[waits], BEST_PERCENTILE))
@@ -92,7 +94,7 @@ def waiting_clients(
     return WaitingClients(waits, queue, given, iops, 1e3 * queue / given, share, io_kib)
 
 
-def raised(history: DeviceHistory, clients: WaitingClients | None) -> dict[str, np.ndarray]:
+def raise_demand(history: DeviceHistory, clients: WaitingClients | None) -> dict[str, np.ndarray]:
     """Returns the demand to plan for: what was given while clients waited, and the margin."""
     if clients is None:
         return history.columns
@@ -100,17 +102,19 @@ def raised(history: DeviceHistory, clients: WaitingClients | None) -> dict[str, 
     return history.columns | {name: history.columns[name] * factor for name in ("reads_per_s", "writes_per_s")}
 
 
-def _closed(
+def _estimate_closed_load(
     storage: str, instance: str | None, as_of: str | None, queue: float, io_kib: float, share: float, balance: float
 ) -> tuple[float, float] | None:
     """Returns IOPS and ms of an I/O of a closed load, from a balance in percent; None where the
     core refuses it. Size and mix are rounded to some per cent."""
     rounded = 2.0 ** (round(SIZES * np.log2(max(io_kib, 0.5))) / SIZES)
-    return _simulated(storage, instance, as_of, max(1, round(queue)), max(0.5, rounded), round(100 * share), balance)
+    return _simulate_closed_load(
+        storage, instance, as_of, max(1, round(queue)), max(0.5, rounded), round(100 * share), balance
+    )
 
 
 @lru_cache(maxsize=4_096)  # of a fleet's volumes at a limit; a guess
-def _simulated(
+def _simulate_closed_load(
     storage: str, instance: str | None, as_of: str | None, depth: int, io_kib: float, reads: int, balance: float
 ) -> tuple[float, float] | None:
     """Simulates a closed load of `depth` requests outstanding for SIMULATED_S seconds, and returns

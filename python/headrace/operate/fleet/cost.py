@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from headrace.base import core
-from headrace.base.core import core_errors
-from headrace.base.files import hint_of, path_of, reason_of, refuse_folder, short_name
-from headrace.base.units import in_percent
+from headrace.base.core import translate_core_errors
+from headrace.base.files import get_hint, get_reason, make_path, refuse_folder, shorten_name
+from headrace.base.units import format_percent
 from headrace.catalog.price_list import PriceList
 from headrace.errors import CouldNotRun, HeadraceError, Refusals
 
@@ -75,7 +75,7 @@ AS_LISTED = 1e-4
 
 @dataclass(frozen=True)
 class VolumeBill:
-    """The bill of a month. `items`: as `PriceList.volume_items`."""
+    """The bill of a month. `items`: as `PriceList.list_volume_items`."""
 
     storage: str
     items: tuple[core.CostItem, ...]
@@ -148,26 +148,28 @@ class FleetPrices:
             return f"rates of the Cost and Usage Report of {self.report.month}"
         lists = [self._lists[region] for region in sorted(self._lists)]
         if len(lists) == 1:
-            return lists[0].headed(instances=False)
+            return lists[0].describe_prices(instances=False)
         less = f", less {self.discount_percent:g} %" if self.discount_percent else ""
         own = f", with the rates of {Path(self.price_file).name}" if self.price_file is not None else ""
         return f"list prices of {len(lists)} regions{less}{own}"
 
-    def bill(self, storage: str, region: str, account: str = "", million_ios: float = 0.0) -> VolumeBill:
+    def compute_bill(self, storage: str, region: str, account: str = "", million_ios: float = 0.0) -> VolumeBill:
         """Returns a storage's bill of a month. `million_ios`: I/Os of the month that are billed, in
         millions. Raises InputError where a price is not known."""
-        with core_errors():
-            items = core.monthly_cost(storage, region, self.as_of, million_ios, self.table(region, account).table)
+        with translate_core_errors():
+            items = core.monthly_cost(storage, region, self.as_of, million_ios, self.get_table(region, account).table)
         return VolumeBill(storage, tuple(items))
 
-    def totals(self, storages: Sequence[str], region: str, account: str = "", million_ios: float = 0.0) -> list[float]:
+    def compute_totals(
+        self, storages: Sequence[str], region: str, account: str = "", million_ios: float = 0.0
+    ) -> list[float]:
         """Returns the bills of many storages, USD a month each; NaN where a price is unknown or
         none is sold. `million_ios`: I/Os of the month that are billed, in millions."""
-        with core_errors():
-            table = self.table(region, account).table
+        with translate_core_errors():
+            table = self.get_table(region, account).table
             return core.monthly_totals(list(storages), region, self.as_of, million_ios, table)
 
-    def tables(self, places: Iterable[tuple[str, str]]) -> tuple[PriceTable, ...]:
+    def list_tables(self, places: Iterable[tuple[str, str]]) -> tuple[PriceTable, ...]:
         """Returns the tables of these regions and accounts; none where EBS has no price in one."""
         known_tables = []
         for region, account in sorted(set(places)):
@@ -175,10 +177,10 @@ class FleetPrices:
                 PriceList(region, self.as_of)
             except HeadraceError:  # the region's own; what is wrong with the price file is told
                 continue
-            known_tables.append(self.table(region, account))
+            known_tables.append(self.get_table(region, account))
         return tuple(known_tables)
 
-    def _list(self, region: str) -> PriceList:
+    def _get_price_list(self, region: str) -> PriceList:
         """Returns the price list of a region, made once. Raises InputError."""
         if region not in self._lists:
             self._lists[region] = PriceList(
@@ -186,31 +188,35 @@ class FleetPrices:
             )
         return self._lists[region]
 
-    def table(self, region: str, account: str = "") -> PriceTable:
+    def get_table(self, region: str, account: str = "") -> PriceTable:
         """Returns the prices of a region that the account pays."""
         key = (region, account)
         if key not in self._tables:
-            listed = self._list(region).table
-            priced = PriceTable(region, account, listed) if self.report is None else self._paid(listed, region, account)
+            listed = self._get_price_list(region).table
+            priced = (
+                PriceTable(region, account, listed)
+                if self.report is None
+                else self._apply_paid_rates(listed, region, account)
+            )
             self._tables[key] = priced
         return self._tables[key]
 
-    def _paid(self, listed: core.RegionPrices, region: str, account: str) -> PriceTable:
+    def _apply_paid_rates(self, listed: core.RegionPrices, region: str, account: str) -> PriceTable:
         """Returns the listed prices, replaced by the rates that the account paid where it paid."""
         assert self.report is not None
         here = [rate for of, rate in self.report.rates if of == region]
-        own = _rates(rate for rate in here if rate.account == account)
+        own = _compute_rates(rate for rate in here if rate.account == account)
         # Rates of another account in the report are nearer to this account's than list prices are.
-        paid = _rates(here) | own
+        paid = _compute_rates(here) | own
         source = f"Cost and Usage Report of {self.report.month}"
-        steps = _steps(listed["items"])
+        steps = _index_steps(listed["items"])
         rows: list[core.PriceItem] = [
             {**row, "usd": paid[key], "source": source} if key in paid else row for key, row in steps.items()
         ]
         factors = {key: paid[key] / row["usd"] for key, row in steps.items() if key in paid and row["usd"] > 0.0}
         of = f"account {account}" if own and account else "all accounts of the report"
         others = {key for key in paid if own and key not in own}
-        words = f"{region}, {of}: {_factors_in_words(factors, steps, others)}"
+        words = f"{region}, {of}: {_describe_factors(factors, steps, others)}"
         return PriceTable(region, account, {**listed, "items": rows}, words)
 
 
@@ -226,7 +232,7 @@ def read_cost_report(
     `accounts`: the account by which the inventory knows each volume, where it does. Raises
     InputError and CouldNotRun.
     """
-    return _Report([path_of(file) for file in files]).read(regions, accounts or {})
+    return _Report([make_path(file) for file in files]).read(regions, accounts or {})
 
 
 class _Report:
@@ -235,14 +241,14 @@ class _Report:
         if not paths:
             raise refuse.input("the cost report", "names no file", "Name its Parquet or CSV files.")
         self.paths = paths
-        self.name = short_name(paths[0].name)
+        self.name = shorten_name(paths[0].name)
 
     @cached_property
     def rows(self) -> pl.DataFrame:
         """The rows of all files that are about EBS volumes, or about no usage."""
-        return pl.concat([self._of(path) for path in self.paths])
+        return pl.concat([self._read_file(path) for path in self.paths])
 
-    def _of(self, path: Path) -> pl.DataFrame:
+    def _read_file(self, path: Path) -> pl.DataFrame:
         """Reads the rows of a file that are on EBS volumes, or on no usage, with the columns of
         NEEDED, WISHED and NET. Raises InputError for what is not a CUR 2.0, and CouldNotRun for
         what cannot be read."""
@@ -259,7 +265,7 @@ class _Report:
                     if old
                     else "Export CUR 2.0 with resource ids."
                 )
-                raise refuse_export.input(f"{short_name(path.name)}: {missing[0]}", "this column is needed", hint)
+                raise refuse_export.input(f"{shorten_name(path.name)}: {missing[0]}", "this column is needed", hint)
             columns = [
                 pl.col(name).cast(kind, strict=True) if name in there else pl.lit("", kind).alias(name)
                 for name, kind in (NEEDED | WISHED).items()
@@ -271,10 +277,10 @@ class _Report:
             return scan.select(columns).filter(used | other).collect()
         except (OSError, pl.exceptions.ComputeError, pl.exceptions.PolarsError) as error:
             if isinstance(error, OSError):
-                hint = hint_of(error, "Check the name.")
-                raise CouldNotRun(short_name(path), f"cannot be read: {reason_of(error)}", "", hint) from None
+                hint = get_hint(error, "Check the name.")
+                raise CouldNotRun(shorten_name(path), f"cannot be read: {get_reason(error)}", "", hint) from None
             rule = f"is not a table of a cost report: {str(error).splitlines()[0][:120]}"
-            raise refuse_export.input(short_name(path.name), rule, "Give the export as Parquet or CSV.") from None
+            raise refuse_export.input(shorten_name(path.name), rule, "Give the export as Parquet or CSV.") from None
 
     def read(self, regions: dict[str, str], accounts: dict[str, str]) -> CostReport:
         """Returns rates and bills of the latest month in the files. `regions`, `accounts`: by
@@ -284,12 +290,12 @@ class _Report:
         if currencies:
             rule = "rates are read in US dollars, as AWS lists its prices"
             raise refuse.input(f"{self.name}: currency {sorted(currencies)[0]}", rule, "Use a price file instead.")
-        rows, month = self._one_month(rows, notes)
+        rows, month = self._select_month(rows, notes)
         kinds = rows.select(pl.col("line_item_usage_type").unique().drop_nulls()).to_series().to_list()
-        kinds_of = {text: kind for text in kinds if (kind := _kind(text))}
+        kinds_of = {text: kind for text in kinds if (kind := _parse_usage_type(text))}
         about = pl.col("line_item_usage_type").is_in(list(kinds_of))
         used = rows.filter(about & pl.col("line_item_line_item_type").is_in([*USAGE, *DISCOUNTS]))
-        self._rest(rows.filter(pl.col("line_item_line_item_type").is_in([*USAGE, *DISCOUNTS]).not_()), notes)
+        self._note_rest(rows.filter(pl.col("line_item_line_item_type").is_in([*USAGE, *DISCOUNTS]).not_()), notes)
         usage = used.filter(pl.col("line_item_line_item_type").is_in(USAGE))
         if usage.is_empty():
             types = ", ".join(sorted(set(rows["line_item_line_item_type"].drop_nulls()))) or "no rows"
@@ -346,7 +352,7 @@ class _Report:
         paid_rates = [(key[0], PaidRate(*key[1:], units, usd)) for key, (units, usd) in rates.items()]
         return CostReport(month, tuple(paid_rates), billed, tuple(notes))
 
-    def _one_month(self, rows: pl.DataFrame, notes: list[str]) -> tuple[pl.DataFrame, str]:
+    def _select_month(self, rows: pl.DataFrame, notes: list[str]) -> tuple[pl.DataFrame, str]:
         """Returns the rows of the latest month, and the month as `2026-10`; `notes` gets the
         others. Raises InputError without rows."""
         months = rows["bill_billing_period_start_date"].str.slice(0, 7).drop_nulls().unique().sort().to_list()
@@ -356,14 +362,14 @@ class _Report:
             notes.append(f"The report has months {', '.join(months)}: the last is taken.")
         return rows.filter(pl.col("bill_billing_period_start_date").str.slice(0, 7) == months[-1]), months[-1]
 
-    def _rest(self, rows: pl.DataFrame, notes: list[str]) -> None:
+    def _note_rest(self, rows: pl.DataFrame, notes: list[str]) -> None:
         """Notes the rows that are not usage: credits, refunds, tax, fees."""
         sums = rows.group_by("line_item_line_item_type").agg(pl.col("line_item_unblended_cost").sum())
         for kind, usd in sorted(sums.iter_rows()):
             notes.append(f"{kind} of {usd:,.2f} USD is not part of a rate: it ends, or follows what is used.")
 
 
-def _kind(usage_type: str) -> tuple[str, str, int] | None:
+def _parse_usage_type(usage_type: str) -> tuple[str, str, int] | None:
     """Returns product, component and price step of a usage type; None if not a volume's."""
     match = USAGE_TYPE.match(usage_type)
     if match is None:
@@ -372,7 +378,7 @@ def _kind(usage_type: str) -> tuple[str, str, int] | None:
     return product, COMPONENTS[match["kind"]], TIERS[match["tier"] or ""]
 
 
-def _factors_in_words(
+def _describe_factors(
     factors: dict[tuple[str, str, int], float],
     steps: Iterable[tuple[str, str, int]],
     others: Collection[tuple[str, str, int]],
@@ -380,20 +386,22 @@ def _factors_in_words(
     """Returns which items are at own rates, or at those of `others` of the report's accounts, and
     how far from the list price; which are at list prices."""
 
-    def name(key: tuple[str, str, int]) -> str:
+    def describe_item(key: tuple[str, str, int]) -> str:
         return f"{key[0]} {ITEMS[key[1]]}" + (f" (step {key[2] + 1})" if key[2] else "")
 
-    def apart(factor: float) -> str:
+    def describe_factor(factor: float) -> str:
         share = factor - 1.0
         if abs(share) <= AS_LISTED:
             return "as listed"
-        return f"{in_percent(abs(share), 1)} {'below' if share < 0 else 'above'} list"
+        return f"{format_percent(abs(share), 1)} {'below' if share < 0 else 'above'} list"
 
     volumes = [key for key in steps if key[1] in ITEMS and key[0] != "snapshot"]
     volumes.sort(key=lambda key: (key[0], list(ITEMS).index(key[1]), key[2]))
-    paid = [(key in others, f"{name(key)} ({apart(factors[key])})") for key in volumes if key in factors]
+    paid = [
+        (key in others, f"{describe_item(key)} ({describe_factor(factors[key])})") for key in volumes if key in factors
+    ]
     own, of_others = ([text for other, text in paid if other == whose] for whose in (False, True))
-    listed = [name(key) for key in volumes if key not in factors]
+    listed = [describe_item(key) for key in volumes if key not in factors]
     parts = [f"own rates of {', '.join(own)}"] if own else []
     parts += [f"rates of other accounts of {', '.join(of_others)}"] if of_others else []
     lower = any(factor < 1.0 - AS_LISTED for factor in factors.values())
@@ -402,12 +410,12 @@ def _factors_in_words(
     return "; ".join(parts)
 
 
-def _rates(rates: Iterable[PaidRate]) -> dict[tuple[str, str, int], float]:
+def _compute_rates(rates: Iterable[PaidRate]) -> dict[tuple[str, str, int], float]:
     """Returns USD a unit of each kind of usage, where any was paid for."""
-    return {key: usd / amount for key, (amount, usd) in _by_kind(rates).items() if amount > 0.0}
+    return {key: usd / amount for key, (amount, usd) in _sum_by_kind(rates).items() if amount > 0.0}
 
 
-def _by_kind(rates: Iterable[PaidRate]) -> dict[tuple[str, str, int], tuple[float, float]]:
+def _sum_by_kind(rates: Iterable[PaidRate]) -> dict[tuple[str, str, int], tuple[float, float]]:
     """Returns amount (in the catalog's units and months) and USD of each kind of usage, by product,
     component and price step."""
     totals: dict[tuple[str, str, int], tuple[float, float]] = {}
@@ -418,7 +426,7 @@ def _by_kind(rates: Iterable[PaidRate]) -> dict[tuple[str, str, int], tuple[floa
     return totals
 
 
-def _steps(listed: Sequence[core.PriceItem]) -> dict[tuple[str, str, int], core.PriceItem]:
+def _index_steps(listed: Sequence[core.PriceItem]) -> dict[tuple[str, str, int], core.PriceItem]:
     """Returns the rows of a price table by product, component and step, lowest quantity first."""
     rows: dict[tuple[str, str, int], core.PriceItem] = {}
     for row in sorted(listed, key=lambda row: (row["product"], row["component"], row["from_quantity"])):

@@ -13,10 +13,10 @@ import numpy as np
 import polars as pl
 
 from headrace.base import core
-from headrace.base.core import core_errors
-from headrace.base.units import DAY_S, in_percent
+from headrace.base.core import translate_core_errors
+from headrace.base.units import DAY_S, format_percent
 from headrace.errors import Refusals
-from headrace.observe.evidence.limits import HoldingLimits, holding
+from headrace.observe.evidence.limits import HoldingLimits, get_holding_limits
 from headrace.operate.fleet.answer import Verdict
 from headrace.operate.fleet.inventory import FleetDevice
 from headrace.operate.fleet.points import METRICS, SUMS
@@ -91,10 +91,10 @@ class DeviceHistory:
         """Share of the points at a limit."""
         return float(self.censored.mean())
 
-    def short_of(self, storage: str, as_of: str | None) -> tuple[bool, bool]:
+    def find_shortage(self, storage: str, as_of: str | None) -> tuple[bool, bool]:
         """Returns whether it was at a limit in IOPS, and in MiB/s; both where it was at one and
         nothing says in which."""
-        limits = holding(storage, as_of=as_of)
+        limits = get_holding_limits(storage, as_of=as_of)
         with np.errstate(invalid="ignore"):
             gone = bool((self.balance_percent <= GONE_PERCENT).any())
         iops, throughput = self.exceeded_of
@@ -114,7 +114,7 @@ class DeviceHistory:
         """Points of a day."""
         return round(DAY_S / self.grain_s)
 
-    def fortnights(self, count: int, seed: int) -> tuple[list[int], list[float]] | None:
+    def sample_fortnights(self, count: int, seed: int) -> tuple[list[int], list[float]] | None:
         """Returns the days of `count` fortnights, one after the other: each drawn from the recorded
         ones, and the factor of its level, moved as the levels of days differ. None for less than
         two days."""
@@ -138,7 +138,7 @@ class DeviceHistory:
         return drawn.tolist(), np.exp(draw.normal(0.0, spread / 2, len(drawn))).tolist()
 
 
-def history_of(
+def build_history(
     device: FleetDevice,
     points: Mapping[str, pl.DataFrame],
     least_days: float,
@@ -149,7 +149,7 @@ def history_of(
     one of them is a point at a limit. Raises InputError for a member without points or without one
     of the four metrics, for fewer days than `least_days`, for points too long or beyond any volume,
     and for a recording with too many holes."""
-    series = [_rows_of(member.id, points.get(member.id)) for member in device.members]
+    series = [_select_rows(member.id, points.get(member.id)) for member in device.members]
     grains = {float(rows["period_s"].min()) for rows in series} | {float(rows["period_s"].max()) for rows in series}  # pyright: ignore[reportArgumentType]
     if len(grains) > 1:
         rule = f"has points of {', '.join(f'{grain:g}' for grain in sorted(grains))} s; one period is needed"
@@ -185,24 +185,24 @@ def history_of(
         exceeded_of = (exceeded_of[0] or bool((iops > 0).any()), exceeded_of[1] or bool((throughput > 0).any()))
         queue[index] += rows["queue"].to_numpy()[inside]
     if missing > MOST_MISSING * count:
-        rule = f"has no points for {in_percent(missing / count)} of its periods"
+        rule = f"has no points for {format_percent(missing / count)} of its periods"
         raise refuse.input(device.key, rule, "Volumes that are seldom attached get no advice.")
     given = ((sums["read_ops"] + sums["write_ops"]) / grain, (sums["read_bytes"] + sums["write_bytes"]) / grain)
-    demand = _demand(_of_device(sums, device), grain)
+    demand = _compute_demand(_combine_members(sums, device), grain)
     if (most := max(float(demand[name].max()) for name in ("reads_per_s", "writes_per_s"))) > MAX_OPS_PER_S:
         rule = f"a point has {most:,.0f} operations a second, more than any volume can"
         raise refuse.input(device.key, rule, "Are counts and periods of its points right?")
     at_rate = None
     if limits is not None:
-        at_rate = np.isnan(exceeded) & at_level(given[0], limits.burst_iops)
-        at_rate |= np.isnan(exceeded) & at_level(given[1], limits.burst_bytes_s)
+        at_rate = np.isnan(exceeded) & find_rates_at_limit(given[0], limits.burst_iops)
+        at_rate |= np.isnan(exceeded) & find_rates_at_limit(given[1], limits.burst_bytes_s)
     history = DeviceHistory(
         begin, grain, demand, balance, exceeded, exceeded_of, queue, *given, missing / count, at_rate
     )
-    return _uncensored(history)
+    return _uncensor_demand(history)
 
 
-def _rows_of(volume: str, rows: pl.DataFrame | None) -> pl.DataFrame:
+def _select_rows(volume: str, rows: pl.DataFrame | None) -> pl.DataFrame:
     """Returns the periods of a volume in which all four metrics have a figure. Raises InputError
     for a volume without points, or without one of the metrics in all of them."""
     if rows is None or not rows.height:
@@ -214,7 +214,7 @@ def _rows_of(volume: str, rows: pl.DataFrame | None) -> pl.DataFrame:
     return rows.filter(pl.all_horizontal(pl.col(name).is_not_nan() for name in SUMS))
 
 
-def at_level(rates: np.ndarray, limit: float | None) -> np.ndarray:
+def find_rates_at_limit(rates: np.ndarray, limit: float | None) -> np.ndarray:
     """Returns which rates are at a limit in the same unit, as near as sums of a period tell; none
     where the limit is None."""
     return np.zeros(len(rates), bool) if not limit else rates >= AT_LIMIT * limit
@@ -237,11 +237,11 @@ def _begins(device: FleetDevice, series: list[pl.DataFrame], grain: float) -> tu
     return begin + grain * math.ceil((last.timestamp() - begin) / grain), last
 
 
-def _of_device(sums: dict[str, np.ndarray], device: FleetDevice) -> dict[str, np.ndarray]:
+def _combine_members(sums: dict[str, np.ndarray], device: FleetDevice) -> dict[str, np.ndarray]:
     """Returns what was asked of an array, from what its members did together: a mirror writes
     everything twice, and parity reads before it writes."""
-    with core_errors():
-        cost = core.storage_cost(device.storage().text)
+    with translate_core_errors():
+        cost = core.storage_cost(device.make_storage().text)
     reads_per_write = cost["reads_per_write"]
     writes_per_write = cost["ios_per_write"] - reads_per_write
     asked = {}
@@ -252,7 +252,7 @@ def _of_device(sums: dict[str, np.ndarray], device: FleetDevice) -> dict[str, np
     return asked
 
 
-def _uncensored(history: DeviceHistory) -> DeviceHistory:
+def _uncensor_demand(history: DeviceHistory) -> DeviceHistory:
     """Raises the demand where the volume was at a limit: what was asked was at least what was given
     and what waits more at the end of the period than at its begin."""
     if not history.censored.any():
@@ -270,11 +270,11 @@ def _uncensored(history: DeviceHistory) -> DeviceHistory:
     return replace(history, columns=columns | raised)
 
 
-def _demand(sums: dict[str, np.ndarray], grain: float) -> dict[str, np.ndarray]:
+def _compute_demand(sums: dict[str, np.ndarray], grain: float) -> dict[str, np.ndarray]:
     """Returns the columns of DeviceHistory (rates a second, mean bytes of an I/O; 0 without I/Os)
     from the operations and bytes of each period of `grain` seconds."""
 
-    def size(ops: np.ndarray, total: np.ndarray) -> np.ndarray:
+    def compute_size(ops: np.ndarray, total: np.ndarray) -> np.ndarray:
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = np.where(ops > 0, total / ops, 0.0)
         return np.where(ops > 0, np.clip(mean, LEAST_IO_BYTES, MOST_IO_BYTES), 0.0)
@@ -283,8 +283,8 @@ def _demand(sums: dict[str, np.ndarray], grain: float) -> dict[str, np.ndarray]:
         "duration_s": np.full(len(sums["read_ops"]), grain),
         "reads_per_s": sums["read_ops"] / grain,
         "writes_per_s": sums["write_ops"] / grain,
-        "read_bytes": size(sums["read_ops"], sums["read_bytes"]),
-        "write_bytes": size(sums["write_ops"], sums["write_bytes"]),
+        "read_bytes": compute_size(sums["read_ops"], sums["read_bytes"]),
+        "write_bytes": compute_size(sums["write_ops"], sums["write_bytes"]),
     }
 
 
@@ -296,15 +296,13 @@ def _demand(sums: dict[str, np.ndarray], grain: float) -> dict[str, np.ndarray]:
 LEAST_IOS_A_DAY = 1.0
 
 
-def unused_because(
-    device: FleetDevice, points: Mapping[str, pl.DataFrame], least_days: float
-) -> tuple[Verdict, str] | None:
+def judge_use(device: FleetDevice, points: Mapping[str, pl.DataFrame], least_days: float) -> tuple[Verdict, str] | None:
     """Returns a verdict and its reason: "unused", or "withheld" for a volume that is attached to
     nothing and did I/O within the points; None where it is in use, or not known."""
     if any(member.managed_by or member.root for member in device.members):
         return None
     detached = all(member.state == "available" and not member.attachments for member in device.members)
-    last = max((_last_io(points.get(member.id)) for member in device.members), default=0.0)
+    last = max((_find_last_io(points.get(member.id)) for member in device.members), default=0.0)
     what = "It is" if len(device.members) == 1 else f"All {len(device.members)} volumes are"
     if detached and last:
         at = f"{datetime.fromtimestamp(last, UTC):%Y-%m-%d %H:%M} UTC"
@@ -313,13 +311,13 @@ def unused_because(
         created = max((member.created for member in device.members if member.created), default=None)
         since = f" (made on {created:%Y-%m-%d})" if created else ""
         return "unused", f"{what} attached to nothing{since}. Keep a snapshot and delete it."
-    days = min((_idle_days(points.get(member.id)) for member in device.members), default=0.0)
+    days = min((_count_idle_days(points.get(member.id)) for member in device.members), default=0.0)
     if days < least_days:
         return None
     return "unused", f"no I/O in {days:.0f} days, and attached. Ask its owner; keep a snapshot and delete it."
 
 
-def _last_io(rows: pl.DataFrame | None) -> float:
+def _find_last_io(rows: pl.DataFrame | None) -> float:
     """Returns the end of the last period with I/O, seconds since 1970; 0 without any."""
     if rows is None or not rows.height:
         return 0.0
@@ -327,7 +325,7 @@ def _last_io(rows: pl.DataFrame | None) -> float:
     return float((busy["t_unix"] + busy["period_s"]).max() or 0.0) if busy.height else 0.0  # pyright: ignore[reportArgumentType]
 
 
-def _idle_days(rows: pl.DataFrame | None) -> float:
+def _count_idle_days(rows: pl.DataFrame | None) -> float:
     """Returns for how many days it had hardly an I/O; 0 where it had, or that is unknown."""
     if rows is None or not rows.height:
         return 0.0

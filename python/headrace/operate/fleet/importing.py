@@ -30,10 +30,10 @@ from headrace.errors import InputError, Refusals
 from headrace.observe.formats import cloudwatch, is_service, parse_recording
 from headrace.observe.formats.devices import MAX_RECORDED_POINT_S, MIN_POINT_S
 from headrace.observe.formats.metric_pages import MetricSeries, read_pages
-from headrace.observe.formats.metric_stream import StreamPoint, open_telemetry_points
-from headrace.observe.recording import MAX_BYTES, STDIN, clip, recording_of
+from headrace.observe.formats.metric_stream import StreamPoint, yield_telemetry_points
+from headrace.observe.recording import MAX_BYTES, STDIN, clip, decode_recording
 from headrace.operate.fleet.points import COLUMNS, METRICS, SUMMED, make_rows, refuse, state_periods, write_points
-from headrace.operate.fleet.recordings import RecordingHints, points_of_recording, points_of_service
+from headrace.operate.fleet.recordings import RecordingHints, read_recording_points, read_service_points
 
 NAMESPACE = "AWS/EBS"
 OF_HOSTS = ("iostat", "sar", "vmstat", "prometheus")  # forms of recordings that have devices and no volumes
@@ -89,14 +89,14 @@ def import_points(
     ) as folder:
         spill = _Spill(Path(folder), hints.interval_s or period_s)
         for done, file in enumerate(files):
-            spill.files.append(clip(_name_of(file), 80))
+            spill.files.append(clip(_get_name(file), 80))
             _read_any(str(file), spill, notes, hints)
             progress(0.6 * (done + 1) / len(files))
         spill.flush()
         volumes, lacking = [0], {}
 
-        def parts() -> Iterator[pl.DataFrame]:
-            for done, part in spill.parts():
+        def convert_parts() -> Iterator[pl.DataFrame]:
+            for done, part in spill.read_parts():
                 wide = make_rows(part, period_s, lacking)
                 volumes[0] += wide["volume"].n_unique()
                 if wide.height:
@@ -104,7 +104,7 @@ def import_points(
                 progress(0.6 + 0.4 * done / PARTS)
 
         more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
-        rows = write_points(to, parts(), f"{spill.files[0]}{more}")
+        rows = write_points(to, convert_parts(), f"{spill.files[0]}{more}")
     if lacking:
         volume = min(lacking)
         others = f", nor have {len(lacking) - 1:,} others all of the four that are needed" if len(lacking) > 1 else ""
@@ -160,7 +160,7 @@ class _Spill:
 
     def _write(self, frame: pl.DataFrame) -> None:
         """Writes rows of SPILLED_OF_FILE to the parts of their volumes."""
-        numbers = {volume: self.part_of(volume) for volume in frame["volume"].unique()}
+        numbers = {volume: self.get_part(volume) for volume in frame["volume"].unique()}
         for (number,), part in (
             frame.with_columns(pl.col("volume").replace_strict(numbers, return_dtype=pl.Int64).alias("part"))
             .partition_by("part", as_dict=True, include_key=False)
@@ -177,7 +177,7 @@ class _Spill:
         self.rows[name] = rows.height
         self.written += 1
 
-    def part_of(self, volume: str) -> int:
+    def get_part(self, volume: str) -> int:
         """Returns the number of the part of a volume."""
         if volume not in self.part_numbers:
             self.part_numbers[volume] = zlib.crc32(volume.encode()) % PARTS
@@ -190,7 +190,7 @@ class _Spill:
             self.columns = {name: [] for name in SPILLED_OF_FILE}
             self._write(frame)
 
-    def parts(self) -> Iterator[tuple[int, pl.DataFrame]]:
+    def read_parts(self) -> Iterator[tuple[int, pl.DataFrame]]:
         """Yields how many parts are done, and all points of some volumes after the other, in the
         order in which they were read. Small parts come together."""
         files: list[Path] = []
@@ -204,7 +204,7 @@ class _Spill:
                 files, rows = [], 0
 
 
-def _name_of(file: str | Path) -> str:
+def _get_name(file: str | Path) -> str:
     """Returns how a file is called: its name without the folder; a service as it was named."""
     return str(file) if is_service(str(file)) else Path(file).name
 
@@ -212,7 +212,7 @@ def _name_of(file: str | Path) -> str:
 def _read_any(target: str, spill: _Spill, notes: list[str], hints: RecordingHints) -> None:
     """Takes in a file, standard input, or what a service keeps."""
     if is_service(target):
-        for rows in points_of_service(target, hints, notes):
+        for rows in read_service_points(target, hints, notes):
             spill.add_frame(rows.select(list(SPILLED)))
         return
     file = Path(target)
@@ -245,7 +245,7 @@ def _read(file: Path, spill: _Spill, notes: list[str], hints: RecordingHints) ->
             head = opened.read(HEAD)
             opened.seek(0)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise _damaged(f"{file.name}, start", error) from None
+            raise _make_damage_error(f"{file.name}, start", error) from None
         if head:
             _read_plain(file, head, cast("IO[bytes]", opened), spill, notes, hints)
 
@@ -280,7 +280,7 @@ def _read_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str],
     try:
         content = opened.read(MAX_BYTES + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise _damaged(file.name, error) from None
+        raise _make_damage_error(file.name, error) from None
     if len(content) > MAX_BYTES:
         rule = f"is larger than {MAX_BYTES / 2**20:,.0f} MiB, unpacked"
         raise refuse.input(file.name, rule, "Ask for the metrics in several files, of some volumes each.")
@@ -288,25 +288,25 @@ def _read_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str],
     if pages is not None and _take_pages(pages[0], spill):
         notes += pages[1]
         return
-    recording = recording_of(clip(file.name, 80), content)
+    recording = decode_recording(clip(file.name, 80), content)
     if detect(recording.text)[0] in OF_HOSTS:
-        for rows in points_of_recording(parse_recording(recording), hints, notes):
+        for rows in read_recording_points(parse_recording(recording), hints, notes):
             _check_times(recording.name, rows)
             _check_origin(recording.name, str(rows["volume"][0]), str(file), spill)
             spill.add_frame(rows.select(list(SPILLED)))
         return
     series, periods = cloudwatch.read_metrics(recording)
-    period_s = cloudwatch.stated_period(recording, periods)
+    period_s = cloudwatch.find_stated_period(recording, periods)
     for (volume, metric), points in series.items():
         if metric not in METRICS:
             continue
         if not volume:
             hint = "Let the label say it: aws cloudwatch get-metric-data with Label 'vol-... VolumeReadOps'."
-            raise recording.bad("", metric, "does not say of which volume it is", hint)
+            raise recording.make_error("", metric, "does not say of which volume it is", hint)
         for at, (where, _, value) in points.items():
             if not EARLIEST_S <= at <= LATEST_S:
                 place = f"line {where}" if isinstance(where, int) else where
-                raise _of_no_time(f"{recording.name}, {place}: {metric}", at)
+                raise _make_time_error(f"{recording.name}, {place}: {metric}", at)
             spill.add(volume, metric, at, value, period_s=period_s)
     notes += recording.notes
 
@@ -331,7 +331,7 @@ def _take_pages(series: Sequence[MetricSeries], spill: _Spill) -> bool:
     spill.flush()
     of_part: dict[int, list[MetricSeries]] = {}
     for metric_series in known_series:
-        of_part.setdefault(spill.part_of(metric_series.volume), []).append(metric_series)
+        of_part.setdefault(spill.get_part(metric_series.volume), []).append(metric_series)
     for number, own in of_part.items():
         names = pl.DataFrame({"volume": [each.volume for each in own], "metric": [each.metric for each in own]})
         points = names[np.repeat(np.arange(len(own), dtype=np.uint32), [len(each.t_unix) for each in own])]
@@ -346,7 +346,7 @@ def _take_pages(series: Sequence[MetricSeries], spill: _Spill) -> bool:
     return True
 
 
-def _damaged(place: str, error: Exception) -> InputError:
+def _make_damage_error(place: str, error: Exception) -> InputError:
     return InputError(place, f"is cut off or damaged: {error}", "RFC 1952", "Fetch the object again.")
 
 
@@ -354,10 +354,10 @@ def _read_open_telemetry(file: Path, opened: IO[bytes], spill: _Spill, notes: li
     """Takes in a metric stream in OpenTelemetry format, record by record. Raises InputError."""
     number = 0
     try:
-        for number, point in open_telemetry_points(file.name, opened, notes):
+        for number, point in yield_telemetry_points(file.name, opened, notes):
             _take(file, "record", number, point, spill)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise _damaged(f"{file.name}, record {number + 1}", error) from None
+        raise _make_damage_error(f"{file.name}, record {number + 1}", error) from None
 
 
 def _read_stream(file: Path, lines: Iterable[bytes], spill: _Spill, notes: list[str]) -> None:
@@ -380,7 +380,7 @@ def _read_stream(file: Path, lines: Iterable[bytes], spill: _Spill, notes: list[
             taken += 1
             _take(file, "line", number, point, spill)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise _damaged(f"{file.name}, line {number}", error) from None
+        raise _make_damage_error(f"{file.name}, line {number}", error) from None
     if bad is not None:
         if not taken:  # a file of one line is not cut off: it is something else
             raise bad
@@ -406,20 +406,20 @@ def _take(file: Path, unit: str, number: int, point: StreamPoint, spill: _Spill)
         rule = "must be 0 or more, and finite"
         raise refuse_streams.input(f"{file.name}, {unit} {number}: {point.metric_name} = {figure:g}", rule)
     if not EARLIEST_S <= point.timestamp / MS_PER_S <= LATEST_S:
-        raise _of_no_time(f"{file.name}, {unit} {number}: {point.metric_name}", point.timestamp / MS_PER_S)
+        raise _make_time_error(f"{file.name}, {unit} {number}: {point.metric_name}", point.timestamp / MS_PER_S)
     spill.add(volume, point.metric_name, point.timestamp / MS_PER_S, figure, point.account_id, point.period_s)
 
 
 def _read_parquet(file: Path, spill: _Spill) -> None:
     """Takes in the Parquet of an earlier import, or of a metric stream. Raises InputError."""
     name = clip(file.name, 80)
-    with _parquet(name):
+    with _translate_parquet_errors(name):
         lazy = pl.scan_parquet(file)
         names = lazy.collect_schema()
     if set(COLUMNS) <= set(names):
         columns = {column: metric for metric, (column, _) in METRICS.items()}
         index = ["volume", "t_unix", "account", "period_s"]
-        for rows in _slices(name, lazy.select(COLUMNS), POINTS_AT_ONCE // len(columns)):
+        for rows in _read_slices(name, lazy.select(COLUMNS), POINTS_AT_ONCE // len(columns)):
             long = rows.unpivot(on=list(columns), index=index, variable_name="metric")
             measured = long.filter(pl.col("value").is_not_nan() & pl.col("value").is_not_null())
             measured = measured.with_columns(pl.col("metric").replace_strict(columns)).select(list(SPILLED))
@@ -428,7 +428,7 @@ def _read_parquet(file: Path, spill: _Spill) -> None:
         return
     columns = _stream_columns(name, names)
     is_volume = (pl.col("namespace") == NAMESPACE) & pl.col("metric_name").is_in(list(METRICS))
-    for rows in _slices(name, lazy, POINTS_AT_ONCE):
+    for rows in _read_slices(name, lazy, POINTS_AT_ONCE):
         frame = rows.filter(is_volume).select(**columns).select(list(SPILLED)).drop_nulls(["volume"])
         wrong = frame.filter(~pl.col("value").is_finite() | (pl.col("value") < 0) | (pl.col("value") > MOST_VALUE))
         if wrong.height:
@@ -440,7 +440,7 @@ def _read_parquet(file: Path, spill: _Spill) -> None:
 
 
 @contextmanager
-def _parquet(name: str) -> Iterator[None]:
+def _translate_parquet_errors(name: str) -> Iterator[None]:
     """Turns errors of Polars on the file `name` into an InputError."""
     try:
         yield
@@ -449,12 +449,12 @@ def _parquet(name: str) -> Iterator[None]:
         raise InputError(name, rule, "Apache Parquet", "Fetch the object or make the file again.") from None
 
 
-def _slices(name: str, lazy: pl.LazyFrame, rows: int) -> Iterator[pl.DataFrame]:
+def _read_slices(name: str, lazy: pl.LazyFrame, rows: int) -> Iterator[pl.DataFrame]:
     """Yields the rows of a file in parts of that many: a fleet does not fit into memory."""
-    with _parquet(name):
+    with _translate_parquet_errors(name):
         height = lazy.select(pl.len()).collect().item()
     for begin in range(0, height, rows):
-        with _parquet(name):
+        with _translate_parquet_errors(name):
             part = lazy.slice(begin, rows).collect()
         yield part
 
@@ -471,15 +471,15 @@ def _stream_columns(name: str, names: pl.Schema) -> dict[str, pl.Expr]:
     elif names["timestamp"].is_integer():
         seconds = time / MS_PER_S
     else:
-        raise _of_kind(name, names, "timestamp", "must be a timestamp, or milliseconds")
+        raise _make_kind_error(name, names, "timestamp", "must be a timestamp, or milliseconds")
     value = names["value"]
     if not isinstance(value, pl.Struct) or not {"count", "sum", "max"} <= {part.name for part in value.fields}:
-        raise _of_kind(name, names, "value", "must be a struct with count, sum and max")
+        raise _make_kind_error(name, names, "value", "must be a struct with count, sum and max")
     count, total, largest = (pl.col("value").struct.field(part) for part in ("count", "sum", "max"))
     statistic = pl.col("metric_name").replace_strict({metric: stat for metric, (_, stat) in METRICS.items()})
     figure = pl.when(statistic == "Average").then(total / count).when(statistic == "Maximum").then(largest)
     return {
-        "volume": _volume_column(name, names),
+        "volume": _find_volume_column(name, names),
         "metric": pl.col("metric_name"),
         "t_unix": seconds.cast(pl.Float64),
         "value": figure.otherwise(total).cast(pl.Float64),
@@ -488,7 +488,7 @@ def _stream_columns(name: str, names: pl.Schema) -> dict[str, pl.Expr]:
     }
 
 
-def _volume_column(name: str, names: pl.Schema) -> pl.Expr:
+def _find_volume_column(name: str, names: pl.Schema) -> pl.Expr:
     """Returns the VolumeId in the dimensions: a struct, or a map (in Parquet a list of pairs)."""
     kind, dimensions = names["dimensions"], pl.col("dimensions")
     inner = kind.inner if isinstance(kind, pl.List) else None
@@ -497,10 +497,10 @@ def _volume_column(name: str, names: pl.Schema) -> pl.Expr:
         return dimensions.list.eval(value.filter(key == "VolumeId")).list.first().cast(pl.String)
     if isinstance(kind, pl.Struct) and "VolumeId" in {part.name for part in kind.fields}:
         return dimensions.struct.field("VolumeId").cast(pl.String)
-    raise _of_kind(name, names, "dimensions", "must be a struct with VolumeId, or a map")
+    raise _make_kind_error(name, names, "dimensions", "must be a struct with VolumeId, or a map")
 
 
-def _of_kind(name: str, names: pl.Schema, column: str, rule: str) -> InputError:
+def _make_kind_error(name: str, names: pl.Schema, column: str, rule: str) -> InputError:
     hint = "Let Firehose convert the stream as the guide of metric streams says, or import its JSON."
     return refuse_streams.input(f"{name}: {column} is {clip(str(names[column]))}", rule, hint)
 
@@ -510,10 +510,10 @@ def _check_times(name: str, points: pl.DataFrame) -> None:
     wrong = points.filter(~pl.col("t_unix").is_between(EARLIEST_S, LATEST_S).fill_null(False))
     if wrong.height:
         first = wrong.row(0, named=True)
-        raise _of_no_time(f"{name}: {first['metric']} of {first['volume']}", first["t_unix"])
+        raise _make_time_error(f"{name}: {first['metric']} of {first['volume']}", first["t_unix"])
 
 
-def _of_no_time(place: str, t_unix: float | None) -> InputError:
+def _make_time_error(place: str, t_unix: float | None) -> InputError:
     value = f"{place} at {'no time' if t_unix is None else f'{t_unix:.6g} s since 1970'}"
     hint = "Are its times in another unit? They must be timestamps, or milliseconds since 1970."
     return refuse_streams.input(value, "must be between 2006, when EC2 began, and 2100", hint)

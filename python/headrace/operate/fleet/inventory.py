@@ -28,7 +28,7 @@ from typing import TypeVar
 
 import msgspec
 
-from headrace.aws.volumes import notation_of
+from headrace.aws.volumes import write_notation
 from headrace.base.storage import Storage
 from headrace.errors import InputError
 from headrace.observe.formats.json_text import load_all_json
@@ -115,7 +115,7 @@ class FleetVolume(msgspec.Struct, frozen=True):
     @property
     def region(self) -> str:
         """The region of its zone, "" for a zone whose form is of none."""
-        return region_of_zone(self.zone)
+        return find_region(self.zone)
 
     @property
     def instance_id(self) -> str:
@@ -125,7 +125,7 @@ class FleetVolume(msgspec.Struct, frozen=True):
     @property
     def notation(self) -> str:
         """The volume as it would be ordered: `gp3:500:6000:250`."""
-        return notation_of(self.type, self.size_gib, self.iops, self.mib_s)
+        return write_notation(self.type, self.size_gib, self.iops, self.mib_s)
 
     @property
     def modifying(self) -> str:
@@ -133,7 +133,7 @@ class FleetVolume(msgspec.Struct, frozen=True):
         last = self.modifications[-1].state if self.modifications else ""
         return last if last in ACTIVE else ""
 
-    def modified_since(self, moment: datetime) -> tuple[datetime, ...]:
+    def list_modifications(self, moment: datetime) -> tuple[datetime, ...]:
         """Returns the starts of the known modifications after `moment`, oldest first."""
         return tuple(modification.started for modification in self.modifications if modification.started > moment)
 
@@ -153,7 +153,7 @@ class FleetDevice(msgspec.Struct, frozen=True):
         names = dict.fromkeys(member.name for member in self.members if member.name)
         return clip(", ".join(names), MOST_NAME)
 
-    def storage(self) -> Storage:
+    def make_storage(self) -> Storage:
         """Returns all of it in the storage notation. Raises InputError where it is refused."""
         notation, *others = sorted({member.notation for member in self.members})
         count = len(self.members)
@@ -171,13 +171,13 @@ class FleetInventory(msgspec.Struct, frozen=True):
     instances: dict[str, FleetInstance]
     notes: tuple[str, ...]
 
-    def volume(self, volume_id: str) -> FleetVolume | None:
+    def find_volume(self, volume_id: str) -> FleetVolume | None:
         """Returns the volume of an id; None where the fleet has none of it."""
         at = bisect_left(self.volumes, volume_id, key=lambda volume: volume.id)
         candidate = self.volumes[at] if at < len(self.volumes) else None
         return candidate if candidate and candidate.id == volume_id else None
 
-    def devices(self) -> list[FleetDevice]:
+    def list_devices(self) -> list[FleetDevice]:
         """Returns the volumes, arrays put together; in the order of their first volume's id."""
         groups: dict[str, list[FleetVolume]] = defaultdict(list)
         for volume in self.volumes:
@@ -187,7 +187,7 @@ class FleetInventory(msgspec.Struct, frozen=True):
             for key, members in groups.items()
         ]
 
-    def of_instance(self, instance_id: str) -> tuple[FleetVolume, ...]:
+    def list_attached(self, instance_id: str) -> tuple[FleetVolume, ...]:
         """Returns the volumes attached to an instance, Multi-Attach ones too."""
         return tuple(v for v in self.volumes if any(at.instance_id == instance_id for at in v.attachments))
 
@@ -292,15 +292,15 @@ def read_inventory(files: Iterable[str | PathLike[str]], account: str = "") -> F
     reader = _Reader(account)
     for file in files:
         reader.read(open_recording(file))
-    return reader.inventory()
+    return reader.build_inventory()
 
 
-def inventory_json(volumes: Sequence[dict], reservations: Sequence[dict] = (), account: str = "") -> FleetInventory:
+def parse_inventory(volumes: Sequence[dict], reservations: Sequence[dict] = (), account: str = "") -> FleetInventory:
     """Returns the inventory from an SDK's answers as JSON (times as text). Raises InputError."""
     document = {"Volumes": list(volumes)} | ({"Reservations": list(reservations)} if reservations else {})
     reader = _Reader(account)
     reader.read(Recording("the answer of EC2", json.dumps(document), ""))
-    return reader.inventory()
+    return reader.build_inventory()
 
 
 class _Reader:
@@ -325,7 +325,7 @@ class _Reader:
         for number, document in enumerate(load_all_json(recording), 1):
             kinds = [kind for kind in _KINDS if kind in document]
             if not kinds:
-                raise self._unknown(recording, document)
+                raise self._make_unknown_error(recording, document)
             for kind in kinds:
                 region = self._take(recording, kind, document[kind], number)
                 ends[kind] = (document.get("NextToken") or "", region)
@@ -335,7 +335,7 @@ class _Reader:
             else:
                 self.ended.add((kind, region))
 
-    def inventory(self) -> FleetInventory:
+    def build_inventory(self) -> FleetInventory:
         """Returns all that was read. Raises InputError where a part is missing."""
         for recording, kind, region in self.open:
             if (kind, region) not in self.ended:
@@ -353,8 +353,8 @@ class _Reader:
                     for modification in self.modifications[volume]
                 ):
                     self.modifications[volume].add(KnownModification("", started))
-        instances = {key: _fleet_instance(*entry) for key, entry in self.instances.items()}
-        volumes = [self._volume(described, instances) for _, (described, _) in sorted(self.volumes.items())]
+        instances = {key: _make_instance(*entry) for key, entry in self.instances.items()}
+        volumes = [self._make_volume(described, instances) for _, (described, _) in sorted(self.volumes.items())]
         notes = [] if instances else ["No describe-instances was given: limits and owners of instances are not known."]
         unknown = sorted(set(self.modifications) - set(self.volumes))
         if unknown:
@@ -367,19 +367,21 @@ class _Reader:
         """Takes a page in and returns the region that it is of, or ""."""
         self.seen.add(kind)
         if not isinstance(items, list):
-            raise recording.bad(kind, type(items).__name__, "must be a list", "Is it the whole output of the CLI?", API)
+            raise recording.make_error(
+                kind, type(items).__name__, "must be a list", "Is it the whole output of the CLI?", API
+            )
         region = ""
         for index, item in enumerate(items):
             where = f"page {number}, {kind}[{index}]"
-            entry = _converted(recording, where, item, _KINDS[kind])
+            entry = _convert_value(recording, where, item, _KINDS[kind])
             if isinstance(entry, _Volume):
                 region = self._take_volume(recording, where, entry)
             elif isinstance(entry, _Reservation):
                 region = self._take_instances(recording, where, entry) or region
             elif isinstance(entry, _Modification):
                 times = (
-                    _moment(recording, where, entry.start_time),
-                    entry.end_time and _moment(recording, where, entry.end_time),
+                    _parse_moment(recording, where, entry.start_time),
+                    entry.end_time and _parse_moment(recording, where, entry.end_time),
                 )
                 self.modifications[entry.volume_id].add(
                     KnownModification(entry.modification_state, times[0], times[1] or None)
@@ -392,29 +394,33 @@ class _Reader:
         """Takes in a volume, and returns its region, or "". Raises InputError for figures or times
         that cannot be, and for a volume that was listed with other figures."""
         if volume.size < 1:
-            raise recording.bad(where, f"{volume.volume_id}: Size = {volume.size}", "must be 1 GiB or more", "", API)
+            raise recording.make_error(
+                where, f"{volume.volume_id}: Size = {volume.size}", "must be 1 GiB or more", "", API
+            )
         for what, figure in (("Iops", volume.iops), ("Throughput", volume.throughput)):
             if figure is not None and figure < 0:
-                raise recording.bad(where, f"{volume.volume_id}: {what} = {figure}", "cannot be negative", "", API)
+                raise recording.make_error(
+                    where, f"{volume.volume_id}: {what} = {figure}", "cannot be negative", "", API
+                )
         for attachment in volume.attachments:
-            _checked_moment(recording, where, attachment.attach_time)
-        _checked_moment(recording, where, volume.create_time)
+            _check_moment(recording, where, attachment.attach_time)
+        _check_moment(recording, where, volume.create_time)
         before = self.volumes.get(volume.volume_id)
         if before and before[0] != volume:
-            raise _listed_twice(recording, where, volume.volume_id, before[1], API)
+            raise _make_duplicate_error(recording, where, volume.volume_id, before[1], API)
         self.volumes[volume.volume_id] = (volume, recording.name)
-        return region_of_zone(volume.availability_zone)
+        return find_region(volume.availability_zone)
 
     def _take_instances(self, recording: Recording, where: str, reservation: _Reservation) -> str:
         """Takes in the instances of a reservation, and returns the region of the last one, or "".
         Raises InputError for one that was listed with other figures."""
         region = ""
         for instance in reservation.instances:
-            region = region_of_zone(instance.placement.availability_zone if instance.placement else "")
+            region = find_region(instance.placement.availability_zone if instance.placement else "")
             before = self.instances.get(instance.instance_id)
             if before and before[0] != instance:
                 source = "EC2 API, DescribeInstances"
-                raise _listed_twice(recording, where, instance.instance_id, before[2], source)
+                raise _make_duplicate_error(recording, where, instance.instance_id, before[2], source)
             self.instances[instance.instance_id] = (instance, reservation.owner_id, recording.name)
         return region
 
@@ -427,24 +433,28 @@ class _Reader:
             request = (event.get("requestParameters") or {}).get("ModifyVolumeRequest") or {}
             volume, at = request.get("VolumeId"), event.get("eventTime")
         except (ValueError, AttributeError):
-            raise recording.bad(where, record.cloud_trail_event, "is not an event of CloudTrail in JSON") from None
+            raise recording.make_error(
+                where, record.cloud_trail_event, "is not an event of CloudTrail in JSON"
+            ) from None
         if volume and at and not event.get("errorCode"):
-            self.calls[volume].add(_moment(recording, where, at))
+            self.calls[volume].add(_parse_moment(recording, where, at))
 
-    def _unknown(self, recording: Recording, document: dict) -> InputError:
+    def _make_unknown_error(self, recording: Recording, document: dict) -> InputError:
         """Returns the refusal of a file that holds something else."""
         hint = next((text for key, text in _MISTAKES.items() if key in document), "")
         keys = ", ".join(list(document)[:5]) or "an empty object"
-        return recording.bad("", keys, f"has none of {', '.join(_KINDS)}", hint or "Give the CLI's whole output.", DOC)
+        return recording.make_error(
+            "", keys, f"has none of {', '.join(_KINDS)}", hint or "Give the CLI's whole output.", DOC
+        )
 
     # --- a volume --------------------------------------------------
 
-    def _volume(self, described: _Volume, instances: dict[str, FleetInstance]) -> FleetVolume:
+    def _make_volume(self, described: _Volume, instances: dict[str, FleetInstance]) -> FleetVolume:
         """Returns a volume with its account, array, modifications and remarks. The instance type is
         known only of a volume with one attachment."""
         tags = {tag.key: tag.value for tag in described.tags}
         attached = [at for at in described.attachments if at.instance_id and at.state != "detached"]
-        attachments = tuple(VolumeAttachment(at.instance_id, at.device, _time(at.attach_time)) for at in attached)
+        attachments = tuple(VolumeAttachment(at.instance_id, at.device, _parse_time(at.attach_time)) for at in attached)
         only = attachments[0] if len(attachments) == 1 else None
         instance = instances.get(only.instance_id) if only else None
         array = next((tags[key].strip() for key in ARRAY_TAGS if tags.get(key, "").strip()), "")
@@ -465,7 +475,7 @@ class _Reader:
             attachments=attachments,
             instance_type=instance.type if instance else "",
             root=bool(only and instance and only.device == instance.root_device),
-            created=_time(described.create_time),
+            created=_parse_time(described.create_time),
             tags=tags,
             array=array,
             array_level=tags.get(LEVEL_TAG, "").lower(),
@@ -477,20 +487,20 @@ class _Reader:
             else "",
             remarks=(),
         )
-        return msgspec.structs.replace(volume, remarks=tuple(_remarks(volume, instances)))
+        return msgspec.structs.replace(volume, remarks=tuple(_list_remarks(volume, instances)))
 
 
 # Seconds between the start that EC2 states of a modification and CloudTrail's of its call; ours.
 SAME_S = 60.0
 
 
-def _remarks(volume: FleetVolume, instances: dict[str, FleetInstance]) -> list[str]:
+def _list_remarks(volume: FleetVolume, instances: dict[str, FleetInstance]) -> list[str]:
     """Returns in words what is strange about a volume."""
     remarks = []
     if volume.region == "":
         remarks.append(f"its zone {clip(volume.zone, 40)} is of no region known by its form")
     try:
-        limits = Storage.parse(volume.notation).limits()[0]
+        limits = Storage.parse(volume.notation).list_limits()[0]
         if volume.type == "gp2" and volume.iops is not None and volume.iops != limits["iops"]:
             figure, baseline = volume.iops, limits["iops"]
             what = "the burst" if limits["io_burst"] and figure == limits["io_burst"]["iops"] else "not the baseline"
@@ -507,13 +517,13 @@ def _remarks(volume: FleetVolume, instances: dict[str, FleetInstance]) -> list[s
     return remarks
 
 
-def region_of_zone(zone: str) -> str:
+def find_region(zone: str) -> str:
     """Returns the region of an availability, local or wavelength zone; "" for an unknown form."""
     match = _REGION.match(zone)
     return match[1] if match else ""
 
 
-def _fleet_instance(described: _Instance, owner: str, _: str) -> FleetInstance:
+def _make_instance(described: _Instance, owner: str, _: str) -> FleetInstance:
     """Returns an instance with its region, Name tag and owner; the last argument (its file) is not
     used."""
     tags = {tag.key: tag.value for tag in described.tags}
@@ -524,46 +534,46 @@ def _fleet_instance(described: _Instance, owner: str, _: str) -> FleetInstance:
         described.instance_type,
         state,
         owner,
-        region_of_zone(zone),
+        find_region(zone),
         tags.get("Name", ""),
         described.root_device_name or "",
     )
 
 
-def _converted(recording: Recording, where: str, value: object, kind: type[T]) -> T:
+def _convert_value(recording: Recording, where: str, value: object, kind: type[T]) -> T:
     """Returns a value of the CLI's JSON as `kind`. Raises InputError, with the place `where`, if it
     has another form."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         hint = "Is it the whole output of the CLI, without --query?"
-        raise recording.bad(where, _name_of(value), str(error), hint, API) from None
+        raise recording.make_error(where, _get_name(value), str(error), hint, API) from None
 
 
-def _name_of(value: object) -> str:
+def _get_name(value: object) -> str:
     name = value.get("VolumeId") or value.get("InstanceId") if isinstance(value, dict) else None
     return str(name) if name else clip(str(value), 60)
 
 
-def _listed_twice(recording: Recording, where: str, name: str, file: str, source: str) -> InputError:
+def _make_duplicate_error(recording: Recording, where: str, name: str, file: str, source: str) -> InputError:
     rule, hint = f"is in {file} too, with other figures", "Give listings of one moment; leave the older file out."
-    return recording.bad(where, name, rule, hint, source)
+    return recording.make_error(where, name, rule, hint, source)
 
 
-def _checked_moment(recording: Recording, where: str, text: str | None) -> None:
+def _check_moment(recording: Recording, where: str, text: str | None) -> None:
     if text is not None:
-        _moment(recording, where, text)
+        _parse_moment(recording, where, text)
 
 
-def _moment(recording: Recording, where: str, text: str) -> datetime:
+def _parse_moment(recording: Recording, where: str, text: str) -> datetime:
     """Parses a time of the CLI, in UTC; one without a zone is taken as UTC."""
-    parsed = _time(text)
+    parsed = _parse_time(text)
     if parsed is None:
-        raise recording.bad(where, text, "must be a time like 2026-11-20T08:30:00+00:00", "", API)
+        raise recording.make_error(where, text, "must be a time like 2026-11-20T08:30:00+00:00", "", API)
     return parsed
 
 
-def _time(text: str | None) -> datetime | None:
+def _parse_time(text: str | None) -> datetime | None:
     """Returns an ISO 8601 time in UTC, taken as UTC where it has no zone; None for "" and for other
     text."""
     if not text:

@@ -19,7 +19,7 @@ from types import ModuleType
 from headrace.errors import CouldNotRun, HeadraceError, Refusals
 from headrace.operate.fleet.answer import FleetSettings
 from headrace.operate.fleet.inventory import FleetDevice
-from headrace.operate.fleet.planning import Runner, batch_bytes
+from headrace.operate.fleet.planning import Runner, encode_answers
 
 refuse = Refusals("docs/guide/fleet-changes.md")
 # Tasks under way for each processor of the cluster: one runs, one is there when it ends. More would
@@ -33,7 +33,7 @@ CONNECT_S = 10.0  # for a cluster in another network; ours
 ONE_THREAD = {"RAYON_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
 
 
-def ray_runner(address: str) -> Runner:
+def make_ray_runner(address: str) -> Runner:
     """Returns the `runner` of `plan_fleet`. `address`: `auto`, `HOST:PORT` or `ray://HOST:PORT`."""
     if not address.strip():
         raise refuse.input("--ray", "needs an address", "For example auto, 10.0.0.1:6379 or ray://10.0.0.1:10001.")
@@ -43,16 +43,16 @@ def ray_runner(address: str) -> Runner:
     ) -> Iterator[tuple[int, bytes]]:
         if not batches:
             return
-        ray = _connected(address)
+        ray = _connect_ray(address)
         try:
-            yield from _answered(ray, batches, points.resolve(), places, settings)
+            yield from _collect_answers(ray, batches, points.resolve(), places, settings)
         finally:
             ray.shutdown()
 
     return run
 
 
-def _connected(address: str) -> ModuleType:
+def _connect_ray(address: str) -> ModuleType:
     """Connects Ray to the cluster at an address. Raises CouldNotRun."""
     try:
         ray = import_module("ray")
@@ -85,7 +85,7 @@ def _check_listens(address: str) -> None:
         raise CouldNotRun(f"--ray {address}", f"nothing listens there: {error}", "operating system", hint) from None
 
 
-def _answered(
+def _collect_answers(
     ray: ModuleType,
     batches: Sequence[list[FleetDevice]],
     points: Path,
@@ -94,7 +94,7 @@ def _answered(
 ) -> Iterator[tuple[int, bytes]]:
     """Yields the number of each batch and its answers (Parquet), as they come. Raises what a batch
     raises, and CouldNotRun for a cluster or worker that fails."""
-    task = ray.remote(num_cpus=1, max_retries=RETRIES)(batch_on_worker)
+    task = ray.remote(num_cpus=1, max_retries=RETRIES)(answer_on_worker)
     waiting = iter(enumerate(batches))
     under_way: dict[object, int] = {}
     while True:
@@ -123,11 +123,11 @@ def _answered(
             raise CouldNotRun("the Ray cluster", f"lost a batch {RETRIES} times: {reason}", "Ray", hint) from None
 
 
-def batch_on_worker(
+def answer_on_worker(
     version: str, devices: list[FleetDevice], points: str, places: dict[str, tuple[int, int]], settings: FleetSettings
 ) -> bytes:
     """Answers a batch, on the worker. Raises CouldNotRun where another Headrace is there."""
     if version != (own := version_of("headrace")):
         hint = "Install the same version on all nodes."
         raise refuse.run(f"a worker has headrace {own}", f"and its driver {version}", hint)
-    return batch_bytes(devices, Path(points), places, settings)
+    return encode_answers(devices, Path(points), places, settings)

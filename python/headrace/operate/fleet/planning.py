@@ -20,10 +20,10 @@ import polars as pl
 from headrace import __version__
 from headrace.base import core
 from headrace.base.files import explain_unwritable, write_whole
-from headrace.operate.fleet.answer import SCHEMA, FleetSettings, VolumeAnswer, answers_frame, answers_of
+from headrace.operate.fleet.answer import SCHEMA, FleetSettings, VolumeAnswer, build_answers_frame, make_answers
 from headrace.operate.fleet.batch import answer_batch
 from headrace.operate.fleet.inventory import FleetDevice, FleetInventory
-from headrace.operate.fleet.points import VOLUMES_AT_ONCE, read_points, refuse, volumes_of
+from headrace.operate.fleet.points import VOLUMES_AT_ONCE, index_volumes, read_points, refuse
 
 # While one batch is in the core, which leaves Python free, the next is read and asked about. More
 # would only hold memory.
@@ -53,63 +53,63 @@ def plan_fleet(
     stopped goes on where it was, if nothing it rests on has changed. `note` is told of volumes that
     have points and no place in the inventory; `answered` gets the answers of each batch as soon as
     they are there, those of a run before first. Raises InputError or CouldNotRun."""
-    settings = settings.checked()
-    places = volumes_of(points)
-    batches = list(batches_of(inventory, places))
+    settings = settings.validate()
+    places = index_volumes(points)
+    batches = list(make_batches(inventory, places))
     if not batches:
         raise refuse.input("the inventory", "names no volume", "Give what aws ec2 describe-volumes wrote.")
-    strange = _strangers(places, inventory)
+    strange = _find_strangers(places, inventory)
     if strange and len(strange) == len(places):
         rule = f"none of its {len(places):,} volumes is in the inventory ({strange[0]} is not)"
         raise refuse.input(str(points), rule, "Give points and inventory of the same accounts and regions.")
     if strange:
         more = f" and {len(strange) - 3:,} more" if len(strange) > 3 else ""
         note(f"Points of volumes that are not in the inventory were left out: {', '.join(strange[:3])}{more}.")
-    parts = _parts_of(to)
+    parts = _get_parts_folder(to)
     _prepare(parts, _rests_on(inventory, points, settings))
-    open_batches = [number for number in range(len(batches)) if not _part(parts, number).exists()]
+    open_batches = [number for number in range(len(batches)) if not _get_part_path(parts, number).exists()]
     if answered is not None:
         for number in sorted(set(range(len(batches))) - set(open_batches)):
-            answered(pl.read_parquet(_part(parts, number)))
-    run = runner or embedded
+            answered(pl.read_parquet(_get_part_path(parts, number)))
+    run = runner or answer_in_process
     done = len(batches) - len(open_batches)
     progress(done / len(batches))
     for place, content in run([batches[number] for number in open_batches], points, places, settings):
-        write_whole(_part(parts, open_batches[place]), content)
+        write_whole(_get_part_path(parts, open_batches[place]), content)
         if answered is not None:
             answered(pl.read_parquet(BytesIO(content)))
         done += 1
         progress(done / len(batches))
-    frame = pl.concat([pl.read_parquet(_part(parts, number)) for number in range(len(batches))]).sort("key")
-    write_whole(to, _parquet(frame))
-    _empty(parts)
-    return answers_of(frame)
+    frame = pl.concat([pl.read_parquet(_get_part_path(parts, number)) for number in range(len(batches))]).sort("key")
+    write_whole(to, _encode_parquet(frame))
+    _remove_parts(parts)
+    return make_answers(frame)
 
 
-def kept_batches(to: Path) -> int:
+def count_answered_batches(to: Path) -> int:
     """Returns how many batches a stopped run has answered; the same command continues."""
-    return sum(1 for _ in _parts_of(to).glob(PARTS))
+    return sum(1 for _ in _get_parts_folder(to).glob(PARTS))
 
 
-def _strangers(places: dict[str, tuple[int, int]], inventory: FleetInventory) -> list[str]:
+def _find_strangers(places: dict[str, tuple[int, int]], inventory: FleetInventory) -> list[str]:
     """Returns volumes with points that the inventory does not name."""
     return sorted(set(places) - {volume.id for volume in inventory.volumes})
 
 
-def batches_of(inventory: FleetInventory, places: dict[str, tuple[int, int]]) -> Iterator[list[FleetDevice]]:
+def make_batches(inventory: FleetInventory, places: dict[str, tuple[int, int]]) -> Iterator[list[FleetDevice]]:
     """Yields devices in the order of the points, some hundred volumes at once; those without points
     last. Devices of one instance share its limits and lie in one batch."""
     nowhere = (1 << 62, 0)
     groups: dict[str, list[FleetDevice]] = {}
-    for device in inventory.devices():
+    for device in inventory.list_devices():
         groups.setdefault(device.members[0].instance_id or device.key, []).append(device)
 
-    def place(group: list[FleetDevice]) -> tuple:
+    def compute_place(group: list[FleetDevice]) -> tuple:
         return (min(places.get(member.id, nowhere) for device in group for member in device.members), group[0].key)
 
     batch: list[FleetDevice] = []
     volumes = 0
-    for group in sorted(groups.values(), key=place):
+    for group in sorted(groups.values(), key=compute_place):
         size = sum(len(device.members) for device in group)
         if batch and volumes + size > VOLUMES_AT_ONCE:
             yield batch
@@ -120,7 +120,7 @@ def batches_of(inventory: FleetInventory, places: dict[str, tuple[int, int]]) ->
         yield batch
 
 
-def embedded(
+def answer_in_process(
     batches: Sequence[list[FleetDevice]], points: Path, places: dict[str, tuple[int, int]], settings: FleetSettings
 ) -> Iterator[tuple[int, bytes]]:
     """Answers the batches in this process, on all cores; yields the number of each and its
@@ -131,7 +131,7 @@ def embedded(
         while True:
             while len(under_way) < BATCHES_AT_ONCE and (numbered := next(waiting, None)):
                 number, devices = numbered
-                under_way[pool.submit(batch_bytes, devices, points, places, settings)] = number
+                under_way[pool.submit(encode_answers, devices, points, places, settings)] = number
             if not under_way:
                 return
             done, _ = wait(under_way, return_when=FIRST_COMPLETED)
@@ -139,16 +139,16 @@ def embedded(
                 yield under_way.pop(future), future.result()
 
 
-def batch_bytes(
+def encode_answers(
     devices: list[FleetDevice], points: Path, places: dict[str, tuple[int, int]], settings: FleetSettings
 ) -> bytes:
     """Returns the answers of a batch as the bytes of a Parquet file, the same everywhere."""
     volumes = [member.id for device in devices for member in device.members]
     answers = answer_batch(devices, read_points(points, places, volumes), settings)
-    return _parquet(answers_frame(answers))
+    return _encode_parquet(build_answers_frame(answers))
 
 
-def _parquet(frame: pl.DataFrame) -> bytes:
+def _encode_parquet(frame: pl.DataFrame) -> bytes:
     """Returns the frame as the content of a Parquet file."""
     content = BytesIO()
     frame.write_parquet(content)
@@ -169,32 +169,32 @@ def _prepare(parts: Path, rests_on: str) -> None:
     InputError where it holds what is not ours."""
     mark = parts / MARK
     with explain_unwritable(parts, "", "operating system"):
-        if parts.is_dir() and not mark.exists() and set(parts.iterdir()) - set(_ours(parts)):
+        if parts.is_dir() and not mark.exists() and set(parts.iterdir()) - set(_list_own_files(parts)):
             rule = "is where answers are kept until all are there, and holds files of something else"
             raise refuse.input(str(parts), rule, "Move it away, or give another --to.")
         if mark.exists() and mark.read_text() != rests_on:
-            _empty(parts)
+            _remove_parts(parts)
         parts.mkdir(exist_ok=True)
         write_whole(mark, rests_on.encode())
 
 
-def _empty(parts: Path) -> None:
+def _remove_parts(parts: Path) -> None:
     """Takes away the folder of kept answers; what someone else put there stays, and so does it."""
-    for file in (*_ours(parts), parts / MARK):
+    for file in (*_list_own_files(parts), parts / MARK):
         file.unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         parts.rmdir()
 
 
-def _ours(parts: Path) -> list[Path]:
+def _list_own_files(parts: Path) -> list[Path]:
     """Returns the files that we wrote there, with what a killed run left of a file
     (`base.files.write_whole`)."""
     return [file for pattern in (PARTS, f".{PARTS}.*", f".{MARK}.*") for file in parts.glob(pattern)]
 
 
-def _parts_of(to: Path) -> Path:
+def _get_parts_folder(to: Path) -> Path:
     return to.with_name(f"{to.name}.parts")
 
 
-def _part(parts: Path, number: int) -> Path:
+def _get_part_path(parts: Path, number: int) -> Path:
     return parts / f"{number:06d}.parquet"

@@ -52,12 +52,12 @@ ROWS_OF_A_GROUP = 32_768
 ROWS_AT_ONCE = 64 * ROWS_OF_A_GROUP
 
 
-def volumes_of(path: Path) -> dict[str, tuple[int, int]]:
+def index_volumes(path: Path) -> dict[str, tuple[int, int]]:
     """Returns the first row and the number of rows of each volume, in the order of the file. Raises
     InputError for a file that is not one of points, or whose rows of a volume lie apart."""
     places: dict[str, tuple[int, int]] = {}
     last = None
-    for volume, first, rows in _runs(path):
+    for volume, first, rows in _find_runs(path):
         if volume == last:  # it goes on in the next slice
             first, rows = places[volume][0], places[volume][1] + rows
         elif volume in places:
@@ -66,7 +66,7 @@ def volumes_of(path: Path) -> dict[str, tuple[int, int]]:
     return places
 
 
-def _runs(path: Path) -> Iterator[tuple[str, int, int]]:
+def _find_runs(path: Path) -> Iterator[tuple[str, int, int]]:
     """Yields rows of one volume after another: the volume, the first of them, how many. A volume
     that lies across two slices comes twice in a row."""
     column = _scan(path).select("volume")
@@ -220,34 +220,34 @@ def _find_shortest_step(steps: pl.DataFrame, points: pl.DataFrame, files: Sequen
 def make_rows(part: pl.DataFrame, period_s: float | None, lacking: dict[str, list[str]]) -> pl.DataFrame:
     """Returns the rows of the file, volume by volume in the order of time. `lacking` gets the
     volumes of which one of the four metrics is not there at all."""
-    part = _of_one_account(_numbered(part))
+    part = _add_account(_number_names(part))
     sums = part.filter(pl.col("metric").is_in(SUMMED))
     _check_periods(sums, period_s)
-    wide = _pivoted(sums, ["volume", "t_unix", "period_s", "account"])
+    wide = _pivot_rows(sums, ["volume", "t_unix", "period_s", "account"])
     # All others are joined by their time alone: CloudWatch has some of it every five minutes only.
-    states = _pivoted(part.filter(~pl.col("metric").is_in(SUMMED)), ["volume", "t_unix"])
+    states = _pivot_rows(part.filter(~pl.col("metric").is_in(SUMMED)), ["volume", "t_unix"])
     wide = wide.join(states, on=["volume", "t_unix"], how="left", maintain_order="left")
     wide = wide.with_columns(
         pl.lit(None, dtype=kind).alias(name) for name, kind in SCHEMA.items() if name not in wide.columns
     )
     whole = pl.all_horizontal(pl.col(SUMS).is_not_null())
     if wide.filter(~whole).height:
-        wide = wide.filter(_in_order(wide, lacking))
+        wide = wide.filter(_find_complete_rows(wide, lacking))
     if period_s is not None and not _are_periods_of(wide, period_s):
-        wide = _coarser(wide, period_s)
+        wide = _coarsen_points(wide, period_s)
     return wide.with_columns(pl.col(pl.Float64).fill_null(float("nan")), pl.col("volume").cast(pl.String)).select(
         COLUMNS
     )
 
 
-def _numbered(part: pl.DataFrame) -> pl.DataFrame:
+def _number_names(part: pl.DataFrame) -> pl.DataFrame:
     """Turns volumes and metrics into numbers with names: sorted, joined and compared as numbers, in
     the order of their names."""
     volumes = pl.Enum(part["volume"].unique().sort())
     return part.with_columns(pl.col("volume").cast(volumes), pl.col("metric").cast(pl.Enum(list(METRICS))))
 
 
-def _in_order(wide: pl.DataFrame, lacking: dict[str, list[str]]) -> pl.Expr:
+def _find_complete_rows(wide: pl.DataFrame, lacking: dict[str, list[str]]) -> pl.Expr:
     """Returns which rows stay: a period without one of the four tells no demand, since CloudWatch
     publishes them together. A volume of which one was never there keeps its rows without it, so
     that it can be said what is missing."""
@@ -263,7 +263,7 @@ def _in_order(wide: pl.DataFrame, lacking: dict[str, list[str]]) -> pl.Expr:
     return incomplete | pl.all_horizontal(pl.col(SUMS).is_not_null())
 
 
-def _of_one_account(part: pl.DataFrame) -> pl.DataFrame:
+def _add_account(part: pl.DataFrame) -> pl.DataFrame:
     """Returns the points with the account of their volume; pages tell none. Raises InputError for
     two."""
     if part["account"].n_unique() == 1:
@@ -278,10 +278,10 @@ def _of_one_account(part: pl.DataFrame) -> pl.DataFrame:
     return part.drop("account").join(account_of, on="volume", maintain_order="left")
 
 
-def _pivoted(rows: pl.DataFrame, index: list[str]) -> pl.DataFrame:
+def _pivot_rows(rows: pl.DataFrame, index: list[str]) -> pl.DataFrame:
     """Returns a row for each of `index`, with a column for each metric, in the order of volume and
     time; of points that come twice the last one read."""
-    keys = _keys(rows, index)
+    keys = _compute_keys(rows, index)
     if keys is None:
         # Sorted before the pivot: the last one read stays, and the order does not hang on threads.
         last = rows.unique([*index, "metric"], keep="last", maintain_order=True)
@@ -305,7 +305,7 @@ def _pivoted(rows: pl.DataFrame, index: list[str]) -> pl.DataFrame:
     return rows.select(index)[row_of].with_columns(columns)
 
 
-def _keys(rows: pl.DataFrame, index: list[str]) -> np.ndarray | None:
+def _compute_keys(rows: pl.DataFrame, index: list[str]) -> np.ndarray | None:
     """Returns volume, time and period of each row as one number that sorts as they do; None where
     their range is too large for it, or a time is not a whole second."""
     at = rows["t_unix"].to_numpy()
@@ -334,7 +334,7 @@ def _check_periods(sums: pl.DataFrame, period_s: float | None) -> None:
         if several.height:
             volume, lengths = several.row(0)
             value = f"{volume}: points of {' and of '.join(f'{length:g} s' for length in lengths)}"
-            hint = f"Add --period {_common(lengths):g}, or leave the files of the other periods out."
+            hint = f"Add --period {_compute_common_period(lengths):g}, or leave the files of the other periods out."
             raise refuse.input(value, "the points of one volume must be of one period", hint)
         return
     for volume, period in periods.rows():
@@ -347,7 +347,7 @@ def _check_periods(sums: pl.DataFrame, period_s: float | None) -> None:
             raise refuse.input(value, rule, f"Give --period {math.ceil(period_s / period) * period:g}.")
 
 
-def _common(periods: Sequence[float]) -> float:
+def _compute_common_period(periods: Sequence[float]) -> float:
     """Returns the shortest period, seconds, that all of them divide."""
     return math.lcm(*(math.ceil(period) for period in periods))
 
@@ -358,7 +358,7 @@ def _are_periods_of(wide: pl.DataFrame, period_s: float) -> bool:
     return not wide.filter((pl.col("period_s") != period_s) | (pl.col("t_unix") % period_s != 0)).height
 
 
-def _coarser(wide: pl.DataFrame, period_s: float) -> pl.DataFrame:
+def _coarsen_points(wide: pl.DataFrame, period_s: float) -> pl.DataFrame:
     """Returns sums and means over longer periods. Points that overlap, of one period or of several,
     count by their lengths: the sum is that of the mean rate."""
     slot = (pl.col("t_unix") / period_s).floor() * period_s

@@ -17,10 +17,10 @@ import polars as pl
 from headrace.errors import InputError
 from headrace.observe.clock import parse_iso
 from headrace.observe.formats import LoadedRecording, ReadOptions, load_recording
-from headrace.observe.formats.devices import device_series, ranked
+from headrace.observe.formats.devices import build_device_series, rank_devices
 from headrace.observe.recording import clip
 from headrace.observe.remote import aws
-from headrace.observe.remote.prometheus import PREFIX, hosts, parse_target
+from headrace.observe.remote.prometheus import PREFIX, list_hosts, parse_target
 from headrace.observe.remote.span import TimeSpan
 from headrace.operate.fleet.points import METRICS, refuse
 
@@ -73,18 +73,18 @@ def parse_devices(given: list[str]) -> dict[str, str]:
     return volumes
 
 
-def points_of_service(target: str, hints: RecordingHints, notes: list[str]) -> Iterator[pl.DataFrame]:
+def read_service_points(target: str, hints: RecordingHints, notes: list[str]) -> Iterator[pl.DataFrame]:
     """Yields rows (volume, metric, t_unix, value, account, period_s) of what a service keeps: of
     Prometheus, all hosts that the target selects. Raises InputError, CouldNotRun."""
     span = hints.span or TimeSpan()
     if target.startswith(PREFIX):
-        for host_target in hosts(target, span):
+        for host_target in list_hosts(target, span):
             options = ReadOptions(span=span, step_s=hints.interval_s, progress=hints.progress)
             loaded = load_recording(host_target, options)
             loaded.recording.title = parse_target(host_target).labels[0][
                 1
             ]  # with its port: hosts may differ by it alone
-            yield from points_of_recording(loaded, replace(hints, interval_s=None), notes)
+            yield from read_recording_points(loaded, replace(hints, interval_s=None), notes)
         return
     if hints.interval_s is not None:
         rule = "is for recordings without times, and CloudWatch's points have their own period"
@@ -97,22 +97,24 @@ def points_of_service(target: str, hints: RecordingHints, notes: list[str]) -> I
             continue
         factor = fetched.period_s if sum_of_rate else 1.0
         figures = [value * factor for value in values.values()]
-        yield _rows(volume or fetched.name, name, list(values), figures, fetched.period_s)
+        yield _make_rows(volume or fetched.name, name, list(values), figures, fetched.period_s)
 
 
-def points_of_recording(loaded: LoadedRecording, hints: RecordingHints, notes: list[str]) -> Iterator[pl.DataFrame]:
+def read_recording_points(loaded: LoadedRecording, hints: RecordingHints, notes: list[str]) -> Iterator[pl.DataFrame]:
     """Yields the same rows of a host's recording. Raises InputError."""
     recording, readings = loaded.recording, loaded.readings
     title = recording.title or recording.name.rsplit(".", 1)[0]
-    devices = ranked(readings)
-    volumes = {device: volume for device in devices if (volume := _volume_of(device, title, loaded, hints)) is not None}
+    devices = rank_devices(readings)
+    volumes = {
+        device: volume for device in devices if (volume := _find_volume(device, title, loaded, hints)) is not None
+    }
     if not volumes:
         there = ", ".join(devices[:12]) or "none"
         value = f"{recording.name}: {', '.join(f'--device {name}' for name in hints.volumes) or 'no devices'}"
         raise refuse.input(value, "has no device that is to be imported", f"There are: {there}.")
     for device, volume in volumes.items():
-        copy, apart = loaded.apart()
-        _, interval_s, series = device_series(copy, apart, device, hints.interval_s)
+        copy, apart = loaded.copy_parts()
+        _, interval_s, series = build_device_series(copy, apart, device, hints.interval_s)
         notes += copy.notes
         begin = series.begin_s
         if hints.clock_start is not None:
@@ -123,17 +125,19 @@ def points_of_recording(loaded: LoadedRecording, hints: RecordingHints, notes: l
             begin = stamp.epoch_s
         if begin is None:
             hint = "Say when it began: --clock-start 2026-11-21T10:00:00."
-            raise recording.bad("", "no times", "points of a fleet have their times", hint)
+            raise recording.make_error("", "no times", "points of a fleet have their times", hint)
         times = [begin + start for start in series.start_s]
         for metric, (column, factor) in RATES.items():
             sums = [(value or 0.0) * factor * interval_s for value in series.columns[column]]
-            yield _rows(volume, metric, times, sums, interval_s)
+            yield _make_rows(volume, metric, times, sums, interval_s)
         for metric, column in STATES.items():
             published = [
                 (at, value) for at, value in zip(times, series.columns[column], strict=True) if value is not None
             ]
             if published:
-                yield _rows(volume, metric, [at for at, _ in published], [value for _, value in published], interval_s)
+                yield _make_rows(
+                    volume, metric, [at for at, _ in published], [value for _, value in published], interval_s
+                )
     unknown = [volume for volume in volumes.values() if "/" in volume]
     if unknown:
         more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
@@ -145,7 +149,7 @@ def points_of_recording(loaded: LoadedRecording, hints: RecordingHints, notes: l
         notes.append(f"{recording.name}: its times are of the host's own clock, without a zone, and are taken for UTC.")
 
 
-def _volume_of(device: str, title: str, loaded: LoadedRecording, hints: RecordingHints) -> str | None:
+def _find_volume(device: str, title: str, loaded: LoadedRecording, hints: RecordingHints) -> str | None:
     """Returns the name of the volume behind a device; None for one that is not imported."""
     plain = device.rpartition("/")[2]
     host = device.rpartition("/")[0] or title
@@ -158,7 +162,7 @@ def _volume_of(device: str, title: str, loaded: LoadedRecording, hints: Recordin
     return described.id if described is not None else f"{host}/{plain}"
 
 
-def _rows(volume: str, metric: str, times: list[float], values: list[float], period_s: float) -> pl.DataFrame:
+def _make_rows(volume: str, metric: str, times: list[float], values: list[float], period_s: float) -> pl.DataFrame:
     """Returns rows of SPILLED for the points of one metric of a volume. `times`: Unix seconds."""
     return pl.DataFrame(
         {"t_unix": times, "value": values}, schema={"t_unix": pl.Float64, "value": pl.Float64}

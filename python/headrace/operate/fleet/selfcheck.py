@@ -18,8 +18,8 @@ import numpy as np
 
 from headrace.base import core
 from headrace.base.storage import Storage
-from headrace.base.units import in_percent
-from headrace.observe.evidence.limits import holding
+from headrace.base.units import format_percent
+from headrace.observe.evidence.limits import get_holding_limits
 from headrace.operate.fleet.closed import WaitingClients
 from headrace.operate.fleet.history import GONE_PERCENT, DeviceHistory
 
@@ -68,30 +68,30 @@ def check(
     if isinstance(rows, str):
         return SelfCheck(rows)
     simulated = {name: np.frombuffer(rows[name]) for name in ("balance_percent", "throttled_s", "queue")}
-    balance_error = _balance_error(history, simulated["balance_percent"])
+    balance_error = _compute_balance_error(history, simulated["balance_percent"])
     waited = simulated["throttled_s"] > WAITED_SHARE * history.grain_s
     if clients is not None:
         waited = waited | clients.waits
-    f1 = _agreement(history, waited)
-    ratio = _queue_ratio(history, simulated["queue"], waited)
+    f1 = _compute_agreement(history, waited)
+    ratio = _compute_queue_ratio(history, simulated["queue"], waited)
     figures = {"balance_error": balance_error, "throttled_f1": f1, "queue_ratio": ratio}
     why = (
-        _over_limits(history, today, as_of)
-        or _balance_apart(balance_error)
-        or _throttling_apart(history, waited, f1)
-        or _clients_apart(clients)
-        or _queue_apart(ratio)
+        _describe_excess(history, today, as_of)
+        or _describe_balance_gap(balance_error)
+        or _describe_throttling_gap(history, waited, f1)
+        or _describe_clients_gap(clients)
+        or _describe_queue_gap(ratio)
     )
     return SelfCheck(why, **figures)
 
 
-def _balance_apart(error: float | None) -> str:
+def _describe_balance_gap(error: float | None) -> str:
     if error is None or error <= MOST_BALANCE_ERROR:
         return ""
     return f"its simulated credit balance is off by {error:.1f} percentage points in the median"
 
 
-def _throttling_apart(history: DeviceHistory, waited: np.ndarray, f1: float | None) -> str:
+def _describe_throttling_gap(history: DeviceHistory, waited: np.ndarray, f1: float | None) -> str:
     """Returns where simulation and recording disagree on when it was throttled. Silent metrics say
     nothing: where neither checks nor balance nor queue were published, that is said."""
     if f1 is not None:
@@ -102,11 +102,11 @@ def _throttling_apart(history: DeviceHistory, waited: np.ndarray, f1: float | No
     checked = ~np.isnan(history.exceeded)
     contradicted = open_waits & checked
     if contradicted.mean() > MOST_UNFLAGGED:
-        share = in_percent(float(contradicted.mean()))
+        share = format_percent(float(contradicted.mean()))
         return f"simulated, its requests wait for a limit {share} of the time, and CloudWatch's checks do not show it"
     silent = open_waits & ~checked & ~history.censored & np.isnan(history.queue)
     if silent.mean() > MOST_UNFLAGGED:
-        share = in_percent(float(silent.mean()))
+        share = format_percent(float(silent.mean()))
         return (
             f"simulated, its requests wait for a limit {share} of the time, and nothing that was recorded says whether they "
             "did: import VolumeQueueLength or VolumeIOPSExceededCheck too"
@@ -114,7 +114,7 @@ def _throttling_apart(history: DeviceHistory, waited: np.ndarray, f1: float | No
     return ""
 
 
-def _clients_apart(clients: WaitingClients | None) -> str:
+def _describe_clients_gap(clients: WaitingClients | None) -> str:
     """Returns where as many clients would get more than they got: the limit was another."""
     if clients is None or clients.given_iops * CLOSED_FACTOR >= clients.iops[0]:
         return ""
@@ -124,20 +124,20 @@ def _clients_apart(clients: WaitingClients | None) -> str:
     )
 
 
-def _queue_apart(ratio: float | None) -> str:
+def _describe_queue_gap(ratio: float | None) -> str:
     if ratio is None or 1 / QUEUE_FACTOR <= ratio <= QUEUE_FACTOR:
         return ""
-    return f"its simulated queue is {_times(ratio)} times as long as the recorded one"
+    return f"its simulated queue is {_format_factor(ratio)} times as long as the recorded one"
 
 
-def _times(ratio: float) -> str:
+def _format_factor(ratio: float) -> str:
     """Returns a factor with two figures, never as a power of ten."""
     return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"
 
 
-def _over_limits(history: DeviceHistory, today: Storage, as_of: str | None) -> str:
+def _describe_excess(history: DeviceHistory, today: Storage, as_of: str | None) -> str:
     """Returns where it delivered more than the storage can give at its best."""
-    limits = holding(today.text, as_of=as_of)
+    limits = get_holding_limits(today.text, as_of=as_of)
     iops, bytes_s = history.given_iops, history.given_bytes_s
     over = [float(np.max(iops / limits.burst_iops)), float(np.max(bytes_s / limits.burst_bytes_s))]
     with np.errstate(invalid="ignore"):
@@ -149,7 +149,7 @@ def _over_limits(history: DeviceHistory, today: Storage, as_of: str | None) -> s
     return f"it delivered {max(over):.2f} times what {today.text} can give" if max(over) > MOST_OVER else ""
 
 
-def _balance_error(history: DeviceHistory, simulated: np.ndarray) -> float | None:
+def _compute_balance_error(history: DeviceHistory, simulated: np.ndarray) -> float | None:
     """Returns by how many percentage points the simulated credit balance is off in the median; 100
     if CloudWatch says credits were spent and the storage has none; None where they cannot be
     compared."""
@@ -166,7 +166,7 @@ def _balance_error(history: DeviceHistory, simulated: np.ndarray) -> float | Non
     return float(np.median(apart[moved])) if moved.any() else 0.0
 
 
-def _agreement(history: DeviceHistory, waited: np.ndarray) -> float | None:
+def _compute_agreement(history: DeviceHistory, waited: np.ndarray) -> float | None:
     """Returns the F1 of the periods in which it was throttled, as simulated and as recorded: by the
     checks, or where none was published by credits that were gone and rates at a limit."""
     comparable = ~np.isnan(history.exceeded) | history.throttled
@@ -177,7 +177,7 @@ def _agreement(history: DeviceHistory, waited: np.ndarray) -> float | None:
     return 2 * hits / float(flagged.sum() + (waited & comparable).sum())
 
 
-def _queue_ratio(history: DeviceHistory, simulated: np.ndarray, waited: np.ndarray) -> float | None:
+def _compute_queue_ratio(history: DeviceHistory, simulated: np.ndarray, waited: np.ndarray) -> float | None:
     """Returns simulated over recorded queue where nothing waited for a limit."""
     comparable = ~np.isnan(history.queue) & ~waited & ~history.censored
     if comparable.sum() < LEAST_FLAGGED:

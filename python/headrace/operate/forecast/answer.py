@@ -8,11 +8,11 @@ from datetime import datetime
 
 from headrace.base.checks import check_number, check_whole
 from headrace.errors import InputError
-from headrace.operate.forecast.credits import MOST_HOURS, RUNS, CreditForecast, credits_ahead, has_credits
-from headrace.operate.forecast.growth import GrowthForecast, growth_ahead
-from headrace.operate.forecast.history import DemandHistory, history_of, refuse
-from headrace.operate.forecast.ledger import Promise, known_as, promises
-from headrace.operate.forecast.space import SpaceForecast, SpaceHistory, space_ahead
+from headrace.operate.forecast.credits import MOST_HOURS, RUNS, CreditForecast, forecast_credits, has_credits
+from headrace.operate.forecast.growth import GrowthForecast, forecast_limits
+from headrace.operate.forecast.history import DemandHistory, build_history, refuse
+from headrace.operate.forecast.ledger import Promise, choose_name, promises
+from headrace.operate.forecast.space import SpaceForecast, SpaceHistory, forecast_space
 from headrace.workload import OpenWorkload
 
 # A finding: credits run out in at least half of the futures, a limit or a full volume is nearer
@@ -38,7 +38,7 @@ class Forecast:
     missing: tuple[str, ...]
     notes: tuple[str, ...]
 
-    def findings(self) -> bool:
+    def has_findings(self) -> bool:
         """Returns whether anything runs out soon, or is at its end now, whatever the trend."""
         return self.is_empty_soon() or self.is_full_soon() or any(map(self.is_met_soon, self.growth))
 
@@ -98,7 +98,7 @@ def forecast(
         if space is None and value is not None:
             hint = "Add --space FILE (used space by day), or leave it out."
             raise refuse.input(f"{name} {value:g}", "says nothing without used space", hint)
-    history = history_of(workload)
+    history = build_history(workload)
     missing: list[str] = []
     refused: InputError | None = None
     credits, growth, full = None, (), None
@@ -109,7 +109,7 @@ def forecast(
         raise InputError(f"--balance {balance_percent:g}", rule, "data/volumes", "Leave it out, or name other storage.")
     if bursts:
         try:
-            credits = credits_ahead(
+            credits = forecast_credits(
                 workload,
                 history,
                 storage,
@@ -129,7 +129,7 @@ def forecast(
             f"credits ({storage}{'' if instance is None else f' on {instance}'} has none that could run out)"
         )
     try:
-        growth = growth_ahead(history, storage, seed=seed, instance=instance, as_of=as_of)
+        growth = forecast_limits(history, storage, seed=seed, instance=instance, as_of=as_of)
     except InputError as error:
         missing.append(f"growth ({error.value}: {error.rule})")
         refused = refused or error
@@ -137,21 +137,30 @@ def forecast(
         missing.append("when the volume is full (it needs used space by day: --space FILE)")
     else:
         usable = core.parse_storage(storage)["usable_gib"]
-        full = space_ahead(
+        full = forecast_space(
             space, usable if limit_gib is None else limit_gib, free_inside_gib=free_inside_gib, seed=seed
         )
     if credits is None and not growth and full is None and refused is not None:
         raise refused
-    notes = _notes(workload, history)
+    notes = _collect_notes(workload, history)
     return Forecast(
-        known_as(workload), storage, instance, history.end, history.dated, credits, growth, full, tuple(missing), notes
+        choose_name(workload),
+        storage,
+        instance,
+        history.end,
+        history.dated,
+        credits,
+        growth,
+        full,
+        tuple(missing),
+        notes,
     )
 
 
-def _notes(workload: OpenWorkload, history: DemandHistory) -> tuple[str, ...]:
+def _collect_notes(workload: OpenWorkload, history: DemandHistory) -> tuple[str, ...]:
     """Returns the workload's notes, and what a recording without a clock or a date leaves
     unknown."""
-    notes: Sequence[str] = workload.notes()
+    notes: Sequence[str] = workload.list_notes()
     if not history.clocked:
         notes = (*notes, "The recording has no clock: its days are counted from its start, and weekdays are not known.")
     elif not history.dated:

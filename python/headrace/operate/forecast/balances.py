@@ -18,7 +18,7 @@ import polars as pl
 
 from headrace.base.storage import Storage
 from headrace.errors import InputError
-from headrace.observe.evidence.limits import holding
+from headrace.observe.evidence.limits import get_holding_limits
 from headrace.simulation.demand import simulate
 from headrace.workload import OpenWorkload
 
@@ -61,7 +61,7 @@ class Followed:
     throttled_s: np.ndarray
 
 
-def balances_now(
+def estimate_balances(
     workload: OpenWorkload, storage: str, given: float | None, instance: str | None, as_of: str | None
 ) -> Balances:
     """Returns the balances at the end of a recording of `storage`.
@@ -70,28 +70,28 @@ def balances_now(
     simulated from full; the instance's is simulated from full. Raises InputError for a balance that
     is given of volumes without credits.
     """
-    limits = holding(storage, instance, as_of)
+    limits = get_holding_limits(storage, instance, as_of)
     own, bursts = limits.credits is not None, limits.instance_burst_s > 0
     if given is not None and not own:
         rule = f"{storage} has no credits of its own; those of the instance are simulated over the recording"
         raise InputError(f"balance {given:g} %", rule, "headrace catalog", "Leave the balance out.")
-    recorded = _last_known(workload) if own and given is None else None
+    recorded = _find_last_balance(workload) if own and given is None else None
     if given is None and recorded is None:
-        run = simulate(workload.uncensored(1.0), storage, form="interval", instance=instance, as_of=as_of)
-        volume = _at_end(run.rows, VOLUME) if own else None
+        run = simulate(workload.uncensor(1.0), storage, form="interval", instance=instance, as_of=as_of)
+        volume = _find_end_level(run.rows, VOLUME) if own else None
         return Balances(
-            volume, _at_end(run.rows, *INSTANCE), "simulated", backlog=float(run.summary["queue_at_end"] or 0.0)
+            volume, _find_end_level(run.rows, *INSTANCE), "simulated", backlog=float(run.summary["queue_at_end"] or 0.0)
         )
     burst = None
     if bursts:
         # The recorded demand has already passed the volumes' limits, so they do not hold it back
         # again.
         host = simulate(workload, without_credits(storage), form="interval", instance=instance, as_of=as_of)
-        burst = _at_end(host.rows, *INSTANCE)
+        burst = _find_end_level(host.rows, *INSTANCE)
     if given is not None or recorded is None:
         return Balances(given, burst, "given")
     percent, index = recorded
-    rest = workload.uncensored(1.0).points[index + 1 :]
+    rest = workload.uncensor(1.0).points[index + 1 :]
     age_s, backlog = float(rest["duration_s"].sum()), 0.0
     if rest.height:
         since = replace(workload, points=rest.with_columns(pl.col("t_s") - rest["t_s"][0]))
@@ -103,7 +103,7 @@ def balances_now(
             instance=None if bursts else instance,
             as_of=as_of,
         )
-        percent, backlog = _at_end(run.rows, VOLUME), float(run.summary["queue_at_end"] or 0.0)
+        percent, backlog = _find_end_level(run.rows, VOLUME), float(run.summary["queue_at_end"] or 0.0)
     return Balances(percent, burst, "recorded", age_s, backlog)
 
 
@@ -131,7 +131,7 @@ def follow(
         # They are gone at the same busy hours, so that the sum would count these twice.
         empty_s = max(volumes.summary["credits_empty_s"], host.summary["instance_empty_s"])
     gone = (volumes.summary["credits_empty_at_s"], host.summary["instance_empty_at_s"])
-    own, burst = _levels(volumes.rows, VOLUME), _levels(host.rows, *INSTANCE)
+    own, burst = _extract_levels(volumes.rows, VOLUME), _extract_levels(host.rows, *INSTANCE)
     waited = [run_.rows["throttled_s"].to_numpy() for run_ in (volumes, host)]
     return Followed(
         min((at for at in gone if at is not None), default=math.inf),
@@ -154,14 +154,14 @@ def without_credits(storage: str) -> str:
     return Storage.of(members, parsed.level).text
 
 
-def own_balances(rows: pl.DataFrame) -> np.ndarray:
+def extract_own_balances(rows: pl.DataFrame) -> np.ndarray:
     """Returns the balance of the volumes at the end of each row, of the instance where they have
     none; NaN without either."""
-    own = _levels(rows, VOLUME)
-    return _levels(rows, *INSTANCE) if np.isnan(own).all() else own
+    own = _extract_levels(rows, VOLUME)
+    return _extract_levels(rows, *INSTANCE) if np.isnan(own).all() else own
 
 
-def _last_known(workload: OpenWorkload) -> tuple[float, int] | None:
+def _find_last_balance(workload: OpenWorkload) -> tuple[float, int] | None:
     """Returns the last balance that was recorded, percent, and the number of its point; None
     without any."""
     if VOLUME not in workload.points.columns:
@@ -171,10 +171,10 @@ def _last_known(workload: OpenWorkload) -> tuple[float, int] | None:
     return (float(percent[recorded[-1]]), int(recorded[-1])) if len(recorded) else None
 
 
-def _levels(rows: pl.DataFrame, *names: str) -> np.ndarray:
+def _extract_levels(rows: pl.DataFrame, *names: str) -> np.ndarray:
     return rows.select(pl.min_horizontal(names)).to_series().to_numpy().astype(float)
 
 
-def _at_end(rows: pl.DataFrame, *names: str) -> float | None:
-    percent = float(_levels(rows, *names)[-1])
+def _find_end_level(rows: pl.DataFrame, *names: str) -> float | None:
+    percent = float(_extract_levels(rows, *names)[-1])
     return None if math.isnan(percent) else percent

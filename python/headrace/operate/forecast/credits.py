@@ -17,19 +17,19 @@ import numpy as np
 import polars as pl
 
 from headrace.errors import InputError
-from headrace.observe.evidence.limits import holding
-from headrace.operate.forecast.balances import Balances, balances_now, follow
+from headrace.observe.evidence.limits import get_holding_limits
+from headrace.operate.forecast.balances import Balances, estimate_balances, follow
 from headrace.operate.forecast.history import (
     SLOT_S,
     SLOTS_PER_DAY,
     SLOTS_PER_HOUR,
     DemandHistory,
-    iops_of,
-    means_between,
+    compute_means,
+    make_workload,
     refuse,
-    workload_of,
+    sum_iops,
 )
-from headrace.operate.forecast.trend import SHOWN, trend_of, with_demand
+from headrace.operate.forecast.trend import SHOWN, fit_trend, with_demand
 from headrace.workload import OpenWorkload
 
 RUNS = 200  # futures: a share of 10 % is then known to 2 %
@@ -104,11 +104,11 @@ class CreditForecast:
 def has_credits(storage: str, instance: str | None, as_of: str | None) -> bool:
     """Returns whether anything on this storage and instance can run out. Raises InputError for an
     instance that is not known."""
-    limits = holding(storage, instance, as_of)
+    limits = get_holding_limits(storage, instance, as_of)
     return limits.credits is not None or limits.instance_burst_s > 0
 
 
-def credits_ahead(
+def forecast_credits(
     workload: OpenWorkload,
     history: DemandHistory,
     storage: str,
@@ -129,27 +129,27 @@ def credits_ahead(
         place = storage if instance is None else f"{storage} on {instance}"
         rule = "has no credits that could run out"
         raise InputError(place, rule, "headrace catalog", "There is nothing to forecast.")
-    _, days = history.whole_days()
+    _, days = history.list_whole_days()
     if len(days) < LEAST_DAYS:
         rule = f"days are drawn from at least {LEAST_DAYS} whole ones, from midnight to midnight"
         raise refuse.input(f"whole days of demand: {len(days)}", rule, "Record longer.")
-    now = balances_now(workload, storage, balance_percent, instance=instance, as_of=as_of)
-    drawn = futures(history, hours, runs, seed)
+    now = estimate_balances(workload, storage, balance_percent, instance=instance, as_of=as_of)
+    drawn = sample_futures(history, hours, runs, seed)
     empty_h, outage_h, own, lowest, waits = [], [], [], [], np.zeros(24)
     hourly = slice(SLOTS_PER_HOUR - 1, None, SLOTS_PER_HOUR)
-    waiting = _backlog(history, now.backlog)
+    waiting = _compute_backlog(history, now.backlog)
     for index, rates in enumerate(drawn):
         rates[0] += waiting
-        future = workload_of(history, rates, "future")
+        future = make_workload(history, rates, "future")
         run = follow(future, storage, now, interval_s=float(SLOT_S), instance=instance, as_of=as_of)
         empty_h.append(run.empty_at_s / 3_600)
         outage_h.append(run.empty_s / 3_600)
         own.append(run.own[hourly])
         lowest.append(run.lowest)
-        waits += _by_hour(run.t_s, run.throttled_s, history.end)
+        waits += _sum_by_hour(run.t_s, run.throttled_s, history.end)
         if progress is not None:
             progress((index + 1) / runs)
-    return _counted(
+    return _summarize_futures(
         hours,
         now,
         empty_h=empty_h,
@@ -158,11 +158,13 @@ def credits_ahead(
         lowest=np.array(lowest),
         waits=waits,
         days=len(days),
-        soon=soon_empty(workload, storage, now.volume, instance_balance=now.instance, instance=instance, as_of=as_of),
+        soon=estimate_emptying(
+            workload, storage, now.volume, instance_balance=now.instance, instance=instance, as_of=as_of
+        ),
     )
 
 
-def _backlog(history: DemandHistory, ios: float) -> np.ndarray:
+def _compute_backlog(history: DemandHistory, ios: float) -> np.ndarray:
     """Returns the I/Os that wait at the end of the recording, as demand of the first slot that
     follows: the simulation that a forecast is scored by carries them on too. Their mix is that of
     the last slot with demand."""
@@ -170,10 +172,10 @@ def _backlog(history: DemandHistory, ios: float) -> np.ndarray:
     if not len(busy) or ios <= 0.0:
         return np.zeros(history.rates.shape[1])
     last = history.rates[busy[-1]]
-    return last / iops_of(last) * (ios / SLOT_S)
+    return last / sum_iops(last) * (ios / SLOT_S)
 
 
-def soon_empty(
+def estimate_emptying(
     workload: OpenWorkload,
     storage: str,
     balance: float | None,
@@ -184,23 +186,23 @@ def soon_empty(
 ) -> CreditsSoon:
     """Returns when the credits are gone if the demand stays at the mean of the last minute (or
     point), from the balance of the volumes and that of the instance."""
-    minute = _last_minute(workload)
+    minute = _average_last_minute(workload)
     last = minute[0] + minute[1]
     now = Balances(balance, instance_balance, "given")
 
-    def until(rate: float) -> float:
-        return _steady(minute, rate / last if last else 0.0, storage, now, instance, as_of)
+    def compute_time_to_empty(rate: float) -> float:
+        return _simulate_steady(minute, rate / last if last else 0.0, storage, now, instance, as_of)
 
     if workload.points["duration_s"][-1] > LAST_S or workload.span_s < SOON_MINUTES * 60:
-        return CreditsSoon(until(last), None, None)
+        return CreditsSoon(compute_time_to_empty(last), None, None)
     edges = np.append(workload.points["t_s"].to_numpy(), workload.span_s)
     rates = (workload.points["reads_per_s"] + workload.points["writes_per_s"]).to_numpy()
-    means = means_between(workload.span_s - 60.0 * np.arange(SOON_MINUTES, -1, -1), edges, rates)
-    low, _, high = _three(np.percentile(means, SHOWN))
-    return CreditsSoon(until(last), until(high), until(low))
+    means = compute_means(workload.span_s - 60.0 * np.arange(SOON_MINUTES, -1, -1), edges, rates)
+    low, _, high = _unpack_percentiles(np.percentile(means, SHOWN))
+    return CreditsSoon(compute_time_to_empty(last), compute_time_to_empty(high), compute_time_to_empty(low))
 
 
-def _last_minute(workload: OpenWorkload) -> tuple[float, float, float, float]:
+def _average_last_minute(workload: OpenWorkload) -> tuple[float, float, float, float]:
     """Returns reads and writes a second and their sizes in KiB, on average over the last minute."""
     points = workload.points
     begins = points["t_s"].to_numpy()
@@ -219,19 +221,19 @@ def _last_minute(workload: OpenWorkload) -> tuple[float, float, float, float]:
     return reads, writes, read_kib, write_kib
 
 
-def futures(history: DemandHistory, hours: int, runs: int, seed: int) -> np.ndarray:
+def sample_futures(history: DemandHistory, hours: int, runs: int, seed: int) -> np.ndarray:
     """Draws the demand of the next hours from days of the history: runs x slots x columns."""
-    first_midnight, days = history.whole_days()
+    first_midnight, days = history.list_whole_days()
     draw = np.random.default_rng(seed)
     slots = hours * SLOTS_PER_HOUR
-    offset = history.slot_of_day(len(history.rates))
+    offset = history.compute_slot(len(history.rates))
     midnight = history.end.replace(hour=0, minute=0, second=0)
     drawers = [
-        _drawer(first_midnight, days, midnight + timedelta(days=day), history.dated)
+        _make_drawer(first_midnight, days, midnight + timedelta(days=day), history.dated)
         for day in range(-(-(offset + slots) // SLOTS_PER_DAY))
     ]
-    growth = _growth(days, seed)
-    nearness, level, quiet = _level(history, days)
+    growth = _compute_growth(days, seed)
+    nearness, level, quiet = _compute_level(history, days)
     last_hour = (offset - 1 - np.arange(SLOTS_PER_HOUR)) % SLOTS_PER_DAY
     most = math.log(MOST_FACTOR)
     fading = nearness ** (np.arange(slots) / SLOTS_PER_HOUR)
@@ -241,13 +243,15 @@ def futures(history: DemandHistory, hours: int, runs: int, seed: int) -> np.ndar
         for ahead, drawer in enumerate(drawers):
             day, rates = drawer(int(draw.integers(len(days))))
             parts.append(rates * growth ** ((midnight - first_midnight).days + ahead - day))
-        usual = math.log(float(iops_of(parts[0][last_hour]).mean()) + quiet)
+        usual = math.log(float(sum_iops(parts[0][last_hour]).mean()) + quiet)
         factor = np.exp(np.clip(level - usual, -most, most) * fading)
         demand[run] = np.concatenate(parts)[offset : offset + slots] * factor[:, None]
     return demand
 
 
-def _drawer(first: datetime, days: np.ndarray, day: datetime, dated: bool) -> Callable[[int], tuple[int, np.ndarray]]:
+def _make_drawer(
+    first: datetime, days: np.ndarray, day: datetime, dated: bool
+) -> Callable[[int], tuple[int, np.ndarray]]:
     """Returns what makes a future `day` of a drawn number: (day it is taken from, its slots).
 
     If few days are like it (its weekday, a weekend), it has their usual shape and the deviation of
@@ -255,27 +259,27 @@ def _drawer(first: datetime, days: np.ndarray, day: datetime, dated: bool) -> Ca
     """
     every = np.arange(len(days))
     weekday = (first.weekday() + every) % 7 if dated else np.zeros(len(days), dtype=int)
-    alike = _alike(weekday, day.weekday() if dated else 0)
+    alike = _find_like_days(weekday, day.weekday() if dated else 0)
     if len(alike) >= ENOUGH_DAYS or len(alike) == len(days):
         return lambda number: (int(alike[number % len(alike)]), days[alike[number % len(alike)]])
     usual = np.median(days[alike], axis=0)
-    iops = iops_of(days)
-    quiet = _quiet(iops)
+    iops = sum_iops(days)
+    quiet = _compute_quiet(iops)
     apart = np.empty_like(iops)
     for index in every:
         # Against the others of its like: with itself among three it would be too near.
-        others = [other for other in _alike(weekday, int(weekday[index])) if other != index]
+        others = [other for other in _find_like_days(weekday, int(weekday[index])) if other != index]
         apart[index] = (iops[index] + quiet) / (np.median(iops[others], axis=0) + quiet)
     middle = int(np.median(alike))
     return lambda number: (middle, usual * np.minimum(apart[number], MOST_FACTOR)[:, None])
 
 
-def _quiet(iops: np.ndarray) -> float:
+def _compute_quiet(iops: np.ndarray) -> float:
     """Returns what is added to demand before ratios, IOPS: idle hours would make them endless."""
     return QUIET_SHARE * max(float(iops.mean()), 1.0)
 
 
-def _alike(weekday: np.ndarray, day: int) -> np.ndarray:
+def _find_like_days(weekday: np.ndarray, day: int) -> np.ndarray:
     """Returns the days that may stand for a weekday: the same one where three are known, else
     working days for working days and weekends for weekends, else all."""
     same = np.flatnonzero(weekday == day)
@@ -285,21 +289,21 @@ def _alike(weekday: np.ndarray, day: int) -> np.ndarray:
     return alike if len(alike) >= CLASS_DAYS else np.arange(len(weekday))
 
 
-def _growth(days: np.ndarray, seed: int) -> float:
+def _compute_growth(days: np.ndarray, seed: int) -> float:
     """Returns the factor by which demand changes a day; 1 where there is no trend."""
-    totals = iops_of(days).mean(axis=1)
+    totals = sum_iops(days).mean(axis=1)
     asked = with_demand(totals)  # the others keep their place in time
     if len(asked) < TREND_DAYS:
         return 1.0
-    trend = trend_of(np.log(totals[asked]), seed, asked - (len(totals) - 1), logarithms=True)
+    trend = fit_trend(np.log(totals[asked]), seed, asked - (len(totals) - 1), logarithms=True)
     return math.exp(trend.per_day) if trend.claimed else 1.0
 
 
-def _level(history: DemandHistory, days: np.ndarray) -> tuple[float, float, float]:
+def _compute_level(history: DemandHistory, days: np.ndarray) -> tuple[float, float, float]:
     """Returns how much an hour resembles the next (0..1), the logarithm of the last hour's demand,
     and what was added to keep it finite."""
-    iops = iops_of(days)
-    quiet = _quiet(iops)
+    iops = sum_iops(days)
+    quiet = _compute_quiet(iops)
     hourly = np.log(iops.reshape(len(days), 24, SLOTS_PER_HOUR).mean(axis=2) + quiet)
     apart = (hourly - np.median(hourly, axis=0)).ravel()
     spread = float(apart @ apart)
@@ -307,7 +311,7 @@ def _level(history: DemandHistory, days: np.ndarray) -> tuple[float, float, floa
     return nearness, math.log(float(history.iops[-SLOTS_PER_HOUR:].mean()) + quiet), quiet
 
 
-def _by_hour(t_s: np.ndarray, throttled_s: np.ndarray, begin: datetime) -> np.ndarray:
+def _sum_by_hour(t_s: np.ndarray, throttled_s: np.ndarray, begin: datetime) -> np.ndarray:
     """Returns the minutes of waiting in each hour of the day, 24 figures. `t_s`: seconds since
     `begin`."""
     minutes = np.zeros(24)
@@ -316,7 +320,7 @@ def _by_hour(t_s: np.ndarray, throttled_s: np.ndarray, begin: datetime) -> np.nd
     return minutes
 
 
-def _steady(
+def _simulate_steady(
     minute: tuple[float, float, float, float],
     factor: float,
     storage: str,
@@ -338,7 +342,7 @@ def _steady(
     return follow(load, storage, now, instance=instance, as_of=as_of).empty_at_s
 
 
-def _counted(
+def _summarize_futures(
     hours: int,
     now: Balances,
     *,
@@ -362,10 +366,10 @@ def _counted(
         for hour in MARKS_H
         if hour <= hours
     )
-    empty_after = _three(np.percentile(empty_h, SHOWN, method="closest_observation"))
+    empty_after = _unpack_percentiles(np.percentile(empty_h, SHOWN, method="closest_observation"))
     outages = [length for length in outage_h if length > 0]
     balance = next((percent for percent in (now.volume, now.instance) if percent is not None), math.nan)
-    longest = _three(np.percentile(outages, SHOWN)) if outages else None
+    longest = _unpack_percentiles(np.percentile(outages, SHOWN)) if outages else None
     return CreditForecast(
         hours,
         runs,
@@ -384,6 +388,6 @@ def _counted(
     )
 
 
-def _three(values: np.ndarray) -> tuple[float, float, float]:
+def _unpack_percentiles(values: np.ndarray) -> tuple[float, float, float]:
     low, middle, high = (float(value) for value in values)
     return low, middle, high

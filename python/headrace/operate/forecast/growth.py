@@ -15,9 +15,9 @@ import numpy as np
 from headrace.base import core
 from headrace.base.storage import Storage
 from headrace.base.units import MIB
-from headrace.observe.evidence.limits import holding
-from headrace.operate.forecast.history import SLOTS_PER_DAY, DemandHistory, refuse, workload_of
-from headrace.operate.forecast.trend import LEAST_DAYS, Trend, trend_of, with_demand
+from headrace.observe.evidence.limits import get_holding_limits
+from headrace.operate.forecast.history import SLOTS_PER_DAY, DemandHistory, make_workload, refuse
+from headrace.operate.forecast.trend import LEAST_DAYS, Trend, fit_trend, with_demand
 
 BUSY_PERCENTILE = 99.0  # of the five-minute rates of a day: its third busiest slot of 288
 MET_AT = 0.9  # share of the limit
@@ -53,7 +53,7 @@ class GrowthForecast:
         return low, middle, high
 
 
-def growth_ahead(
+def forecast_limits(
     history: DemandHistory, storage: str, *, instance: str | None = None, as_of: str | None = None, seed: int = 1
 ) -> tuple[GrowthForecast, ...]:
     """Forecasts when each limit of the storage (and of the instance) is met, the earliest first.
@@ -62,13 +62,13 @@ def growth_ahead(
     keep their place in time. Raises InputError for fewer than 14 whole days with demand, or an
     instance that is not known.
     """
-    _, days = history.whole_days()
+    _, days = history.list_whole_days()
     if len(days) < LEAST_DAYS:
         rule = f"growth needs at least {LEAST_DAYS} whole days, from midnight to midnight"
         raise refuse.input(f"whole days of demand: {len(days)}", rule, "Record longer.")
-    load = replace(workload_of(history, days.reshape(-1, 4), "history"), size_gib=None)
+    load = replace(make_workload(history, days.reshape(-1, 4), "history"), size_gib=None)
     charged = core.demand_on_volumes(load.to_core(), storage)  # on all volumes together
-    idle = len(days) - len(with_demand(_busy(charged["iops"])))
+    idle = len(days) - len(with_demand(_compute_busy_rates(charged["iops"])))
     if len(days) - idle < LEAST_DAYS:
         rule = (
             f"growth needs at least {LEAST_DAYS} whole days with demand; {idle} of {len(days)} were idle or nearly idle"
@@ -78,7 +78,7 @@ def growth_ahead(
     mib_s = charged["hdd_mib_s" if full_units else "mib_s"]
     # The volumes' rates with credits count: `credits` answers when these run out.
     # Members carry like shares, so a stripe is met where its weakest member is.
-    members = [holding(str(member), instance, as_of) for member in Storage.parse(storage).members]
+    members = [get_holding_limits(str(member), instance, as_of) for member in Storage.parse(storage).members]
     count, whole = len(members), members[0]
     limits = [
         ("volume-iops", "IOPS", min(member.burst_iops for member in members) * count, charged["iops"]),
@@ -90,17 +90,17 @@ def growth_ahead(
     return tuple(sorted(forecasts, key=lambda forecast: (forecast.days[1], -forecast.share_now)))
 
 
-def _busy(rates: Sequence[float]) -> np.ndarray:
+def _compute_busy_rates(rates: Sequence[float]) -> np.ndarray:
     """Returns the busy rate of each day, the 99th percentile of its five-minute rates."""
     return np.percentile(np.reshape(rates, (-1, SLOTS_PER_DAY)), BUSY_PERCENTILE, axis=1)
 
 
 def _forecast_limit(cap: str, unit: str, limit: float, rates: Sequence[float], seed: int) -> GrowthForecast:
     """Forecasts when `rates`, five-minute rates of whole days in `unit`, meet 90 % of the limit."""
-    busy = _busy(rates)
+    busy = _compute_busy_rates(rates)
     asked = with_demand(busy)
-    trend = trend_of(np.log(busy[asked]), seed, asked - (len(busy) - 1), logarithms=True)
+    trend = fit_trend(np.log(busy[asked]), seed, asked - (len(busy) - 1), logarithms=True)
     never = (math.inf, math.inf, math.inf)
     growing = trend.claimed and trend.per_day > 0
-    days = trend.days_until(math.log(MET_AT * limit)) if growing else never
+    days = trend.forecast_days(math.log(MET_AT * limit)) if growing else never
     return GrowthForecast(cap, unit, limit, math.exp(trend.now) / limit, trend, days, busy)

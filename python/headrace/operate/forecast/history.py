@@ -49,22 +49,22 @@ class DemandHistory:
     @property
     def iops(self) -> np.ndarray:
         """Reads and writes a second of each slot."""
-        return iops_of(self.rates)
+        return sum_iops(self.rates)
 
-    def slot_of_day(self, index: int = 0) -> int:
+    def compute_slot(self, index: int = 0) -> int:
         """Returns the place of the slot `index` in its day, 0 at midnight."""
         first = (self.begin.hour * 3_600 + self.begin.minute * 60) // SLOT_S
         return (first + index) % SLOTS_PER_DAY
 
-    def whole_days(self) -> tuple[datetime, np.ndarray]:
+    def list_whole_days(self) -> tuple[datetime, np.ndarray]:
         """Returns the first midnight, and the whole days: an array of days x slots x columns."""
-        skipped = -self.slot_of_day() % SLOTS_PER_DAY
+        skipped = -self.compute_slot() % SLOTS_PER_DAY
         days = max(0, (len(self.rates) - skipped) // SLOTS_PER_DAY)
         whole = self.rates[skipped : skipped + days * SLOTS_PER_DAY]
         return self.begin + timedelta(seconds=SLOT_S * skipped), whole.reshape(days, SLOTS_PER_DAY, 4)
 
 
-def history_of(workload: OpenWorkload) -> DemandHistory:
+def build_history(workload: OpenWorkload) -> DemandHistory:
     """Returns the demand of a recording in slots of five minutes; the ends that fill no slot are
     left out.
 
@@ -76,7 +76,7 @@ def history_of(workload: OpenWorkload) -> DemandHistory:
     dated = start is not None and len(start) > 8
     text = start if start is not None and dated else f"{SOME_DAY}T{start or '00:00:00'}"
     began = datetime.fromisoformat(text).replace(tzinfo=None)
-    points = workload.uncensored(1.0).points
+    points = workload.uncensor(1.0).points
     edges = np.append(points["t_s"].to_numpy(), workload.span_s)
     midnight = began.replace(hour=0, minute=0, second=0, microsecond=0)
     offset_s = (began - midnight).total_seconds()
@@ -88,13 +88,13 @@ def history_of(workload: OpenWorkload) -> DemandHistory:
     at = (first + np.arange(slots + 1)) * SLOT_S - offset_s
     reads, writes = points["reads_per_s"].to_numpy(), points["writes_per_s"].to_numpy()
     columns = (reads, writes, reads * points["read_kib"].to_numpy(), writes * points["write_kib"].to_numpy())
-    rates = np.column_stack([means_between(at, edges, column) for column in columns])
+    rates = np.column_stack([compute_means(at, edges, column) for column in columns])
     # A difference of sums of billions leaves rounding below zero where nothing was asked.
     begin = midnight + timedelta(seconds=SLOT_S * first)
     return DemandHistory(begin, began, np.maximum(rates, 0.0), dated, start is not None)
 
 
-def means_between(at: np.ndarray, edges: np.ndarray, rates: np.ndarray) -> np.ndarray:
+def compute_means(at: np.ndarray, edges: np.ndarray, rates: np.ndarray) -> np.ndarray:
     """Returns the mean rate between each two moments of `at`; `rates[i]` holds from `edges[i]` to
     the next.
 
@@ -104,12 +104,12 @@ def means_between(at: np.ndarray, edges: np.ndarray, rates: np.ndarray) -> np.nd
     return np.diff(np.interp(at, edges, sums)) / np.diff(at)
 
 
-def iops_of(rates: np.ndarray) -> np.ndarray:
+def sum_iops(rates: np.ndarray) -> np.ndarray:
     """Returns reads and writes a second of slots (the last axis has the four columns)."""
     return rates[..., READS] + rates[..., WRITES]
 
 
-def workload_of(history: DemandHistory, rates: np.ndarray, name: str) -> OpenWorkload:
+def make_workload(history: DemandHistory, rates: np.ndarray, name: str) -> OpenWorkload:
     """Returns slots of demand as a workload that begins at the history's end."""
     from headrace.workload.points import MAX_IO_KIB, MIN_IO_KIB, make_points
 

@@ -18,11 +18,11 @@ import msgspec
 import numpy as np
 
 from headrace.base import settings
-from headrace.base.files import explain_unwritable, reason_of
+from headrace.base.files import explain_unwritable, get_reason
 from headrace.errors import CouldNotRun
-from headrace.observe.evidence.limits import holding
+from headrace.observe.evidence.limits import get_holding_limits
 from headrace.observe.formats.cloudwatch import VOLUME_ID
-from headrace.operate.forecast.balances import own_balances
+from headrace.operate.forecast.balances import extract_own_balances
 from headrace.operate.forecast.credits import CreditForecast
 from headrace.operate.forecast.growth import GrowthForecast
 from headrace.operate.forecast.history import DemandHistory, refuse
@@ -90,24 +90,24 @@ def promises(
     today = made_at.replace(hour=0, minute=0, second=0)
     for forecast in growth:
         for days in MARKS_DAYS if forecast.trend.enough else ():
-            figures = [math.exp(value) / forecast.limit for value in forecast.trend.figure_in(days)]
+            figures = [math.exp(value) / forecast.limit for value in forecast.trend.forecast_figure(days)]
             add(f"{BUSY}: {forecast.cap}", today - timedelta(days=1), timedelta(days=days), figures)
     if space is not None and space.trend.enough:
         for days in MARKS_DAYS:
-            add(SPACE, space.last, timedelta(days=days), space.trend.figure_in(days))
+            add(SPACE, space.last, timedelta(days=days), space.trend.forecast_figure(days))
     return promised
 
 
-def known_as(workload: OpenWorkload) -> str:
+def choose_name(workload: OpenWorkload) -> str:
     """Returns the name that a forecast is kept under: the volume's id where the recording tells it,
     whatever its file is called; else the recording's name."""
     device = workload.source.get("device")
     return device if isinstance(device, str) and VOLUME_ID.fullmatch(device) else workload.name
 
 
-def default_ledger() -> Path:
+def get_default_ledger() -> Path:
     """Returns $HEADRACE_FORECASTS, else forecasts.jsonl in the data folder of this user."""
-    return settings.folder("HEADRACE_FORECASTS")
+    return settings.get_folder("HEADRACE_FORECASTS")
 
 
 def keep(promises: Sequence[Promise], path: Path) -> None:
@@ -126,11 +126,11 @@ def keep(promises: Sequence[Promise], path: Path) -> None:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
             content = file.read(MOST_BYTES + 1)
-            recorded = set(_decoded(path, content, []))
+            recorded = set(_decode_promises(path, content, []))
             new = [promise for promise in promises if promise not in recorded]
             whole = content.rfind(b"\n") + 1
             # The last line may be whole and lack its end only.
-            begin = b"\n" if _promise(content[whole:]) is not None else b""
+            begin = b"\n" if _decode_promise(content[whole:]) is not None else b""
             if not begin:
                 file.truncate(whole)
             file.seek(0, os.SEEK_END)
@@ -145,21 +145,21 @@ def load(path: Path, notes: list[str] | None = None) -> list[Promise]:
     CouldNotRun."""
     try:
         with path.open("rb") as file:
-            return _decoded(path, file.read(MOST_BYTES + 1), [] if notes is None else notes)
+            return _decode_promises(path, file.read(MOST_BYTES + 1), [] if notes is None else notes)
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise CouldNotRun(str(path), f"cannot be read: {reason_of(error)}", "operating system") from None
+        raise CouldNotRun(str(path), f"cannot be read: {get_reason(error)}", "operating system") from None
 
 
-def _decoded(path: Path, content: bytes, notes: list[str]) -> list[Promise]:
+def _decode_promises(path: Path, content: bytes, notes: list[str]) -> list[Promise]:
     """Returns the promises in the content of a ledger; `notes` gets a sentence on damaged lines.
     Raises InputError if it is too long or no ledger."""
     if len(content) > MOST_BYTES:
         rule = f"at most {MOST_BYTES >> 20} MiB are read"
         raise refuse.input(str(path), rule, "Move the file away: a new one is begun.")
     lines = content.split(b"\n")
-    decoded = [_promise(line) for line in lines]
+    decoded = [_decode_promise(line) for line in lines]
     promises = [promise for promise in decoded if promise is not None]
     # Bytes after the last line end were cut off by a crash; no warning is needed.
     damaged = [number for number, promise in enumerate(decoded[:-1], 1) if promise is None]
@@ -177,7 +177,7 @@ def _decoded(path: Path, content: bytes, notes: list[str]) -> list[Promise]:
     return promises
 
 
-def _promise(line: bytes) -> Promise | None:
+def _decode_promise(line: bytes) -> Promise | None:
     """Decodes the promise of a line; None for a damaged line."""
     try:
         return msgspec.json.decode(line, type=Promise)
@@ -185,7 +185,7 @@ def _promise(line: bytes) -> Promise | None:
         return None
 
 
-def scores(
+def score_promises(
     of: str,
     storage: str,
     promised: Sequence[Promise],
@@ -202,20 +202,20 @@ def scores(
     The balance is the recorded one of the volumes; where none was recorded, or they have none, it
     is that of the recorded demand simulated on the storage.
     """
-    balances = _balances(workload, storage, instance, as_of)
-    busy = _busy_days(history, growth)
+    balances = _compute_balances(workload, storage, instance, as_of)
+    busy = _list_busy_days(history, growth)
     errors: dict[tuple[str, timedelta], list[tuple[bool, float]]] = {}
     for promise in promised:
         made_at, due = datetime.fromisoformat(promise.made_at), datetime.fromisoformat(promise.due)
         if (promise.of, promise.storage) != (of, storage) or made_at >= history.end:
             continue
         if promise.quantity == BALANCE:
-            came = _at(balances, history, due)
+            came = _find_balance(balances, history, due)
         elif promise.quantity == SPACE:
-            came = None if space is None else _on(space.first, space.used_gib, due)
+            came = None if space is None else _find_figure(space.first, space.used_gib, due)
         else:
             first, figures = busy.get(promise.quantity, (due, np.empty(0)))
-            came = _on(first, figures, due)
+            came = _find_figure(first, figures, due)
         if came is not None:
             hit = promise.low <= came <= promise.high
             errors.setdefault((promise.quantity, due - made_at), []).append((hit, abs(came - promise.middle)))
@@ -231,20 +231,20 @@ def scores(
     ]
 
 
-def _balances(
+def _compute_balances(
     workload: OpenWorkload, storage: str, instance: str | None, as_of: str | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the seconds from the recording's begin, and the credit balance there, percent: as
     recorded, else simulated."""
     points = workload.points
-    if "balance_percent" in points.columns and holding(storage, instance, as_of).credits is not None:
+    if "balance_percent" in points.columns and get_holding_limits(storage, instance, as_of).credits is not None:
         recorded = points.filter(points["balance_percent"].fill_null(math.nan).is_not_nan())
         return (recorded["t_s"] + recorded["duration_s"]).to_numpy(), recorded["balance_percent"].to_numpy()
-    run = simulate(workload.uncensored(1.0), storage, form="interval", instance=instance, as_of=as_of)
-    return (run.rows["t_s"] + run.rows["duration_s"]).to_numpy(), own_balances(run.rows)
+    run = simulate(workload.uncensor(1.0), storage, form="interval", instance=instance, as_of=as_of)
+    return (run.rows["t_s"] + run.rows["duration_s"]).to_numpy(), extract_own_balances(run.rows)
 
 
-def _at(balances: tuple[np.ndarray, np.ndarray], history: DemandHistory, due: datetime) -> float | None:
+def _find_balance(balances: tuple[np.ndarray, np.ndarray], history: DemandHistory, due: datetime) -> float | None:
     """Returns the balance, percent, nearest to `due`; None if nothing is known within NEAREST of
     it. `balances`: seconds since the recording began, and percent."""
     at_s, percent = balances
@@ -255,13 +255,13 @@ def _at(balances: tuple[np.ndarray, np.ndarray], history: DemandHistory, due: da
     return float(percent[index]) if abs(at_s[index] - due_s) <= NEAREST.total_seconds() else None
 
 
-def _on(first: datetime, figures: np.ndarray, due: datetime) -> float | None:
+def _find_figure(first: datetime, figures: np.ndarray, due: datetime) -> float | None:
     """Returns the figure of the day `due`, of figures by day from `first` on; None outside of
     them."""
     index = due.toordinal() - first.toordinal()
     return float(figures[index]) if 0 <= index < len(figures) else None
 
 
-def _busy_days(history: DemandHistory, growth: Sequence[GrowthForecast]) -> dict[str, tuple[datetime, np.ndarray]]:
-    first, _ = history.whole_days()
+def _list_busy_days(history: DemandHistory, growth: Sequence[GrowthForecast]) -> dict[str, tuple[datetime, np.ndarray]]:
+    first, _ = history.list_whole_days()
     return {f"{BUSY}: {forecast.cap}": (first, forecast.busy / forecast.limit) for forecast in growth}

@@ -9,11 +9,18 @@ from typing import NamedTuple
 import numpy as np
 
 from headrace.base.storage import Storage
-from headrace.base.units import DAY_S, span_in_words
+from headrace.base.units import DAY_S, describe_span
 from headrace.observe.evidence.model import Evidence
 from headrace.operate.forecast.history import refuse
-from headrace.operate.forecast.space import SpaceHistory, space_from_free
-from headrace.operate.targets import SourceOptions, described_by, evidence_of, import_options, is_live, load_target
+from headrace.operate.forecast.space import SpaceHistory, convert_free_space
+from headrace.operate.targets import (
+    SourceOptions,
+    find_description,
+    import_options,
+    is_live,
+    load_target,
+    read_evidence,
+)
 from headrace.workload import OpenWorkload
 from headrace.workload.points import MAX_RECORDED_POINT_S, MIN_IO_KIB, MIN_POINT_S, make_points
 
@@ -30,27 +37,27 @@ class RecordedDemand(NamedTuple):
     space: SpaceHistory | None = None
 
 
-def demand_of(target: str, options: SourceOptions = DEFAULT_OPTIONS) -> RecordedDemand:
+def read_target_demand(target: str, options: SourceOptions = DEFAULT_OPTIONS) -> RecordedDemand:
     """Returns the demand on the target's volume, and what is known of the volume.
     `options.devices`: of several volumes the only one that is read.
 
     Raises InputError for a live target, which has no days behind it, and for a target with several
-    volumes; else as `evidence_of`.
+    volumes; else as `read_evidence`.
     """
     if is_live(target):
         hint = "`headrace watch` shows the time to empty now; record days with iostat -xt 60, or use aws:vol-..."
         raise refuse.input(target[:80], "is watched live: it has no recorded days", hint)
     loaded = load_target(target, options)
     if loaded is None:
-        return RecordedDemand(*from_evidence(evidence_of(target, options)))
+        return RecordedDemand(*from_evidence(read_evidence(target, options)))
     # A volume of EBS that nobody uses publishes nothing; elsewhere a missing point is a hole.
     gaps = "zero" if loaded.readings.gaps == "zero" else "hold"
-    load = loaded.workload(import_options(target, options, gaps))
-    storage, instance = described_by(loaded, load)
+    load = loaded.build_workload(import_options(target, options, gaps))
+    storage, instance = find_description(loaded, load)
     space = None
     if loaded.readings.free_bytes and storage is not None:
         size_gib = Storage.parse(storage).size_gib
-        space = space_from_free(loaded.recording.name, loaded.readings.free_bytes, size_gib)
+        space = convert_free_space(loaded.recording.name, loaded.readings.free_bytes, size_gib)
     return RecordedDemand(load, storage, instance, space)
 
 
@@ -86,7 +93,7 @@ def from_evidence(evidence: Evidence) -> tuple[OpenWorkload, str | None, str | N
     if not np.isnan(balance).all():
         frame = frame.with_columns(balance_percent=balance)
     dated = begin > DAY_S  # seconds since 1970; a source without a clock counts from its beginning
-    caveats = (f"Times without points ({span_in_words(gaps_s)} in all) count as no I/O.",) if gaps_s >= 1.0 else ()
+    caveats = (f"Times without points ({describe_span(gaps_s)} in all) count as no I/O.",) if gaps_s >= 1.0 else ()
     load = OpenWorkload(
         name=volume.facts.name,
         kind="recorded",

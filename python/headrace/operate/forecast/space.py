@@ -17,9 +17,9 @@ import numpy as np
 from headrace.base.units import GIB
 from headrace.observe.recording import Recording
 from headrace.observe.recording import refuse as refuse_recording
-from headrace.observe.series import csv_rows, open_text
+from headrace.observe.series import open_text, read_csv_rows
 from headrace.operate.forecast.history import refuse
-from headrace.operate.forecast.trend import Trend, trend_of
+from headrace.operate.forecast.trend import Trend, fit_trend
 
 # The specification of this forecast: a week, so that a weekly purge is in the most that was used; a
 # trend needs two (`trend.LEAST_DAYS`).
@@ -80,40 +80,40 @@ def read_space(path: Path) -> SpaceHistory:
     lines only, or fewer than seven days with a line.
     """
     recording = open_text(path)
-    rows = csv_rows(recording, [])
+    rows = read_csv_rows(recording, [])
     number, header = next(rows)
     names = [name.strip().lower() for name in header]
     at = next((names.index(name) for name in TIME_COLUMNS if name in names), None)
     used = next((name for name in UNITS if name in names), None)
     if at is None or used is None:
         rule = f"the header must name {' or '.join(TIME_COLUMNS)}, and {', '.join(UNITS)}"
-        raise recording.bad(number, ",".join(header), rule, "For example time,used_bytes.", refuse.source)
+        raise recording.make_error(number, ",".join(header), rule, "For example time,used_bytes.", refuse.source)
     highest: dict[int, float] = {}
     zoned: bool | None = None
     for line, cells in rows:
-        moment = _moment(recording, line, cells[at])
+        moment = _parse_moment(recording, line, cells[at])
         zoned = moment.tzinfo is not None if zoned is None else zoned
         if zoned != (moment.tzinfo is not None):
-            raise recording.bad(
+            raise recording.make_error(
                 line, cells[at], "has a zone where other lines have none, or the reverse", "", refuse.source
             )
-        gib = recording.number(line, used, cells[names.index(used)]) * UNITS[used] / GIB
+        gib = recording.parse_number(line, used, cells[names.index(used)]) * UNITS[used] / GIB
         day = moment.toordinal()
         highest[day] = max(gib, highest.get(day, 0.0))
-    return _history_of(recording.name, highest)
+    return _make_history(recording.name, highest)
 
 
-def space_from_free(name: str, free_bytes: Mapping[float, float], size_gib: float) -> SpaceHistory | None:
+def convert_free_space(name: str, free_bytes: Mapping[float, float], size_gib: float) -> SpaceHistory | None:
     """Returns the history for free space by time (seconds since 1970, UTC days) on a volume of that
     size, as RDS publishes it; None where fewer than seven days were recorded. Raises InputError."""
     highest: dict[int, float] = {}
     for at, free in free_bytes.items():
         day = datetime.fromtimestamp(at, UTC).toordinal()
         highest[day] = max(size_gib - free / GIB, highest.get(day, 0.0))
-    return None if len(highest) < LEAST_DAYS else _history_of(name, highest)
+    return None if len(highest) < LEAST_DAYS else _make_history(name, highest)
 
 
-def _history_of(name: str, highest: dict[int, float]) -> SpaceHistory:
+def _make_history(name: str, highest: dict[int, float]) -> SpaceHistory:
     """Returns the history of the highest used GiB of days by their ordinals. Raises InputError for
     fewer than seven."""
     ordinals = sorted(highest)
@@ -125,29 +125,29 @@ def _history_of(name: str, highest: dict[int, float]) -> SpaceHistory:
     return SpaceHistory(datetime.fromordinal(ordinals[0]), used_gib, np.isin(days, ordinals))
 
 
-def _moment(recording: Recording, line: int, text: str) -> datetime:
+def _parse_moment(recording: Recording, line: int, text: str) -> datetime:
     """Reads an ISO 8601 time, with a zone or without. Raises InputError that names the line."""
     try:
         return datetime.fromisoformat(text.strip())
     except ValueError:
         rule = "must be an ISO 8601 time, such as 2026-03-01T00:00:00Z"
-        raise recording.bad(line, text, rule, "", refuse_recording.source) from None
+        raise recording.make_error(line, text, rule, "", refuse_recording.source) from None
 
 
-def space_ahead(
+def forecast_space(
     history: SpaceHistory, limit_gib: float, *, free_inside_gib: float = 0.0, seed: int = 1
 ) -> SpaceForecast:
     """Forecasts when the daily maximum reaches `limit_gib`; free room in the files delays it."""
     count = len(history.used_gib)
     recorded = np.arange(count) if history.recorded is None else np.flatnonzero(history.recorded)
-    trend = trend_of(history.used_gib[recorded], seed, recorded - (count - 1))
-    days = trend.days_until(limit_gib + free_inside_gib)
-    used_gib, used_at = _most(history.used_gib, trend)
+    trend = fit_trend(history.used_gib[recorded], seed, recorded - (count - 1))
+    days = trend.forecast_days(limit_gib + free_inside_gib)
+    used_gib, used_at = _find_most(history.used_gib, trend)
     used_on = datetime.fromordinal(history.last.toordinal() + used_at)
     return SpaceForecast(trend, limit_gib, days, history.last, used_gib, used_on, free_inside_gib, history)
 
 
-def _most(used_gib: np.ndarray, trend: Trend) -> tuple[float, int]:
+def _find_most(used_gib: np.ndarray, trend: Trend) -> tuple[float, int]:
     """Returns the most used in the last weeks, and the place of that day (0: the last): what is
     purged each week or month comes again. Days before a sudden change do not count, and what a
     volume shrinks by each day is taken off those before."""

@@ -71,23 +71,23 @@ class Trend:
         """True when it is known not to be straight."""
         return self.kinds[0] != LINE
 
-    def days_until(self, target: float) -> tuple[float, float, float]:
+    def forecast_days(self, target: float) -> tuple[float, float, float]:
         """Returns days from the last day until a day's figure first reaches `target` from below:
         the 10th, 50th and 90th percentile of the paths; infinite where it is not reached in three
         years."""
         ahead = np.arange(1.0, HORIZON_DAYS + 1.0)
-        paths = np.array([shape.at(ahead) for shape in self.shapes]) + self.noise
+        paths = np.array([shape.evaluate(ahead) for shape in self.shapes]) + self.noise
         reached = paths >= target
         days = np.where(reached.any(axis=1), reached.argmax(axis=1) + 1.0, np.inf)
         # The order statistics themselves: between a number and infinity nothing can be drawn.
         early, middle, late = np.percentile(days, SHOWN, method="closest_observation")
         return float(early), float(middle), float(late)
 
-    def figure_in(self, days: float) -> tuple[float, float, float]:
+    def forecast_figure(self, days: float) -> tuple[float, float, float]:
         """Returns the figure of a single day, `days` ahead: 10th, 50th and 90th percentile, a day's
         own noise included."""
         at = np.array([days])
-        ahead = np.array([shape.at(at) for shape in self.shapes]) + self.noise[:, :WEEK]
+        ahead = np.array([shape.evaluate(at) for shape in self.shapes]) + self.noise[:, :WEEK]
         low, middle, high = np.percentile(ahead, SHOWN)
         return float(low), float(middle), float(high)
 
@@ -106,7 +106,7 @@ def with_demand(figures: np.ndarray) -> np.ndarray:
     return np.flatnonzero((figures > 0) & ~idle)
 
 
-def trend_of(values: np.ndarray, seed: int, at: np.ndarray | None = None, logarithms: bool = False) -> Trend:
+def fit_trend(values: np.ndarray, seed: int, at: np.ndarray | None = None, logarithms: bool = False) -> Trend:
     """Returns the trend of a figure a day, oldest first, at least 3 of them.
 
     `at`: where days are left out, the place of each figure in days from the last day of the history
@@ -117,26 +117,26 @@ def trend_of(values: np.ndarray, seed: int, at: np.ndarray | None = None, logari
     days = np.asarray(np.arange(1 - len(values), 1) if at is None else at, dtype=float)
     dropped = max(0, len(values) - MOST_DAYS)
     values, days = values[dropped:], days[dropped:]
-    step = last_step(values, days)
+    step = find_last_step(values, days)
     if step is not None and len(values) - step < 3:
         step = None  # two days make no line: the step may be the noise of a day
     recent, days = values[step or 0 :], days[step or 0 :]
     cut, since = None if step is None else step + dropped, float(days[0])
     draw = np.random.default_rng(seed)
     if len(recent) < LEAST_DAYS:
-        return _level(recent, days, cut, draw)
+        return _fit_level(recent, days, cut, draw)
     # A part of a week more at one end would tilt the line.
     whole = days > -((1.0 - days[0]) // WEEK * WEEK)
     recent, days = recent[whole], days[whole]
-    chances = chances_of(days, recent, logarithms)
+    chances = compute_chances(days, recent, logarithms)
     kinds = tuple(chances)
-    shape = fitted(kinds[0], days, recent)
-    line = shape.at(days)
+    shape = fit_shape(kinds[0], days, recent)
+    line = shape.evaluate(days)
     residuals = recent - line
-    resampled = _blocks(residuals, len(recent), draw)
+    resampled = _resample_blocks(residuals, len(recent), draw)
     # Kinds that the days cannot tell apart take turns, by their chances.
     shapes = tuple(
-        fitted(kind, days, _possible(kind, line + noise))
+        fit_shape(kind, days, _clip_figures(kind, line + noise))
         for noise, kind in zip(resampled, _turns(chances), strict=True)
     )
     # The days do not say how growth that slows down goes on: half of the shapes come to rest, and
@@ -145,14 +145,14 @@ def trend_of(values: np.ndarray, seed: int, at: np.ndarray | None = None, logari
     slopes = np.array([shape.per_day for shape in shapes])
     low, _, high = np.percentile(slopes, SHOWN)
     least, most = np.percentile(slopes, CLAIM)
-    surest = _interval_within_weeks(days, recent)
+    surest = _compute_weekly_interval(days, recent)
     claimed = bool((least > 0 and surest[0] > 0) or (most < 0 and surest[1] < 0))
-    now = float(shape.at(np.zeros(1))[0])
-    ahead = _blocks(residuals, HORIZON_DAYS, draw)
+    now = float(shape.evaluate(np.zeros(1))[0])
+    ahead = _resample_blocks(residuals, HORIZON_DAYS, draw)
     return Trend(shape.per_day, float(low), float(high), claimed, now, len(recent), cut, since, kinds, shapes, ahead)
 
 
-def _level(figures: np.ndarray, days: np.ndarray, cut: int | None, draw: np.random.Generator) -> Trend:
+def _fit_level(figures: np.ndarray, days: np.ndarray, cut: int | None, draw: np.random.Generator) -> Trend:
     """Returns the trend of too few figures: their level and how much they differ from it."""
     level = float(np.median(figures))
     noise = draw.choice(figures - level, size=(RESAMPLES, HORIZON_DAYS))
@@ -167,13 +167,13 @@ def _turns(chances: dict[str, float]) -> list[str]:
     return [kinds[int(np.searchsorted(ends, (number + 0.5) / RESAMPLES))] for number in range(RESAMPLES)]
 
 
-def _possible(kind: str, values: np.ndarray) -> np.ndarray:
+def _clip_figures(kind: str, values: np.ndarray) -> np.ndarray:
     """Returns the figures, for a growth by a factor at least LEAST_FIGURE, so that they have a
     logarithm."""
     return np.maximum(values, LEAST_FIGURE) if kind == FACTOR else values
 
 
-def last_step(values: np.ndarray, days: np.ndarray | None = None) -> int | None:
+def find_last_step(values: np.ndarray, days: np.ndarray | None = None) -> int | None:
     """Returns the index of the first figure behind the last step, None without one. `days`: the day
     of each figure, None: one a day.
 
@@ -233,16 +233,16 @@ def _stays(level: np.ndarray, days: np.ndarray, first: int, far: float, slope: f
     return not apart or float(np.mean(apart)) > 0.5
 
 
-def _line(days: np.ndarray, values: np.ndarray) -> tuple[float, float]:
+def _fit_line(days: np.ndarray, values: np.ndarray) -> tuple[float, float]:
     """Returns the slope a day (the median of all slopes), and the level at day 0."""
     slope = float(np.array(theilslopes(values, days))[0])
     return slope, float(np.median(values - slope * days))
 
 
-def _interval_within_weeks(days: np.ndarray, values: np.ndarray) -> tuple[float, float]:
+def _compute_weekly_interval(days: np.ndarray, values: np.ndarray) -> tuple[float, float]:
     """Returns Sen's interval of the slope once the days of the week are level. Two or three blocks
     of a short history differ too little from each other to find it by resampling alone."""
-    slope, level = _line(days, values)
+    slope, level = _fit_line(days, values)
     residuals = values - level - slope * days
     levelled = values.copy()
     weekday = days.astype(int) % WEEK
@@ -251,12 +251,12 @@ def _interval_within_weeks(days: np.ndarray, values: np.ndarray) -> tuple[float,
             levelled[weekday == day] -= np.median(residuals[weekday == day])
     middle, _, least, most = (float(value) for value in np.array(theilslopes(levelled, days, alpha=CLAIM_CONFIDENCE)))
     # Days that resemble the day before carry less: the variance of a mean grows by (1 + r)/(1 - r).
-    likeness = _likeness(levelled - middle * days)
+    likeness = _compute_likeness(levelled - middle * days)
     wider = math.sqrt((1.0 + likeness) / (1.0 - likeness))
     return middle + (least - middle) * wider, middle + (most - middle) * wider
 
 
-def _blocks(residuals: np.ndarray, days: int, draw: np.random.Generator) -> np.ndarray:
+def _resample_blocks(residuals: np.ndarray, days: int, draw: np.random.Generator) -> np.ndarray:
     """Returns resampled residuals of `days` days, a row each, put together from runs of days."""
     count = len(residuals)
     block = max(1, min(count - 1, max(min(WEEK, count // 3), int(BLOCK_SHARE * count))))
@@ -301,7 +301,7 @@ class GrowthShape:
     bend: float = 0.0
     rests: bool = True
 
-    def at(self, days: np.ndarray) -> np.ndarray:
+    def evaluate(self, days: np.ndarray) -> np.ndarray:
         """Returns the figure on each day."""
         if self.kind == FACTOR:
             return np.exp(np.minimum(self.level + self.slope * days, 700.0))  # e^700 is the largest float, nearly
@@ -327,24 +327,24 @@ class GrowthShape:
         return self.slope
 
 
-def fitted(kind: str, days: np.ndarray, values: np.ndarray) -> GrowthShape:
+def fit_shape(kind: str, days: np.ndarray, values: np.ndarray) -> GrowthShape:
     """Fits the shape of that kind to the figures: lines by the median of all slopes."""
     if kind == BEND:
-        return _bend(days, values)
+        return _fit_bend(days, values)
     figures = {FACTOR: np.log, AMOUNT: np.exp}.get(kind, np.asarray)(values)
     slope = float(np.array(theilslopes(figures, days))[0])
     return GrowthShape(kind, float(np.median(figures - slope * days)), slope)
 
 
-def chances_of(days: np.ndarray, values: np.ndarray, logarithms: bool) -> dict[str, float]:
+def compute_chances(days: np.ndarray, values: np.ndarray, logarithms: bool) -> dict[str, float]:
     """Returns the kinds that the figures speak for with the chance of each, the best first; those
     that they speak against are left out. `logarithms`: True where the figures are logarithms."""
     other = AMOUNT if logarithms else FACTOR
     kinds = [LINE, BEND, other] if logarithms or values.min() > 0 else [LINE, BEND]
-    shapes = {kind: fitted(kind, days, values) for kind in kinds}
+    shapes = {kind: fit_shape(kind, days, values) for kind in kinds}
     # The parabola nearly has both others in it: what it leaves is chance.
-    count = _independent(values - shapes[BEND].at(days))
-    scores = {kind: _score(shape, days, values, count) for kind, shape in shapes.items()}
+    count = _count_independent_days(values - shapes[BEND].evaluate(days))
+    scores = {kind: _compute_criterion(shape, days, values, count) for kind, shape in shapes.items()}
     best = min(scores.values())
     # Chances of the kinds: the criterion's, and that most growth is straight.
     chances = {kind: math.exp((best - value) / 2.0) * PRIOR[kind] for kind, value in scores.items()}
@@ -353,7 +353,7 @@ def chances_of(days: np.ndarray, values: np.ndarray, logarithms: bool) -> dict[s
     return dict(sorted(likely.items(), key=lambda item: -item[1]))
 
 
-def _likeness(residuals: np.ndarray) -> float:
+def _compute_likeness(residuals: np.ndarray) -> float:
     """Returns how much each day resembles the day before, 0 to MOST_LIKENESS: the autocorrelation
     of days that follow each other."""
     centred = residuals - residuals.mean()
@@ -361,21 +361,21 @@ def _likeness(residuals: np.ndarray) -> float:
     return min(MOST_LIKENESS, max(0.0, float(centred[1:] @ centred[:-1]) / power)) if power > 0 else 0.0
 
 
-def _independent(residuals: np.ndarray) -> float:
+def _count_independent_days(residuals: np.ndarray) -> float:
     """Returns how many days count, where each resembles the day before: a mean of n has the
     variance of one of n (1 - r) / (1 + r)."""
-    likeness = _likeness(residuals)
+    likeness = _compute_likeness(residuals)
     return len(residuals) * (1.0 - likeness) / (1.0 + likeness)
 
 
-def _score(shape: GrowthShape, days: np.ndarray, values: np.ndarray, count: float) -> float:
+def _compute_criterion(shape: GrowthShape, days: np.ndarray, values: np.ndarray, count: float) -> float:
     """Returns the criterion for `count` days that count; the lower the better."""
     rounding = ROUNDING * (float(np.ptp(values)) + abs(float(values.mean())))
-    spread = max(float(np.abs(values - shape.at(days)).mean()), rounding, LEAST_FIGURE)
+    spread = max(float(np.abs(values - shape.evaluate(days)).mean()), rounding, LEAST_FIGURE)
     return 2.0 * count * math.log(spread) + PARAMETERS[shape.kind] * math.log(max(count, 2.0))
 
 
-def _bend(days: np.ndarray, values: np.ndarray) -> GrowthShape:
+def _fit_bend(days: np.ndarray, values: np.ndarray) -> GrowthShape:
     """Fits a parabola by least squares, odd days weighed down."""
     scale = max(1.0, float(np.abs(days).max()))
     x = days / scale

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from headrace.aws.client import CREDENTIALS, AwsAnswer, AwsClient, CallLimits, make_client, translate_errors
-from headrace.aws.volumes import notation_of_answer, order_of
+from headrace.aws.volumes import parse_order, read_notation
 from headrace.errors import CouldNotRun, HeadraceError, InputError
-from headrace.operate.snapshots.freezing.filesystems import Below, volume_id
+from headrace.operate.snapshots.freezing.filesystems import Below, find_volume_id
 from headrace.operate.snapshots.services import MemberVolume
 from headrace.operate.snapshots.sets import SET, StoredSnapshot, refuse
 
@@ -47,15 +47,15 @@ class Ec2Service:
         """Opens a client. `zone`: of volumes that are made; None: that of the snapshot's volume.
         Raises CouldNotRun without boto3, InputError without credentials or region."""
         self.root, self.zone = root, zone
-        self._client = _client(profile, region)
+        self._client = _open_client(profile, region)
         self._instances: dict[str, str] = {}
         # The rehearsal's results, so that the call need not ask while things are frozen.
         self._chosen: dict[tuple[str, ...], AwsAnswer] = {}
 
-    def members(self, device: Below) -> list[MemberVolume]:
+    def find_members(self, device: Below) -> list[MemberVolume]:
         """Returns the volumes by the serial number of the disk, by the name udev gave it, or by the
         device name of the attachment."""
-        volumes = [volume_id(disk, self.root) or self._by_name(disk) for disk in device.disks]
+        volumes = [find_volume_id(disk, self.root) or self._find_by_name(disk) for disk in device.disks]
         answer = self._call("describe_volumes", VolumeIds=list(dict.fromkeys(volumes)))
         described = {volume["VolumeId"]: volume for volume in answer["Volumes"]}
         for volume in described.values():
@@ -69,15 +69,15 @@ class Ec2Service:
                 raise refuse.input(volume["VolumeId"], rule, "Volumes for several instances are not supported.")
             self._instances[volume["VolumeId"]] = attached[0]
         return [
-            MemberVolume(name, notation_of_answer(described[name]), described[name].get("AvailabilityZone", ""))
+            MemberVolume(name, read_notation(described[name]), described[name].get("AvailabilityZone", ""))
             for name in volumes
         ]
 
-    def _by_name(self, disk: str) -> str:
+    def _find_by_name(self, disk: str) -> str:
         """Returns the volume attached under a disk's name. Devices of Xen instances have no serial
         number; /dev/sdf of the attachment may be /dev/xvdf here (EC2 User Guide, "Device
         names")."""
-        answer = self._pages(
+        answer = self._call_pages(
             "describe_volumes", "Volumes", Filters=[{"Name": "attachment.status", "Values": ["attached"]}]
         )
         matches = set()
@@ -95,9 +95,9 @@ class Ec2Service:
 
     def rehearse(self, volumes: Sequence[str], tags: Mapping[str, str]) -> None:
         """Makes a dry run of the call."""
-        self._chosen[tuple(volumes)] = self._specification(volumes)
+        self._chosen[tuple(volumes)] = self._make_specification(volumes)
         try:
-            self._call("create_snapshots", DryRun=True, **self._arguments(volumes, tags, ""))
+            self._call("create_snapshots", DryRun=True, **self._make_arguments(volumes, tags, ""))
         except InputError as error:
             if error.kind != WOULD_RUN:
                 raise
@@ -106,26 +106,26 @@ class Ec2Service:
         self, volumes: Sequence[str], tags: Mapping[str, str], description: str, token: str
     ) -> list[StoredSnapshot]:
         """Calls CreateSnapshots for the instance, without its other volumes."""
-        created = self._call("create_snapshots", **self._arguments(volumes, tags, description))["Snapshots"]
-        return [_of_ec2(snapshot) for snapshot in created]
+        created = self._call("create_snapshots", **self._make_arguments(volumes, tags, description))["Snapshots"]
+        return [_parse_snapshot(snapshot) for snapshot in created]
 
-    def _specification(self, volumes: Sequence[str]) -> AwsAnswer:
+    def _make_specification(self, volumes: Sequence[str]) -> AwsAnswer:
         """Returns the instance, and which of its volumes are left out."""
         instances = {self._instances[volume] for volume in volumes}
         if len(instances) != 1:
             rule = f"are attached to {len(instances)} instances, and one call takes those of one"
             raise InputError(", ".join(volumes), rule, "EC2 API, CreateSnapshots")
         instance = instances.pop()
-        boot = self._boot_volume(instance)
+        boot = self._find_boot_volume(instance)
         here = [{"Name": "attachment.instance-id", "Values": [instance]}]
-        attached = [volume["VolumeId"] for volume in self._pages("describe_volumes", "Volumes", Filters=here)]
+        attached = [volume["VolumeId"] for volume in self._call_pages("describe_volumes", "Volumes", Filters=here)]
         others = [volume for volume in attached if volume not in volumes and volume != boot]
         if len(others) > MOST_EXCLUDED:
             raise InputError(instance, f"has more than {MOST_EXCLUDED} other volumes", "EC2 API, CreateSnapshots")
         arguments: AwsAnswer = {"InstanceId": instance, "ExcludeBootVolume": boot not in volumes}
         return arguments | ({"ExcludeDataVolumeIds": others} if others else {})
 
-    def _arguments(self, volumes: Sequence[str], tags: Mapping[str, str], description: str) -> AwsAnswer:
+    def _make_arguments(self, volumes: Sequence[str], tags: Mapping[str, str], description: str) -> AwsAnswer:
         """Returns the arguments of CreateSnapshots for volumes of one instance. `rehearse` must
         have been called with the same volumes, else KeyError."""
         listed = [{"Key": key, "Value": value} for key, value in tags.items()]
@@ -135,7 +135,7 @@ class Ec2Service:
         }
         return arguments | ({"Description": description} if description else {})
 
-    def _boot_volume(self, instance: str) -> str | None:
+    def _find_boot_volume(self, instance: str) -> str | None:
         """Returns the volume that is attached as the root device."""
         answer = self._call("describe_instances", InstanceIds=[instance])
         for reservation in answer["Reservations"]:
@@ -151,14 +151,14 @@ class Ec2Service:
 
     def delete(self, snapshot: str) -> None:
         """Deletes a snapshot, to the recycle bin where a rule keeps it."""
-        self._unless_gone("delete_snapshot", SnapshotId=snapshot)
+        self._call_unless_gone("delete_snapshot", SnapshotId=snapshot)
 
-    def stored(self) -> list[StoredSnapshot]:
+    def list_stored(self) -> list[StoredSnapshot]:
         """Returns the snapshots of this account that belong to a set, page by page."""
-        snapshots = self._pages("describe_snapshots", "Snapshots", OwnerIds=["self"], Filters=[{"Name": "tag-key", "Values": [SET]}])  # fmt: skip
-        return [_of_ec2(snapshot) for snapshot in snapshots]
+        snapshots = self._call_pages("describe_snapshots", "Snapshots", OwnerIds=["self"], Filters=[{"Name": "tag-key", "Values": [SET]}])  # fmt: skip
+        return [_parse_snapshot(snapshot) for snapshot in snapshots]
 
-    def now(self) -> datetime:
+    def get_time(self) -> datetime:
         """Returns the wall-clock time."""
         return datetime.now(UTC)
 
@@ -173,13 +173,13 @@ class Ec2Service:
             SnapshotId=snapshot.id,
             AvailabilityZone=zone,
             TagSpecifications=[{"ResourceType": "volume", "Tags": listed}],
-            **order_of(spec),
+            **parse_order(spec),
         )
         return volume["VolumeId"]
 
     def delete_volume(self, volume: str) -> None:
         """Deletes a volume that is not attached."""
-        self._unless_gone("delete_volume", VolumeId=volume)
+        self._call_unless_gone("delete_volume", VolumeId=volume)
 
     # --- calls ---
 
@@ -188,7 +188,7 @@ class Ec2Service:
         no answer came, or an error of AWS's own side: the call may have been carried out then."""
         operation: Callable[..., AwsAnswer] = getattr(self._client, name)
 
-        def refusal(code: str, message: str, answer: AwsAnswer) -> HeadraceError:
+        def make_refusal(code: str, message: str, answer: AwsAnswer) -> HeadraceError:
             source, hint = "EC2 API, error codes", ""
             if answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 400) >= 500:
                 return CouldNotRun(f"EC2 {name}", f"{code}: {message[:300]}", source, "Try again later.", kind=code)
@@ -196,14 +196,14 @@ class Ec2Service:
                 source, hint = refuse.source, "The guide has the policy that it takes."
             return InputError(f"EC2 {name}", f"{code}: {message[:300]}", source, hint, kind=code)
 
-        def failure(error: Exception) -> CouldNotRun:
+        def make_failure(error: Exception) -> CouldNotRun:
             rule = f"could not be called: {str(error)[:300]}"
             return refuse.run(f"EC2 {name}", rule, "Is there a network, a region, a profile?")
 
-        with translate_errors(refusal, failure):
+        with translate_errors(make_refusal, make_failure):
             return operation(**arguments)
 
-    def _pages(self, name: str, member: str, **arguments: object) -> list[AwsAnswer]:
+    def _call_pages(self, name: str, member: str, **arguments: object) -> list[AwsAnswer]:
         """Calls an operation until its answers have no NextToken, and returns the entries of
         `member`."""
         entries: list[AwsAnswer] = []
@@ -215,7 +215,7 @@ class Ec2Service:
                 return entries
             token = {"NextToken": page["NextToken"]}
 
-    def _unless_gone(self, name: str, **arguments: object) -> None:
+    def _call_unless_gone(self, name: str, **arguments: object) -> None:
         """Makes a call, and ignores that the snapshot or volume is not there any more."""
         try:
             self._call(name, **arguments)
@@ -224,7 +224,7 @@ class Ec2Service:
                 raise
 
 
-def _client(profile: str | None, region: str | None) -> AwsClient:
+def _open_client(profile: str | None, region: str | None) -> AwsClient:
     """Returns a client of EC2. Raises InputError without credentials or region, CouldNotRun without
     boto3."""
     try:
@@ -235,7 +235,7 @@ def _client(profile: str | None, region: str | None) -> AwsClient:
         raise InputError("EC2", error.rule, source, hint) from None
 
 
-def _of_ec2(described: AwsAnswer) -> StoredSnapshot:
+def _parse_snapshot(described: AwsAnswer) -> StoredSnapshot:
     """Returns a snapshot as DescribeSnapshots or CreateSnapshots describes it; `started_at` is ISO
     8601."""
     started = described["StartTime"]

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from headrace import servers
-from headrace.base.signals import ends_as_interrupts, undisturbed
+from headrace.base.signals import ends_as_interrupts, ignore_interrupts
 from headrace.errors import HeadraceError
 from headrace.lab import Lab
-from headrace.lab.waiting import stored
+from headrace.lab.waiting import wait_for_snapshot
 from headrace.mysql.state import parse_version
 from headrace.operate.snapshots.services import VolumeService
 from headrace.operate.snapshots.sets import SnapshotSet, StoredSnapshot, check_whole, refuse
@@ -69,31 +69,31 @@ def restore_server(
     if not isinstance(roles, dict) or "data" not in roles:
         rule = "is not of a server of the lab, so only its volumes can be made"
         raise refuse.input(chosen.id, rule, "Add --volumes.")
-    for server in servers.servers(lab):
+    for server in servers.list_servers(lab):
         if server.name == name:
             raise refuse.input(name, "is a server of this lab already", "Name another: --name. Or destroy it first.")
-    snapshots = {role: _snapshot(chosen, volume) for role, volume in roles.items()}
+    snapshots = {role: _get_snapshot(chosen, volume) for role, volume in roles.items()}
     for snapshot in snapshots.values():
         progress(0.0, f"waiting for {snapshot.id} to be stored")
-        stored(lab, snapshot.id)
+        wait_for_snapshot(lab, snapshot.id)
     log = snapshots.get("log")
-    return servers.up(
+    return servers.bring_up(
         lab,
         name=name,
         flavor=chosen.flavor,
         engine=chosen.about.get("engine"),
-        storage=storage or _spec(snapshots["data"]),
-        log_storage=(log_storage or _spec(log)) if log is not None else None,
+        storage=storage or _get_spec(snapshots["data"]),
+        log_storage=(log_storage or _get_spec(log)) if log is not None else None,
         memory_gib=memory_gib or chosen.about.get("memory_gib"),
         port=port,
         seed_from=snapshots["data"].id,
         log_seed_from=None if log is None else log.id,
-        settings=_settings(chosen) | dict(settings or {}),
+        settings=_make_settings(chosen) | dict(settings or {}),
         progress=progress,
     )
 
 
-def _snapshot(chosen: SnapshotSet, volume: str) -> StoredSnapshot:
+def _get_snapshot(chosen: SnapshotSet, volume: str) -> StoredSnapshot:
     """Returns the snapshot of a volume in a set. Raises InputError where the set has none."""
     for snapshot in chosen.snapshots:
         if snapshot.volume == volume:
@@ -101,11 +101,11 @@ def _snapshot(chosen: SnapshotSet, volume: str) -> StoredSnapshot:
     raise refuse.input(chosen.id, f"has no snapshot of {volume}")
 
 
-def _spec(snapshot: StoredSnapshot) -> str:
+def _get_spec(snapshot: StoredSnapshot) -> str:
     return str(snapshot.member.get("spec") or f"gp3:{snapshot.size_gib}")
 
 
-def _settings(chosen: SnapshotSet) -> dict[str, str | None]:
+def _make_settings(chosen: SnapshotSet) -> dict[str, str | None]:
     """Returns the settings of the server, with an identity of its own."""
     settings: dict[str, str | None] = {}
     given = chosen.about.get("settings")
@@ -136,24 +136,24 @@ def restore_volumes(
                 use = snapshot.member
                 layout = tuple(layer for layer in use.get("layout") or () if isinstance(layer, dict))
                 tags = {"headrace:restored-from": chosen.id}
-                volume = service.create_volume(snapshot, spec or _spec(snapshot), f"{prefix}-{number}", tags)
+                volume = service.create_volume(snapshot, spec or _get_spec(snapshot), f"{prefix}-{number}", tags)
                 place, kind = str(use.get("place", "")), str(use.get("kind", ""))
-                volumes.append(RestoredVolume(volume, snapshot.id, place, spec or _spec(snapshot), layout, kind))
+                volumes.append(RestoredVolume(volume, snapshot.id, place, spec or _get_spec(snapshot), layout, kind))
         except BaseException as error:
             remaining = []
-            with undisturbed():
+            with ignore_interrupts():
                 for restored in volumes:
                     try:
                         service.delete_volume(restored.volume)
                     except HeadraceError as failure:
                         remaining.append(f"{restored.volume}: {failure.rule}")
             if remaining and isinstance(error, HeadraceError):
-                raise error.but(hint=f"{error.hint} Not deleted: {'; '.join(remaining)}.".strip()) from error
+                raise error.amend(hint=f"{error.hint} Not deleted: {'; '.join(remaining)}.".strip()) from error
             raise
     return volumes
 
 
-def next_steps(volumes: list[RestoredVolume]) -> list[str]:
+def list_next_steps(volumes: list[RestoredVolume]) -> list[str]:
     """Returns what to do on the machine once the volumes are attached, as lines to paste."""
     layouts = [layer for volume in volumes for layer in volume.layout]
     lines = []
@@ -164,9 +164,9 @@ def next_steps(volumes: list[RestoredVolume]) -> list[str]:
     if any("dm" in layer for layer in layouts):
         lines.append("vgchange --activate y")
     for place, kind in {volume.place: volume.kind for volume in volumes if volume.place}.items():
-        lines.append(f"mount -o {mount_options(kind)} DEVICE {_quoted(place)}")
+        lines.append(f"mount -o {mount_options(kind)} DEVICE {_quote_text(place)}")
     return lines
 
 
-def _quoted(text: str) -> str:
+def _quote_text(text: str) -> str:
     return shlex.quote("".join(letter if letter.isprintable() else "?" for letter in text))

@@ -11,7 +11,7 @@ from headrace.base.encoding import Document, pick_fields
 from headrace.base.packaged import read_text
 from headrace.errors import InputError
 from headrace.operate.snapshots.services import VolumeService, delete_all
-from headrace.operate.snapshots.sets import SnapshotSet, moment, refuse
+from headrace.operate.snapshots.sets import SnapshotSet, parse_moment, refuse
 from headrace.servers.copies.retention import CopyRetention
 
 # A set that is not finished may be one that is being taken: locks, freeze and one call take a
@@ -43,8 +43,8 @@ def judge(
     """
     if keep is None and keep_for_s is None:
         raise refuse.input("what to keep", "was not said", "Add --keep N, --keep-for TIME, or both.")
-    newest = sorted(sets, key=lambda chosen: (moment(chosen.taken_at), chosen.id), reverse=True)
-    ages_s = {chosen.id: (now - moment(chosen.taken_at)).total_seconds() for chosen in newest}
+    newest = sorted(sets, key=lambda chosen: (parse_moment(chosen.taken_at), chosen.id), reverse=True)
+    ages_s = {chosen.id: (now - parse_moment(chosen.taken_at)).total_seconds() for chosen in newest}
     whole = [chosen for chosen in newest if chosen.whole]
     last = next((chosen for chosen in whole if chosen.stored), None)
     judged = CopyRetention(keep, keep_for_s).judge(whole, last, lambda _: True, lambda chosen: ages_s[chosen.id])
@@ -95,7 +95,7 @@ NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,60}", re.ASCII)
 LEAST_EVERY_S = 60
 
 
-def units(
+def build_units(
     name: str, program: Sequence[str], take: Sequence[str], prune_words: Sequence[str] | None, every_s: int
 ) -> dict[str, str]:
     """Returns a systemd service and its timer, as file names and texts (systemd.service(5),
@@ -111,7 +111,7 @@ def units(
     values = {
         "name": name,
         "every_s": every_s,
-        "commands": "\n".join(f"ExecStart={_words([*program, *words])}" for words in commands),
+        "commands": "\n".join(f"ExecStart={_quote_words([*program, *words])}" for words in commands),
     }
     return {
         f"headrace-snapshot-{name}.{kind}": read_text("headrace.operate.snapshots", f"schedule.{kind}").format(**values)
@@ -123,15 +123,15 @@ def units(
 PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:=,@+-]+", re.ASCII)
 
 
-def _words(words: Sequence[str]) -> str:
+def _quote_words(words: Sequence[str]) -> str:
     """Returns a command line of systemd: quoted as C does, with % and $ doubled
     (systemd.service(5), "Command lines")."""
     for word in words:
         if not word.isprintable():
             raise InputError(ascii(word)[:60], "cannot stand in a unit of systemd", "systemd.service(5)")
-    return " ".join(word if PLAIN_WORD.fullmatch(word) else _escaped(word) for word in words)
+    return " ".join(word if PLAIN_WORD.fullmatch(word) else _escape_word(word) for word in words)
 
 
-def _escaped(word: str) -> str:
+def _escape_word(word: str) -> str:
     text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{text}"'

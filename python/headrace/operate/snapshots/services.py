@@ -11,9 +11,9 @@ from typing import Protocol
 from headrace.errors import HeadraceError
 from headrace.lab import Lab, LabRefused
 from headrace.lab.calls import Snapshot
-from headrace.lab.client import all_snapshots
+from headrace.lab.client import list_all_snapshots
 from headrace.operate.snapshots.freezing.filesystems import Below
-from headrace.operate.snapshots.sets import SET, StoredSnapshot, moment, refuse
+from headrace.operate.snapshots.sets import SET, StoredSnapshot, parse_moment, refuse
 
 # Between two looks at snapshots, s: EC2 counts requests.
 LOOK_EVERY_S = 1.0
@@ -35,7 +35,7 @@ class VolumeService(Protocol):
 
     listed_within_s: float
 
-    def members(self, device: Below) -> list[MemberVolume]:
+    def find_members(self, device: Below) -> list[MemberVolume]:
         """Returns the volumes of these disks, in their order."""
         ...
 
@@ -57,11 +57,11 @@ class VolumeService(Protocol):
         """Deletes a snapshot; one that is gone is fine."""
         ...
 
-    def stored(self) -> list[StoredSnapshot]:
+    def list_stored(self) -> list[StoredSnapshot]:
         """Returns all snapshots that belong to a set."""
         ...
 
-    def now(self) -> datetime:
+    def get_time(self) -> datetime:
         """Returns the time that its snapshots are of: lab time, or the wall clock's."""
         ...
 
@@ -82,7 +82,7 @@ class LabService:
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
 
-    def members(self, device: Below) -> list[MemberVolume]:
+    def find_members(self, device: Below) -> list[MemberVolume]:
         """Returns the volumes by the block device that they are attached as."""
         devices = {}
         for volume in self.lab.volumes():
@@ -110,7 +110,7 @@ class LabService:
         answer = self.lab.call(
             "snapshot.create_many", token=token, volumes=list(volumes), tags=dict(tags), description=description
         )
-        return [_of_lab(snapshot) for snapshot in answer["snapshots"]]
+        return [_parse_snapshot(snapshot) for snapshot in answer["snapshots"]]
 
     def tag(self, snapshots: Sequence[str], tags: Mapping[str, str]) -> None:
         """Tags all of them, or none."""
@@ -124,13 +124,15 @@ class LabService:
             if refused.kind != "not-found":
                 raise
 
-    def stored(self) -> list[StoredSnapshot]:
+    def list_stored(self) -> list[StoredSnapshot]:
         """Returns all snapshots that belong to a set, page by page."""
-        return [_of_lab(snapshot) for snapshot in all_snapshots(self.lab) if SET in (snapshot["tags"] or {})]
+        return [
+            _parse_snapshot(snapshot) for snapshot in list_all_snapshots(self.lab) if SET in (snapshot["tags"] or {})
+        ]
 
-    def now(self) -> datetime:
+    def get_time(self) -> datetime:
         """Returns lab time."""
-        return moment(self.lab.status()["lab_time"])
+        return parse_moment(self.lab.status()["lab_time"])
 
     def create_volume(self, snapshot: StoredSnapshot, spec: str, name: str, tags: Mapping[str, str]) -> str:
         """Makes a volume that is usable at once; blocks are loaded when they are first used."""
@@ -147,7 +149,7 @@ class LabService:
                 raise
 
 
-def _of_lab(described: Snapshot) -> StoredSnapshot:
+def _parse_snapshot(described: Snapshot) -> StoredSnapshot:
     """Returns a snapshot as the daemon describes it; its start is lab time."""
     return StoredSnapshot(
         id=described["id"],

@@ -55,7 +55,7 @@ class StoredSnapshot(Document):
     @property
     def member(self) -> TagDocument:
         """The use of the volume: `place`, `kind`, `layout`, `spec`, `role`."""
-        return _json(_joined(self.tags, MEMBER))
+        return _parse_document(_join_tags(self.tags, MEMBER))
 
     def list_entries(self) -> dict[str, object]:
         """Returns the use of the volume, and the snapshot's own facts."""
@@ -100,12 +100,12 @@ class SnapshotSet(Document, computed=("whole",), omitted=("about",)):
         return super().list_entries() | {"steps": list(self.steps) or ["crash-consistent"]}
 
 
-def new_id() -> str:
+def make_id() -> str:
     """Returns set- and 17 hexadecimal digits, as EC2 names things."""
     return f"set-{secrets.token_hex(9)[:17]}"
 
 
-def long_tags(key: str, text: str) -> dict[str, str]:
+def make_long_tags(key: str, text: str) -> dict[str, str]:
     """Returns a text as the value of one tag, or of several: KEY.0, KEY.1, ... Raises InputError
     for one that no number of tags would hold."""
     if len(text) <= VALUE_CHARACTERS:
@@ -121,8 +121,8 @@ def fits(text: str) -> bool:
     return len(text) <= LONG_TAGS * VALUE_CHARACTERS
 
 
-def _joined(tags: Mapping[str, str], key: str) -> str:
-    """Returns the text that `long_tags` spread over tags; "" without any."""
+def _join_tags(tags: Mapping[str, str], key: str) -> str:
+    """Returns the text that `make_long_tags` spread over tags; "" without any."""
     if key in tags:
         return tags[key]
     parts = []
@@ -136,7 +136,7 @@ def as_json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), sort_keys=True)
 
 
-def _json(text: str) -> TagDocument:
+def _parse_document(text: str) -> TagDocument:
     """Returns the JSON object in a tag; an empty one for anything else."""
     try:
         value = json.loads(text) if text else {}
@@ -145,19 +145,19 @@ def _json(text: str) -> TagDocument:
     return value if isinstance(value, dict) else {}
 
 
-def sets_of(snapshots: Iterable[StoredSnapshot]) -> list[SnapshotSet]:
+def build_sets(snapshots: Iterable[StoredSnapshot]) -> list[SnapshotSet]:
     """Returns the sets that these snapshots form, the oldest first."""
     grouped: dict[str, list[StoredSnapshot]] = defaultdict(list)
     for snapshot in snapshots:
         if snapshot.tags.get(SET):
             grouped[snapshot.tags[SET]].append(snapshot)
     return sorted(
-        (_set(name, group) for name, group in grouped.items()),
+        (_make_set(name, group) for name, group in grouped.items()),
         key=lambda snapshot_set: (snapshot_set.taken_at, snapshot_set.id),
     )
 
 
-def _set(name: str, snapshots: list[StoredSnapshot]) -> SnapshotSet:
+def _make_set(name: str, snapshots: list[StoredSnapshot]) -> SnapshotSet:
     """Returns the set that these snapshots form, with what is wrong with it. The first volume's
     tags speak for the set."""
     snapshots.sort(key=lambda snapshot: (snapshot.volume, snapshot.started_at, snapshot.id))
@@ -170,17 +170,17 @@ def _set(name: str, snapshots: list[StoredSnapshot]) -> SnapshotSet:
         version=tags.get(VERSION, ""),
         taken_at=min(snapshot.started_at for snapshot in snapshots),
         snapshots=tuple(snapshots),
-        gtid=_joined(tags, GTID),
-        replica_gtid=_joined(tags, REPLICA_GTID),
+        gtid=_join_tags(tags, GTID),
+        replica_gtid=_join_tags(tags, REPLICA_GTID),
         position=tags.get(POSITION, ""),
         steps=tuple(tags.get(STEPS, "").split()),
-        frozen_ms=_number(frozen),
-        about=_json(_joined(tags, ABOUT)),
-        problems=tuple(_problems(snapshots)),
+        frozen_ms=_parse_number(frozen),
+        about=_parse_document(_join_tags(tags, ABOUT)),
+        problems=tuple(_list_problems(snapshots)),
     )
 
 
-def _number(text: str | None) -> float | None:
+def _parse_number(text: str | None) -> float | None:
     """Returns the number in a tag; None without one."""
     try:
         return None if text is None else float(text)
@@ -188,9 +188,9 @@ def _number(text: str | None) -> float | None:
         return None
 
 
-def _problems(snapshots: list[StoredSnapshot]) -> list[str]:
+def _list_problems(snapshots: list[StoredSnapshot]) -> list[str]:
     """Returns why they are not the snapshots of one moment of all volumes."""
-    members = [volume for volume in _joined(snapshots[0].tags, VOLUMES).split(",") if volume]
+    members = [volume for volume in _join_tags(snapshots[0].tags, VOLUMES).split(",") if volume]
     have = [snapshot.volume for snapshot in snapshots]
     problems = [f"no snapshot of {volume}" for volume in members if volume not in have]
     foreign = [snapshot for snapshot in snapshots if snapshot.volume not in members]
@@ -200,7 +200,7 @@ def _problems(snapshots: list[StoredSnapshot]) -> list[str]:
     problems += [f"more than one snapshot of {volume}" for volume in members if have.count(volume) > 1]
     if not members:
         problems = ["its tags do not say which volumes it is of"]
-    times = [moment(snapshot.started_at) for snapshot in snapshots]
+    times = [parse_moment(snapshot.started_at) for snapshot in snapshots]
     apart = (max(times) - min(times)).total_seconds()
     if apart > SAME_TIME_S:
         problems.append(f"its snapshots are {apart:,.1f} s apart: they are not of one moment")
@@ -210,7 +210,7 @@ def _problems(snapshots: list[StoredSnapshot]) -> list[str]:
     if (
         len(
             {
-                (_joined(snapshot.tags, VOLUMES), _joined(snapshot.tags, GTID), snapshot.tags.get(POSITION))
+                (_join_tags(snapshot.tags, VOLUMES), _join_tags(snapshot.tags, GTID), snapshot.tags.get(POSITION))
                 for snapshot in snapshots
             }
         )
@@ -220,12 +220,12 @@ def _problems(snapshots: list[StoredSnapshot]) -> list[str]:
     return problems
 
 
-def moment(text: str) -> datetime:
+def parse_moment(text: str) -> datetime:
     """Reads a time as the lab and EC2 write it (ISO 8601). Raises ValueError for other text."""
     return datetime.fromisoformat(text)
 
 
-def chosen(sets: list[SnapshotSet], name: str) -> SnapshotSet:
+def choose_set(sets: list[SnapshotSet], name: str) -> SnapshotSet:
     """Returns a set by id, `latest` or `latest:SERVER`: the newest whole one. Raises InputError."""
     kind, _, server = name.partition(":")
     if kind == "latest":

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headrace.base.signals import ends_as_interrupts, undisturbed
+from headrace.base.signals import ends_as_interrupts, ignore_interrupts
 from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql import Address
 from headrace.operate.snapshots import sets
-from headrace.operate.snapshots.freezing.filesystems import Filesystem, below, escape_text, filesystems_of
+from headrace.operate.snapshots.freezing.filesystems import Filesystem, escape_text, find_disks, find_filesystems
 from headrace.operate.snapshots.freezing.freeze import Freezer, Frozen
 from headrace.operate.snapshots.services import LOOK_EVERY_S, MemberVolume, VolumeService, delete_all
 from headrace.operate.snapshots.sets import SnapshotSet, StoredSnapshot, refuse
@@ -98,8 +98,8 @@ def prepare(request: SnapshotRequest, facts: ServerFacts) -> Prepared:
 
     Raises InputError for what cannot be frozen or is not on a volume, CouldNotRun.
     """
-    paths = [_here(path, facts) for path in facts.folders]
-    filesystems = filesystems_of(paths)
+    paths = [_resolve_path(path, facts) for path in facts.folders]
+    filesystems = find_filesystems(paths)
     for path in paths:
         number = os.stat(path).st_dev
         if f"{os.major(number)}:{os.minor(number)}" not in {filesystem.number for filesystem in filesystems}:
@@ -113,8 +113,8 @@ def prepare(request: SnapshotRequest, facts: ServerFacts) -> Prepared:
                 raise refuse.input(escape_text(path), rule, "Move it to another filesystem.")
     members: list[tuple[MemberVolume, sets.TagDocument]] = []
     for filesystem in filesystems:
-        device = below(filesystem.device)
-        for order, member in enumerate(request.service.members(device)):
+        device = find_disks(filesystem.device)
+        for order, member in enumerate(request.service.find_members(device)):
             use: sets.TagDocument = {
                 "place": filesystem.place,
                 "kind": filesystem.kind,
@@ -127,11 +127,11 @@ def prepare(request: SnapshotRequest, facts: ServerFacts) -> Prepared:
     return Prepared(facts, filesystems, tuple(members))
 
 
-def _here(path: str, facts: ServerFacts) -> str:
+def _resolve_path(path: str, facts: ServerFacts) -> str:
     """Returns a path of the server, without symbolic links, if it is the same file for us. Raises
     InputError, CouldNotRun."""
     real = os.path.realpath(path)
-    pid = _process_of(facts)
+    pid = _find_process(facts)
     try:
         own_stat, server_stat = os.stat(real), os.stat(f"/proc/{pid}/root{path}") if pid else None
     except OSError as error:
@@ -144,7 +144,7 @@ def _here(path: str, facts: ServerFacts) -> str:
     return real
 
 
-def _process_of(facts: ServerFacts) -> int | None:
+def _find_process(facts: ServerFacts) -> int | None:
     """Returns the process id of the server. Raises InputError for a server that is not on this
     machine."""
     try:
@@ -165,7 +165,7 @@ def plan(request: SnapshotRequest) -> Prepared:
     with ServerLock(request.address, request.wait_lock_s, request.hold_s) as lock:
         assert lock.facts is not None
         prepared = prepare(request, lock.facts)
-    request.service.rehearse(prepared.volumes, _first_tags(request, prepared, "set-rehearsal", ServerPosition()))
+    request.service.rehearse(prepared.volumes, _make_first_tags(request, prepared, "set-rehearsal", ServerPosition()))
     return prepared
 
 
@@ -180,24 +180,24 @@ def take(request: SnapshotRequest, on_step: Step = ignore) -> TakenSet:
     if request.freeze and os.geteuid() != 0:
         rule = "freezing a filesystem takes root"
         raise CouldNotRun(f"user id {os.geteuid()}", rule, "ioctl FIFREEZE", "Run it with sudo, or add --no-freeze.")
-    call = CreateCall(sets.new_id())
+    call = CreateCall(sets.make_id())
     with ends_as_interrupts():
         try:
-            with ServerLock(request.address, request.wait_lock_s, _hold_s(request)) as lock:
+            with ServerLock(request.address, request.wait_lock_s, _compute_hold_s(request)) as lock:
                 assert lock.facts is not None
                 prepared = prepare(request, lock.facts)
-                tags = _first_tags(request, prepared, call.name, ServerPosition())
+                tags = _make_first_tags(request, prepared, call.name, ServerPosition())
                 request.service.rehearse(prepared.volumes, tags)
                 return _run_steps(request, prepared, lock, call, on_step)
         except BaseException as error:
             # The lock has ended: no commit waits for what is cleaned up here.
             hint = _delete_begun(request.service, call)
             if hint and isinstance(error, (InputError, CouldNotRun)):
-                raise error.but(hint=f"{error.hint} {hint}".strip()) from error
+                raise error.amend(hint=f"{error.hint} {hint}".strip()) from error
             raise
 
 
-def _hold_s(request: SnapshotRequest) -> float:
+def _compute_hold_s(request: SnapshotRequest) -> float:
     return request.hold_s + SYNC_S
 
 
@@ -215,7 +215,7 @@ def _run_steps(
                 freezer.freeze()
                 done.append("freeze")
                 on_step("frozen")
-            _create(request, prepared, call, _first_tags(request, prepared, call.name, position))
+            _create(request, prepared, call, _make_first_tags(request, prepared, call.name, position))
             on_step("snapshot")
             return freezer.thaw()
 
@@ -231,9 +231,9 @@ def _run_steps(
     finished = _finish(request, prepared, call.snapshots, done, frozen)
     on_step("tagged")
     # By the answers of the calls: EC2 may list the snapshots and their tags only a moment later.
-    [snapshot_set] = sets.sets_of(finished)
+    [snapshot_set] = sets.build_sets(finished)
     frozen_ms = frozen.milliseconds if request.freeze else 0.0
-    return TakenSet(snapshot_set, lock.held_ms, frozen_ms, lock.waited_ms, _notes(request, prepared, position))
+    return TakenSet(snapshot_set, lock.held_ms, frozen_ms, lock.waited_ms, _collect_notes(request, prepared, position))
 
 
 def _create(request: SnapshotRequest, prepared: Prepared, call: CreateCall, tags: dict[str, str]) -> None:
@@ -257,14 +257,14 @@ def _delete_begun(service: VolumeService, call: CreateCall) -> str:
 
     def list_begun() -> list[StoredSnapshot]:
         with contextlib.suppress(InputError, CouldNotRun):  # the network may be what failed
-            return [snapshot for snapshot in service.stored() if snapshot.tags.get(sets.SET) == call.name]
+            return [snapshot for snapshot in service.list_stored() if snapshot.tags.get(sets.SET) == call.name]
         return []
 
     is_lost = call.count > 0 and not call.snapshots
     if is_lost:
         with contextlib.suppress(KeyboardInterrupt):
             wait_until(lambda: len(list_begun()) >= call.count, service.listed_within_s, LOOK_EVERY_S)
-    with undisturbed():
+    with ignore_interrupts():
         begun = list_begun() if is_lost else call.snapshots
         remaining = delete_all(service, [snapshot.id for snapshot in begun])
     words = [f"Not deleted: {'; '.join(remaining)}."] if remaining else []
@@ -274,7 +274,9 @@ def _delete_begun(service: VolumeService, call: CreateCall) -> str:
     return " ".join(words)
 
 
-def _first_tags(request: SnapshotRequest, prepared: Prepared, name: str, position: ServerPosition) -> dict[str, str]:
+def _make_first_tags(
+    request: SnapshotRequest, prepared: Prepared, name: str, position: ServerPosition
+) -> dict[str, str]:
     """Returns the tags of the call itself."""
     facts = prepared.facts
     tags = dict(request.tags) | {
@@ -284,10 +286,10 @@ def _first_tags(request: SnapshotRequest, prepared: Prepared, name: str, positio
         sets.FLAVOR: facts.flavor,
         sets.VERSION: facts.version[: sets.VALUE_CHARACTERS],
     }
-    tags |= sets.long_tags(sets.VOLUMES, ",".join(prepared.volumes))
+    tags |= sets.make_long_tags(sets.VOLUMES, ",".join(prepared.volumes))
     # A set of GTIDs that is too long for tags can still be read from the restored server.
     for key, text in ((sets.GTID, position.gtid), (sets.REPLICA_GTID, position.replica_gtid)):
-        tags |= sets.long_tags(key, text) if sets.fits(text) else {key: "too long for tags"}
+        tags |= sets.make_long_tags(key, text) if sets.fits(text) else {key: "too long for tags"}
     if position.text:
         tags[sets.POSITION] = position.text
     return tags
@@ -299,7 +301,7 @@ def _finish(
     """Adds the tags that are known at the end, and returns the snapshots with all their tags; the
     tag that says so comes last."""
     about = {"server_id": prepared.facts.server_id, "uuid": prepared.facts.uuid} | dict(request.about)
-    common = sets.long_tags(sets.ABOUT, sets.as_json(about)) | {sets.STEPS: " ".join(done) or "none"}
+    common = sets.make_long_tags(sets.ABOUT, sets.as_json(about)) | {sets.STEPS: " ".join(done) or "none"}
     if request.freeze:
         common[sets.FROZEN] = f"{frozen.milliseconds:.1f}"
     uses: dict[str, list[sets.TagDocument]] = {}
@@ -310,14 +312,14 @@ def _finish(
     for snapshot in snapshots:
         use = uses[snapshot.volume]
         more = {"more": use[1:]} if len(use) > 1 else {}
-        tags = common | sets.long_tags(sets.MEMBER, sets.as_json(use[0] | more))
+        tags = common | sets.make_long_tags(sets.MEMBER, sets.as_json(use[0] | more))
         request.service.tag([snapshot.id], tags)
         finished.append(replace(snapshot, tags={**snapshot.tags, **tags, **finish}))
     request.service.tag([snapshot.id for snapshot in snapshots], finish)
     return finished
 
 
-def _notes(request: SnapshotRequest, prepared: Prepared, position: ServerPosition) -> tuple[str, ...]:
+def _collect_notes(request: SnapshotRequest, prepared: Prepared, position: ServerPosition) -> tuple[str, ...]:
     """Returns what a user should know of this set."""
     notes = []
     if prepared.facts.unsafe_tables:

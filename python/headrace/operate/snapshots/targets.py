@@ -15,7 +15,7 @@ from headrace.operate.snapshots.services import LabService, VolumeService
 from headrace.operate.snapshots.sets import refuse
 from headrace.operate.snapshots.take import SnapshotRequest
 from headrace.servers import Server
-from headrace.servers.record import data_dir_of
+from headrace.servers.record import find_data_dir
 
 # Settings whose values may be secret stay out of tags, which more people may read than the server.
 SECRET = re.compile(r"pass|secret|key|token|credential", re.IGNORECASE)
@@ -32,7 +32,7 @@ class SnapshotSettings(TypedDict, total=False):
     hold_s: float
 
 
-def lab_request(lab: Lab, name: str, **options: Unpack[SnapshotSettings]) -> SnapshotRequest:
+def make_lab_request(lab: Lab, name: str, **options: Unpack[SnapshotSettings]) -> SnapshotRequest:
     """Returns the request for a server of the lab. Raises InputError, CouldNotRun if it is down."""
     server = servers.find(lab, name)
     if server.state != "running":
@@ -40,15 +40,15 @@ def lab_request(lab: Lab, name: str, **options: Unpack[SnapshotSettings]) -> Sna
         raise refuse.run(name, f"is {server.state}, so it cannot be held still, and its position is not known", hint)
     return SnapshotRequest(
         name=name,
-        address=server.address(),
+        address=server.make_address(),
         service=LabService(lab),
-        about=about(server),
-        keep_off=(str(data_dir_of(lab)),),
+        about=describe_server(server),
+        keep_off=(str(find_data_dir(lab)),),
         **options,
     )
 
 
-def ec2_request(
+def make_ec2_request(
     address: Address, service: VolumeService, name: str | None, **options: Unpack[SnapshotSettings]
 ) -> SnapshotRequest:
     """Returns the request for a server at an address, which runs on this instance. `name`: for
@@ -57,7 +57,7 @@ def ec2_request(
     return SnapshotRequest(name=named, address=address, service=service, about={"ec2": True}, **options)
 
 
-def about(server: Server) -> dict[str, object]:
+def describe_server(server: Server) -> dict[str, object]:
     """Returns what a restore needs to make the same server again."""
     roles = {"data": server.volumes.data} | ({"log": server.volumes.log} if server.volumes.log else {})
     settings = {name: value for name, value in server.settings.items() if not SECRET.search(name)}

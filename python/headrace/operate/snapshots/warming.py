@@ -40,13 +40,13 @@ class FilePart:
     length: int
 
 
-def order(folders: Iterable[Path], dump: str, page_bytes: int = PAGE_BYTES) -> Iterator[FilePart]:
+def order_parts(folders: Iterable[Path], dump: str, page_bytes: int = PAGE_BYTES) -> Iterator[FilePart]:
     """Yields parts of all files below these folders, each once, in order of need. `dump`: the
     server's list of cached pages (`ib_buffer_pool`), lines of SPACE,PAGE."""
-    sizes = {path: size for folder in folders for path, size in sorted(_files(folder))}
+    sizes = {path: size for folder in folders for path, size in sorted(_list_files(folder))}
     done: set[tuple[Path, int]] = set()
 
-    def blocks(path: Path, first: int, last: int) -> Iterator[FilePart]:
+    def make_blocks(path: Path, first: int, last: int) -> Iterator[FilePart]:
         for block in range(first, last + 1):
             offset = block * BLOCK_BYTES
             if offset < sizes[path] and (path, block) not in done:
@@ -55,18 +55,18 @@ def order(folders: Iterable[Path], dump: str, page_bytes: int = PAGE_BYTES) -> I
 
     whole = [path for path in sizes if _is_first(path, folders)]
     for path in whole:
-        yield from blocks(path, 0, sizes[path] // BLOCK_BYTES)
-    spaces = {space: path for path in sizes if path.suffix == ".ibd" and (space := _space(path)) is not None}
+        yield from make_blocks(path, 0, sizes[path] // BLOCK_BYTES)
+    spaces = {space: path for path in sizes if path.suffix == ".ibd" and (space := _read_space(path)) is not None}
     for line in dump.splitlines():
         space, comma, page = line.partition(",")
         if comma and space.isdigit() and page.isdigit() and (path := spaces.get(int(space))) is not None:
             at = int(page) * page_bytes // BLOCK_BYTES
-            yield from blocks(path, at, at)
+            yield from make_blocks(path, at, at)
     for path, size in sizes.items():
-        yield from blocks(path, 0, size // BLOCK_BYTES)
+        yield from make_blocks(path, 0, size // BLOCK_BYTES)
 
 
-def _files(folder: Path) -> Iterator[tuple[Path, int]]:
+def _list_files(folder: Path) -> Iterator[tuple[Path, int]]:
     """Yields the files below a folder with their sizes, bytes, without links and those of
     SKIPPED."""
     for top, _, names in os.walk(folder):
@@ -88,7 +88,7 @@ def _is_first(path: Path, folders: Iterable[Path]) -> bool:
     return False
 
 
-def _space(path: Path) -> int | None:
+def _read_space(path: Path) -> int | None:
     """Returns the number of a tablespace, which its first page has; None for a file that is too
     short or cannot be read."""
     try:
@@ -131,9 +131,9 @@ def warm_server(server: Server, progress: Callable[[float, str], None] = lambda 
     """Loads the files of a server of the lab, in order of need, and returns the number of bytes.
     `progress` gets the share that is loaded, 0 to 1, and what is done."""
     folders = [server.paths.data_mount] + ([server.paths.log_mount] if server.volumes.log else [])
-    total = sum(size for folder in folders for _, size in _files(folder))
+    total = sum(size for folder in folders for _, size in _list_files(folder))
     dump = server.paths.datadir / "ib_buffer_pool"
     text = ""
     if dump.is_file() and dump.stat().st_size <= MAX_DUMP_BYTES:
         text = dump.read_text(errors="replace")
-    return warm(order(folders, text), total, lambda share: progress(share, "loading"))
+    return warm(order_parts(folders, text), total, lambda share: progress(share, "loading"))

@@ -55,10 +55,12 @@ class TickFollower:
         pages: Mapping[str, NvmePage] | None = None,
     ) -> Moment:
         """Returns the moment of a tick."""
-        volumes = tuple(self._volume(volume, tick, facts, (pages or {}).get(volume.name)) for volume in facts.volumes)
-        server = self._server(facts, tick)
-        instance = self._instance(facts, tick)
-        replicas = _replicas(tick.replica)
+        volumes = tuple(
+            self._follow_volume(volume, tick, facts, (pages or {}).get(volume.name)) for volume in facts.volumes
+        )
+        server = self._follow_server(facts, tick)
+        instance = self._follow_instance(facts, tick)
+        replicas = _list_replicas(tick.replica)
         bare = Moment(facts.target, tick.t_unix, tick.duration_s, (Judge.UNKNOWN,), volumes, instance, server, replicas)
         findings = self._judge.see(bare)
         remarks = [*notes, *facts.notes, *(f"not known: {text}" for text in facts.missing)]
@@ -74,7 +76,7 @@ class TickFollower:
             tuple(dict.fromkeys(remarks)),
         )
 
-    def _volume(self, volume: SeenVolume, tick: Tick, facts: SourceFacts, page: NvmePage | None) -> VolumeNow:
+    def _follow_volume(self, volume: SeenVolume, tick: Tick, facts: SourceFacts, page: NvmePage | None) -> VolumeNow:
         """Returns a volume in this tick. Without a row: the last figures, for SILENT_S seconds,
         then a volume that is `gone`, with the reason."""
         row = tick.volumes.get(volume.name)
@@ -89,37 +91,39 @@ class TickFollower:
             return VolumeNow(
                 volume.id or volume.name, volume.name, spec=volume.storage, device=volume.device, gone=gone
             )
-        now = self._volume_of(volume, row, tick, page)
+        now = self._make_volume(volume, row, tick, page)
         self._seen[volume.name] = (tick.t_unix, now)
         return now
 
-    def _volume_of(self, volume: SeenVolume, row: Row, tick: Tick, page: NvmePage | None) -> VolumeNow:
+    def _make_volume(self, volume: SeenVolume, row: Row, tick: Tick, page: NvmePage | None) -> VolumeNow:
         """Returns a volume with the figures of its row: rates, shares, limits (I/Os and bytes a
         second), balance (0 to 1), and when credits are empty."""
-        balance = _share(row.get("balance_percent"))
+        balance = _compute_share(row.get("balance_percent"))
         limits = volume.limits
         time_to_empty = None
         if limits is not None and limits.credits and balance is not None:
-            refill = limits.rate_of("volume-credits") or 0.0
-            time_to_empty = self._left(volume.name, (limits.credits, refill), tick, balance)
+            refill = limits.find_rate("volume-credits") or 0.0
+            time_to_empty = self._estimate_time_to_empty(volume.name, (limits.credits, refill), tick, balance)
         return VolumeNow(
             volume.id or volume.name,
             volume.name,
             spec=volume.storage,
             device=volume.device,
-            reads=_io_of(row, "read"),
-            writes=_io_of(row, "write"),
+            reads=_make_io(row, "read"),
+            writes=_make_io(row, "write"),
             queue=row.get("queue"),
             exceeded={limit: share for limit, column in OVER.items() if (share := row.get(column)) is not None},
-            used=_used(row, limits, balance),
-            limits=_limits(limits),
+            used=_compute_use(row, limits, balance),
+            limits=_list_limits(limits),
             bursts=limits is not None and limits.credits is not None,
             balance=balance if limits is None or limits.credits else None,
             time_to_empty=time_to_empty,
             page=page,
         )
 
-    def _left(self, name: str, bucket: tuple[float, float], tick: Tick, share: float) -> CreditsLeft | None:
+    def _estimate_time_to_empty(
+        self, name: str, bucket: tuple[float, float], tick: Tick, share: float
+    ) -> CreditsLeft | None:
         """Returns when a bucket (capacity and refill a second, in tokens) is empty; None where it
         is not known yet. `share`: its balance, 0 to 1."""
         bucket_and_emptying = self._emptying.get(name)
@@ -128,7 +132,7 @@ class TickFollower:
         bucket_and_emptying[1].add(tick.t_unix + tick.duration_s, share * bucket[0])
         return bucket_and_emptying[1].estimate()
 
-    def _instance(self, facts: SourceFacts, tick: Tick) -> InstanceNow | None:
+    def _follow_instance(self, facts: SourceFacts, tick: Tick) -> InstanceNow | None:
         """Returns the instance with its limits (I/Os and bytes a second) and balances (0 to 1);
         None where no instance is known."""
         limits = next((volume.limits for volume in facts.volumes if volume.limits and volume.limits.instance), None)
@@ -139,21 +143,21 @@ class TickFollower:
         for unit, column in INSTANCE.items():
             bucket = buckets["instance_ios" if unit == "ios" else "instance_bytes"]
             shares = (row.get(column) for row in tick.volumes.values())
-            share = _share(next((value for value in shares if value is not None), None))
+            share = _compute_share(next((value for value in shares if value is not None), None))
             if bucket is None or share is None:
                 continue
             balances[unit] = share
-            time_to_empty = self._left(
+            time_to_empty = self._estimate_time_to_empty(
                 f"instance {unit}", (float(bucket["capacity"]), float(bucket["refill"])), tick, share
             )
             if time_to_empty is not None:
                 times_to_empty[unit] = time_to_empty
-        rates = {name: limits.rate_of(name) for name in ("instance-iops", "instance-throughput")}
+        rates = {name: limits.find_rate(name) for name in ("instance-iops", "instance-throughput")}
         return InstanceNow(
             limits.instance, {name: rate for name, rate in rates.items() if rate is not None}, balances, times_to_empty
         )
 
-    def _server(self, facts: SourceFacts, tick: Tick) -> ServerNow | None:
+    def _follow_server(self, facts: SourceFacts, tick: Tick) -> ServerNow | None:
         """Returns the server in this tick; None where no server is watched or none has answered
         yet. In a tick without a row, what it said before holds for SILENT_S seconds; after that it
         is not up."""
@@ -197,10 +201,10 @@ class TickFollower:
             running,
             waits,
             io_wait,
-            self._counted(row, counted_s),
+            self._count_totals(row, counted_s),
         )
 
-    def _counted(self, row: Row, duration_s: float) -> dict[str, float]:
+    def _count_totals(self, row: Row, duration_s: float) -> dict[str, float]:
         """Returns counters, the rates summed up over time, that never go back even when the
         server's do."""
         for name, column in TOTALS.items():
@@ -238,7 +242,7 @@ def _from_disks(row: Row, tick: Tick, running: float) -> float | None:
     return min(1.0, sum(parts) / running) if parts else None
 
 
-def _replicas(row: Row) -> tuple[ReplicaNow, ...]:
+def _list_replicas(row: Row) -> tuple[ReplicaNow, ...]:
     """Returns the channel that the row tells of, with its lag in seconds; none without a row."""
     if not row:
         return ()
@@ -248,7 +252,7 @@ def _replicas(row: Row) -> tuple[ReplicaNow, ...]:
     )
 
 
-def _limits(limits: HoldingLimits | None) -> dict[str, float]:
+def _list_limits(limits: HoldingLimits | None) -> dict[str, float]:
     """Returns the volume's limits by name, I/Os or bytes a second, with the baseline where it has
     credits."""
     if limits is None:
@@ -261,7 +265,7 @@ def _limits(limits: HoldingLimits | None) -> dict[str, float]:
     return by_name
 
 
-def _used(row: Row, limits: HoldingLimits | None, balance: float | None) -> dict[str, float]:
+def _compute_use(row: Row, limits: HoldingLimits | None, balance: float | None) -> dict[str, float]:
     """Returns rates over what the volume gives now, as shares by limit: without credits that is the
     baseline. `balance`: 0 to 1."""
     if limits is None:
@@ -279,7 +283,7 @@ def _used(row: Row, limits: HoldingLimits | None, balance: float | None) -> dict
     return used
 
 
-def _io_of(row: Row, kind: str) -> IoNow:
+def _make_io(row: Row, kind: str) -> IoNow:
     """Returns the figures of `read` or `write`; the median is the mean where no other is known."""
     iops, mib_s, median, mean, p99_ms = (
         row.get(f"{kind}_{name}") for name in ("iops", "mib_s", "p50_ms", "ms", "p99_ms")
@@ -287,7 +291,7 @@ def _io_of(row: Row, kind: str) -> IoNow:
     return IoNow(iops, mib_s, mean if median is None else median, p99_ms)
 
 
-def _share(percent: float | None) -> float | None:
+def _compute_share(percent: float | None) -> float | None:
     return None if percent is None else percent / 100.0
 
 
@@ -324,7 +328,7 @@ class History:
         """The seconds that it reaches back."""
         return self._packed[-1][0] - self._packed[0][0] if self._packed else 0.0
 
-    def at(self, t_unix: float) -> Moment | None:
+    def find_moment(self, t_unix: float) -> Moment | None:
         """Returns the moment nearest to a time; None where nothing is known."""
         if not self._packed:
             return None

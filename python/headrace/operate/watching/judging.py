@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Iterator
 
 from headrace.base import caps
-from headrace.base.credits import empty_words
-from headrace.base.units import in_percent
+from headrace.base.credits import describe_emptying
+from headrace.base.units import format_percent
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.watching.moment import LiveVerdict, Moment, VolumeNow
 
@@ -37,18 +37,24 @@ class Judge:
         if moment.server is not None and moment.server.io_wait is not None:
             _push(self._felt, moment.grain_s, moment.server.io_wait)
             _push(self._locked, moment.grain_s, moment.server.waits.get("row locks", 0.0))
-        exceeded = self._exceeded(moment)
+        exceeded = self._find_exceeded(moment)
         locked = _mean(self._locked) or 0.0
         if locked >= THRESHOLDS.lock_share and locked > (_mean(self._felt) or 0.0):
             return (
-                LiveVerdict("not storage", None, "", f"clients wait for row locks {in_percent(locked)} of their time"),
+                LiveVerdict(
+                    "not storage", None, "", f"clients wait for row locks {format_percent(locked)} of their time"
+                ),
             )
         verdicts = [
-            self._binding(share, volume, limit) for share, volume, limit in exceeded if share >= THRESHOLDS.seen_share
+            self._judge_limit(share, volume, limit)
+            for share, volume, limit in exceeded
+            if share >= THRESHOLDS.seen_share
         ]
         named = {(verdict.where, verdict.limit) for verdict in verdicts}
         exact = any(volume.exceeded for volume in moment.volumes)
-        verdicts += [verdict for verdict in self._credits(moment, exact) if (verdict.where, verdict.limit) not in named]
+        verdicts += [
+            verdict for verdict in self._judge_credits(moment, exact) if (verdict.where, verdict.limit) not in named
+        ]
         if verdicts:
             return tuple(verdicts)
         if not exact:
@@ -56,10 +62,10 @@ class Judge:
             return (LiveVerdict("cannot tell", None, "", words),)
         rooms = [(volume.headroom, volume.label) for volume in moment.volumes if volume.headroom is not None]
         least = min(rooms, default=None)
-        room = "" if least is None else f"; {least[1]} has {in_percent(least[0])} head-room"
+        room = "" if least is None else f"; {least[1]} has {format_percent(least[0])} head-room"
         return (LiveVerdict("fine", None, "", f"no limit binds{room}"),)
 
-    def _exceeded(self, moment: Moment) -> list[tuple[float, VolumeNow, str]]:
+    def _find_exceeded(self, moment: Moment) -> list[tuple[float, VolumeNow, str]]:
         """Returns (share of the last minute over it, volume, limit), the largest share first."""
         shares = []
         for volume in moment.volumes:
@@ -70,7 +76,7 @@ class Judge:
                     shares.append((mean, volume, limit))
         return sorted(shares, key=lambda entry: -entry[0])
 
-    def _credits(self, moment: Moment, exact: bool) -> Iterator[LiveVerdict]:
+    def _judge_credits(self, moment: Moment, exact: bool) -> Iterator[LiveVerdict]:
         """Yields verdicts on balances that are empty or soon will be, the first of them first."""
         felt = _mean(self._felt)
         # Empty credits only touch if waits are counted or too short to be felt; else they bind.
@@ -79,9 +85,9 @@ class Judge:
             if time_to_empty.seconds <= THRESHOLDS.coming_s:
                 limit = "instance-credits" if where.startswith("instance") else "volume-credits"
                 word = gone if time_to_empty.seconds <= 0 else "will bind"
-                yield LiveVerdict(word, limit, where, f"{where}: {empty_words(time_to_empty)}")
+                yield LiveVerdict(word, limit, where, f"{where}: {describe_emptying(time_to_empty)}")
 
-    def _binding(self, share: float, volume: VolumeNow, limit: str) -> LiveVerdict:
+    def _judge_limit(self, share: float, volume: VolumeNow, limit: str) -> LiveVerdict:
         """Returns the verdict on a limit that was exceeded for `share` of the last minute:
         `touched` if clients are known to hardly wait for I/O, else `binds`."""
         gone = volume.time_to_empty is not None and volume.time_to_empty.seconds <= 0
@@ -89,13 +95,13 @@ class Judge:
         name = "volume-credits" if gone and of_volume else limit
         felt = _mean(self._felt)
         where = volume.label
-        words = f"{where}, {caps.short(name)}: {in_percent(share)} of the last minute"
-        brief = f"{where}, {caps.short(name)} {in_percent(share)}"
+        words = f"{where}, {caps.label_cap(name)}: {format_percent(share)} of the last minute"
+        brief = f"{where}, {caps.label_cap(name)} {format_percent(share)}"
         if felt is None:
             return LiveVerdict("binds", name, where, words, brief)
         words, brief = (
-            f"{words}; clients wait for I/O {in_percent(felt)}",
-            f"{brief}, clients in I/O {in_percent(felt)}",
+            f"{words}; clients wait for I/O {format_percent(felt)}",
+            f"{brief}, clients in I/O {format_percent(felt)}",
         )
         if felt < THRESHOLDS.felt_share:
             return LiveVerdict("touched", name, where, f"{words}: not felt", brief)

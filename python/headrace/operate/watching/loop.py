@@ -14,11 +14,11 @@ from pathlib import Path
 from rich.text import Text
 
 from headrace.base.files import write_whole
-from headrace.base.units import HOUR_S, span_in_words
+from headrace.base.units import HOUR_S, describe_span
 from headrace.errors import HeadraceError
 from headrace.operate.watching.following import History
 from headrace.operate.watching.moment import Moment
-from headrace.operate.watching.screen import ScreenState, lines
+from headrace.operate.watching.screen import ScreenState, build_screen
 from headrace.operate.watching.terminal import Screen
 
 # Seconds that an arrow goes back or forth; up and down go further.
@@ -50,7 +50,7 @@ class Feed:
             self._queue.put(error)
         self._woken()
 
-    def fresh(self) -> tuple[list[Moment], bool]:
+    def take_moments(self) -> tuple[list[Moment], bool]:
         """Returns the moments since the last call, and whether there will be no more. Raises what
         reading raised."""
         moments: list[Moment] = []
@@ -97,7 +97,7 @@ class Watching:
             return True
         if key == " ":
             self.state = replace(self.state, frozen=not self.state.frozen)
-            self._shown = self._shown if self.state.frozen else self._at(self.state.back_s)
+            self._shown = self._shown if self.state.frozen else self._find_moment(self.state.back_s)
         elif key in STEPS:
             self._go(STEPS[key])
         elif key == "d":
@@ -116,21 +116,21 @@ class Watching:
         back = min(reaches, max(0.0, self.state.back_s + step_s))
         message = "" if back or step_s < 0 else "there is nothing before this yet"
         self.state = replace(self.state, back_s=back, frozen=False, message=message)
-        self._shown = self._at(back)
+        self._shown = self._find_moment(back)
 
-    def _at(self, back_s: float) -> Moment | None:
+    def _find_moment(self, back_s: float) -> Moment | None:
         assert self.newest is not None
-        return self.history.at(self.newest.t_unix - back_s) if back_s else self.newest
+        return self.history.find_moment(self.newest.t_unix - back_s) if back_s else self.newest
 
     def _subtract(self) -> None:
         """Sets the moment to be subtracted: an hour before the one shown, or the nearest, with a
         message; none if no difference is asked for."""
         before = None
         if self._difference and self._shown is not None:
-            before = self.history.at(self._shown.t_unix - HOUR_S)
+            before = self.history.find_moment(self._shown.t_unix - HOUR_S)
             gap = 0.0 if before is None else self._shown.t_unix - before.t_unix
             if abs(gap - HOUR_S) > LOOK_S and not self.state.message:
-                text = f"compared with {span_in_words(round(gap))} before: nothing is older"
+                text = f"compared with {describe_span(round(gap))} before: nothing is older"
                 self.state = replace(self.state, message=text)
         self.state = replace(self.state, before=before)
 
@@ -144,28 +144,28 @@ class Watching:
             return f"not written: {error.rule}"
         return f"written: {path}"
 
-    def lines(self, width: int, height: int) -> list[Text]:
+    def build_lines(self, width: int, height: int) -> list[Text]:
         """Returns the screen now."""
         if self._shown is None:
             blank = [Text() for _ in range(height - 2)]
             return [Text("Waiting for the first second ...", "dim"), *blank, Text("q quit", "reverse")]
-        return lines(self._shown, width, height, self.state)
+        return build_screen(self._shown, width, height, self.state)
 
 
 def run(screen: Screen, moments: Iterator[Moment], seconds: float | None = None) -> None:
     """Shows moments until `q`, the end of the moments, Ctrl-C or `seconds`."""
     until = None if seconds is None else time.monotonic() + seconds
     watching = Watching(Path.cwd(), screen.ascii)
-    with screen.taken():
+    with screen.hold_terminal():
         feed = Feed(moments, screen.wake)
         ended = False
         while until is None or time.monotonic() < until:
             fresh: list[Moment] = []
             if not ended:
-                fresh, ended = feed.fresh()
+                fresh, ended = feed.take_moments()
             for moment in fresh:
                 watching.add(moment)
-            screen.show(watching.lines(*screen.size))
+            screen.show(watching.build_lines(*screen.size))
             wait_s = LOOK_S if until is None else max(0.0, min(LOOK_S, until - time.monotonic()))
-            if not all(watching.press(key) for key in screen.keys(wait_s)):
+            if not all(watching.press(key) for key in screen.read_keys(wait_s)):
                 return

@@ -140,7 +140,7 @@ class LiveVerdict:
     text: str
     brief: str = ""
 
-    def headline(self, width: int) -> str:
+    def build_headline(self, width: int) -> str:
         """Returns one line: the brief text where the other is too long."""
         whole = f"{self.word}: {self.text}"
         return whole if cell_len(whole) <= width or not self.brief else f"{self.word}: {self.brief}"
@@ -184,19 +184,21 @@ class Moment:
     def to_document(self) -> dict[str, object]:
         """Returns a line of `--output jsonl`; infinite numbers are null, with `never` true."""
         document: dict[str, object] = {"schema": SCHEMA, **asdict(self), "verdict": asdict(self.verdict)}
-        document["volumes"] = [_volume_document(volume) for volume in self.volumes]
+        document["volumes"] = [_build_volume_document(volume) for volume in self.volumes]
         if self.instance is not None:
             instance = _with_left(asdict(self.instance))
-            instance["left"] = {unit: empty_document(value) for unit, value in self.instance.time_to_empty.items()}
+            instance["left"] = {
+                unit: build_empty_document(value) for unit, value in self.instance.time_to_empty.items()
+            }
             document["instance"] = instance
         return document
 
 
-def _volume_document(volume: VolumeNow) -> dict[str, object]:
+def _build_volume_document(volume: VolumeNow) -> dict[str, object]:
     """Returns a volume as JSON has it: without the page, with its head-room, and with figures of
     reads and writes by names of their own."""
     document = _with_left(asdict(replace(volume, page=None)))
-    document |= {"left": empty_document(volume.time_to_empty), "headroom": volume.headroom}
+    document |= {"left": build_empty_document(volume.time_to_empty), "headroom": volume.headroom}
     for kind, figures in (("read", volume.reads), ("write", volume.writes)):
         document |= {f"{kind}_{name}": figure for name, figure in asdict(figures).items()}
     for name in ("page", "reads", "writes"):
@@ -209,7 +211,7 @@ def _with_left(document: dict[str, object]) -> dict[str, object]:
     return {"left" if name == "time_to_empty" else name: value for name, value in document.items()}
 
 
-def empty_document(time_to_empty: CreditsLeft | None) -> dict[str, object] | None:
+def build_empty_document(time_to_empty: CreditsLeft | None) -> dict[str, object] | None:
     """Returns time to empty as JSON has it."""
     if time_to_empty is None:
         return None

@@ -31,7 +31,7 @@ class Watched:
 
 
 @contextmanager
-def opened(
+def open_target(
     target: str,
     options: SourceOptions,
     *,
@@ -44,28 +44,28 @@ def opened(
     CouldNotRun.
     """
     with closing(open_source(target, options, past, seconds)) as source:
-        yield Watched(target, _moments(source, pages_every_s, past), source.follows)
+        yield Watched(target, _read_moments(source, pages_every_s, past), source.follows)
 
 
-def _moments(source: TickSource, pages_every_s: float | None, past: bool) -> Iterator[Moment]:
+def _read_moments(source: TickSource, pages_every_s: float | None, past: bool) -> Iterator[Moment]:
     """Yields a moment for each tick, passing over those that were told already or come late.
     `pages_every_s`: seconds between readings of the statistics pages; None: without."""
     follower, last = TickFollower(), -math.inf
-    pages = {} if pages_every_s is None else _pages(source)
+    pages = {} if pages_every_s is None else _read_pages(source)
     read_at = time.time()
-    for tick in chain(source.past() if past else (), source.ticks()):
+    for tick in chain(source.read_history() if past else (), source.stream_ticks()):
         if last - LATE_S < tick.t_unix <= last:
             # A second that was told already, or a row that came late. A clock that was set back by
             # more begins anew.
             continue
         last = tick.t_unix
         if pages_every_s is not None and tick.t_unix - read_at >= pages_every_s:
-            read_at, pages = tick.t_unix, _pages(source)
+            read_at, pages = tick.t_unix, _read_pages(source)
         yield follower.see(source.facts, tick, source.notes, pages)
 
 
-def _pages(source: TickSource) -> dict[str, NvmePage]:
+def _read_pages(source: TickSource) -> dict[str, NvmePage]:
     """Returns the statistics page of each volume by name; none where they cannot be read."""
     with suppress(HeadraceError):
-        return source.pages()
+        return source.read_pages()
     return {}

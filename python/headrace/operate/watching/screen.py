@@ -12,8 +12,8 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from headrace.base import caps
-from headrace.base.credits import CreditsLeft, empty_words, left_words
-from headrace.base.units import DAY_S, in_percent, span_in_words
+from headrace.base.credits import CreditsLeft, describe_emptying, describe_remaining
+from headrace.base.units import DAY_S, describe_span, format_percent
 from headrace.operate.watching.moment import Moment, VolumeNow
 
 LEAST_COLUMNS, LEAST_LINES = 80, 24
@@ -65,70 +65,70 @@ class ScreenState:
     ascii: bool = False
 
 
-def lines(moment: Moment, width: int, height: int, state: ScreenState | None = None) -> list[Text]:
+def build_screen(moment: Moment, width: int, height: int, state: ScreenState | None = None) -> list[Text]:
     """Returns the screen, at most `height` lines of `width` columns."""
     state = state or ScreenState()
     if width < LEAST_COLUMNS or height < LEAST_LINES:
         message = f"{width} x {height} is too small: watch takes {LEAST_COLUMNS} x {LEAST_LINES} and up"
-        return [_cell((message, "bold"), max(1, width))][:height]
-    head = _head(moment, width, state)
-    footer = [_cell((line, "reverse"), width) for line in _folded(state.message or KEYS, width)[:MOST_FOOTER]]
-    rows = [*head, *_server(moment, state)]
-    rows[len(head) : len(head)] = _volumes(moment, height - len(rows) - len(footer), state)
-    rows = [*rows, *_notes(moment, width)][: height - len(footer)]
+        return [_build_cell((message, "bold"), max(1, width))][:height]
+    head = _build_head(moment, width, state)
+    footer = [_build_cell((line, "reverse"), width) for line in _fold_text(state.message or KEYS, width)[:MOST_FOOTER]]
+    rows = [*head, *_build_server(moment, state)]
+    rows[len(head) : len(head)] = _tabulate_volumes(moment, height - len(rows) - len(footer), state)
+    rows = [*rows, *_build_notes(moment, width)][: height - len(footer)]
     rows += [Text() for _ in range(height - len(footer) - len(rows))]
     for row in rows:
-        row.plain, row.no_wrap = _printable(row.plain), True
+        row.plain, row.no_wrap = _replace_unprintable(row.plain), True
         row.truncate(width, overflow="ellipsis")
     return rows + footer
 
 
-def whole(moment: Moment, width: int | None = None) -> list[Text]:
+def build_whole(moment: Moment, width: int | None = None) -> list[Text]:
     """Returns everything there is to show, as many lines as it takes, and nothing cut: for
     `--once`. `width`: where sentences are broken between words; None: nowhere."""
     state, room = ScreenState(), max(LEAST_COLUMNS, width or UNBOUNDED)
-    table = _volumes(moment, UNBOUNDED, state, uncut=True)
-    return [*_head(moment, room, state), *table, *_server(moment, state), *_notes(moment, room)]
+    table = _tabulate_volumes(moment, UNBOUNDED, state, uncut=True)
+    return [*_build_head(moment, room, state), *table, *_build_server(moment, state), *_build_notes(moment, room)]
 
 
 def as_text(rows: Sequence[Text]) -> str:
     """Returns lines as text without styles, for `--once` and tests."""
-    return "\n".join(_printable(line.plain).rstrip() for line in rows).rstrip() + "\n"
+    return "\n".join(_replace_unprintable(line.plain).rstrip() for line in rows).rstrip() + "\n"
 
 
-def _notes(moment: Moment, width: int) -> list[Text]:
-    return [Text(piece, "dim") for note in moment.notes for piece in _folded(note, width)]
+def _build_notes(moment: Moment, width: int) -> list[Text]:
+    return [Text(piece, "dim") for note in moment.notes for piece in _fold_text(note, width)]
 
 
-def _folded(text: str, width: int) -> list[str]:
+def _fold_text(text: str, width: int) -> list[str]:
     """Returns a sentence on as many lines as it takes."""
-    return textwrap.wrap(_printable(text), width, break_on_hyphens=False) or [""]
+    return textwrap.wrap(_replace_unprintable(text), width, break_on_hyphens=False) or [""]
 
 
-def _head(moment: Moment, width: int, state: ScreenState) -> list[Text]:
+def _build_head(moment: Moment, width: int, state: ScreenState) -> list[Text]:
     """Returns the verdict with the credits that are empty first, and a line with target, time and
     state."""
     first = moment.empty_first
-    empty = "" if first is None else f"  {first[0]} {empty_words(first[1], brief=True)}"
+    empty = "" if first is None else f"  {first[0]} {describe_emptying(first[1], brief=True)}"
     verdict = moment.verdict
     style = STYLE_OF.get(verdict.word, "")
     room = width - cell_len(empty)
-    top, *below = (Text(line, style) for line in _folded(verdict.headline(room), room)[:MOST_FOOTER])
+    top, *below = (Text(line, style) for line in _fold_text(verdict.build_headline(room), room)[:MOST_FOOTER])
     if first is not None:
         top.align("left", room if width < UNBOUNDED else cell_len(top.plain))
-        top = Text.assemble(top, (empty, _empty_style(first[1])))
+        top = Text.assemble(top, (empty, _choose_style(first[1])))
     if moment.t_unix < DAY_S:  # a recording without times counts from its beginning
-        at = f"{span_in_words(round(moment.t_unix))} after the start"
+        at = f"{describe_span(round(moment.t_unix))} after the start"
     else:
         at = f"{datetime.fromtimestamp(moment.t_unix):%Y-%m-%d %H:%M:%S}"
     words = [f"{moment.target}  {at}  every {moment.grain_s:g} s"]
-    words += [f"{span_in_words(round(state.back_s))} back"] if state.back_s else []
+    words += [f"{describe_span(round(state.back_s))} back"] if state.back_s else []
     words += ["frozen"] if state.frozen else []
     words += ["less an hour ago"] if state.before is not None else []
     return [top, *below, Text("  ".join(words), "bold" if state.frozen or state.back_s else "dim")]
 
 
-def _volumes(moment: Moment, room: int, state: ScreenState, uncut: bool = False) -> list[Text]:
+def _tabulate_volumes(moment: Moment, room: int, state: ScreenState, uncut: bool = False) -> list[Text]:
     """Returns the table of volumes in `room` lines, or with rates only where both lines of each do
     not fit. `uncut`: columns as wide as names and storages need."""
     if not moment.volumes:
@@ -140,15 +140,15 @@ def _volumes(moment: Moment, room: int, state: ScreenState, uncut: bool = False)
         rates = ((max(RATES[0][0], names), RATES[0][1]), *RATES[1:])
         limits = ((max(LIMITS[0][0], specs + 2), LIMITS[0][1]), *LIMITS[1:])
     before = {volume.id: volume for volume in state.before.volumes} if state.before else {}
-    rows = [_row(rates, [(title, "") for _, title in rates], "bold")]
+    rows = [_build_row(rates, [(title, "") for _, title in rates], "bold")]
     # With both lines of each if they fit, else what does not fit has its rates only.
     whole = 2 + 2 * len(moment.volumes) <= room
     if whole:
-        rows.append(_row(limits, [(title, "") for _, title in limits], "bold"))
+        rows.append(_build_row(limits, [(title, "") for _, title in limits], "bold"))
     for volume in moment.volumes[: max(1, room - 2)]:
-        rows.append(_rates_line(volume, before.get(volume.id), rates))
+        rows.append(_build_rates_line(volume, before.get(volume.id), rates))
         if whole:
-            rows.append(_limits_line(volume, state.ascii, limits))
+            rows.append(_build_limits_line(volume, state.ascii, limits))
     if not whole:
         hidden = len(moment.volumes) - (len(rows) - 1)
         more = f"and {hidden} more; " if hidden > 0 else ""
@@ -156,58 +156,58 @@ def _volumes(moment: Moment, room: int, state: ScreenState, uncut: bool = False)
     return rows
 
 
-def _row(columns: Columns, cells: Sequence[Part], style: str = "") -> Text:
+def _build_row(columns: Columns, cells: Sequence[Part], style: str = "") -> Text:
     """Returns a line of a table: the first cell on the left, the others on the right of theirs."""
     row = zip(columns, cells, strict=True)
-    return Text.assemble(*(_cell(cell, width, at > 0) for at, ((width, _), cell) in enumerate(row)), style=style)
+    return Text.assemble(*(_build_cell(cell, width, at > 0) for at, ((width, _), cell) in enumerate(row)), style=style)
 
 
-def _cell(part: Part, width: int, right: bool = False) -> Text:
+def _build_cell(part: Part, width: int, right: bool = False) -> Text:
     """Returns a text of that many columns, on the `right` with a space before it."""
-    cell = Text(_printable(part[0]), part[1])
+    cell = Text(_replace_unprintable(part[0]), part[1])
     cell.truncate(width - right, overflow="ellipsis")
     cell.align("right" if right else "left", width)
     return cell
 
 
-def _figures(volume: VolumeNow) -> tuple[float | None, ...]:
+def _list_figures(volume: VolumeNow) -> tuple[float | None, ...]:
     """Returns the figures of the first line of a volume, in the order of its columns."""
     reads, writes = volume.reads, volume.writes
     rates = (volume.iops, reads.iops, writes.iops, volume.mib_s, volume.io_kib, volume.queue)
     return (*rates, reads.p50_ms, reads.p99_ms, writes.p50_ms, writes.p99_ms)
 
 
-def _rates_line(volume: VolumeNow, before: VolumeNow | None, columns: Columns) -> Text:
+def _build_rates_line(volume: VolumeNow, before: VolumeNow | None, columns: Columns) -> Text:
     """Returns the first line of a volume: rates, queue and latencies in ms, less those of `before`,
     if given."""
     if volume.gone:
-        return Text.assemble(_cell((volume.label, ""), columns[0][0]), (f" {volume.gone}", "bold red"))
-    past = _figures(before) if before else (None,) * len(DIGITS)
-    figures = zip(_figures(volume), past, DIGITS, strict=True)
-    cells = [_number(value, was, digits, before is not None) for value, was, digits in figures]
-    return _row(columns, [(volume.label, ""), *((cell, "") for cell in cells)])
+        return Text.assemble(_build_cell((volume.label, ""), columns[0][0]), (f" {volume.gone}", "bold red"))
+    past = _list_figures(before) if before else (None,) * len(DIGITS)
+    figures = zip(_list_figures(volume), past, DIGITS, strict=True)
+    cells = [_format_number(value, was, digits, before is not None) for value, was, digits in figures]
+    return _build_row(columns, [(volume.label, ""), *((cell, "") for cell in cells)])
 
 
-def _limits_line(volume: VolumeNow, ascii: bool, columns: Columns) -> Text:
+def _build_limits_line(volume: VolumeNow, ascii: bool, columns: Columns) -> Text:
     """Returns the second line of a volume: the share of the time over each limit, balance, when
     credits are empty, and head-room."""
     cells: list[Part] = [(f"  {volume.spec or volume.device or ''}", "dim")]
     for share in (volume.exceeded.get(limit) for limit in caps.COUNTED):
         over = share is not None and share >= OVER_SHARE
-        cells.append(("-" if share is None else in_percent(share), "bold red" if over else ""))
+        cells.append(("-" if share is None else format_percent(share), "bold red" if over else ""))
     if volume.balance is None:
         cells.append(("no credits" if volume.spec and not volume.bursts else "-", "dim"))
     else:
-        text = f"{bar(volume.balance, BAR, ascii)}{in_percent(volume.balance):>6}"
+        text = f"{draw_bar(volume.balance, BAR, ascii)}{format_percent(volume.balance):>6}"
         cells.append((text, "red" if volume.balance < LOW_SHARE else "green"))
     rest, room = volume.time_to_empty, volume.headroom
-    cells.append(("" if rest is None else left_words(rest), _empty_style(rest)))
+    cells.append(("" if rest is None else describe_remaining(rest), _choose_style(rest)))
     low = room is not None and room < LOW_SHARE
-    cells.append(("" if room is None else in_percent(room), "bold yellow" if low else ""))
-    return _row(columns, cells)
+    cells.append(("" if room is None else format_percent(room), "bold yellow" if low else ""))
+    return _build_row(columns, cells)
 
 
-def _server(moment: Moment, state: ScreenState) -> list[Text]:
+def _build_server(moment: Moment, state: ScreenState) -> list[Text]:
     """Returns the lines on instance, server and replicas, with what changed since
     `state.before`."""
     rows: list[Text] = []
@@ -216,8 +216,8 @@ def _server(moment: Moment, state: ScreenState) -> list[Text]:
         parts = []
         for unit, share in instance.balances.items():
             rest = instance.time_to_empty.get(unit)
-            text = f"{unit} {bar(share, BAR, state.ascii)} {in_percent(share)}"
-            parts.append(text + (f" {empty_words(rest)}" if rest else ""))
+            text = f"{unit} {draw_bar(share, BAR, state.ascii)} {format_percent(share)}"
+            parts.append(text + (f" {describe_emptying(rest)}" if rest else ""))
         rows.append(Text(f"instance {instance.type or ''}: " + ", ".join(parts)))
     if server is None:
         return rows
@@ -225,7 +225,7 @@ def _server(moment: Moment, state: ScreenState) -> list[Text]:
         return [*rows, Text(f"{server.label} does not answer", "bold red")]
     differs = before is not None
     rates = [
-        f"{name} {_number(value, was, 0, differs)}"
+        f"{name} {_format_number(value, was, 0, differs)}"
         for name, value, was in (
             ("tps", server.tps, before and before.tps),
             ("reads", server.reads_s, before and before.reads_s),
@@ -240,15 +240,17 @@ def _server(moment: Moment, state: ScreenState) -> list[Text]:
     for name, share in (("checkpoint age", server.checkpoint_age), ("dirty", server.dirty)):
         if share is not None:
             style = "yellow" if name == "checkpoint age" and share > FULL_SHARE else "green"
-            levels.append(f"{name} ").append(bar(share, BAR - 2, state.ascii), style).append(f" {in_percent(share)}  ")
+            levels.append(f"{name} ").append(draw_bar(share, BAR - 2, state.ascii), style).append(
+                f" {format_percent(share)}  "
+            )
     if server.io_wait is not None:
-        levels.append(f"clients in I/O {in_percent(server.io_wait)}", "bold" if server.io_wait >= 0.1 else "")
+        levels.append(f"clients in I/O {format_percent(server.io_wait)}", "bold" if server.io_wait >= 0.1 else "")
     if server.running is not None:
-        levels.append(f"  run {_number(server.running, before and before.running, 0, differs)}")
+        levels.append(f"  run {_format_number(server.running, before and before.running, 0, differs)}")
     rows.append(levels)
     if any(share >= LEAST_SHARE for share in server.waits.values()):
         largest_first = sorted(server.waits.items(), key=lambda entry: -entry[1])
-        rows.append(Text("waits: " + ", ".join(f"{name} {in_percent(share)}" for name, share in largest_first)))
+        rows.append(Text("waits: " + ", ".join(f"{name} {format_percent(share)}" for name, share in largest_first)))
     for replica in moment.replicas:
         lag = "lag not known" if replica.lag_s is None else f"lag {replica.lag_s:,.0f} s"
         works = "applies" if replica.applies and replica.receives else replica.error or "stopped"
@@ -257,7 +259,7 @@ def _server(moment: Moment, state: ScreenState) -> list[Text]:
     return rows
 
 
-def bar(share: float, width: int, ascii: bool = False) -> str:
+def draw_bar(share: float, width: int, ascii: bool = False) -> str:
     """Returns a bar with brackets, `width` columns, that is filled for `share` (0 to 1) of its
     inside."""
     inside = width - 2
@@ -265,13 +267,13 @@ def bar(share: float, width: int, ascii: bool = False) -> str:
     return f"[{'#' * full}{'-' * (inside - full)}]" if ascii else f"[{'█' * full}{'░' * (inside - full)}]"
 
 
-def _empty_style(rest: CreditsLeft | None) -> str:
+def _choose_style(rest: CreditsLeft | None) -> str:
     if rest is None or math.isinf(rest.seconds):
         return ""
     return "bold red" if rest.seconds < 600 else "bold yellow" if rest.seconds < 3_600 else ""
 
 
-def _number(value: float | None, before: float | None, digits: int, signed: bool) -> str:
+def _format_number(value: float | None, before: float | None, digits: int, signed: bool) -> str:
     """Writes a number, less what it was `before` (None: 0), with `digits` decimals and, if
     `signed`, its sign; in thousands from 100,000 on; `-` for None and what is not finite."""
     value = math.nan if value is None else value - (before or 0.0)
@@ -284,5 +286,5 @@ def _number(value: float | None, before: float | None, digits: int, signed: bool
     return f"{value:{'+' if signed else ''},.{digits}f}"
 
 
-def _printable(text: str) -> str:
+def _replace_unprintable(text: str) -> str:
     return text if text.isprintable() else "".join(each if each.isprintable() else "?" for each in text)

@@ -63,7 +63,7 @@ class Screen:
         return self._console.size
 
     @contextmanager
-    def taken(self) -> Iterator[Screen]:
+    def hold_terminal(self) -> Iterator[Screen]:
         """Takes the terminal, and puts it back as it was: also after Ctrl-C, SIGTERM, Ctrl-Z."""
         handlers = {signal.SIGWINCH: _pass, signal.SIGTSTP: _pass, signal.SIGTERM: _end}
         try:
@@ -92,7 +92,7 @@ class Screen:
             line.plain = line.plain.replace(CUT, "~").encode(encoding, "replace").decode(encoding)
         self._live.update(Group(*lines), refresh=True)
 
-    def keys(self, wait_s: float) -> list[str]:
+    def read_keys(self, wait_s: float) -> list[str]:
         """Returns the keys pressed within `wait_s`: characters and the names of arrows. Returns as
         soon as there is one, the terminal changed its size, or `wake` was called."""
         ready = select.select([0, self._wake], [], [], wait_s)[0]

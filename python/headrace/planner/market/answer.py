@@ -15,14 +15,20 @@ from typing import TYPE_CHECKING, cast
 from headrace.base import core
 from headrace.base.checks import check_number
 from headrace.base.encoding import Document
-from headrace.base.units import GIB, MIB, span_in_words
+from headrace.base.units import GIB, MIB, describe_span
 from headrace.planner.candidates import AURORA
 from headrace.planner.database import DatabaseJudge
-from headrace.planner.market.durability import NO_AUTOSCALING, storage_rules
-from headrace.planner.market.services import managed_items
+from headrace.planner.market.durability import NO_AUTOSCALING, list_storage_rules
+from headrace.planner.market.services import list_managed_items
 from headrace.planner.result import Choice, ServiceAnswer, ServicesPart
 from headrace.planner.search import FamilyResult, rank
-from headrace.simulation.services import BreakEven, break_even_of, confidence, failover_facts, loss_facts
+from headrace.simulation.services import (
+    BreakEven,
+    compute_break_even,
+    describe_confidence,
+    get_failover_facts,
+    get_loss_facts,
+)
 
 if TYPE_CHECKING:
     from headrace.planner.engine import PlanEngine
@@ -56,30 +62,32 @@ class StorageGrowth(Document):
     steps: tuple[tuple[float, float], ...]
     stopped_h: float | None
 
-    def in_words(self) -> str:
+    def describe(self) -> str:
         """Writes the growth as a sentence."""
         what = f"{self.gib_per_day:g} GiB a day into {self.allocated_gib:,.0f} GiB with {self.used_gib:,.0f} in use"
         added = ""
         if self.steps:
             hour, size = self.steps[0]
-            added = f"autoscaling comes first after {_span(hour)}, to {size:,.0f} GiB; {len(self.steps)} steps in all"
+            added = f"autoscaling comes first after {_describe_span(hour)}, to {size:,.0f} GiB; {len(self.steps)} steps in all"
         copied = next((hour for hour, size in self.steps if self.allocated_gib < STRIPED_FROM_GIB <= size), None)
         if copied is not None:
             added += (
-                f"; the one after {_span(copied)} passes {STRIPED_FROM_GIB} GiB, where RDS copies all data to four "
+                f"; the one after {_describe_span(copied)} passes {STRIPED_FROM_GIB} GiB, where RDS copies all data to four "
                 "volumes: hours of more I/O, and no other change until it is done (rds-guide-2026-04)"
             )
         if self.stopped_h is None:
-            return f"{what}: {added or 'nothing happens'} in {_span(self.hours)}"
+            return f"{what}: {added or 'nothing happens'} in {_describe_span(self.hours)}"
         without = "; autoscaling adds at most one step in its six hours" if self.steps else ""
-        return f"{what}: RDS stops the server after {_span(self.stopped_h)}{without}" + (f" ({added})" if added else "")
+        return f"{what}: RDS stops the server after {_describe_span(self.stopped_h)}{without}" + (
+            f" ({added})" if added else ""
+        )
 
 
-def _span(hours: float) -> str:
-    return span_in_words(round(hours * 3_600))
+def _describe_span(hours: float) -> str:
+    return describe_span(round(hours * 3_600))
 
 
-def storage_growth(
+def simulate_storage_growth(
     allocated_gib: float,
     used_gib: float,
     gib_per_day: float,
@@ -95,14 +103,14 @@ def storage_growth(
     check_number("used_gib", used_gib, 0.0, allocated_gib, "GiB")
     check_number("gib_per_day", gib_per_day, 0.0, 1e6, "GiB a day")
     check_number("days", days, 0.01, MOST_DAYS)
-    rule = {name: _figure(name, as_of) for name in FIGURES}
-    most = most_gib or _largest_gib(as_of)
+    rule = {name: _get_figure(name, as_of) for name in FIGURES}
+    most = most_gib or _get_largest_gib(as_of)
     size, low_for, cooled_at, hour = allocated_gib, 0, 0.0, 0.0
     steps: list[tuple[float, float]] = []
     for minute in range(1, int(days * 24 * HOUR_MIN) + 1):
         hour = minute / HOUR_MIN
         free = size - used_gib - gib_per_day * hour / 24
-        if free * MIB_A_GIB <= least_free_mib(size * MIB_A_GIB, rule):
+        if free * MIB_A_GIB <= compute_least_free_mib(size * MIB_A_GIB, rule):
             return StorageGrowth(allocated_gib, used_gib, gib_per_day, days * 24, tuple(steps), hour)
         low_for = low_for + 1 if free <= size * rule["autoscaling_free"] / 100 else 0
         if autoscaling and low_for >= rule["autoscaling_wait"] and hour >= cooled_at and size < most:
@@ -126,7 +134,7 @@ FIGURES = (
 )
 
 
-def least_free_mib(allocated_mib: float, rule: dict[str, float]) -> float:
+def compute_least_free_mib(allocated_mib: float, rule: dict[str, float]) -> float:
     """Returns the free MiB at which RDS stops the server."""
     if allocated_mib < SMALL_MIB:
         return rule["storage_full_small"]
@@ -135,14 +143,14 @@ def least_free_mib(allocated_mib: float, rule: dict[str, float]) -> float:
     return allocated_mib * rule["storage_full_share"] / 100
 
 
-def _largest_gib(as_of: str | None) -> float:
+def _get_largest_gib(as_of: str | None) -> float:
     """Returns the most GiB that RDS allocates on a day; None: the newest known."""
     rule = core.managed_rule("rds:single-az", "largest_storage", as_of)
     assert rule is not None
     return float(rule["value"]) * GIB_OF_UNIT[rule["unit"]]
 
 
-def _figure(name: str, as_of: str | None) -> float:
+def _get_figure(name: str, as_of: str | None) -> float:
     """Returns the value of a rule on the storage of RDS on a day, in the unit that the table of
     rules gives it; None: the newest known."""
     rule = core.managed_rule("rds:single-az", name, as_of)
@@ -153,13 +161,13 @@ def _figure(name: str, as_of: str | None) -> float:
 # --- the answer -----------------------------------------------------------------------------------
 
 
-def services_part(
+def build_services_part(
     engine: PlanEngine, searched: Sequence[FamilyResult], recommended: Choice | None = None
 ) -> ServicesPart:
     """Says what each deployment that was asked about comes to: the `recommended` choice on its own,
     the cheapest on the others."""
     answers = tuple(_answer(engine, service, searched, recommended) for service in engine.question.settings.on)
-    even, million, tps = _io_optimized(engine, answers)
+    even, million, tps = _find_break_even(engine, answers)
     return ServicesPart(answers, even, million, tps, tuple(map(dict, core.service_comparison())))
 
 
@@ -170,8 +178,8 @@ def _answer(
     nearest, or None) with limits, failover and growth."""
     own = [result for result in searched if result.family.service == service]
     passing = sorted((passing_result for result in own for passing_result in result.passing), key=rank)
-    near = [] if passing else [choice for result in own if (choice := engine.nearest(result)) is not None]
-    best = engine.chooser.choose([passing[0].candidate])[0] if passing else min(near, key=_missing_least, default=None)
+    near = [] if passing else [choice for result in own if (choice := engine.find_nearest(result)) is not None]
+    best = engine.chooser.choose([passing[0].candidate])[0] if passing else min(near, key=_rank_choice, default=None)
     if recommended is not None and recommended.service == service:
         best = recommended
     if best is None:
@@ -184,22 +192,22 @@ def _answer(
     readers = 0 if about is None or not service.startswith(AURORA) else about.readers
     near_runs = 0
     if best is not None and isinstance(engine.judge, DatabaseJudge):
-        near_runs = engine.judge.near(engine.host_of(best))
+        near_runs = engine.judge.count_near_runs(engine.get_host(best))
     return ServiceAnswer(
         service,
         best,
         why,
-        failover_facts(service, as_of, readers),
-        loss_facts(service, as_of),
+        get_failover_facts(service, as_of, readers),
+        get_loss_facts(service, as_of),
         tuple(map(dict, core.service_limits(service))),
-        storage_rules(service, as_of),
-        _growth(engine, service, best),
-        confidence(service, near_runs),
+        list_storage_rules(service, as_of),
+        _describe_growth(engine, service, best),
+        describe_confidence(service, near_runs),
         readers,
     )
 
 
-def _growth(engine: PlanEngine, service: str, best: Choice | None) -> str | None:
+def _describe_growth(engine: PlanEngine, service: str, best: Choice | None) -> str | None:
     """Says in words when the storage of an RDS choice must grow, by the GiB a day that were given;
     None without them."""
     question = engine.question
@@ -208,17 +216,17 @@ def _growth(engine: PlanEngine, service: str, best: Choice | None) -> str | None
     stored_gib = float(question.load.size_gib + question.need.log_gib)
     used = min(stored_gib, best.usable_gib)
     grows = service != NO_AUTOSCALING
-    growth = storage_growth(
+    growth = simulate_storage_growth(
         best.usable_gib, used, question.settings.gib_per_day, autoscaling=grows, as_of=question.prices.as_of
     )
-    return growth.in_words()
+    return growth.describe()
 
 
-def _missing_least(choice: Choice) -> tuple:
+def _rank_choice(choice: Choice) -> tuple:
     return (-(choice.probability or 0.0), choice.cost_usd_month)
 
 
-def _io_optimized(
+def _find_break_even(
     engine: PlanEngine, answers: Sequence[ServiceAnswer]
 ) -> tuple[BreakEven | None, float | None, float | None]:
     """Finds where I/O-Optimized pays on the class of the cheapest Standard, what is billed there a
@@ -227,16 +235,16 @@ def _io_optimized(
     judge = engine.judge
     if standard is None or not isinstance(judge, DatabaseJudge):
         return None, None, None
-    candidate = engine.candidate_of(standard)
-    items = judge.items(candidate)
+    candidate = engine.get_candidate(standard)
+    items = judge.list_items(candidate)
     other = replace(judge.hosts[candidate[2]], service="aurora:io-optimized")
     about = judge.conditions
-    optimized = managed_items(other, AURORA, judge.prices, readers=about.readers, data_gib=about.data_gib)
-    even = None if optimized is None else break_even_of(_cost_items(items), _cost_items(optimized))
+    optimized = list_managed_items(other, AURORA, judge.prices, readers=about.readers, data_gib=about.data_gib)
+    even = None if optimized is None else compute_break_even(_convert_cost_items(items), _convert_cost_items(optimized))
     million = sum(item["quantity"] for item in items if "I/O" in item["item"])
-    return even, million, judge.billed(candidate)[2]
+    return even, million, judge.compute_billed_ios(candidate)[2]
 
 
-def _cost_items(items: Sequence[dict]) -> list[core.CostItem]:
+def _convert_cost_items(items: Sequence[dict]) -> list[core.CostItem]:
     names = ("item", "quantity", "unit", "unit_price_usd", "usd", "source", "as_of")
     return [cast("core.CostItem", {name: item[name] for name in names}) for item in items]

@@ -16,7 +16,7 @@ from functools import cache
 from headrace.base import core
 from headrace.base.packaged import read_rows
 from headrace.planner.candidates import Candidate, Directory, Family
-from headrace.simulation.services import failover_facts, loss_facts
+from headrace.simulation.services import get_failover_facts, get_loss_facts
 
 # Percent; below it nothing but independent failures is reckoned with, so that more digits would
 # claim what nobody knows (chosen by eye).
@@ -25,23 +25,25 @@ LEAST_TOLD = 1e-6
 A_YEAR = {"h": 365.25 * 24, "s": 365.25 * 86_400}
 
 
-def static_figures(family: Family, members: int) -> tuple[float | None, float | None]:
+def compute_static_figures(family: Family, members: int) -> tuple[float | None, float | None]:
     """Returns the durability (annual failure rate, percent, upper published figure, through the
     layout and the service's copies) and consistency (percent of the time)."""
     value = (family.era.get("consistency") or {}).get("value")
     promised = float(value["of_time_percent"]) if isinstance(value, dict) else None
-    return service_afr_percent(family, members), promised
+    return compute_service_afr_percent(family, members), promised
 
 
-def figures_of(directory: Directory, candidate: Candidate, service: str) -> tuple[float | None, float | None]:
+def compute_candidate_figures(
+    directory: Directory, candidate: Candidate, service: str
+) -> tuple[float | None, float | None]:
     """Returns the same of a candidate at a service: with a log apart the data are lost with
     either."""
     data, log, _ = candidate
-    about = directory.about(data, service)
-    afr, promised = static_figures(about.family, about.members)
+    about = directory.look_up(data, service)
+    afr, promised = compute_static_figures(about.family, about.members)
     if log is not None:
-        apart = directory.about(log)
-        afr = combined_afr_percent([afr, static_figures(apart.family, apart.members)[0]])
+        apart = directory.look_up(log)
+        afr = combine_afr_percent([afr, compute_static_figures(apart.family, apart.members)[0]])
     return afr, promised
 
 
@@ -59,7 +61,7 @@ class Copies:
 
 
 @cache
-def copies_of(service: str) -> Copies | None:
+def find_copies(service: str) -> Copies | None:
     """Returns the number of copies that a deployment keeps; None: a single one."""
     rows = read_rows("headrace.planner.market", "copies.csv")
     name, _, option = service.partition(":")
@@ -79,20 +81,20 @@ def copies_of(service: str) -> Copies | None:
     return Copies(int(copies["value"]), lost_with, share, afr, words)
 
 
-def service_afr_percent(family: Family, members: int) -> float | None:
+def compute_service_afr_percent(family: Family, members: int) -> float | None:
     """Returns the annual chance to lose the data at a service, percent: one copy's volumes through
     their layout, and the copies through the time that repair takes."""
     copy_percent, copies = (
-        layout_afr_percent(family.layout, members, published_afr_percent(family.era)),
-        copies_of(family.service),
+        compute_layout_afr_percent(family.layout, members, find_published_afr_percent(family.era)),
+        find_copies(family.service),
     )
     if copies is None:
         return copy_percent
     copy_percent = copies.afr_percent if copies.afr_percent is not None else copy_percent
-    return None if copy_percent is None else copies_afr_percent(copy_percent, copies)
+    return None if copy_percent is None else compute_copies_afr_percent(copy_percent, copies)
 
 
-def copies_afr_percent(copy_percent: float, copies: Copies) -> float:
+def compute_copies_afr_percent(copy_percent: float, copies: Copies) -> float:
     """Returns the annual chance to lose `lost_with` of n copies before one is back, percent.
 
     A copy fails at the rate r = -ln(1 - a) a year. Each failure of the n (n r a year) is fatal when
@@ -108,21 +110,21 @@ def copies_afr_percent(copy_percent: float, copies: Copies) -> float:
     return -100 * math.expm1(-copies.copies * rate * fatal)
 
 
-def published_afr_percent(era: core.Era) -> float | None:
+def find_published_afr_percent(era: core.Era) -> float | None:
     """Returns the upper published annual failure rate of one volume, percent; None where none is
     published."""
     value = (era.get("durability_afr_percent") or {}).get("value")
     return float(value[-1]) if isinstance(value, (list, tuple)) else None
 
 
-def lowest_afr_percent(era: core.Era) -> float | None:
+def find_lowest_afr_percent(era: core.Era) -> float | None:
     """Returns the lower published annual failure rate of one volume, percent; None where none is
     published."""
     value = (era.get("durability_afr_percent") or {}).get("value")
     return float(value[0]) if isinstance(value, (list, tuple)) else None
 
 
-def layout_afr_percent(layout: str, members: int, member_percent: float | None) -> float | None:
+def compute_layout_afr_percent(layout: str, members: int, member_percent: float | None) -> float | None:
     """Returns the annual chance of data loss of an array whose volumes fail independently, percent.
 
     RAID 0 is lost with any member: 1 - (1 - a)^n. A mirror is lost when all its copies are; how
@@ -143,7 +145,7 @@ def layout_afr_percent(layout: str, members: int, member_percent: float | None) 
     return 100 * chance
 
 
-def small_percent(percent: float) -> str:
+def format_small_percent(percent: float) -> str:
     """Writes a chance in percent, two figures; what is too small to be known is said to be below
     that."""
     if percent < LEAST_TOLD:
@@ -153,7 +155,7 @@ def small_percent(percent: float) -> str:
     return f"{text.rstrip('0').rstrip('.') if places else text} %"
 
 
-def combined_afr_percent(parts: Sequence[float | None]) -> float | None:
+def combine_afr_percent(parts: Sequence[float | None]) -> float | None:
     """Returns the annual chance to lose any of several storages, percent: data and log apart are
     lost with either."""
     published = [part for part in parts if part is not None]
@@ -164,12 +166,12 @@ def combined_afr_percent(parts: Sequence[float | None]) -> float | None:
 SURVIVAL = ("failover_s", "lost_with_zone_s")
 
 
-def survival_of(service: str, as_of: str, readers: int) -> dict[str, float]:
+def compute_survival(service: str, as_of: str, readers: int) -> dict[str, float]:
     """Returns two times, s. `failover_s`: until the database is back after its server is lost, at
     the most; `lost_with_zone_s`: seconds of commits that are lost with an availability zone. NaN:
     not known, or without a bound, as for a single server of EC2, whose volumes are gone with their
     zone."""
-    facts = failover_facts(service, as_of, readers)[1], loss_facts(service, as_of)[1]
+    facts = get_failover_facts(service, as_of, readers)[1], get_loss_facts(service, as_of)[1]
     return {name: math.nan if fact.value is None else fact.value for name, fact in zip(SURVIVAL, facts, strict=True)}
 
 
@@ -189,7 +191,7 @@ STORAGE_RULES = {
 NO_AUTOSCALING = "rds:multi-az-cluster"
 
 
-def storage_rules(deployment: str, as_of: str) -> tuple[str, ...]:
+def list_storage_rules(deployment: str, as_of: str) -> tuple[str, ...]:
     """Says what the storage of a deployment lives by, in words with sources."""
     sentences = []
     for key, words in STORAGE_RULES.items():
@@ -200,13 +202,13 @@ def storage_rules(deployment: str, as_of: str) -> tuple[str, ...]:
             doubt = "" if rule["confirmed"] else ", not confirmed"
             text = words.format(value=rule["value"], unit=rule["unit"])
             sentences.append(f"{text} ({rule['source']}, {rule['first_seen']}{doubt})")
-    copies = copies_of(deployment)
+    copies = find_copies(deployment)
     if copies is not None:
         sentences.append(f"the annual chance of losing the data is that of {copies.words}")
     return tuple(sentences)
 
 
-def managed_caveats(deployment: str) -> list[str]:
+def list_managed_caveats(deployment: str) -> list[str]:
     """Says what to know of a choice at a service."""
     caveats = [f"{deployment} cannot {limit['what']}: {limit['detail']}." for limit in core.service_limits(deployment)]
     if deployment.startswith("aurora"):

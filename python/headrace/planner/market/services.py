@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.catalog.price_list import PriceList
 from headrace.errors import InputError, Refusals
 from headrace.planner.candidates import (
@@ -32,11 +32,11 @@ from headrace.planner.candidates import (
     Need,
     Shape,
     Space,
+    list_spaces,
     make_host,
-    matching_instances,
-    rounded_up,
-    spaces_of,
-    undominated,
+    match_instances,
+    remove_dominated,
+    round_figure_up,
 )
 from headrace.planner.result import FamilyVerdict
 
@@ -48,12 +48,12 @@ NO_CLASS = "no class that was looked at has a known price"
 STRIPE = 4
 
 
-def deployments_of(on: Sequence[str] | str) -> tuple[str, ...]:
+def expand_deployments(on: Sequence[str] | str) -> tuple[str, ...]:
     """Returns the deployments that are meant: `rds` stands for all of RDS. Raises InputError."""
     names = on.split(",") if isinstance(on, str) else list(on) if isinstance(on, Sequence) else [on]
     if not all(isinstance(name, str) for name in names):
         raise refuse.input(f"on = {on!r}", "must name services", "For example --on ec2,rds,aurora.")
-    with core_errors():
+    with translate_core_errors():
         deployments = tuple(core.deployments([name for name in names if name.strip()]))
     if not deployments:
         raise refuse.input("on", "names no service", "For example --on ec2,rds,aurora.")
@@ -63,7 +63,7 @@ def deployments_of(on: Sequence[str] | str) -> tuple[str, ...]:
 # --- families and shapes --------------------------------------------------------------------------
 
 
-def managed_families(
+def list_managed_families(
     deployments: Sequence[str], directory: Directory, excluded: dict[str, str], hosts: Sequence[Host], engine: str = ""
 ) -> tuple[list[Family], list[FamilyVerdict]]:
     """Returns the families of the services, and verdicts on those that are out before any search.
@@ -103,16 +103,16 @@ class ManagedShape(Shape):
     mib_s_per_iops: float = math.inf
     by_itself: float = math.inf
 
-    def _text(self, x: int, y: int) -> str:
+    def _write_storage(self, x: int, y: int) -> str:
         """Writes the storage of a point in the notation: IOPS and MiB/s rounded up to what is
         ordered, GiB raised where the IOPS need it."""
         kind, gib = self.family.volume_type, self.member_gib
         if self.family.axis == "size":
-            return f"{kind}:{rounded_up(x, GIB_STEPS, *self.x)}"
+            return f"{kind}:{round_figure_up(x, GIB_STEPS, *self.x)}"
         if y:
-            y = rounded_up(y, MIB_S_STEPS, *self.y)
+            y = round_figure_up(y, MIB_S_STEPS, *self.y)
             x = max(x, math.ceil(y / self.mib_s_per_iops))
-        x = rounded_up(x, IOPS_STEPS, *self.x)
+        x = round_figure_up(x, IOPS_STEPS, *self.x)
         if self.per_gib and x > gib // STRIPE * STRIPE * self.per_gib:
             gib = -(-math.ceil(x / self.per_gib) // STRIPE) * STRIPE
         if y > max(self.included[1], x / self.by_itself):
@@ -120,7 +120,7 @@ class ManagedShape(Shape):
         return f"{kind}:{gib}:{x}" if x > self.included[0] else f"{kind}:{gib}"
 
 
-def managed_shapes(family: Family, size_gib: int, as_of: str) -> list[Shape]:
+def list_managed_shapes(family: Family, size_gib: int, as_of: str) -> list[Shape]:
     """Returns the shapes of a service's family that hold `size_gib`, smallest sizes first."""
     if family.volume_type == AURORA:
         return [Shape(family, 1, size_gib, local=AURORA)]
@@ -129,7 +129,7 @@ def managed_shapes(family: Family, size_gib: int, as_of: str) -> list[Shape]:
         gib, rules = max(size_gib, sizes["from_gib"]), sizes["figures"]
         if gib > sizes["to_gib"]:
             continue
-        gib = rounded_up(gib, GIB_STEPS, sizes["from_gib"], sizes["to_gib"])
+        gib = round_figure_up(gib, GIB_STEPS, sizes["from_gib"], sizes["to_gib"])
         if family.axis == "size":
             shapes.append(ManagedShape(family, 1, gib, (gib, sizes["to_gib"])))
             continue
@@ -155,21 +155,23 @@ def managed_shapes(family: Family, size_gib: int, as_of: str) -> list[Shape]:
     return shapes
 
 
-def spaces_on(family: Family, hosts: Sequence[Host], logs: Sequence[str | None], need: Need, as_of: str) -> list[Space]:
+def list_service_spaces(
+    family: Family, hosts: Sequence[Host], logs: Sequence[str | None], need: Need, as_of: str
+) -> list[Space]:
     """Lists all spaces of a family on the hosts of its service, given by their place in `hosts`.
     Services keep the log with the data."""
     places = [place for place, host in enumerate(hosts) if host.service == family.service]
     if family.service == "ec2":
-        own = spaces_of(family, [hosts[place] for place in places], logs, need.data_gib, need.log_gib)
+        own = list_spaces(family, [hosts[place] for place in places], logs, need.data_gib, need.log_gib)
         return [Space(space.shape, space.log, places[space.host]) for space in own]
-    shapes = managed_shapes(family, need.of(None), as_of)
+    shapes = list_managed_shapes(family, need.of(None), as_of)
     return [Space(shape, None, place) for place in places for shape in shapes]
 
 
 # --- hosts ----------------------------------------------------------------------------------------
 
 
-def managed_hosts(
+def list_managed_hosts(
     deployments: Sequence[str],
     named: Sequence[str] | None,
     prices: PriceList,
@@ -178,30 +180,30 @@ def managed_hosts(
 ) -> tuple[list[Host], list[tuple[str, str]]]:
     """Returns the classes of each deployment, cheapest first, and those left out with the reason.
     `named`: types or patterns of EC2; None: all of the families m, r, c and i that have a price."""
-    with core_errors():
+    with translate_core_errors():
         instances = {entry["instance_type"]: entry for entry in core.instances(prices.as_of)}
     if named is None:
         types = [name for name in instances if SENSIBLE.match(name)]
     else:
         stripped = [name.strip().removeprefix("db.") for name in named]
         types = list(
-            dict.fromkeys(name for text in stripped for name in matching_instances(text, instances, prices.as_of))
+            dict.fromkeys(name for text in stripped for name in match_instances(text, instances, prices.as_of))
         )
     hosts: list[Host] = []
     skipped: list[tuple[str, str]] = []
     for service in deployments:
         own: list[Host] = []
-        if (too_early := _not_yet(service, prices.as_of)) is not None:
+        if (too_early := _explain_absence(service, prices.as_of)) is not None:
             skipped.append((service, too_early))
             continue
         for name in types:
-            host = _managed_host(service, instances[name], prices, cache_share, readers)
+            host = _make_managed_host(service, instances[name], prices, cache_share, readers)
             if isinstance(host, str):
                 skipped.append((f"db.{name} of {service}", host))
             else:
                 own.append(host)
         own.sort(key=lambda host: (host.usd_month, host.name))
-        hosts += own if named is not None else undominated(own)
+        hosts += own if named is not None else remove_dominated(own)
         if not own and named is None:
             skipped.append((service, f"no class has a price in {prices.region}"))
     if named is None:
@@ -210,7 +212,7 @@ def managed_hosts(
     return hosts, skipped
 
 
-def _not_yet(service: str, as_of: str) -> str | None:
+def _explain_absence(service: str, as_of: str) -> str | None:
     """Says why a deployment cannot be had on a day before it was there."""
     rule = core.managed_rule(service, "launched_on")
     if rule is None or rule["value"] <= as_of:
@@ -218,17 +220,17 @@ def _not_yet(service: str, as_of: str) -> str | None:
     return f"exists since {rule['value']}, and limits of {as_of} are asked for"
 
 
-def _managed_host(
+def _make_managed_host(
     service: str, entry: core.Instance, prices: PriceList, cache_share: float | None, readers: int
 ) -> Host | str:
     """Returns the host of a class, or why it cannot be one."""
     name = entry["instance_type"]
     try:
-        with core_errors():
+        with translate_core_errors():
             core.service_class(service, name, prices.as_of)
     except InputError as error:
         return f"{error.value} {error.rule}"
-    usd = class_usd(service, name, prices, readers)
+    usd = compute_class_usd(service, name, prices, readers)
     return make_host(entry, usd, prices.region, cache_share, service)
 
 
@@ -238,36 +240,36 @@ def _managed_host(
 ANY_STORAGE, ANY_CLASS = "gp3:20", "r6g.large"
 
 
-def class_usd(service: str, instance: str, prices: PriceList, readers: int) -> float | None:
+def compute_class_usd(service: str, instance: str, prices: PriceList, readers: int) -> float | None:
     """Says what the class costs a month, readers of Aurora included; None: no price."""
-    with core_errors():
+    with translate_core_errors():
         bill = core.service_bill(
-            service, instance, ANY_STORAGE, prices.region, prices.as_of, _readers(service, readers)
+            service, instance, ANY_STORAGE, prices.region, prices.as_of, _count_readers(service, readers)
         )
     hours = [item["usd"] for item in bill["items"] if item["unit"] == "h"]
-    return sum(hours) * _share(prices) if hours else None
+    return sum(hours) * _compute_paid_share(prices) if hours else None
 
 
-def managed_items(
+def list_managed_items(
     host: Host, storage: str, prices: PriceList, *, readers: int = 0, data_gib: float = 0.0, million_ios: float = 0.0
 ) -> list[dict] | None:
     """Returns the items of a service's monthly bill, in USD, with `part`; None where a price is
     missing. A host without an instance: its storage alone."""
-    with core_errors():
+    with translate_core_errors():
         bill = core.service_bill(
             host.service,
             host.name or ANY_CLASS,
             ANY_STORAGE if storage == AURORA else storage,
             prices.region,
             prices.as_of,
-            _readers(host.service, readers),
+            _count_readers(host.service, readers),
             data_gib,
             million_ios,
         )
     alone = host.instance is None
     if [name for name in bill["missing"] if not (alone and name.startswith(f"db.{ANY_CLASS}"))]:
         return None
-    share = _share(prices)
+    share = _compute_paid_share(prices)
     return [
         {"part": "instance" if item["unit"] == "h" else "data"}
         | item
@@ -277,11 +279,11 @@ def managed_items(
     ]
 
 
-def _readers(service: str, readers: int) -> int:
+def _count_readers(service: str, readers: int) -> int:
     return readers if service.startswith(AURORA) else 0
 
 
-def _share(prices: PriceList) -> float:
+def _compute_paid_share(prices: PriceList) -> float:
     """Returns the share of a list price that is paid, 0 to 1: a discount on instances is one on
     classes."""
     return 1.0 - prices.instance_discount_percent / 100.0

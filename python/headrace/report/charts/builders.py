@@ -13,7 +13,7 @@ import polars as pl
 
 from headrace.base.units import DAY_S
 from headrace.report.charts import style
-from headrace.report.words import start_of
+from headrace.report.words import parse_clock_start
 
 # Rows of a chart at most: nearly one for each of its 760 pixels; more would only make the file
 # larger.
@@ -51,7 +51,7 @@ class TimeAxis:
     def __init__(self, clock_start: object, span_s: float) -> None:
         """Chooses the start, format and title of the axis. `clock_start`: date and time, or time of
         day, at the start of the run (None: not known); `span_s`: its length."""
-        clock_time = start_of(clock_start)
+        clock_time = parse_clock_start(clock_start)
         dated = clock_time is not None and len(str(clock_start)) > CLOCK_ONLY
         self.start = clock_time or DAY_ONE
         short = span_s <= 600
@@ -78,7 +78,7 @@ class TimeAxis:
         until = start + pl.duration(milliseconds=((pl.col("t_s") + pl.col("duration_s")) * 1e3).round())
         return frame.with_columns(at.alias("at"), until.alias("until"))
 
-    def x(self, shown: bool) -> alt.X:
+    def make_axis(self, shown: bool) -> alt.X:
         """Returns the axis; panels above each other show it once, at the lowest."""
         title = self.title if shown else None
         axis = alt.Axis(title=title, tickCount=9, labels=shown, ticks=shown, labelOverlap=True, labelFlush=False)
@@ -86,7 +86,7 @@ class TimeAxis:
         return alt.X("at:T", scale=alt.Scale(type="utc", nice=False), axis=axis)
 
 
-def thinned(rows: pl.DataFrame, *more: pl.Expr) -> pl.DataFrame:
+def thin_rows(rows: pl.DataFrame, *more: pl.Expr) -> pl.DataFrame:
     """Returns at most MOST_POINTS rows: means over stretches, with `duration_s` summed and `more`
     aggregates."""
     each = -(-rows.height // MOST_POINTS)
@@ -98,20 +98,20 @@ def thinned(rows: pl.DataFrame, *more: pl.Expr) -> pl.DataFrame:
     )
 
 
-def lowest_and_highest(frame: pl.DataFrame, column: str) -> tuple[float, float]:
+def find_ends(frame: pl.DataFrame, column: str) -> tuple[float, float]:
     """Returns the ends of a column of numbers; 0 and 0 where it has none."""
     values = frame[column].drop_nulls().cast(pl.Float64)
     return (values.to_numpy().min().item(), values.to_numpy().max().item()) if values.len() else (0.0, 0.0)
 
 
-def decades(low: float, high: float) -> list[float]:
+def list_decades(low: float, high: float) -> list[float]:
     """Returns ticks 1, 2, 5, 10, ... around `low` to `high`, both above 0, for a log axis that can
     be read."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     return [step * 10.0**power for power in range(first, last + 1) for step in (1, 2, 5)]
 
 
-def quantity(
+def make_quantity_axis(
     channel: type[Channel],
     frame: pl.DataFrame,
     column: str,
@@ -123,22 +123,22 @@ def quantity(
 ) -> Channel:
     """Returns an axis of numbers: logarithmic, with powers of ten, where the highest is more than
     `far` times the lowest; else from 0 with `zero`."""
-    low, high = lowest_and_highest(frame, column)
+    low, high = find_ends(frame, column)
     if low > 0 and high > far * low:
-        axis = alt.Axis(title=title, labelExpr=SHORT, values=decades(low, high))
+        axis = alt.Axis(title=title, labelExpr=SHORT, values=list_decades(low, high))
         return channel(f"{column}:Q", scale=alt.Scale(type="log", nice=False, padding=6), axis=axis)
     axis = alt.Axis(title=title, labelExpr=SHORT, tickCount=ticks)
     return channel(f"{column}:Q", scale=alt.Scale(zero=zero, nice=zero), axis=axis)
 
 
-def percentile_axis(title: str) -> alt.X:
+def make_percentile_axis(title: str) -> alt.X:
     """Returns the axis of a column `nines`, 1 / (1 - q), with the names of the percentiles."""
     words = ", ".join(f"'{value}': '{label}'" for value, label in NINES.items())
     axis = alt.Axis(title=title, values=list(NINES), labelExpr=f"{{{words}}}[format(datum.value, 'd')]")
     return alt.X("nines:Q", scale=alt.Scale(type="log", nice=False, padding=10), axis=axis)
 
 
-def colour_of(
+def make_colour(
     field: str, colours: Mapping[str, str], orient: Orient | None = "bottom", title: str | None = None
 ) -> alt.Color:
     """Returns the colours of a column's names, with a legend below the chart (`orient`; None:
@@ -148,25 +148,25 @@ def colour_of(
     return alt.Color(f"{field}:N", scale=scale, legend=legend)
 
 
-def role_colour(present: Sequence[str] | None = None, orient: Orient | None = "top") -> alt.Color:
+def make_role_colour(present: Sequence[str] | None = None, orient: Orient | None = "top") -> alt.Color:
     """Returns the colours of published, simulated and measured, of those that are `present`."""
     named = {role: hue for role, hue in style.ROLE_COLOURS.items() if present is None or role in present}
-    return colour_of("role", named, orient)
+    return make_colour("role", named, orient)
 
 
-def closed_at_end(frame: pl.DataFrame) -> pl.DataFrame:
+def close_at_end(frame: pl.DataFrame) -> pl.DataFrame:
     """Adds a row at the end of the last interval, so that a step line is drawn over it."""
     return pl.concat([frame, frame.tail(1).with_columns(pl.col("until").alias("at"))])
 
 
-def linear(title: str, low: float, high: float, ticks: int = 4) -> Callable[[str], alt.Y]:
+def make_linear_axes(title: str, low: float, high: float, ticks: int = 4) -> Callable[[str], alt.Y]:
     """Returns a maker of axes: it gives a column an axis from `low` to `high`, in the unit of
     `title`."""
     axis = alt.Axis(title=title, tickCount=ticks, labelExpr=SHORT)
     return lambda column: alt.Y(f"{column}:Q", scale=alt.Scale(domain=[low, high], nice=False), axis=axis)
 
 
-def lines(
+def draw_lines(
     frame: pl.DataFrame,
     x: alt.X,
     title: str,
@@ -176,9 +176,9 @@ def lines(
 ) -> Drawing:
     """Draws step lines of several columns over time, each named at the top right in its own colour.
     `y`: the axis of a column, from 0 up if left out; a column has no line where it is null."""
-    highest = max(lowest_and_highest(frame, column)[1] for column, _, _ in parts)
-    y = y or linear(title, 0, ABOVE * (highest or 1.0))
-    drawn, layers = closed_at_end(frame), []
+    highest = max(find_ends(frame, column)[1] for column, _, _ in parts)
+    y = y or make_linear_axes(title, 0, ABOVE * (highest or 1.0))
+    drawn, layers = close_at_end(frame), []
     for column, _, colour in parts:
         line = alt.Chart(drawn.select("at", column))
         mark = line.mark_line(interpolate="step-after", color=colour, strokeWidth=1.5, clip=True)
@@ -228,23 +228,23 @@ def draw_panels(
     """
     drawn: list[Drawing] = []
     for index, (title, parts) in enumerate(panels):
-        x = time.x(last and index == len(panels) - 1)
-        panel = lines(frame, x, title, parts, (axes or {}).get(title), height)
+        x = time.make_axis(last and index == len(panels) - 1)
+        panel = draw_lines(frame, x, title, parts, (axes or {}).get(title), height)
         if shaded is not None and shaded.height:
             panel = alt.layer(shade(shaded, x, height, colour), panel)
         drawn.append(panel)
     return drawn
 
 
-def stacked(panels: Sequence, title: str, subtitle: str = "", spacing: int = 26) -> alt.VConcatChart:
+def stack_panels(panels: Sequence, title: str, subtitle: str = "", spacing: int = 26) -> alt.VConcatChart:
     """Returns panels above each other on one axis of time, configured."""
     above = alt.vconcat(*panels, spacing=spacing).resolve_scale(x="shared")
-    return style.configured(above.properties(title=alt.TitleParams(title, subtitle=subtitle, offset=16)))
+    return style.configure_chart(above.properties(title=alt.TitleParams(title, subtitle=subtitle, offset=16)))
 
 
-def density(values: pl.DataFrame, by: str, colour: alt.Color, title: str) -> alt.Chart:
+def draw_density(values: pl.DataFrame, by: str, colour: alt.Color, title: str) -> alt.Chart:
     """Draws how often each value of `tps` occurs, an area for each name in the column `by`."""
-    low, high = lowest_and_highest(values, "tps")
+    low, high = find_ends(values, "tps")
     room = 0.1 * (high - low)
     x_axis = alt.Axis(title=title, labelExpr=SHORT, tickCount=9)
     y_axis = alt.Axis(title="density (share per unit)", tickCount=4)

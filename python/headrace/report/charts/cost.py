@@ -11,10 +11,10 @@ import altair as alt
 import polars as pl
 
 from headrace.report.charts import style
-from headrace.report.charts.builders import SHORT, Drawing, decades, lowest_and_highest
-from headrace.report.charts.over_time import ms_axis
-from headrace.report.charts.predictions import bill_bars
-from headrace.report.words import number, usd
+from headrace.report.charts.builders import SHORT, Drawing, find_ends, list_decades
+from headrace.report.charts.over_time import make_ms_axis
+from headrace.report.charts.predictions import draw_bill_bars
+from headrace.report.words import format_number, format_usd
 
 if TYPE_CHECKING:
     from headrace.planner.result import Choice, Plan
@@ -47,7 +47,7 @@ NEVER_MS = 60_000.0
 ROOM_RIGHT = 110  # px, for the name of a goal next to the axes
 
 
-def frontier(
+def draw_frontier(
     points: Sequence[dict], winner: str | None, goal_ms: float | None, goal_name: str = "I/O p99"
 ) -> Drawing | None:
     """Draws cost against delivered latency: a point per storage, types in colours, the winner
@@ -66,8 +66,8 @@ def frontier(
                 f"{point['storage']} on {point['instance']}" if point.get("instance") else point["storage"]
                 for point in priced
             ],
-            "type": [storage_of(point.get("family")) for point in priced],
-            "service": [service_of(point.get("family")) for point in priced],
+            "type": [get_storage(point.get("family")) for point in priced],
+            "service": [get_service(point.get("family")) for point in priced],
             "cost": [float(point["cost_usd_month"]) for point in priced],
             "ms": [min(float(point["p99_ms"]), NEVER_MS) for point in priced],
             "meets": [MEETS if point.get("meets_goals") else FAILS for point in priced],
@@ -78,7 +78,7 @@ def frontier(
     colours = {name: hue for name, hue in TYPE_COLOURS.items() if name in present}
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
     filled = alt.Scale(domain=[MEETS, FAILS], range=[0.8, 0.0])
-    x, y = _cost_axis(frame), _latency_axis(frame)
+    x, y = _make_cost_axis(frame), _make_latency_axis(frame)
     solid = alt.Legend(title="volume type", symbolType="circle")
     layers: list = [
         alt.Chart(frame)
@@ -89,14 +89,14 @@ def frontier(
             stroke=alt.Stroke("type:N", scale=scale, legend=solid),
             fill=alt.Fill("type:N", scale=scale, legend=solid),
             fillOpacity=alt.FillOpacity("meets:N", scale=filled, legend=None),
-            **_service_shapes(services),
+            **_make_service_shapes(services),
         )
     ]
     if goal_ms is not None:
-        layers += _goal("ms", goal_ms, f"goal: {goal_name} ≤ {number(goal_ms)} ms", style.QUIET)
+        layers += _draw_goal("ms", goal_ms, f"goal: {goal_name} ≤ {format_number(goal_ms)} ms", style.QUIET)
     best = frame.filter(pl.col("label") == pl.lit(winner, pl.String)).head(1)
     if best.height:
-        to_left = best["cost"][0] > 0.6 * lowest_and_highest(frame, "cost")[1]
+        to_left = best["cost"][0] > 0.6 * find_ends(frame, "cost")[1]
         ringed = alt.Chart(best).encode(x="cost:Q", y="ms:Q")
         name = ringed.mark_text(
             align="right" if to_left else "left", dx=-12 if to_left else 8, dy=-16, fontWeight="bold", color=style.GOOD
@@ -110,7 +110,7 @@ def frontier(
         pl.when(pl.col("role") == "today").then(pl.lit(style.WARN)).otherwise(pl.lit(style.INK)).alias("ink"),
     )
     if roles.height:
-        middle = sum(lowest_and_highest(frame, "cost")) / 2
+        middle = sum(find_ends(frame, "cost")) / 2
         for align, dx, side in (("left", 10, pl.col("cost") <= middle), ("right", -10, pl.col("cost") > middle)):
             # Below their points: the recommended has its name above.
             words = alt.Chart(roles.filter(side)).mark_text(align=align, dx=dx, dy=16)  # pyright: ignore[reportArgumentType]
@@ -119,42 +119,46 @@ def frontier(
     at_top = " At the top: a minute or more." if frame["ms"].max() == NEVER_MS else ""
     subtitle = f"Filled: {MEETS}. Hollow: {FAILS}.{at_top}"
     title = alt.TitleParams("Cost against delivered latency", subtitle=subtitle, offset=10)
-    return style.configured(alt.layer(*layers).properties(width=style.WIDTH - 140, height=320, title=title))
+    return style.configure_chart(alt.layer(*layers).properties(width=style.WIDTH - 140, height=320, title=title))
 
 
-def _far(low: float, high: float) -> bool:
+def _is_far_apart(low: float, high: float) -> bool:
     """Returns True when the values are so far apart that only a logarithmic axis shows them."""
     return low > 0 and high > APART * low
 
 
-def _cost_axis(frame: pl.DataFrame, column: str = "cost", title: str = "cost (USD a month)") -> alt.X:
+def _make_cost_axis(frame: pl.DataFrame, column: str = "cost", title: str = "cost (USD a month)") -> alt.X:
     """Returns the horizontal axis for costs in USD a month: logarithmic where the cheapest and the
     dearest are far apart."""
-    low, high = lowest_and_highest(frame, column)
-    far = _far(low, high)
+    low, high = find_ends(frame, column)
+    far = _is_far_apart(low, high)
     values = (
-        [value for value in decades(low, high) if ROUNDED * low <= value <= high / ROUNDED] if far else alt.Undefined
+        [value for value in list_decades(low, high) if ROUNDED * low <= value <= high / ROUNDED]
+        if far
+        else alt.Undefined
     )
     overlap = False if far else alt.Undefined
     axis = alt.Axis(title=title, labelExpr=SHORT, tickCount=6, values=values, labelFlush=False, labelOverlap=overlap)
-    return alt.X(f"{column}:Q", scale=_scale(far, nice=not far), axis=axis)
+    return alt.X(f"{column}:Q", scale=_make_scale(far, nice=not far), axis=axis)
 
 
-def _latency_axis(frame: pl.DataFrame) -> alt.Y:
+def _make_latency_axis(frame: pl.DataFrame) -> alt.Y:
     """Returns the vertical axis for the I/O p99 in ms: logarithmic where the lowest and the highest
     are far apart."""
-    (low, high), title = lowest_and_highest(frame, "ms"), "I/O p99, waiting included"
-    far = _far(low, high)
+    (low, high), title = find_ends(frame, "ms"), "I/O p99, waiting included"
+    far = _is_far_apart(low, high)
     return alt.Y(
-        "ms:Q", scale=_scale(far), axis=ms_axis(title) if far else alt.Axis(title=f"{title} (ms)", tickCount=6)
+        "ms:Q",
+        scale=_make_scale(far),
+        axis=make_ms_axis(title) if far else alt.Axis(title=f"{title} (ms)", tickCount=6),
     )
 
 
-def _scale(far: bool, nice: bool = True) -> alt.Scale:
+def _make_scale(far: bool, nice: bool = True) -> alt.Scale:
     return alt.Scale(type="log" if far else "linear", zero=False, nice=nice, padding=16)
 
 
-def _goal(column: str, limit: float, label: str, colour: str, outside: bool = False) -> list[alt.Chart]:
+def _draw_goal(column: str, limit: float, label: str, colour: str, outside: bool = False) -> list[alt.Chart]:
     """Returns a goal as a dashed line with its name at its right end; `outside`: next to the
     axes."""
     data = alt.Chart(pl.DataFrame({column: [float(limit)], "label": [label]})).encode(y=f"{column}:Q")
@@ -165,13 +169,13 @@ def _goal(column: str, limit: float, label: str, colour: str, outside: bool = Fa
     return [data.mark_rule(strokeDash=[5, 4], color=colour), name.encode(x=alt.value("width"), text="label:N")]
 
 
-def service_of(family: object) -> str:
+def get_service(family: object) -> str:
     """Returns the service of a family's name: `ec2`, `rds:multi-az`, `aurora:standard`."""
     first = str(family or "").split(" ")[0]
     return first if ":" in first else "ec2"
 
 
-def storage_of(family: object) -> str:
+def get_storage(family: object) -> str:
     """Returns the storage of a family's name: its volume type, at RDS too; of Aurora what it is
     sold as."""
     words = str(family or "").split(" ")
@@ -181,11 +185,11 @@ def storage_of(family: object) -> str:
     return kind if kind in TYPE_COLOURS else OTHER
 
 
-def _layout_of(family: str) -> str:
-    return family.partition(" ")[2] if service_of(family) == "ec2" and " " in family else SINGLE
+def _get_layout(family: str) -> str:
+    return family.partition(" ")[2] if get_service(family) == "ec2" and " " in family else SINGLE
 
 
-def _service_shapes(services: Sequence[str]) -> dict:
+def _make_service_shapes(services: Sequence[str]) -> dict:
     """Returns the shape of a service's points, where several are drawn."""
     if len(services) < 2:
         return {}
@@ -194,14 +198,14 @@ def _service_shapes(services: Sequence[str]) -> dict:
     return {"shape": alt.Shape("service:N", scale=shapes, legend=legend)}
 
 
-def line_colours(families: Mapping[str, str]) -> dict[str, str]:
+def choose_line_colours(families: Mapping[str, str]) -> dict[str, str]:
     """Chooses a colour for each line by its name and family: its storage's own where that is free,
     else the next free colour; colours repeat only where there are more lines than colours."""
     colours: dict[str, str] = {}
     for own in (True, False):
         for name, family in families.items():
-            colour = TYPE_COLOURS[storage_of(family)]
-            if own and _layout_of(family) == SINGLE and colour not in colours.values():
+            colour = TYPE_COLOURS[get_storage(family)]
+            if own and _get_layout(family) == SINGLE and colour not in colours.values():
                 colours[name] = colour
             elif not own and name not in colours:
                 free = [hue for hue in style.PALETTE if hue not in colours.values()]
@@ -209,7 +213,7 @@ def line_colours(families: Mapping[str, str]) -> dict[str, str]:
     return {name: colours[name] for name in families}
 
 
-def against_tps(plan: Plan) -> Drawing | None:
+def draw_against_tps(plan: Plan) -> Drawing | None:
     """Draws sustained tps with the 80 % interval against monthly cost: a line for each family,
     points in the shape of its service, the goal dashed, the recommended choice ringed. None where
     there are fewer than two points."""
@@ -219,36 +223,38 @@ def against_tps(plan: Plan) -> Drawing | None:
     on = pl.when(pl.col("instance").is_null()).then(pl.lit("")).otherwise(pl.lit(" on ") + pl.col("instance"))
     frame = frame.with_columns(
         (pl.col("family") + on).alias("name"),
-        pl.col("family").map_elements(service_of, return_dtype=pl.String).alias("service"),
-        pl.col("family").map_elements(_layout_of, return_dtype=pl.String).alias("layout"),
+        pl.col("family").map_elements(get_service, return_dtype=pl.String).alias("service"),
+        pl.col("family").map_elements(_get_layout, return_dtype=pl.String).alias("layout"),
     ).sort("service", "name", "cost_usd_month")
     families = dict(frame.select("name", "family").unique(maintain_order=True).iter_rows())
-    shapes = [SHAPES.get(service_of(family), "stroke") for family in families.values()]
+    shapes = [SHAPES.get(get_service(family), "stroke") for family in families.values()]
     # Colour and shape have one legend, since both are of the name.
     legend = alt.Legend(title=None, orient="bottom", columns=2, symbolSize=90, symbolOpacity=1)
-    colours = line_colours(families)
+    colours = choose_line_colours(families)
     colour = alt.Color("name:N", scale=alt.Scale(domain=list(colours), range=list(colours.values())), legend=legend)
     shape = alt.Shape("name:N", scale=alt.Scale(domain=list(families), range=shapes), legend=legend)
     y = alt.Y("tps:Q", title="sustained tps (80 % interval)", scale=alt.Scale(zero=True))
     base = alt.Chart(frame).encode(
-        x=_cost_axis(frame, "cost_usd_month", "USD a month, instance included"), color=colour
+        x=_make_cost_axis(frame, "cost_usd_month", "USD a month, instance included"), color=colour
     )
     layers: list = [
         base.mark_rule(opacity=0.22, strokeWidth=2).encode(y=alt.Y("tps_low:Q"), y2="tps_high:Q"),
-        base.mark_line(strokeWidth=2).encode(y=y, **_dashes(frame["layout"].unique(maintain_order=True).to_list())),
+        base.mark_line(strokeWidth=2).encode(
+            y=y, **_make_dashes(frame["layout"].unique(maintain_order=True).to_list())
+        ),
         base.mark_point(size=45, filled=True, opacity=1).encode(y=y, shape=shape),
     ]
     goal = next((goal.limit for goal in plan.goals if goal.metric == "tps"), None)
     if goal is not None:
-        layers += _goal("tps", goal, f"goal {goal:g} tps", style.WARN, outside=True)
+        layers += _draw_goal("tps", goal, f"goal {goal:g} tps", style.WARN, outside=True)
     if plan.recommended:
-        layers += _recommended(frame, plan.recommended)
+        layers += _draw_recommended(frame, plan.recommended)
     drawn = alt.layer(*layers).properties(width=style.WIDTH - ROOM_RIGHT, height=2.5 * style.PANEL_HEIGHT)
     title = alt.TitleParams("Cost against transactions a second", offset=20)
-    return style.configured(drawn.properties(title=title))
+    return style.configure_chart(drawn.properties(title=title))
 
 
-def _dashes(layouts: Sequence[str]) -> dict:
+def _make_dashes(layouts: Sequence[str]) -> dict:
     """Returns dashes by layout, where there are several."""
     if len(layouts) < 2:
         return {}
@@ -265,12 +271,12 @@ def _dashes(layouts: Sequence[str]) -> dict:
     return {"strokeDash": alt.StrokeDash("layout:N", scale=scale, legend=legend)}
 
 
-def _recommended(frame: pl.DataFrame, choice: Choice) -> list[alt.Chart]:
+def _draw_recommended(frame: pl.DataFrame, choice: Choice) -> list[alt.Chart]:
     """Draws a ring around the recommended choice, and its name above the axes, where nothing else
     is drawn."""
-    low, high = lowest_and_highest(frame, "cost_usd_month")
+    low, high = find_ends(frame, "cost_usd_month")
     cost = choice.cost_usd_month
-    on_left = cost < (math.sqrt(low * high) if _far(low, high) else (low + high) / 2)
+    on_left = cost < (math.sqrt(low * high) if _is_far_apart(low, high) else (low + high) / 2)
     place = pl.DataFrame([{"cost_usd_month": cost, "tps": choice.metrics["tps"], "text": "recommended"}])
     ring = alt.Chart(place).encode(x="cost_usd_month:Q", y="tps:Q")
     name = ring.mark_text(align="left" if on_left else "right", baseline="bottom", fontWeight="bold", color=style.GOOD)
@@ -287,9 +293,9 @@ def bills(choices: Sequence[tuple[str, Sequence[dict]]]) -> Drawing:
     y = alt.Y("choice:N", sort=[name for name, _ in choices], axis=alt.Axis(title=None))
     x = alt.X("usd:Q", axis=alt.Axis(title="USD a month", labelExpr=SHORT, tickCount=6))
     sums = [(name, sum(item["usd"] for item in items)) for name, items in choices]
-    totals = [{"choice": name, "usd": total, "text": usd(total)} for name, total in sums if total]
+    totals = [{"choice": name, "usd": total, "text": format_usd(total)} for name, total in sums if total]
     labels = alt.Chart(pl.DataFrame(totals)).mark_text(align="left", dx=4).encode(y=y, x="usd:Q", text="text:N")
-    drawn = (bill_bars(choices, y, x) + labels).properties(
+    drawn = (draw_bill_bars(choices, y, x) + labels).properties(
         width=style.WIDTH - 180, height=alt.Step(24), title="The monthly bill"
     )
-    return style.configured(drawn)
+    return style.configure_chart(drawn)

@@ -67,7 +67,7 @@ class _Renderer:
         """Draws the chart as SVG text or PNG. Raises CouldNotRun."""
         with self._lock:
             try:
-                requests, answer = self._started()
+                requests, answer = self._open_pipes()
                 requests.write(json.dumps({"form": form, "spec": spec, "scale": scale}).encode() + b"\n")
                 requests.flush()
                 length = int(answer.readline() or -2)
@@ -86,7 +86,7 @@ class _Renderer:
                 raise CouldNotRun("the chart", f"could not be drawn: the renderer {ended}", "vl-convert", hint)
             return drawn
 
-    def _started(self) -> tuple[IO[bytes], IO[bytes]]:
+    def _open_pipes(self) -> tuple[IO[bytes], IO[bytes]]:
         """Returns the pipes to and from the renderer, which is started if it does not run in this
         process. Raises CouldNotRun if vl-convert is not installed."""
         if self._process is None or self._process.poll() is not None or self._owner != os.getpid():
@@ -143,12 +143,12 @@ def _describe_end(code: int, errors: str) -> tuple[str, str]:
 _renderer = _Renderer()
 
 
-def svg(chart: alt.TopLevelMixin) -> str:
+def render_svg(chart: alt.TopLevelMixin) -> str:
     """Returns an Altair chart as SVG text, drawn without a browser."""
-    return svg_of(chart.to_dict())
+    return render_spec(chart.to_dict())
 
 
-def svg_of(spec: dict[str, Any]) -> str:
+def render_spec(spec: dict[str, Any]) -> str:
     """Returns the chart of a specification of Vega-Lite as SVG text."""
     drawn = _renderer.draw(json.dumps(spec), "svg").decode()
     # The renderer counts its clip paths on from chart to chart; counted from 0 the same chart is
@@ -157,7 +157,7 @@ def svg_of(spec: dict[str, Any]) -> str:
     return re.sub(r"\bclip\d+\b", lambda match: numbers[match[0]], drawn)
 
 
-def png(chart: alt.TopLevelMixin, scale: float = 2.0) -> bytes:
+def render_png(chart: alt.TopLevelMixin, scale: float = 2.0) -> bytes:
     """Returns an Altair chart as PNG on white, `scale` pixels for each CSS pixel."""
     spec = chart.to_dict()
     spec["config"]["background"] = "white"
@@ -181,27 +181,27 @@ PHONE_LABEL_PX = 140  # the width of the label of a row
 PHONE_TICKS = 4  # of an axis from left to right: a time is some 50 px wide
 
 
-def inline_svg(drawn: str, prefix: str) -> str:
+def prepare_inline_svg(drawn: str, prefix: str) -> str:
     """Returns SVG text to put into a page: ids begin with `prefix`, since charts on one page share
     a name space, and places are rounded to a tenth of a pixel. The page's stylesheet sets its
     ink."""
     drawn = re.sub(r"^<\?xml[^>]*>|<!DOCTYPE[^>]*>", "", drawn).strip()
-    drawn = PLACED.sub(lambda match: f'{match[1]}="{_rounded(match[2])}"', drawn)
-    drawn = re.sub(r'\bd="([^"]*)"', lambda match: f'd="{_shortened_path(match[1])}"', drawn)
+    drawn = PLACED.sub(lambda match: f'{match[1]}="{_round_places(match[2])}"', drawn)
+    drawn = re.sub(r'\bd="([^"]*)"', lambda match: f'd="{_shorten_path(match[1])}"', drawn)
     drawn = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', drawn)
     drawn = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", drawn)
     return re.sub(r'href="#([^"]+)"', rf'href="#{prefix}-\1"', drawn)
 
 
-def _rounded(text: str) -> str:
+def _round_places(text: str) -> str:
     return EXACT.sub(lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), text)
 
 
-def _shortened_path(path: str) -> str:
+def _shorten_path(path: str) -> str:
     """Returns a path whose steps along one axis are written as such (`H`, `V`), and are one step
     where they go on in their direction: most of a step line is left out so. A path of curves is
     rounded alone."""
-    path = _rounded(path)
+    path = _round_places(path)
     steps = list(STEP.finditer(path))
     if "".join(step[0] for step in steps) != path:
         return path
@@ -223,15 +223,15 @@ def _shortened_path(path: str) -> str:
     return "".join(letter + place for letter, place, _ in parts)
 
 
-def phone_svg(chart: alt.TopLevelMixin) -> str | None:
+def render_phone_svg(chart: alt.TopLevelMixin) -> str | None:
     """Returns a chart as SVG text of at most the width of a phone, with fewer ticks and long words
     on several lines; None for a chart that fits as it is."""
     spec = chart.to_dict()
-    widest, plot, drawn = _widest(spec), FIRST_PLOT_PX, ""
+    widest, plot, drawn = _measure_widest(spec), FIRST_PLOT_PX, ""
     if widest <= plot:
         return None
     for _ in range(TRIES):
-        drawn = svg_of(_narrowed(spec, widest - plot))
+        drawn = render_spec(_narrow_plots(spec, widest - plot))
         size = re.search(r'<svg[^>]* width="([\d.]+)"', drawn)
         over = (float(size[1]) if size else 0.0) - PHONE_PX
         if -12 <= over <= 0 or plot == LEAST_PLOT_PX:
@@ -240,22 +240,22 @@ def phone_svg(chart: alt.TopLevelMixin) -> str | None:
     return drawn
 
 
-def _widest(part: object) -> float:
+def _measure_widest(part: object) -> float:
     """Returns the width of the widest plot of a specification, px."""
     if isinstance(part, dict):
         own = part.get("width")
-        inner = [_widest(value) for name, value in part.items() if name != "datasets"]
+        inner = [_measure_widest(value) for name, value in part.items() if name != "datasets"]
         return max([float(own) if isinstance(own, (int, float)) else 0.0, *inner])
-    return max(map(_widest, part), default=0.0) if isinstance(part, list) else 0.0
+    return max(map(_measure_widest, part), default=0.0) if isinstance(part, list) else 0.0
 
 
-def _narrowed(part: Any, less: float, key: str = "") -> Any:
+def _narrow_plots(part: Any, less: float, key: str = "") -> Any:
     """Returns a part of a specification with plots that are `less` px narrower; `key`: its name."""
     if isinstance(part, list):
-        return [_narrowed(value, less, key) for value in part]
+        return [_narrow_plots(value, less, key) for value in part]
     if not isinstance(part, dict):
         return part
-    new = {name: value if name == "datasets" else _narrowed(value, less, name) for name, value in part.items()}
+    new = {name: value if name == "datasets" else _narrow_plots(value, less, name) for name, value in part.items()}
     if isinstance(width := part.get("width"), (int, float)):
         new["width"] = max(LEAST_PLOT_PX, width - less)
     if key == "x" and isinstance(at := part.get("value"), (int, float)) and at > PHONE_PX / 2:

@@ -17,17 +17,17 @@ from headrace.report.charts.builders import (
     Panel,
     Part,
     TimeAxis,
-    closed_at_end,
+    close_at_end,
+    draw_lines,
     draw_panels,
-    linear,
-    lines,
-    lowest_and_highest,
+    find_ends,
+    make_linear_axes,
     shade,
-    stacked,
+    stack_panels,
     with_figures,
 )
-from headrace.report.charts.rows import shortened
-from headrace.report.words import number
+from headrace.report.charts.rows import shorten_rows
+from headrace.report.words import format_number
 from headrace.workload.points import with_totals
 
 if TYPE_CHECKING:
@@ -49,31 +49,33 @@ BALANCES = (
 LATENCIES = (("mean_ms", "mean", style.QUIET), ("p50_ms", "p50", style.SIMULATED), ("p99_ms", "p99", style.SECOND))
 
 
-def ms_axis(title: str, ticks: int = 6) -> alt.Axis:
+def make_ms_axis(title: str, ticks: int = 6) -> alt.Axis:
     """Returns a logarithmic axis of milliseconds, its ticks in the units people read."""
     words = "".join(f"abs(datum.value / {value!r} - 1) < 1e-6 ? '{label}' : " for value, label in MS_TICKS.items())
     return alt.Axis(title=title, values=list(MS_TICKS), labelExpr=f"{words}''", labelOverlap="greedy", tickCount=ticks)
 
 
-def throttled_spans(frame: pl.DataFrame) -> pl.DataFrame:
+def find_throttled_spans(frame: pl.DataFrame) -> pl.DataFrame:
     """Returns `at` and `until` of the stretches in which requests waited for a limit."""
     waits = pl.col("throttled_s") > 0
     marked = frame.with_columns(waits.rle_id().alias("stretch")).filter(waits)
     return marked.group_by("stretch", maintain_order=True).agg(pl.col("at").first(), pl.col("until").last())
 
 
-def simulation(rows: pl.DataFrame, title: str, clock_start: object = None, closed: bool = False) -> alt.VConcatChart:
+def draw_simulation(
+    rows: pl.DataFrame, title: str, clock_start: object = None, closed: bool = False
+) -> alt.VConcatChart:
     """Returns a run over time: IOPS and MiB/s offered and delivered, queue, balances, latency, on
     one time axis; waiting shaded."""
     axis = TimeAxis(clock_start, rows["t_s"][-1] + rows["duration_s"][-1])
-    frame = axis.add(shortened(rows, MOST_POINTS))
-    panels = [_delivered("IOPS", "iops", closed), _delivered("MiB/s", "mib_s", closed)]
+    frame = axis.add(shorten_rows(rows, MOST_POINTS))
+    panels = [_make_delivered_panel("IOPS", "iops", closed), _make_delivered_panel("MiB/s", "mib_s", closed)]
     if frame["queue"].max() and not closed:  # the queue of a closed load is its depth
         panels.append(("requests waiting", [("queue", "queue", style.SIMULATED)]))
     panels += with_figures([("balance (%)", BALANCES)], frame)
-    axes = {"balance (%)": linear("balance (%)", *PERCENT)}
-    latencies = [part for part in LATENCIES if lowest_and_highest(frame, part[0])[1] > 0]
-    far_apart = _latency_axis(frame, latencies) if latencies else None
+    axes = {"balance (%)": make_linear_axes("balance (%)", *PERCENT)}
+    latencies = [part for part in LATENCIES if find_ends(frame, part[0])[1] > 0]
+    far_apart = _make_latency_axis(frame, latencies) if latencies else None
     if far_apart is not None:
         # Null where a logarithm has no value.
         names = [name for name, _, _ in latencies]
@@ -82,28 +84,28 @@ def simulation(rows: pl.DataFrame, title: str, clock_start: object = None, close
         axes["I/O latency"] = far_apart
     elif latencies:
         panels.append(("I/O latency (ms)", latencies))
-    spans = throttled_spans(frame)
+    spans = find_throttled_spans(frame)
     height = 90 if len(panels) > 4 else style.PANEL_HEIGHT
     words = "Shaded: requests waited for a limit." if spans.height else "No request waited for a limit."
-    return stacked(draw_panels(frame, axis, panels, height, axes, shaded=spans), title, words)
+    return stack_panels(draw_panels(frame, axis, panels, height, axes, shaded=spans), title, words)
 
 
-def _delivered(title: str, column: str, closed: bool) -> Panel:
+def _make_delivered_panel(title: str, column: str, closed: bool) -> Panel:
     delivered = (column, "delivered", style.SIMULATED)
     return (title, [delivered] if closed else [(f"asked_{column}", "offered", style.QUIET), delivered])
 
 
-def _latency_axis(frame: pl.DataFrame, latencies: Sequence[Part]) -> Callable[[str], alt.Y] | None:
+def _make_latency_axis(frame: pl.DataFrame, latencies: Sequence[Part]) -> Callable[[str], alt.Y] | None:
     """Returns a maker of logarithmic axes where the latencies (ms) are far apart; else None."""
-    ends = [lowest_and_highest(frame.filter(pl.col(name) > 0), name) for name, _, _ in latencies]
+    ends = [find_ends(frame.filter(pl.col(name) > 0), name) for name, _, _ in latencies]
     low, high = min(low for low, _ in ends), max(high for _, high in ends)
     if high <= LATENCIES_APART * low:
         return None
-    scale, axis = alt.Scale(type="log", domainMax=1.5 * high), ms_axis("I/O latency", 5)
+    scale, axis = alt.Scale(type="log", domainMax=1.5 * high), make_ms_axis("I/O latency", 5)
     return lambda column: alt.Y(f"{column}:Q", scale=scale, axis=axis)
 
 
-def workload(load: OpenWorkload) -> alt.VConcatChart:
+def draw_workload(load: OpenWorkload) -> alt.VConcatChart:
     """Returns the shape of a demand: IOPS and MiB/s, reads and writes, over time."""
     points = with_totals(load.points).with_columns(
         (pl.col("reads_per_s") * pl.col("read_kib") / 1024).alias("read_mib_s"),
@@ -111,16 +113,16 @@ def workload(load: OpenWorkload) -> alt.VConcatChart:
     )
     axis = TimeAxis(load.source.get("clock_start"), load.span_s)
     panels = {"IOPS": ("reads_per_s", "writes_per_s", "ops_per_s"), "MiB/s": ("read_mib_s", "write_mib_s", "mib_s")}
-    frame = axis.add(_busiest(points, [name for names in panels.values() for name in names]))
+    frame = axis.add(_find_busiest(points, [name for names in panels.values() for name in names]))
     labels = (("reads", style.SIMULATED), ("writes", style.SECOND), ("all", style.QUIET))
     drawn = []
     for title, names in panels.items():
         parts = [(name, *label) for name, label in zip(names, labels, strict=True)]
-        drawn.append(lines(frame, axis.x(title == "MiB/s"), title, parts, height=150))
-    return stacked(drawn, f"Demand of {load.name}")
+        drawn.append(draw_lines(frame, axis.make_axis(title == "MiB/s"), title, parts, height=150))
+    return stack_panels(drawn, f"Demand of {load.name}")
 
 
-def _busiest(points: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+def _find_busiest(points: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     """Returns at most MOST_POINTS stretches of points, with the highest figure of each of these
     columns."""
     each = -(-points.height // MOST_POINTS)
@@ -134,31 +136,33 @@ def _busiest(points: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
 FAR_ABOVE = 3.0
 
 
-def day(load: OpenWorkload, limits: Sequence[tuple[str, float, str]], waits: pl.DataFrame | None) -> Drawing:
+def draw_day_panels(
+    load: OpenWorkload, limits: Sequence[tuple[str, float, str]], waits: pl.DataFrame | None
+) -> Drawing:
     """Returns the IOPS of a demand over time, with lines at limits.
 
     `limits`: label, IOPS and colour of each. `waits`: rows of a simulation in which the stretches
     are shaded in which requests waited for a limit; None: nothing is shaded.
     """
     axis = TimeAxis(load.source.get("clock_start"), load.span_s)
-    frame, x = axis.add(_busiest(with_totals(load.points), ["ops_per_s"])), axis.x(True)
-    highest = lowest_and_highest(frame, "ops_per_s")[1]
+    frame, x = axis.add(_find_busiest(with_totals(load.points), ["ops_per_s"])), axis.make_axis(True)
+    highest = find_ends(frame, "ops_per_s")[1]
     near = [limit for limit in limits if limit[1] <= FAR_ABOVE * highest]
     top = max([highest, *(iops for _, iops, _ in near)]) * ABOVE or 1.0
-    y, height = linear("IOPS", 0, top), 220
-    spans = None if waits is None else throttled_spans(axis.add(shortened(waits, MOST_POINTS)))
+    y, height = make_linear_axes("IOPS", 0, top), 220
+    spans = None if waits is None else find_throttled_spans(axis.add(shorten_rows(waits, MOST_POINTS)))
     shaded = [] if spans is None or not spans.height else [shade(spans, x, height)]
-    asked = alt.Chart(closed_at_end(frame).select("at", "ops_per_s"))
+    asked = alt.Chart(close_at_end(frame).select("at", "ops_per_s"))
     area = asked.mark_area(interpolate="step-after", color=style.SIMULATED, opacity=0.15)
     line = asked.mark_line(interpolate="step-after", color=style.SIMULATED, strokeWidth=1.5)
     layers = [*shaded, area.encode(x=x, y=y("ops_per_s")), line.encode(x=x, y=y("ops_per_s"))]
     for label, iops, colour in near:
-        at = alt.Chart(pl.DataFrame({"iops": [float(iops)], "label": [f"{label}: {number(iops, 6)}"]}))
+        at = alt.Chart(pl.DataFrame({"iops": [float(iops)], "label": [f"{label}: {format_number(iops, 6)}"]}))
         layers.append(at.mark_rule(color=colour, strokeWidth=2, strokeDash=[6, 3]).encode(y=y("iops")))
         name = at.mark_text(align="left", baseline="bottom", fontWeight="bold", color=colour, dy=-3, dx=4)
         layers.append(name.encode(text="label:N", x=alt.value(0), y=y("iops")))
     above = [
-        f"{label}: {number(iops, 6)} IOPS, above this chart"
+        f"{label}: {format_number(iops, 6)} IOPS, above this chart"
         for label, iops, _ in limits
         if (label, iops, _) not in near
     ]
@@ -166,10 +170,10 @@ def day(load: OpenWorkload, limits: Sequence[tuple[str, float, str]], waits: pl.
     title = alt.TitleParams(
         "IOPS asked for over the day, and the limits", subtitle=" ".join([*words, *above]), offset=10
     )
-    return style.configured(alt.layer(*layers).properties(width=style.WIDTH, height=height, title=title))
+    return style.configure_chart(alt.layer(*layers).properties(width=style.WIDTH, height=height, title=title))
 
 
-def balances(runs: list[tuple[str, pl.DataFrame]], clock_start: object = None) -> Drawing | None:
+def draw_credit_balances(runs: list[tuple[str, pl.DataFrame]], clock_start: object = None) -> Drawing | None:
     """Draws the credit balance over the day of several storages, each named in its colour; None
     when none of them has credits.
 
@@ -179,17 +183,17 @@ def balances(runs: list[tuple[str, pl.DataFrame]], clock_start: object = None) -
     if not having:
         return None
     axis = TimeAxis(clock_start, max(rows["t_s"][-1] + rows["duration_s"][-1] for _, rows in having))
-    y = linear("credit balance (%)", *PERCENT, ticks=5)("balance_percent")
+    y = make_linear_axes("credit balance (%)", *PERCENT, ticks=5)("balance_percent")
     layers = []
     for index, (name, rows) in enumerate(having):
-        frame = axis.add(shortened(rows, MOST_POINTS))
+        frame = axis.add(shorten_rows(rows, MOST_POINTS))
         colour = style.PALETTE[index % len(style.PALETTE)]
-        line = alt.Chart(closed_at_end(frame)).mark_line(interpolate="step-after", color=colour, strokeWidth=2)
+        line = alt.Chart(close_at_end(frame)).mark_line(interpolate="step-after", color=colour, strokeWidth=2)
         label = alt.Chart(pl.DataFrame({"label": [name]}))
         text = label.mark_text(align="left", baseline="middle", fontWeight="bold", color=colour)
         place = {"x": alt.value(style.WIDTH - 92), "y": alt.value(20 + 20 * index)}
-        layers += [line.encode(x=axis.x(True), y=y), text.encode(text="label:N", **place)]
+        layers += [line.encode(x=axis.make_axis(True), y=y), text.encode(text="label:N", **place)]
     without = [name for name, rows in runs if name not in dict(having)]
     subtitle = f"No credits to lose: {', '.join(without)}" if without else ""
     title = alt.TitleParams("Lowest credit balance of the members", subtitle=subtitle, offset=10)
-    return style.configured(alt.layer(*layers).properties(width=style.WIDTH - 100, height=200, title=title))
+    return style.configure_chart(alt.layer(*layers).properties(width=style.WIDTH - 100, height=200, title=title))

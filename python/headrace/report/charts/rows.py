@@ -6,7 +6,7 @@ import math
 
 import polars as pl
 
-from headrace.report.words import start_of
+from headrace.report.words import parse_clock_start
 
 TABLE_ROWS = 24  # an hour each of a day
 # Lengths of rows that lie on a clock, s.
@@ -18,16 +18,16 @@ STEPS_S = (
 ROUNDING_S = 5e-4
 
 
-def shortened(rows: pl.DataFrame, most: int = TABLE_ROWS) -> pl.DataFrame:
+def shorten_rows(rows: pl.DataFrame, most: int = TABLE_ROWS) -> pl.DataFrame:
     """Returns the rows put together to at most `most`: rates are means over time, queues, waits and
     latencies the highest, balances the lowest, `cap` the limit waited for longest."""
     if rows.height <= most:
         return rows
     size = -(-rows.height // most)
-    return _together(rows.with_columns(group=pl.int_range(rows.height) // size))
+    return _merge_groups(rows.with_columns(group=pl.int_range(rows.height) // size))
 
 
-def clock_step_s(first_s: float, last_s: float, most: int = TABLE_ROWS) -> float:
+def choose_clock_step_s(first_s: float, last_s: float, most: int = TABLE_ROWS) -> float:
     """Returns the shortest step of a clock that cuts the time between two moments (seconds since a
     midnight) into at most `most` rows."""
     for step in STEPS_S:
@@ -42,10 +42,10 @@ def group_by_clock(
     """Returns the rows with the number of their stretch as `group`, and the length of a stretch in
     seconds: at most `most` stretches, which begin at 10:00, 11:00, ... (the first and the last may
     be shorter). `until_s`: the end of the last row; `start`: the clock at 0 s, None without one."""
-    moment = start_of(start)
+    moment = parse_clock_start(start)
     midnight = moment and moment.replace(hour=0, minute=0, second=0, microsecond=0)
     since_s = 0.0 if moment is None or midnight is None else (moment - midnight).total_seconds()
-    step_s = clock_step_s(since_s + rows["t_s"][0], since_s + until_s, most)
+    step_s = choose_clock_step_s(since_s + rows["t_s"][0], since_s + until_s, most)
     group = ((pl.col("t_s") + (since_s + ROUNDING_S)) / step_s).floor().cast(pl.Int64)
     return rows.with_columns(group=group), step_s
 
@@ -56,10 +56,10 @@ def on_clock(rows: pl.DataFrame, start: object = None, most: int = TABLE_ROWS) -
     if rows.height <= most:
         return rows, rows["duration_s"][0]
     parted, step_s = group_by_clock(rows, rows["t_s"][-1] + rows["duration_s"][-1], start, most)
-    return _together(parted), step_s
+    return _merge_groups(parted), step_s
 
 
-def _together(grouped: pl.DataFrame) -> pl.DataFrame:
+def _merge_groups(grouped: pl.DataFrame) -> pl.DataFrame:
     """Returns rows with the same `group` as one."""
     rates = ("asked_iops", "asked_mib_s", "iops", "mib_s")
     lowest = ("balance_percent", "instance_io_balance_percent", "instance_byte_balance_percent")

@@ -16,16 +16,16 @@ from headrace.report.charts.builders import (
     Drawing,
     Panel,
     TimeAxis,
-    colour_of,
-    density,
+    draw_density,
     draw_panels,
+    find_ends,
     has_figures,
-    linear,
-    lowest_and_highest,
-    percentile_axis,
-    quantity,
-    stacked,
-    thinned,
+    make_colour,
+    make_linear_axes,
+    make_percentile_axis,
+    make_quantity_axis,
+    stack_panels,
+    thin_rows,
     with_figures,
 )
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from headrace.bench.comparison.compare import Difference
 
 STRIP_HEIGHT, DENSITY_HEIGHT = 22, 150  # px
-CAPS = {caps.column(name): caps.short(name) for name in caps.COUNTED}
+CAPS = {caps.name_column(name): caps.label_cap(name) for name in caps.COUNTED}
 # Fewer seconds than this make no distribution, and of the slowest ones this many must be slower
 # than a percentile.
 FEWEST_SECONDS, FEWEST_SLOWER = 5, 10
@@ -46,7 +46,7 @@ FIRST, SECOND = style.QUIET, style.MEASURED
 Labelled = tuple[str, pl.DataFrame, str]
 
 
-def panels_of(unit: str) -> list[Panel]:
+def list_panels(unit: str) -> list[Panel]:
     """Returns the panels of a time line: the title of each, and its columns. `unit`: what is done,
     such as transactions."""
     return [
@@ -60,41 +60,41 @@ def panels_of(unit: str) -> list[Panel]:
     ]
 
 
-def time_line(series: pl.DataFrame, title: str, unit: str = "transactions") -> alt.VConcatChart:
+def draw_time_line(series: pl.DataFrame, title: str, unit: str = "transactions") -> alt.VConcatChart:
     """Draws throughput, latency, the disks, balance and limits on one time axis; the warm-up is
     shaded."""
     axis = TimeAxis(None, float(series["t_s"][-1] + series["duration_s"][-1]))
-    frame = axis.add(thinned(series, pl.col("phase").first()))
-    panels = with_figures(panels_of(unit), frame)
+    frame = axis.add(thin_rows(series, pl.col("phase").first()))
+    panels = with_figures(list_panels(unit), frame)
     # An instance without limits holds nothing back: of its limits only those that were reached are
     # shown.
     strip = [
         name
         for name in CAPS
-        if has_figures(frame, name) and (name.startswith("cap_volume") or lowest_and_highest(frame, name)[1] > 0)
+        if has_figures(frame, name) and (name.startswith("cap_volume") or find_ends(frame, name)[1] > 0)
     ]
     height = 84 if len(panels) > 4 else style.PANEL_HEIGHT
     warm = frame.filter(pl.col("phase") == "warmup")
     span = warm.select(pl.col("at").first(), pl.col("until").last())
     shaded = span if warm.height else None
     drawn: list = draw_panels(
-        frame, axis, panels, height, _balance_axis(frame), shaded=shaded, colour=style.QUIET, last=not strip
+        frame, axis, panels, height, _make_balance_axis(frame), shaded=shaded, colour=style.QUIET, last=not strip
     )
     if strip:
-        drawn.append(_limits(frame, axis, strip))
+        drawn.append(_draw_limits(frame, axis, strip))
     warmup_s = warm["duration_s"].sum()
-    return stacked(drawn, title, f"Shaded: {warmup_s:,.0f} s of warm-up, which do not count." if warmup_s else "")
+    return stack_panels(drawn, title, f"Shaded: {warmup_s:,.0f} s of warm-up, which do not count." if warmup_s else "")
 
 
-def _balance_axis(frame: pl.DataFrame) -> dict[str, Callable[[str], alt.Y]]:
+def _make_balance_axis(frame: pl.DataFrame) -> dict[str, Callable[[str], alt.Y]]:
     """Returns the axis of the balance, by its panel: all of 0 to 100 %, except for a volume that is
     nearly empty, of which the last credits are what matters."""
     title = "credit balance (%)"
-    nearly_empty = not has_figures(frame, "balance_percent") or lowest_and_highest(frame, "balance_percent")[1] <= 10
-    return {} if nearly_empty else {title: linear(title, 0, 100)}
+    nearly_empty = not has_figures(frame, "balance_percent") or find_ends(frame, "balance_percent")[1] <= 10
+    return {} if nearly_empty else {title: make_linear_axes(title, 0, 100)}
 
 
-def _limits(frame: pl.DataFrame, axis: TimeAxis, names: list[str]) -> alt.Chart:
+def _draw_limits(frame: pl.DataFrame, axis: TimeAxis, names: list[str]) -> alt.Chart:
     """Draws a strip for each limit: the darker, the longer requests waited for it in that
     second."""
     labels = [pl.lit(CAPS[name]).alias("cap") for name in names]
@@ -107,17 +107,17 @@ def _limits(frame: pl.DataFrame, axis: TimeAxis, names: list[str]) -> alt.Chart:
     strip = (
         alt.Chart(rows)
         .mark_rect()
-        .encode(x=axis.x(True), x2="until:T", y=y, color=alt.Color("share:Q", scale=scale, legend=legend))
+        .encode(x=axis.make_axis(True), x2="until:T", y=y, color=alt.Color("share:Q", scale=scale, legend=legend))
     )
     return strip.properties(width=style.WIDTH, height=STRIP_HEIGHT * len(names))
 
 
-def _colours(parts: list[Labelled]) -> alt.Color:
+def _make_colours(parts: list[Labelled]) -> alt.Color:
     """Returns the colours of runs, with a legend where there are several."""
-    return colour_of("run", {label: shade for label, _, shade in parts}, "bottom" if len(parts) > 1 else None)
+    return make_colour("run", {label: shade for label, _, shade in parts}, "bottom" if len(parts) > 1 else None)
 
 
-def spread(parts: list[Labelled], unit: str = "transactions") -> Drawing | None:
+def draw_spread(parts: list[Labelled], unit: str = "transactions") -> Drawing | None:
     """Draws how often each throughput of a second occurred after the warm-up. None where nothing
     varies."""
     frames = []
@@ -126,11 +126,11 @@ def spread(parts: list[Labelled], unit: str = "transactions") -> Drawing | None:
         frames.append(measured.with_columns(pl.lit(label).alias("run")))
     if any(frame.height < FEWEST_SECONDS or frame["tps"].min() == frame["tps"].max() for frame in frames):
         return None
-    values, colour = pl.concat(frames), _colours(parts)
+    values, colour = pl.concat(frames), _make_colours(parts)
     means = values.group_by("run", maintain_order=True).agg(pl.col("tps").mean().alias("mean"))
     marks = alt.Chart(means.with_columns(pl.format("mean {}", pl.col("mean").round(0).cast(pl.Int64)).alias("text")))
     layers = [
-        density(values, "run", colour, f"{unit} in one second"),
+        draw_density(values, "run", colour, f"{unit} in one second"),
         marks.mark_rule(strokeDash=[4, 3], strokeWidth=1.6).encode(x="mean:Q", color=colour),
     ]
     if len(parts) == 1:
@@ -138,10 +138,10 @@ def spread(parts: list[Labelled], unit: str = "transactions") -> Drawing | None:
             marks.mark_text(align="left", dx=4, baseline="top").encode(x="mean:Q", y=alt.value(2), text="text:N")
         )
     drawn = alt.layer(*layers).properties(width=style.WIDTH, height=DENSITY_HEIGHT)
-    return style.configured(drawn.properties(title="Seconds at each throughput"))
+    return style.configure_chart(drawn.properties(title="Seconds at each throughput"))
 
 
-def percentiles(parts: list[Labelled]) -> Drawing | None:
+def draw_percentiles(parts: list[Labelled]) -> Drawing | None:
     """Draws latency over the percentile, up to where ten transactions are slower. Frames:
     `value_ms`, `count`, `share`."""
     frames, share = [], pl.col("share")
@@ -153,15 +153,17 @@ def percentiles(parts: list[Labelled]) -> Drawing | None:
     rows = pl.concat(frames) if frames else pl.DataFrame()
     if rows.height < 2:
         return None
-    y = quantity(alt.Y, rows, "value_ms", "latency (ms)", zero=True, far=FAR_APART, ticks=6)
+    y = make_quantity_axis(alt.Y, rows, "value_ms", "latency (ms)", zero=True, far=FAR_APART, ticks=6)
     line = alt.Chart(rows).mark_line(strokeWidth=1.8, interpolate="step-after")
     drawn = line.encode(
-        x=percentile_axis("percentile of the transactions after the warm-up"), y=y, color=_colours(parts)
+        x=make_percentile_axis("percentile of the transactions after the warm-up"), y=y, color=_make_colours(parts)
     )
-    return style.configured(alt.layer(drawn).properties(width=style.WIDTH, height=220, title="Latency percentiles"))
+    return style.configure_chart(
+        alt.layer(drawn).properties(width=style.WIDTH, height=220, title="Latency percentiles")
+    )
 
 
-def over_each_other(parts: list[Labelled], column: str, y_title: str) -> Drawing | None:
+def draw_over_each_other(parts: list[Labelled], column: str, y_title: str) -> Drawing | None:
     """Draws a figure of several runs over time, from the end of each one's warm-up. None where a
     run does not have it."""
     if not all(has_figures(series, column) for _, series, _ in parts):
@@ -171,17 +173,17 @@ def over_each_other(parts: list[Labelled], column: str, y_title: str) -> Drawing
         part = series.filter(pl.col("phase") == "measure")
         if not part.height:
             return None
-        frames.append((label, thinned(part.with_columns(pl.col("t_s") - part["t_s"][0]))))
+        frames.append((label, thin_rows(part.with_columns(pl.col("t_s") - part["t_s"][0]))))
     axis = TimeAxis(None, max(float(frame["t_s"][-1]) + 1.0 for _, frame in frames))
     rows = pl.concat([axis.add(frame).select("at", column, pl.lit(label).alias("run")) for label, frame in frames])
-    y = quantity(alt.Y, rows, column, y_title, zero=True, far=float("inf"), ticks=5)
-    line = alt.Chart(rows).mark_line(strokeWidth=1.4).encode(x=axis.x(True), y=y, color=_colours(parts))
-    return style.configured(
+    y = make_quantity_axis(alt.Y, rows, column, y_title, zero=True, far=float("inf"), ticks=5)
+    line = alt.Chart(rows).mark_line(strokeWidth=1.4).encode(x=axis.make_axis(True), y=y, color=_make_colours(parts))
+    return style.configure_chart(
         alt.layer(line.properties(width=style.WIDTH, height=180)).properties(title=f"{y_title} after the warm-up")
     )
 
 
-def intervals(differences: Sequence[Difference]) -> Drawing | None:
+def draw_intervals(differences: Sequence[Difference]) -> Drawing | None:
     """Draws changes with their intervals, in percent; a change without an interval is left out."""
     rows = []
     for difference in differences:
@@ -199,9 +201,11 @@ def intervals(differences: Sequence[Difference]) -> Drawing | None:
     if not rows:
         return None
     axis = alt.Axis(title="change of the second against the first (%), 95 % interval")
-    colour = colour_of("seen", {"differs": SECOND, "may be the same": FIRST})
+    colour = make_colour("seen", {"differs": SECOND, "may be the same": FIRST})
     base = alt.Chart(pl.DataFrame(rows)).encode(y=alt.Y("figure:N", sort=None, axis=alt.Axis(title=None)), color=colour)
     zero = alt.Chart(pl.DataFrame({"zero": [0.0]})).mark_rule(color=style.INK).encode(x=alt.X("zero:Q", axis=axis))
     bars = base.mark_rule(strokeWidth=3).encode(x=alt.X("low:Q", axis=axis), x2="high:Q")
     points = base.mark_point(filled=True, size=60, opacity=1).encode(x="change:Q")
-    return style.configured(alt.layer(zero, bars, points).properties(width=style.WIDTH - 200, height=24 * len(rows)))
+    return style.configure_chart(
+        alt.layer(zero, bars, points).properties(width=style.WIDTH - 200, height=24 * len(rows))
+    )

@@ -43,7 +43,7 @@ PANEL_HEIGHT = 120  # px
 FONT = "DejaVu Sans, Verdana, Arial, sans-serif"
 
 
-def configured(chart: Chart, padding: int = 8) -> Chart:
+def configure_chart(chart: Chart, padding: int = 8) -> Chart:
     """Returns the chart with our fonts, ticks and no frame. Applied once, to the outermost
     chart."""
     inked = {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 11}

@@ -10,9 +10,9 @@ import altair as alt
 import polars as pl
 
 from headrace.report.charts import style
-from headrace.report.charts.builders import SHORT, Drawing, colour_of
+from headrace.report.charts.builders import SHORT, Drawing, make_colour
 from headrace.report.fleet import words
-from headrace.report.fleet.words import of_verdict
+from headrace.report.fleet.words import select_verdict
 from headrace.report.view import View
 
 MOST_POINTS = 1_000  # more would only make the file larger; those that save most are drawn
@@ -21,16 +21,16 @@ RIGHT_ABOVE = 60.0  # % of risk: a name would leave the chart; a guess
 NAME_HEIGHT = 0.05  # of the chart's height: a line of text, 16 of 320 pixels
 
 
-def savings_against_risk(answers: Sequence) -> Drawing | None:
+def draw_savings_against_risk(answers: Sequence) -> Drawing | None:
     """Draws savings against risk; None where no volume with a known risk can be changed."""
-    rated = [answer for answer in of_verdict(answers, "change") if answer.risk is not None]
+    rated = [answer for answer in select_verdict(answers, "change") if answer.risk is not None]
     if not rated:
         return None
     drawn = sorted(rated, key=lambda answer: (-answer.saves_usd, answer.key))[:MOST_POINTS]
     frame = pl.DataFrame(
         {
             "name": [answer.key for answer in drawn],
-            "type": [_type(answer.today) for answer in drawn],
+            "type": [_get_type(answer.today) for answer in drawn],
             "risk": [100.0 * float(answer.risk) for answer in drawn],
             "usd": [float(answer.saves_usd) for answer in drawn],
         }
@@ -51,7 +51,7 @@ def savings_against_risk(answers: Sequence) -> Drawing | None:
     )
     base = alt.Chart(frame)
     points = base.mark_point(filled=True, opacity=0.7, size=60).encode(
-        x=x, y=y, color=colour_of("type", colours, "right", title="type today")
+        x=x, y=y, color=make_colour("type", colours, "right", title="type today")
     )
     names = [
         alt.Chart(named).mark_text(align=align, dx=dx, dy=-6).encode(x="risk:Q", y="usd:Q", text="name:N")
@@ -59,7 +59,7 @@ def savings_against_risk(answers: Sequence) -> Drawing | None:
     ]
     cut = f" (the {MOST_POINTS:,} largest of {len(rated):,})" if len(rated) > MOST_POINTS else ""
     title = f"Savings against risk{cut}"
-    return style.configured(alt.layer(points, *names).properties(width=style.WIDTH - 160, height=320, title=title))
+    return style.configure_chart(alt.layer(points, *names).properties(width=style.WIDTH - 160, height=320, title=title))
 
 
 def _choose_names(frame: pl.DataFrame) -> list[tuple[Literal["left", "right"], int, pl.DataFrame]]:
@@ -81,7 +81,7 @@ def _choose_names(frame: pl.DataFrame) -> list[tuple[Literal["left", "right"], i
     return groups
 
 
-def _type(storage: str) -> str:
+def _get_type(storage: str) -> str:
     """Returns the volume type in a storage notation."""
     words = storage.split(":")
     kind = words[1] if words[0].startswith("raid") and len(words) > 1 else words[0]
@@ -89,6 +89,6 @@ def _type(storage: str) -> str:
     return kind if kind in style.FAMILY_COLOURS else "other"
 
 
-def view_of(answers: Sequence, prices: str, notes: Sequence[str] = ()) -> View:
+def build_view(answers: Sequence, prices: str, notes: Sequence[str] = ()) -> View:
     """Returns the answers as the view of a page: with savings against risk as a chart."""
-    return words.view_of(answers, prices, notes, savings_against_risk(answers))
+    return words.build_view(answers, prices, notes, draw_savings_against_risk(answers))

@@ -19,7 +19,7 @@ from headrace.base.options import describe
 from headrace.errors import Refusals
 from headrace.planner.settings import PlanSettings
 from headrace.report.page_files import MODEL, read_moving, shorten
-from headrace.report.words import goal_words
+from headrace.report.words import describe_goal
 from headrace.workload import OpenWorkload
 
 if TYPE_CHECKING:
@@ -84,23 +84,23 @@ class WhatIf:
     clock: bool
 
 
-def what_if(plan: Plan, workload: OpenWorkload | TransactionWorkload, settings: PlanSettings) -> WhatIf:
+def build_what_if(plan: Plan, workload: OpenWorkload | TransactionWorkload, settings: PlanSettings) -> WhatIf:
     """Returns what the report of a plan can be asked again. Raises InputError for a plan whose bill
     the page cannot compute."""
     if settings.price_file is not None:
         hint = "Leave --live out, or plan with the list prices."
         raise refuse.input(str(settings.price_file), "a page that recomputes has the list prices alone", hint)
-    choices = _choices(plan)
+    choices = _list_choices(plan)
     if not choices:
         hint = "Leave --live out: RDS and Aurora cannot be recomputed in a page, nor a plan without a choice."
         raise refuse.input("--live", "needs a choice on EC2", hint)
     shared: dict[str, object] = {"as_of": plan.search.as_of, "region": plan.search.region}
     grown = plan.load.data_growth
     if isinstance(workload, OpenWorkload):
-        load = {name: value for name, value in workload.uncensored().to_core().items() if name != "kind"}
+        load = {name: value for name, value in workload.uncensor().to_core().items() if name != "kind"}
         started = settings.start_balance
         question = shared | {"ask": "demand", "load": load, "instance": None, "start_balance_percent": started}
-        controls = [_slider("demand_growth", plan.load.demand_growth), _slider("data_growth", grown)]
+        controls = [_make_slider("demand_growth", plan.load.demand_growth), _make_slider("data_growth", grown)]
         clock = workload.source.get("clock_start") is not None
     else:
         question = shared | {
@@ -112,18 +112,18 @@ def what_if(plan: Plan, workload: OpenWorkload | TransactionWorkload, settings: 
             "start": plan.load.start,
             "settled": True,
         }
-        controls = [_slider("data_growth", grown), _cache_slider()]
+        controls = [_make_slider("data_growth", grown), _make_cache_slider()]
         if plan.load.threads is not None:
-            controls.insert(0, _slider("threads", plan.load.threads, "clients"))
+            controls.insert(0, _make_slider("threads", plan.load.threads, "clients"))
         clock = False
     goals = [
-        {"metric": goal.metric, "sign": goal.sign, "limit": goal.limit, "words": goal_words(goal)}
+        {"metric": goal.metric, "sign": goal.sign, "limit": goal.limit, "words": describe_goal(goal)}
         for goal in plan.goals
     ]
     return WhatIf(plan.subject, question, choices, goals, controls, grown, clock)
 
 
-def _choices(plan: Plan) -> list[ChoiceAsked]:
+def _list_choices(plan: Plan) -> list[ChoiceAsked]:
     """Lists the choices on EC2 that the report names, each once, what is recommended first."""
     named: list[tuple[str, Choice | None]] = [
         ("recommended", plan.recommended),
@@ -159,7 +159,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value)
 
 
-def _slider(name: str, value: float, unit: str = "times") -> Slider:
+def _make_slider(name: str, value: float, unit: str = "times") -> Slider:
     """Returns the slider of an option of a plan, from a quarter to four times where it stands;
     `value` is in `unit`."""
     [option] = [row for row in describe(PlanSettings) if row["name"] == name]
@@ -169,12 +169,12 @@ def _slider(name: str, value: float, unit: str = "times") -> Slider:
     return Slider(name, label, option["help"], unit, least, most, value)
 
 
-def _cache_slider() -> Slider:
+def _make_cache_slider() -> Slider:
     """Returns the slider of the cache: a factor on the cache of every choice."""
     return Slider("cache", "cache", "Factor on the cache of every choice.", "times", 0.25, 2.0, 1.0)
 
 
-def live_parts(live: WhatIf) -> tuple[str, str]:
+def build_live_parts(live: WhatIf) -> tuple[str, str]:
     """Returns the head and the body of the part that moves: style and policy, then the question,
     the model and the script. Raises CouldNotRun where this installation carries no model."""
     from headrace.base.encoding import to_plain
@@ -186,24 +186,24 @@ def live_parts(live: WhatIf) -> tuple[str, str]:
         raise refuse.run("--live", "this installation does not carry the model for browsers", hint)
     # mtime 0: the same plan gives the same page.
     question = gzip.compress(json.dumps(to_plain(live), separators=(",", ":")).encode(), mtime=0)
-    script = joined(shorten(folder.joinpath(name).read_bytes()).decode() for name in SCRIPTS)
+    script = join_scripts(shorten(folder.joinpath(name).read_bytes()).decode() for name in SCRIPTS)
     style = folder.joinpath("live.css").read_text(encoding="utf-8")
     head = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n<style>{style}</style>'
     body = (
         '<section id="whatif" class="live"><noscript><p>With script, this page recomputes the plan.</p></noscript></section>\n'
-        f'<script type="text/plain" id="whatif-question">{letters_of(question)}</script>\n'
-        f'<script type="text/plain" id="whatif-model">{letters_of(packed)}</script>\n'
+        f'<script type="text/plain" id="whatif-question">{encode_letters(question)}</script>\n'
+        f'<script type="text/plain" id="whatif-model">{encode_letters(packed)}</script>\n'
         f'<script type="module">{script}</script>'
     )
     return head, body
 
 
-def letters_of(packed: bytes) -> str:
+def encode_letters(packed: bytes) -> str:
     """Returns bytes as letters that a script element holds: five for four bytes, where base64 has
     five and a third. ":" stands for "<", which could end the element (`unpack` of model.js)."""
     return base64.b85encode(packed).decode().replace("<", ":")
 
 
-def joined(scripts: Iterable[str]) -> str:
+def join_scripts(scripts: Iterable[str]) -> str:
     """Returns modules as one script: what imports one from another falls away."""
     return "\n".join(EXPORT.sub("", IMPORT.sub("", script)) for script in scripts)

@@ -12,10 +12,31 @@ import polars as pl
 from headrace.base import caps
 from headrace.base.units import DAY_S
 from headrace.report.charts import style
-from headrace.report.charts.builders import PERCENT, Panel, TimeAxis, draw_panels, linear, stacked, with_figures
+from headrace.report.charts.builders import (
+    PERCENT,
+    Panel,
+    TimeAxis,
+    draw_panels,
+    make_linear_axes,
+    stack_panels,
+    with_figures,
+)
 from headrace.report.tables import fold_of
-from headrace.report.view import Block, Card, Chart, Code, Fold, Heading, Items, Mark, Sentence, Table, View, columns
-from headrace.report.words import number, percent
+from headrace.report.view import (
+    Block,
+    Card,
+    Chart,
+    Code,
+    Fold,
+    Heading,
+    Items,
+    Mark,
+    Sentence,
+    Table,
+    View,
+    make_columns,
+)
+from headrace.report.words import format_number, format_percent
 
 if TYPE_CHECKING:
     from headrace.operate.doctor.model import Diagnosis, Finding, Window
@@ -44,25 +65,25 @@ SHARE = re.compile(r"(?P<what>[^:]+): [\d.]+ % (?P<of>.+)")
 CALM = ("fine", "not storage", "touched")
 
 
-def view_of(diagnosis: Diagnosis, ticks: Sequence[Mapping[str, Any]]) -> View:
+def build_view(diagnosis: Diagnosis, ticks: Sequence[Mapping[str, Any]]) -> View:
     """Returns the view. `ticks`: the samples, as a recording has them."""
     headline, _, rest = diagnosis.headline.partition(". ")
     title, day = _without_day(ASIDE.sub("", headline))
     blocks: list[Block] = [Sentence(rest, "good" if diagnosis.verdict in CALM else "warn")] if rest else []
     for volume in list(dict.fromkeys(name for tick in ticks for name in tick["volumes"])):
-        blocks += _seen(volume, ticks, diagnosis.windows)
+        blocks += _build_volume(volume, ticks, diagnosis.windows)
     blocks.append(Heading("Findings and remedies"))
     for finding in [*diagnosis.findings, *diagnosis.others]:
-        blocks += _finding(finding, diagnosis.headline)
+        blocks += _build_finding(finding, diagnosis.headline)
     if diagnosis.windows:
         titles = ("from", "to", "limit", "rate", "recorded ms", "usual ms", "model ms")
-        table = Table(columns(titles, number=titles[3:]), [_row(window) for window in diagnosis.windows])
+        table = Table(make_columns(titles, number=titles[3:]), [_list_cells(window) for window in diagnosis.windows])
         blocks += [Heading("Windows at a limit"), table]
     missing = [f"Missing: {text}." for text in diagnosis.missing]
     rests = [f"{diagnosis.span_s:,.0f} s, {diagnosis.grain}.", f"Clock: {diagnosis.clock}.", *missing]
     blocks.append(Fold("Evidence", [Items([*rests, *diagnosis.notes])]))
     where = f"Doctor of {diagnosis.target}, {', '.join(diagnosis.storage)}: {diagnosis.verdict}"
-    return View(title, f"{where}; {day}" if day else where, list(_cards(diagnosis)), blocks)
+    return View(title, f"{where}; {day}" if day else where, list(_build_cards(diagnosis)), blocks)
 
 
 def _without_day(words: str) -> tuple[str, str]:
@@ -75,58 +96,58 @@ def _without_day(words: str) -> tuple[str, str]:
     return MOMENT.sub(lambda match: match[2] if whole else match[2] + match[3], words), times[0][0]
 
 
-def _cards(diagnosis: Diagnosis) -> Iterator[Card]:
+def _build_cards(diagnosis: Diagnosis) -> Iterator[Card]:
     """Yields the verdict, how long it was so, and what to do, as far as that is known."""
     mark: Mark = "good" if diagnosis.verdict in CALM else "warn"
     first = diagnosis.findings[0] if diagnosis.findings else None
-    about = "" if first is None else _subject(first).removeprefix(": ")
+    about = "" if first is None else _describe_subject(first).removeprefix(": ")
     if first is not None and first.subject != diagnosis.verdict and diagnosis.verdict == "binds":
         on = f"This binds {first.volume}." if first.volume else "This binds."
-        yield Card("Verdict", caps.short(first.subject), on, mark)
+        yield Card("Verdict", caps.label_cap(first.subject), on, mark)
     else:
         yield Card("Verdict", diagnosis.verdict, f"{about[:1].upper()}{about[1:]}.", mark)
     if first is None:
         return
     share = next((figure for figure in first.figures if figure.unit == "share" and figure.value is not None), None)
     if first.felt is not None:
-        yield Card("Clients wait for it", percent(first.felt), "of their time.", mark)
+        yield Card("Clients wait for it", format_percent(first.felt), "of their time.", mark)
     elif share is not None:
         words = SHARE.fullmatch(share.words)
         what, of = (words["what"], words["of"]) if words else ("share", share.words)
-        yield Card(f"{what[:1].upper()}{what[1:]}", percent(share.value), f"{of}.", mark)
+        yield Card(f"{what[:1].upper()}{what[1:]}", format_percent(share.value), f"{of}.", mark)
     gain = first.gain
     if gain is not None and gain.transactions is not None and gain.low is not None and gain.high is not None:
-        low, high = (number(1 + value, 2) for value in (gain.low, gain.high))
-        times = f"{number(1 + gain.transactions, 3)} times the transactions"
+        low, high = (format_number(1 + value, 2) for value in (gain.low, gain.high))
+        times = f"{format_number(1 + gain.transactions, 3)} times the transactions"
         yield Card("Lifting it brings", times, f"80 % interval {low} to {high}.")
     elif first.remedies and (dearer := first.remedies[0].usd_month) is not None:
         word = "saves" if dearer < 0 else "costs"
         yield Card(f"The remedy {word}", f"{abs(dearer):,.2f} USD a month", f"{first.remedies[0].what}.")
 
 
-def _finding(finding: Finding, headline: str) -> Iterator[Block]:
+def _build_finding(finding: Finding, headline: str) -> Iterator[Block]:
     """Yields a finding, without the words that the headline has already."""
     words = "" if finding.words == headline else f" {finding.words}"
     verdict = f"{finding.verdict[0].upper()}{finding.verdict[1:]}"
-    yield Sentence(f"{verdict}{_subject(finding)}.{words}")
+    yield Sentence(f"{verdict}{_describe_subject(finding)}.{words}")
     yield Items([figure.words for figure in finding.figures])
     for remedy in finding.remedies:
         yield Sentence(f"Do: {remedy.what}. {remedy.cost}")
         yield Code([*remedy.lines, *([f"undo: {remedy.undo}"] if remedy.undo else [])])
 
 
-def _subject(finding: Finding) -> str:
+def _describe_subject(finding: Finding) -> str:
     """Returns the subject of a finding, and its volume."""
-    named = [] if finding.subject == finding.verdict else [caps.short(finding.subject)]
+    named = [] if finding.subject == finding.verdict else [caps.label_cap(finding.subject)]
     named += [finding.volume] if finding.volume else []
     return f": {', '.join(named)}" if named else ""
 
 
-def _row(window: Window) -> tuple[str, ...]:
+def _list_cells(window: Window) -> tuple[str, ...]:
     """Returns the cells of a window: from, until, limit, rate and latencies in ms, "-" where not
     known."""
 
-    def ms(value: float | None) -> str:
+    def format_ms(value: float | None) -> str:
         return "-" if value is None else f"{value:,.2f}"
 
     rate = f"{window.rate:,.0f} {window.unit}" if window.rate >= 1_000 else f"{window.rate:,.4g} {window.unit}"
@@ -135,19 +156,19 @@ def _row(window: Window) -> tuple[str, ...]:
         window.ends,
         window.limit,
         rate,
-        ms(window.recorded_ms),
-        ms(window.usual_ms),
-        ms(window.model_ms),
+        format_ms(window.recorded_ms),
+        format_ms(window.usual_ms),
+        format_ms(window.model_ms),
     )
 
 
-def _began(t_unix: float) -> str | None:
+def _format_begin(t_unix: float) -> str | None:
     """Returns the clock's time at which it begins; None for a recording that has no date."""
     dated = t_unix > DAY_S * 366
     return datetime.fromtimestamp(t_unix, UTC).strftime("%Y-%m-%dT%H:%M:%S") if dated else None
 
 
-def _seen(volume: str, ticks: Sequence[Mapping[str, Any]], windows: Sequence[Window]) -> Iterator[Block]:
+def _build_volume(volume: str, ticks: Sequence[Mapping[str, Any]], windows: Sequence[Window]) -> Iterator[Block]:
     """Yields the chart of a volume, with the windows at a limit shaded, and what it leaves out."""
     rows = [
         {
@@ -169,7 +190,7 @@ def _seen(volume: str, ticks: Sequence[Mapping[str, Any]], windows: Sequence[Win
         name for name in (*over, *QUIET) if name in frame.columns and not (frame[name].fill_null(0.0) != 0.0).any()
     ]
     frame = frame.drop(still)
-    axis = TimeAxis(_began(ticks[0]["t_unix"]), float(frame["t_s"][-1] + frame["duration_s"][-1]))
+    axis = TimeAxis(_format_begin(ticks[0]["t_unix"]), float(frame["t_s"][-1] + frame["duration_s"][-1]))
     panels = with_figures(PANELS, frame)
     at_limit = {
         "t_s": [window.from_s for window in windows],
@@ -177,12 +198,12 @@ def _seen(volume: str, ticks: Sequence[Mapping[str, Any]], windows: Sequence[Win
     }
     spans = axis.add(pl.DataFrame(at_limit, schema={"t_s": pl.Float64, "duration_s": pl.Float64}))
     words = "Shaded: at a limit." if windows else ""
-    axes = {title: linear(title, *PERCENT) for title in IN_PERCENT}
+    axes = {title: make_linear_axes(title, *PERCENT) for title in IN_PERCENT}
     drawn = draw_panels(axis.add(frame), axis, panels, HEIGHT, axes, shaded=spans)
     zero = {title: [label for column, label, _ in parts if column in still] for title, parts in PANELS}
     described = f"{volume}: I/Os, MiB/s, latency, time over limits and transactions over time"
-    yield Chart(lambda: stacked(drawn, volume, words), described)
-    fold = fold_of(f"{volume} as a table", frame, panels, _began(ticks[0]["t_unix"]))
+    yield Chart(lambda: stack_panels(drawn, volume, words), described)
+    fold = fold_of(f"{volume} as a table", frame, panels, _format_begin(ticks[0]["t_unix"]))
     if still:
         named = "; ".join(f"{title}: {', '.join(labels)}" for title, labels in zero.items() if labels)
         quiet = Sentence(f"It was 0 all the time, and is not drawn: {named}.")

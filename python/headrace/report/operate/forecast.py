@@ -13,9 +13,9 @@ import polars as pl
 from headrace.base import caps
 from headrace.base.encoding import pick_fields
 from headrace.report.operate import forecast_charts as charts
-from headrace.report.output import plain
-from headrace.report.view import Block, Card, Fold, Heading, Items, Table, View, columns, drawn
-from headrace.report.words import number, percent, span
+from headrace.report.output import sanitize_text
+from headrace.report.view import Block, Card, Fold, Heading, Items, Table, View, make_columns, make_drawn_chart
+from headrace.report.words import format_number, format_percent, format_span
 
 if TYPE_CHECKING:
     from headrace.operate.forecast.answer import Forecast
@@ -34,102 +34,104 @@ FRESH_S = 300.0
 SCHEMA = "headrace-forecast/1"
 
 
-def in_words(forecast: Forecast) -> list[str]:
+def describe_forecast(forecast: Forecast) -> list[str]:
     """Returns a forecast, a sentence or two a line."""
     where = f"{forecast.storage} on {forecast.instance}" if forecast.instance else forecast.storage
-    lines = [f"{forecast.of} on {where}, from the end of the recording, {_moment(forecast, timedelta())}."]
+    lines = [f"{forecast.of} on {where}, from the end of the recording, {_format_moment(forecast, timedelta())}."]
     if forecast.credits is not None:
-        lines += _credits(forecast, forecast.credits)
-    lines += [_growth(forecast, growth) for growth in forecast.growth]
+        lines += _describe_credits(forecast, forecast.credits)
+    lines += [_describe_growth(forecast, growth) for growth in forecast.growth]
     if forecast.space is not None:
-        lines.append(_space(forecast.space))
+        lines.append(_describe_space(forecast.space))
     return lines + [f"Not forecast: {text}." for text in forecast.missing]
 
 
-def _moment(forecast: Forecast, ahead: timedelta) -> str:
+def _format_moment(forecast: Forecast, ahead: timedelta) -> str:
     at = forecast.made_at + ahead
     return at.strftime("%a %Y-%m-%d %H:%M" if forecast.dated else "%H:%M")
 
 
-def _credits(forecast: Forecast, ahead: CreditForecast) -> list[str]:
+def _describe_credits(forecast: Forecast, ahead: CreditForecast) -> list[str]:
     """Says in sentences when credits run out in the futures, for how long, and at which hours
     requests wait."""
-    begin = f"Credits: {number(ahead.balance_percent)} % now ({_source(ahead)})"
+    begin = f"Credits: {format_number(ahead.balance_percent)} % now ({_describe_source(ahead)})"
     if ahead.instance_percent is not None:
-        begin += f", {number(ahead.instance_percent)} % of the instance's (simulated)"
+        begin += f", {format_number(ahead.instance_percent)} % of the instance's (simulated)"
     futures = f"{ahead.runs} futures made of {ahead.drawn_from} recorded days"
     if ahead.share_empty == 0:
         lines = [f"{begin}; in the next {ahead.hours} h they do not run out in any of {futures}."]
     else:
-        early, middle, late = (_after(forecast, hours, ahead.hours) for hours in ahead.empty_after_h)
-        text = f"{begin}; in the next {ahead.hours} h they run out in {percent(ahead.share_empty)} of {futures}"
+        early, middle, late = (_describe_event_time(forecast, hours, ahead.hours) for hours in ahead.empty_after_h)
+        text = f"{begin}; in the next {ahead.hours} h they run out in {format_percent(ahead.share_empty)} of {futures}"
         when = f": median {middle} (80 % interval: {early} to {late})" if math.isfinite(ahead.empty_after_h[0]) else ""
         lines = [f"{text}{when}."]
     if ahead.outage_h is not None:
-        low, middle, high = (span(3_600 * value) for value in ahead.outage_h)
+        low, middle, high = (format_span(3_600 * value) for value in ahead.outage_h)
         lines.append(f"Once they run out, they are gone for {middle} in all (80 % interval: {low} to {high}).")
     worst = [hour for hour, minutes in enumerate(ahead.throttled_by_hour) if minutes >= NAMED_MIN]
     if worst:
         hour = max(range(24), key=ahead.throttled_by_hour.__getitem__)
-        minutes = number(ahead.throttled_by_hour[hour], 2)
+        minutes = format_number(ahead.throttled_by_hour[hour], 2)
         lines.append(
             f"Requests wait mostly from {hour:02d}:00 to {(hour + 1) % 24:02d}:00 ({minutes} min of that hour)."
         )
     if math.isfinite(ahead.soon.seconds):
         doubt = ""
         if ahead.soon.earliest is not None and ahead.soon.latest is not None:
-            earliest, latest = (_span(value) for value in (ahead.soon.earliest, ahead.soon.latest))
+            earliest, latest = (_format_span(value) for value in (ahead.soon.earliest, ahead.soon.latest))
             doubt = f" (80 % interval: {earliest} to {latest})"
-        lines.append(f"If demand stays as in the last minute, they are gone in {span(ahead.soon.seconds)}{doubt}.")
+        lines.append(
+            f"If demand stays as in the last minute, they are gone in {format_span(ahead.soon.seconds)}{doubt}."
+        )
     return lines
 
 
-def _source(ahead: CreditForecast) -> str:
+def _describe_source(ahead: CreditForecast) -> str:
     if ahead.balance_age_s <= FRESH_S:
         return ahead.balance_source
-    return f"{ahead.balance_source} {span(ahead.balance_age_s)} before the end, simulated since"
+    return f"{ahead.balance_source} {format_span(ahead.balance_age_s)} before the end, simulated since"
 
 
-def _span(seconds: float) -> str:
+def _format_span(seconds: float) -> str:
     """Says a number of seconds, infinite as "never"."""
-    return span(seconds) if math.isfinite(seconds) else "never"
+    return format_span(seconds) if math.isfinite(seconds) else "never"
 
 
-def _after(forecast: Forecast, hours: float, horizon: int) -> str:
+def _describe_event_time(forecast: Forecast, hours: float, horizon: int) -> str:
     """Says when an event `hours` from now comes, if it comes within `horizon` hours."""
     if not math.isfinite(hours):
         return f"not within {horizon} h"
-    return f"{_moment(forecast, timedelta(hours=hours))}, in {span(3_600 * hours)}"
+    return f"{_format_moment(forecast, timedelta(hours=hours))}, in {format_span(3_600 * hours)}"
 
 
-def _growth(forecast: Forecast, growth: GrowthForecast) -> str:
+def _describe_growth(forecast: Forecast, growth: GrowthForecast) -> str:
     """Says how demand grows towards a limit, in % in 30 days, and when 90 % of it is met."""
-    cap = caps.long(growth.cap)
-    now = f"the busiest five minutes of a day take {percent(growth.share_now)} of {cap} ({number(growth.limit)} {growth.unit})"
+    cap = caps.describe_cap(growth.cap)
+    now = f"the busiest five minutes of a day take {format_percent(growth.share_now)} of {cap} ({format_number(growth.limit)} {growth.unit})"
     now += ": it is at the limit now" if growth.at_limit else ""
     if not growth.trend.claimed:
-        return f"Growth: {now}; {_no_trend(growth.trend, forecast.made_at - timedelta(days=1) if forecast.dated else None)}."
-    low, middle, high = (percent(value) for value in growth.growth_per_month)
+        return f"Growth: {now}; {_explain_no_trend(growth.trend, forecast.made_at - timedelta(days=1) if forecast.dated else None)}."
+    low, middle, high = (format_percent(value) for value in growth.growth_per_month)
     text = f"Growth: {now}; {middle} in 30 days (80 % interval: {low} to {high}), from {growth.trend.days} recorded days{_describe_bend(growth.trend)}"
     if growth.trend.per_day <= 0 or growth.at_limit:
         return f"{text}."
-    return f"{text}; 90 % of the limit is met {_date_in_words(forecast.made_at, growth.days)}."
+    return f"{text}; 90 % of the limit is met {_describe_date(forecast.made_at, growth.days)}."
 
 
-def _space(full: SpaceForecast) -> str:
+def _describe_space(full: SpaceForecast) -> str:
     """Says how full the volume is in GiB, how that grows in 30 days, and when it is full."""
-    limit = f"{number(full.limit_gib, 4)} GiB"
+    limit = f"{format_number(full.limit_gib, 4)} GiB"
     when = "" if full.used_on == full.last else f" (on {full.used_on:%Y-%m-%d})"
-    now = f"Space: {number(full.used_gib, 4)} GiB used at most{when}, full at {limit}"
+    now = f"Space: {format_number(full.used_gib, 4)} GiB used at most{when}, full at {limit}"
     if full.full:
-        share = percent(full.used_gib / full.limit_gib)
-        now = f"Space: the volume is full: {number(full.used_gib, 4)} GiB used{when}, {share} of {limit}"
+        share = format_percent(full.used_gib / full.limit_gib)
+        now = f"Space: the volume is full: {format_number(full.used_gib, 4)} GiB used{when}, {share} of {limit}"
     if not full.trend.claimed:
-        return f"{now}; {_no_trend(full.trend, full.last)}."
-    month = f"{number(30 * full.trend.per_day)} GiB more in 30 days, from {full.trend.days} recorded days{_describe_bend(full.trend)}"
+        return f"{now}; {_explain_no_trend(full.trend, full.last)}."
+    month = f"{format_number(30 * full.trend.per_day)} GiB more in 30 days, from {full.trend.days} recorded days{_describe_bend(full.trend)}"
     cut = "" if full.trend.cut is None else " (what was before a sudden change is left out)"
     text = f"{now}; {month}{cut}"
-    return f"{text}." if full.full else f"{text}: full {_date_in_words(full.last, full.days)}."
+    return f"{text}." if full.full else f"{text}: full {_describe_date(full.last, full.days)}."
 
 
 def _describe_bend(trend: Trend) -> str:
@@ -143,7 +145,7 @@ def _describe_bend(trend: Trend) -> str:
     )
 
 
-def _no_trend(trend: Trend, last: datetime | None) -> str:
+def _explain_no_trend(trend: Trend, last: datetime | None) -> str:
     """Says why nothing is forecast of the days to come."""
     if trend.enough:
         return f"no trend in {trend.days} days"
@@ -153,7 +155,7 @@ def _no_trend(trend: Trend, last: datetime | None) -> str:
     return f"no trend: it changed suddenly {at}, and {trend.days} days behind that are too few (14 are needed)"
 
 
-def _date_in_words(today: datetime, days: Sequence[float]) -> str:
+def _describe_date(today: datetime, days: Sequence[float]) -> str:
     """Says in the sentences of a report on which date a volume is full or a limit is met, with
     the 80 % interval. `days`: 10th, 50th and 90th percentile of the days from `today`, infinite
     for never."""
@@ -164,73 +166,73 @@ def _date_in_words(today: datetime, days: Sequence[float]) -> str:
     return NEVER if early == NEVER else f"{when} (80 % interval: {early} to {late})"
 
 
-def view_of(forecast: Forecast) -> View:
+def build_view(forecast: Forecast) -> View:
     """Returns a forecast with its charts as a view."""
-    lines = in_words(forecast)
-    blocks: list[Block] = [drawn(chart, " ".join(lines)) for chart in charts.charts_of(forecast)]
-    if rows := _rows(forecast):
+    lines = describe_forecast(forecast)
+    blocks: list[Block] = [make_drawn_chart(chart, " ".join(lines)) for chart in charts.draw_charts(forecast)]
+    if rows := _list_rows(forecast):
         blocks.append(Table(ENDS, rows))
     blocks += [Heading("In words"), Items(lines[1:])]
     if forecast.notes:
         blocks.append(Fold("Caveats", [Items(forecast.notes)]))
-    figures = list(_cards(forecast))
+    figures = list(_build_cards(forecast))
     soon = [card for card in figures if card.mark == "warn"]
     title = f"{forecast.of}: nothing runs out soon"
     if soon:
         when = soon[0].figure if soon[0].figure.startswith(("in ", "now", "not ")) else f"on {soon[0].figure}"
         title = f"{forecast.of}: {soon[0].label[0].lower()}{soon[0].label[1:]} {when}"
     where = f"{forecast.storage} on {forecast.instance}" if forecast.instance else forecast.storage
-    return View(title, f"{where}, from {_moment(forecast, timedelta())}; simulated", figures[:3], blocks)
+    return View(title, f"{where}, from {_format_moment(forecast, timedelta())}; simulated", figures[:3], blocks)
 
 
-ENDS = columns(("what", "now", "limit", "earliest", "in the median", "latest"), number=("now", "limit"))
+ENDS = make_columns(("what", "now", "limit", "earliest", "in the median", "latest"), number=("now", "limit"))
 
 
-def _rows(forecast: Forecast) -> list[tuple[str, ...]]:
+def _list_rows(forecast: Forecast) -> list[tuple[str, ...]]:
     """Returns the cells of ENDS: what each chart shows, its ends with 80 % between them."""
     rows = []
     if (ahead := forecast.credits) is not None:
-        ends = (_after(forecast, hours, ahead.hours) for hours in ahead.empty_after_h)
-        rows.append(("credits", f"{number(ahead.balance_percent)} %", "0 %", *ends))
+        ends = (_describe_event_time(forecast, hours, ahead.hours) for hours in ahead.empty_after_h)
+        rows.append(("credits", f"{format_number(ahead.balance_percent)} %", "0 %", *ends))
     if (full := forecast.space) is not None:
-        used, limit = (f"{number(gib, 4)} GiB" for gib in (full.used_gib, full.limit_gib))
-        rows.append(("space", used, limit, *_dates(full.last, full.days, full.trend.claimed)))
+        used, limit = (f"{format_number(gib, 4)} GiB" for gib in (full.used_gib, full.limit_gib))
+        rows.append(("space", used, limit, *_list_dates(full.last, full.days, full.trend.claimed)))
     for growth in forecast.growth:
-        limit = f"{number(growth.limit)} {growth.unit}"
-        ends = _dates(forecast.made_at, growth.days, growth.trend.claimed)
-        rows.append((caps.long(growth.cap), percent(growth.share_now), f"90 % of {limit}", *ends))
+        limit = f"{format_number(growth.limit)} {growth.unit}"
+        ends = _list_dates(forecast.made_at, growth.days, growth.trend.claimed)
+        rows.append((caps.describe_cap(growth.cap), format_percent(growth.share_now), f"90 % of {limit}", *ends))
     return rows
 
 
-def _dates(today: datetime, days: Sequence[float], claimed: bool) -> list[str]:
+def _list_dates(today: datetime, days: Sequence[float], claimed: bool) -> list[str]:
     """Returns the days of three distances; that there is no trend, where none is claimed."""
     if not claimed:
         return ["no trend"] * 3
     return [(today + timedelta(days=day)).strftime("%Y-%m-%d") if math.isfinite(day) else NEVER for day in days]
 
 
-def _cards(forecast: Forecast) -> Iterator[Card]:
+def _build_cards(forecast: Forecast) -> Iterator[Card]:
     """Yields when credits, space and the nearest limit run out, a warning where that is likely
     soon."""
     if (ahead := forecast.credits) is not None:
         soon, middle = forecast.is_empty_soon(), ahead.empty_after_h[1]
-        figure = f"in {span(3_600 * middle)}" if math.isfinite(middle) else f"not within {ahead.hours} h"
+        figure = f"in {format_span(3_600 * middle)}" if math.isfinite(middle) else f"not within {ahead.hours} h"
         figure = "now" if ahead.balance_percent <= 0 else figure
-        share = f"In {percent(ahead.share_empty)} of {ahead.runs} futures; {number(ahead.balance_percent)} % now."
+        share = f"In {format_percent(ahead.share_empty)} of {ahead.runs} futures; {format_number(ahead.balance_percent)} % now."
         yield Card("Credits run out", figure, share, "warn" if soon else "good")
     if (full := forecast.space) is not None:
         near = forecast.is_full_soon()
-        when = "now" if full.full else _dates(full.last, full.days, full.trend.claimed)[1]
-        used = f"{number(full.used_gib, 4)} of {number(full.limit_gib, 4)} GiB are used."
+        when = "now" if full.full else _list_dates(full.last, full.days, full.trend.claimed)[1]
+        used = f"{format_number(full.used_gib, 4)} of {format_number(full.limit_gib, 4)} GiB are used."
         yield Card("The volume is full", when, used, "warn" if near else "good")
     for growth in sorted(forecast.growth, key=lambda growth: (not growth.at_limit, growth.days[1]))[:1]:
         near = forecast.is_met_soon(growth)
-        when = "now" if growth.at_limit else _dates(forecast.made_at, growth.days, growth.trend.claimed)[1]
-        now = f"The busiest five minutes of a day take {percent(growth.share_now)} of it now."
-        yield Card(f"90 % of {caps.long(growth.cap)} is met", when, now, "warn" if near else "good")
+        when = "now" if growth.at_limit else _list_dates(forecast.made_at, growth.days, growth.trend.claimed)[1]
+        now = f"The busiest five minutes of a day take {format_percent(growth.share_now)} of it now."
+        yield Card(f"90 % of {caps.describe_cap(growth.cap)} is met", when, now, "warn" if near else "good")
 
 
-def document(forecast: Forecast) -> dict:
+def build_document(forecast: Forecast) -> dict:
     """Returns the forecast for programs; what is infinite is null in JSON."""
     credits, space = forecast.credits, forecast.space
     shares = ("balance_percent", "balance_source", "balance_age_s", "share_empty")
@@ -268,7 +270,7 @@ def document(forecast: Forecast) -> dict:
             "days_until_full": space.days,
             "from_days": space.trend.days,
         },
-        "not_said": [plain(text) for text in forecast.missing],
+        "not_said": [sanitize_text(text) for text in forecast.missing],
     }
 
 
@@ -281,10 +283,10 @@ def score_rows(scores: Sequence[Score]) -> list[tuple[str, ...]]:
     return [
         (
             score.quantity,
-            span(score.ahead.total_seconds()),
+            format_span(score.ahead.total_seconds()),
             str(score.count),
-            percent(score.hits / score.count),
-            number(score.median_error),
+            format_percent(score.hits / score.count),
+            format_number(score.median_error),
         )
         for score in scores
     ]

@@ -13,7 +13,7 @@ import polars as pl
 
 from headrace.base import caps
 from headrace.report.charts import style
-from headrace.report.charts.builders import MOST_POINTS, PERCENT, Drawing, TimeAxis, linear, lowest_and_highest
+from headrace.report.charts.builders import MOST_POINTS, PERCENT, Drawing, TimeAxis, find_ends, make_linear_axes
 
 if TYPE_CHECKING:
     from headrace.operate.forecast.answer import Forecast
@@ -30,15 +30,15 @@ FAR = 2.0  # times the limit: what a trend may reach further is not drawn
 ABOVE = 1.15  # how far an axis goes above the highest value: a limit has its name above it
 
 
-def charts_of(forecast: Forecast) -> list:
+def draw_charts(forecast: Forecast) -> list:
     """Returns the charts that there are figures for: credits, then space, then growth."""
-    drawings = [] if forecast.credits is None else [_credits(forecast, forecast.credits)]
+    drawings = [] if forecast.credits is None else [_draw_credits(forecast, forecast.credits)]
     if forecast.space is not None and forecast.space.history is not None:
-        drawings.append(_space(forecast, forecast.space, forecast.space.history))
-    return drawings + ([_growth(forecast)] if forecast.growth else [])
+        drawings.append(_draw_space(forecast, forecast.space, forecast.space.history))
+    return drawings + ([_draw_growth(forecast)] if forecast.growth else [])
 
 
-def _credits(forecast: Forecast, ahead: CreditForecast) -> Drawing:
+def _draw_credits(forecast: Forecast, ahead: CreditForecast) -> Drawing:
     """Draws the credit balance of the futures: the median, the 80 % interval, and when it is
     empty."""
     balances = (ahead.balance_percent, ahead.instance_percent)
@@ -50,7 +50,7 @@ def _credits(forecast: Forecast, ahead: CreditForecast) -> Drawing:
         forecast.made_at.isoformat() if forecast.dated else f"{forecast.made_at:%H:%M:%S}", ahead.hours * 3_600.0
     )
     frame = axis.add(rows)
-    x, y = axis.x(True), linear("credit balance (%)", *PERCENT, ticks=5)
+    x, y = axis.make_axis(True), make_linear_axes("credit balance (%)", *PERCENT, ticks=5)
     band = alt.Chart(frame).mark_area(color=style.SIMULATED, opacity=0.25, clip=True)
     line = alt.Chart(frame).mark_line(color=style.SIMULATED, strokeWidth=2, clip=True)
     layers = [band.encode(x=x, y=y("low"), y2="high:Q"), line.encode(x=x, y=y("middle"))]
@@ -69,26 +69,26 @@ def _credits(forecast: Forecast, ahead: CreditForecast) -> Drawing:
         subtitle="Simulated. Line: median of the futures; band: 80 % of them.",
         offset=20,
     )
-    return style.configured(alt.layer(*layers).properties(width=style.WIDTH, height=HEIGHT, title=title))
+    return style.configure_chart(alt.layer(*layers).properties(width=style.WIDTH, height=HEIGHT, title=title))
 
 
-def _space(forecast: Forecast, full: SpaceForecast, history: SpaceHistory) -> Drawing:
+def _draw_space(forecast: Forecast, full: SpaceForecast, history: SpaceHistory) -> Drawing:
     """Draws used space day by day, its trend, and where it is full."""
     days = np.arange(1 - len(history.used_gib), 1, dtype=float)
     recorded = slice(None) if history.recorded is None else history.recorded
     past = pl.DataFrame({"day": days[recorded], "value": history.used_gib[recorded]})
-    drawn = _panel(full.last, past, full.trend, full.days, (full.limit_gib, "full", "GiB"), lambda figure: figure)
+    drawn = _draw_panel(full.last, past, full.trend, full.days, (full.limit_gib, "full", "GiB"), lambda figure: figure)
     return _finish(drawn, f"Used space of {forecast.of}")
 
 
-def _growth(forecast: Forecast) -> alt.VConcatChart:
+def _draw_growth(forecast: Forecast) -> alt.VConcatChart:
     """Draws the busy rate of each day against each limit, with its trend."""
     panels = []
     for growth in forecast.growth:
         past = pl.DataFrame({"day": np.arange(1 - len(growth.busy), 1, dtype=float), "value": growth.busy})
-        limit = (growth.limit, caps.long(growth.cap), growth.unit)
+        limit = (growth.limit, caps.describe_cap(growth.cap), growth.unit)
         panels.append(
-            _panel(forecast.made_at if forecast.dated else None, past, growth.trend, growth.days, limit, math.exp)
+            _draw_panel(forecast.made_at if forecast.dated else None, past, growth.trend, growth.days, limit, math.exp)
         )
     title = f"Busiest five minutes of each day of {forecast.of} on {forecast.storage}"
     return _finish(alt.vconcat(*panels, spacing=26), title)
@@ -97,16 +97,16 @@ def _growth(forecast: Forecast) -> alt.VConcatChart:
 def _finish(drawn: style.Chart, words: str) -> style.Chart:
     subtitle = "Points: days of the recording. Line and band: the trend and 80 % of what days may be, simulated."
     title = alt.TitleParams(words, subtitle=subtitle, offset=20)
-    return style.configured(drawn.properties(title=title))
+    return style.configure_chart(drawn.properties(title=title))
 
 
-def _ahead(days: tuple[float, float, float], claimed: bool) -> int:
+def _count_days_ahead(days: tuple[float, float, float], claimed: bool) -> int:
     """Returns how many days ahead are drawn: to where the limit is met, a bit more."""
     end = days[1] * 1.2 if claimed and math.isfinite(days[1]) else LEAST_AHEAD
     return int(min(MOST_AHEAD, max(LEAST_AHEAD, end)))
 
 
-def _panel(
+def _draw_panel(
     last: datetime | None,
     past: pl.DataFrame,
     trend: Trend,
@@ -121,14 +121,14 @@ def _panel(
     `figure_of`: what the trend's figures mean.
     """
     most, name, unit = limit
-    ahead, x = _ahead(days, trend.claimed), _day_axis(last)
-    highest, cone = max(most, lowest_and_highest(past, "value")[1]), None
+    ahead, x = _count_days_ahead(days, trend.claimed), _make_day_axis(last)
+    highest, cone = max(most, find_ends(past, "value")[1]), None
     if trend.claimed:
         steps = np.arange(0.0, ahead + 1.0, max(1, ahead // STEPS))
-        paths = [[figure_of(value) for value in trend.figure_in(float(step))] for step in steps]
+        paths = [[figure_of(value) for value in trend.forecast_figure(float(step))] for step in steps]
         cone = pl.DataFrame(paths, schema=["low", "value", "high"], orient="row").with_columns(day=pl.Series(steps))
-        highest = max(highest, min(FAR * most, lowest_and_highest(cone, "high")[1]))
-    y, layers = linear(unit, 0, ABOVE * highest, ticks=5), []
+        highest = max(highest, min(FAR * most, find_ends(cone, "high")[1]))
+    y, layers = make_linear_axes(unit, 0, ABOVE * highest, ticks=5), []
     if cone is not None:
         drawn = _add_dates(last, cone)
         band = alt.Chart(drawn).mark_area(color=style.SIMULATED, opacity=0.25, clip=True)
@@ -154,7 +154,7 @@ def _add_dates(last: datetime | None, frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(moment.alias("at"))
 
 
-def _day_axis(last: datetime | None) -> alt.X:
+def _make_day_axis(last: datetime | None) -> alt.X:
     """Returns the axis of days: dates up to `last`, or numbers of days from the recording's end if
     it has no dates (None)."""
     if last is not None:

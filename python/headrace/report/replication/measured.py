@@ -15,13 +15,13 @@ from headrace.report.charts.builders import (
     Part,
     TimeAxis,
     draw_panels,
-    linear,
-    stacked,
-    thinned,
+    make_linear_axes,
+    stack_panels,
+    thin_rows,
     with_figures,
 )
 from headrace.report.tables import fold_of
-from headrace.report.view import Block, Card, Chart, Heading, Sentence, Table, View, columns
+from headrace.report.view import Block, Card, Chart, Heading, Sentence, Table, View, make_columns
 
 # Column, label, colour.
 CLOCKS: tuple[Part, ...] = (
@@ -42,22 +42,22 @@ PANELS: tuple[Panel, ...] = (
 HEIGHT = 84  # px: seven panels fit a printed page
 
 
-def time_line(rows: pl.DataFrame, title: str) -> alt.VConcatChart:
+def draw_time_line(rows: pl.DataFrame, title: str) -> alt.VConcatChart:
     """Returns panels of one channel; where it was broken is shaded. `rows` as
     `servers.topology.lag.record` has them."""
     rows = rows.with_columns((pl.col("t_s").shift(-1) - pl.col("t_s")).fill_null(0.5).alias("duration_s"))
     axis = TimeAxis(None, float(rows["t_s"][-1] + rows["duration_s"][-1]))
-    frame = axis.add(thinned(rows, (pl.col("problem") != "").any().alias("broken")))
+    frame = axis.add(thin_rows(rows, (pl.col("problem") != "").any().alias("broken")))
     broken = frame.filter(pl.col("broken")).select("at", "until")
-    axes = {"credits (%)": linear("credits (%)", *PERCENT)}
+    axes = {"credits (%)": make_linear_axes("credits (%)", *PERCENT)}
     drawn = draw_panels(frame, axis, with_figures(PANELS, frame), HEIGHT, axes, shaded=broken)
-    return stacked(drawn, title, "Shaded: it received or applied nothing." if broken.height else "")
+    return stack_panels(drawn, title, "Shaded: it received or applied nothing." if broken.height else "")
 
 
 FIGURES = ("median", "p95", "most", "at the end")
 
 
-def view_of(rows: pl.DataFrame) -> View:
+def build_view(rows: pl.DataFrame) -> View:
     """Returns the watched replicas as a view."""
     if rows.height == 0:
         return View("Lag of replicas", blocks=[Sentence("Nothing was watched: no replica answered.")])
@@ -66,32 +66,32 @@ def view_of(rows: pl.DataFrame) -> View:
     figures: list[Card] = []
     for (replica, channel), part in rows.group_by("replica", "channel", maintain_order=True):
         title = f"{replica}" + (f", channel {channel}" if channel else "")
-        blocks += _channel(title, part)
-        figures += _most_lag(title, part)
+        blocks += _build_channel(title, part)
+        figures += _build_lag_cards(title, part)
     watched = f"Watched from {began:%Y-%m-%d %H:%M:%S} UTC for {rows['t_s'].max():.0f} s."
     return View("Lag of the replicas, and its causes", watched, figures[:3], blocks)
 
 
-def _most_lag(title: str, part: pl.DataFrame) -> Iterator[Card]:
+def _build_lag_cards(title: str, part: pl.DataFrame) -> Iterator[Card]:
     """Yields the most lag of a replica, by the first clock that had one."""
     for name, label, _ in CLOCKS:
-        _, _, most, last = _figures(part[name])
+        _, _, most, last = _list_figures(part[name])
         if most != "-":
             broken = part.filter(pl.col("problem") != "").height
             yield Card(f"Most lag of {title}", f"{most} s", f"{label}; {last} s at the end.", "warn" if broken else "")
             return
 
 
-def _channel(title: str, part: pl.DataFrame) -> list[Block]:
+def _build_channel(title: str, part: pl.DataFrame) -> list[Block]:
     """Returns the blocks of one replication channel: chart, figures of its lag in seconds, and all
     rows."""
-    figures = [(label, *_figures(part[name])) for name, label, _ in CLOCKS if part[name].is_not_null().any()]
-    figures.append(("backlog (transactions)", *_figures(part["backlog"])))
+    figures = [(label, *_list_figures(part[name])) for name, label, _ in CLOCKS if part[name].is_not_null().any()]
+    figures.append(("backlog (transactions)", *_list_figures(part["backlog"])))
     described = f"Lag of {title} by each clock, its backlog, applier, CPU and device."
     blocks: list[Block] = [
         Heading(title),
-        Chart(lambda: time_line(part, title), described),
-        Table(columns(("clock (s)", *FIGURES), number=FIGURES), figures),
+        Chart(lambda: draw_time_line(part, title), described),
+        Table(make_columns(("clock (s)", *FIGURES), number=FIGURES), figures),
         fold_of(f"{title} as a table", part, PANELS),
     ]
     broken = part.filter(pl.col("problem") != "")
@@ -101,7 +101,7 @@ def _channel(title: str, part: pl.DataFrame) -> list[Block]:
     return blocks
 
 
-def _figures(values: pl.Series) -> tuple[str, ...]:
+def _list_figures(values: pl.Series) -> tuple[str, ...]:
     """Returns median, 95th percentile, maximum and last value as text, "-" where there is none."""
     figures = (
         values.median(),

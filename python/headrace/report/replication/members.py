@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.base.encoding import pick_fields
-from headrace.report.tables import table
+from headrace.report.tables import make_table
 from headrace.report.view import Block, Card, Heading, Items, Sentence, View
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ GUARANTEES = {
 LONGEST_GTIDS = 44  # characters of a set of GTIDs that a table shows whole (chosen)
 
 
-def rows_of(member: TopologyMember) -> list[dict[str, object]]:
+def list_rows(member: TopologyMember) -> list[dict[str, object]]:
     """Returns a row for each channel, or a single row for a server without any."""
     state = member.state
     common: dict[str, object] = {"name": member.server.name, "problems": "; ".join(member.problems)}
@@ -68,10 +68,10 @@ def follows_of(row: dict[str, object], members: Sequence[TopologyMember]) -> str
     return names.get((str(host), port), f"{host}:{port}") if host else ""
 
 
-def cells_of(members: Sequence[TopologyMember]) -> list[list[object]]:
+def list_cells(members: Sequence[TopologyMember]) -> list[list[object]]:
     """Returns rows of COLUMNS."""
     table_cells = []
-    for row in (row for member in members for row in rows_of(member)):
+    for row in (row for member in members for row in list_rows(member)):
         follows = follows_of(row, members)
         follows += f" ({row['channel']})" if row.get("channel") else ""
         executed = str(row.get("executed", ""))
@@ -84,10 +84,10 @@ def cells_of(members: Sequence[TopologyMember]) -> list[list[object]]:
     return table_cells
 
 
-def lag_cells(reading: LagReading) -> list[object]:
+def list_lag_cells(reading: LagReading) -> list[object]:
     """Returns a row of LAG_COLUMNS: the lag and what makes it."""
     sign = "" if reading.exact else ">= " if reading.at_least else "~ "
-    lag = _seconds(reading.lag_s, sign)
+    lag = _format_seconds(reading.lag_s, sign)
     counts = [
         "-" if value is None else f"{value:,.0f}" for value in (reading.backlog, reading.unapplied, reading.applied_tps)
     ]
@@ -96,26 +96,31 @@ def lag_cells(reading: LagReading) -> list[object]:
     return [replica, reading.source, lag, *counts, state]
 
 
-def clock_cells(reading: LagReading) -> list[object]:
-    """Returns a row of CLOCK_COLUMNS: that of `lag_cells`, with the lag by each clock, s."""
-    clocks, cells = reading.clocks, lag_cells(reading)
+def list_clock_cells(reading: LagReading) -> list[object]:
+    """Returns a row of CLOCK_COLUMNS: that of `list_lag_cells`, with the lag by each clock, s."""
+    clocks, cells = reading.clocks, list_lag_cells(reading)
     server_s = "-" if clocks.server_s is None else clocks.server_s
-    ages = [_seconds(clocks.gtid_s), _seconds(clocks.heartbeat_s), server_s, _seconds(clocks.commit_s)]
-    return [*cells[:3], *ages, _seconds(clocks.estimate_s), *cells[3:]]
+    ages = [
+        _format_seconds(clocks.gtid_s),
+        _format_seconds(clocks.heartbeat_s),
+        server_s,
+        _format_seconds(clocks.commit_s),
+    ]
+    return [*cells[:3], *ages, _format_seconds(clocks.estimate_s), *cells[3:]]
 
 
-def _seconds(value: float | None, sign: str = "") -> str:
+def _format_seconds(value: float | None, sign: str = "") -> str:
     return "-" if value is None else f"{sign}{value:.2f}"
 
 
-def guarantee_lines(guarantee: Guarantee) -> list[str]:
+def describe_guarantee(guarantee: Guarantee) -> list[str]:
     """Says what the loss of the source would mean now: a sentence, then its conditions or
     reasons."""
     head = f"guarantee now: {guarantee.level}: {GUARANTEES[guarantee.level]}"
     return [head, *guarantee.reasons, *guarantee.conditions]
 
 
-def view_of(
+def build_view(
     members: Sequence[TopologyMember], readings: Sequence[LagReading], guarantee: Guarantee | None, unknown: str = ""
 ) -> View:
     """Returns the topology as a view. `unknown`: why the guarantee is not known."""
@@ -125,21 +130,21 @@ def view_of(
     followers = f"{count} {'server follows' if count == 1 else 'servers follow'} another"
     title = f"{len(problems)} {'thing is' if len(problems) == 1 else 'things are'} wrong" if problems else followers
     blocks: list[Block] = [Sentence(text, "warn") for text in problems]
-    blocks.append(table(COLUMNS, cells_of(members), right=("behind s", "workers"), keep=("server", "follows")))
+    blocks.append(make_table(COLUMNS, list_cells(members), right=("behind s", "workers"), keep=("server", "follows")))
     if readings:
         clocks = LAG_COLUMNS[2:-1]
-        blocks += [Heading("Lag"), table(LAG_COLUMNS, map(lag_cells, readings), right=clocks)]
+        blocks += [Heading("Lag"), make_table(LAG_COLUMNS, map(list_lag_cells, readings), right=clocks)]
     if guarantee is not None:
-        first, *conditions = guarantee_lines(guarantee)
+        first, *conditions = describe_guarantee(guarantee)
         blocks += [Heading("If the source is lost"), Sentence(f"{first[0].upper()}{first[1:]}"), Items(conditions)]
     elif unknown:
         blocks += [Heading("If the source is lost"), Sentence(f"The guarantee is not known: {unknown}")]
     if warnings:
         blocks += [Heading("Warnings"), Items(warnings)]
-    return View(title, followers if problems else "", list(_cards(readings, guarantee)), blocks)
+    return View(title, followers if problems else "", list(_build_cards(readings, guarantee)), blocks)
 
 
-def _cards(readings: Sequence[LagReading], guarantee: Guarantee | None) -> Iterator[Card]:
+def _build_cards(readings: Sequence[LagReading], guarantee: Guarantee | None) -> Iterator[Card]:
     """Yields the longest lag, and what the loss of the source would mean."""
     behind = [reading for reading in readings if reading.lag_s is not None]
     if behind:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from headrace.base.encoding import pick_fields
-from headrace.base.lazy import lazily
+from headrace.base.lazy import defer_imports
 from headrace.base.packaged import read_rows
 from headrace.report.charts.rows import TABLE_ROWS, group_by_clock
-from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, columns
-from headrace.report.words import number, percent, row_labels, span, storage_words
+from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, make_columns
+from headrace.report.words import describe_storage, format_number, format_percent, format_span, list_row_labels
 from headrace.workload.replica import ReplicaParameters
 
-with lazily():
+with defer_imports():
     from headrace.report.charts import predictions
 
 if TYPE_CHECKING:
@@ -47,47 +47,47 @@ LIKELY = 0.8  # a chance to keep up from which on a replica is a good one (chose
 LEAST_SHARE = 0.02
 
 
-def in_words(run: ReplicaPrediction) -> list[str]:
+def describe_run(run: ReplicaPrediction) -> list[str]:
     """Says what happened, a sentence a line."""
     summary, settings = run.summary, run.settings
     low, high = summary["low"], summary["high"]
-    lines = [_setup(run, settings)]
+    lines = [_describe_setup(run, settings)]
     lines += [f"WARNING: {text}" for text in run.warnings]
-    rate = f"{number(summary['applier_tps'], 4)} tps" + _interval(low, high, "applier_tps", " tps")
+    rate = f"{format_number(summary['applier_tps'], 4)} tps" + _describe_interval(low, high, "applier_tps", " tps")
     lines.append(
-        f"Source: {number(summary['source_tps'], 4)} tps over {span(summary['load_s'])}. The applier can do {rate}."
+        f"Source: {format_number(summary['source_tps'], 4)} tps over {format_span(summary['load_s'])}. The applier can do {rate}."
     )
     if summary["onset_s"] is None:
-        lines.append(f"It keeps up: at most {seconds(summary['peak_lag_s'])} behind.")
+        lines.append(f"It keeps up: at most {format_lag(summary['peak_lag_s'])} behind.")
     else:
-        ends = f"{seconds(summary['lag_at_load_end_s'])}{_interval(low, high, 'lag_at_load_end_s', ' s')} when the load ends"
-        lines.append(f"It falls behind from {span(summary['onset_s'])} on: {ends}.")
-        peak = f"{seconds(summary['peak_lag_s'])}{_interval(low, high, 'peak_lag_s', ' s')} at {span(summary['peak_at_s'])}"
+        ends = f"{format_lag(summary['lag_at_load_end_s'])}{_describe_interval(low, high, 'lag_at_load_end_s', ' s')} when the load ends"
+        lines.append(f"It falls behind from {format_span(summary['onset_s'])} on: {ends}.")
+        peak = f"{format_lag(summary['peak_lag_s'])}{_describe_interval(low, high, 'peak_lag_s', ' s')} at {format_span(summary['peak_at_s'])}"
         after = ", after the load has stopped" if summary["peak_at_s"] > summary["load_s"] else ""
         lines.append(f"Most lag: {peak}{after}.")
         caught = summary["catch_up_s"]
         backlog = f"{summary['backlog_at_load_end']:,.0f} transactions waiting when the load ends"
-        done = "are not applied within this run" if caught is None else f"are applied {span(caught)} later"
+        done = "are not applied within this run" if caught is None else f"are applied {format_span(caught)} later"
         lines.append(f"{backlog} {done}.")
-    lines.append(verdict(summary, settings))
+    lines.append(describe_verdict(summary, settings))
     if summary["keeps_up"] is not None:
-        lines.append(f"Chance that it keeps up: {percent(summary['keeps_up'])}.")
+        lines.append(f"Chance that it keeps up: {format_percent(summary['keeps_up'])}.")
     if summary["semi_sync"] is not None:
-        lines.append(semi_sync_in_words(summary["semi_sync"], settings))
+        lines.append(describe_semi_sync(summary["semi_sync"], settings))
     return lines
 
 
-def _setup(run: ReplicaPrediction, settings: core.ReplicaSettings) -> str:
+def _describe_setup(run: ReplicaPrediction, settings: core.ReplicaSettings) -> str:
     """Says on which storage, server and cache (GiB) the replica runs."""
     replica = run.replica
     places = [replica.storage]
     places += [f"logs on {replica.log_storage}"] if replica.log_storage else []
     places += [f"relay log on {replica.relay_storage}"] if replica.relay_storage else []
-    server = server_in_words(replica.release, settings, settings["workers"] or 0)
-    return f"Replica on {', '.join(places)}: {server}, cache {number(run.cache_gib)} GiB; source on {run.source['storage']}; limits of {run.as_of}."
+    server = describe_server(replica.release, settings, settings["workers"] or 0)
+    return f"Replica on {', '.join(places)}: {server}, cache {format_number(run.cache_gib)} GiB; source on {run.source['storage']}; limits of {run.as_of}."
 
 
-def server_in_words(release: str, settings: core.ReplicaSettings, workers: int | None) -> str:
+def describe_server(release: str, settings: core.ReplicaSettings, workers: int | None) -> str:
     """Names version, mode, workers (None: they are to be chosen), order and what a commit
     flushes."""
     few = settings["mode"] == "single" or (workers is not None and workers < 2)
@@ -97,7 +97,7 @@ def server_in_words(release: str, settings: core.ReplicaSettings, workers: int |
     return f"{release}, {settings['mode']}, {threads}{order}, flush_log {settings['flush_log_at_trx_commit']}, {binlog}"
 
 
-def _remedy(binding: str, settings: core.ReplicaSettings) -> str:
+def _describe_remedy(binding: str, settings: core.ReplicaSettings) -> str:
     """Returns the remedy for what binds: nothing that these settings have already."""
     if binding != "flushes":
         return BINDINGS[binding]["remedy"]
@@ -111,49 +111,51 @@ def _remedy(binding: str, settings: core.ReplicaSettings) -> str:
     return "; ".join([*parts, "a volume with shorter latency"])
 
 
-def verdict(summary: ReplicaOutcome, settings: core.ReplicaSettings) -> str:
+def describe_verdict(summary: ReplicaOutcome, settings: core.ReplicaSettings) -> str:
     """Says what holds the applier back, with shares, and what would change it."""
     shares = sorted(((share, name) for name, share in summary["shares"].items() if share >= LEAST_SHARE), reverse=True)
-    parts = ", ".join(f"{name} {percent(share)}" for share, name in shares)
+    parts = ", ".join(f"{name} {format_percent(share)}" for share, name in shares)
     binding = summary["binding"]
     text = f"Shares of the cost of a transaction: {parts}."
     if summary["dependency_lever"] >= LEAST_SHARE or summary["worker_lever"] >= LEAST_SHARE:
         more = {name: summary["if_halved"][name] for name in ("dependencies", "workers")}
         text += (
-            f" {number(summary['width'], 3)} transactions are applied at once; twice as many allowed: "
+            f" {format_number(summary['width'], 3)} transactions are applied at once; twice as many allowed: "
             f"x {more['dependencies']:.2f}; twice the workers: x {more['workers']:.2f}."
         )
     if binding in summary["if_halved"]:
         half = "twice as much" if BINDINGS[binding]["lifted"] == "limit" else "half of that"
-        text += f" Binding: {BINDINGS[binding]['words']}; {half} gives x {summary['if_halved'][binding]:.2f}: {_remedy(binding, settings)}."
+        text += f" Binding: {BINDINGS[binding]['words']}; {half} gives x {summary['if_halved'][binding]:.2f}: {_describe_remedy(binding, settings)}."
     return text
 
 
-def semi_sync_in_words(price: core.SemiSyncPrice, settings: core.ReplicaSettings) -> str:
+def describe_semi_sync(price: core.SemiSyncPrice, settings: core.ReplicaSettings) -> str:
     """Says what semi-sync costs the source."""
-    text = f"Semi-sync adds {number(price['added_ms'], 3)} ms to a commit"
+    text = f"Semi-sync adds {format_number(price['added_ms'], 3)} ms to a commit"
     if price["relay_ms"] > 0.01:
-        text += f", {number(price['relay_ms'], 3)} ms of it flushes of the relay log (sync_relay_log = {settings['sync_relay_log']:,})"
-        text += f"; no more than {number(price['most_tps'], 3)} tps in all, since these flushes are not shared"
+        text += f", {format_number(price['relay_ms'], 3)} ms of it flushes of the relay log (sync_relay_log = {settings['sync_relay_log']:,})"
+        text += f"; no more than {format_number(price['most_tps'], 3)} tps in all, since these flushes are not shared"
     return text + "."
 
 
-def seconds(value: float) -> str:
+def format_lag(value: float) -> str:
     """Returns a lag: 0.012 s, 3.7 s, 2 h."""
-    return span(value) if value >= 120 else f"{number(value, 3)} s"
+    return format_span(value) if value >= 120 else f"{format_number(value, 3)} s"
 
 
-def _interval(low: dict[str, float | None] | None, high: dict[str, float | None] | None, name: str, unit: str) -> str:
+def _describe_interval(
+    low: dict[str, float | None] | None, high: dict[str, float | None] | None, name: str, unit: str
+) -> str:
     """Says the 80 % interval of a figure in `unit`; empty if it is not known. A None at the upper
     end means that it lies beyond the run."""
     if low is None or high is None:
         return ""
     most = high[name]
-    upper = "beyond this run" if most is None else f"{number(most, 3)}{unit}"
-    return f" (80 % interval {number(low[name] or 0.0, 3)} to {upper})"
+    upper = "beyond this run" if most is None else f"{format_number(most, 3)}{unit}"
+    return f" (80 % interval {format_number(low[name] or 0.0, 3)} to {upper})"
 
 
-def table_of(run: ReplicaPrediction, most: int = TABLE_ROWS):
+def build_table(run: ReplicaPrediction, most: int = TABLE_ROWS):
     """Returns the rows as a table, means over stretches on the clock."""
     rows = run.rows
     length = rows["t_s"][1] - rows["t_s"][0] if rows.height > 1 else 1.0
@@ -165,25 +167,25 @@ def table_of(run: ReplicaPrediction, most: int = TABLE_ROWS):
         pl.col("balance_percent").min(),
         pl.col("binding").mode().sort().first(),  # sorted: modes come in no order
     )
-    labels = row_labels(short["t_s"].to_list())
+    labels = list_row_labels(short["t_s"].to_list())
     cells = []
     for row in short.iter_rows(named=True):
         balance = "" if row["balance_percent"] is None else f"{row['balance_percent']:.0f} %"
         figures = (
-            number(row["source_tps"], 4),
-            number(row["applied_tps"], 4),
+            format_number(row["source_tps"], 4),
+            format_number(row["applied_tps"], 4),
             f"{row['backlog']:,.0f}",
-            seconds(row["lag_s"]),
+            format_lag(row["lag_s"]),
         )
-        device = (number(row["iops"], 4), number(row["mib_s"]), balance)
+        device = (format_number(row["iops"], 4), format_number(row["mib_s"]), balance)
         cells.append((next(labels), *figures, *device, row["binding"]))
     titles = ("time", "source tps", "applied tps", "backlog", "lag", "IOPS", "MiB/s", "balance", "held back by")
-    when = f"Time since the start. Each row: {span(step_s)}; backlog and lag at its end."
-    heads = columns(titles, number=titles[:-1], key=titles[-1:], drop=("MiB/s", "balance"))
+    when = f"Time since the start. Each row: {format_span(step_s)}; backlog and lag at its end."
+    heads = make_columns(titles, number=titles[:-1], key=titles[-1:], drop=("MiB/s", "balance"))
     return Table(heads, cells, when)
 
 
-def document(run: ReplicaPrediction) -> dict[str, object]:
+def build_document(run: ReplicaPrediction) -> dict[str, object]:
     """Returns the replica, its settings, summary and every row, for JSON."""
     replica = {name: value for name, value in vars(run.replica).items() if value is not None}
     return {
@@ -198,49 +200,49 @@ def document(run: ReplicaPrediction) -> dict[str, object]:
     }
 
 
-def view_of(run: ReplicaPrediction) -> View:
+def build_view(run: ReplicaPrediction) -> View:
     """Returns the prediction as a view."""
-    described = f"{title_of(run)} over time: lag, backlog, transactions of source and replica, I/Os"
+    described = f"{make_title(run)} over time: lag, backlog, transactions of source and replica, I/Os"
     blocks: list[Block] = [Sentence(text, "warn") for text in run.warnings]
-    blocks.append(Chart(lambda: predictions.lag(run, title_of(run)), described))
-    blocks.append(Sentence(verdict(run.summary, run.settings)))
-    blocks.append(Fold("The run as a table", [table_of(run)]))
-    lines = [line for line in in_words(run) if not line.startswith("WARNING: ")]
+    blocks.append(Chart(lambda: predictions.draw_lag(run, make_title(run)), described))
+    blocks.append(Sentence(describe_verdict(run.summary, run.settings)))
+    blocks.append(Fold("The run as a table", [build_table(run)]))
+    lines = [line for line in describe_run(run) if not line.startswith("WARNING: ")]
     blocks.append(Fold("The run in words", [Items(lines)]))
     where = f"{run.workload.name}, source on {run.source['storage']}; limits of {run.as_of}"
-    return View(headline(run), where, list(_cards(run.summary)), blocks)
+    return View(make_headline(run), where, list(_build_cards(run.summary)), blocks)
 
 
-def title_of(run: ReplicaPrediction) -> str:
+def make_title(run: ReplicaPrediction) -> str:
     """Names the workload and the replica's storage."""
     return f"{run.workload.name}: a replica on {run.replica.storage}"
 
 
-def headline(run: ReplicaPrediction) -> str:
+def make_headline(run: ReplicaPrediction) -> str:
     """Says in a sentence whether the replica keeps up."""
     sentence = KEEPS_UP if run.summary["onset_s"] is None else FALLS_BEHIND
-    return sentence.format(storage=storage_words(run.replica.storage), **_figures(run.summary))
+    return sentence.format(storage=describe_storage(run.replica.storage), **_format_figures(run.summary))
 
 
-def _figures(summary: ReplicaOutcome) -> dict[str, str]:
+def _format_figures(summary: ReplicaOutcome) -> dict[str, str]:
     """Returns the figures of headline and cards as texts."""
     return {
-        "applier_tps": number(summary["applier_tps"], 4),
-        "source_tps": number(summary["source_tps"], 4),
-        "peak_lag": seconds(summary["peak_lag_s"]),
-        "onset": span(summary["onset_s"]),
-        "catch_up": span(summary["catch_up_s"]),
-        "keeps_up": percent(summary["keeps_up"]),
+        "applier_tps": format_number(summary["applier_tps"], 4),
+        "source_tps": format_number(summary["source_tps"], 4),
+        "peak_lag": format_lag(summary["peak_lag_s"]),
+        "onset": format_span(summary["onset_s"]),
+        "catch_up": format_span(summary["catch_up_s"]),
+        "keeps_up": format_percent(summary["keeps_up"]),
     }
 
 
-def _cards(summary: ReplicaOutcome) -> Iterator[Card]:
+def _build_cards(summary: ReplicaOutcome) -> Iterator[Card]:
     """Yields the rate, the lag, and the chance that it keeps up."""
-    figures, mark = _figures(summary), "good" if summary["onset_s"] is None else "warn"
-    yield RATE.filled(figures, mark)
-    yield (NOT_APPLIED if summary["catch_up_s"] is None else LAG).filled(figures, mark)
+    figures, mark = _format_figures(summary), "good" if summary["onset_s"] is None else "warn"
+    yield RATE.fill(figures, mark)
+    yield (NOT_APPLIED if summary["catch_up_s"] is None else LAG).fill(figures, mark)
     if (chance := summary["keeps_up"]) is not None:
-        yield CHANCE.filled(figures, "good" if chance >= LIKELY else "warn")
+        yield CHANCE.fill(figures, "good" if chance >= LIKELY else "warn")
 
 
 # --- the cheapest that keeps up -------------------------------------------------------------------
@@ -250,20 +252,20 @@ def _cards(summary: ReplicaOutcome) -> Iterator[Card]:
 SHOWN = 12
 
 
-def plan_in_words(plan: ReplicaPlan) -> list[str]:
+def describe_plan(plan: ReplicaPlan) -> list[str]:
     """Returns the answer, a sentence a line."""
-    source = f"source on {plan.source} at {number(plan.source_tps, 4)} tps"
+    source = f"source on {plan.source} at {format_number(plan.source_tps, 4)} tps"
     lines = [
-        f"Goal: lag at most {seconds(plan.lag_s)} with probability {percent(plan.probability)}; {source}.",
-        f"Judged over {number(plan.hours)} h of this load with every burst of the replica spent: the baselines of its "
+        f"Goal: lag at most {format_lag(plan.lag_s)} with probability {format_percent(plan.probability)}; {source}.",
+        f"Judged over {format_number(plan.hours)} h of this load with every burst of the replica spent: the baselines of its "
         "volumes and of its instance.",
-        f"The replica: {server_in_words(plan.release, plan.settings, None)}.",
-        _room(plan),
+        f"The replica: {describe_server(plan.release, plan.settings, None)}.",
+        _describe_room(plan),
     ]
     lines += [f"WARNING: {text}" for text in plan.warnings]
     if plan.chosen is None or plan.prediction is None:
         rate = max((choice.applier_tps for choice in plan.looked_at), default=0.0)
-        lines.append(f"None of {len(plan.looked_at)} replicas holds; the fastest applies {number(rate, 4)} tps.")
+        lines.append(f"None of {len(plan.looked_at)} replicas holds; the fastest applies {format_number(rate, 4)} tps.")
         if plan.looked_at:
             fastest = max(plan.looked_at, key=lambda choice: choice.applier_tps)
             lines.append(
@@ -273,12 +275,12 @@ def plan_in_words(plan: ReplicaPlan) -> list[str]:
     choice = plan.chosen
     relay = f", relay log on {choice.relay_storage}" if choice.relay_storage else ""
     lines.append(
-        f"Cheapest: {choice.instance}/{choice.storage}{relay}, cache {number(choice.cache_gib)} GiB, {choice.workers or 'no'} workers: "
+        f"Cheapest: {choice.instance}/{choice.storage}{relay}, cache {format_number(choice.cache_gib)} GiB, {choice.workers or 'no'} workers: "
         f"{choice.usd_month:,.2f} USD a month in {plan.region}, prices of {plan.as_of}."
     )
-    applies = f"It applies {number(choice.applier_tps, 4)} tps; most lag {seconds(choice.peak_lag_s)}"
-    lines.append(f"{applies}; the chance that it holds is {percent(choice.probability or 0.0)}.")
-    lines.append(verdict(plan.prediction.summary, plan.settings))
+    applies = f"It applies {format_number(choice.applier_tps, 4)} tps; most lag {format_lag(choice.peak_lag_s)}"
+    lines.append(f"{applies}; the chance that it holds is {format_percent(choice.probability or 0.0)}.")
+    lines.append(describe_verdict(plan.prediction.summary, plan.settings))
     cheaper = [
         (candidate, chance) for candidate in plan.looked_at[:-1] if (chance := candidate.probability) is not None
     ]
@@ -286,38 +288,36 @@ def plan_in_words(plan: ReplicaPlan) -> list[str]:
         last, chance = cheaper[-1]
         lines.append(
             f"The next cheaper that keeps up on average, {last.instance}/{last.storage} at {last.usd_month:,.2f} USD, "
-            f"holds in {percent(chance)}."
+            f"holds in {format_percent(chance)}."
         )
     return lines
 
 
-def _room(plan: ReplicaPlan) -> str:
+def _describe_room(plan: ReplicaPlan) -> str:
     """Says what fills the replica's data volume: data, logs and free space, in GiB."""
     logged = plan.logged
     logs = f"{logged.redo_gib:,} of redo log"
     if logged.days:
-        logs += (
-            f", {logged.binlog_gib:,} of binary logs ({number(logged.days)} {'day' if logged.days == 1 else 'days'})"
-        )
+        logs += f", {logged.binlog_gib:,} of binary logs ({format_number(logged.days)} {'day' if logged.days == 1 else 'days'})"
     return (
-        f"The replica's data volume holds {plan.needed_gib:,} GiB: {number(plan.data_gib)} of data, {logs}, and "
-        f"{number(plan.free_percent)} % free."
+        f"The replica's data volume holds {plan.needed_gib:,} GiB: {format_number(plan.data_gib)} of data, {logs}, and "
+        f"{format_number(plan.free_percent)} % free."
     )
 
 
-def plan_table(plan: ReplicaPlan):
+def build_plan_table(plan: ReplicaPlan):
     """Returns the last candidates by price: the dearest of the cheaper ones, and the chosen one."""
     cells = []
     for choice in plan.looked_at[-SHOWN:]:
         figures = (
             f"{choice.usd_month:,.2f}",
-            number(choice.cache_gib),
+            format_number(choice.cache_gib),
             str(choice.workers),
-            number(choice.applier_tps, 4),
+            format_number(choice.applier_tps, 4),
         )
-        holds = "" if choice.probability is None else percent(choice.probability)
+        holds = "" if choice.probability is None else format_percent(choice.probability)
         place = choice.storage + (f" + relay {choice.relay_storage}" if choice.relay_storage else "")
-        cells.append((choice.instance, place, *figures, seconds(choice.peak_lag_s), holds, choice.binding))
+        cells.append((choice.instance, place, *figures, format_lag(choice.peak_lag_s), holds, choice.binding))
     titles = (
         "instance",
         "storage",
@@ -330,11 +330,11 @@ def plan_table(plan: ReplicaPlan):
         "held back by",
     )
     title = f"The last {len(cells)} of {len(plan.looked_at)} looked at, by price."
-    heads = columns(titles, number=titles[2:8], key=(*titles[:2], titles[8]))
+    heads = make_columns(titles, number=titles[2:8], key=(*titles[:2], titles[8]))
     return Table(heads, cells, title)
 
 
-def frame_of(plan: ReplicaPlan) -> pl.DataFrame:
+def build_frame(plan: ReplicaPlan) -> pl.DataFrame:
     """Returns all candidates, for CSV."""
     return pl.DataFrame([choice.to_dict() | {"chosen": choice is plan.chosen} for choice in plan.looked_at])
 
@@ -342,17 +342,19 @@ def frame_of(plan: ReplicaPlan) -> pl.DataFrame:
 # --- an applier that was calibrated ---------------------------------------------------------------
 
 
-APPLIER = columns(("parameter of the applier", "value", "known to", "from"), number=("value", "known to"))
+APPLIER = make_columns(("parameter of the applier", "value", "known to", "from"), number=("value", "known to"))
 
 
-def applier_table(workload: TransactionWorkload) -> Table:
+def build_applier_table(workload: TransactionWorkload) -> Table:
     """Returns the parameters that were identified; all others are derived from the source's run."""
     replica = workload.replica or ReplicaParameters()
     rows = []
     for name, value in replica.values.items():
         spread = replica.spread.get(name)
-        spread_text = "" if spread is None else f"+-{percent(spread)}"
-        rows.append((name, number(value), spread_text, replica.origin.get(name, "")))
+        spread_text = "" if spread is None else f"+-{format_percent(spread)}"
+        rows.append((name, format_number(value), spread_text, replica.origin.get(name, "")))
     if replica.written is not None:
-        rows.append(("written", ", ".join(number(share) for share in replica.written), "", "pages read by the replica"))
+        rows.append(
+            ("written", ", ".join(format_number(share) for share in replica.written), "", "pages read by the replica")
+        )
     return Table(APPLIER, rows)

@@ -11,8 +11,8 @@ from headrace.servers.backup import manifest as documents
 from headrace.servers.backup import restore
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
-from headrace.servers.backup.manifest import Backup, folder_of
-from headrace.servers.backup.retention import chain_whole
+from headrace.servers.backup.manifest import Backup, get_backup_folder
+from headrace.servers.backup.retention import is_chain_whole
 from headrace.servers.backup.targets.target import BackupTarget
 
 
@@ -39,7 +39,7 @@ def check_backup(
     for part in manifest.parts:
         alone = manifest.with_(parts=(part,))
         try:
-            for piece in restore.parts_of(target, alone, tell):
+            for piece in restore.read_parts(target, alone, tell):
                 size += len(piece)
         except InputError as error:
             problems.append(f"{error.value}: {error.rule}")
@@ -47,7 +47,7 @@ def check_backup(
         documents.read_proof(target, backup, key)
     except InputError as error:
         problems.append(f"{error.value}: {error.rule}")
-    folder, expected = f"{folder_of(backup)}/", {part.name for part in manifest.parts}
+    folder, expected = f"{get_backup_folder(backup)}/", {part.name for part in manifest.parts}
     # The last two are those of a run that was killed behind its last step.
     expected |= {documents.MANIFEST, documents.PROOF, documents.RUNNING, documents.BEGUN}
     names = [file.name for file in target.list(folder) if file.name.removeprefix(folder) not in expected]
@@ -69,7 +69,7 @@ def check_timeline(
         try:
             for name, piece in zip(file.names, file.pieces, strict=True):
                 count += 1
-                for data in archive.piece_bytes(target, name, piece, key):
+                for data in archive.read_piece_bytes(target, name, piece, key):
                     size += len(data)
                     tell(len(data))
                     transactions += sum(following.see(event) is not None for event in reader.feed(data))
@@ -80,7 +80,7 @@ def check_timeline(
     return Checked(timeline.id, count, size, tuple(problems))
 
 
-def broken_chains(backups: Sequence[Backup], histories: Sequence[archive.Timeline]) -> list[str]:
+def list_broken_chains(backups: Sequence[Backup], histories: Sequence[archive.Timeline]) -> list[str]:
     """Lists, in words, backups that cannot be replayed to the end of their source's archive."""
     streamed = {timeline.source_id for timeline in histories if timeline.files}
     return [
@@ -89,5 +89,5 @@ def broken_chains(backups: Sequence[Backup], histories: Sequence[archive.Timelin
         if backup.manifest.source_id in streamed
         and backup.manifest.position.file
         and not backup.manifest.only
-        and not chain_whole(backup, histories)
+        and not is_chain_whole(backup, histories)
     ]

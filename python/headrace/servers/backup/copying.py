@@ -26,19 +26,19 @@ from headrace.lab import Lab
 from headrace.lab.waiting import wait_stored
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup import unfinished
-from headrace.servers.backup.manifest import Manifest, Packing, Part, folder_of, write_manifest
-from headrace.servers.backup.restore import parts_of
+from headrace.servers.backup.manifest import Manifest, Packing, Part, get_backup_folder, write_manifest
+from headrace.servers.backup.restore import read_parts
 from headrace.servers.backup.settings import read_settings
 from headrace.servers.backup.targets.folder import FolderTarget
 from headrace.servers.backup.targets.target import DAMAGED, BackupTarget, TargetWriter, refuse
 from headrace.servers.backup.unfinished import Leftover
 from headrace.servers.copies import source as sources
 from headrace.servers.copies.copy import Destination, Pace
-from headrace.servers.copies.folders import new_id
+from headrace.servers.copies.folders import make_id
 from headrace.servers.copies.methods import METHODS, PHYSICAL
-from headrace.servers.copies.pipeline import Flow, Pumped, ahead, best_pack, cipher, packer
+from headrace.servers.copies.pipeline import Flow, Pumped, choose_pack, make_cipher, make_packer, read_ahead
 from headrace.servers.copies.source import CopySource
-from headrace.servers.running import Progress, quiet
+from headrace.servers.running import Progress, discard_progress
 
 # A file of a copy: at least 64 MiB, and about 1,000 of them for a large one (guesses: a file that
 # is sent again after an error is small, and lists stay short).
@@ -61,7 +61,7 @@ class BackupRequest:
     spool: Path | None = None
     anew: bool = False
     only: tuple[str, ...] = ()
-    progress: Progress = quiet
+    progress: Progress = discard_progress
     note: Callable[[str], None] = lambda text: None
     report_spooled: Callable[[str], None] = lambda backup: None
 
@@ -74,13 +74,13 @@ def run(source: CopySource, target: BackupTarget, request: BackupRequest) -> Man
     lab = source.server.lab if source.server is not None else None
     previous = None if request.anew else _find_previous(source, target, spool, lab, request)
     _clear(source, target, spool, lab, request, previous)
-    backup = previous.id if previous is not None else new_id(source.name)
+    backup = previous.id if previous is not None else make_id(source.name)
     tagged = lab if request.method == "snapshot" else None
     places = [target] if spool is None else [target, spool]
     try:
         with contextlib.ExitStack() as marks:
             for place in places:
-                marks.enter_context(unfinished.marked(place, backup, source.name, tagged))
+                marks.enter_context(unfinished.hold_mark(place, backup, source.name, tagged))
             manifest = previous if previous is not None else _take_copy(source, places[-1], request, backup)
             if spool is not None:
                 if previous is None:
@@ -91,7 +91,7 @@ def run(source: CopySource, target: BackupTarget, request: BackupRequest) -> Man
             write_manifest(target, manifest, request.key)
     except BaseException as error:
         damaged = isinstance(error, InputError) and error.kind == DAMAGED
-        if spool is not None and not damaged and spool.exists(f"{folder_of(backup)}/{documents.MANIFEST}"):
+        if spool is not None and not damaged and spool.exists(f"{get_backup_folder(backup)}/{documents.MANIFEST}"):
             request.report_spooled(backup)
             request.note(f"the copy {backup} is whole in {spool.folder}: run it again to go on with sending it")
             with contextlib.suppress(HeadraceError, OSError):
@@ -127,10 +127,10 @@ def _take_copy(source: CopySource, place: BackupTarget, request: BackupRequest, 
     """Writes the copy into `place`, without its manifest, which is returned."""
     began, stream = time.time(), PartsWriter(place, backup, request)
     with source.connect() as connection:
-        databases = request.only or tuple(sources.databases(connection))
+        databases = request.only or tuple(sources.list_databases(connection))
         tables, settings = sources.count_tables(connection, databases), read_settings(connection)
     into = Destination(
-        _folder_of(source, request, backup),
+        _choose_folder(source, request, backup),
         stream=stream,
         pace=request.pace,
         only=request.only,
@@ -178,15 +178,15 @@ def _find_previous(
     the same options."""
     candidates: list[Manifest] = []
     if spool is not None:
-        candidates = unfinished.spooled(spool, source, request.key)
+        candidates = unfinished.list_spooled(spool, source, request.key)
     elif request.method == "snapshot" and lab is not None:
-        candidates = unfinished.stored_snapshots(target, source, lab, request.key)
+        candidates = unfinished.list_stored_snapshots(target, source, lab, request.key)
     for candidate in candidates:
         packing = candidate.packing
         alike = candidate.method == request.method and request.pack in (None, packing.packed)
         alike = alike and packing.encrypted == (request.key is not None) and candidate.only == request.only
         young = time.time() - candidate.began_unix < unfinished.SWEEP_S
-        if alike and young and not target.exists(f"{folder_of(candidate.id)}/{documents.MANIFEST}"):
+        if alike and young and not target.exists(f"{get_backup_folder(candidate.id)}/{documents.MANIFEST}"):
             began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(candidate.began_unix))
             request.note(f"goes on with {candidate.id}, a run that was cut off: it has the data of {began}")
             return candidate
@@ -207,7 +207,7 @@ def _clear(
     leftovers = unfinished.clear(target, opened, keep)
     if spool is not None:
         leftovers += unfinished.clear(spool, opened, keep)
-        for manifest in unfinished.spooled(spool, source, request.key):
+        for manifest in unfinished.list_spooled(spool, source, request.key):
             if manifest.id != keep:
                 unfinished.forget(spool, manifest.id)
                 leftovers.append(
@@ -222,7 +222,7 @@ def _clear(
 def _send(spool: BackupTarget, target: BackupTarget, manifest: Manifest, request: BackupRequest) -> None:
     """Copies the files of a complete copy into the target. Files that a killed run has sent are
     read back and compared, and not sent again. Raises InputError, CouldNotRun."""
-    folder, present_files, sent = folder_of(manifest.id), 0, 0
+    folder, present_files, sent = get_backup_folder(manifest.id), 0, 0
     there = {file.name for file in target.list(f"{folder}/")}
     for part in manifest.parts:
         name, alone = f"{folder}/{part.name}", manifest.with_(parts=(part,))
@@ -231,7 +231,7 @@ def _send(spool: BackupTarget, target: BackupTarget, manifest: Manifest, request
         else:
             target.remove(name)
             with target.create(name, part.size) as writer:
-                for piece in parts_of(spool, alone):
+                for piece in read_parts(spool, alone):
                     writer.write(piece)
         sent += part.size
         request.progress(sent / max(1, manifest.stored_bytes), "sending")
@@ -242,7 +242,7 @@ def _send(spool: BackupTarget, target: BackupTarget, manifest: Manifest, request
 def _is_whole(target: BackupTarget, manifest: Manifest) -> bool:
     """True when the files of a copy match their checksums."""
     try:
-        return all(True for _ in parts_of(target, manifest))
+        return all(True for _ in read_parts(target, manifest))
     except InputError:
         return False
 
@@ -251,8 +251,8 @@ class PartsWriter:
     """Packs, encrypts and writes a copy's bytes as files of one size; `parts`: complete ones."""
 
     def __init__(self, target: BackupTarget, backup: str, request: BackupRequest) -> None:
-        self.target, self.folder, self.request = target, folder_of(backup), request
-        self.pack, self.parts = request.pack or best_pack(), list[Part]()
+        self.target, self.folder, self.request = target, get_backup_folder(backup), request
+        self.pack, self.parts = request.pack or choose_pack(), list[Part]()
         self._file: TargetWriter | None = None
 
     def write(self, copy: Flow, expected_bytes: int, look: Callable[[bytes], None] = lambda piece: None) -> int:
@@ -260,11 +260,11 @@ class PartsWriter:
 
         def see(piece: bytes) -> None:
             look(piece)
-            self.request.pace.spent(len(piece))
+            self.request.pace.keep_pace(len(piece))
 
-        flow, written = Pumped(copy, packer(self.pack) + cipher(self.request.key), see), 0
+        flow, written = Pumped(copy, make_packer(self.pack) + make_cipher(self.request.key), see), 0
         try:
-            with flow, contextlib.closing(ahead(flow.pieces())) as pieces:
+            with flow, contextlib.closing(read_ahead(flow.read_pieces())) as pieces:
                 for piece in pieces:
                     self.append(piece, expected_bytes)
                     written += len(piece)
@@ -297,7 +297,7 @@ class PartsWriter:
             self.parts.append(Part(f"data.{len(self.parts) + 1:05d}", file.size, file.sha256))
 
 
-def _folder_of(source: CopySource, request: BackupRequest, backup: str) -> Path:
+def _choose_folder(source: CopySource, request: BackupRequest, backup: str) -> Path:
     """Returns a folder for the tools; the server's own account CLONEs the whole copy into it."""
     folder = Path(tempfile.gettempdir())
     if request.method == "physical" and source.flavor == "mysql" and source.server is not None:

@@ -13,13 +13,13 @@ import zlib
 from dataclasses import dataclass
 
 from headrace.base import core
-from headrace.base.units import MIB, span_in_words
+from headrace.base.units import MIB, describe_span
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import Lab
-from headrace.lab.doctor import Machine, mounts
-from headrace.servers.backup.targets.folder import FolderTarget, nearest
-from headrace.servers.backup.targets.target import BackupTarget, size_text
-from headrace.servers.copies.pipeline import Flow, packer
+from headrace.lab.doctor import Machine, list_mounts
+from headrace.servers.backup.targets.folder import FolderTarget, find_nearest
+from headrace.servers.backup.targets.target import BackupTarget, format_size
+from headrace.servers.copies.pipeline import Flow, make_packer
 from headrace.servers.copies.source import CopySource
 
 # Rows of the volume's metrics that tell what its load takes now.
@@ -39,14 +39,14 @@ class CopyForecast:
     binds: str
     seconds_by: dict[str, float]
 
-    def words(self, size: int) -> str:
+    def describe_duration(self, size: int) -> str:
         """Returns the forecast for `size` bytes as a sentence."""
-        how_long = f"about {span_in_words(round(self.seconds))}" if self.seconds >= 1.0 else "under 1 s"
+        how_long = f"about {describe_span(round(self.seconds))}" if self.seconds >= 1.0 else "under 1 s"
         limit = self.binds if self.binds == "compression" else f"the {self.binds}"
-        return f"{how_long} for {size_text(size)}; limited by {limit}"
+        return f"{how_long} for {format_size(size)}; limited by {limit}"
 
 
-def volume_seconds(
+def estimate_volume_seconds(
     storage: str, size: int, write: bool, start_percent: float | None, taken_mib_s: float = 0.0
 ) -> float:
     """Returns how long a volume takes for `size` sequential bytes, s, with its credits at
@@ -90,25 +90,25 @@ def forecast(
     if server is not None and server.volumes.data is not None:
         volume = server.lab.describe(server.volumes.data)
         start = volume["balance_percent"]
-        seconds_by["source volume"] = volume_seconds(
-            volume["spec"], size, False, start, _load_mib_s(server.lab, volume["id"])
+        seconds_by["source volume"] = estimate_volume_seconds(
+            volume["spec"], size, False, start, _measure_load_mib_s(server.lab, volume["id"])
         )
-        below = target_volume(server.lab, target)
+        below = find_target_volume(server.lab, target)
         # The bytes pass the instance's limit twice if the target is one of its volumes.
-        seconds_by |= _instance(server.lab, size, 1.0 if below is None else 2.0)
+        seconds_by |= _estimate_instance(server.lab, size, 1.0 if below is None else 2.0)
         if below is not None:
             there = server.lab.describe(below)
             stored = int(size * packed_share) if pack != "none" else size
-            seconds_by["target volume"] = volume_seconds(there["spec"], stored, True, there["balance_percent"])
+            seconds_by["target volume"] = estimate_volume_seconds(there["spec"], stored, True, there["balance_percent"])
     if pack != "none":
-        seconds_by["compression"] = size / MIB / packer_mib_s(pack)
+        seconds_by["compression"] = size / MIB / measure_packer_mib_s(pack)
     if most_mib_s is not None:
         seconds_by["pace"] = size / MIB / most_mib_s
     binds = max(seconds_by, key=lambda name: seconds_by[name], default="nothing known")
     return CopyForecast(seconds_by.get(binds, 0.0), binds, seconds_by)
 
 
-def _load_mib_s(lab: Lab, volume: str) -> float:
+def _measure_load_mib_s(lab: Lab, volume: str) -> float:
     """Returns the MiB/s that a volume's load transfers now."""
     metrics = lab.metrics(volume, resolution="second", last=LOAD_ROWS)
     columns = {name: index for index, name in enumerate(metrics["columns"])}
@@ -117,7 +117,7 @@ def _load_mib_s(lab: Lab, volume: str) -> float:
     return total / MIB / max(1, len(rows))
 
 
-def _instance(lab: Lab, size: int, shares: float) -> dict[str, float]:
+def _estimate_instance(lab: Lab, size: int, shares: float) -> dict[str, float]:
     """Returns the seconds, by "instance", in which the lab's instance transfers `size` bytes
     `shares` times; empty for a lab without an instance type or limit."""
     kind = lab.status()["instance_type"]
@@ -128,19 +128,19 @@ def _instance(lab: Lab, size: int, shares: float) -> dict[str, float]:
     return {"instance": size * shares / each} if each else {}
 
 
-def target_volume(lab: Lab, target: BackupTarget) -> str | None:
+def find_target_volume(lab: Lab, target: BackupTarget) -> str | None:
     """Returns the id of the lab's volume that a folder lies on; None for other targets."""
     if not isinstance(target, FolderTarget):
         return None
-    device = os.stat(nearest(target.folder) or "/").st_dev
-    names = {entry.source for entry in mounts(Machine()) if _device_of(entry.place) == device}
+    device = os.stat(find_nearest(target.folder) or "/").st_dev
+    names = {entry.source for entry in list_mounts(Machine()) if _find_device(entry.place) == device}
     for volume in lab.volumes():
         if (volume.get("attachment") or {}).get("device") in names:
             return volume["id"]
     return None
 
 
-def _device_of(place: str) -> int | None:
+def _find_device(place: str) -> int | None:
     """Returns the device number of the filesystem at a path, None if it cannot be read."""
     try:
         return os.stat(place).st_dev
@@ -149,14 +149,14 @@ def _device_of(place: str) -> int | None:
 
 
 @functools.cache
-def packer_mib_s(pack: str) -> float:
+def measure_packer_mib_s(pack: str) -> float:
     """Measures how fast this machine packs now, MiB/s, with bytes that pack to about a half."""
     noise = os.urandom(MIB)
     sample = b"".join(zlib.compress(noise[: 1 << 19], 0) + bytes(1 << 19) for _ in range(SAMPLE_BYTES // MIB))
     began = time.monotonic()
     try:
-        with Flow(packer(pack)) as flow:
-            flow.through(sample)
+        with Flow(make_packer(pack)) as flow:
+            flow.pass_through(sample)
     except (CouldNotRun, HeadraceError):
         return OFFERED_MIB_S
     return len(sample) / MIB / max(1e-3, time.monotonic() - began)

@@ -141,12 +141,12 @@ class Backup:
         """True when its last proof or restore failed: then no older one counts."""
         return self.proof is not None and not self.proof.ok
 
-    def age_s(self, now: float) -> float:
+    def compute_age_s(self, now: float) -> float:
         """Returns the age of the data, s. `now`: Unix time, s."""
         return now - self.manifest.ended_unix
 
 
-def folder_of(backup: str) -> str:
+def get_backup_folder(backup: str) -> str:
     """Returns the folder of a backup in its target. Raises InputError for another text."""
     if not ID.fullmatch(backup):
         raise refuse.input(repr(backup)[:80], "is not the id of a backup", "See headrace backup list.")
@@ -156,12 +156,12 @@ def folder_of(backup: str) -> str:
 # --- sealed documents -----------------------------------------------------------------------------
 
 
-def sealed(content: Mapping[str, object], key: bytes | None = None) -> bytes:
+def seal_document(content: Mapping[str, object], key: bytes | None = None) -> bytes:
     """Returns a document with its checksum, or with a key its HMAC-SHA256."""
-    return _text({**content, "seal": _seal(content, key)})
+    return _text({**content, "seal": _compute_seal(content, key)})
 
 
-def opened(raw: bytes, what: str, key: bytes | None = None) -> dict[str, Any]:
+def open_document(raw: bytes, what: str, key: bytes | None = None) -> dict[str, Any]:
     """Returns the content of a sealed document. Raises InputError if any bit of it was changed."""
     try:
         content = json.loads(raw)
@@ -173,13 +173,13 @@ def opened(raw: bytes, what: str, key: bytes | None = None) -> dict[str, Any]:
     if not whole:
         hint = "Use another backup, or another copy."
         raise refuse.input(what, "is damaged: it is not as it was written", hint, kind=DAMAGED)
-    if hmac.compare_digest(seal, _seal(content, key)):
+    if hmac.compare_digest(seal, _compute_seal(content, key)):
         return content
     if seal.startswith("hmac-") and key is None:
         raise refuse.input(what, "was sealed with a key", "Name the key: --key-file FILE.")
     if seal.startswith("hmac-"):
         rule = "is damaged, or was sealed with another key"
-    elif key is not None and hmac.compare_digest(seal, _seal(content, None)):
+    elif key is not None and hmac.compare_digest(seal, _compute_seal(content, None)):
         rule = "was not sealed with a key, so anybody may have written it"
         raise refuse.input(what, rule, "Leave out --key-file to trust it all the same.")
     else:
@@ -191,7 +191,7 @@ def _text(content: Mapping[str, object]) -> bytes:
     return (json.dumps(content, indent=1, sort_keys=True, ensure_ascii=True) + "\n").encode()
 
 
-def _seal(content: Mapping[str, object], key: bytes | None) -> str:
+def _compute_seal(content: Mapping[str, object], key: bytes | None) -> str:
     """Returns the seal of a document, without an earlier one: a SHA-256, or with a key an HMAC."""
     text = _text({name: value for name, value in content.items() if name != "seal"})
     if key is None:
@@ -228,13 +228,13 @@ def read_key(path: str | os.PathLike | None) -> bytes | None:
 def write_manifest(target: BackupTarget, manifest: Manifest, key: bytes | None, name: str = MANIFEST) -> None:
     """Writes the last file of a backup, which completes it."""
     content = {"format": FORMAT, **asdict(manifest)}
-    target.put_new(f"{folder_of(manifest.id)}/{name}", sealed(content, key))
+    target.put_new(f"{get_backup_folder(manifest.id)}/{name}", seal_document(content, key))
 
 
 def read_manifest(target: BackupTarget, backup: str, key: bytes | None = None, name: str = MANIFEST) -> Manifest:
     """Reads the manifest of a backup. Raises InputError if it is missing or damaged."""
-    name = f"{folder_of(backup)}/{name}"
-    content = opened(target.document(name), f"{target.label}/{name}", key)
+    name = f"{get_backup_folder(backup)}/{name}"
+    content = open_document(target.read_document(name), f"{target.label}/{name}", key)
     if content.pop("format", None) != FORMAT:
         hint = "Use the Headrace that wrote it, or a newer one."
         raise refuse.input(f"{target.label}/{name}", f"is of another format than {FORMAT}", hint)
@@ -249,14 +249,14 @@ def read_manifest(target: BackupTarget, backup: str, key: bytes | None = None, n
 
 def read_proof(target: BackupTarget, backup: str, key: bytes | None = None) -> RestoreProof | None:
     """Reads the last proof of a backup; None if it has none. Raises InputError for damage."""
-    name = f"{folder_of(backup)}/{PROOF}"
+    name = f"{get_backup_folder(backup)}/{PROOF}"
     try:
-        raw = target.document(name)
+        raw = target.read_document(name)
     except InputError as error:
         if error.kind == MISSING:
             return None
         raise
-    content = opened(raw, f"{target.label}/{name}", key)
+    content = open_document(raw, f"{target.label}/{name}", key)
     try:
         return msgspec.convert(content, RestoreProof)
     except msgspec.ValidationError:
@@ -266,10 +266,10 @@ def read_proof(target: BackupTarget, backup: str, key: bytes | None = None) -> R
 
 def write_proof(target: BackupTarget, backup: str, proof: RestoreProof, key: bytes | None) -> None:
     """Writes the result of a backup's last restore."""
-    target.replace(f"{folder_of(backup)}/{PROOF}", sealed(asdict(proof), key))
+    target.replace(f"{get_backup_folder(backup)}/{PROOF}", seal_document(asdict(proof), key))
 
 
-def backups(target: BackupTarget, key: bytes | None = None) -> tuple[list[Backup], list[str]]:
+def read_backups(target: BackupTarget, key: bytes | None = None) -> tuple[list[Backup], list[str]]:
     """Reads all complete backups, oldest first; lists damaged and unfinished ones in words."""
     whole_backups, problems = [], []
     names = {file.name for file in target.list("backups/")}
@@ -277,7 +277,7 @@ def backups(target: BackupTarget, key: bytes | None = None) -> tuple[list[Backup
         if not ID.fullmatch(backup):
             problems.append(f"{backup[:80]!r} under backups/ is not a backup of Headrace")
             continue
-        if f"{folder_of(backup)}/{MANIFEST}" not in names:
+        if f"{get_backup_folder(backup)}/{MANIFEST}" not in names:
             rule = "is not finished, so it is not a backup: a run is writing it, or was killed"
             problems.append(f"{backup} {rule}; then the next run or prune sees to it")
             continue
@@ -295,7 +295,7 @@ def backups(target: BackupTarget, key: bytes | None = None) -> tuple[list[Backup
     return whole_backups, problems
 
 
-def unread(target: BackupTarget, readable: Sequence[Backup]) -> list[str]:
+def list_unreadable(target: BackupTarget, readable: Sequence[Backup]) -> list[str]:
     """Lists ids of backups with an unreadable manifest: damaged, or sealed with another key."""
     readable_ids = {backup.id for backup in readable}
     parts = [file.name.split("/") for file in target.list("backups/")]

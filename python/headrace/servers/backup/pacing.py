@@ -82,7 +82,7 @@ class PaceSignals:
     latency_ratio: float | None = None
 
 
-def next_rate(
+def choose_rate(
     rate: float, most: float, limits: PaceLimits, seen: PaceSignals, ceiling: float = math.inf
 ) -> tuple[float, str]:
     """Returns the next pace, and what decides it (cap, credits, lag, latency or rising); a pace of
@@ -158,7 +158,7 @@ class Pacer(Pace):
         """Ends the waiting, because the copy blocks the server's commits."""
         self._free.set()
 
-    def spent(self, count: int) -> None:
+    def keep_pace(self, count: int) -> None:
         """Waits as long as the pace demands, after `count` bytes were read."""
         self._allowance -= count / MIB
         while not self._free.is_set():
@@ -189,7 +189,7 @@ class Pacer(Pace):
         except HeadraceError:
             return  # the copy itself will say what is wrong
         now = time.monotonic() if at is None else at
-        rate, why = next_rate(self.rate, self.most, self.limits, seen, self._ceiling)
+        rate, why = choose_rate(self.rate, self.most, self.limits, seen, self._ceiling)
         if why in ("lag", "latency"):
             if now - self._lowered < SETTLE_S:
                 return
@@ -223,19 +223,19 @@ class LabSignals:
         self.volume: str = server.volumes.data
         self.volumes = [volume for volume in (server.volumes.data, server.volumes.log, target_volume) if volume]
         self._column: str | None = None
-        self.before_ms = self._latency(BASELINE_ROWS) if limits.latency_ratio is not None else None
+        self.before_ms = self._measure_latency(BASELINE_ROWS) if limits.latency_ratio is not None else None
 
     def __call__(self) -> PaceSignals:
         """Reads the signals that have a limit; the others are None."""
         ratio = None
         if self.limits.latency_ratio is not None and self.before_ms:
-            now = self._latency(RECENT_ROWS)
+            now = self._measure_latency(RECENT_ROWS)
             ratio = None if now is None else now / self.before_ms
-        lag = self._lag() if self.limits.lag_s is not None else None
-        credit = self.credit_percent() if self.limits.credit_floor_percent is not None else None
+        lag = self._read_lag() if self.limits.lag_s is not None else None
+        credit = self.read_credit_percent() if self.limits.credit_floor_percent is not None else None
         return PaceSignals(credit, lag, ratio)
 
-    def credit_percent(self) -> float | None:
+    def read_credit_percent(self) -> float | None:
         """Returns the lowest balance that the copy draws on, percent; None without credits."""
         balances: list[float] = []
         for volume in self.volumes:
@@ -247,7 +247,7 @@ class LabSignals:
                 balances += [percent for percent in both if percent is not None]
         return min(balances, default=None)
 
-    def _latency(self, seconds: int) -> float | None:
+    def _measure_latency(self, seconds: int) -> float | None:
         """Returns the p99 of the volume's writes, ms: the median of the last `seconds`. The copy
         only reads, so the writes are the load's, and wait in the same queue. If the load writes
         nothing, it is the p50 of reads: most of them are the load's. None with too few of both."""
@@ -263,19 +263,19 @@ class LabSignals:
         ]
         return statistics.median(values) / 1000 if values else None
 
-    def _lag(self) -> float | None:
-        """Returns the largest lag of the server's channels, s (`largest_lag_s`)."""
+    def _read_lag(self) -> float | None:
+        """Returns the largest lag of the server's channels, s (`find_largest_lag_s`)."""
         with self.source.connect(10.0) as connection:
-            return largest_lag_s([channel.seconds_behind for channel in observe(connection).channels])
+            return find_largest_lag_s([channel.seconds_behind for channel in observe(connection).channels])
 
 
-def largest_lag_s(behind_s: Sequence[int | None]) -> float | None:
+def find_largest_lag_s(behind_s: Sequence[int | None]) -> float | None:
     """Returns the largest lag of channels, s: infinite if one of them does not tell it (None), as
     it is stopped or broken and falls behind unseen; None without channels."""
     return max((math.inf if lag_s is None else float(lag_s) for lag_s in behind_s), default=None)
 
 
-def lab_pacer(source: CopySource, limits: PaceLimits, target_volume: str | None = None) -> Pacer:
+def make_lab_pacer(source: CopySource, limits: PaceLimits, target_volume: str | None = None) -> Pacer:
     """Returns a pacer for a server of the lab. Raises CouldNotRun if its volume cannot be seen."""
     signals = LabSignals(source, limits, target_volume)
     cap = signals.lab.describe(signals.volume)["throughput_mib_s"]

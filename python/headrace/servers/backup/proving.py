@@ -19,12 +19,12 @@ from headrace.servers import server as running_servers
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history.moments import RestoreGoal, is_lost
 from headrace.servers.backup.manifest import Manifest, RestoreProof, read_manifest, write_proof
-from headrace.servers.backup.restore import RestoreRequest, checked_fit, restore
+from headrace.servers.backup.restore import RestoreRequest, check_fit, restore
 from headrace.servers.backup.targets.target import BROKEN, DAMAGED, BackupTarget, refuse
 from headrace.servers.copies import source as sources
 from headrace.servers.copies.grants import read_rights, refuse_blind_reader
-from headrace.servers.copies.source import CopySource, rows, source_of
-from headrace.servers.running import Progress, quiet
+from headrace.servers.copies.source import CopySource, fetch_rows, read_source
+from headrace.servers.running import Progress, discard_progress
 
 # Longest waits for the lock at a comparison, and for the stream to store its moment, s.
 LOCK_WAIT_S, ARCHIVE_S = 10, 60.0
@@ -41,29 +41,29 @@ class TableSums:
     by_table: dict[str, int | None]
 
 
-def table_sums(source: CopySource) -> TableSums:
+def read_table_sums(source: CopySource) -> TableSums:
     """Reads checksums in a consistent read; the server's writes wait for an instant, while it
     begins. Raises CouldNotRun if the lock is not granted in time."""
     with source.connect(CHECKSUM_S) as connection:
-        rows(connection, f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
-        rows(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        rows(connection, "FLUSH TABLES WITH READ LOCK")
-        rows(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
-        at = sources.executed(connection, source)
-        rows(connection, "UNLOCK TABLES")
+        fetch_rows(connection, f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
+        fetch_rows(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        fetch_rows(connection, "FLUSH TABLES WITH READ LOCK")
+        fetch_rows(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        at = sources.read_executed(connection, source)
+        fetch_rows(connection, "UNLOCK TABLES")
         by_table: dict[str, int | None] = {}
-        for database, table in rows(
+        for database, table in fetch_rows(
             connection,
             "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE' "
             "AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema') ORDER BY 1, 2",
         ):
             name = f"`{str(database).replace('`', '``')}`.`{str(table).replace('`', '``')}`"
-            value = rows(connection, f"CHECKSUM TABLE {name}")[0][1]
+            value = fetch_rows(connection, f"CHECKSUM TABLE {name}")[0][1]
             by_table[name] = None if value is None else int(value)
     return TableSums(at, by_table)
 
 
-def new_name() -> str:
+def make_name() -> str:
     """Returns a new name for the server of a proof."""
     return f"proof-{os.urandom(3).hex()}"
 
@@ -79,7 +79,7 @@ def prove(
     work: Path | None = None,
     server_path: str | None = None,
     unpaced: bool = False,
-    progress: Progress = quiet,
+    progress: Progress = discard_progress,
     name: str = "",
 ) -> RestoreProof:
     """Restores a backup, compares, removes the server again, and writes the proof. `name`: the name
@@ -98,16 +98,16 @@ def prove(
     if source is not None:
         with source.connect() as connection:
             refuse_blind_reader(source, read_rights(connection, source))
-    truth = table_sums(source) if source is not None else None
+    truth = read_table_sums(source) if source is not None else None
     if source is not None and truth is not None:
         _refuse_other(manifest, source, truth)
-    if truth is not None and (broken := unreadable(truth)):
+    if truth is not None and (broken := describe_unreadable(truth)):
         raise refuse.run(source.name if source else "", broken, "Repair it there first: CHECK TABLE.")
-    checked_fit(manifest, server_path)  # a server program that does not fit proves nothing
+    check_fit(manifest, server_path)  # a server program that does not fit proves nothing
     if work is not None and not work.is_dir():
         raise refuse.input(str(work), "is not a folder", "Name one with room for the data: --work.")
     goal = None if manifest.only else _find_goal(target, manifest, truth, key)
-    name = name or new_name()
+    name = name or make_name()
     request = RestoreRequest(
         backup, name, storage, goal, server_path=server_path, unpaced=unpaced, work=work, read_only=True
     )
@@ -117,8 +117,8 @@ def prove(
         reached = str(done.executed)
         with contextlib.ExitStack() as leaving:
             leaving.callback(running_servers.destroy, done.server)
-            sums = table_sums(source_of(done.server.address(), name, done.server))
-        failure = unreadable(sums) or compared(truth, sums)
+            sums = read_table_sums(read_source(done.server.make_address(), name, done.server))
+        failure = describe_unreadable(sums) or describe_differences(truth, sums)
     except HeadraceError as error:
         if error.kind not in (DAMAGED, BROKEN):
             raise
@@ -150,14 +150,14 @@ def _refuse_other(manifest: Manifest, source: CopySource, truth: TableSums) -> N
         raise refuse.input(f"--against {source.name}", f"{rule} ({str(without)[:80]})", hint)
 
 
-def unreadable(sums: TableSums) -> str:
+def describe_unreadable(sums: TableSums) -> str:
     """Returns, in words, the tables without a checksum; "" if all have one. CHECKSUM TABLE gives
     NULL for a table that cannot be opened or read."""
     broken = sorted(name for name, value in sums.by_table.items() if value is None)
     return f"{len(broken)} tables cannot be read: {', '.join(broken[:5])}" if broken else ""
 
 
-def compared(truth: TableSums | None, restored: TableSums) -> str:
+def describe_differences(truth: TableSums | None, restored: TableSums) -> str:
     """Returns, in words, the differences; "" if there are none or nothing could be compared."""
     if truth is None or not (truth.at.contains(restored.at) and restored.at.contains(truth.at)):
         return ""
@@ -185,18 +185,20 @@ def _find_goal(
     """Returns the goal of the replay: the moment of comparison, once the archive has it; else the
     end of the archive, or None without an archive."""
 
-    def mine() -> list[archive.Timeline]:
-        histories = archive.timelines(target, key)
+    def read_histories() -> list[archive.Timeline]:
+        histories = archive.read_timelines(target, key)
         own = [each for each in histories if each.flavor == manifest.flavor and each.source_id == manifest.source_id]
         return [each for each in histories if is_lost(each, manifest) or (each in own and each.files)]
 
-    histories = mine()
+    histories = read_histories()
     if not histories:
         return None
     if truth is None or not any(timeline.files for timeline in histories):
         return RestoreGoal(to_gap=True)
     has = truth.at
-    if not wait_until(lambda: any(each.files and each.reach.contains(has) for each in mine()), ARCHIVE_S, LOOK_EVERY_S):
+    if not wait_until(
+        lambda: any(each.files and each.reach.contains(has) for each in read_histories()), ARCHIVE_S, LOOK_EVERY_S
+    ):
         rule = f"has not brought {truth.at} within {ARCHIVE_S:g} s: is the stream running?"
         raise refuse.run(target.label, rule, "headrace backup stream SERVER --to TARGET")
     return RestoreGoal(gtid=truth.at)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
-from headrace.base.machine import cores
+from headrace.base.machine import count_cores
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.mysql.gtid import GtidSet
@@ -32,22 +32,22 @@ from headrace.mysql.statements import SqlConnection, ask_named
 from headrace.servers import record as records
 from headrace.servers import server as running_servers
 from headrace.servers import volumes
-from headrace.servers.access import service_user
+from headrace.servers.access import find_service_user
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup.history import archive, moments
 from headrace.servers.backup.history.moments import ReplayPlan, RestoreGoal
 from headrace.servers.backup.manifest import Manifest
-from headrace.servers.backup.settings import OtherSetting, as_options, others
+from headrace.servers.backup.settings import OtherSetting, as_options, list_others
 from headrace.servers.backup.targets.target import BROKEN, DAMAGED, MISSING, BackupTarget, refuse
 from headrace.servers.copies.dump import MOST_PACKET
-from headrace.servers.copies.folders import new_id, owned
+from headrace.servers.copies.folders import hold_folder, make_id
 from headrace.servers.copies.methods import BY_FORM
-from headrace.servers.copies.pipeline import EXITED, Flow, Stage, cipher, unpacker
-from headrace.servers.copies.source import ANSWER_S, CopySource, executed, rows, source_of
+from headrace.servers.copies.pipeline import EXITED, Flow, Stage, make_cipher, make_unpacker
+from headrace.servers.copies.source import ANSWER_S, CopySource, fetch_rows, read_executed, read_source
 from headrace.servers.datadir import FORMAT as SAVED_FORMAT
 from headrace.servers.datadir import SAVED
 from headrace.servers.flavors import ServerProgram, find_program
-from headrace.servers.running import READY_S, Progress, quiet
+from headrace.servers.running import READY_S, Progress, discard_progress
 from headrace.servers.server import Server
 from headrace.servers.topology.threads import stop_applying
 
@@ -95,7 +95,11 @@ class Restored:
 
 
 def restore(
-    lab: Lab, target: BackupTarget, request: RestoreRequest, key: bytes | None = None, progress: Progress = quiet
+    lab: Lab,
+    target: BackupTarget,
+    request: RestoreRequest,
+    key: bytes | None = None,
+    progress: Progress = discard_progress,
 ) -> Restored:
     """Restores a backup. Raises InputError, CouldNotRun; then the new server is removed. If the
     backup itself is at fault, a failed proof is written, which replaces an older one."""
@@ -120,9 +124,9 @@ def _restore(
     if manifest.only and request.goal is not None:
         rule = f"is a part of its server ({manifest.part}), and the binary log changes what it has not"
         raise refuse.input(manifest.id, rule, "Restore it as it is: without --to-gtid, --to-time and --latest.")
-    program = checked_fit(manifest, request.server_path)
+    program = check_fit(manifest, request.server_path)
     check_sizes(target, manifest)
-    where = records.server_paths(records.data_dir_of(lab), request.name)
+    where = records.make_server_paths(records.find_data_dir(lab), request.name)
     if records.load(where) is not None or where.data_mount.exists() and any(where.data_mount.iterdir()):
         rule = "is there already: a restore never writes over data"
         raise refuse.input(request.name, rule, "Name a new server: --as NAME.")
@@ -139,15 +143,15 @@ def _restore(
         try:
             server = _restore_copy(lab, target, manifest, program, request, key=key, work=work, progress=progress)
             copied = time.monotonic()
-            source = source_of(server.address(), request.name, server)
+            source = read_source(server.make_address(), request.name, server)
             base = _set_position(source, manifest)
             if request.goal is not None and replay is None:
                 replay = _collect(target, manifest, request, key, work, progress, base)
             if replay is not None:
                 play(source, replay, request.workers, progress)
             with source.connect() as connection:
-                gtids = executed(connection, source)
-                otherwise = tuple(others(connection, manifest.settings, (*request.settings, *RESTORE_OWN)))
+                gtids = read_executed(connection, source)
+                otherwise = tuple(list_others(connection, manifest.settings, (*request.settings, *RESTORE_OWN)))
             _check_exact(manifest, replay, base, gtids)
             released = _release(lab, source, request)
             return Restored(released, manifest, replay, gtids, copied - began, time.monotonic() - copied, otherwise)
@@ -155,7 +159,7 @@ def _restore(
             no_room = ""
             with contextlib.suppress(HeadraceError):
                 if (record := records.load(where)) is not None:
-                    no_room = volumes.no_room_below(lab) or "; ".join(volumes.full(lab, where, record))
+                    no_room = volumes.explain_full_disk(lab) or "; ".join(volumes.list_full(lab, where, record))
                     running_servers.destroy(running_servers.find(lab, request.name))
             if no_room and isinstance(error, CouldNotRun) and error.kind != DAMAGED:
                 # A full disk says nothing about the backup.
@@ -163,7 +167,7 @@ def _restore(
             raise
 
 
-def checked_fit(manifest: Manifest, server_path: str | None = None) -> ServerProgram:
+def check_fit(manifest: Manifest, server_path: str | None = None) -> ServerProgram:
     """Returns the server program for a backup. Raises InputError if its version does not fit."""
     program = find_program(manifest.flavor, server_path)
     if program.flavor != manifest.flavor:
@@ -193,9 +197,9 @@ def _collect(
     moment = request.goal.moment_us
     # A dump has the data of its begin, and no copy has older data.
     if moment is not None and moment < manifest.began_unix * moments.SECOND_US:
-        raise moments.before_base(moment, "its own time")
+        raise moments.make_before_base_error(moment, "its own time")
     at = base or GtidSet.parse(manifest.position.gtid, manifest.flavor)
-    chosen = moments.choose(archive.timelines(target, key), manifest, at, request.timeline, request.goal)
+    chosen = moments.choose(archive.read_timelines(target, key), manifest, at, request.timeline, request.goal)
     folder = work / "relay"
     folder.mkdir()
     report = lambda share: progress(0.1 * share, "testing the binary logs")  # noqa: E731
@@ -208,8 +212,8 @@ def _work(folder: Path | None, manifest: Manifest) -> Iterator[Path]:
     has too little room."""
     if folder is not None and not folder.is_dir():
         raise refuse.input(str(folder), "is not a folder", "Name one with room for the data: --work.")
-    scratch = (folder or Path(tempfile.gettempdir())) / f"headrace-{new_id(manifest.source)}"
-    with owned(scratch):
+    scratch = (folder or Path(tempfile.gettempdir())) / f"headrace-{make_id(manifest.source)}"
+    with hold_folder(scratch):
         scratch.mkdir(mode=0o700)
         free = shutil.disk_usage(scratch).free
         if manifest.method == "physical" and manifest.data_bytes > free:
@@ -225,13 +229,13 @@ def _work(folder: Path | None, manifest: Manifest) -> Iterator[Path]:
 
 def check_sizes(target: BackupTarget, manifest: Manifest) -> None:
     """Raises InputError for a missing or cut off file of a copy, without reading the files."""
-    sizes = {file.name: file.size for file in target.list(f"{documents.folder_of(manifest.id)}/")}
+    sizes = {file.name: file.size for file in target.list(f"{documents.get_backup_folder(manifest.id)}/")}
     for part in manifest.parts:
-        name = f"{documents.folder_of(manifest.id)}/{part.name}"
+        name = f"{documents.get_backup_folder(manifest.id)}/{part.name}"
         if name not in sizes:
-            raise _damaged(target, name, "it is not there")
+            raise _make_damage_error(target, name, "it is not there")
         if sizes[name] != part.size:
-            raise _damaged(target, name, f"it has {sizes[name]:,} bytes and should have {part.size:,}")
+            raise _make_damage_error(target, name, f"it has {sizes[name]:,} bytes and should have {part.size:,}")
 
 
 class CopyReader:
@@ -247,7 +251,7 @@ class CopyReader:
     def __iter__(self) -> Iterator[bytes]:
         """Yields the bytes of all files of the copy, in the order of the manifest."""
         for part in self.manifest.parts:
-            self._rest = self._file(part)
+            self._rest = self._read_file(part)
             # No `yield from`: a reader that stops would close the file, which `finish_file` reads.
             for piece in self._rest:  # noqa: UP028
                 yield piece
@@ -258,10 +262,10 @@ class CopyReader:
         for _ in self._rest:
             pass
 
-    def _file(self, part: documents.Part) -> Iterator[bytes]:
+    def _read_file(self, part: documents.Part) -> Iterator[bytes]:
         """Yields the bytes of one file. Raises InputError if it is missing, or has another size or
         checksum than the manifest says."""
-        name, counted, size = f"{documents.folder_of(self.manifest.id)}/{part.name}", hashlib.sha256(), 0
+        name, counted, size = f"{documents.get_backup_folder(self.manifest.id)}/{part.name}", hashlib.sha256(), 0
         try:
             for piece in self.target.read(name):
                 counted.update(piece)
@@ -271,14 +275,14 @@ class CopyReader:
         except InputError as error:
             if error.kind != MISSING:
                 raise
-            raise _damaged(self.target, name, "it is not there") from None
+            raise _make_damage_error(self.target, name, "it is not there") from None
         if size != part.size:
-            raise _damaged(self.target, name, f"it has {size:,} bytes and should have {part.size:,}")
+            raise _make_damage_error(self.target, name, f"it has {size:,} bytes and should have {part.size:,}")
         if counted.hexdigest() != part.sha256:
-            raise _damaged(self.target, name, "its checksum is another")
+            raise _make_damage_error(self.target, name, "its checksum is another")
 
 
-def _damaged(target: BackupTarget, name: str, what: str) -> InputError:
+def _make_damage_error(target: BackupTarget, name: str, what: str) -> InputError:
     """Returns the error for a damaged file of a copy; `what` says what is wrong with it."""
     hint = (
         "Copy the file back from another copy of the target, or take another backup; `headrace backup list --verify` "
@@ -286,7 +290,7 @@ def _damaged(target: BackupTarget, name: str, what: str) -> InputError:
     return refuse.input(f"{target.label}/{name}", f"is damaged: {what}", f"{hint}names all damage.", kind=DAMAGED)
 
 
-def parts_of(
+def read_parts(
     target: BackupTarget, manifest: Manifest, tell: Callable[[int], None] = lambda count: None
 ) -> Iterator[bytes]:
     """Yields the bytes of a copy. Raises InputError at the first file that was changed."""
@@ -307,7 +311,7 @@ def _restore_copy(
     """Makes the server from the copy by its method: from snapshots, by loading a dump, or from
     files that are unpacked and prepared in `work`. `key`: of an encrypted copy, else None. Raises
     InputError, CouldNotRun."""
-    settings = _settings(manifest, program, request)
+    settings = _make_settings(manifest, program, request)
     new = {
         "name": request.name,
         "flavor": manifest.flavor,
@@ -320,12 +324,12 @@ def _restore_copy(
         "progress": progress,
     }
     packing = manifest.packing
-    back = cipher(key if packing.encrypted else None, back=True) + unpacker(packing.packed)
+    back = make_cipher(key if packing.encrypted else None, back=True) + make_unpacker(packing.packed)
     meter = moments.ByteMeter(manifest.stored_bytes, lambda share: progress(0.1 + 0.4 * share, "unpacking the copy"))
     if manifest.method == "snapshot":
-        return running_servers.up(lab, **{**new, **seeds(manifest, request)})
+        return running_servers.bring_up(lab, **{**new, **make_seeds(manifest, request)})
     if manifest.method == "logical":
-        server = running_servers.up(lab, **new)
+        server = running_servers.bring_up(lab, **new)
         _load(server, CopyReader(target, manifest, meter), back)
         return server
     seed = work / "seed"
@@ -343,9 +347,9 @@ def _restore_copy(
     progress(0.5, "preparing the copy")
     method.prepare(seed / "data", seed / "log", program)
     about = {"flavor": manifest.flavor, "version": list(program.version), "engine": "innodb"}
-    (seed / SAVED).write_bytes(documents.sealed({"format": SAVED_FORMAT} | about))
+    (seed / SAVED).write_bytes(documents.seal_document({"format": SAVED_FORMAT} | about))
     try:
-        return running_servers.up(lab, seed_from=seed, **new)
+        return running_servers.bring_up(lab, seed_from=seed, **new)
     finally:
         shutil.rmtree(seed, ignore_errors=True)
 
@@ -358,7 +362,7 @@ class Seeds(TypedDict, total=False):
     log_storage: str
 
 
-def seeds(manifest: Manifest, request: RestoreRequest) -> Seeds:
+def make_seeds(manifest: Manifest, request: RestoreRequest) -> Seeds:
     """Returns the options that make a new server's volumes from snapshots. Raises InputError if the
     manifest does not say which is which, or the new server has no volume for the log."""
     roles = manifest.facts.get("roles")
@@ -378,7 +382,7 @@ def seeds(manifest: Manifest, request: RestoreRequest) -> Seeds:
     }
 
 
-def _settings(manifest: Manifest, program: ServerProgram, request: RestoreRequest) -> dict[str, str | None]:
+def _make_settings(manifest: Manifest, program: ServerProgram, request: RestoreRequest) -> dict[str, str | None]:
     """Returns the source's settings, the user's, and those of the restore: a server id of its own
     (events of the same id would be skipped), GTIDs on, nothing that writes."""
     settings = as_options(program, manifest.settings, request.settings)
@@ -396,17 +400,17 @@ def _settings(manifest: Manifest, program: ServerProgram, request: RestoreReques
 def _load(server: Server, copy: CopyReader, back: list[Stage]) -> None:
     """Loads a dump with the server's client; nothing of it is written to the binary log."""
     more = ("--binary-mode", f"--max-allowed-packet={MOST_PACKET}", "--init-command=SET SESSION sql_log_bin=0")
-    words = running_servers.client_command(server, more)
-    with source_of(server.address(), server.name, server).connect() as connection:
+    words = running_servers.build_client_command(server, more)
+    with read_source(server.make_address(), server.name, server).connect() as connection:
         # A row of a dump is text, in hexadecimal twice as long as it was in a packet of the source.
-        before = rows(connection, "SELECT @@GLOBAL.max_allowed_packet")[0][0]
-        rows(connection, f"SET GLOBAL max_allowed_packet = {MOST_PACKET}")
+        before = fetch_rows(connection, "SELECT @@GLOBAL.max_allowed_packet")[0][0]
+        fetch_rows(connection, f"SET GLOBAL max_allowed_packet = {MOST_PACKET}")
         try:
             with Flow([*back, Stage(tuple(words), "the client")]) as flow:
                 flow.feed(copy, broken=copy.finish_file)
         finally:
             with contextlib.suppress(CouldNotRun):
-                rows(connection, f"SET GLOBAL max_allowed_packet = {before}")
+                fetch_rows(connection, f"SET GLOBAL max_allowed_packet = {before}")
 
 
 def _set_position(source: CopySource, manifest: Manifest) -> GtidSet:
@@ -417,9 +421,9 @@ def _set_position(source: CopySource, manifest: Manifest) -> GtidSet:
         if manifest.flavor == "mariadb" or manifest.method == "logical":
             if manifest.position.file:
                 for statement in source.dialect.begin_at(position):
-                    rows(connection, statement)
+                    fetch_rows(connection, statement)
             return position
-        gtids = executed(connection, source)
+        gtids = read_executed(connection, source)
     most = GtidSet.parse(str(manifest.facts.get("gtid_at_most", manifest.position.gtid)), manifest.flavor)
     if not gtids.contains(position) or not most.contains(gtids):
         rule = f"the restored server has executed {gtids}, and the copy should have {position}"
@@ -430,7 +434,7 @@ def _set_position(source: CopySource, manifest: Manifest) -> GtidSet:
 # --- replay ---------------------------------------------------------------------------------------
 
 
-def play(source: CopySource, replay: ReplayPlan, workers: int | None, progress: Progress = quiet) -> None:
+def play(source: CopySource, replay: ReplayPlan, workers: int | None, progress: Progress = discard_progress) -> None:
     """Replays relay logs with this number of parallel workers, None for twice the processors.
     Raises CouldNotRun with the applier's error, InputError if a server in the logs has this one's
     id."""
@@ -438,24 +442,24 @@ def play(source: CopySource, replay: ReplayPlan, workers: int | None, progress: 
     assert server is not None
     if not replay.logs:
         return
-    count = workers if workers is not None else 2 * cores()
+    count = workers if workers is not None else 2 * count_cores()
     with source.connect(READY_S) as connection:
-        (own,), *_ = rows(connection, "SELECT @@server_id")
+        (own,), *_ = fetch_rows(connection, "SELECT @@server_id")
         if own in replay.server_ids:
             rule = f"is also the id of a server in the binary log: its events would be passed over (server_id {own})"
             raise refuse.input(server.name, rule, "Restore with --set server_id=N, another one.")
         before = _hurry(connection, source, count)
         try:
             first = _place_logs(connection, source, replay)
-            rows(connection, _change(source, f", RELAY_LOG_FILE = '{first}', RELAY_LOG_POS = 4"))
+            fetch_rows(connection, _make_change_statement(source, f", RELAY_LOG_FILE = '{first}', RELAY_LOG_POS = 4"))
             for statement in source.dialect.start_apply():
-                rows(connection, statement)
+                fetch_rows(connection, statement)
             _wait(connection, source, replay, progress)
         finally:
             with contextlib.suppress(HeadraceError):
                 _forget(connection, source)
                 for name, value in before.items():
-                    rows(connection, f"SET GLOBAL {name} = {value}")
+                    fetch_rows(connection, f"SET GLOBAL {name} = {value}")
 
 
 def _hurry(connection: SqlConnection, source: CopySource, workers: int) -> dict[str, str]:
@@ -469,13 +473,13 @@ def _hurry(connection: SqlConnection, source: CopySource, workers: int) -> dict[
         variables |= {"replica_parallel_workers": str(max(1, workers)), "replica_preserve_commit_order": "1"}
     before = {}
     for name, value in variables.items():
-        old = rows(connection, f"SELECT @@GLOBAL.{name}")[0][0]
+        old = fetch_rows(connection, f"SELECT @@GLOBAL.{name}")[0][0]
         before[name] = f"'{old}'" if isinstance(old, str) else str(old)
-        rows(connection, f"SET GLOBAL {name} = {value}")
+        fetch_rows(connection, f"SET GLOBAL {name} = {value}")
     return before
 
 
-def _change(source: CopySource, more: str = "") -> str:
+def _make_change_statement(source: CopySource, more: str = "") -> str:
     """Returns the statement that names a source which is never contacted, with the options `more`:
     a server needs one to apply relay logs."""
     host = "'replay.invalid'"  # RFC 2606: never a host; the receiver is never started
@@ -486,18 +490,18 @@ def _change(source: CopySource, more: str = "") -> str:
 
 def _place_logs(connection: SqlConnection, source: CopySource, replay: ReplayPlan) -> str:
     """Copies the relay logs to where the server reads its own; returns the name of the first."""
-    server, user = source.server, service_user()
+    server, user = source.server, find_service_user()
     assert server is not None
     # The place and name are the server's: its option, else its default.
-    rows(connection, _change(source))
-    index = rows(connection, "SELECT @@GLOBAL.relay_log_index")[0][0]
+    fetch_rows(connection, _make_change_statement(source))
+    index = fetch_rows(connection, "SELECT @@GLOBAL.relay_log_index")[0][0]
     indexes = [Path(index)] if index else sorted(server.paths.datadir.glob("*relay-bin.index"))
     if len(indexes) != 1:
         raise refuse.run(str(server.paths.datadir), "has no one index of relay logs")
     base = indexes[0].with_suffix("")
     _forget(connection, source)
     size = sum(path.stat().st_size for path in replay.logs)
-    if size > volumes.free_bytes(base.parent):
+    if size > volumes.count_free_bytes(base.parent):
         rule = f"has too little room for {size / 2**30:,.2f} GiB of binary log to be replayed"
         raise refuse.run(server.name, rule, "Restore onto a larger volume: --storage.")
     names = []
@@ -520,15 +524,15 @@ def _forget(connection: SqlConnection, source: CopySource) -> None:
         stop_applying(connection, source.dialect)
     for statement in (*source.dialect.stop(), *source.dialect.forget()):
         with contextlib.suppress(CouldNotRun):
-            rows(connection, statement)
+            fetch_rows(connection, statement)
 
 
 def _wait(connection: SqlConnection, source: CopySource, replay: ReplayPlan, progress: Progress) -> None:
     """Waits until everything is applied. Raises CouldNotRun if the applier stops."""
     goal = replay.executed
     while True:
-        status = next(iter(ask_named(connection, source.dialect.replica_status())), {})
-        now = executed(connection, source)
+        status = next(iter(ask_named(connection, source.dialect.query_replica_status())), {})
+        now = read_executed(connection, source)
         if now.contains(goal):
             return
         applies = status.get("Slave_SQL_Running", status.get("Replica_SQL_Running"))
@@ -556,8 +560,8 @@ def _release(lab: Lab, source: CopySource, request: RestoreRequest) -> Server:
     """Removes the restore's settings, and lets clients write unless the request is read-only."""
     assert source.server is not None
     where = source.server.paths
-    with records.locked(where):
-        record = records.required(where)
+    with records.lock_server(where):
+        record = records.require_record(where)
         settings = {
             name: value
             for name, value in record.settings.items()
@@ -566,6 +570,6 @@ def _release(lab: Lab, source: CopySource, request: RestoreRequest) -> Server:
         records.save(where, record.with_(settings=settings))
     if not request.read_only:
         with source.connect(ANSWER_S) as connection:
-            for statement in source.dialect.read_only(False):
-                rows(connection, statement)
+            for statement in source.dialect.switch_read_only(False):
+                fetch_rows(connection, statement)
     return running_servers.find(lab, request.name)

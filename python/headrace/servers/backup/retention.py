@@ -15,7 +15,7 @@ from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup import unfinished
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history.archive import Timeline
-from headrace.servers.backup.manifest import MANIFEST, Backup, folder_of, sealed
+from headrace.servers.backup.manifest import MANIFEST, Backup, get_backup_folder, seal_document
 from headrace.servers.backup.targets.target import BackupTarget, refuse
 from headrace.servers.copies.retention import CopyRetention, Reason
 
@@ -56,22 +56,24 @@ def plan(
         raise refuse.input(f"--keep {count} --days {days}", "at least one backup is kept, and days are 0 to a million")
     keep: list[tuple[Backup, str]] = []
     remove: list[tuple[Backup, str]] = []
-    for source in sorted({whose(backup) for backup in backups}):
-        mine = sorted((backup for backup in backups if whose(backup) == source), key=lambda backup: backup.id)
-        last = guarded(mine, histories)
+    for source in sorted({identify_server(backup) for backup in backups}):
+        mine = sorted((backup for backup in backups if identify_server(backup) == source), key=lambda backup: backup.id)
+        last = choose_guarded(mine, histories)
         rule = CopyRetention(count, None if days is None else days * DAY_S)
-        judged = rule.judge(reversed(mine), last, lambda backup: not backup.failed, lambda backup: backup.age_s(now))
+        judged = rule.judge(
+            reversed(mine), last, lambda backup: not backup.failed, lambda backup: backup.compute_age_s(now)
+        )
         for place, (backup, reason, _) in enumerate(judged):
             if reason:
-                keep.append((backup, _why_kept(backup, reason, count, days)))
+                keep.append((backup, _explain_keeping(backup, reason, count, days)))
             else:
                 failed = ", and its last restore failed" if backup.failed else ""
-                remove.append((backup, f"{backup.age_s(now) / DAY_S:,.1f} days old, {place} newer{failed}"))
-    files = [] if unread else unneeded([backup for backup, _ in keep], histories)
+                remove.append((backup, f"{backup.compute_age_s(now) / DAY_S:,.1f} days old, {place} newer{failed}"))
+    files = [] if unread else list_unneeded([backup for backup, _ in keep], histories)
     return RetentionPlan(tuple(keep), tuple(remove), tuple(files))
 
 
-def _why_kept(backup: Backup, reason: Reason, count: int | None, days: float | None) -> str:
+def _explain_keeping(backup: Backup, reason: Reason, count: int | None, days: float | None) -> str:
     """Returns in words why a backup is kept: it is the last that must stay, younger than `days`,
     among the newest `count`, or its restore failed."""
     if reason == "last":
@@ -81,7 +83,7 @@ def _why_kept(backup: Backup, reason: Reason, count: int | None, days: float | N
     return "its last restore failed: look at it" if backup.failed else f"among the newest {count}"
 
 
-def whose(backup: Backup) -> tuple[str, str, str]:
+def identify_server(backup: Backup) -> tuple[str, str, str]:
     """Returns what tells the server of a backup and its part from others: id, name and part.
     MariaDB has no UUID, and most of its servers have server_id 1, so there the name counts too; for
     MySQL it is ""."""
@@ -89,24 +91,24 @@ def whose(backup: Backup) -> tuple[str, str, str]:
     return manifest.source_id, manifest.source if manifest.flavor == "mariadb" else "", manifest.part
 
 
-def guarded(mine: Sequence[Backup], histories: Sequence[Timeline]) -> Backup | None:
+def choose_guarded(mine: Sequence[Backup], histories: Sequence[Timeline]) -> Backup | None:
     """Returns the backup that must stay: the newest proved one whose chain is complete; else the
     newest proved; else the newest with a complete chain; else the newest. A backup whose last
     proof or restore failed must stay only if all have failed."""
     newest = sorted(mine, key=lambda backup: backup.id, reverse=True)
     good = [backup for backup in newest if not backup.failed]
     proved = [backup for backup in good if backup.proved]
-    whole = [backup for backup in good if chain_whole(backup, histories)]
+    whole = [backup for backup in good if is_chain_whole(backup, histories)]
     both = [backup for backup in proved if backup in whole]
     return next(iter([*both, *proved, *whole, *good, *newest]), None)
 
 
-def chain_whole(backup: Backup, histories: Sequence[Timeline]) -> bool:
+def is_chain_whole(backup: Backup, histories: Sequence[Timeline]) -> bool:
     """True when the archive has no gap from a backup to its end."""
     manifest = backup.manifest
     at = GtidSet.parse(manifest.position.gtid, manifest.flavor)
     for timeline in histories:
-        if timeline.flavor != manifest.flavor or not timeline.files or timeline.damage_behind(at):
+        if timeline.flavor != manifest.flavor or not timeline.files or timeline.list_damage_behind(at):
             continue
         if not at.contains(timeline.begins) or not timeline.ends.contains(at):
             continue
@@ -122,7 +124,7 @@ def chain_whole(backup: Backup, histories: Sequence[Timeline]) -> bool:
     return False
 
 
-def unneeded(keep: Sequence[Backup], histories: Sequence[Timeline]) -> list[str]:
+def list_unneeded(keep: Sequence[Backup], histories: Sequence[Timeline]) -> list[str]:
     """Lists the files of the archive that lie before every backup in `keep` of their source.
     Without a backup no file is unneeded: the archive may be the only copy."""
     names: list[str] = []
@@ -159,25 +161,25 @@ def carry_out(
 ) -> list[str]:
     """Deletes backups and binary logs of a plan; lists, in words, the backups that stay because
     their snapshots are locked. The binary logs that those need stay too. Raises CouldNotRun."""
-    locks = [(backup, "" if lab is None else _lock_on(lab, backup)) for backup, _ in retention.remove]
+    locks = [(backup, "" if lab is None else _describe_lock(lab, backup)) for backup, _ in retention.remove]
     locked = [(backup, why) for backup, why in locks if why]
     for backup, why in locks:
         if not why:
             remove(target, backup, lab)
     stay = [backup for backup, _ in (*retention.keep, *locked)]
-    needless = set(unneeded(stay, histories) if locked else retention.files)
+    needless = set(list_unneeded(stay, histories) if locked else retention.files)
     gone = [name for name in retention.files if name in needless]
     for history in histories:
         remaining = [file for file in history.files if not set(file.names) <= set(gone)]
         if len(remaining) < len(history.files):
-            note = sealed({"begins": remaining[0].name}, key)
+            note = seal_document({"begins": remaining[0].name}, key)
             target.replace(f"binlogs/{history.id}/{archive.PRUNED}", note)
     for name in gone:
         target.remove(name)
     return [f"{backup.id}: {why}" for backup, why in locked]
 
 
-def _lock_on(lab: Lab, backup: Backup) -> str:
+def _describe_lock(lab: Lab, backup: Backup) -> str:
     return unfinished.lock_on(lab, backup.id, tuple(backup.manifest.snapshots.values()))
 
 
@@ -188,12 +190,12 @@ def remove(target: BackupTarget, backup: Backup, lab: Lab | None = None) -> int:
     if backup.manifest.snapshots and lab is None:
         raise refuse.input(backup.id, "is of snapshots of a lab, and none was named", "Name it: --lab.")
     tagged = lab if backup.manifest.snapshots else None
-    if tagged is not None and (why := _lock_on(tagged, backup)):
+    if tagged is not None and (why := _describe_lock(tagged, backup)):
         hint = "Keep the backup until then, or take the lock away if its mode allows that: headrace snapshot modify SNAPSHOT --unlock."
         raise refuse.run(backup.id, f"{why}; nothing was deleted", hint)
     unfinished.mark(target, backup.id, backup.manifest.source, tagged)
     # Without its manifest it does not count as a backup any more, whatever happens next.
-    target.remove(f"{folder_of(backup.id)}/{MANIFEST}")
+    target.remove(f"{get_backup_folder(backup.id)}/{MANIFEST}")
     if tagged is not None:
         unfinished.drop_snapshots(tagged, backup.id, tuple(backup.manifest.snapshots.values()))
     unfinished.forget(target, backup.id)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from headrace.base.packaged import read_rows
 from headrace.mysql.statements import SqlConnection
-from headrace.servers.copies.source import rows
-from headrace.servers.flavors import ServerProgram, dashed
+from headrace.servers.copies.source import fetch_rows
+from headrace.servers.flavors import ServerProgram, replace_underscores
 
 # Variables by what they are about; where one server has no such variable, it is left out. `option`:
 # of the variable, where it has another name; `newer`: the name that counts where a server has both.
@@ -49,7 +49,7 @@ class OtherSetting:
 def read_settings(connection: SqlConnection) -> dict[str, str]:
     """Reads the settings that a backup records, by variable. Raises CouldNotRun."""
     names = ", ".join(f"'{name}'" for name in RECORDED)
-    shown = rows(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
+    shown = fetch_rows(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
     values = {str(name): str(value) for name, value in shown}
     doubled = {OLDER[name] for name in values.keys() & OLDER.keys()}
     return {name: value for name, value in values.items() if name not in doubled}
@@ -64,7 +64,7 @@ def as_options(program: ServerProgram, settings: Mapping[str, str], given: Itera
         option = OPTIONS.get(name, name)
         if name not in TAKEN or {name, option} & other or not value.isprintable():
             continue
-        if not program.knows(option) or _alike(program.defaults[dashed(option)], value):
+        if not program.knows(option) or _is_alike(program.defaults[replace_underscores(option)], value):
             continue
         if name == "time_zone" and not PLAIN_ZONE.fullmatch(value):
             continue
@@ -72,12 +72,12 @@ def as_options(program: ServerProgram, settings: Mapping[str, str], given: Itera
     return options
 
 
-def _alike(default: str | None, value: str) -> bool:
+def _is_alike(default: str | None, value: str) -> bool:
     """True when a program's default, as it prints it, equals a value, as a server prints it."""
     return {"TRUE": "ON", "FALSE": "OFF"}.get(default or "", default or "") == value
 
 
-def others(connection: SqlConnection, settings: Mapping[str, str], given: Iterable[str]) -> list[OtherSetting]:
+def list_others(connection: SqlConnection, settings: Mapping[str, str], given: Iterable[str]) -> list[OtherSetting]:
     """Lists settings that differ between a restored server and its source, but for those given."""
     wished = {str(name).replace("-", "_") for name in given}
     here = read_settings(connection)

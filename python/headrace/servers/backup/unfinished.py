@@ -19,13 +19,13 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from headrace.base.processes import look_up, where_numbers_hold
+from headrace.base.processes import identify_pid_space, look_up
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.lab.calls import Snapshot
-from headrace.lab.client import all_snapshots
+from headrace.lab.client import list_all_snapshots
 from headrace.servers.backup import manifest as documents
-from headrace.servers.backup.manifest import BEGUN, MANIFEST, RUNNING, Manifest, folder_of, read_manifest
+from headrace.servers.backup.manifest import BEGUN, MANIFEST, RUNNING, Manifest, get_backup_folder, read_manifest
 from headrace.servers.backup.targets.target import BackupTarget
 from headrace.servers.copies.folders import ID
 from headrace.servers.copies.source import CopySource
@@ -60,7 +60,7 @@ class RunMark:
     @property
     def here(self) -> bool:
         """True when the process is of this machine and this container."""
-        return self.host == where_numbers_hold()
+        return self.host == identify_pid_space()
 
     @property
     def alive(self) -> bool:
@@ -72,24 +72,24 @@ class RunMark:
         return process is not None and process.started == self.started
 
 
-def _place_of(lab: Lab) -> str:
+def _find_place(lab: Lab) -> str:
     return str((lab.place.data_dir or lab.place.socket).resolve())
 
 
 def mark(target: BackupTarget, backup: str, source: str, lab: Lab | None) -> None:
     """Writes the mark of a backup: this process writes it, and `lab` has its snapshots."""
-    write_mark(target, _mark_name(backup), own_mark(source, lab))
+    write_mark(target, _make_mark_name(backup), make_own_mark(source, lab))
 
 
-def _mark_name(backup: str) -> str:
-    return f"{folder_of(backup)}/{RUNNING}"
+def _make_mark_name(backup: str) -> str:
+    return f"{get_backup_folder(backup)}/{RUNNING}"
 
 
-def own_mark(source: str, lab: Lab | None) -> RunMark:
+def make_own_mark(source: str, lab: Lab | None) -> RunMark:
     """Returns the mark of this process."""
     own = look_up(os.getpid())
-    place = _place_of(lab) if lab is not None else ""
-    return RunMark(where_numbers_hold(), os.getpid(), own and own.started, time.time(), source, place)
+    place = _find_place(lab) if lab is not None else ""
+    return RunMark(identify_pid_space(), os.getpid(), own and own.started, time.time(), source, place)
 
 
 def write_mark(target: BackupTarget, name: str, run_mark: RunMark) -> None:
@@ -98,17 +98,17 @@ def write_mark(target: BackupTarget, name: str, run_mark: RunMark) -> None:
 
 
 @contextlib.contextmanager
-def marked(
+def hold_mark(
     target: BackupTarget, backup: str, source: str, lab: Lab | None, every_s: float = SEEN_EVERY_S
 ) -> Iterator[None]:
     """Writes a mark and renews it during the block, since a copy may take days. The mark stays."""
-    run_mark, ended = own_mark(source, lab), threading.Event()
-    write_mark(target, _mark_name(backup), run_mark)
+    run_mark, ended = make_own_mark(source, lab), threading.Event()
+    write_mark(target, _make_mark_name(backup), run_mark)
 
     def renew() -> None:
         while not ended.wait(every_s):
             with contextlib.suppress(HeadraceError, OSError):  # the copy itself reports the same error
-                write_mark(target, _mark_name(backup), replace(run_mark, seen_unix=time.time()))
+                write_mark(target, _make_mark_name(backup), replace(run_mark, seen_unix=time.time()))
 
     renewing = threading.Thread(target=renew, name="backup-mark", daemon=True)
     renewing.start()
@@ -122,18 +122,18 @@ def marked(
 def unmark(target: BackupTarget, backup: str) -> None:
     """Removes the mark of a backup that is complete, or that nobody writes any more."""
     for name in (BEGUN, RUNNING):
-        target.remove(f"{folder_of(backup)}/{name}")
+        target.remove(f"{get_backup_folder(backup)}/{name}")
 
 
 def mark_of_run(target: BackupTarget, backup: str) -> RunMark | None:
     """Reads the mark of a backup; None if it has none."""
-    return mark_of(target, _mark_name(backup))
+    return read_mark(target, _make_mark_name(backup))
 
 
-def mark_of(target: BackupTarget, name: str) -> RunMark | None:
+def read_mark(target: BackupTarget, name: str) -> RunMark | None:
     """Reads a mark; None if it is missing or cannot be read."""
     try:
-        return msgspec.json.decode(target.document(name), type=RunMark)
+        return msgspec.json.decode(target.read_document(name), type=RunMark)
     except (InputError, ValueError):  # msgspec's errors are ValueErrors
         return None
 
@@ -174,7 +174,9 @@ def clear(
         if run_mark is not None and run_mark.lab:
             try:
                 mine = lab() if lab is not None else None
-                snapshots = drop_snapshots(mine, backup) if mine is not None and _place_of(mine) == run_mark.lab else -1
+                snapshots = (
+                    drop_snapshots(mine, backup) if mine is not None and _find_place(mine) == run_mark.lab else -1
+                )
             except HeadraceError:
                 snapshots = -1
             if snapshots < 0:
@@ -189,7 +191,7 @@ def clear(
 
 def forget(target: BackupTarget, backup: str) -> None:
     """Removes the files of a backup: its manifest first, its mark last."""
-    folder = folder_of(backup)
+    folder = get_backup_folder(backup)
     target.sweep(f"{folder}/", 0.0)
     order = {MANIFEST: 0, RUNNING: 2}
     for file in sorted(target.list(f"{folder}/"), key=lambda file: order.get(file.name.rpartition("/")[2], 1)):
@@ -205,21 +207,21 @@ def forget_quietly(target: BackupTarget, backup: str, lab: Lab | None = None) ->
         forget(target, backup)
 
 
-def _snapshots(lab: Lab, backup: str, listed: Collection[str]) -> list[Snapshot]:
+def _list_snapshots(lab: Lab, backup: str, listed: Collection[str]) -> list[Snapshot]:
     """Lists the lab's snapshots of a backup, by their tag or because its mark lists them."""
-    snapshots = all_snapshots(lab)
+    snapshots = list_all_snapshots(lab)
     return [snapshot for snapshot in snapshots if snapshot["tags"].get(TAG) == backup or snapshot["id"] in listed]
 
 
-def snapshots_of(lab: Lab, backup: str, listed: Collection[str] = ()) -> list[str]:
+def list_snapshot_ids(lab: Lab, backup: str, listed: Collection[str] = ()) -> list[str]:
     """Lists the snapshots with a backup's tag, and those of `listed` that exist."""
-    return [str(snapshot["id"]) for snapshot in _snapshots(lab, backup, listed)]
+    return [str(snapshot["id"]) for snapshot in _list_snapshots(lab, backup, listed)]
 
 
 def lock_on(lab: Lab, backup: str, listed: Collection[str] = ()) -> str:
     """Returns, in words, which of its snapshots is locked against deletion; "" for none. Without
     its manifest the backup would be forgotten, and that snapshot would stay."""
-    for snapshot in _snapshots(lab, backup, listed):
+    for snapshot in _list_snapshots(lab, backup, listed):
         lock = snapshot["lock"]
         if lock is not None and lock["state"] != "expired":
             return f"its snapshot {snapshot['id']} is locked until {lock['expires_at']} ({lock['state']})"
@@ -228,7 +230,7 @@ def lock_on(lab: Lab, backup: str, listed: Collection[str] = ()) -> str:
 
 def drop_snapshots(lab: Lab, backup: str, listed: Collection[str] = ()) -> int:
     """Deletes the snapshots of a backup, and returns their number."""
-    snapshots = snapshots_of(lab, backup, listed)
+    snapshots = list_snapshot_ids(lab, backup, listed)
     for snapshot in snapshots:
         lab.delete_snapshot(snapshot)
     return len(snapshots)
@@ -237,15 +239,15 @@ def drop_snapshots(lab: Lab, backup: str, listed: Collection[str] = ()) -> int:
 # --- going on -------------------------------------------------------------------------------------
 
 
-def spooled(spool: BackupTarget, source: CopySource, key: bytes | None) -> list[Manifest]:
+def list_spooled(spool: BackupTarget, source: CopySource, key: bytes | None) -> list[Manifest]:
     """Lists the complete copies of a server that no living run is sending, the newest first."""
-    manifests = [backup.manifest for backup in documents.backups(spool, key)[0]]
+    manifests = [backup.manifest for backup in documents.read_backups(spool, key)[0]]
     mine = [manifest for manifest in manifests if (manifest.source, manifest.source_id) == (source.name, source.id)]
     marks = [(manifest, mark_of_run(spool, manifest.id)) for manifest in mine]
     return [manifest for manifest, by in reversed(marks) if by is None or not by.alive]
 
 
-def stored_snapshots(target: BackupTarget, source: CopySource, lab: Lab, key: bytes | None) -> list[Manifest]:
+def list_stored_snapshots(target: BackupTarget, source: CopySource, lab: Lab, key: bytes | None) -> list[Manifest]:
     """Lists copies whose snapshots a killed run has taken and the lab has, the newest first."""
     manifests = []
     for name in reversed([entry.name for entry in target.list("backups/")]):
@@ -253,11 +255,11 @@ def stored_snapshots(target: BackupTarget, source: CopySource, lab: Lab, key: by
         if file != BEGUN or not ID.fullmatch(backup):
             continue
         run_mark = mark_of_run(target, backup)
-        if run_mark is None or run_mark.alive or run_mark.lab != _place_of(lab):
+        if run_mark is None or run_mark.alive or run_mark.lab != _find_place(lab):
             continue
         with contextlib.suppress(InputError):
             manifest = read_manifest(target, backup, key, BEGUN)
             own = (manifest.source, manifest.source_id) == (source.name, source.id)
-            if own and sorted(manifest.snapshots.values()) == sorted(snapshots_of(lab, backup)):
+            if own and sorted(manifest.snapshots.values()) == sorted(list_snapshot_ids(lab, backup)):
                 manifests.append(manifest)
     return manifests

@@ -10,14 +10,14 @@ from pathlib import Path
 from headrace.base.files import move_over
 from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun
-from headrace.mysql.dialect import Dialect, literal
+from headrace.mysql.dialect import Dialect, quote_literal
 from headrace.mysql.statements import SqlConnection, ask_row, load_plugin, run
-from headrace.servers.access import service_user
-from headrace.servers.copies.copy import Copied, Destination, PhysicalCopy, server_of
-from headrace.servers.copies.folders import is_free, owned
+from headrace.servers.access import find_service_user
+from headrace.servers.copies.copy import Copied, Destination, PhysicalCopy, get_server
+from headrace.servers.copies.folders import hold_folder, is_free
 from headrace.servers.copies.pipeline import Flow, Stage
 from headrace.servers.copies.position import BinlogPosition
-from headrace.servers.copies.source import CopySource, physical_bytes, position, refuse, rows
+from headrace.servers.copies.source import CopySource, count_physical_bytes, fetch_rows, read_position, refuse
 from headrace.servers.flavors import ServerProgram
 
 PLUGIN, LIBRARY = "clone", "mysql_clone.so"
@@ -36,20 +36,20 @@ class CloneCopy(PhysicalCopy):
 
     def take(self, source: CopySource, into: Destination) -> Copied:
         """Lets the server clone into a folder, and sends that as a tar stream."""
-        size, folder = physical_bytes(server_of(source)), into.folder
+        size, folder = count_physical_bytes(get_server(source)), into.folder
         assert into.stream is not None
         if not folder.parent.is_dir():
             raise refuse.input(str(folder.parent), "is not a folder", "Name one that the user mysql may write to.")
         with source.connect(CLONE_S) as connection:
             load_plugin(connection, PLUGIN, LIBRARY, source.name)
             _end_clones(connection, folder.parent)
-            with owned(folder):
-                before = position(connection, source)
-                rows(connection, f"CLONE LOCAL DATA DIRECTORY = '{_plain(folder)}'")
-                after = position(connection, source)
+            with hold_folder(folder):
+                before = read_position(connection, source)
+                fetch_rows(connection, f"CLONE LOCAL DATA DIRECTORY = '{_check_plain(folder)}'")
+                after = read_position(connection, source)
                 expected = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
                 words = (shutil.which("tar") or "tar", "--create", "--sparse", "--directory", str(folder), ".")
-                into.stream.write(Flow([Stage(words, "tar", user=service_user())]), expected)
+                into.stream.write(Flow([Stage(words, "tar", user=find_service_user())]), expected)
         # Only a server started on the clone can tell its position: it lies between these two.
         facts = {"position": "of the begin; the copy itself knows its own", "gtid_at_most": after.gtid}
         return Copied(before, size, facts=facts)
@@ -68,17 +68,17 @@ def fetch(connection: SqlConnection, dialect: Dialect, source: CopySource, name:
     """Lets a new server fetch the data of `source`; it ends itself then. `connection`: to the new
     server, which is called `name`. `authority`: the file of the source's certificate authority.
     Raises CouldNotRun."""
-    address = server_of(source).address(tcp=True)
+    address = get_server(source).make_address(tcp=True)
     assert address.host is not None and address.password is not None  # of a server of the lab
     with source.connect() as donor:
         load_plugin(donor, PLUGIN, LIBRARY, source.name)
     load_plugin(connection, PLUGIN, LIBRARY, name)
-    whose = f"{literal(address.user)}@{literal(address.host)}:{address.port}"
-    clone = f"CLONE INSTANCE FROM {whose} IDENTIFIED BY {literal(address.password.reveal())} REQUIRE SSL"
+    whose = f"{quote_literal(address.user)}@{quote_literal(address.host)}:{address.port}"
+    clone = f"CLONE INSTANCE FROM {whose} IDENTIFIED BY {quote_literal(address.password.reveal())} REQUIRE SSL"
     statements = (
-        *dialect.session(),
-        f"SET GLOBAL clone_valid_donor_list = {literal(f'{address.host}:{address.port}')}",
-        f"SET GLOBAL clone_ssl_ca = {literal(authority)}",
+        *dialect.begin_session(),
+        f"SET GLOBAL clone_valid_donor_list = {quote_literal(f'{address.host}:{address.port}')}",
+        f"SET GLOBAL clone_ssl_ca = {quote_literal(authority)}",
     )
     run(connection, statements)
     try:
@@ -89,7 +89,7 @@ def fetch(connection: SqlConnection, dialect: Dialect, source: CopySource, name:
             raise CouldNotRun(name, f"CLONE failed: {error.rule}", error.source, hint) from None
 
 
-def fetched_position(connection: SqlConnection, name: str, log: Path) -> BinlogPosition:
+def read_fetched_position(connection: SqlConnection, name: str, log: Path) -> BinlogPosition:
     """Returns the position of the data that a new server has fetched; `log`: its error log. Raises
     CouldNotRun where it has not all of them."""
     columns = "STATE, ERROR_MESSAGE, BINLOG_FILE, BINLOG_POSITION"
@@ -105,17 +105,19 @@ def _end_clones(connection: SqlConnection, folder: Path) -> None:
     text = "SELECT id, info FROM performance_schema.processlist WHERE info LIKE 'CLONE LOCAL DATA DIRECTORY%'"
 
     def have_ended() -> bool:
-        running = [(connection_id, CLONING.fullmatch(str(info))) for connection_id, info in rows(connection, text)]
+        running = [
+            (connection_id, CLONING.fullmatch(str(info))) for connection_id, info in fetch_rows(connection, text)
+        ]
         dead = [connection_id for connection_id, match in running if match and is_free(folder / f"{match[1]}.lock")]
         for connection_id in dead:
             with contextlib.suppress(CouldNotRun):  # it may have ended by itself
-                rows(connection, f"KILL {int(connection_id)}")
+                fetch_rows(connection, f"KILL {int(connection_id)}")
         return not dead
 
     wait_until(have_ended, CLONE_END_S, LOOK_EVERY_S)
 
 
-def _plain(path: Path) -> str:
+def _check_plain(path: Path) -> str:
     """Returns a path as text for an SQL statement. Raises InputError if it needs quoting."""
     if not re.fullmatch(r"[A-Za-z0-9/._-]+", str(path)):
         rule = "CLONE is given paths of letters, digits, / . _ - alone"

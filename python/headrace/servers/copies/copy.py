@@ -27,7 +27,7 @@ class Pace:
 
     gentle = False
 
-    def spent(self, count: int) -> None:
+    def keep_pace(self, count: int) -> None:
         """Waits as long as the pace demands, after `count` bytes were read."""
 
     def free(self) -> None:
@@ -94,7 +94,7 @@ class PhysicalCopy(CopyMethod):
         for its redo log. Raises CouldNotRun."""
 
 
-def server_of(source: CopySource) -> Server:
+def get_server(source: CopySource) -> Server:
     """Returns the lab's server whose files are copied. Raises InputError for another server."""
     if source.server is None:
         raise refuse.input(source.address.label, "is not a server of the lab, whose files can be copied")

@@ -8,7 +8,7 @@ from headrace.servers.copies.copy import Copied, CopyMethod, Destination
 from headrace.servers.copies.grants import read_rights, refuse_blind
 from headrace.servers.copies.pipeline import Flow, Stage
 from headrace.servers.copies.position import BinlogPosition
-from headrace.servers.copies.source import CopySource, client_file, data_bytes, databases, refuse
+from headrace.servers.copies.source import CopySource, estimate_data_bytes, list_databases, make_client_file, refuse
 
 # Positions of the binary log as the tools write them at the head of a dump.
 CHANGE = re.compile(rb"(?m)^-- CHANGE [^\n']*(?:MASTER|SOURCE)_LOG_FILE='([^']+)', (?:MASTER|SOURCE)_LOG_POS=(\d+)")
@@ -31,10 +31,10 @@ class DumpCopy(CopyMethod):
         stream. Raises InputError if the account does not see all of them, CouldNotRun for a dump
         without position."""
         with source.connect() as connection:
-            there = databases(connection)
+            there = list_databases(connection)
             refuse_blind(source, read_rights(connection, source), there, into.only)
             names = list(into.only) or there
-            size = data_bytes(connection, names)
+            size = estimate_data_bytes(connection, names)
         if not names:
             raise refuse.input(source.name, "has no databases to dump", "Take --method physical for the server itself.")
         head, tail = bytearray(), bytearray()
@@ -45,29 +45,29 @@ class DumpCopy(CopyMethod):
             tail.extend(piece)
             del tail[:-TAIL_BYTES]
 
-        tool, words = _tool_of(source)
+        tool, words = _find_tool(source)
         assert into.stream is not None
-        with client_file(source.address) as file:
+        with make_client_file(source.address) as file:
             words = (*tool, f"--defaults-extra-file={file}", *words, "--databases", "--", *names)
             plain_bytes = into.stream.write(Flow([Stage(words, tool[-1])]), size, look)
-        position = dump_position(bytes(head), bytes(tail), source.flavor, source.log_bin)
+        position = read_dump_position(bytes(head), bytes(tail), source.flavor, source.log_bin)
         return Copied(position, plain_bytes, facts={"accounts": "not in a logical copy"})
 
 
-def _tool_of(source: CopySource) -> tuple[tuple[str, ...], list[str]]:
+def _find_tool(source: CopySource) -> tuple[tuple[str, ...], list[str]]:
     """Returns the tool that dumps a server, and its options."""
     words = ["--single-transaction", "--quick", "--routines", "--events", "--triggers", "--hex-blob"]
     # The tools take 16 or 24 MiB by themselves; a row may be as large as a packet can be.
     words += ["--default-character-set=utf8mb4", f"--max-allowed-packet={MOST_PACKET}"]
     if source.flavor == "mariadb":
         words += ["--master-data=2", "--gtid"] if source.log_bin else []
-        return source.tool("mariadb-dump", "mysqldump"), words
+        return source.find_tool("mariadb-dump", "mysqldump"), words
     words += ["--column-statistics=0", "--no-tablespaces"]
     words += ["--source-data=2", "--set-gtid-purged=COMMENTED"] if source.log_bin else ["--set-gtid-purged=OFF"]
-    return source.tool("mysqldump"), words
+    return source.find_tool("mysqldump"), words
 
 
-def dump_position(head: bytes, tail: bytes, flavor: str, log_bin: bool) -> BinlogPosition:
+def read_dump_position(head: bytes, tail: bytes, flavor: str, log_bin: bool) -> BinlogPosition:
     """Reads the position in a dump's first and last bytes. Raises CouldNotRun if it is missing."""
     if not log_bin:
         return BinlogPosition()

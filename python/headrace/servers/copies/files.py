@@ -7,13 +7,13 @@ import threading
 from pathlib import Path
 
 from headrace.base.processes import Command, run_checked
-from headrace.base.signals import undisturbed
+from headrace.base.signals import ignore_interrupts
 from headrace.base.threads import work_through
 from headrace.errors import CouldNotRun
 from headrace.mysql.dialect import refuse
 from headrace.servers import record as records
 from headrace.servers import running, volumes
-from headrace.servers.copies.copy import COPY_S, Copied, CopyMethod, Destination, server_of
+from headrace.servers.copies.copy import COPY_S, Copied, CopyMethod, Destination, get_server
 from headrace.servers.copies.position import BinlogPosition
 from headrace.servers.copies.source import CopySource
 
@@ -30,33 +30,33 @@ class FileCopy(CopyMethod):
     def take(self, source: CopySource, into: Destination) -> Copied:
         """Shuts the server down, copies its files into the destination's folders, and starts it
         again, after an error too. Raises CouldNotRun, also if it did not shut down cleanly."""
-        server = server_of(source)
+        server = get_server(source)
         where, lab = server.paths, server.lab
-        with records.locked(where):
-            record = records.required(where)
+        with records.lock_server(where):
+            record = records.require_record(where)
             running.stop(where, record, kill=False)
             try:
-                if not records.required(where).clean:
+                if not records.require_record(where).clean:
                     hint = "Start it, and try again."
                     raise CouldNotRun(source.name, "did not shut down cleanly", str(where.log), hint)
                 volumes.bring_back(lab, where, record)
-                log = log_folder(where, record)
+                log = get_log_folder(where, record)
                 for of, to in ((where.data_mount / "data", into.folder), (log, into.log)):
                     words = ("cp", "--archive", "--attributes-only", f"{of}/.", str(to))
                     command = Command(words, what=f"copying {of}")
                     run_checked(command, COPY_S, "Is there room? Is a volume paused?")
                     copy_contents(of, to)
             finally:
-                with undisturbed():
-                    volumes.quietly_unmount(where)
-                    started = running.start(lab, where, records.required(where))
+                with ignore_interrupts():
+                    volumes.unmount_quietly(where)
+                    started = running.start(lab, where, records.require_record(where))
                     records.save(where, started)
         logs = sorted(into.log.glob("binlog.[0-9]*"))
         position = BinlogPosition("", logs[-1].name, logs[-1].stat().st_size) if logs else BinlogPosition()
         return Copied(position)
 
 
-def log_folder(where: records.ServerPaths, record: records.Record) -> Path:
+def get_log_folder(where: records.ServerPaths, record: records.Record) -> Path:
     """Returns the folder of a server's redo and binary logs."""
     return (where.log_mount if record.log_storage is not None else where.data_mount) / "log"
 

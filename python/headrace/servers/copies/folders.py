@@ -15,7 +15,7 @@ from pathlib import Path
 ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z0-9][a-z0-9_-]{0,31}-[0-9a-f]{4}", re.ASCII)
 
 
-def new_id(name: str, now: float | None = None) -> str:
+def make_id(name: str, now: float | None = None) -> str:
     """Returns a new id that sorts by time: 20261122T215000Z-shop-3fa2. `now`: Unix time, s; None
     for the present."""
     stamp = datetime.fromtimestamp(time.time() if now is None else now, UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -24,7 +24,7 @@ def new_id(name: str, now: float | None = None) -> str:
 
 
 @contextlib.contextmanager
-def owned(folder: Path) -> Iterator[None]:
+def hold_folder(folder: Path) -> Iterator[None]:
     """Marks a folder of a run as used, and removes the folders of killed runs: each may have a
     complete copy of the data. A lock ends with its process."""
     for lock in folder.parent.glob("headrace-*.lock"):

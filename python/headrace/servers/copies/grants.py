@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from headrace.errors import CouldNotRun
 from headrace.mysql.privileges import NEEDED, Rights, parse_grants
 from headrace.mysql.statements import SqlConnection
-from headrace.servers.copies.source import CopySource, refuse, rows
+from headrace.servers.copies.source import CopySource, fetch_rows, refuse
 
 # Error 1290 of both servers: they run with --skip-grant-tables, and everybody may do everything.
 NO_GRANTS = "error 1290"
@@ -22,17 +22,17 @@ def read_rights(connection: SqlConnection, source: CopySource) -> Rights:
     """Reads the rights of the connected account. Raises CouldNotRun."""
     statement = "SHOW GRANTS FOR CURRENT_USER()"
     if source.flavor == "mysql":
-        roles = str(rows(connection, "SELECT CURRENT_ROLE()")[0][0])
+        roles = str(fetch_rows(connection, "SELECT CURRENT_ROLE()")[0][0])
         statement += f" USING {roles}" if roles != "NONE" else ""
     else:
         statement = "SHOW GRANTS"  # of the account and of the role that is active
     try:
-        lines = [str(row[0]) for row in rows(connection, statement)]
+        lines = [str(row[0]) for row in fetch_rows(connection, statement)]
     except CouldNotRun as error:
         if error.source == NO_GRANTS:
             return Rights((), everything=True)
         raise
-    revokes = rows(connection, "SHOW GLOBAL VARIABLES LIKE 'partial_revokes'")
+    revokes = fetch_rows(connection, "SHOW GLOBAL VARIABLES LIKE 'partial_revokes'")
     literal = bool(revokes) and str(revokes[0][1]).upper() == "ON"
     return Rights(tuple(parse_grants(lines)), patterns=not literal)
 
@@ -44,13 +44,13 @@ def refuse_blind(source: CopySource, rights: Rights, there: Sequence[str], only:
         for database in only:
             _refuse_blind_to(source, rights, database, there)
         return
-    without = [right for right in NEEDED if not rights.everywhere(right)]
-    taken = rights.taken_back()
+    without = [right for right in NEEDED if not rights.may_everywhere(right)]
+    taken = rights.list_revoked()
     if not without and not taken:
         return
-    readable = rights.readable()
+    readable = rights.list_readable()
     account = f"{source.name}: the account {source.address.user}"
-    whole = [database for database in there if not rights.lacking(database)]
+    whole = [database for database in there if not rights.list_missing(database)]
     hint = "Or back a part up by its name, as one: --only DATABASE."
     if whole:
         hint = f"Or back up what it may see, as a part: {' '.join(f'--only {database}' for database in whole[:5])}."
@@ -64,8 +64,8 @@ def refuse_blind(source: CopySource, rights: Rights, there: Sequence[str], only:
 
 def refuse_blind_reader(source: CopySource, rights: Rights) -> None:
     """Raises InputError if an account that compares tables may not read all of them."""
-    taken = rights.taken_back()
-    if rights.everywhere("SELECT") and not taken:
+    taken = rights.list_revoked()
+    if rights.may_everywhere("SELECT") and not taken:
         return
     rule = "may not read all tables, so those of the backup would look as if they were too many"
     rule += f" (it may not see all of {', '.join(taken[:5])})" if taken else ""
@@ -79,7 +79,7 @@ def _refuse_blind_to(source: CopySource, rights: Rights, database: str, there: S
         seen = ", ".join(there[:5]) or "none"
         rule = f"is not a database of {source.name} that {source.address.user} may see; it sees {seen}"
         raise refuse.input(f"--only {database[:64]}", rule, "Names count as SHOW DATABASES writes them.")
-    without = rights.lacking(database)
+    without = rights.list_missing(database)
     if not without:
         return
     value = f"{source.name}: the account {source.address.user}"
@@ -87,7 +87,7 @@ def _refuse_blind_to(source: CopySource, rights: Rights, database: str, there: S
         rule = f"may not see the routines of {database}, so a dump leaves them out without a word"
         grant = "SHOW_ROUTINE ON *.*" if source.flavor == "mysql" else "SELECT ON mysql.proc"
         raise refuse.input(value, rule, f"GRANT {grant} TO the account.")
-    parts = [name for name in rights.readable() if database in name]
+    parts = [name for name in rights.list_readable() if database in name]
     rule = f"lacks {', '.join(without)} on {database}.*, so a dump leaves out {_describe_gaps(without)} without a word"
     rule += f"; it may read {', '.join(parts[:5])}" if parts and "SELECT" in without else ""
     raise refuse.input(value, rule, f"GRANT {', '.join(without)} ON `{database}`.* TO the account.")

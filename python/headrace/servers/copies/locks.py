@@ -25,7 +25,7 @@ from headrace.mysql.connection import cut
 from headrace.mysql.dialect import Dialect
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import parse_version
-from headrace.mysql.statements import NamedRow, SqlConnection, ask_named, number_of_error, words_of_error
+from headrace.mysql.statements import NamedRow, SqlConnection, ask_named, get_error_number, get_error_words
 from headrace.servers.copies.position import BinlogPosition
 
 refuse = Refusals("docs/guide/consistent-snapshots.md")
@@ -64,7 +64,7 @@ class ServerPosition:
         """FILE:OFFSET, or ""."""
         return f"{self.file}:{self.offset}" if self.file else ""
 
-    def binlog(self, flavor: str) -> BinlogPosition:
+    def make_binlog_position(self, flavor: str) -> BinlogPosition:
         """Returns the position from which this server's binary log goes on: all that is in its
         data is executed, written there or applied."""
         executed = GtidSet.parse(self.gtid, flavor).union(GtidSet.parse(self.replica_gtid, flavor))
@@ -133,7 +133,7 @@ class ServerLock:
             # Without a word: the server ends the session with its locks, even if it waits for them.
             cut(connection)
 
-    def rows(self, statement: str, *values: object) -> list[NamedRow]:
+    def ask_rows(self, statement: str, *values: object) -> list[NamedRow]:
         """Asks for rows by name. Raises InputError for rights that are missing, CouldNotRun."""
         import pymysql
 
@@ -142,7 +142,7 @@ class ServerLock:
         try:
             return ask_named(self._connection, statement, values)
         except pymysql.err.MySQLError as error:
-            raise self._refusal(statement, error) from None
+            raise self._translate_refusal(statement, error) from None
 
     def take(self) -> ServerPosition:
         """Locks, and returns the position. Raises InputError, CouldNotRun, with nothing locked."""
@@ -150,36 +150,36 @@ class ServerLock:
         assert facts is not None
         began = time.monotonic()
         wait, hold = max(1, math.ceil(self.wait_s)), max(1, math.ceil(self.hold_s))
-        self.rows(f"SET SESSION lock_wait_timeout = {wait}, SESSION wait_timeout = {hold}")
+        self.ask_rows(f"SET SESSION lock_wait_timeout = {wait}, SESSION wait_timeout = {hold}")
         self._began = time.monotonic()
         if facts.flavor == "mariadb" and facts.numbers >= BACKUP_STAGE:
-            self.rows("BACKUP STAGE START")
-            self.rows("BACKUP STAGE BLOCK_COMMIT")
+            self.ask_rows("BACKUP STAGE START")
+            self.ask_rows("BACKUP STAGE BLOCK_COMMIT")
             self._how, exact = "BACKUP STAGE END", True
         else:
             has_instance_lock = facts.flavor == "mysql" and facts.numbers >= INSTANCE_LOCK
             exact = self.exact or not has_instance_lock or bool(facts.unsafe_tables)
             if has_instance_lock:
-                self.rows("LOCK INSTANCE FOR BACKUP")
+                self.ask_rows("LOCK INSTANCE FOR BACKUP")
                 self._instance_locked = True
             if exact:
-                self.rows("FLUSH TABLES WITH READ LOCK")
+                self.ask_rows("FLUSH TABLES WITH READ LOCK")
             self._how = "UNLOCK TABLES"
         self.waited_ms = (time.monotonic() - began) * 1e3
-        position = self._position(facts, exact)
+        position = self._read_position(facts, exact)
         # Commits up to the position may be in the server's memory alone, which no sync writes.
-        setting = self.rows("SELECT @@GLOBAL.innodb_flush_log_at_trx_commit AS n")[0]["n"]
+        setting = self.ask_rows("SELECT @@GLOBAL.innodb_flush_log_at_trx_commit AS n")[0]["n"]
         for statement in Dialect(facts.flavor, facts.numbers).flush_engines(int(setting), self.exact):
-            self.rows(statement)
+            self.ask_rows(statement)
         return position
 
     def release(self) -> None:
         """Releases the lock, and sets `held_ms`. Raises CouldNotRun where the lock was not held
         until now."""
         try:
-            self.rows(self._how)
+            self.ask_rows(self._how)
             if self._instance_locked:
-                self.rows("UNLOCK INSTANCE")
+                self.ask_rows("UNLOCK INSTANCE")
         except HeadraceError as error:
             rule = f"the lock was lost before the snapshot was complete: {error.rule}"
             hint = "Allow it more time: --hold." if self.options else "Is a volume paused, or far too slow?"
@@ -194,7 +194,7 @@ class ServerLock:
         CouldNotRun."""
         names = ("version", "version_comment", "hostname", "server_id", "pid_file", "datadir", "server_uuid", *FOLDERS, *FILES)  # fmt: skip
         listed = ", ".join(f"'{name}'" for name in names)
-        rows = self.rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")
+        rows = self.ask_rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")
         variables = {row["Variable_name"].lower(): row["Value"] or "" for row in rows}
         flavor, numbers = parse_version(variables["version"], variables.get("version_comment", ""))
         datadir = variables["datadir"]
@@ -205,69 +205,71 @@ class ServerLock:
             hostname=variables.get("hostname", ""),
             uuid=variables.get("server_uuid", ""),
             server_id=int(variables.get("server_id") or 0),
-            pid_file=_absolute(variables.get("pid_file", ""), datadir),
+            pid_file=_make_absolute(variables.get("pid_file", ""), datadir),
             datadir=datadir,
-            folders=tuple(dict.fromkeys([datadir, *_folders(variables, datadir), *self._elsewhere(datadir)])),
-            unsafe_tables=self._unsafe_tables(flavor),
+            folders=tuple(
+                dict.fromkeys([datadir, *_list_folders(variables, datadir), *self._list_outside_folders(datadir)])
+            ),
+            unsafe_tables=self._list_unsafe_tables(flavor),
         )
 
-    def _unsafe_tables(self, flavor: str) -> tuple[str, ...]:
+    def _list_unsafe_tables(self, flavor: str) -> tuple[str, ...]:
         """Returns tables with rows that a crash may leave torn, at most a few."""
         if flavor == "mysql":
             # The statistics are cached for a day otherwise (MySQL 8.0 manual).
             with contextlib.suppress(CouldNotRun):
-                self.rows("SET SESSION information_schema_stats_expiry = 0")
-        rows = self.rows(
+                self.ask_rows("SET SESSION information_schema_stats_expiry = 0")
+        rows = self.ask_rows(
             "SELECT table_schema AS a, table_name AS b FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
-            f" AND engine NOT IN ({_listed(SAFE_ENGINES)}) AND table_schema NOT IN ({_listed(SYSTEM)})"
+            f" AND engine NOT IN ({_quote_words(SAFE_ENGINES)}) AND table_schema NOT IN ({_quote_words(SYSTEM)})"
             " AND (table_rows > 0 OR table_rows IS NULL) LIMIT 5"
         )
         return tuple(f"{row['a']}.{row['b']}" for row in rows)
 
-    def _elsewhere(self, datadir: str) -> list[str]:
+    def _list_outside_folders(self, datadir: str) -> list[str]:
         """Returns folders of tablespaces that were made with DATA DIRECTORY."""
         # MariaDB has the second, which says the same, from 10.6 on; MySQL before 8.0 the third.
         tables = (("path", "innodb_datafiles"), ("filename", "innodb_sys_tablespaces"), ("path", "innodb_sys_datafiles"))  # fmt: skip
         for column, table in tables:
             with contextlib.suppress(HeadraceError):
-                rows = self.rows(f"SELECT {column} AS p FROM information_schema.{table} WHERE {column} LIKE '/%'")
+                rows = self.ask_rows(f"SELECT {column} AS p FROM information_schema.{table} WHERE {column} LIKE '/%'")
                 return [row["p"].rpartition("/")[0] for row in rows if not row["p"].startswith(datadir)]
         return []
 
-    def _position(self, facts: ServerFacts, exact: bool) -> ServerPosition:
+    def _read_position(self, facts: ServerFacts, exact: bool) -> ServerPosition:
         """Reads the position of the locked server. `exact`: no commit comes behind it. Raises
         InputError for rights that are missing, CouldNotRun."""
         if facts.flavor == "mysql" and facts.numbers >= INSTANCE_LOCK:
-            row = self.rows("SELECT local, storage_engines FROM performance_schema.log_status")[0]
+            row = self.ask_rows("SELECT local, storage_engines FROM performance_schema.log_status")[0]
             local, engines = json.loads(row["local"]), json.loads(row["storage_engines"])
             return ServerPosition(
-                gtid=_normal(local.get("gtid_executed") or "", "mysql"),
+                gtid=_normalise_gtids(local.get("gtid_executed") or "", "mysql"),
                 file=local.get("binary_log_file") or "",
                 offset=int(local.get("binary_log_position") or 0),
                 lsn=(engines.get("InnoDB") or {}).get("LSN"),
                 exact=exact,
             )
         # MySQL renamed it in 8.2, and has log_status by then.
-        shown = self.rows("SHOW MASTER STATUS")
+        shown = self.ask_rows("SHOW MASTER STATUS")
         log = shown[0] if shown else {}
         if facts.flavor == "mysql":
             gtid, applied = log.get("Executed_Gtid_Set") or "", ""
         else:
             columns = "@@gtid_binlog_pos AS log, @@gtid_current_pos AS now, @@gtid_slave_pos AS applied"
-            row = self.rows(f"SELECT {columns}")[0]
+            row = self.ask_rows(f"SELECT {columns}")[0]
             gtid, applied = (row["log"] if shown else row["now"]) or "", row["applied"] or ""
         return ServerPosition(
-            gtid=_normal(gtid, facts.flavor),
+            gtid=_normalise_gtids(gtid, facts.flavor),
             file=log.get("File") or "",
             offset=int(log.get("Position") or 0),
-            replica_gtid=_normal(applied, facts.flavor),
+            replica_gtid=_normalise_gtids(applied, facts.flavor),
             exact=exact,
         )
 
-    def _refusal(self, statement: str, error: Exception) -> HeadraceError:
+    def _translate_refusal(self, statement: str, error: Exception) -> HeadraceError:
         """Returns our error for a refused statement: InputError for a lack of rights, else
         CouldNotRun."""
-        code, label = number_of_error(error), self.address.label
+        code, label = get_error_number(error), self.address.label
         if code == NO_LOCK:
             rule = f"{statement} did not get its lock within {self.wait_s:g} s, and was given up; nothing is locked"
             hint = "A long statement, an ALTER or another backup holds it: see SHOW PROCESSLIST."
@@ -276,9 +278,9 @@ class ServerLock:
         if code in DENIED:
             user = self.address.user
             hint = f"GRANT RELOAD, REPLICATION CLIENT ON *.* TO {user}; on MySQL 8 also BACKUP_ADMIN, and SELECT ON performance_schema.log_status."
-            rule = f"{user} may not {statement.split(' WHERE')[0][:60]}: {words_of_error(error, 160)}"
+            rule = f"{user} may not {statement.split(' WHERE')[0][:60]}: {get_error_words(error, 160)}"
             return refuse.input(label, rule, hint)
-        rule = f"{statement[:60]}: {words_of_error(error)}"
+        rule = f"{statement[:60]}: {get_error_words(error)}"
         return CouldNotRun(label, rule, f"error {code} of the server", "See its error log.")
 
 
@@ -290,23 +292,23 @@ FOLDERS = (
 FILES = ("log_bin_basename", "relay_log_basename")
 
 
-def _folders(variables: dict[str, str], datadir: str) -> list[str]:
+def _list_folders(variables: dict[str, str], datadir: str) -> list[str]:
     """Lists the folders that a server's variables name, in full; `datadir`: where relative paths
     begin."""
     listed: list[str] = []
     for name in FOLDERS:
         # innodb_directories is a list, with semicolons.
-        listed += [_absolute(each.strip(), datadir) for each in variables.get(name, "").split(";") if each.strip()]
-    listed += [_absolute(variables[name], datadir).rpartition("/")[0] for name in FILES if variables.get(name)]
+        listed += [_make_absolute(each.strip(), datadir) for each in variables.get(name, "").split(";") if each.strip()]
+    listed += [_make_absolute(variables[name], datadir).rpartition("/")[0] for name in FILES if variables.get(name)]
     return listed
 
 
-def _absolute(path: str, datadir: str) -> str:
+def _make_absolute(path: str, datadir: str) -> str:
     """Returns a path of the server in full: relative ones begin in its data directory."""
     return path if path.startswith("/") or not path else f"{datadir.rstrip('/')}/{path}"
 
 
-def _normal(gtids: str, flavor: str) -> str:
+def _normalise_gtids(gtids: str, flavor: str) -> str:
     """Returns a set of GTIDs as it is written everywhere in this package; as the server wrote it,
     where that is not understood: no snapshot fails for it."""
     try:
@@ -315,5 +317,5 @@ def _normal(gtids: str, flavor: str) -> str:
         return "".join(gtids.split())
 
 
-def _listed(words: tuple[str, ...]) -> str:
+def _quote_words(words: tuple[str, ...]) -> str:
     return ", ".join(f"'{word}'" for word in words)

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.base.machine import ends_with_us
-from headrace.base.processes import Command, failure, run_checked, run_to_end
+from headrace.base.processes import Command, describe_failure, run_checked, run_to_end
 from headrace.errors import CouldNotRun
-from headrace.mysql.option_files import quoted
-from headrace.servers.copies.copy import COPY_S, Copied, Destination, PhysicalCopy, server_of
-from headrace.servers.copies.folders import owned
+from headrace.mysql.option_files import quote_value
+from headrace.servers.copies.copy import COPY_S, Copied, Destination, PhysicalCopy, get_server
+from headrace.servers.copies.folders import hold_folder
 from headrace.servers.copies.pipeline import Flow, Stage
 from headrace.servers.copies.position import BinlogPosition
-from headrace.servers.copies.source import CopySource, client_file, physical_bytes, refuse
+from headrace.servers.copies.source import CopySource, count_physical_bytes, make_client_file, refuse
 from headrace.servers.flavors import ServerProgram
 from headrace.servers.server import Server
 
@@ -43,9 +43,9 @@ class MariabackupCopy(PhysicalCopy):
     def take(self, source: CopySource, into: Destination) -> Copied:
         """Runs mariabackup into the destination's stream, or into its folder without one. Raises
         CouldNotRun, also for a copy without position of a server with a binary log."""
-        server, gentle = server_of(source), into.pace.gentle
-        size, positions = physical_bytes(server), []
-        tool = source.tool("mariabackup", "mariadb-backup")
+        server, gentle = get_server(source), into.pace.gentle
+        size, positions = count_physical_bytes(server), []
+        tool = source.find_tool("mariabackup", "mariadb-backup")
 
         def watch_log(line: str) -> None:
             if LOCKED.search(line):
@@ -54,25 +54,25 @@ class MariabackupCopy(PhysicalCopy):
                 positions.append(BinlogPosition(match[3] or "", match[1], int(match[2])))
 
         # mariabackup reads one option file, so it has both: places of the server, and the account.
-        more = f"[mariabackup]\nsocket={quoted(str(server.paths.socket))}\n"
+        more = f"[mariabackup]\nsocket={quote_value(str(server.paths.socket))}\n"
         # It reads 10 MiB at once (10.11.19, seen by strace): 80 ms of a gp3 of 125 MiB/s, in which
         # the load waits. Through the page cache it reads in steps of the kernel's read-ahead.
         more += "innodb_flush_method=fsync\n" if gentle else ""
         with (
-            client_file(source.address, f"!include {server.paths.config}\n", more) as options,
-            small_steps(server) if gentle else contextlib.nullcontext(),
+            make_client_file(source.address, f"!include {server.paths.config}\n", more) as options,
+            limit_read_ahead(server) if gentle else contextlib.nullcontext(),
         ):
             words = (*tool, f"--defaults-file={options}", "--backup", f"--target-dir={into.folder}")
             if into.stream is None:
                 command = Command(ends_with_us(*words, f"--parallel={FOLDER_THREADS}"), what="mariabackup, the backup")
                 done = run_to_end(command, COPY_S, "Is there room?")
                 if done.code != 0:
-                    raise CouldNotRun(command.label, failure(done), command.words[0], "Is there room?")
+                    raise CouldNotRun(command.label, describe_failure(done), command.words[0], "Is there room?")
                 for line in done.errors.splitlines():
                     watch_log(line)
             else:
                 words = (*words, "--stream=mbstream", *(() if gentle else (f"--parallel={STREAM_THREADS}",)))
-                with owned(into.folder):
+                with hold_folder(into.folder):
                     into.folder.mkdir(mode=0o700)
                     into.stream.write(Flow([Stage(words, "mariabackup")], watch_log), size)
         if source.log_bin and not positions:
@@ -86,7 +86,7 @@ class MariabackupCopy(PhysicalCopy):
     def prepare(self, data: Path, log: Path, program: ServerProgram) -> None:
         """Applies the redo log to the files of the copy, and moves it to `log`. Raises
         CouldNotRun."""
-        words = ends_with_us(*program.tool("mariabackup", "mariadb-backup"), "--prepare", f"--target-dir={data}")
+        words = ends_with_us(*program.find_tool("mariabackup", "mariadb-backup"), "--prepare", f"--target-dir={data}")
         run_checked(Command(words, what="mariabackup --prepare"), COPY_S, "Is there room?")
         for note in [note for pattern in NOTES for note in data.glob(pattern)]:
             note.unlink()
@@ -95,7 +95,7 @@ class MariabackupCopy(PhysicalCopy):
 
 
 @contextlib.contextmanager
-def small_steps(server: Server) -> Iterator[None]:
+def limit_read_ahead(server: Server) -> Iterator[None]:
     """Limits the kernel's read-ahead on the data volume, so that other reads wait shortly behind
     it: two steps, doubled for a file read in order, take 1/128 s of the volume's throughput."""
     assert server.volumes.data is not None

@@ -21,8 +21,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.base.machine import ends_with_us, required, which
-from headrace.base.processes import PRIVATE_ENVIRONMENT, User, spawn, telling_lines
+from headrace.base.machine import ends_with_us, find_executable, require_program
+from headrace.base.processes import PRIVATE_ENVIRONMENT, User, find_telling_lines, spawn
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun
 
@@ -51,31 +51,41 @@ class Stage:
     fine: tuple[int, ...] = (0,)
 
 
-def packer(pack: str) -> list[Stage]:
+def make_packer(pack: str) -> list[Stage]:
     """Returns the programs that pack, for `zstd` or `none`."""
     if pack == "none":
         return []
-    return [Stage((required("zstd", "zstd"), f"-{ZSTD_LEVEL}", "-T1", "-q", "-c"), "zstd")]
+    return [Stage((require_program("zstd", "zstd"), f"-{ZSTD_LEVEL}", "-T1", "-q", "-c"), "zstd")]
 
 
-def unpacker(pack: str) -> list[Stage]:
+def make_unpacker(pack: str) -> list[Stage]:
     """Returns the programs that unpack the output of `packer`."""
-    return [] if pack == "none" else [Stage((required("zstd", "zstd"), "-d", "-q", "-c"), "zstd")]
+    return [] if pack == "none" else [Stage((require_program("zstd", "zstd"), "-d", "-q", "-c"), "zstd")]
 
 
-def best_pack() -> str:
+def choose_pack() -> str:
     """Returns zstd if it is installed, else none."""
-    return "zstd" if which("zstd") else "none"
+    return "zstd" if find_executable("zstd") else "none"
 
 
-def cipher(key: bytes | None, back: bool = False) -> list[Stage]:
+def make_cipher(key: bytes | None, back: bool = False) -> list[Stage]:
     """Returns the program that encrypts, or decrypts (`back`): AES-256 in counter mode with a salt
     of its own for each file. The sealed manifest detects changed bytes: it has their SHA-256 under
     an HMAC with the same key."""
     if key is None:
         return []
     # The key has 256 random bits, so nothing is gained by deriving it slowly: one round.
-    words = (required("openssl", "openssl"), "enc", "-aes-256-ctr", "-pbkdf2", "-iter", "1", "-md", "sha256", "-salt")
+    words = (
+        require_program("openssl", "openssl"),
+        "enc",
+        "-aes-256-ctr",
+        "-pbkdf2",
+        "-iter",
+        "1",
+        "-md",
+        "sha256",
+        "-salt",
+    )
     return [Stage((*words, *(("-d",) if back else ()), "-pass", "fd:{fd}"), "openssl", secret=key.hex().encode())]
 
 
@@ -107,7 +117,7 @@ class Flow:
         for reader in self._readers:
             reader.join(END_S)
 
-    def pieces(self, given: Iterable[bytes] | None = None) -> Iterator[bytes]:
+    def read_pieces(self, given: Iterable[bytes] | None = None) -> Iterator[bytes]:
         """Yields the output of the last program, in pieces of up to 1 MiB. `given`: the bytes for
         the first program, written by a thread. Raises CouldNotRun if a program fails, and what
         `given` raises."""
@@ -157,9 +167,9 @@ class Flow:
             broken()
             raise
 
-    def through(self, data: bytes) -> bytes:
+    def pass_through(self, data: bytes) -> bytes:
         """Passes a small number of bytes through all programs and returns the output."""
-        return b"".join(self.pieces([data])) if self.stages else data
+        return b"".join(self.read_pieces([data])) if self.stages else data
 
     def _start(self, first_stdin: int, last_stdout: int) -> None:
         """Starts all programs, each with the output of the one before; `first_stdin`,
@@ -167,7 +177,7 @@ class Flow:
         before: int = first_stdin
         for index, stage in enumerate(self.stages):
             last = index == len(self.stages) - 1
-            child = self._child(stage, before, last_stdout if last else subprocess.PIPE)
+            child = self._start_child(stage, before, last_stdout if last else subprocess.PIPE)
             if index and self.children[-1].stdout is not None:
                 self.children[-1].stdout.close()  # the next program has it now
             self.children.append(child)
@@ -178,7 +188,7 @@ class Flow:
             reader.start()
             self._readers.append(reader)
 
-    def _child(self, stage: Stage, stdin: int, stdout: int) -> subprocess.Popen[bytes]:
+    def _start_child(self, stage: Stage, stdin: int, stdout: int) -> subprocess.Popen[bytes]:
         """Starts a program between two file numbers; its secret passes through a pipe of its own.
         Raises CouldNotRun if it cannot be started."""
         words, passed = list(stage.words), ()
@@ -235,7 +245,7 @@ class Flow:
         own = [failure for failure in failed if failure[1] != -signal.SIGPIPE] or failed
         if own:
             stage, code, text = own[0]
-            rule = f"failed (exit code {code}): {telling_lines(text)}"
+            rule = f"failed (exit code {code}): {find_telling_lines(text)}"
             kind = EXITED if code > 0 and "No space left" not in text else ""
             hint = next((hint for sign, hint in HINTS if sign in text), "")
             raise CouldNotRun(stage.what, rule, stage.words[0], hint, kind=kind)
@@ -249,14 +259,14 @@ class Pumped(Flow):
         super().__init__(behind)
         self.first, self.see, self.plain_bytes = first, see, 0
 
-    def pieces(self, given: Iterable[bytes] | None = None) -> Iterator[bytes]:
+    def read_pieces(self, given: Iterable[bytes] | None = None) -> Iterator[bytes]:
         """Yields the output of the last program behind, or of the first flow without such programs.
         Raises as Flow.pieces."""
         if not self.stages:
             yield from self._show_pieces(given)
             return
         try:
-            yield from super().pieces(self._show_pieces(given))
+            yield from super().read_pieces(self._show_pieces(given))
         except GeneratorExit:
             self.first.__exit__()
             raise
@@ -268,13 +278,13 @@ class Pumped(Flow):
     def _show_pieces(self, given: Iterable[bytes] | None) -> Iterator[bytes]:
         """Yields the output of the first flow, counts its bytes, and shows each piece to `see`."""
         with self.first as flow:
-            for piece in flow.pieces(given):
+            for piece in flow.read_pieces(given):
                 self.plain_bytes += len(piece)
                 self.see(piece)
                 yield piece
 
 
-def ahead(pieces: Iterable[bytes], most: int = AHEAD_PIECES) -> Generator[bytes, None, None]:
+def read_ahead(pieces: Iterable[bytes], most: int = AHEAD_PIECES) -> Generator[bytes, None, None]:
     """Yields the same pieces, read by a thread that may be `most` ahead: the source is read while
     the target flushes, and the other way round."""
     waiting: queue.Queue[bytes | BaseException | None] = queue.Queue(most)

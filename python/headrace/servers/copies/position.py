@@ -18,6 +18,6 @@ class BinlogPosition:
     file: str = ""
     offset: int = 0
 
-    def gtids(self, flavor: str) -> GtidSet:
+    def parse_gtids(self, flavor: str) -> GtidSet:
         """Returns the executed transactions as a set."""
         return GtidSet.parse(self.gtid, flavor)

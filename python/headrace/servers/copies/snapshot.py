@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from headrace.base.files import reason_of, write_back
+from headrace.base.files import get_reason, write_back
 from headrace.errors import CouldNotRun
-from headrace.servers.copies.copy import Copied, CopyMethod, Destination, server_of
+from headrace.servers.copies.copy import Copied, CopyMethod, Destination, get_server
 from headrace.servers.copies.locks import ServerLock, ServerPosition
-from headrace.servers.copies.source import ANSWER_S, CopySource, data_bytes, refuse
+from headrace.servers.copies.source import ANSWER_S, CopySource, estimate_data_bytes, refuse
 from headrace.servers.server import Server
 
 # Longest wait of the lock for the server's statements, s: a long SELECT would let everything behind
@@ -51,7 +51,7 @@ def capture(
     return position, create(position)
 
 
-def volumes_of(server: Server) -> dict[str, str]:
+def list_volumes(server: Server) -> dict[str, str]:
     """Returns the ids of a server's volumes by their role, data first."""
     volumes = {"data": server.volumes.data, "log": server.volumes.log}
     return {role: volume for role, volume in volumes.items() if volume}
@@ -66,11 +66,11 @@ class SnapshotCopy(CopyMethod):
     def take(self, source: CopySource, into: Destination) -> Copied:
         """Takes snapshots of all volumes of the server at one instant, with its commits held back
         meanwhile (`commits_held_ms` in the facts). Raises InputError, CouldNotRun."""
-        server = server_of(source)
-        roles, places = volumes_of(server), [server.paths.data_mount]
+        server = get_server(source)
+        roles, places = list_volumes(server), [server.paths.data_mount]
         places += [server.paths.log_mount] if server.volumes.log else []
         with source.connect() as connection:
-            size = data_bytes(connection)
+            size = estimate_data_bytes(connection)
         with ServerLock(source.address, LOCK_WAIT_S, HOLD_S, answer_s=ANSWER_S, exact=True, options=False) as lock:
             position, snapshots = capture(
                 lock,
@@ -85,7 +85,7 @@ class SnapshotCopy(CopyMethod):
         facts: dict[str, object] = {"commits_held_ms": round(lock.held_ms, 1), "roles": roles}
         if server.volumes.log:
             facts["log_storage"] = server.log_storage
-        return Copied(position.binlog(source.flavor), size, ids, facts)
+        return Copied(position.make_binlog_position(source.flavor), size, ids, facts)
 
 
 def write_back_all(places: Iterable[Path]) -> None:
@@ -95,6 +95,6 @@ def write_back_all(places: Iterable[Path]) -> None:
         try:
             write_back(handle)
         except OSError as error:
-            raise CouldNotRun(str(place), f"could not be written back: {reason_of(error)}", "syncfs(2)") from None
+            raise CouldNotRun(str(place), f"could not be written back: {get_reason(error)}", "syncfs(2)") from None
         finally:
             os.close(handle)

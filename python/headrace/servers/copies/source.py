@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.errors import CouldNotRun, Refusals
-from headrace.mysql import Address, client_text, connect
+from headrace.mysql import Address, build_client_text, connect
 from headrace.mysql.dialect import Dialect
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.privileges import SYSTEM
 from headrace.mysql.state import parse_version
-from headrace.mysql.statements import Row, SqlConnection, ask, number_of_error, words_of_error
+from headrace.mysql.statements import Row, SqlConnection, ask, get_error_number, get_error_words
 from headrace.servers.copies.position import BinlogPosition
 from headrace.servers.flavors import ServerProgram, find_program
 
@@ -49,37 +49,37 @@ class CopySource:
     def connect(self, timeout_s: float = ANSWER_S) -> SqlConnection:
         return connect(self.address, timeout_s)
 
-    def program(self) -> ServerProgram:
+    def find_server_program(self) -> ServerProgram:
         """Returns the server program whose tools fit it. Raises CouldNotRun."""
         return find_program(self.flavor, self.server.server_path if self.server else None)
 
-    def tool(self, *names: str) -> tuple[str, ...]:
+    def find_tool(self, *names: str) -> tuple[str, ...]:
         """Returns a tool's command, by its first name that is installed. Raises CouldNotRun."""
-        return self.program().tool(*names)
+        return self.find_server_program().find_tool(*names)
 
 
 @contextmanager
-def client_file(address: Address, before: str = "", behind: str = "") -> Iterator[Path]:
+def make_client_file(address: Address, before: str = "", behind: str = "") -> Iterator[Path]:
     """Writes an option file with an account for tools, between two texts, that only this user may
     read. It lies in memory, so nothing of it stays if this process is killed."""
     handle = os.memfd_create("client.cnf", os.MFD_CLOEXEC)
     try:
         os.fchmod(handle, 0o600)
-        os.write(handle, f"{before}{client_text(address.with_database(None))}{behind}".encode())
+        os.write(handle, f"{before}{build_client_text(address.with_database(None))}{behind}".encode())
         yield Path(f"/proc/{os.getpid()}/fd/{handle}")
     finally:
         os.close(handle)
 
 
-def source_of(address: Address, name: str, server: Server | None = None) -> CopySource:
+def read_source(address: Address, name: str, server: Server | None = None) -> CopySource:
     """Reads a server's flavor, version and identity. Raises InputError, CouldNotRun."""
     with connect(address, ANSWER_S) as connection:
-        (version_text, log_bin, server_id), *_ = rows(connection, "SELECT @@version, @@log_bin, @@server_id")
+        (version_text, log_bin, server_id), *_ = fetch_rows(connection, "SELECT @@version, @@log_bin, @@server_id")
         flavor, numbers = parse_version(version_text)
         identity = f"server-{server_id}"
         if flavor == "mysql":
-            identity = str(rows(connection, "SELECT @@server_uuid")[0][0]).lower()
-        engines = rows(
+            identity = str(fetch_rows(connection, "SELECT @@server_uuid")[0][0]).lower()
+        engines = fetch_rows(
             connection,
             "SELECT DISTINCT engine FROM information_schema.tables WHERE table_type = 'BASE TABLE' "
             "AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')",
@@ -88,7 +88,7 @@ def source_of(address: Address, name: str, server: Server | None = None) -> Copy
     return CopySource(address, name, flavor, version_text, numbers, identity, bool(log_bin), kinds, server)
 
 
-def rows(connection: SqlConnection, statement: str) -> list[Row]:
+def fetch_rows(connection: SqlConnection, statement: str) -> list[Row]:
     """Runs a statement and returns its rows. Raises CouldNotRun with the server's error."""
     import pymysql
 
@@ -96,37 +96,37 @@ def rows(connection: SqlConnection, statement: str) -> list[Row]:
         return ask(connection, statement)
     except pymysql.err.MySQLError as error:
         value = statement if len(statement) < 80 else f"{statement[:77]}..."
-        rule, source = f"the server refused it: {words_of_error(error)}", f"error {number_of_error(error)}"
+        rule, source = f"the server refused it: {get_error_words(error)}", f"error {get_error_number(error)}"
         raise CouldNotRun(value, rule, source, f"See the grants: {refuse.source}") from None
 
 
-def executed(connection: SqlConnection, source: CopySource) -> GtidSet:
+def read_executed(connection: SqlConnection, source: CopySource) -> GtidSet:
     """Returns all transactions that the server has executed: MariaDB's applied and own."""
     gtids = GtidSet(source.flavor)
-    for value in rows(connection, source.dialect.executed())[0]:
+    for value in fetch_rows(connection, source.dialect.query_executed())[0]:
         gtids = gtids.union(GtidSet.parse(str(value or ""), source.flavor))
     return gtids
 
 
-def position(connection: SqlConnection, source: CopySource) -> BinlogPosition:
+def read_position(connection: SqlConnection, source: CopySource) -> BinlogPosition:
     """Returns the current position of its history. It is exact only while nothing is written."""
-    gtids = str(executed(connection, source))
+    gtids = str(read_executed(connection, source))
     if not source.log_bin:
         return BinlogPosition(gtids)
-    positions = rows(connection, source.dialect.binary_log_position())
+    positions = fetch_rows(connection, source.dialect.query_binary_log_position())
     return BinlogPosition(gtids, str(positions[0][0]), int(positions[0][1])) if positions else BinlogPosition(gtids)
 
 
-def databases(connection: SqlConnection) -> list[str]:
+def list_databases(connection: SqlConnection) -> list[str]:
     """Lists the databases of users."""
-    return [str(row[0]) for row in rows(connection, "SHOW DATABASES") if str(row[0]).lower() not in SYSTEM]
+    return [str(row[0]) for row in fetch_rows(connection, "SHOW DATABASES") if str(row[0]).lower() not in SYSTEM]
 
 
-def data_bytes(connection: SqlConnection, names: Sequence[str] | None = None) -> int:
+def estimate_data_bytes(connection: SqlConnection, names: Sequence[str] | None = None) -> int:
     """Estimates the bytes of the data, or of databases `names`, by the server's statistics."""
     text = "SELECT COALESCE(SUM(data_length + index_length), 0) FROM information_schema.tables"
-    text += f" WHERE table_schema IN ({_texts(names)})" if names else ""
-    return int(rows(connection, text)[0][0])
+    text += f" WHERE table_schema IN ({_quote_texts(names)})" if names else ""
+    return int(fetch_rows(connection, text)[0][0])
 
 
 def count_tables(connection: SqlConnection, names: Sequence[str]) -> int:
@@ -134,15 +134,15 @@ def count_tables(connection: SqlConnection, names: Sequence[str]) -> int:
     if not names:
         return 0
     text = "SELECT COUNT(*) FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
-    return int(rows(connection, f"{text} AND table_schema IN ({_texts(names)})")[0][0])
+    return int(fetch_rows(connection, f"{text} AND table_schema IN ({_quote_texts(names)})")[0][0])
 
 
-def _texts(names: Sequence[str]) -> str:
+def _quote_texts(names: Sequence[str]) -> str:
     """Returns names as SQL literals in hexadecimal, so that no quote in a name ends the literal."""
     return ", ".join(f"CONVERT(X'{name.encode().hex()}' USING utf8mb4)" for name in names)
 
 
-def physical_bytes(server: Server) -> int:
+def count_physical_bytes(server: Server) -> int:
     """Returns the bytes of the files of a data directory."""
     total = 0
     for top, _, files in os.walk(server.paths.datadir):

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Literal
 
 from headrace.mysql.state import ServerState
 from headrace.servers.failover import rescue, scheduler
-from headrace.servers.failover.changes import empties, follow, leave_sources, move_below
+from headrace.servers.failover.changes import follow, leave_sources, make_empty_statements, move_below
 from headrace.servers.failover.draining import MOMENT_S, NEAR_ENOUGH_S
 from headrace.servers.failover.hosts import AddressHost
 from headrace.servers.failover.outage import FirstClient
 from headrace.servers.failover.planning import members
 from headrace.servers.failover.planning.members import FailoverStep
 from headrace.servers.failover.planning.progress import Fenced, Listed, Noted, Published, Rescued, WritesClosed
-from headrace.servers.failover.planning.semisync import timeout_ms
+from headrace.servers.failover.planning.semisync import choose_timeout_ms
 from headrace.servers.topology.threads import stop_receiving
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Fence(StepAction):
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         how = run.hosts[step.server].fence()
-        run.log(Fenced(step.server, how, run.surroundings.now_s()))
+        run.log(Fenced(step.server, how, run.surroundings.read_now_s()))
         run.observer.fenced.add(step.server)
 
 
@@ -62,8 +62,8 @@ class StartApply(StepAction):
     """Starts the applier."""
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
-        state = run.state_of(step.server)
-        run.hands.change(run.hosts[step.server], *state.dialect.start_apply(_channel(state)))
+        state = run.get_state(step.server)
+        run.hands.change(run.hosts[step.server], *state.dialect.start_apply(_get_channel_name(state)))
 
 
 class StopReceive(StepAction):
@@ -72,9 +72,9 @@ class StopReceive(StepAction):
     at_once = True
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
-        state = run.state_of(step.server)
-        with run.hands.on(run.hosts[step.server]) as connection:
-            stop_receiving(connection, state, _channel(state))
+        state = run.get_state(step.server)
+        with run.hands.hold_connection(run.hosts[step.server]) as connection:
+            stop_receiving(connection, state, _get_channel_name(state))
 
 
 class WaitNear(StepAction):
@@ -85,7 +85,7 @@ class WaitNear(StepAction):
         afterwards."""
         host, to = run.hosts[step.server], run.hosts[step.to]
         with contextlib.ExitStack() as hurry:
-            run.draining.come_near(host, to, run.state_of(step.server), hurry)
+            run.draining.come_near(host, to, run.get_state(step.server), hurry)
             if step.stage > 1:
                 # It is hurried until it has everything: the flush takes less time than that saves.
                 run.hurry = hurry.pop_all()
@@ -97,10 +97,12 @@ class ReadOnly(StepAction):
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         """Stops the writes, and logs the source's GTIDs and the seconds that stopping took."""
         assert run.closing is not None
-        gtids = run.closing.stop(run.say, run.hands.numbers(step.server) | run.lease.numbers(step.server))
+        gtids = run.closing.stop(
+            run.say, run.hands.list_connection_ids(step.server) | run.lease.list_connection_ids(step.server)
+        )
         # Attempts before the last one let clients write in between.
         at_s = run.closing.began_s
-        run.log(WritesClosed(gtids, at_s, run.surroundings.now_s() - at_s))
+        run.log(WritesClosed(gtids, at_s, run.surroundings.read_now_s() - at_s))
 
 
 class WaitApplied(StepAction):
@@ -119,7 +121,7 @@ class WaitApplied(StepAction):
         if switching:
             run.log(Noted("closed", host.name, draining.count_missing(host, state, target)))
         # A replica that is near already needs no more help.
-        with draining.hurried(host, state, target, NEAR_ENOUGH_S if switching else MOMENT_S):
+        with draining.hurry_replica(host, state, target, NEAR_ENOUGH_S if switching else MOMENT_S):
             try:
                 longest_s = draining.max_wait_s if switching else draining.drain_s
                 draining.wait(host, state, target, longest_s, received=not switching)
@@ -130,7 +132,7 @@ class WaitApplied(StepAction):
                 raise
         run.hurry.close()
         if switching:
-            draining.nothing_of_its_own(host, member, target)
+            draining.check_no_own_writes(host, member, target)
 
 
 class Rescue(StepAction):
@@ -147,15 +149,15 @@ class Inject(StepAction):
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         assert step.gtid is not None
-        run.hands.change(run.hosts[step.server], *empties(step.gtid))
+        run.hands.change(run.hosts[step.server], *make_empty_statements(step.gtid))
 
 
 class LeaveSource(StepAction):
     """Ends all channels of the chosen server."""
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
-        with run.hands.on(run.hosts[step.server]) as connection:
-            leave_sources(connection, run.state_of(step.server), step.gtid)
+        with run.hands.hold_connection(run.hosts[step.server]) as connection:
+            leave_sources(connection, run.get_state(step.server), step.gtid)
 
 
 class SwitchSemiSync(StepAction):
@@ -166,29 +168,29 @@ class SwitchSemiSync(StepAction):
         self.leased = not (side == "source" and on)
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
-        host, state = run.hosts[step.server], run.state_of(step.server)
-        timeout = timeout_ms(run.progress, state, run.seen) if self.side == "source" and self.on else None
-        run.store(host, state.dialect.semi_sync_settings(self.side, self.on, timeout, step.count))
-        run.hands.change(host, *state.dialect.semi_sync(self.side, self.on, timeout, step.count))
+        host, state = run.hosts[step.server], run.get_state(step.server)
+        timeout = choose_timeout_ms(run.progress, state, run.seen) if self.side == "source" and self.on else None
+        run.store(host, state.dialect.make_semi_sync_settings(self.side, self.on, timeout, step.count))
+        run.hands.change(host, *state.dialect.switch_semi_sync(self.side, self.on, timeout, step.count))
 
 
 class Writable(StepAction):
     """Lets the new source take writes."""
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
-        host, dialect = run.hosts[step.server], run.state_of(step.server).dialect
-        run.store(host, dialect.read_only_settings(False))
-        run.hands.change(host, *dialect.read_only(False))
+        host, dialect = run.hosts[step.server], run.get_state(step.server).dialect
+        run.store(host, dialect.make_read_only_settings(False))
+        run.hands.change(host, *dialect.switch_read_only(False))
 
 
 class KeepRole(StepAction):
     """Stores the role that a new source has now for its later starts."""
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
-        state = run.state_of(step.server)
-        settings, semi = state.dialect.read_only_settings(False), state.semi_sync
+        state = run.get_state(step.server)
+        settings, semi = state.dialect.make_read_only_settings(False), state.semi_sync
         if semi.source_enabled:
-            settings |= state.dialect.semi_sync_settings("source", True, semi.timeout_ms, semi.wait_count)
+            settings |= state.dialect.make_semi_sync_settings("source", True, semi.timeout_ms, semi.wait_count)
         run.store(run.hosts[step.server], settings)
 
 
@@ -218,7 +220,7 @@ class Clients(StepAction):
             run.first_client = FirstClient(run.hosts[step.server], since_s, run.surroundings)
             run.first_client.begin()
         if progress.clients_updated and pause.at_s is not None and pause.seconds is None:
-            run.log(Published(run.surroundings.now_s() - pause.at_s))
+            run.log(Published(run.surroundings.read_now_s() - pause.at_s))
             parts = ", ".join(f"{name} {took:.3f} s" for name, took in run.progress.pause.parts.items())
             run.say(f"writes were closed for {run.progress.pause.seconds:.3f} s: {parts}")
 
@@ -229,7 +231,7 @@ class Events(StepAction):
     optional = True
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
-        host, state = run.hosts[step.server], run.state_of(step.server)
+        host, state = run.hosts[step.server], run.get_state(step.server)
         scheduler.enable(host, state, run.progress.events or (), EVENTS_S)
 
 
@@ -242,12 +244,12 @@ class ListLost(StepAction):
         """Writes the GTIDs next to the journal, a line each, and logs their number and the file.
         Raises CouldNotRun."""
         assert step.gtid is not None
-        old, flavor = run.hosts[step.to], run.state_of(step.server).flavor
+        old, flavor = run.hosts[step.to], run.get_state(step.server).flavor
         lost = rescue.tail(old, step.gtid, flavor)
-        at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(run.surroundings.unix_s()))
+        at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(run.surroundings.read_unix_s()))
         path = run.journal.path.with_name(f"{old.name.replace('/', '_')}-lost-{at}.txt")
         run.surroundings.write(path, "".join(f"{gtid}\n" for gtid in lost).encode())
-        run.log(Listed(len(lost), rescue.in_ranges(lost, flavor), str(path)))
+        run.log(Listed(len(lost), rescue.format_ranges(lost, flavor), str(path)))
         run.say(f"{len(lost):,} transactions of {old.name} are lost: {path}")
 
 
@@ -258,7 +260,7 @@ class Repoint(StepAction):
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         host, to = run.hosts[step.server], run.hosts[step.to]
-        with run.hands.on(host) as connection:
+        with run.hands.hold_connection(host) as connection:
             follow(host, connection, to, run.following.get((to.name, host.name)), step.gtid)
 
 
@@ -272,8 +274,8 @@ class RepointEarly(StepAction):
         before if that takes longer than EARLY_S seconds. Raises CouldNotRun."""
         host, to, source = run.hosts[step.server], run.hosts[step.to], run.hosts[run.progress.source]
         with contextlib.ExitStack() as hurry:
-            run.draining.come_near(host, source, run.state_of(step.server), hurry, EARLY_STANDS_S)
-        with run.hands.on(host) as connection, run.hands.on(to) as above:
+            run.draining.come_near(host, source, run.get_state(step.server), hurry, EARLY_STANDS_S)
+        with run.hands.hold_connection(host) as connection, run.hands.hold_connection(to) as above:
             move_below(host, connection, to, above, run.following.get((to.name, host.name)), EARLY_S)
 
 
@@ -302,6 +304,6 @@ ACTIONS: Mapping[members.Action, StepAction] = {
 PUBLISH = Clients()
 
 
-def _channel(state: ServerState) -> str:
+def _get_channel_name(state: ServerState) -> str:
     """Returns the name of a server's first channel, "" for none."""
     return state.channels[0].name if state.channels else ""

@@ -11,7 +11,7 @@ from headrace.errors import CouldNotRun
 from headrace.mysql.connection import cut
 from headrace.mysql.dialect import NET_TIMEOUT_S, SourceOf
 from headrace.mysql.gtid import GtidSet
-from headrace.mysql.state import ServerState, dialect_of, executed_of, observe
+from headrace.mysql.state import ServerState, observe, read_dialect, read_executed_sets
 from headrace.mysql.statements import SqlConnection, ask, ask_row, run
 from headrace.servers.failover import scheduler
 from headrace.servers.failover.hosts import CHANGE_S, AddressHost, Hands, change
@@ -64,23 +64,23 @@ class Closing:
     _killing: Background | None = None
 
     @classmethod
-    def prepared(cls, host: AddressHost, state: ServerState, surroundings: Surroundings = REAL) -> Closing:
+    def prepare(cls, host: AddressHost, state: ServerState, surroundings: Surroundings = REAL) -> Closing:
         """Connects, stops the events, and makes the server read-only at its next start."""
-        connection = host.connected(CLOSING_S)
+        connection = host.open_connection(CLOSING_S)
         try:
             run(connection, (f"SET SESSION lock_wait_timeout = {ATTEMPT_S}",))
-            account_rows = ask(connection, state.dialect.writes_when_read_only())
+            account_rows = ask(connection, state.dialect.query_bypassing_accounts())
             bypassing = frozenset(str(row[0])[1:].rpartition("'@")[0] for row in account_rows)
             if state.event_scheduler == "ON":
                 # MariaDB's events go on with their definers' rights, perhaps to write even then.
                 scheduler.switch(host, connection, state, False)
-            host.remember(**state.dialect.read_only_settings(True))
+            host.remember(**state.dialect.make_read_only_settings(True))
         except BaseException:
             cut(connection)
             raise
         return cls(host, state, connection, surroundings, _bypassing=bypassing)
 
-    def long_writers(self) -> list[str]:
+    def list_long_writers(self) -> list[str]:
         """Lists statements in the way: they wrote, and run longer than writes may be stopped."""
         return [f"{words} (for {age} s)" for age, words in ask(self.connection, LONG_WRITERS)]
 
@@ -91,17 +91,17 @@ class Closing:
         CouldNotRun if statements are in the way; then it takes writes again."""
         dialect = self.state.dialect
         for attempts_left in range(ATTEMPTS - 1, -1, -1):
-            self.began_s = self.surroundings.now_s()
+            self.began_s = self.surroundings.read_now_s()
             try:
-                for statement in dialect.read_only(True):
+                for statement in dialect.switch_read_only(True):
                     ask(self.connection, statement)
                 break
             except Exception as error:
-                change(self.host, *dialect.read_only(False))
+                change(self.host, *dialect.switch_read_only(False))
                 if not error.args or error.args[0] not in LOCK_WAIT:
                     rule = f"could not be made read-only: {error.args[-1]}"
                     raise CouldNotRun(self.host.name, rule, "", "") from None
-                ways = "; ".join(self.long_writers()) or "LOCK TABLES, or a backup's lock, held by somebody"
+                ways = "; ".join(self.list_long_writers()) or "LOCK TABLES, or a backup's lock, held by somebody"
                 if not attempts_left:
                     rule = f"its writes cannot be stopped within {ATTEMPT_S} s, {ATTEMPTS} times: {ways}"
                     raise refuse.run(self.host.name, rule, "Wait for them, or end them.") from None
@@ -112,7 +112,7 @@ class Closing:
             if command not in KEEP and number not in own_ids:
                 (at_once if busy or user in self._bypassing else later).append(int(number))
         _kill(self.connection, at_once)
-        executed, *_ = executed_of(self.connection, dialect)
+        executed, *_ = read_executed_sets(self.connection, dialect)
         self._killing = self.surroundings.begin(lambda: _kill(self.connection, later))
         return executed
 
@@ -131,10 +131,10 @@ def _kill(connection: SqlConnection, numbers: list[int]) -> None:
 
 def reopen(host: AddressHost, connection: SqlConnection, state: ServerState, events: bool) -> None:
     """Lets a source take writes again; `events`: its scheduler is switched on again."""
-    run(connection, state.dialect.read_only(False))
+    run(connection, state.dialect.switch_read_only(False))
     if events:
         scheduler.switch(host, connection, state, True)
-    host.remember(**state.dialect.read_only_settings(False))
+    host.remember(**state.dialect.make_read_only_settings(False))
 
 
 def receive_again(
@@ -148,7 +148,7 @@ def receive_again(
     stay stopped, since somebody stopped them, except on `rescuing`, where a rescue was cut off."""
     for name in sorted(set(names) & set(hosts)):
         try:
-            statements, stopped = to_start(hands.state_of(hosts[name]), appliers=name in rescuing)
+            statements, stopped = to_start(hands.query_state(hosts[name]), appliers=name in rescuing)
             hands.change(hosts[name], *statements)
         except Exception as error:
             say(f"{name} does not receive again: {error}")
@@ -217,11 +217,11 @@ def follow(
     earlier source and has not applied are deleted: the new source has it, or the plan lists it as
     missing. `most`: raises CouldNotRun if it has received anything else."""
     if source_options is None:
-        with contextlib.closing(source.connected(CHANGE_S)) as above:
-            source_options = source.source_for(host, above, dialect_of(above))
+        with contextlib.closing(source.open_connection(CHANGE_S)) as above:
+            source_options = source.admit_follower(host, above, read_dialect(above))
     state = observe(connection, host.name)
     dialect = state.dialect
-    run(connection, dialect.read_only(True))
+    run(connection, dialect.switch_read_only(True))
     if state.event_scheduler == "ON" and not state.channels:
         scheduler.switch(host, connection, state, False)
     for channel in state.channels:
@@ -245,7 +245,7 @@ def follow(
     timeout = "slave_net_timeout" if dialect.is_mariadb else "replica_net_timeout"
     statements += (f"SET GLOBAL {timeout} = {NET_TIMEOUT_S}",)
     run(connection, (*statements, *dialect.point_at(source_options), *dialect.start(name)))
-    host.remember(**{timeout: str(NET_TIMEOUT_S)} | dialect.read_only_settings(True))
+    host.remember(**{timeout: str(NET_TIMEOUT_S)} | dialect.make_read_only_settings(True))
 
 
 def follow_again(host: AddressHost, connection: SqlConnection, source: AddressHost) -> None:
@@ -260,9 +260,9 @@ def follow_again(host: AddressHost, connection: SqlConnection, source: AddressHo
         follow(host, connection, source)
 
 
-def empties(gtids: GtidSet) -> list[str]:
+def make_empty_statements(gtids: GtidSet) -> list[str]:
     """Returns statements that write an empty transaction for each GTID (MySQL)."""
     statements = ["SET GLOBAL super_read_only = 0", "SET GLOBAL read_only = 1"]
-    for gtid in gtids.transactions():
+    for gtid in gtids.list_transactions():
         statements += [f"SET SESSION gtid_next = '{gtid}'", "BEGIN", "COMMIT"]
     return [*statements, "SET SESSION gtid_next = 'AUTOMATIC'"]

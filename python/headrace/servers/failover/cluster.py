@@ -11,19 +11,19 @@ from pathlib import Path
 
 from headrace.errors import InputError
 from headrace.lab import Lab
-from headrace.lab.place import DEFAULT_DATA_DIR, place
+from headrace.lab.place import DEFAULT_DATA_DIR, find_place
 from headrace.mysql import parse_address
 from headrace.mysql.address import PASSWORD_VARIABLE
-from headrace.servers.failover.executor import Executor, Say, silent
-from headrace.servers.failover.hosts import BY_ID, AddressHost, Ec2Host, lab_host
+from headrace.servers.failover.executor import Executor, Say, discard_message
+from headrace.servers.failover.hosts import BY_ID, AddressHost, Ec2Host, make_lab_host
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import Lease
 from headrace.servers.failover.observer import LACKS, LOGIN, Observer
-from headrace.servers.failover.planning.election import followers, heads, writers
+from headrace.servers.failover.planning.election import list_followers, list_heads, list_writers
 from headrace.servers.failover.planning.members import Members, refuse
 from headrace.servers.failover.planning.progress import Progress
-from headrace.servers.record import data_dir_of
-from headrace.servers.server import find, servers
+from headrace.servers.record import find_data_dir
+from headrace.servers.server import find, list_servers
 
 MOST_SERVERS = 64  # a guess: one source feeds some dozen replicas
 
@@ -35,48 +35,50 @@ class FailoverCluster:
     hosts: dict[str, AddressHost]
     folder: Path
 
-    def observer(self) -> Observer:
+    def make_observer(self) -> Observer:
         return Observer(self.hosts)
 
-    def executor(self, clients: Path | None = None, say: Say = silent, drain_s: float = 3_600.0) -> Executor:
+    def make_executor(
+        self, clients: Path | None = None, say: Say = discard_message, drain_s: float = 3_600.0
+    ) -> Executor:
         """Returns an executor with journal and lease."""
-        observer = self.observer()
-        return Executor(observer, self.journal(), Lease(self.hosts), clients, say, drain_s)
+        observer = self.make_observer()
+        return Executor(observer, self.open_journal(), Lease(self.hosts), clients, say, drain_s)
 
-    def journal(self) -> Journal:
+    def open_journal(self) -> Journal:
         """Opens the journal of these servers, by their names. Raises CouldNotRun."""
         key = hashlib.sha256("\0".join(sorted(self.hosts)).encode()).hexdigest()[:12]
         return Journal(self.folder / f"{key}.jsonl")
 
-    def unfinished(self) -> Progress | None:
+    def read_unfinished(self) -> Progress | None:
         """Returns a failover that was cut off, or None."""
-        journal = self.journal()
+        journal = self.open_journal()
         try:
-            return journal.unfinished()
+            return journal.read_unfinished()
         finally:
             journal.close()
 
-    def dead_source(self) -> str | None:
+    def find_dead_source(self) -> str | None:
         """Returns the source of a failover that was cut off, which is meant if no source is named;
         None for none."""
-        unfinished = self.unfinished()
+        unfinished = self.read_unfinished()
         return None if unfinished is None else unfinished.source
 
 
-def cluster_of(
+def make_cluster(
     names: Sequence[str], lab: Lab | None, folder: Path | None = None, ec2: Sequence[str] = (), rescuer: str = ""
 ) -> FailoverCluster:
     """Returns the servers of a command line: names of the lab's servers (none: all with a port) or
     addresses. `ec2`: NAME=INSTANCE[,VOLUME...], for servers whose host is an instance; `rescuer`:
     the instance that this program runs on. Raises InputError, CouldNotRun."""
-    links = (BY_ID,) if lab is None else (BY_ID, data_dir_of(lab) / "dev/by-id")
+    links = (BY_ID,) if lab is None else (BY_ID, find_data_dir(lab) / "dev/by-id")
     hosts: dict[str, AddressHost] = {}
     if not names:
         if lab is None:
             raise refuse.input("servers", "none were named", "Name them, or add --lab.")
-        hosts = {server.name: lab_host(server) for server in servers(lab) if server.port is not None}
+        hosts = {server.name: make_lab_host(server) for server in list_servers(lab) if server.port is not None}
     for name in names:
-        host = _host(name, lab)
+        host = _make_host(name, lab)
         if host.name in hosts:
             raise refuse.input(name, "stands twice among the servers", "Name each once.")
         hosts[host.name] = host
@@ -104,22 +106,22 @@ def cluster_of(
         rule = f"a cluster has 2 to {MOST_SERVERS} servers"
         raise refuse.input(f"{len(hosts)} servers", rule, "Make a replica: headrace replica up.")
     if folder is None:
-        folder = journal_folder(None if lab is None else data_dir_of(lab))
+        folder = get_journal_folder(None if lab is None else find_data_dir(lab))
     return FailoverCluster(hosts, folder)
 
 
-def journal_folder(data_dir: Path | None = None, socket: Path | None = None) -> Path:
+def get_journal_folder(data_dir: Path | None = None, socket: Path | None = None) -> Path:
     """Returns the folder of journals, in the lab's directory, up or not. Raises InputError."""
-    return (place(data_dir, socket).data_dir or DEFAULT_DATA_DIR) / "failover"
+    return (find_place(data_dir, socket).data_dir or DEFAULT_DATA_DIR) / "failover"
 
 
-def _host(name: str, lab: Lab | None) -> AddressHost:
+def _make_host(name: str, lab: Lab | None) -> AddressHost:
     """Returns the host of an address, or of a server's name in the lab (None: no lab is known).
     Raises InputError."""
     if "://" not in name:
         if lab is None:
             raise refuse.input(name, "is a name, and there is no lab", "Give an address: mysql://user@host:port.")
-        return lab_host(find(lab, name))
+        return make_lab_host(find(lab, name))
     address = parse_address(name)
     if address.host is None:
         rule = "is a socket, which other servers cannot reach"
@@ -127,7 +129,7 @@ def _host(name: str, lab: Lab | None) -> AddressHost:
     return AddressHost(f"{address.host}:{address.port or 3306}", address)
 
 
-def source_in(seen: Members, named: str | None = None, unfinished: Progress | None = None) -> str:
+def find_source(seen: Members, named: str | None = None, unfinished: Progress | None = None) -> str:
     """Returns the name of the source: the named server; of a change that was cut off
     (`unfinished`), the elected server if it takes writes; else the server that the others follow,
     or the only one that takes writes. Raises InputError, CouldNotRun if that is not a single
@@ -137,19 +139,19 @@ def source_in(seen: Members, named: str | None = None, unfinished: Progress | No
             raise refuse.input(named, f"is not one of {', '.join(sorted(seen))}")
         return named
     if unfinished is not None:
-        if unfinished.elected in writers(seen):
+        if unfinished.elected in list_writers(seen):
             return str(unfinished.elected)
         if unfinished.source in seen:
             return unfinished.source
     # A dead source is still the server that the others follow.
-    ranked = {name: len(followers(seen, member)) for name, member in seen.items()}
+    ranked = {name: len(list_followers(seen, member)) for name, member in seen.items()}
     tops = [name for name, n in ranked.items() if n and not ((state := seen[name].state) and state.channels)]
     if len(tops) == 1:
         return tops[0]
     if len(tops) > 1:
         raise refuse.input(", ".join(sorted(tops)), "are all sources", "Name one cluster's servers, or --from NAME.")
     _check_answers(seen)
-    if len(alone := heads(seen)) == 1:
+    if len(alone := list_heads(seen)) == 1:
         return alone[0]
     rule = "follow nobody, and nobody follows them" if len(seen) > 1 else "follows nobody"
     raise refuse.run(", ".join(sorted(seen)), rule, "Name the source: --from NAME.")

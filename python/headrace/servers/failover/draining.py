@@ -8,9 +8,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from headrace.mysql.connection import answers_within
+from headrace.mysql.connection import limit_answer_time
 from headrace.mysql.gtid import GtidSet
-from headrace.mysql.state import ServerState, executed_now
+from headrace.mysql.state import ServerState, read_executed_now
 from headrace.mysql.statements import ask_row
 from headrace.servers.failover.hosts import CHANGE_S, AddressHost, Hands
 from headrace.servers.failover.planning.members import Seen, refuse
@@ -42,13 +42,13 @@ class Draining:
     max_wait_s: float
 
     @contextlib.contextmanager
-    def hurried(self, host: AddressHost, state: ServerState, gtids: GtidSet, moment_s: float) -> Iterator[None]:
+    def hurry_replica(self, host: AddressHost, state: ServerState, gtids: GtidSet, moment_s: float) -> Iterator[None]:
         """Lets a replica apply without a flush for each transaction, as its relay log is not
         flushed either. Everything is flushed before anybody may write. It does nothing if the relay
         log is flushed, so that a power cut of both servers loses nothing."""
         durability = state.durability
         settings = {"sync_binlog": durability.sync_binlog, "innodb_flush_log_at_trx_commit": durability.flush_log}
-        with self.hands.on(host) as connection:
+        with self.hands.hold_connection(host) as connection:
             row = ask_row(connection, state.dialect.wait_for(gtids, moment_s))
         if (row and row[0] == 0) or durability.sync_relay_log == 1 or not state.channels:
             yield
@@ -58,9 +58,9 @@ class Draining:
         try:
             yield
         finally:
-            self.unhurried(host, settings)
+            self.end_hurry(host, settings)
 
-    def unhurried(self, host: AddressHost, settings: Mapping[str, int]) -> None:
+    def end_hurry(self, host: AddressHost, settings: Mapping[str, int]) -> None:
         """Flushes everything, and restores the settings."""
         self.hands.change(host, *(f"SET GLOBAL {name} = {int(value)}" for name, value in settings.items()))
         self.hands.change(host, "FLUSH NO_WRITE_TO_BINLOG BINARY LOGS", "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS")
@@ -78,16 +78,16 @@ class Draining:
         replica that does not catch up for `stands_s` is given up, unless its backlog is small
         enough. `hurry`: it applies hurried until this is closed, if it is not near at once.
         Raises CouldNotRun."""
-        began = best_at = told_at = self.hands.surroundings.now_s()
+        began = best_at = told_at = self.hands.surroundings.read_now_s()
         best = math.inf
-        with self.hands.on(source) as above, self.hands.on(host) as below:
-            target = executed_now(above, state)
-            hurry.enter_context(self.hurried(host, state, target, MOMENT_S))
-            before, at = executed_now(below, state), began
+        with self.hands.hold_connection(source) as above, self.hands.hold_connection(host) as below:
+            target = read_executed_now(above, state)
+            hurry.enter_context(self.hurry_replica(host, state, target, MOMENT_S))
+            before, at = read_executed_now(below, state), began
             while True:
                 self.hands.surroundings.sleep(LOOK_S)
-                target = executed_now(above, state)
-                executed, now = executed_now(below, state), self.hands.surroundings.now_s()
+                target = read_executed_now(above, state)
+                executed, now = read_executed_now(below, state), self.hands.surroundings.read_now_s()
                 missing, done = target.minus(executed).count(), executed.minus(before).count()
                 need_s = 0.0 if not missing else math.inf if not done else missing * (now - at) / done
                 if done:
@@ -119,19 +119,19 @@ class Draining:
     ) -> None:
         """Waits until a set is executed. `received`: it was received, and nobody sends it again.
         Raises CouldNotRun after `longest_s`, or when a part of it is gone."""
-        until = self.hands.surroundings.now_s() + longest_s
+        until = self.hands.surroundings.read_now_s() + longest_s
         # A replica that hangs blocks the writes: its answer may not outlast the wait itself.
         limit_s = min(CHANGE_S, longest_s + WAIT_S)
-        with self.hands.on(host) as connection, answers_within(connection, limit_s):
+        with self.hands.hold_connection(host) as connection, limit_answer_time(connection, limit_s):
             while True:
-                wait_s = max(0.0, min(WAIT_S, until - self.hands.surroundings.now_s()))
+                wait_s = max(0.0, min(WAIT_S, until - self.hands.surroundings.read_now_s()))
                 row = ask_row(connection, state.dialect.wait_for(gtids, wait_s))
                 if row and row[0] == 0:
                     return
                 missing = gtids.minus(self._can_apply(host, gtids if received else None)).count()
                 if not missing:
                     return
-                if self.hands.surroundings.now_s() > until:
+                if self.hands.surroundings.read_now_s() > until:
                     rule = f"has not applied what it received after {longest_s:g} s: {missing:,} transactions are left"
                     option = "--max-wait" if longest_s == self.max_wait_s else "--drain-s"
                     raise refuse.run(host.name, rule, f"Begin again with a longer {option}.")
@@ -139,16 +139,16 @@ class Draining:
 
     def count_missing(self, host: AddressHost, state: ServerState, gtids: GtidSet) -> int:
         """Counts the transactions of a set that are still to be applied."""
-        with self.hands.on(host) as connection:
-            return gtids.minus(executed_now(connection, state)).count()
+        with self.hands.hold_connection(host) as connection:
+            return gtids.minus(read_executed_now(connection, state)).count()
 
-    def nothing_of_its_own(self, host: AddressHost, seen: Seen, target: GtidSet) -> None:
+    def check_no_own_writes(self, host: AddressHost, seen: Seen, target: GtidSet) -> None:
         """Raises CouldNotRun if somebody wrote on a replica since it was observed: it has more than
         the source whose writes have stopped."""
         state = seen.state
         assert state is not None
-        with self.hands.on(host) as connection:
-            extra = executed_now(connection, state).minus(target)
+        with self.hands.hold_connection(host) as connection:
+            extra = read_executed_now(connection, state).minus(target)
         if not extra.is_empty:
             rule = f"has transactions of its own: {str(extra)[:200]}"
             raise refuse.run(host.name, rule, "Find out who writes there; nothing was changed.")
@@ -156,7 +156,7 @@ class Draining:
     def _can_apply(self, host: AddressHost, gtids: GtidSet | None = None) -> GtidSet:
         """Returns what it has applied. Raises CouldNotRun if its applier cannot go on, or will
         never have `gtids`: a part of its relay log is gone."""
-        now = self.hands.state_of(host)
+        now = self.hands.query_state(host)
         if gtids is not None:
             received = now.executed
             for channel in now.channels:

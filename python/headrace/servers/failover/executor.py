@@ -7,21 +7,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.base.signals import undisturbed
+from headrace.base.signals import ignore_interrupts
 from headrace.errors import CouldNotRun
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.failover.changes import receive_again
-from headrace.servers.failover.hosts import AddressHost, Hands, in_words
-from headrace.servers.failover.interruption import words_after_change
+from headrace.servers.failover.hosts import AddressHost, Hands, translate_errors
+from headrace.servers.failover.interruption import describe_change
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import Lease
 from headrace.servers.failover.observer import Observer
-from headrace.servers.failover.planning.dry_run import DryRun, dry_run
+from headrace.servers.failover.planning.dry_run import DryRun, build_dry_run
 from headrace.servers.failover.planning.election import has
-from headrace.servers.failover.planning.guarantee import carried
+from headrace.servers.failover.planning.guarantee import carry_proof
 from headrace.servers.failover.planning.members import AckProof, FailoverWish, Members, Outcome
 from headrace.servers.failover.planning.progress import Began, GivenUp, HandedOver, Progress, Scheduled
-from headrace.servers.failover.run import ChangeRun, left_out
+from headrace.servers.failover.run import ChangeRun, find_excluded
 from headrace.servers.failover.surroundings import Surroundings
 
 # Longest wait for a replica to apply what it received, s: an hour of backlog. It is told meanwhile.
@@ -33,7 +33,7 @@ MAX_WAIT_S = 10.0
 Say = Callable[[str], None]
 
 
-def silent(text: str) -> None:
+def discard_message(text: str) -> None:
     """Discards progress messages."""
 
 
@@ -47,7 +47,7 @@ class Executor:
     journal: Journal
     lease: Lease
     clients: Path | None = None
-    say: Say = silent
+    say: Say = discard_message
     drain_s: float = DRAIN_S
     max_wait_s: float = MAX_WAIT_S
 
@@ -75,21 +75,21 @@ class Executor:
         self.hands.warm(others)
         self.lease.warm(others)
 
-    def dry_run(self, wish: FailoverWish) -> DryRun:
+    def preview_run(self, wish: FailoverWish) -> DryRun:
         """Returns every step that `run` would take now, and the end state. It changes nothing,
         except that a source which answers writes a row of Headrace's own table: if it takes writes
         there is no reason to fail over."""
         history = self.journal.read()
         if wish.kind == "failover":
-            seen, _ = self.observer.tick(wish.source)
+            seen, _ = self.observer.probe_source(wish.source)
         else:
             seen = self.observer.look()
         if self._is_over(wish, seen):
-            history = history.after(self.surroundings.unix_s(), GivenUp())
+            history = history.add_event(self.surroundings.read_unix_s(), GivenUp())
         began = self._begin(wish, "user", seen)
-        progress = history.after(self.surroundings.unix_s(), began).progress
+        progress = history.add_event(self.surroundings.read_unix_s(), began).progress
         assert progress is not None
-        return dry_run(seen, progress, self.surroundings.now_s())
+        return build_dry_run(seen, progress, self.surroundings.read_now_s())
 
     def run(
         self,
@@ -106,16 +106,16 @@ class Executor:
         was last seen to take a write, on the monotonic clock.
 
         Raises CouldNotRun, InputError."""
-        with self.journal.alone():
+        with self.journal.lock():
             if self._is_over(wish, seen):
                 self.journal.write(GivenUp())
             unfinished = self.journal.history.progress
             if unfinished is not None and unfinished.is_same(wish):
                 self.say(f"going on with the {wish.kind} that {unfinished.by} began")
-            self.lease.take(left_out(Progress(wish)))
+            self.lease.take(find_excluded(Progress(wish)))
             try:
                 self.journal.write(self._begin(wish, by, seen, proof, events, written_s))
-                with in_words(wish.source):
+                with translate_errors(wish.source):
                     return ChangeRun(self).carry_out(seen)
             finally:
                 self.lease.release()
@@ -123,7 +123,7 @@ class Executor:
     def _is_over(self, wish: FailoverWish, seen: Members | None) -> bool:
         """Returns whether the unfinished change of the journal is outdated."""
         history = self.journal.history
-        age_s = max(0.0, self.surroundings.unix_s() - history.last_at)
+        age_s = max(0.0, self.surroundings.read_unix_s() - history.last_at)
         return history.progress is not None and history.progress.is_over(wish, seen, age_s)
 
     def _begin(
@@ -137,14 +137,14 @@ class Executor:
     ) -> Began:
         """Returns the beginning of a change, or of its resumption. It adds the proof that a watch
         has handed over, if there is no other and no replica has received anything since."""
-        boot, progress = self.surroundings.boot(), self.journal.history.progress
-        resumed = None if progress is None or not progress.is_same(wish) else progress.on(boot)
+        boot, progress = self.surroundings.read_boot(), self.journal.history.progress
+        resumed = None if progress is None or not progress.is_same(wish) else progress.adapt_to_boot(boot)
         fresh = resumed is None or (resumed.proof is None and resumed.decision is None)
-        handed = self.journal.history.handed_over(wish.source, self.surroundings.unix_s(), boot)
+        handed = self.journal.history.find_handed_over(wish.source, self.surroundings.read_unix_s(), boot)
         if handed is not None and wish.kind == "failover" and proof is None and fresh:
             members = seen or self.observer.look()
             if self._counts(handed, members):
-                proof, events = carried(handed.proof, members), events or handed.events
+                proof, events = carry_proof(handed.proof, members), events or handed.events
         return Began(wish, by, boot, proof, events, written_s)
 
     def _counts(self, handed: HandedOver, seen: Members) -> bool:
@@ -160,18 +160,18 @@ class Executor:
         self.say(f"a watch saw semi-sync at work until {handed.source} died: that counts")
         return True
 
-    def interrupted(self, wish: FailoverWish) -> str:
+    def describe_interruption(self, wish: FailoverWish) -> str:
         """Returns the state after an interrupted run, in words, by the servers and the journal."""
-        with undisturbed():
-            earlier = self.journal.unfinished()
+        with ignore_interrupts():
+            earlier = self.journal.read_unfinished()
             unfinished = earlier is not None and earlier.is_same(wish)
-            return words_after_change(self.observer.look(), wish.source, unfinished)
+            return describe_change(self.observer.look(), wish.source, unfinished)
 
-    def back(self, source: str) -> None:
+    def give_up(self, source: str) -> None:
         """Gives up an unfinished failover without election, as its source takes writes again."""
         progress = self.journal.read().progress
         if progress is None or not progress.is_same(FailoverWish(source)) or progress.decision is not None:
             return
-        with contextlib.suppress(CouldNotRun), self.journal.alone():
+        with contextlib.suppress(CouldNotRun), self.journal.lock():
             receive_again(self.hands, self.hosts, progress.stopped, self.say, progress.rescuing)
             self.journal.write(GivenUp())

@@ -78,7 +78,7 @@ class AddressHost:
     def port(self) -> int:
         return self.address.port or DEFAULT_PORT
 
-    def connected(self, timeout_s: float) -> SqlConnection:
+    def open_connection(self, timeout_s: float) -> SqlConnection:
         """Returns a connection of its own. `timeout_s`: for connecting, and for every answer.
         Raises as `connect`."""
         return connect(self.address, timeout_s)
@@ -88,7 +88,7 @@ class AddressHost:
         hint = "Stop it by hand and make sure that it stays down, then add --fenced."
         raise refuse.run(self.name, "is known by its address alone and cannot be ended from here", hint)
 
-    def source_for(self, follower: AddressHost, connection: SqlConnection, dialect: Dialect) -> SourceOf:
+    def admit_follower(self, follower: AddressHost, connection: SqlConnection, dialect: Dialect) -> SourceOf:
         """Creates an account for `follower` on this server, and returns how to follow it."""
         # The account is of this follower alone: servers may share a port, and passwords are new.
         own = hashlib.sha256(follower.name.encode()).hexdigest()[:USER_DIGITS]
@@ -98,7 +98,7 @@ class AddressHost:
             # On a read-only server no account can be created; read_only stays.
             run(connection, ("SET GLOBAL super_read_only = 0",))
         try:
-            run(connection, dialect.replication_account(user, "%", password))
+            run(connection, dialect.create_replication_account(user, "%", password))
         finally:
             if closed:
                 run(connection, ("SET GLOBAL super_read_only = 1",))
@@ -108,7 +108,7 @@ class AddressHost:
         """Stores settings for later starts; an address has no option file, so nothing is done."""
 
     @contextlib.contextmanager
-    def binary_logs(self) -> Iterator[list[Path]]:
+    def open_binary_logs(self) -> Iterator[list[Path]]:
         """Yields the binary logs on the volume of this dead server. Raises CouldNotRun."""
         raise refuse.run(self.name, "is known by its address alone: its volume cannot be read")
         yield []
@@ -132,21 +132,21 @@ class LabHost(AddressHost):
         """Kills the process and keeps it down. From SIGKILL on none of its threads runs again, so
         it answers nobody, even while it waits for a paused volume and cannot end."""
         where = self.server.paths
-        record = records.required(where)
-        process = running.process_of(where, record)
+        record = records.require_record(where)
+        process = running.find_process(where, record)
         outcome = "its process was down already"
         if process is not None:
             ended = processes.end_process(process, signal.SIGKILL, KILLED_S)
             outcome = f"killed process {process.pid}{'' if ended else ', which ends when its volume answers'}"
-        with contextlib.suppress(HeadraceError), records.locked(where):
-            records.save(where, records.required(where).with_(should_run=False, clean=False))
+        with contextlib.suppress(HeadraceError), records.lock_server(where):
+            records.save(where, records.require_record(where).with_(should_run=False, clean=False))
         return outcome
 
-    def source_for(self, follower: AddressHost, connection: SqlConnection, dialect: Dialect) -> SourceOf:
+    def admit_follower(self, follower: AddressHost, connection: SqlConnection, dialect: Dialect) -> SourceOf:
         """Returns how `follower` follows this server. A follower of the lab has the server's
         account for replicas, which is made if it is missing."""
         if not isinstance(follower, LabHost):
-            return super().source_for(follower, connection, dialect)
+            return super().admit_follower(follower, connection, dialect)
         if not (self.server.paths.state / accounts.FILE).exists():
             accounts.create_account(self.server.paths, connection, dialect, self.host)
         return accounts.follow(follower.server.paths, self.server)
@@ -154,45 +154,45 @@ class LabHost(AddressHost):
     def remember(self, **settings: str | None) -> None:
         """Stores settings in its record, from which every start writes its option file."""
         changed = {name.replace("_", "-"): value for name, value in settings.items()}
-        with records.locked(self.server.paths):
-            record = records.required(self.server.paths)
-            records.save(self.server.paths, record.with_(settings=record.settings_with(changed)))
+        with records.lock_server(self.server.paths):
+            record = records.require_record(self.server.paths)
+            records.save(self.server.paths, record.with_(settings=record.merge_settings(changed)))
 
-    def started(self, settings: dict[str, str | None], once: dict[str, str | None]) -> None:
+    def restart(self, settings: dict[str, str | None], once: dict[str, str | None]) -> None:
         """Starts it with `settings`, this time with `once` too. A process that runs is killed."""
         where = self.server.paths
-        with records.locked(where):
-            record = records.required(where)
-            process = running.process_of(where, record)
+        with records.lock_server(where):
+            record = records.require_record(where)
+            process = running.find_process(where, record)
             if process is not None and not processes.end_process(process, signal.SIGKILL, ENDED_S):
                 rule = f"cannot be started yet: process {process.pid} of before waits for its volume"
                 raise refuse.run(self.name, rule, "Begin again when the volume answers.")
-            lasting = record.settings_with(settings)
+            lasting = record.merge_settings(settings)
             started = running.start(self.server.lab, where, record.with_(settings=lasting | once))
             records.save(where, started.with_(settings=lasting))
 
     @contextlib.contextmanager
-    def binary_logs(self) -> Iterator[list[Path]]:
+    def open_binary_logs(self) -> Iterator[list[Path]]:
         """Attaches its volumes anew, and mounts them; afterwards they are unmounted, unchanged."""
         where, lab = self.server.paths, self.server.lab
-        with records.locked(where):
-            record = records.required(where)
-            process = running.process_of(where, record)
+        with records.lock_server(where):
+            record = records.require_record(where)
+            process = running.find_process(where, record)
             if process is not None and not processes.wait_gone(process, GONE_S):
                 raise refuse.run(self.name, "still runs: its volume is not read while it writes", "Fence it first.")
             try:
-                for volume, place in volumes.mounts_of(where, record):
+                for volume, place in volumes.list_own_mounts(where, record):
                     volumes.unmount(place, lazily=True)
                     volumes.mount(volumes.attach_fresh(lab, volume), place)
-                yield self.own_binary_logs()
+                yield self.list_binary_logs()
             finally:
-                volumes.quietly_unmount(where)
+                volumes.unmount_quietly(where)
 
-    def own_binary_logs(self) -> list[Path]:
+    def list_binary_logs(self) -> list[Path]:
         """Lists its binary logs on its mounted volumes."""
         where = self.server.paths
         place = where.log_mount if self.server.volumes.log else where.data_mount
-        return log_files(place / "log", "binlog")
+        return list_log_files(place / "log", "binlog")
 
 
 @dataclass(frozen=True)
@@ -209,26 +209,26 @@ class Ec2Host(AddressHost):
     def fence_s(self) -> float:
         return EC2_FENCE_S
 
-    def client(self) -> AwsClient:
+    def make_ec2_client(self) -> AwsClient:
         """Returns a client of the EC2 API. Raises CouldNotRun without boto3 or a region."""
         try:
             return make_client("ec2", EC2_LIMITS, region=self.region, needs_keys=False)
         except InputError as error:
             raise refuse.run(self.name, f"EC2 cannot be asked: {error.rule}", "Set AWS_REGION.") from None
 
-    def _ec2(self) -> AwsInstance:
-        return AwsInstance(self.client(), self.name, self.instance, self.volumes)
+    def _make_instance(self) -> AwsInstance:
+        return AwsInstance(self.make_ec2_client(), self.name, self.instance, self.volumes)
 
     def fence(self) -> str:
         """Stops the instance by force and detaches its volumes by force, and waits until one of the
         two is complete. Raises CouldNotRun if both fail, or neither is complete in time."""
-        return self._ec2().fence()
+        return self._make_instance().fence()
 
     @contextlib.contextmanager
-    def binary_logs(self) -> Iterator[list[Path]]:
+    def open_binary_logs(self) -> Iterator[list[Path]]:
         """Detaches its volumes from its instance, attaches them here, and mounts them read-only
         (which replays the filesystem's log); they are detached afterwards."""
-        ec2, here = self._ec2(), self.rescuer or read_own_instance()
+        ec2, here = self._make_instance(), self.rescuer or read_own_instance()
         with contextlib.ExitStack() as undo:
             places = []
             for volume in self.volumes:
@@ -236,7 +236,7 @@ class Ec2Host(AddressHost):
                 undo.callback(ec2.detach, volume, here)
                 place = Path(tempfile.mkdtemp(prefix="headrace-rescue-"))
                 undo.callback(_remove_folder, place)
-                volumes.mount_to_read(ec2.device_of(volume, self.links), place)
+                volumes.mount_to_read(ec2.find_device(volume, self.links), place)
                 undo.callback(volumes.unmount, place, lazily=True)
                 places.append(place)
             yield find_logs(places)
@@ -254,7 +254,7 @@ def find_logs(places: list[Path]) -> list[Path]:
     logs = {}
     for place in places:
         for index in sorted(path for depth in range(LOG_DEPTH) for path in place.glob("*/" * depth + "*.index")):
-            files = log_files(index.parent, index.stem)
+            files = list_log_files(index.parent, index.stem)
             if not files or "relay" in index.name:
                 continue
             with open(files[-1], "rb") as file:
@@ -266,16 +266,16 @@ def find_logs(places: list[Path]) -> list[Path]:
     return next(iter(logs.values()), [])
 
 
-def lab_host(server: Server) -> LabHost:
+def make_lab_host(server: Server) -> LabHost:
     """Returns the host of a lab's server. Raises InputError if it has no port."""
     if server.port is None:
         rule = "has no port, so no replica follows it"
         raise refuse.input(server.name, rule, "Make it with --port, or by headrace replica up.")
-    address = replace(server.address(tcp=True), host=server.host or "127.0.0.1")
+    address = replace(server.make_address(tcp=True), host=server.host or "127.0.0.1")
     return LabHost(server.name, address, can_fence=True, has_volume=bool(server.volumes.data), server=server)
 
 
-def log_files(folder: Path, base: str) -> list[Path]:
+def list_log_files(folder: Path, base: str) -> list[Path]:
     """Lists the binary logs of a folder, in order, by their index; without one by their names."""
     index = folder / f"{base}.index"
     try:
@@ -291,7 +291,7 @@ def log_files(folder: Path, base: str) -> list[Path]:
 
 
 @contextlib.contextmanager
-def in_words(name: str) -> Iterator[None]:
+def translate_errors(name: str) -> Iterator[None]:
     """Turns the driver's errors within the block into CouldNotRun, which names the server."""
     from pymysql.err import MySQLError
 
@@ -311,11 +311,11 @@ class Hands:
         self._warming: set[str] = set()
 
     @contextlib.contextmanager
-    def on(self, host: AddressHost) -> Iterator[SqlConnection]:
+    def hold_connection(self, host: AddressHost) -> Iterator[SqlConnection]:
         """Yields a connection to a host, for one thread."""
-        connection = self._reconnect(host) or host.connected(CHANGE_S)
+        connection = self._reconnect(host) or host.open_connection(CHANGE_S)
         try:
-            with in_words(host.name):
+            with translate_errors(host.name):
                 yield connection
         except BaseException:
             cut(connection)
@@ -333,32 +333,32 @@ class Hands:
                 cut(connection)
         return None
 
-    def numbers(self, name: str) -> set[int]:
+    def list_connection_ids(self, name: str) -> set[int]:
         """Returns the connection ids, as the server counts them, of its idle connections."""
         return {connection.thread_id() for connection in self._idle.get(name, ())}
 
     def warm(self, hosts: list[AddressHost]) -> None:
         """Opens a connection to each host without one, if it answers."""
 
-        def connected(host: AddressHost) -> None:
+        def connect_ahead(host: AddressHost) -> None:
             with contextlib.suppress(Exception):
-                self._idle.setdefault(host.name, []).append(host.connected(CHANGE_S))
+                self._idle.setdefault(host.name, []).append(host.open_connection(CHANGE_S))
             self._warming.discard(host.name)
 
         for host in hosts:
             if self._idle.get(host.name) or host.name in self._warming:
                 continue
             self._warming.add(host.name)
-            self.surroundings.begin(lambda host=host: connected(host))
+            self.surroundings.begin(lambda host=host: connect_ahead(host))
 
     def change(self, host: AddressHost, *statements: str) -> None:
         """Runs statements; errors repeat no password."""
-        with self.on(host) as connection:
+        with self.hold_connection(host) as connection:
             run(connection, statements)
 
-    def state_of(self, host: AddressHost) -> ServerState:
+    def query_state(self, host: AddressHost) -> ServerState:
         """Queries the state of a host."""
-        with self.on(host) as connection:
+        with self.hold_connection(host) as connection:
             return observe(connection, host.name)
 
     def close(self) -> None:
@@ -371,11 +371,11 @@ class Hands:
 
 def change(host: AddressHost, *statements: str, timeout_s: float = CHANGE_S) -> None:
     """Runs statements on a connection of its own; errors repeat no password."""
-    with contextlib.closing(host.connected(timeout_s)) as connection:
+    with contextlib.closing(host.open_connection(timeout_s)) as connection:
         run(connection, statements)
 
 
-def state_of(host: AddressHost, timeout_s: float = CHANGE_S) -> ServerState:
+def query_host_state(host: AddressHost, timeout_s: float = CHANGE_S) -> ServerState:
     """Queries the state of a host on a connection of its own."""
-    with contextlib.closing(host.connected(timeout_s)) as connection:
+    with contextlib.closing(host.open_connection(timeout_s)) as connection:
         return observe(connection, host.name)

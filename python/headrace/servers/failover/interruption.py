@@ -3,40 +3,40 @@ it."""
 
 from __future__ import annotations
 
-from headrace.servers.failover.planning.election import follows, writers
+from headrace.servers.failover.planning.election import follows, list_writers
 from headrace.servers.failover.planning.members import Members
 
 AGAIN = "Give the same command again to finish."
 
 
-def words_after_change(seen: Members, source: str, unfinished: bool) -> str:
+def describe_change(seen: Members, source: str, unfinished: bool) -> str:
     """Describes the state after a change of `source`, by the journal begun and `unfinished`."""
     if not unfinished:
-        return f"{_writing(seen)}. Nothing was changed."
-    return " ".join([f"{_writing(seen)}{_not_following(seen, source)}.", AGAIN])
+        return f"{_describe_writers(seen)}. Nothing was changed."
+    return " ".join([f"{_describe_writers(seen)}{_describe_stragglers(seen, source)}.", AGAIN])
 
 
-def words_after_rejoin(seen: Members, name: str, source: str, command: str = "") -> str:
+def describe_rejoin(seen: Members, name: str, source: str, command: str = "") -> str:
     """Describes the state after a rejoin. `command`: it makes a deleted server again."""
     if command:
-        return f"{_writing(seen)}; {name} is deleted and not made again yet. This finishes it: {command}"
+        return f"{_describe_writers(seen)}; {name} is deleted and not made again yet. This finishes it: {command}"
     member, above = seen.get(name), seen.get(source)
     if member is not None and above is not None and follows(member, above) is not None:
-        return f"{_writing(seen)}; {name} follows {source}."
-    return f"{_writing(seen)}; {name} does not follow {source} yet. {AGAIN}"
+        return f"{_describe_writers(seen)}; {name} follows {source}."
+    return f"{_describe_writers(seen)}; {name} does not follow {source} yet. {AGAIN}"
 
 
-def _writing(seen: Members) -> str:
+def _describe_writers(seen: Members) -> str:
     """Returns which servers take writes, in words."""
-    names = writers(seen)
+    names = list_writers(seen)
     if not names:
         return "Nobody takes writes"
     return f"{' and '.join(names)} {'takes' if len(names) == 1 else 'take'} writes"
 
 
-def _not_following(seen: Members, source: str) -> str:
+def _describe_stragglers(seen: Members, source: str) -> str:
     """Returns, in words, servers that do not follow the new source; "" for none, or no source."""
-    names = [name for name in writers(seen) if name != source]
+    names = [name for name in list_writers(seen) if name != source]
     if len(names) != 1:
         return ""
     new = seen[names[0]]

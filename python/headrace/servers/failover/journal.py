@@ -66,7 +66,7 @@ class Journal:
         self._file.close()
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Holds the file's lock, so that two failovers of one cluster from one machine exclude each
         other, and reads it. Raises LeaseTaken, InputError."""
         try:
@@ -92,8 +92,8 @@ class Journal:
 
     def write(self, event: AnyEvent) -> None:
         """Writes an event, which counts even if it could not be written. Raises CouldNotRun."""
-        at = self.surroundings.unix_s()
-        self.history = self.history.after(at, event)
+        at = self.surroundings.read_unix_s()
+        self.history = self.history.add_event(at, event)
         text = ENCODER.encode(Line(datetime.fromtimestamp(at, UTC), event)).decode() + "\n"
         # Early re-pointing leaves no trace on the servers.
         early = isinstance(event, events.StepBegan) and event.step.action == "repoint-early"
@@ -107,14 +107,14 @@ class Journal:
             if sync:
                 os.fsync(self._file.fileno())
 
-    def _text(self) -> str:
+    def _read_text(self) -> str:
         """Returns the file's content, at most MAX_BYTES and one."""
         self._file.seek(0)
         return self._file.read(MAX_BYTES + 1)
 
-    def lines(self) -> Iterator[Line]:
+    def read_lines(self) -> Iterator[Line]:
         """Yields all lines, except a last line that a crash cut off. Raises InputError."""
-        text = self._text()
+        text = self._read_text()
         if len(text) > MAX_BYTES:
             raise refuse.input(str(self.path), f"a journal has at most {MAX_BYTES:,} bytes", "Set it aside.")
         *whole, _ = text.split("\n")
@@ -128,13 +128,13 @@ class Journal:
     def read(self) -> JournalHistory:
         """Reads the file, and returns the fold of its lines. Raises InputError."""
         history = JournalHistory()
-        for line in self.lines():
-            history = history.after(line.at.timestamp(), line.event)
+        for line in self.read_lines():
+            history = history.add_event(line.at.timestamp(), line.event)
         self.history = history
         return history
 
-    def unfinished(self) -> Progress | None:
+    def read_unfinished(self) -> Progress | None:
         """Reads the file, and returns the change that began and did not end, as this boot of the
         machine may use it; None for none."""
         progress = self.read().progress
-        return None if progress is None else progress.on(self.surroundings.boot())
+        return None if progress is None else progress.adapt_to_boot(self.surroundings.read_boot())

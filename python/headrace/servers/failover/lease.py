@@ -47,7 +47,7 @@ class Lease:
             refused = list(filter(None, [self._take_on(remaining.pop(0))]))
         if not refused:
             calls = [lambda host=host: self._take_on(host) for host in remaining]
-            refused = list(filter(None, self.surroundings.all_of(calls)))
+            refused = list(filter(None, self.surroundings.run_all(calls)))
         if not self._has_majority(source):
             self.release()
             if refused:
@@ -59,28 +59,28 @@ class Lease:
     def warm(self, hosts: Sequence[AddressHost]) -> None:
         """Connects to the servers beforehand, without taking the lock."""
 
-        def connected(host: AddressHost) -> None:
+        def connect_ahead(host: AddressHost) -> None:
             with contextlib.suppress(Exception):
-                self._ready[host.name] = host.connected(LEASE_S)
+                self._ready[host.name] = host.open_connection(LEASE_S)
             self._warming.discard(host.name)
 
         for host in hosts:
             if host.name not in {*self._ready, *self.locks, *self._warming}:
                 self._warming.add(host.name)
-                self.surroundings.begin(lambda host=host: connected(host))
+                self.surroundings.begin(lambda host=host: connect_ahead(host))
 
-    def _connections(self, host: AddressHost) -> Iterator[SqlConnection]:
+    def _open_connections(self, host: AddressHost) -> Iterator[SqlConnection]:
         """Yields the connection that was made beforehand, if any, then a new one, if the server
         answers."""
         ready = self._ready.pop(host.name, None)
         if ready is not None:
             yield ready
         with contextlib.suppress(Exception):
-            yield host.connected(LEASE_S)
+            yield host.open_connection(LEASE_S)
 
     def _take_on(self, host: AddressHost) -> str:
         """Takes the lock on a server; returns its name if another process holds it, else ""."""
-        for connection in self._connections(host):
+        for connection in self._open_connections(host):
             try:
                 # A server whose own wait_timeout is short would end it in a long drain, unseen.
                 run(connection, (f"SET SESSION wait_timeout = {HELD_S}",))
@@ -111,7 +111,7 @@ class Lease:
         """Returns whether the lock is held on more than half of the servers but `source`."""
         return len(self.locks) * 2 > sum(name != source for name in self.hosts)
 
-    def numbers(self, name: str) -> set[int]:
+    def list_connection_ids(self, name: str) -> set[int]:
         """Returns the connection id, as the server counts it, of the connection that holds the lock
         there; empty for none."""
         return {self.locks[name].thread_id()} if name in self.locks else set()

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.mysql.connection import DENIED, DENIED_DATABASE, EXPIRED, UNREACHABLE, NoRoom, cut
-from headrace.mysql.state import ServerState, observe, written_by
-from headrace.mysql.statements import SqlConnection, ask, ask_value, number_of_error, words_of_error
+from headrace.mysql.state import ServerState, observe, read_written
+from headrace.mysql.statements import SqlConnection, ask, ask_value, get_error_number, get_error_words
 from headrace.servers.failover import scheduler
 from headrace.servers.failover.hosts import AddressHost
-from headrace.servers.failover.planning.guarantee import proof_of
+from headrace.servers.failover.planning.guarantee import find_proof
 from headrace.servers.failover.planning.members import AckProof, Members, ScheduledEvent, Seen, ThreadRun, Write
 from headrace.servers.failover.surroundings import REAL, Surroundings
 
@@ -79,9 +79,9 @@ class Observer:
             name: lambda name=name: self._look_at(name, HURRIED_S if name == hurried else self.look_s)
             for name in names or self.hosts
         }
-        return dict(zip(calls, self.surroundings.all_of(list(calls.values())), strict=True))
+        return dict(zip(calls, self.surroundings.run_all(list(calls.values())), strict=True))
 
-    def tick(
+    def probe_source(
         self, source: str, write_s: float | None = None, silent: bool = False
     ) -> tuple[dict[str, Seen], AckProof | None]:
         """Observes, writes on the source, and observes the source again: returns the members, and
@@ -91,13 +91,13 @@ class Observer:
         seen = before[source]
         if seen.state is None or seen.state.read_only:
             return before, None
-        began = self.surroundings.now_s()
+        began = self.surroundings.read_now_s()
         write, why = self._write(source, before, write_s or self.write_s)
-        after = replace(seen, write=write, error=why, waited_s=self.surroundings.now_s() - began)
+        after = replace(seen, write=write, error=why, waited_s=self.surroundings.read_now_s() - began)
         proof = None
         if write == "ok":
             again = self._look_at(source, self.look_s)
-            proof = proof_of(before, replace(again, write="ok"), began)
+            proof = find_proof(before, replace(again, write="ok"), began)
         return before | {source: after}, proof
 
     def _look_at(self, name: str, look_s: float) -> Seen:
@@ -111,18 +111,21 @@ class Observer:
         if look_s < self.look_s:
             self._drop(name)  # the timeout of a connection is set when it is made
         for fresh in (False, True):
-            connection, began = None, self.surroundings.now_s()
+            connection, began = None, self.surroundings.read_now_s()
             try:
-                connection = self._connection(name, fresh, look_s)
+                connection = self._get_connection(name, fresh, look_s)
                 state = observe(connection, name)
-                run, wrote = _thread_run(connection, state, self.surroundings.now_s()), written_by(connection, state)
+                run, wrote = (
+                    _read_thread_run(connection, state, self.surroundings.read_now_s()),
+                    read_written(connection, state),
+                )
                 deaf = self._is_deaf(name, connection, state)
-                events = None if state.read_only or state.channels else self._events(name, connection, state)
+                events = None if state.read_only or state.channels else self._read_events(name, connection, state)
                 return replace(seen, state=state, run=run, wrote=wrote, deaf=deaf, events=events)
             except Exception as error:
                 self._drop(name)
-                failure = failure_of(error, host)
-                if connection is not None and self.surroundings.now_s() - began >= self.look_s:
+                failure = describe_failure(error, host)
+                if connection is not None and self.surroundings.read_now_s() - began >= self.look_s:
                     return self._check_silent(seen)
                 # An old connection may have died while the server did not.
                 if fresh or connection is None:
@@ -135,41 +138,41 @@ class Observer:
         the receive thread itself notices it only after the timeout of its network."""
         if not state.channels:
             return False
-        period_s, beats = (float(ask_value(connection, statement) or 0) for statement in state.dialect.beats())
+        period_s, beats = (float(ask_value(connection, statement) or 0) for statement in state.dialect.query_beats())
         mark = (beats, *((channel.place, channel.read_file, channel.read_pos) for channel in state.channels))
-        now = self.surroundings.now_s()
+        now = self.surroundings.read_now_s()
         last_mark, since = self._heard.get(name, (None, now))
         if mark != last_mark:
             self._heard[name] = (mark, now)
             return False
         return period_s > 0 and now - since > MISSED_BEATS * period_s
 
-    def _events(self, name: str, connection: SqlConnection, state: ServerState) -> tuple[ScheduledEvent, ...]:
+    def _read_events(self, name: str, connection: SqlConnection, state: ServerState) -> tuple[ScheduledEvent, ...]:
         """Returns the events that its scheduler runs, queried seldom: the query reads a table."""
         events, at = self._scheduled.get(name, ((), -EVENTS_S))
-        if self.surroundings.now_s() - at >= EVENTS_S:
-            events = scheduler.running(connection, state)
-            self._scheduled[name] = (events, self.surroundings.now_s())
+        if self.surroundings.read_now_s() - at >= EVENTS_S:
+            events = scheduler.list_running(connection, state)
+            self._scheduled[name] = (events, self.surroundings.read_now_s())
         return events
 
     def _check_silent(self, seen: Seen) -> Seen:
         """Checks whether a server that did not answer a query still takes connections: then it is
         alive and waits, for example a commit waits for its volume under a lock that SHOW needs."""
         try:
-            cut(self.hosts[seen.name].connected(HURRIED_S))
+            cut(self.hosts[seen.name].open_connection(HURRIED_S))
         except Exception as error:
             return replace(seen, error=error.rule if isinstance(error, HeadraceError) else str(error)[:200])
         error = f"takes connections, and answers nothing within {self.look_s:g} s"
         return replace(seen, write="stalled", error=error, waited_s=self.look_s)
 
-    def _connection(self, name: str, fresh: bool = False, look_s: float | None = None) -> SqlConnection:
+    def _get_connection(self, name: str, fresh: bool = False, look_s: float | None = None) -> SqlConnection:
         """Returns the open connection to a server, or a new one if none is open or `fresh` is set.
         `look_s`: longest wait for its answers; None: the observer's."""
         with self._lock:
             cached = self._open.get(name)
         if cached is not None and not fresh:
             return cached
-        connection = self.hosts[name].connected(look_s or self.look_s)
+        connection = self.hosts[name].open_connection(look_s or self.look_s)
         with self._lock:
             self._open[name] = connection
         return connection
@@ -191,7 +194,7 @@ class Observer:
 
         connection, number = None, 0
         try:
-            connection = self.hosts[name].connected(write_s)
+            connection = self.hosts[name].open_connection(write_s)
             number = connection.thread_id()
             ask(connection, "SET SESSION lock_wait_timeout = 1, innodb_lock_wait_timeout = 1")
             write_probe(connection)
@@ -204,13 +207,13 @@ class Observer:
                 return "full", error.rule
             return ("stalled" if error.kind == UNREACHABLE else "blocked"), error.rule
         except MySQLError as error:
-            code = number_of_error(error)
+            code = get_error_number(error)
             if code in READ_ONLY:
                 return "blocked", "it is read-only"
             if code in PROBE_ITSELF:
-                return "blocked", f"the account may not write its probe ({code}: {words_of_error(error, 160)})"
+                return "blocked", f"the account may not write its probe ({code}: {get_error_words(error, 160)})"
             if code not in (0, 2013):  # 2013: no answer within the deadline
-                return ("blocked" if code == 1205 else "refused"), f"{code}: {words_of_error(error)}"
+                return ("blocked" if code == 1205 else "refused"), f"{code}: {get_error_words(error)}"
             words = f"no answer to a write within {write_s:g} s"
             return self._find_cause(name, number, before, words)
         except HeadraceError as error:
@@ -227,7 +230,7 @@ class Observer:
         processes. `number`: the id of its connection; `words`: the reason if none is found."""
         with contextlib.suppress(Exception):
             text = "SELECT state FROM information_schema.processlist WHERE id = %s"
-            state = str(ask_value(self._connection(name), text, (number,)) or "")
+            state = str(ask_value(self._get_connection(name), text, (number,)) or "")
             if any(lock in state for lock in LOCKS):
                 return "blocked", f"a write waits for a lock: {state}"
             if SEMI_SYNC in state or "slave ACK" in state:
@@ -256,7 +259,7 @@ def _without_acknowledgement(name: str, before: Members, state: str) -> tuple[Wr
     return "blocked", f"a write waits for replicas that are not there: {state}"
 
 
-def failure_of(error: Exception, host: AddressHost) -> str:
+def describe_failure(error: Exception, host: AddressHost) -> str:
     """Returns why a server could not be observed, in words: LOGIN with name and cause for a refused
     account, LACKS for an account without the rights to observe."""
     if isinstance(error, HeadraceError) and error.source in {f"error {code} of the server" for code in DENIED}:
@@ -264,8 +267,8 @@ def failure_of(error: Exception, host: AddressHost) -> str:
         return f"{LOGIN}{host.address.user}: {'wrong password' if given else 'no password was given'}"
     if isinstance(error, HeadraceError):
         return error.rule
-    if number_of_error(error) in UNPRIVILEGED:
-        return f"{LACKS}{words_of_error(error, 160)}"
+    if get_error_number(error) in UNPRIVILEGED:
+        return f"{LACKS}{get_error_words(error, 160)}"
     return f"{type(error).__name__}: {error}"[:200]
 
 
@@ -282,7 +285,7 @@ def write_probe(connection: SqlConnection) -> None:
             ask(connection, statement)
 
 
-def _thread_run(connection: SqlConnection, state: ServerState, now_s: float) -> ThreadRun:
+def _read_thread_run(connection: SqlConnection, state: ServerState, now_s: float) -> ThreadRun:
     """Returns the server's start, and the ids of its replication threads. MySQL keeps its relay log
     when they are started anew, so only the server's start counts there."""
     start = now_s - state.uptime_s

@@ -36,7 +36,7 @@ class FirstClient:
         """Connects and writes, in a thread of its own."""
         self._trying = self.surroundings.begin(self._come)
 
-    def outage_s(self) -> float | None:
+    def measure_outage_s(self) -> float | None:
         """Returns the time from the last write of the old source to the first answered commit of
         the new source, s. None if no commit was answered in time."""
         if self._trying is not None:
@@ -47,13 +47,13 @@ class FirstClient:
     def _come(self) -> None:
         """Tries to connect and write until a write is answered, for at most LONGEST_S seconds, and
         keeps the time of the answer."""
-        until = self.surroundings.now_s() + LONGEST_S
-        while not self._over and self.surroundings.now_s() < until:
+        until = self.surroundings.read_now_s() + LONGEST_S
+        while not self._over and self.surroundings.read_now_s() < until:
             connection = None
             try:
-                connection = self.host.connected(ANSWER_S)
+                connection = self.host.open_connection(ANSWER_S)
                 write_probe(connection)
-                self._answered_s = self.surroundings.now_s()
+                self._answered_s = self.surroundings.read_now_s()
                 return
             except Exception:
                 self.surroundings.sleep(AGAIN_S)

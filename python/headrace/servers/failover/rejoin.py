@@ -22,17 +22,17 @@ from headrace.errors import CouldNotRun, HeadraceError
 from headrace.mysql.gtid import GtidSet
 from headrace.servers import record as records
 from headrace.servers import server as server_module
-from headrace.servers.copies.source import client_file
+from headrace.servers.copies.source import make_client_file
 from headrace.servers.failover import rescue
 from headrace.servers.failover.changes import follow
 from headrace.servers.failover.cluster import FailoverCluster
-from headrace.servers.failover.executor import Say, silent
-from headrace.servers.failover.hosts import CHANGE_S, AddressHost, LabHost, change, lab_host, state_of
-from headrace.servers.failover.planning.election import extra, followers, follows, heads, required
+from headrace.servers.failover.executor import Say, discard_message
+from headrace.servers.failover.hosts import CHANGE_S, AddressHost, LabHost, change, make_lab_host, query_host_state
+from headrace.servers.failover.planning.election import find_extra, follows, list_followers, list_heads, require_state
 from headrace.servers.failover.planning.members import Members, Seen, refuse
-from headrace.servers.failover.planning.planner import took_over
+from headrace.servers.failover.planning.planner import has_taken_over
 from headrace.servers.flavors import CLIENTS
-from headrace.servers.topology.topology import Following, replica_up
+from headrace.servers.topology.topology import Following, bring_up_replica
 
 Diverged = Literal["refuse", "rewind", "seed"]
 FLASHBACK_S = 600.0  # a guess: what diverged is seconds of writes
@@ -69,19 +69,19 @@ def rejoin(
     name: str,
     source: str | None = None,
     diverged: Diverged = "refuse",
-    say: Say = silent,
+    say: Say = discard_message,
 ) -> RejoinAnswer:
     """Brings `name` back as a replica. Raises InputError, CouldNotRun."""
-    host = _host(cluster, name)
-    with contextlib.closing(cluster.observer()) as observer:
+    host = _find_host(cluster, name)
+    with contextlib.closing(cluster.make_observer()) as observer:
         seen = observer.look()
-        above = source_above(seen, name, source)
+        above = find_source_above(seen, name, source)
         answer: RejoinAnswer = {"server": name, "source": above, "state": "rejoined", "extra": "", "file": ""}
         if _is_back(seen[name], seen[above]):
             say(f"{name} follows {above} already: nothing was done")
             return answer
         old = seen[name]
-        may_truncate = isinstance(host, LabHost) and _waited_for_replicas(host, old)
+        may_truncate = isinstance(host, LabHost) and _has_waited_for_replicas(host, old)
         if old.state is not None and not old.state.read_only and isinstance(host, LabHost):
             # Commits that wait for an acknowledgement would be confirmed when its role ends.
             say(f"ending {name}, which runs as a source still")
@@ -96,18 +96,18 @@ def rejoin(
             raise refuse.run(name, f"does not answer: {old.error}", f"Start it: headrace mysql up {name}.")
         if follows(old, new) is not None:
             return answer
-        answer["extra"] = extra(old, new)
+        answer["extra"] = find_extra(old, new)
         if answer["extra"]:
             _keep_apart(cluster, host, old, new, answer, say)
             if diverged == "refuse":
                 return {**answer, "state": "diverged"}
             if diverged == "seed":
-                _seed_anew(host, cluster.hosts[above].name, _semi_sync(new))
+                _seed_anew(host, cluster.hosts[above].name, _uses_semi_sync(new))
                 return {**answer, "state": "seeded"}
             _rewind(host, old, new, say)
             answer["state"] = "rewound"
-        change(host, *required(old).dialect.semi_sync("replica", True)) if _semi_sync(new) else None
-        with contextlib.closing(host.connected(CHANGE_S)) as connection:
+        change(host, *require_state(old).dialect.switch_semi_sync("replica", True)) if _uses_semi_sync(new) else None
+        with contextlib.closing(host.open_connection(CHANGE_S)) as connection:
             follow(host, connection, cluster.hosts[above])
         return answer
 
@@ -127,10 +127,10 @@ def rejoin_plan(
 ) -> tuple[str, list[RejoinStep], list[str]]:
     """Returns the server that `name` would follow, the steps, and the end state in words; it
     changes nothing. Raises InputError, CouldNotRun as `rejoin` does before its first change."""
-    host = _host(cluster, name)
-    with contextlib.closing(cluster.observer()) as observer:
+    host = _find_host(cluster, name)
+    with contextlib.closing(cluster.make_observer()) as observer:
         seen = observer.look()
-    above = source_above(seen, name, source)
+    above = find_source_above(seen, name, source)
     old, new = seen[name], seen[above]
     if _is_back(old, new):
         return above, [], [f"{name} follows {above} already"]
@@ -142,7 +142,7 @@ def rejoin_plan(
     if old.state is None or steps:
         steps.append(RejoinStep("start", name, why="read-only, without replication and events"))
     steps.append(RejoinStep("read-only", name, why="and without the source's role in semi-sync"))
-    apart = "" if old.state is None or steps[0].action == "end" else extra(old, new)
+    apart = "" if old.state is None or steps[0].action == "end" else find_extra(old, new)
     end = f"{name} follows {above}, read-only"
     if old.state is None:
         why = f"what only {name} has is not known while it is down: it is written to a file, then --diverged {diverged}"
@@ -157,12 +157,12 @@ def rejoin_plan(
         steps.append(RejoinStep(diverged, name, above, why))
         if diverged == "seed":
             return above, steps, [end]
-    if _semi_sync(new):
+    if _uses_semi_sync(new):
         steps.append(RejoinStep("semi-sync-replica-on", name, why="it acknowledges again"))
     return above, [*steps, RejoinStep("repoint", name, above)], [end]
 
 
-def _host(cluster: FailoverCluster, name: str) -> AddressHost:
+def _find_host(cluster: FailoverCluster, name: str) -> AddressHost:
     """Returns the host of a server by its name. Raises InputError for a server outside of the
     cluster."""
     host = cluster.hosts.get(name)
@@ -171,17 +171,17 @@ def _host(cluster: FailoverCluster, name: str) -> AddressHost:
     return host
 
 
-def source_above(seen: Members, name: str, source: str | None = None) -> str:
+def find_source_above(seen: Members, name: str, source: str | None = None) -> str:
     """Returns the server that `name` is to follow: the named server, else the new source. Raises
     InputError if `name` is the source itself, or the other server takes no writes."""
     old = seen[name]
     if source == name:
         raise refuse.input(name, "cannot follow itself", "Name the new source with --from.")
-    open_now = [head for head in heads(seen) if head != name and took_over(seen, seen[head], name)]
-    open_now = [head for head in open_now if followers(seen, seen[head])] or open_now
-    below = [follower.name for follower in followers(seen, old)]
+    open_now = [head for head in list_heads(seen) if head != name and has_taken_over(seen, seen[head], name)]
+    open_now = [head for head in open_now if list_followers(seen, seen[head])] or open_now
+    below = [follower.name for follower in list_followers(seen, old)]
     meant = open_now if source is None else [source]
-    followed = [candidate for candidate in meant if candidate in seen and followers(seen, seen[candidate])]
+    followed = [candidate for candidate in meant if candidate in seen and list_followers(seen, seen[candidate])]
     if below and old.state is not None and not old.state.read_only and not followed:
         verb = "follows" if len(below) == 1 else "follow"
         rule = f"is the source ({', '.join(below)} {verb} it): there is nothing to rejoin"
@@ -206,7 +206,7 @@ def source_above(seen: Members, name: str, source: str | None = None) -> str:
 def _is_back(old: Seen, new: Seen) -> bool:
     """Returns whether it is a working replica already."""
     channel = follows(old, new)
-    return channel is not None and not channel.is_broken and required(old).read_only
+    return channel is not None and not channel.is_broken and require_state(old).read_only
 
 
 def _keep_apart(
@@ -224,15 +224,15 @@ def _keep_apart(
         )
 
 
-def _semi_sync(new: Seen) -> bool:
-    return required(new).semi_sync.source_enabled
+def _uses_semi_sync(new: Seen) -> bool:
+    return require_state(new).semi_sync.source_enabled
 
 
-def _waited_for_replicas(host: LabHost, old: Seen) -> bool:
+def _has_waited_for_replicas(host: LabHost, old: Seen) -> bool:
     """Returns whether every commit waited for a replica: a running server's semi-sync works and was
     never without a replica since its start; a stopped server's record has the role of a source."""
     if old.state is None:
-        return records.required(host.server.paths).settings.get(ROLE) == "ON"
+        return records.require_record(host.server.paths).settings.get(ROLE) == "ON"
     semi_sync = old.state.semi_sync
     return semi_sync.source_enabled and semi_sync.source_status and not semi_sync.no_tx
 
@@ -250,19 +250,19 @@ def _start_without_threads(cluster: FailoverCluster, host: AddressHost, may_trun
     if not may_truncate and flavor == "mariadb":
         # It acknowledged alone: its log may not be truncated before it is listed.
         once = {"skip-slave-start": "ON"}
-    host.started(closed | ({} if flavor == "mariadb" else {"super-read-only": "ON"}), once)
-    again = lab_host(server_module.find(host.server.lab, host.name))
+    host.restart(closed | ({} if flavor == "mariadb" else {"super-read-only": "ON"}), once)
+    again = make_lab_host(server_module.find(host.server.lab, host.name))
     cluster.hosts[host.name] = again
     return again
 
 
 def _close(host: AddressHost) -> None:
     """Makes it read-only and ends its source role: writes there would be lost."""
-    state = state_of(host)
-    statements = state.dialect.read_only(True)
+    state = query_host_state(host)
+    statements = state.dialect.switch_read_only(True)
     if state.semi_sync.source_enabled:
-        statements += state.dialect.semi_sync("source", False)
-        host.remember(**{state.dialect.semi_sync_variable("source", "enabled"): "OFF"})
+        statements += state.dialect.switch_semi_sync("source", False)
+        host.remember(**{state.dialect.name_semi_sync_variable("source", "enabled"): "OFF"})
     try:
         change(host, f"SET SESSION lock_wait_timeout = {CLOSE_S}", *statements)
     except CouldNotRun as error:
@@ -280,8 +280,8 @@ def _list_extra(cluster: FailoverCluster, host: LabHost, old: Seen, new: Seen, a
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(f"-- {host.name}: transactions that {new.name} has not: {apart}\n".encode())
         file.flush()
-        program = rescue.program_of(host, required(old).flavor)
-        words = rescue.reading(program, host.own_binary_logs(), _common(old, new))
+        program = rescue.find_host_program(host, require_state(old).flavor)
+        words = rescue.build_reader_command(program, host.list_binary_logs(), _find_common(old, new))
         _write_out([*words, "--verbose"], file, host.name)
     return path
 
@@ -293,9 +293,9 @@ def _write_out(words: list[str], file: IO[bytes], name: str) -> None:
         raise refuse.run(name, f"what only it has could not be read: {reason}", hint)
 
 
-def _common(old: Seen, new: Seen) -> GtidSet:
+def _find_common(old: Seen, new: Seen) -> GtidSet:
     """Returns the common transactions: where their histories diverge."""
-    needed_old, needed_new = required(old), required(new)
+    needed_old, needed_new = require_state(old), require_state(new)
     if needed_old.flavor == "mysql":
         return needed_old.executed.minus(needed_old.executed.minus(needed_new.executed))
     parts = []
@@ -309,24 +309,24 @@ def _common(old: Seen, new: Seen) -> GtidSet:
 
 def _rewind(host: AddressHost, old: Seen, new: Seen, say: Say) -> None:
     """Reverts its extra transactions, by its own binary log (mariadb-binlog --flashback)."""
-    state = required(old)
+    state = require_state(old)
     if state.flavor != "mariadb" or not isinstance(host, LabHost):
         rule = "only MariaDB's binary log can be read backwards, and only where its files are"
         raise refuse.run(host.name, rule, "Seed it anew: --diverged seed.")
     if state.binary_log.format != "ROW" or state.binary_log.row_image not in ("FULL", ""):
         rule = f"logs {state.binary_log.format} with {state.binary_log.row_image} images: nothing can be taken back from that"
         raise refuse.run(host.name, rule, "Seed it anew: --diverged seed.")
-    common = _common(old, new)
-    program = rescue.program_of(host, "mariadb")
-    words = rescue.reading(program, host.own_binary_logs(), common)
+    common = _find_common(old, new)
+    program = rescue.find_host_program(host, "mariadb")
+    words = rescue.build_reader_command(program, host.list_binary_logs(), common)
     check = subprocess.run(words, capture_output=True, env=PRIVATE_ENVIRONMENT, timeout=FLASHBACK_S)
     schema = [line for line in check.stdout.splitlines() if rescue.DDL.match(line)]
     if schema:
         rule = f"changed its schema meanwhile, which cannot be taken back: {schema[0][:120].decode(errors='replace')}"
         raise refuse.run(host.name, rule, "Seed it anew: --diverged seed.")
     say(f"rewinding {host.name} to {common}")
-    with client_file(host.address) as options:
-        client = [*program.tool(*CLIENTS["mariadb"]), f"--defaults-extra-file={options}"]
+    with make_client_file(host.address) as options:
+        client = [*program.find_tool(*CLIENTS["mariadb"]), f"--defaults-extra-file={options}"]
         client += ["--init-command=SET SESSION sql_log_bin = 0"]
         rescue.apply([*words, "--flashback"], client, host.name)
     change(host, *state.dialect.begin_at(common))
@@ -344,7 +344,7 @@ def _seed_anew(host: AddressHost, source: str, semi_sync: bool) -> None:
     again = shlex.join(["headrace", "replica", "up", server.name, "--of", source, *words])
     try:
         server_module.destroy(server)
-        replica_up(
+        bring_up_replica(
             server.lab,
             server.name,
             source,
@@ -360,5 +360,5 @@ def _seed_anew(host: AddressHost, source: str, semi_sync: bool) -> None:
     except HeadraceError as error:
         if records.load(server.paths) is None:
             hint = f"{error.hint} {server.name} is deleted; this makes it again: {again}".strip()
-            raise error.but(hint=hint) from error
+            raise error.amend(hint=hint) from error
         raise

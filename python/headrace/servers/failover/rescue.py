@@ -19,10 +19,10 @@ from typing import IO
 from headrace.base.processes import PRIVATE_ENVIRONMENT, spawn
 from headrace.errors import HeadraceError
 from headrace.mysql.gtid import GtidSet
-from headrace.servers.backup.history.events import lacking
-from headrace.servers.copies.source import client_file
-from headrace.servers.failover.hosts import CHANGE_S, AddressHost, change, state_of
-from headrace.servers.failover.planning.election import ranges
+from headrace.servers.backup.history.events import select_lacking
+from headrace.servers.copies.source import make_client_file
+from headrace.servers.failover.hosts import CHANGE_S, AddressHost, change, query_host_state
+from headrace.servers.failover.planning.election import describe_ranges
 from headrace.servers.failover.planning.members import refuse
 from headrace.servers.flavors import CLIENTS, READERS, ServerProgram, find_program
 from headrace.servers.topology.threads import stop_applying
@@ -46,23 +46,23 @@ MYSQL_GTID = re.compile(rb"SET @@SESSION\.GTID_NEXT= '([0-9a-f-]{36}(?::[a-z_0-9
 def rescue(old: AddressHost, new: AddressHost, has: GtidSet, say: Callable[[str], None]) -> int:
     """Applies the transactions that `new` lacks, and returns their number. Nothing is written to
     the old volume. Raises CouldNotRun."""
-    before = state_of(new)
-    with old.binary_logs() as files:
+    before = query_host_state(new)
+    with old.open_binary_logs() as files:
         if not files:
             raise refuse.run(old.name, "its volume holds no binary log", "--accept-loss goes on without it.")
-        files, total = lacking(files, has), len(files)
+        files, total = select_lacking(files, has), len(files)
         say(f"reading {len(files)} of {total} binary logs of {old.name}")
-        program = program_of(new, before.flavor)
+        program = find_host_program(new, before.flavor)
         check_earlier(program, files, old.name)
         try:
-            with contextlib.closing(new.connected(CHANGE_S)) as connection:
+            with contextlib.closing(new.open_connection(CHANGE_S)) as connection:
                 for channel in before.channels:  # they release a transaction that was received in part
                     stop_applying(connection, before.dialect, channel.name)
             if before.flavor == "mysql":  # super_read_only blocks everybody, read_only all but administrators
                 change(new, "SET GLOBAL super_read_only = 0", "SET GLOBAL read_only = 1")
-            with client_file(new.address) as options:
-                into = [*program.tool(*CLIENTS[program.flavor]), f"--defaults-extra-file={options}"]
-                apply(reading(program, files, has), into, old.name)
+            with make_client_file(new.address) as options:
+                into = [*program.find_tool(*CLIENTS[program.flavor]), f"--defaults-extra-file={options}"]
+                apply(build_reader_command(program, files, has), into, old.name)
             # A transaction that MySQL received in part, and the applier's error about it, prevent a
             # promotion. Everything else that it received is applied.
             for channel in before.channels if before.flavor == "mysql" else ():
@@ -75,23 +75,23 @@ def rescue(old: AddressHost, new: AddressHost, has: GtidSet, say: Callable[[str]
             except HeadraceError as error:
                 say(f"{new.name} does not apply again: {error}")
             raise
-    after = state_of(new)
+    after = query_host_state(new)
     return after.executed.minus(before.executed).count()
 
 
 def tail(old: AddressHost, has: GtidSet, flavor: str) -> list[str]:
     """Lists the GTIDs on the old source's volume that `has` lacks, in order; the first 100,000."""
-    with old.binary_logs() as files:
+    with old.open_binary_logs() as files:
         if not files:
             return []
-        files = lacking(files, has)
-        program = program_of(old, flavor)
+        files = select_lacking(files, has)
+        program = find_host_program(old, flavor)
         check_earlier(program, files, old.name)
         pattern = MARIADB_GTID if flavor == "mariadb" else MYSQL_GTID
         names: dict[str, None] = {}
         with (
             tempfile.TemporaryFile() as error_output,
-            _spawn(reading(program, files, has), stdout=subprocess.PIPE, stderr=error_output) as reader,
+            _spawn(build_reader_command(program, files, has), stdout=subprocess.PIPE, stderr=error_output) as reader,
         ):
             for line in reader.stdout or ():
                 match = pattern.match(line)
@@ -103,7 +103,7 @@ def tail(old: AddressHost, has: GtidSet, flavor: str) -> list[str]:
         return [name for name in names if not has.contains(GtidSet.parse(name, flavor))]
 
 
-def in_ranges(names: list[str], flavor: str, longest: int = 500) -> str:
+def format_ranges(names: list[str], flavor: str, longest: int = 500) -> str:
     """Returns GTIDs as ranges, cut off after `longest` characters."""
     if flavor == "mysql":
         text = str(GtidSet.parse(",".join(names), flavor))
@@ -112,11 +112,11 @@ def in_ranges(names: list[str], flavor: str, longest: int = 500) -> str:
         for gtid in names:
             domain, server, number = map(int, gtid.split("-"))
             numbers.setdefault((domain, server), []).append(number)
-        text = ranges({key: (min(each), max(each)) for key, each in numbers.items()})
+        text = describe_ranges({key: (min(each), max(each)) for key, each in numbers.items()})
     return text if len(text) <= longest else text[:longest] + " ..."
 
 
-def program_of(host: AddressHost, flavor: str) -> ServerProgram:
+def find_host_program(host: AddressHost, flavor: str) -> ServerProgram:
     """Returns the server's program, which its tools belong to."""
     server = getattr(host, "server", None)
     return find_program(flavor, None if server is None else server.server_path)
@@ -126,9 +126,9 @@ def program_of(host: AddressHost, flavor: str) -> ServerProgram:
 _spawn = functools.partial(spawn, folder=None, environment=PRIVATE_ENVIRONMENT, own_session=False)
 
 
-def reading(program: ServerProgram, files: list[Path], has: GtidSet) -> list[str]:
+def build_reader_command(program: ServerProgram, files: list[Path], has: GtidSet) -> list[str]:
     """Returns the command that prints the transactions that `has` lacks."""
-    reader = program.tool(*READERS[program.flavor])
+    reader = program.find_tool(*READERS[program.flavor])
     names = [str(file) for file in files]
     if program.flavor == "mysql":
         return [*reader, *([] if has.is_empty else [f"--exclude-gtids={has}"]), *names]
@@ -159,7 +159,7 @@ def apply(words: list[str], into: list[str], name: str) -> None:
         error_output.seek(0)
         _check_reader(code, error_output.read().decode(errors="replace"), name)
         if applying.returncode != 0:
-            rule = f"its tail could not be applied: {_in_line(errors.decode(errors='replace'))}"
+            rule = f"its tail could not be applied: {_shorten_output(errors.decode(errors='replace'))}"
             raise refuse.run(name, rule, "See what it says, and begin again.")
 
 
@@ -169,7 +169,7 @@ def check_earlier(program: ServerProgram, files: list[Path], name: str) -> None:
     crash."""
     if len(files) < 2:
         return
-    words = [*program.tool(*READERS[program.flavor]), *map(str, files[:-1])]
+    words = [*program.find_tool(*READERS[program.flavor]), *map(str, files[:-1])]
     if reason := read_out(words, subprocess.DEVNULL, APPLY_S):
         hint = "--accept-loss goes on without what only this server has."
         raise refuse.run(name, f"a binary log before its last is damaged: {reason}", hint)
@@ -182,11 +182,11 @@ def read_out(words: list[str], into: IO[bytes] | int, longest_s: float) -> str:
         done = subprocess.run(words, stdout=into, stderr=subprocess.PIPE, env=PRIVATE_ENVIRONMENT, timeout=longest_s)
     except subprocess.TimeoutExpired:
         return f"it was not read within {longest_s:g} s"
-    output = _in_line(done.stderr.decode(errors="replace"))
+    output = _shorten_output(done.stderr.decode(errors="replace"))
     return "" if done.returncode == 0 or NOTHING_BEYOND.search(output) else output or f"exit code {done.returncode}"
 
 
-def _in_line(text: str) -> str:
+def _shorten_output(text: str) -> str:
     """Returns a program's output in a line of at most 300 characters."""
     return " ".join(text.split())[:300]
 
@@ -195,4 +195,4 @@ def _check_reader(code: int, output: str, name: str) -> None:
     """Raises CouldNotRun if a reader of binary logs failed, unless at the end of a log that was cut
     off."""
     if code != 0 and not CUT_OFF.search(output) and not NOTHING_BEYOND.search(output):
-        raise refuse.run(name, f"its binary log could not be read: {_in_line(output)}")
+        raise refuse.run(name, f"its binary log could not be read: {_shorten_output(output)}")

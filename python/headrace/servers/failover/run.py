@@ -13,32 +13,32 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.base.signals import undisturbed
+from headrace.base.signals import ignore_interrupts
 from headrace.errors import HeadraceError
 from headrace.mysql.dialect import SourceOf
-from headrace.mysql.state import ServerState, dialect_of, observe
+from headrace.mysql.state import ServerState, observe, read_dialect
 from headrace.mysql.statements import run
 from headrace.servers.failover import scheduler
 from headrace.servers.failover.actions import ACTIONS, EVENTS_S, PUBLISH
 from headrace.servers.failover.changes import Closing, follow_again, receive_again, reopen
 from headrace.servers.failover.draining import Draining
-from headrace.servers.failover.hosts import AddressHost, Hands, in_words
+from headrace.servers.failover.hosts import AddressHost, Hands, translate_errors
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import Lease
 from headrace.servers.failover.observer import Observer
 from headrace.servers.failover.outage import FirstClient
 from headrace.servers.failover.planning import progress as events
-from headrace.servers.failover.planning.dry_run import MOST_STAGES, doubted, election, elects, events_of
-from headrace.servers.failover.planning.election import follows, writers
-from headrace.servers.failover.planning.guarantee import carried
+from headrace.servers.failover.planning.dry_run import MOST_STAGES, doubt_election, elects, find_events, make_election
+from headrace.servers.failover.planning.election import follows, list_writers
+from headrace.servers.failover.planning.guarantee import carry_proof
 from headrace.servers.failover.planning.members import (
     FailoverPlan,
     FailoverStep,
     Members,
     Outcome,
     Seen,
+    make_refusal_error,
     refuse,
-    refused,
 )
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.failover.planning.progress import AnyEvent, Progress
@@ -89,9 +89,9 @@ class ChangeRun:
         """Writes an event to the journal, from which the progress follows."""
         self.journal.write(event)
 
-    def state_of(self, name: str) -> ServerState:
+    def get_state(self, name: str) -> ServerState:
         """Returns the state of a server as it was observed last, or asks for it."""
-        return self.seen[name].state or self.hands.state_of(self.hosts[name])
+        return self.seen[name].state or self.hands.query_state(self.hosts[name])
 
     def store(self, host: AddressHost, settings: dict[str, str]) -> None:
         """Stores settings for later starts before the server is changed: a run that sees the change
@@ -108,7 +108,7 @@ class ChangeRun:
     def carry_out(self, seen: Members | None) -> Outcome:
         """Carries out the change and returns its outcome, or raises an error with the reason.
         `seen`: servers that were observed just now."""
-        began_s = self.surroundings.now_s()
+        began_s = self.surroundings.read_now_s()
         if seen is not None:
             self._note_gone(seen)
         self._clear_up()
@@ -117,16 +117,16 @@ class ChangeRun:
             self.seen = self.look()
             self._note_gone(self.seen)
             if (proof := self.progress.proof) is not None:
-                self.log(events.Proved(carried(proof, self.seen)))
-            if (scheduled := events_of(self.seen, self.progress)) is not None:
+                self.log(events.Proved(carry_proof(proof, self.seen)))
+            if (scheduled := find_events(self.seen, self.progress)) is not None:
                 self.log(events.SawEvents(scheduled))
-            self.plan = plan(self.seen, self.progress, self.surroundings.now_s())
+            self.plan = plan(self.seen, self.progress, self.surroundings.read_now_s())
             if self.plan.refusal:
                 self.log(events.PlanRefused(self.plan.refusal))
                 source = self.progress.source
                 self._give_up()
-                raise refused(self.plan, source)
-            if (doubt := doubted(self.plan, self.progress)) is not None:
+                raise make_refusal_error(self.plan, source)
+            if (doubt := doubt_election(self.plan, self.progress)) is not None:
                 self.log(doubt)
             if not self.plan.steps:
                 return self._finish(began_s)
@@ -146,7 +146,7 @@ class ChangeRun:
         for name, settings in self.journal.history.hurried.items():
             if name in self.hosts:
                 try:
-                    self.draining.unhurried(self.hosts[name], settings)
+                    self.draining.end_hurry(self.hosts[name], settings)
                 except HeadraceError as error:  # its next start has its own settings again
                     self.say(f"{name}: flushes less than it should until it is started again: {error.rule}")
 
@@ -161,7 +161,7 @@ class ChangeRun:
             others = self.observer.look([name for name in self.hosts if name != source])
             seen = others | {source: replace(self.gone, fence="done") if fenced else self.gone}
         elif kind == "failover" and self.progress.decision is None and not fenced:
-            seen, _ = self.observer.tick(source)
+            seen, _ = self.observer.probe_source(source)
         else:
             seen = self.observer.look()
         if "fence" in self.progress.failed and not fenced:
@@ -186,7 +186,7 @@ class ChangeRun:
         if "read-only" in actions:
             self._prepare_closing()
         for steps in _group_parallel(stage):
-            if ACTIONS[steps[0].action].leased and not self.lease.check(left_out(self.progress)):
+            if ACTIONS[steps[0].action].leased and not self.lease.check(find_excluded(self.progress)):
                 self.say(LEASE_TAKEN_AGAIN)
                 return
             if len(steps) > 1:
@@ -199,12 +199,12 @@ class ChangeRun:
         is logged and said; any other is raised."""
         action = ACTIONS[step.action]
         if elects(step, self.progress):
-            self.log(election(self.plan, self.progress, self.seen))
+            self.log(make_election(self.plan, self.progress, self.seen))
         self.log(events.StepBegan(step))
-        began = self.surroundings.now_s()
+        began = self.surroundings.read_now_s()
         try:
             self.say(step.words)
-            with in_words(step.server):
+            with translate_errors(step.server):
                 action.run(self, step)
         except HeadraceError as error:
             self.log(events.StepFailed(step, str(error.value), error.rule))
@@ -212,13 +212,13 @@ class ChangeRun:
                 raise
             self.say(f"{step.words}: failed: {error.rule}")
         else:
-            self.log(events.StepDone(step, round(self.surroundings.now_s() - began, 4)))
+            self.log(events.StepDone(step, round(self.surroundings.read_now_s() - began, 4)))
         action.conclude(self, step)
 
     def _carry_out_abreast(self, steps: Sequence[FailoverStep]) -> None:
         """Carries out a step for several servers at once."""
 
-        def error_of(step: FailoverStep) -> Exception | None:
+        def catch_error(step: FailoverStep) -> Exception | None:
             try:
                 self.say(step.words)
                 ACTIONS[step.action].run(self, step)
@@ -226,13 +226,13 @@ class ChangeRun:
                 return error
             return None
 
-        began = self.surroundings.now_s()
+        began = self.surroundings.read_now_s()
         for step in steps:
             self.log(events.StepBegan(step))
-        errors = self.surroundings.all_of([lambda step=step: error_of(step) for step in steps])
+        errors = self.surroundings.run_all([lambda step=step: catch_error(step) for step in steps])
         for step, error in zip(steps, errors, strict=True):
             if error is None:
-                self.log(events.StepDone(step, round(self.surroundings.now_s() - began, 4)))
+                self.log(events.StepDone(step, round(self.surroundings.read_now_s() - began, 4)))
             else:
                 self.log(events.StepFailed(step, step.server, " ".join(str(error).split())[:300]))
         for error in filter(None, errors):
@@ -247,23 +247,23 @@ class ChangeRun:
             if name == new.name or (new.name, name) in self.following:
                 continue
             if follows(self.seen[name], self.seen[new.name]) is None:
-                with self.hands.on(new) as connection:
-                    self.following[new.name, name] = new.source_for(host, connection, dialect_of(connection))
+                with self.hands.hold_connection(new) as connection:
+                    self.following[new.name, name] = new.admit_follower(host, connection, read_dialect(connection))
 
     def _prepare_closing(self) -> None:
         """Makes slow preparations for stopping the writes, while they go on."""
         host, chosen = self.hosts[self.progress.source], self.hosts[self.plan.elected or ""]
-        state = self.state_of(host.name)
+        state = self.get_state(host.name)
         with contextlib.ExitStack() as hurry:
             # It may take long, and the source's events run as long.
-            self.draining.come_near(chosen, host, self.state_of(chosen.name), hurry)
+            self.draining.come_near(chosen, host, self.get_state(chosen.name), hurry)
         self.log(events.WritesClosing(host.name, chosen.name, state.event_scheduler == "ON"))
-        self.closing = Closing.prepared(host, state, self.surroundings)
-        until, long = self.surroundings.now_s() + self.executor.max_wait_s, self.closing.long_writers()
-        while long and self.surroundings.now_s() < until:
+        self.closing = Closing.prepare(host, state, self.surroundings)
+        until, long = self.surroundings.read_now_s() + self.executor.max_wait_s, self.closing.list_long_writers()
+        while long and self.surroundings.read_now_s() < until:
             self.say(f"waiting, while writes go on, for {'; '.join(long)}")
             self.surroundings.sleep(LONG_LOOK_S)
-            long = self.closing.long_writers()
+            long = self.closing.list_long_writers()
 
     def finish_stage(self) -> None:
         """Closes the connections of a stage."""
@@ -296,7 +296,7 @@ class ChangeRun:
         does not keep the source read-only. A failover can be resumed for some time: its fence and
         its proof still hold."""
         if self.progress.kind == "switchover" and self.progress.decision is None:
-            with undisturbed():  # a second Ctrl-C must not leave it closed
+            with ignore_interrupts():  # a second Ctrl-C must not leave it closed
                 self.reopen()
                 with contextlib.suppress(HeadraceError):
                     self.log(events.GivenUp())
@@ -309,8 +309,8 @@ class ChangeRun:
         for name in sorted(progress.prepared.roles):
             # A replica with this role would wait for acknowledgements of what it applies.
             try:
-                with self.hands.on(self.hosts[name]) as connection:
-                    run(connection, dialect_of(connection).semi_sync("source", False))
+                with self.hands.hold_connection(self.hosts[name]) as connection:
+                    run(connection, read_dialect(connection).switch_semi_sync("source", False))
             except Exception as error:
                 self.say(f"{name} keeps the source's role of semi-sync until the next change: {error}")
         if progress.pause.closed and not self._reopen_source(progress):
@@ -318,7 +318,7 @@ class ChangeRun:
         source = self.hosts[progress.source]
         for name in progress.prepared.moved:
             try:
-                with self.hands.on(self.hosts[name]) as connection:
+                with self.hands.hold_connection(self.hosts[name]) as connection:
                     follow_again(self.hosts[name], connection, source)
             except Exception as error:
                 self.say(f"{name} does not follow {source.name} as before: {error}")
@@ -328,8 +328,8 @@ class ChangeRun:
     def _reopen_source(self, progress: Progress) -> bool:
         """Lets the source take writes again; returns whether it is the source still."""
         source = self.hosts[progress.source]
-        others = [name for name in writers(self.seen) if name != source.name]
-        with self.hands.on(source) as connection:
+        others = [name for name in list_writers(self.seen) if name != source.name]
+        with self.hands.hold_connection(source) as connection:
             state = observe(connection, source.name)
             still = not state.channels and not others
             if still:
@@ -355,13 +355,13 @@ class ChangeRun:
             uncertain=() if decision.lossless else decision.uncertain,
             missing=decision.missing,
             left_out={**decision.left_out, **last.left_out},
-            seconds=self.surroundings.now_s() - began_s,
+            seconds=self.surroundings.read_now_s() - began_s,
             closed_s=progress.pause.seconds,
-            outage_s=None if self.first_client is None else self.first_client.outage_s(),
+            outage_s=None if self.first_client is None else self.first_client.measure_outage_s(),
             rescued=progress.rescued,
             events=progress.enabled,
             # They stay disabled, as nobody knows whether the old source ran them.
-            events_left=() if new is None or progress.events is not None else scheduler.asleep(new, EVENTS_S),
+            events_left=() if new is None or progress.events is not None else scheduler.list_disabled(new, EVENTS_S),
             closed=progress.pause.parts if progress.pause.seconds is not None else {},
             gives_up=decision.gives_up,
             clients="" if new is None else self._publish_again(new),
@@ -395,6 +395,6 @@ def _group_parallel(stage: Sequence[FailoverStep]) -> list[list[FailoverStep]]:
     return groups
 
 
-def left_out(progress: Progress) -> str | None:
+def find_excluded(progress: Progress) -> str | None:
     """Returns the server that the lease leaves out: a dead source, or None."""
     return progress.source if progress.kind == "failover" else None

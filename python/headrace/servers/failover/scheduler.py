@@ -12,7 +12,7 @@ import contextlib
 import re
 from collections.abc import Sequence
 
-from headrace.mysql.dialect import literal
+from headrace.mysql.dialect import quote_literal
 from headrace.mysql.state import ServerState
 from headrace.mysql.statements import SqlConnection, ask, run
 from headrace.servers.failover.hosts import AddressHost
@@ -24,17 +24,17 @@ ASLEEP = "SELECT event_schema, event_name FROM information_schema.events WHERE s
 DEFINER = re.compile(r"(.*)@([^@]*)", re.DOTALL)
 
 
-def running(connection: SqlConnection, state: ServerState) -> tuple[ScheduledEvent, ...]:
+def list_running(connection: SqlConnection, state: ServerState) -> tuple[ScheduledEvent, ...]:
     """Lists the events that this server runs."""
     if state.event_scheduler != "ON":
         return ()
     return tuple(ScheduledEvent(*map(str, row)) for row in ask(connection, RUNNING))
 
 
-def asleep(host: AddressHost, timeout_s: float) -> tuple[str, ...]:
+def list_disabled(host: AddressHost, timeout_s: float) -> tuple[str, ...]:
     """Lists the names of events that a replica has disabled because its source had them; none of a
     server that does not answer."""
-    with contextlib.suppress(Exception), contextlib.closing(host.connected(timeout_s)) as connection:
+    with contextlib.suppress(Exception), contextlib.closing(host.open_connection(timeout_s)) as connection:
         return tuple(f"{schema}.{name}" for schema, name in ask(connection, ASLEEP))
     return ()
 
@@ -42,10 +42,10 @@ def asleep(host: AddressHost, timeout_s: float) -> tuple[str, ...]:
 def enable(host: AddressHost, state: ServerState, events: Sequence[ScheduledEvent], timeout_s: float) -> None:
     """Lets a new source run the events, with their definers' rights, now and after later starts.
     Events that do not exist any more are skipped. Raises CouldNotRun."""
-    with contextlib.closing(host.connected(timeout_s)) as connection:
+    with contextlib.closing(host.open_connection(timeout_s)) as connection:
         there = {(str(schema), str(name)) for schema, name in ask(connection, ASLEEP)}
         existing = [event for event in events if (event.schema, event.name) in there]
-        run(connection, (*state.dialect.session(), *(_enabling(event) for event in existing)))
+        run(connection, (*state.dialect.begin_session(), *(_make_enable_statement(event) for event in existing)))
         switch(host, connection, state, True)
 
 
@@ -56,12 +56,12 @@ def switch(host: AddressHost, connection: SqlConnection, state: ServerState, on:
         host.remember(event_scheduler="ON" if on else "OFF")
 
 
-def _enabling(event: ScheduledEvent) -> str:
+def _make_enable_statement(event: ScheduledEvent) -> str:
     """Returns the statement that enables an event, with its definer."""
     match = DEFINER.fullmatch(event.definer)
-    definer = f"DEFINER = {literal(match[1])}@{literal(match[2])} " if match else ""
-    return f"ALTER {definer}EVENT {_quoted(event.schema)}.{_quoted(event.name)} ENABLE"
+    definer = f"DEFINER = {quote_literal(match[1])}@{quote_literal(match[2])} " if match else ""
+    return f"ALTER {definer}EVENT {_quote_name(event.schema)}.{_quote_name(event.name)} ENABLE"
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"

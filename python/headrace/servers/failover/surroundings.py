@@ -37,13 +37,13 @@ class Stop(Protocol):
 class Surroundings:
     """The machine of a failover. `now_s` is a monotonic clock, `unix_s` the wall clock."""
 
-    def now_s(self) -> float:
+    def read_now_s(self) -> float:
         return time.monotonic()
 
-    def unix_s(self) -> float:
+    def read_unix_s(self) -> float:
         return time.time()
 
-    def boot(self) -> str:
+    def read_boot(self) -> str:
         """Returns an id of this machine's boot: each boot has a monotonic clock of its own."""
         try:
             return BOOT.read_text().strip()
@@ -53,7 +53,7 @@ class Surroundings:
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
-    def all_of(self, calls: Sequence[Callable[[], T]]) -> list[T]:
+    def run_all(self, calls: Sequence[Callable[[], T]]) -> list[T]:
         """Carries out calls at once; returns results in order, or raises the first error."""
         with ThreadPoolExecutor(max(len(calls), 1)) as pool:
             waiting = [pool.submit(call) for call in calls]

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from headrace.errors import CouldNotRun
-from headrace.servers.failover.executor import Executor, Say, silent
+from headrace.servers.failover.executor import Executor, Say, discard_message
 from headrace.servers.failover.lease import LeaseTaken
-from headrace.servers.failover.planning.election import followers, follows, has, strangers
-from headrace.servers.failover.planning.guarantee import carried
+from headrace.servers.failover.planning.election import follows, has, list_followers, list_strangers
+from headrace.servers.failover.planning.guarantee import carry_proof
 from headrace.servers.failover.planning.members import (
     NAMED,
     AckProof,
@@ -28,7 +28,7 @@ from headrace.servers.failover.planning.members import (
     refuse,
 )
 from headrace.servers.failover.planning.progress import Detected, HandedOver
-from headrace.servers.failover.planning.semisync import Trap, traps
+from headrace.servers.failover.planning.semisync import Trap, list_traps
 from headrace.servers.failover.surroundings import Stop
 
 # Between two looks, s. Each takes some 30 ms; a trap is named within 2 s.
@@ -50,7 +50,7 @@ PAUSE_LOOK_S = 5.0  # between two looks whether that time is over, or was ended 
 STILL_S = 60.0  # after which a state that goes on is said again, a guess
 
 
-def clock(unix_s: float) -> str:
+def format_clock(unix_s: float) -> str:
     """Returns a moment as this machine's clock shows it."""
     return time.strftime("%H:%M:%S", time.localtime(unix_s))
 
@@ -58,7 +58,7 @@ def clock(unix_s: float) -> str:
 def check_followed(seen: Members, source: str) -> None:
     """Raises InputError if replicas follow by an address that no named server has: they would not
     count as the source's, and it would never be failed over."""
-    if strange := strangers(seen, source):
+    if strange := list_strangers(seen, source):
         where = f"{seen[source].host}:{seen[source].port}"
         rule = f"is {where}, and not all follow an address of a server that was named: {', '.join(strange)}"
         raise refuse.input(source, rule, NAMED)
@@ -82,19 +82,19 @@ class Suspicion:
     def none(self) -> bool:
         return not self.silent and self.stalled_since is None
 
-    def write_s(self, now_s: float) -> float | None:
+    def compute_write_s(self, now_s: float) -> float | None:
         """Returns the deadline of the next write, s: the rest of the time for which writes may
         fail, but not so short that a working write would miss it."""
         if self.stalled_since is None:
             return None
         return max(LEAST_WRITE_S, self.stalled_since + self.stalled_s - now_s)
 
-    def after(self, seen: Members, source: str, now_s: float) -> str:
+    def add_observation(self, seen: Members, source: str, now_s: float) -> str:
         """Adds an observation; returns the reason to fail over now, "" for none."""
         member = seen[source]
         if member.state is None and member.write != "stalled":
             self.stalled_since, self.stalled = None, 0
-            replicas = followers(seen, member)
+            replicas = list_followers(seen, member)
             below = [(each, channel) for each in replicas if (channel := follows(each, member)) is not None]
             receiving = [each.name for each, channel in below if channel.receive == "on" and not each.deaf]
             # A receive thread that was stopped by hand says nothing about the source.
@@ -131,7 +131,7 @@ class Watcher:
     executor: Executor
     wish: FailoverWish
     every_s: float = EVERY_S
-    say: Say = silent
+    say: Say = discard_message
     report: Callable[[Members, list[Trap], AckProof | None], None] | None = None
     proof: AckProof | None = None
     events: tuple[ScheduledEvent, ...] | None = None
@@ -146,8 +146,8 @@ class Watcher:
     _pause_until: float | None = None  # Unix seconds
     _pause_looked_s: float = 0.0
 
-    def _now_s(self) -> float:
-        return self.executor.surroundings.now_s()
+    def _read_now_s(self) -> float:
+        return self.executor.surroundings.read_now_s()
 
     def watch(self, stop: Stop, failovers: int = 1) -> list[Outcome]:
         """Watches until `stop` is set, or it has failed over `failovers` times. Raises CouldNotRun
@@ -156,17 +156,17 @@ class Watcher:
         self.source = self.source or self.wish.source
         before: Members | None = None
         while not stop.is_set() and len(done) < failovers:
-            began = self._now_s()
+            began = self._read_now_s()
             if self.acts:
                 self._tell_pause()
             seen, why = self.look()
             if before is None:
                 check_followed(seen, self.source)
             if seen[self.source].write == "ok":
-                self._written_s = self._now_s()
+                self._written_s = self._read_now_s()
                 if self.acts and not self._met:
                     self._met = True
-                    self.executor.back(self.source)
+                    self.executor.give_up(self.source)
             self._tell_slow_fence()
             current_traps = self._tell(seen, before)
             if self.report is not None:
@@ -185,7 +185,7 @@ class Watcher:
             self._tell_reason(why, seen)
             before = seen
             every_s = self.every_s if self._suspicion.none else SUSPECT_EVERY_S
-            stop.wait(max(0.0, every_s - (self._now_s() - began)))
+            stop.wait(max(0.0, every_s - (self._read_now_s() - began)))
         return done
 
     def _fail_over(self, why: str, seen: Members) -> Outcome | None:
@@ -212,7 +212,7 @@ class Watcher:
 
     def _say_state(self, text: str) -> None:
         """Reports a lasting state when it changes, and again once in a while."""
-        kind, now = re.split(r"[(:]", text)[0], self._now_s()
+        kind, now = re.split(r"[(:]", text)[0], self._read_now_s()
         if self._repeated is None or self._repeated[0] != kind:
             self.say(text)
         elif now - self._repeated[1] >= STILL_S:
@@ -223,26 +223,26 @@ class Watcher:
 
     def _tell_pause(self) -> None:
         """Reports that it will not act for a while after a failover, and when it will again."""
-        now_s = self._now_s()
+        now_s = self._read_now_s()
         if self._pause_looked_s and (self._pause_until is None or now_s - self._pause_looked_s < PAUSE_LOOK_S):
             return
         self._pause_looked_s = now_s
-        until = self._pause()
+        until = self._find_pause_end()
         if until is not None and self._pause_until is None:
-            last = clock(until - FLAP_S)
+            last = format_clock(until - FLAP_S)
             self.say(
-                f"no failover before {clock(until)}: the last was at {last}, and one in {FLAP_S:g} s is enough. When you"
+                f"no failover before {format_clock(until)}: the last was at {last}, and one in {FLAP_S:g} s is enough. When you"
                 " have looked at it, headrace failover status --acknowledge ends the pause"
             )
         elif until is None and self._pause_until is not None:
             self.say("the pause is over: it fails over again")
         self._pause_until = until
 
-    def _pause(self) -> float | None:
+    def _find_pause_end(self) -> float | None:
         """Returns until when it does not act by itself, Unix seconds; None if it does. An
         unfinished failover is resumed all the same."""
         history = self.executor.journal.read()
-        last, now = history.failed_over_at, self.executor.surroundings.unix_s()
+        last, now = history.failed_over_at, self.executor.surroundings.read_unix_s()
         if last is None or now - last >= FLAP_S or history.progress is not None:
             return None
         return last + FLAP_S
@@ -253,38 +253,38 @@ class Watcher:
             return
         replicas = {name: member for name, member in seen.items() if name != self.source}
         received = {name: str(has(member)) for name, member in replicas.items() if member.state is not None}
-        with contextlib.suppress(CouldNotRun), self.executor.journal.alone():
-            boot = self.executor.surroundings.boot()
+        with contextlib.suppress(CouldNotRun), self.executor.journal.lock():
+            boot = self.executor.surroundings.read_boot()
             self.executor.journal.write(HandedOver(self.source, self.proof, self.events, received, boot))
 
     def look(self) -> tuple[Members, str]:
         """Observes once; returns the members, and the reason to fail over, "" for none."""
-        write_s = self._suspicion.write_s(self._now_s())
+        write_s = self._suspicion.compute_write_s(self._read_now_s())
         if not self._suspicion.none and self.acts:
             self.executor.warm(self.source)
-        seen, proof = self.executor.observer.tick(self.source, write_s, not self._suspicion.none)
+        seen, proof = self.executor.observer.probe_source(self.source, write_s, not self._suspicion.none)
         self.events = seen[self.source].events if seen[self.source].events is not None else self.events
         if proof is not None:
             self.proof = proof
         elif self.proof is not None:
-            self.proof = carried(self.proof, seen)
-        why = self._suspicion.after(seen, self.source, self._now_s())
+            self.proof = carry_proof(self.proof, seen)
+        why = self._suspicion.add_observation(seen, self.source, self._read_now_s())
         if why and seen[self.source].write == "full":
             seen = {**seen, self.source: replace(seen[self.source], write="stalled")}
         return seen, why
 
     def act(self, why: str, seen: Members | None = None) -> Outcome:
         """Fails over, unless it did so lately. `seen`: the observation with the reason."""
-        if (until := self._pause()) is not None:
+        if (until := self._find_pause_end()) is not None:
             self._hand_over(seen or {})
-            ago = self.executor.surroundings.unix_s() - (until - FLAP_S)
+            ago = self.executor.surroundings.read_unix_s() - (until - FLAP_S)
             rule = f"failed over by itself {ago:,.0f} s ago, and once in {FLAP_S:g} s is enough: {why}"
             hint = (
                 f"Look at it, then: headrace failover run --from {self.source}, which knows what this watch saw; or "
                 "headrace failover status --acknowledge, and watch again."
             )
             raise refuse.run(self.source, rule, hint)
-        with self.executor.journal.alone():
+        with self.executor.journal.lock():
             self.executor.journal.write(Detected(why))
         wish = replace(self.wish, source=self.source)
         return self.executor.run(wish, "watch", seen, self.proof, self.events, self._written_s)
@@ -305,7 +305,7 @@ class Watcher:
     def _tell(self, seen: Members, before: Members | None) -> list[Trap]:
         """Reports each trap when it appears and when it has gone. While a server, or the source,
         does not answer, its traps count as present."""
-        current_traps = traps(seen, seen[self.source], before)
+        current_traps = list_traps(seen, seen[self.source], before)
         now = {(trap.server, trap.name) for trap in current_traps}
         silent = {name for name, member in seen.items() if member.state is None}
         now |= {key for key in self._told if self.source in silent or key[0] in silent}

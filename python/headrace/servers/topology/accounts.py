@@ -41,7 +41,7 @@ def create_account(where: ServerPaths, connection: SqlConnection, dialect: Diale
         password = Secret(secrets.token_urlsafe(access.PASSWORD_BYTES))
         write_client_file(Address(ACCOUNT, host, 1, password=password), path)
     hosts = host if ipaddress.ip_address(host).is_loopback else f"{host.rpartition('.')[0]}.%"
-    run(connection, dialect.replication_account(ACCOUNT, hosts, password))
+    run(connection, dialect.create_replication_account(ACCOUNT, hosts, password))
 
 
 def follow(
@@ -60,7 +60,7 @@ def follow(
     with explain_unwritable(authority, "Is there room?", refuse.source):
         replica.tls.mkdir(mode=0o700, exist_ok=True)
         shutil.copyfile(source.paths.tls / "ca.pem", authority)
-        user = access.service_user()
+        user = access.find_service_user()
         placed = replica.keys / authority.name
         if replica.keys.is_dir():
             shutil.copyfile(authority, placed)
@@ -77,6 +77,6 @@ def is_ours(authority: str) -> bool:
     return PurePosixPath(authority).match(access.AUTHORITY.format(name="*"))
 
 
-def connected(server: Server, timeout_s: float = ASK_S) -> SqlConnection:
+def open_connection(server: Server, timeout_s: float = ASK_S) -> SqlConnection:
     """Connects by the server's socket, which needs no network."""
-    return connect(server.address(), timeout_s)
+    return connect(server.make_address(), timeout_s)

@@ -10,7 +10,7 @@ from headrace.errors import InputError
 from headrace.mysql.dialect import refuse
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import Channel, ServerState
-from headrace.mysql.statements import SqlConnection, ask, words_of_error
+from headrace.mysql.statements import SqlConnection, ask, get_error_words
 from headrace.servers.flavors import NAMES
 
 PREPARE = "--prepare-source restarts it with what it needs"
@@ -29,7 +29,7 @@ SOURCE_SETTINGS: dict[str, dict[str, str | None]] = {
 }
 
 
-def lacking(source: ServerState, gtid: bool) -> list[str]:
+def list_missing(source: ServerState, gtid: bool) -> list[str]:
     """Lists, in words, what a server lacks to be a source."""
     lacks = []
     if not source.binary_log.on:
@@ -45,7 +45,7 @@ def lacking(source: ServerState, gtid: bool) -> list[str]:
 
 def check_source(source: ServerState, gtid: bool = True) -> None:
     """Raises InputError for a server that cannot be a source as it is."""
-    lacks = lacking(source, gtid)
+    lacks = list_missing(source, gtid)
     if lacks:
         hint = f"{PREPARE}; or --position file where only GTIDs are missing."
         raise refuse.input(source.name, f"cannot be a source: it {', and it '.join(lacks)}", hint)
@@ -58,7 +58,7 @@ def check_pair(source: ServerState, replica: ServerState, gtid: bool = True) -> 
         rule = f"is {NAMES[replica.flavor]}, and {source.name} is {NAMES[source.flavor]}: their GTIDs and binary logs differ"
         raise refuse.input(replica.name, rule, f"Make it with --flavor {source.flavor}.")
     if replica.version[:2] < source.version[:2]:
-        rule = f"is older ({_version(replica)}) than its source ({_version(source)}), whose events it may not know"
+        rule = f"is older ({_format_version(replica)}) than its source ({_format_version(source)}), whose events it may not know"
         raise InputError(replica.name, rule, "MySQL manual, Replication Compatibility", "Upgrade replicas first.")
     if replica.server_id == source.server_id:
         rule = f"has server_id {replica.server_id}, as {source.name} has: its own events would be skipped"
@@ -96,25 +96,25 @@ def check_reachable(name: str, purged: GtidSet, has: GtidSet, source: str) -> No
         raise refuse.input(name, rule, "Seed it anew: --seed copy, clone, mariabackup or snapshot.")
 
 
-def errant(replica: ServerState, source: ServerState) -> GtidSet:
+def find_errant(replica: ServerState, source: ServerState) -> GtidSet:
     """Returns the transactions that only the replica has. The replica must be read first: what the
     source gains meanwhile does not matter."""
     return replica.executed.minus(source.executed)
 
 
-def problems(state: ServerState) -> Iterator[str]:
+def list_problems(state: ServerState) -> Iterator[str]:
     """Yields, in words, what is wrong with a server's replication, or would be once promoted."""
     for channel in state.channels:
         name = f"channel {channel.name}: " if channel.name else ""
-        yield from (f"{name}{words}" for words in _of_channel(channel))
+        yield from (f"{name}{words}" for words in _list_channel_problems(channel))
         if channel.source_server_id and channel.source_server_id == state.server_id:
             yield f"{name}its source has the same server_id {state.server_id}"
     if state.channels:
         yield from _as_candidate(state)
-    yield from _semi_sync(state)
+    yield from _list_semi_sync_warnings(state)
 
 
-def _of_channel(channel: Channel) -> Iterator[str]:
+def _list_channel_problems(channel: Channel) -> Iterator[str]:
     """Yields, in words, which thread of a channel does not work, and why."""
     if channel.receive == "off":
         yield f"receives nothing from {channel.where}: {with_advice(channel.receive_error) or 'stopped'}"
@@ -141,7 +141,7 @@ def with_advice(error: str) -> str:
     return error
 
 
-def warnings(state: ServerState) -> Iterator[str]:
+def list_warnings(state: ServerState) -> Iterator[str]:
     """Yields, in words, what works now and will cause trouble later."""
     yield from _on_purpose(state)
     logs = state.binary_log.on and (not state.channels or state.binary_log.replica_updates)
@@ -155,7 +155,7 @@ def warnings(state: ServerState) -> Iterator[str]:
         yield f"binlog_row_image is {state.binary_log.row_image}: nothing can be taken back from its binary log (failover rejoin --diverged rewind)"
 
 
-def warnings_of_all(states: Mapping[str, ServerState]) -> Iterator[tuple[str, str]]:
+def list_pair_warnings(states: Mapping[str, ServerState]) -> Iterator[tuple[str, str]]:
     """Yields warnings that need the states of two servers: name, and words."""
     for name, source in sorted(states.items()):
         ready = [
@@ -168,7 +168,7 @@ def warnings_of_all(states: Mapping[str, ServerState]) -> Iterator[tuple[str, st
             yield (
                 name,
                 f"semi-sync is off here and on at {', '.join(ready)}: a commit waits for no replica, and is lost with"
-                f" this server; {'; '.join(source.dialect.semi_sync('source', True))}",
+                f" this server; {'; '.join(source.dialect.switch_semi_sync('source', True))}",
             )
     for name, state in sorted(states.items()):
         for other_name, other in sorted(states.items()):
@@ -202,7 +202,7 @@ SYSTEM = "('mysql', 'information_schema', 'performance_schema', 'sys')"
 TABLE_CHECKS = read_rows("headrace.servers.topology", "table_checks.csv")
 
 
-def warnings_of_tables(connection: SqlConnection, state: ServerState) -> list[str]:
+def list_table_warnings(connection: SqlConnection, state: ServerState) -> list[str]:
     """Lists, in words, tables that make replication slow or wrong. A query that takes too long is
     given up, which the list says."""
     descriptions = []
@@ -216,7 +216,7 @@ def warnings_of_tables(connection: SqlConnection, state: ServerState) -> list[st
                 verb = row["verb_of_many" if len(names) > 1 else "verb"]
                 descriptions.append(f"{', '.join(names[:MOST_NAMED])}{more} {verb} {row['words']}")
     except Exception as error:
-        descriptions.append(f"its tables were not looked at: {words_of_error(error)}")
+        descriptions.append(f"its tables were not looked at: {get_error_words(error)}")
     return descriptions
 
 
@@ -245,7 +245,7 @@ def _on_purpose(state: ServerState) -> Iterator[str]:
             yield f"{name}follows file positions, which a crash may leave behind the data (relay-log.info is a file)"
 
 
-def _semi_sync(state: ServerState) -> Iterator[str]:
+def _list_semi_sync_warnings(state: ServerState) -> Iterator[str]:
     """Yields, in words, where semi-sync is on and does not protect commits."""
     semi_sync = state.semi_sync
     if state.channels and semi_sync.source_enabled:
@@ -261,5 +261,5 @@ def _semi_sync(state: ServerState) -> Iterator[str]:
         yield "semi-sync is enabled and not used: its receive thread was started before, or the source has it off"
 
 
-def _version(state: ServerState) -> str:
+def _format_version(state: ServerState) -> str:
     return ".".join(map(str, state.version))

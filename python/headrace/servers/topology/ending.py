@@ -10,22 +10,22 @@ from headrace.mysql.dialect import refuse
 from headrace.mysql.state import ServerState, observe
 from headrace.mysql.statements import ask_named_safely
 from headrace.servers import record as records
-from headrace.servers.server import Server, servers
+from headrace.servers.server import Server, list_servers
 from headrace.servers.topology import accounts
 from headrace.servers.topology.threads import leave_source
 
 
-def states_of(lab: Lab) -> dict[str, ServerState]:
+def collect_states(lab: Lab) -> dict[str, ServerState]:
     """Returns the state of each server of the lab that answers, by name."""
     states = {}
-    for server in servers(lab):
+    for server in list_servers(lab):
         if server.state == "running":
-            with contextlib.suppress(HeadraceError), accounts.connected(server) as connection:
+            with contextlib.suppress(HeadraceError), accounts.open_connection(server) as connection:
                 states[server.name] = observe(connection, server.name)
     return states
 
 
-def _followers(server: Server, states: dict[str, ServerState]) -> list[str]:
+def _list_followers(server: Server, states: dict[str, ServerState]) -> list[str]:
     """Lists who follows a server: names of the lab's running servers, and server_id and host of
     connected servers outside the lab."""
     if server.port is None:
@@ -36,8 +36,8 @@ def _followers(server: Server, states: dict[str, ServerState]) -> list[str]:
     ]
     if server.name in states:
         server_ids = {state.server_id for state in states.values()}
-        with contextlib.suppress(HeadraceError), accounts.connected(server) as connection:
-            rows = ask_named_safely(connection, states[server.name].dialect.replica_hosts())
+        with contextlib.suppress(HeadraceError), accounts.open_connection(server) as connection:
+            rows = ask_named_safely(connection, states[server.name].dialect.query_replica_hosts())
             for row in rows:
                 # Server_id and Host in both manuals, SHOW REPLICAS.
                 number, host = int(row.get("Server_id") or row.get("Server_Id") or 0), row.get("Host")
@@ -46,16 +46,18 @@ def _followers(server: Server, states: dict[str, ServerState]) -> list[str]:
     return names
 
 
-def consequences(lab: Lab, server: Server) -> list[str]:
+def list_consequences(lab: Lab, server: Server) -> list[str]:
     """Lists, in words, the consequences of a server's end for others; empty if nobody needs it."""
     if server.state != "running" or server.port is None:
         return []
-    states = states_of(lab)
+    states = collect_states(lab)
     effects = []
-    if below := _followers(server, states):
-        effects.append(f"{_and(below)} {'follows' if len(below) == 1 else 'follow'} it, and would receive nothing")
+    if below := _list_followers(server, states):
+        effects.append(
+            f"{_join_names(below)} {'follows' if len(below) == 1 else 'follow'} it, and would receive nothing"
+        )
     own = states.get(server.name)
-    for source in servers(lab):
+    for source in list_servers(lab):
         state = states.get(source.name)
         if state is None or own is None or not own.semi_sync.replica_status or not state.semi_sync.source_status:
             continue
@@ -73,7 +75,7 @@ def end_channel(server: Server, channel: str) -> None:
     """Lets a replica, which stays up, follow the source of a channel no longer. Raises InputError
     where it does not run or has no such channel."""
     check_channel(server, channel)
-    with records.locked(server.paths), accounts.connected(server) as connection:
+    with records.lock_server(server.paths), accounts.open_connection(server) as connection:
         leave_source(connection, observe(connection, server.name).dialect, channel)
 
 
@@ -82,12 +84,12 @@ def check_channel(server: Server, channel: str) -> None:
     if server.state != "running":
         hint = f"Start it: headrace replica up {server.name}."
         raise refuse.input(server.name, f"is {server.state}, so its channels cannot be changed", hint)
-    with accounts.connected(server) as connection:
+    with accounts.open_connection(server) as connection:
         state = observe(connection, server.name)
-    if state.channel(channel) is None:
+    if state.find_channel(channel) is None:
         there = ", ".join(channel.name or "''" for channel in state.channels) or "none"
         raise refuse.input(f"{server.name}: --channel {channel!r}", f"follows no such channel; there are: {there}")
 
 
-def _and(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -27,7 +27,7 @@ class Explained:
     can_lose: str
 
 
-def explained(state: ServerState) -> list[Explained]:
+def explain_settings(state: ServerState) -> list[Explained]:
     """Returns the settings that decide, with this server's values."""
     semi_sync, switch = state.semi_sync, {True: "ON", False: "OFF"}
     values = asdict(state.durability) | {

@@ -17,16 +17,16 @@ from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import Lab
 from headrace.mysql.address import Address, Secret, write_client_file
-from headrace.mysql.dialect import literal, refuse
+from headrace.mysql.dialect import quote_literal, refuse
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.statements import SqlConnection, ask, ask_row, ask_value, run
 from headrace.servers import access, running
 from headrace.servers import record as records
-from headrace.servers.record import checked_name, data_dir_of, server_paths
-from headrace.servers.running import Progress, quiet
-from headrace.servers.server import Server, destroy, find, servers, up
+from headrace.servers.record import check_name, find_data_dir, make_server_paths
+from headrace.servers.running import Progress, discard_progress
+from headrace.servers.server import Server, bring_up, destroy, find, list_servers
 from headrace.servers.topology import accounts, links
-from headrace.servers.topology.topology import free_port, free_server_id
+from headrace.servers.topology.topology import find_free_port, find_free_server_id
 
 ACCOUNT = "headrace_group"
 FILE = "group.cnf"
@@ -71,19 +71,19 @@ def group_up(
     settings: dict[str, str | None] | None = None,
     own_address: bool = False,
     unpaced: bool = False,
-    progress: Progress = quiet,
+    progress: Progress = discard_progress,
 ) -> list[Server]:
     """Creates a group of NAME-1, NAME-2, ... and starts it, or starts an existing group again.
 
     Raises InputError, CouldNotRun, LabRefused; then a new group is removed again.
     """
     access.check_root()
-    checked_name(name)
+    check_name(name)
     if not SMALLEST <= size <= LARGEST:
         rule = f"a group has {SMALLEST} to {LARGEST} members: a majority of them decides"
         raise refuse.input(f"--group {size}", rule, "Take 3, or 5 to survive two losses.")
     names = [f"{name}-{number}" for number in range(1, size + 1)]
-    there = [member_name for member_name in names if member_name in records.names(data_dir_of(lab))]
+    there = [member_name for member_name in names if member_name in records.list_names(find_data_dir(lab))]
     if there and len(there) == size and all(_is_member(lab, member_name) for member_name in names):
         return _start_again(lab, names, progress)
     if there:
@@ -99,7 +99,7 @@ def group_up(
         _form(members)
     except BaseException:
         for member_name in names:
-            if server_paths(data_dir_of(lab), member_name).state.exists():
+            if make_server_paths(find_data_dir(lab), member_name).state.exists():
                 destroy(find(lab, member_name))
         raise
     return [_join_on_boot(lab, member_name) for member_name in names]
@@ -110,16 +110,16 @@ def _create_servers(
 ) -> list[Server]:
     """Creates the servers, not yet as a group, at the same time, as each waits for its disk."""
     group = str(uuid.uuid4())
-    first_id = free_server_id(lab)
-    taken = records.hosts(data_dir_of(lab))
+    first_id = find_free_server_id(lab)
+    taken = records.list_hosts(find_data_dir(lab))
     places: list[tuple[str, int]] = []
     for member_name in names:
-        host, port = links.LOOPBACK, free_port()
+        host, port = links.LOOPBACK, find_free_port()
         if request["own_address"]:
-            host, port = links.free_host(server_paths(data_dir_of(lab), member_name), taken), links.PORT
+            host, port = links.find_free_host(make_server_paths(find_data_dir(lab), member_name), taken), links.PORT
             taken.append(host)
         while (host, port) in places:
-            port = free_port()
+            port = find_free_port()
         places.append((host, port))
     seeds = ",".join(f"{host}:{port}" for host, port in places)
     progress(0.1, f"making {len(names)} servers")
@@ -133,7 +133,7 @@ def _create_servers(
         own = {"port": port, "host": host if request["own_address"] else None}
         rest = {key: value for key, value in request.items() if key != "own_address"}
         with Lab(lab.place.data_dir, lab.place.socket) as mine:
-            return up(mine, name=names[index], flavor="mysql", settings=settings, **rest, **own)
+            return bring_up(mine, name=names[index], flavor="mysql", settings=settings, **rest, **own)
 
     with ThreadPoolExecutor(len(names)) as pool:
         waiting = [pool.submit(make, index) for index in range(len(names))]
@@ -148,21 +148,21 @@ def _form(members: list[Server]) -> None:
     password = Secret(secrets.token_urlsafe(access.PASSWORD_BYTES))
     for index, server in enumerate(members):
         write_client_file(Address(ACCOUNT, server.host, server.port, password=password), server.paths.state / FILE)
-        with accounts.connected(server) as connection:
-            _account(connection, server, password)
+        with accounts.open_connection(server) as connection:
+            _create_account(connection, server, password)
             _join(connection, server, first=index == 0)
 
 
-def _account(connection: SqlConnection, server: Server, password: Secret) -> None:
+def _create_account(connection: SqlConnection, server: Server, password: Secret) -> None:
     """Creates the group's account on a member: it must exist before the member can join."""
     source = "127.0.0.1" if server.host == links.LOOPBACK else f"{server.host.rpartition('.')[0]}.%"
-    account, secret = f"{literal(ACCOUNT)}@{literal(source)}", literal(password.reveal())
+    account, secret = f"{quote_literal(ACCOUNT)}@{quote_literal(source)}", quote_literal(password.reveal())
     statements = (
         "SET SESSION sql_log_bin = 0",
         f"CREATE USER {account} IDENTIFIED BY {secret} REQUIRE SSL",
         f"GRANT {GRANTS} ON *.* TO {account}",
         "SET SESSION sql_log_bin = 1",
-        f"CHANGE REPLICATION SOURCE TO SOURCE_USER = {literal(ACCOUNT)}, SOURCE_PASSWORD = {secret} FOR CHANNEL '{CHANNEL}'",
+        f"CHANGE REPLICATION SOURCE TO SOURCE_USER = {quote_literal(ACCOUNT)}, SOURCE_PASSWORD = {secret} FOR CHANNEL '{CHANNEL}'",
     )
     run(connection, statements)
 
@@ -179,10 +179,10 @@ def _join(connection: SqlConnection, server: Server, first: bool) -> None:
     finally:
         if first:
             run(connection, ("SET GLOBAL group_replication_bootstrap_group = OFF",))
-    _wait(lambda: _own_state(connection) == "ONLINE", server)
+    _wait(lambda: _read_own_state(connection) == "ONLINE", server)
 
 
-def _own_state(connection: SqlConnection) -> str:
+def _read_own_state(connection: SqlConnection) -> str:
     """Returns a member's state in its group, as MySQL words it; "" for none."""
     members = "performance_schema.replication_group_members"
     return str(ask_value(connection, f"SELECT member_state FROM {members} WHERE member_id = @@server_uuid") or "")
@@ -197,17 +197,17 @@ def _wait(holds: Callable[[], bool], server: Server) -> None:
 
 def _join_on_boot(lab: Lab, name: str) -> Server:
     """Lets a member join the group at each start from now on."""
-    where = server_paths(data_dir_of(lab), name)
-    with records.locked(where):
-        record = records.required(where)
+    where = make_server_paths(find_data_dir(lab), name)
+    with records.lock_server(where):
+        record = records.require_record(where)
         on: dict[str, str | None] = {ON_BOOT: "ON"}
-        records.save(where, record.with_(settings=record.settings_with(on)))
+        records.save(where, record.with_(settings=record.merge_settings(on)))
     return find(lab, name)
 
 
 def _is_member(lab: Lab, name: str) -> bool:
     """Returns whether a server of the lab was made as a member of a group."""
-    record = records.load(server_paths(data_dir_of(lab), name))
+    record = records.load(make_server_paths(find_data_dir(lab), name))
     return record is not None and record.created and "loose-group-replication-group-name" in record.settings
 
 
@@ -221,26 +221,26 @@ def _start_again(lab: Lab, names: list[str], progress: Progress) -> list[Server]
         if none_left:
             _start_alone(lab, member_name)
         else:
-            up(lab, name=member_name)
+            bring_up(lab, name=member_name)
     members = [find(lab, member_name) for member_name in names]
-    if not any(member.is_online for member in group_status(members)):
+    if not any(member.is_online for member in query_group_status(members)):
         _begin_again(members)
     for server in members:
-        with accounts.connected(server) as connection:
-            if _own_state(connection) in ("", "OFFLINE", "ERROR"):
+        with accounts.open_connection(server) as connection:
+            if _read_own_state(connection) in ("", "OFFLINE", "ERROR"):
                 run(connection, ("STOP GROUP_REPLICATION",))
                 _join(connection, server, first=False)
-            _wait(lambda connection=connection: _own_state(connection) == "ONLINE", server)
+            _wait(lambda connection=connection: _read_own_state(connection) == "ONLINE", server)
     return members
 
 
 def _start_alone(lab: Lab, name: str) -> None:
     """Starts a member that does not look for its group, since no other member runs."""
-    where = server_paths(data_dir_of(lab), name)
-    with records.locked(where):
-        record = records.required(where)
+    where = make_server_paths(find_data_dir(lab), name)
+    with records.lock_server(where):
+        record = records.require_record(where)
         alone: dict[str, str | None] = {ON_BOOT: "OFF"}
-        started = running.start(lab, where, record.with_(settings=record.settings_with(alone)))
+        started = running.start(lab, where, record.with_(settings=record.merge_settings(alone)))
         records.save(where, started.with_(settings=record.settings))
 
 
@@ -249,7 +249,7 @@ def _begin_again(members: list[Server]) -> None:
     if no member has them."""
     has: dict[str, GtidSet] = {}
     for server in members:
-        with accounts.connected(server, LEAVES_S) as connection:
+        with accounts.open_connection(server, LEAVES_S) as connection:
             run(connection, ("STOP GROUP_REPLICATION",))
             has[server.name] = GtidSet.parse(str(ask_row(connection, "SELECT @@GLOBAL.gtid_executed")[0]), "mysql")
     first = next(
@@ -258,13 +258,13 @@ def _begin_again(members: list[Server]) -> None:
     if first is None:
         rule = "has no member with all transactions of the others, so beginning it anew would lose some"
         raise refuse.run(members[0].name.rpartition("-")[0], rule, "Compare gtid_executed of its members.")
-    with accounts.connected(first) as connection:
+    with accounts.open_connection(first) as connection:
         _join(connection, first, first=True)
 
 
-def members_of(lab: Lab, name: str) -> list[Server]:
+def list_members(lab: Lab, name: str) -> list[Server]:
     """Lists the servers NAME-1, NAME-2, ... of a group; none if a server has the name itself."""
-    every = servers(lab)
+    every = list_servers(lab)
     if any(server.name == name for server in every):
         return []
     return [server for server in every if server.name.rpartition("-")[0] == name and _is_member(lab, server.name)]
@@ -275,7 +275,7 @@ STATUS = """SELECT m.member_id, m.member_state, m.member_role, s.count_transacti
 LEFT JOIN performance_schema.replication_group_member_stats s USING (member_id)"""
 
 
-def group_status(members: Sequence[Server]) -> list[GroupMember]:
+def query_group_status(members: Sequence[Server]) -> list[GroupMember]:
     """Returns each member in its own view: a member that is cut off may see the others wrongly."""
     statuses = []
     for server in members:
@@ -283,7 +283,7 @@ def group_status(members: Sequence[Server]) -> list[GroupMember]:
             statuses.append(GroupMember(server.name, "down", "", None, ""))
             continue
         try:
-            with accounts.connected(server) as connection:
+            with accounts.open_connection(server) as connection:
                 own, executed = ask_row(connection, "SELECT @@server_uuid, @@GLOBAL.gtid_executed") or ("", "")
                 seen = {row[0]: row[1:] for row in ask(connection, STATUS)}
             state, role, waiting = seen.get(own, ("OFFLINE", "", None))

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from headrace.base.machine import required
-from headrace.base.processes import Command, failure, run_to_end
+from headrace.base.machine import require_program
+from headrace.base.processes import Command, describe_failure, run_to_end
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.record import ServerPaths
 
@@ -67,18 +67,18 @@ class Link:
         """Creates bridge, namespace and link if they are missing. Raises CouldNotRun."""
         gateway = f"{self.host.rpartition('.')[0]}.1"
         if not Path(f"/sys/class/net/{self.bridge}").exists():
-            ip(f"link add {self.bridge} type bridge")
-            ip(f"addr add {gateway}/24 dev {self.bridge}")
-            ip(f"link set {self.bridge} up")
+            run_ip(f"link add {self.bridge} type bridge")
+            run_ip(f"addr add {gateway}/24 dev {self.bridge}")
+            run_ip(f"link set {self.bridge} up")
         if (NAMESPACES / self.namespace).exists() and Path(f"/sys/class/net/{self.port}").exists():
             return
         self._drop()
-        ip(f"netns add {self.namespace}")
-        ip(f"link add {self.port} type veth peer name eth0 netns {self.namespace}")
-        ip(f"-n {self.namespace} addr add {self.host}/24 dev eth0")
-        ip(f"-n {self.namespace} link set lo up")
-        ip(f"-n {self.namespace} link set eth0 up")
-        ip(f"link set {self.port} master {self.bridge} up")
+        run_ip(f"netns add {self.namespace}")
+        run_ip(f"link add {self.port} type veth peer name eth0 netns {self.namespace}")
+        run_ip(f"-n {self.namespace} addr add {self.host}/24 dev eth0")
+        run_ip(f"-n {self.namespace} link set lo up")
+        run_ip(f"-n {self.namespace} link set eth0 up")
+        run_ip(f"link set {self.port} master {self.bridge} up")
 
     def remove(self) -> None:
         """Removes namespace and link, and with the last link the bridge."""
@@ -88,31 +88,31 @@ class Link:
     def _drop(self) -> None:
         """Removes the server's namespace and link, as far as they exist. Raises CouldNotRun."""
         if (NAMESPACES / self.namespace).exists():
-            ip(f"-n {self.namespace} link del eth0", missing_is_fine=True)
-            ip(f"netns del {self.namespace}")
+            run_ip(f"-n {self.namespace} link del eth0", missing_is_fine=True)
+            run_ip(f"netns del {self.namespace}")
         if Path(f"/sys/class/net/{self.port}").exists():
-            ip(f"link del {self.port}")
+            run_ip(f"link del {self.port}")
 
     def cut(self) -> None:
         """Cuts the link: no frame passes in either direction."""
-        ip(f"link set {self.port} down")
+        run_ip(f"link set {self.port} down")
 
     def mend(self) -> None:
-        ip(f"link set {self.port} up")
+        run_ip(f"link set {self.port} up")
 
     def part(self, other: Link, both: bool = True) -> None:
         """Drops frames to another server, with `both` also from it; both still reach all others."""
-        ip(f"-n {self.namespace} neigh replace {other.host} lladdr {NOBODY} dev eth0 nud permanent")
+        run_ip(f"-n {self.namespace} neigh replace {other.host} lladdr {NOBODY} dev eth0 nud permanent")
         if both:
             other.part(self, both=False)
 
     def join(self, other: Link, both: bool = True) -> None:
         """Reverts `part`."""
-        ip(f"-n {self.namespace} neigh del {other.host} dev eth0", missing_is_fine=True)
+        run_ip(f"-n {self.namespace} neigh del {other.host} dev eth0", missing_is_fine=True)
         if both:
             other.join(self, both=False)
 
-    def within(self, work: Callable[[], Answer]) -> Answer:
+    def run_within(self, work: Callable[[], Answer]) -> Answer:
         """Runs `work` in a thread in the namespace; processes it starts are and stay in it."""
         answers: list[Answer] = []
         errors: list[BaseException] = []
@@ -143,30 +143,32 @@ class Link:
             os.close(handle)
 
 
-def link_of(where: ServerPaths, host: str) -> Link | None:
+def find_link(where: ServerPaths, host: str) -> Link | None:
     """Returns a server's link; None for a server at 127.0.0.1, which has none."""
-    return None if host == LOOPBACK else Link(lab_of(where), where.state.name, host)
+    return None if host == LOOPBACK else Link(get_lab_part(where), where.state.name, host)
 
 
-def lab_of(where: ServerPaths) -> str:
+def get_lab_part(where: ServerPaths) -> str:
     """Returns the lab's part of names: six hexadecimal digits."""
     return where.run.parent.name[:6]
 
 
-def required_link(where: ServerPaths, host: str) -> Link:
+def require_link(where: ServerPaths, host: str) -> Link:
     """Returns a server's link. Raises InputError if it has none."""
-    link = link_of(where, host)
+    link = find_link(where, host)
     if link is None:
         rule = "is at 127.0.0.1, so it has no link of its own"
         raise InputError(where.state.name, rule, "docs/guide/replicas.md", "Make it with --own-address.")
     return link
 
 
-def free_host(where: ServerPaths, taken: Iterable[str]) -> str:
+def find_free_host(where: ServerPaths, taken: Iterable[str]) -> str:
     """Returns an address that no server of the lab has, in the lab's network; for the first server
     in a network that this machine does not use."""
     there = {host for host in taken if host != LOOPBACK}
-    network = ipaddress.IPv4Network(f"{min(there)}/24", strict=False) if there else _free_network(lab_of(where))
+    network = (
+        ipaddress.IPv4Network(f"{min(there)}/24", strict=False) if there else _find_free_network(get_lab_part(where))
+    )
     hosts = list(network.hosts())[1 : MOST_HOSTS + 1]
     free = next((str(host) for host in hosts if str(host) not in there), None)
     if free is None:
@@ -174,10 +176,10 @@ def free_host(where: ServerPaths, taken: Iterable[str]) -> str:
     return free
 
 
-def _free_network(lab: str) -> ipaddress.IPv4Network:
+def _find_free_network(lab: str) -> ipaddress.IPv4Network:
     """Returns a network of 256 addresses that this machine does not use; the lab's name
     (hexadecimal) decides where the search begins. Raises CouldNotRun."""
-    used = ip("-4 -o addr show") + ip("-4 route show")
+    used = run_ip("-4 -o addr show") + run_ip("-4 route show")
     networks = list(NETWORKS.subnets(new_prefix=24))
     begin = int(lab, 16) % len(networks)
     for network in (*networks[begin:], *networks[:begin]):
@@ -188,27 +190,27 @@ def _free_network(lab: str) -> ipaddress.IPv4Network:
 
 def remove_named(where: ServerPaths) -> None:
     """Removes the namespace of a server whose record may be gone, and the bridge after the last."""
-    namespace = f"headrace-{lab_of(where)}-{where.state.name}"
+    namespace = f"headrace-{get_lab_part(where)}-{where.state.name}"
     if (NAMESPACES / namespace).exists():
         # The bridge's end first: the namespace's end is removed only some time after the namespace.
-        ip(f"-n {namespace} link del eth0", missing_is_fine=True)
-        ip(f"netns del {namespace}")
-    remove_bridge(lab_of(where))
+        run_ip(f"-n {namespace} link del eth0", missing_is_fine=True)
+        run_ip(f"netns del {namespace}")
+    remove_bridge(get_lab_part(where))
 
 
 def remove_bridge(lab: str) -> None:
     """Removes a bridge that has no ports."""
     ports = Path(f"/sys/class/net/hr{lab}/brif")
     if ports.is_dir() and not any(ports.iterdir()):
-        ip(f"link del hr{lab}", missing_is_fine=True)
+        run_ip(f"link del hr{lab}", missing_is_fine=True)
 
 
-def ip(words: str, missing_is_fine: bool = False) -> str:
+def run_ip(words: str, missing_is_fine: bool = False) -> str:
     """Runs ip(8) and returns its output. Raises CouldNotRun with its error."""
-    command = Command((required("ip", "iproute2"), *words.split()), what=f"ip {words}")
+    command = Command((require_program("ip", "iproute2"), *words.split()), what=f"ip {words}")
     done = run_to_end(command, IP_S)
     missing = "No such" in done.errors or "Cannot find" in done.errors
     if done.code != 0 and not (missing and missing_is_fine):
-        rule = failure(done)
+        rule = describe_failure(done)
         raise CouldNotRun(f"ip {words}", rule, "ip(8)", "Network namespaces take root and their kernel module.")
     return done.output

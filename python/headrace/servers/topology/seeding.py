@@ -27,17 +27,17 @@ from headrace.lab.waiting import wait_stored
 from headrace.mysql import connect
 from headrace.mysql.dialect import Dialect, refuse
 from headrace.mysql.gtid import GtidSet
-from headrace.mysql.state import ServerState, dialect_of, observe
+from headrace.mysql.state import ServerState, observe, read_dialect
 from headrace.mysql.statements import SqlConnection, ask_row, load_plugin, run
 from headrace.servers import access, datadir, running, volumes
-from headrace.servers.access import service_user
-from headrace.servers.copies.clone import fetch, fetched_position
+from headrace.servers.access import find_service_user
+from headrace.servers.copies.clone import fetch, read_fetched_position
 from headrace.servers.copies.copy import COPY_S, Destination
-from headrace.servers.copies.files import log_folder
+from headrace.servers.copies.files import get_log_folder
 from headrace.servers.copies.methods import BY_FORM, METHODS
 from headrace.servers.copies.position import BinlogPosition
-from headrace.servers.copies.snapshot import volumes_of
-from headrace.servers.copies.source import CopySource, source_of
+from headrace.servers.copies.snapshot import list_volumes
+from headrace.servers.copies.source import CopySource, read_source
 from headrace.servers.flavors import ServerProgram
 from headrace.servers.record import Record, ServerPaths
 from headrace.servers.topology import accounts
@@ -65,18 +65,18 @@ class Follower:
     read_only: bool = True
     begins: BinlogPosition | None = field(default=None, init=False)
 
-    def snapshots(self, lab: Lab) -> Mapping[str, str]:
+    def prepare_snapshots(self, lab: Lab) -> Mapping[str, str]:
         return {}
 
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
-        datadir.folders(where, service_user(), record.log_storage is not None)
-        datadir.make(program, where.config, service_user())
+        datadir.make_folders(where, find_service_user(), record.log_storage is not None)
+        datadir.make(program, where.config, find_service_user())
 
     def finish(self, lab: Lab, where: ServerPaths, record: Record) -> Record:
         """Lets the new replica follow its source, and returns its record."""
-        with _socket(where) as connection:
+        with _connect_socket(where) as connection:
             self.follow(where, record, connection)
-        return self.made_read_only(where, record)
+        return self.make_read_only(where, record)
 
     def follow(self, where: ServerPaths, record: Record, connection: SqlConnection) -> None:
         """Removes copied channels of the source's own replication, and follows the source."""
@@ -86,12 +86,12 @@ class Follower:
             run(connection, (*dialect.stop(channel.name), *dialect.forget(channel.name)))
         self._check(state)
         if self.begins is not None:
-            run(connection, dialect.begin_at(self.begins.gtids(state.flavor)))
+            run(connection, dialect.begin_at(self.begins.parse_gtids(state.flavor)))
         accounts.create_account(where, connection, dialect, record.host)
         if any(SEMI_SYNC.search(name) for name in record.settings):
             # MySQL's plugin is loaded permanently: a clone has replaced the table of plugins.
             load_semi_sync(connection, dialect, self.name)
-            run(connection, dialect.semi_sync("replica", True))
+            run(connection, dialect.switch_semi_sync("replica", True))
         self._point(where, connection, dialect)
 
     def follow_too(self, where: ServerPaths, record: Record, connection: SqlConnection) -> None:
@@ -103,8 +103,8 @@ class Follower:
     def _check(self, state: ServerState) -> None:
         """Raises InputError for a server that cannot follow this source from where its data end."""
         gtid = self.position == "gtid"
-        with accounts.connected(self.source) as source:
-            source_state, purged = observe(source, self.source.name), purged_of(source)
+        with accounts.open_connection(self.source) as source:
+            source_state, purged = observe(source, self.source.name), read_purged(source)
         check_pair(source_state, state, gtid)
         if gtid and self.begins is None:
             check_reachable(self.name, purged, state.executed, self.source.name)
@@ -121,15 +121,15 @@ class Follower:
         run(connection, (*dialect.point_at(source_options), *dialect.start(self.channel)))
         wait_connected(connection, self.name, self.channel)
 
-    def made_read_only(self, where: ServerPaths, record: Record) -> Record:
+    def make_read_only(self, where: ServerPaths, record: Record) -> Record:
         """Makes a server read-only, now and after later starts."""
         if not self.read_only:
             return record
-        with _socket(where) as connection:
-            run(connection, dialect_of(connection).read_only(True))
+        with _connect_socket(where) as connection:
+            run(connection, read_dialect(connection).switch_read_only(True))
         on = {"read-only": "ON"} | ({"super-read-only": "ON"} if record.flavor == "mysql" else {})
-        record = record.with_(settings=record.settings_with(on))
-        running.write_config(where, record, running.program_of(record), service_user())
+        record = record.with_(settings=record.merge_settings(on))
+        running.write_config(where, record, running.find_record_program(record), find_service_user())
         return record
 
 
@@ -138,7 +138,7 @@ def wait_connected(connection: SqlConnection, name: str, channel: str) -> Server
     deadline = time.monotonic() + CONNECT_S
     while True:
         state = observe(connection, name)
-        observed = state.channel(channel)
+        observed = state.find_channel(channel)
         if observed is not None and observed.receive == "on" and not observed.receive_error:
             return state
         receive_error = "there is no such channel" if observed is None else observed.receive_error
@@ -149,9 +149,9 @@ def wait_connected(connection: SqlConnection, name: str, channel: str) -> Server
         time.sleep(LOOK_EVERY_S)
 
 
-def purged_of(source: SqlConnection) -> GtidSet:
+def read_purged(source: SqlConnection) -> GtidSet:
     """Returns the transactions that a source has purged from its binary logs."""
-    if not dialect_of(source).is_mariadb:
+    if not read_dialect(source).is_mariadb:
         return GtidSet.parse(str(ask_row(source, "SELECT @@GLOBAL.gtid_purged")[0]), "mysql")
     first = ask_row(source, "SHOW BINARY LOGS")
     if not first:
@@ -161,8 +161,8 @@ def purged_of(source: SqlConnection) -> GtidSet:
     return GtidSet.parse(str(row[0] or ""), "mariadb")
 
 
-def _socket(where: ServerPaths, timeout_s: float = accounts.ASK_S) -> SqlConnection:
-    return connect(access.address(where, None), timeout_s)
+def _connect_socket(where: ServerPaths, timeout_s: float = accounts.ASK_S) -> SqlConnection:
+    return connect(access.make_address(where, None), timeout_s)
 
 
 # --- by a copy ------------------------------------------------------------------------------------
@@ -182,25 +182,25 @@ def _forget(folder: Path, *patterns: str) -> None:
 class CopiedFollower(Follower):
     """Follows from where a copy of its source ends."""
 
-    def copied_source(self) -> CopySource:
+    def make_copy_source(self) -> CopySource:
         """Returns the source for methods of copying; InputError for one without a binary log."""
-        source = source_of(self.source.address(), self.source.name, self.source)
+        source = read_source(self.source.make_address(), self.source.name, self.source)
         if not source.log_bin:
             raise refuse.input(self.source.name, "writes no binary log", "--prepare-source")
         return source
 
     def take(self, method: str, where: ServerPaths, record: Record) -> Destination:
         """Copies the source's files to mounted volumes, without identity; returns their place."""
-        datadir.folders(where, service_user(), record.log_storage is not None)
-        into = Destination(where.datadir, log_folder(where, record))
-        self.begins = METHODS[method].take(self.copied_source(), into).position
+        datadir.make_folders(where, find_service_user(), record.log_storage is not None)
+        into = Destination(where.datadir, get_log_folder(where, record))
+        self.begins = METHODS[method].take(self.make_copy_source(), into).position
         return into
 
-    def own(self, into: Destination) -> None:
+    def adopt_files(self, into: Destination) -> None:
         """Makes copied files those of another server."""
         _forget(into.folder, *NOT_KEPT)
         for folder in (into.folder, into.log):
-            datadir.give(folder, service_user())
+            datadir.give(folder, find_service_user())
 
 
 @dataclass
@@ -215,11 +215,11 @@ class CopySeed(CopiedFollower):
         # The index names the files by the path they had.
         logs = sorted(into.log.glob("binlog.[0-9]*"))
         (into.log / "binlog.index").write_text("".join(f"{path}\n" for path in logs))
-        self.own(into)
+        self.adopt_files(into)
 
     def finish(self, lab: Lab, where: ServerPaths, record: Record) -> Record:
         """Lets the server follow from the GTIDs that it has executed, and returns its record."""
-        with _socket(where) as connection:
+        with _connect_socket(where) as connection:
             executed = observe(connection, self.name).executed
         assert self.begins is not None
         self.begins = replace(self.begins, gtid=str(executed))
@@ -232,13 +232,13 @@ class SnapshotSeed(CopiedFollower):
 
     taken: dict[str, str] = field(default_factory=dict, init=False)
 
-    def snapshots(self, lab: Lab) -> Mapping[str, str]:
+    def prepare_snapshots(self, lab: Lab) -> Mapping[str, str]:
         """Takes snapshots of the source's volumes, waits until they are stored, and returns their
         ids by role (data, log)."""
         into = Destination(label=f"seed of {self.name}", tags={volumes.SEED_TAG: self.name})
-        copied = METHODS["snapshot"].take(self.copied_source(), into)
+        copied = METHODS["snapshot"].take(self.make_copy_source(), into)
         self.begins = copied.position
-        self.taken = {role: copied.snapshots[volume] for role, volume in volumes_of(self.source).items()}
+        self.taken = {role: copied.snapshots[volume] for role, volume in list_volumes(self.source).items()}
         wait_stored(lab, list(self.taken.values()), COPY_S)
         return self.taken
 
@@ -247,9 +247,9 @@ class SnapshotSeed(CopiedFollower):
         snapshots."""
         _forget(where.datadir, *NOT_KEPT)
         # Under the lock no transaction was between engine and binary log: recovery needs no log.
-        _forget(log_folder(where, record), "binlog.*", "relay*")
+        _forget(get_log_folder(where, record), "binlog.*", "relay*")
         shutil.rmtree(where.data_mount / "tmp", ignore_errors=True)
-        datadir.folders(where, service_user(), record.log_storage is not None)
+        datadir.make_folders(where, find_service_user(), record.log_storage is not None)
 
     def finish(self, lab: Lab, where: ServerPaths, record: Record) -> Record:
         """Lets the new replica follow its source, deletes the snapshots that its volumes were made
@@ -268,18 +268,18 @@ class CloneSeed(CopiedFollower):
     def finish(self, lab: Lab, where: ServerPaths, record: Record) -> Record:
         """Fetches the source's data into the running server, starts it again, and lets it follow
         from their position; returns its record. Raises CouldNotRun."""
-        source = self.copied_source()
-        with _socket(where, COPY_S) as connection:
+        source = self.make_copy_source()
+        with _connect_socket(where, COPY_S) as connection:
             authority = accounts.follow(where, self.source).ssl_ca or ""
-            fetch(connection, dialect_of(connection), source, self.name, authority)
+            fetch(connection, read_dialect(connection), source, self.name, authority)
         if record.process is not None and not processes.wait_gone(record.process, CONNECT_S):
             raise CouldNotRun(self.name, "did not end after CLONE", str(where.log), "See headrace mysql log.")
-        with access.init_file(where, record.flavor, service_user(), record.host) as init_file:
-            program = running.program_of(record)
-            skip = running.not_following(program)
-            record = running.launch(where, record, program, init_file, running.quiet, running.READY_S, skip)
-        with _socket(where) as connection:
-            self.begins = fetched_position(connection, self.name, where.log)
+        with access.write_init_file(where, record.flavor, find_service_user(), record.host) as init_file:
+            program = running.find_record_program(record)
+            skip = running.make_no_replication_option(program)
+            record = running.launch(where, record, program, init_file, running.discard_progress, running.READY_S, skip)
+        with _connect_socket(where) as connection:
+            self.begins = read_fetched_position(connection, self.name, where.log)
         return super().finish(lab, where, record)
 
 
@@ -290,7 +290,7 @@ class BackupSeed(CopiedFollower):
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
         into = self.take("mariabackup", where, record)
         BY_FORM["mbstream"].prepare(into.folder, into.log, program)
-        self.own(into)
+        self.adopt_files(into)
 
 
 KINDS: dict[str, Callable[..., Follower]] = {
@@ -305,5 +305,5 @@ SEMI_SYNC = re.compile(r"semi-sync-(replica|slave)-enabled")
 def load_semi_sync(connection: SqlConnection, dialect: Dialect, server: str) -> None:
     """Loads MySQL's two plugins permanently; MariaDB has them built in."""
     names = ("rpl_semi_sync_source", "rpl_semi_sync_replica")
-    for name, file in zip(names, dialect.semi_sync_plugins(), strict=False):
+    for name, file in zip(names, dialect.list_semi_sync_plugins(), strict=False):
         load_plugin(connection, name, file, server)

@@ -22,7 +22,7 @@ def stop_receiving(connection: SqlConnection, state: ServerState, channel: str) 
     """Stops receiving, after a kill: STOP waits 2 s for a thread that reads from a dead host."""
     if len(state.channels) == 1:
         with contextlib.suppress(Exception):
-            receiver = state.dialect.receiver(channel)
+            receiver = state.dialect.query_receiver(channel)
             for number, *_ in filter(all, ask(connection, receiver)):
                 ask(connection, f"KILL {int(number)}")
             wait_until(lambda: not any(map(all, ask(connection, receiver))), KILLED_S, KILLED_S / 10)
@@ -35,7 +35,7 @@ def stop_applying(connection: SqlConnection, dialect: Dialect, channel: str = ""
     commit it. So the worker that waits is killed first, and rolls it back."""
     if not dialect.is_mariadb:
         with contextlib.suppress(Exception):
-            _end_waiting_appliers(connection, dialect.appliers_busy(channel), dialect.coordinates(channel))
+            _end_waiting_appliers(connection, dialect.query_busy_appliers(channel), dialect.query_coordinator(channel))
     run(connection, dialect.stop_apply(channel))
 
 

@@ -1,8 +1,8 @@
 """Replicas on the lab: creates and starts them, and reports their state and problems.
 
 >>> from headrace.lab import Lab
->>> from headrace.servers.topology.topology import replica_up
->>> replica = replica_up(Lab(), "replica", "db", storage="gp3:20")                 # doctest: +SKIP
+>>> from headrace.servers.topology.topology import bring_up_replica
+>>> replica = bring_up_replica(Lab(), "replica", "db", storage="gp3:20")                 # doctest: +SKIP
 >>> replica.state.channels[0].receive                                              # doctest: +SKIP
 'on'
 """
@@ -16,22 +16,22 @@ from dataclasses import dataclass, field, replace
 
 from headrace.base.checks import check_choice
 from headrace.base.encoding import Document
-from headrace.base.signals import ends_as_interrupts, undisturbed
+from headrace.base.signals import ends_as_interrupts, ignore_interrupts
 from headrace.base.storage import Storage
 from headrace.base.waiting import wait_until
 from headrace.errors import HeadraceError
 from headrace.lab import Lab
 from headrace.mysql.address import DEFAULT_PORT, Address
-from headrace.mysql.dialect import NET_TIMEOUT_S, checked_channel, checked_filters, refuse
+from headrace.mysql.dialect import NET_TIMEOUT_S, check_channel, check_filters, refuse
 from headrace.mysql.gtid import GtidSet
-from headrace.mysql.state import ServerState, observe, written_by
+from headrace.mysql.state import ServerState, observe, read_written
 from headrace.mysql.statements import SqlConnection, ask_named_safely, run
 from headrace.servers import access, creation, datadir, running
 from headrace.servers import record as records
-from headrace.servers.config import checked_memory, checked_settings
-from headrace.servers.record import Record, ServerPaths, ServerVolumes, data_dir_of, server_paths
-from headrace.servers.running import READY_S, Progress, quiet
-from headrace.servers.server import Server, find, refuse_other_storage, servers
+from headrace.servers.config import check_memory, check_settings
+from headrace.servers.record import Record, ServerPaths, ServerVolumes, find_data_dir, make_server_paths
+from headrace.servers.running import READY_S, Progress, discard_progress
+from headrace.servers.server import Server, find, list_servers, refuse_other_storage
 from headrace.servers.topology import accounts, checks, links, seeding
 from headrace.servers.topology.lag.watch import LagWatch
 from headrace.servers.topology.threads import leave_source
@@ -91,7 +91,7 @@ class TopologyMember(Document, computed=("name",)):
         return self.server.name
 
 
-def replica_up(
+def bring_up_replica(
     lab: Lab,
     name: str,
     source: str,
@@ -103,7 +103,7 @@ def replica_up(
     settings: Mapping[str, str | None] | None = None,
     port: int | None = None,
     unpaced: bool = False,
-    progress: Progress = quiet,
+    progress: Progress = discard_progress,
     timeout_s: float = READY_S,
 ) -> TopologyMember:
     """Creates a replica of a server of the lab and starts it. An existing replica is started again,
@@ -115,42 +115,42 @@ def replica_up(
     """
     access.check_root()
     following = _check_following(following or Following())
-    where = server_paths(data_dir_of(lab), name)
+    where = make_server_paths(find_data_dir(lab), name)
     lab.status()
     given = {"storage": storage, "log_storage": log_storage, "memory_gib": memory_gib, "port": port}
     find(lab, source)
-    checks.check_ring(name, sources_of(lab), source)
+    checks.check_ring(name, list_sources(lab), source)
     if (there := records.load(where)) is not None and there.created:
         _check_existing(find(lab, name), following, given | {"set": settings or None, "unpaced": unpaced or None})
-    followed = prepared(lab, source, following, progress)
+    followed = make_source_ready(lab, source, following, progress)
     if followed.state != "running":
         hint = f"Start it: headrace mysql up {source}"
         raise refuse.input(source, f"is {followed.state}, so nothing can follow it", hint)
     notes: tuple[str, ...] = ()
-    with records.locked(where), ends_as_interrupts():
+    with records.lock_server(where), ends_as_interrupts():
         existing = records.load(where)
         if existing is not None and existing.created:
             notes = _follow_too(lab, where, existing, followed, following)
         else:
-            record = _record(lab, name, followed, following, given, settings, unpaced)
+            record = _make_record(lab, name, followed, following, given, settings, unpaced)
             kind = following.seed or seeding.DEFAULT_SEED[record.flavor]
             _check_kind(kind, record, followed)
             _check_room(kind, record, followed)
             seed = seeding.KINDS[kind](followed, name, following.position, following.channel, following.delay_s)
-            request = creation.checked_request(running.program_of(record), record, seed)
+            request = creation.check_request(running.find_record_program(record), record, seed)
             _check_before(followed, following)
             if where.state.exists():
                 creation.destroy(lab, where, name)  # left by a `replica up` that was killed
             creation.create(lab, where, request, progress, timeout_s)
     if following.semi_sync:
         switch_semi_sync_on(find(lab, source))
-    return replace(settled(lab, name), notes=notes)
+    return replace(wait_settled(lab, name), notes=notes)
 
 
-def settled(lab: Lab, name: str, longest_s: float = SETTLE_S) -> TopologyMember:
+def wait_settled(lab: Lab, name: str, longest_s: float = SETTLE_S) -> TopologyMember:
     """Waits until a server has no problems, at most `longest_s`, and returns it with its state."""
-    wait_until(lambda: not member(find(lab, name), tables=False).problems, longest_s, SETTLE_LOOK_S)
-    return member(find(lab, name))
+    wait_until(lambda: not observe_member(find(lab, name), tables=False).problems, longest_s, SETTLE_LOOK_S)
+    return observe_member(find(lab, name))
 
 
 def _check_existing(server: Server, following: Following, given: Mapping[str, object]) -> None:
@@ -173,8 +173,8 @@ def _check_existing(server: Server, following: Following, given: Mapping[str, ob
 
 def _check_following(following: Following) -> Following:
     """Returns how a replica is to follow, if all of it is valid. Raises InputError."""
-    checked_channel(following.channel)
-    checked_filters(dict(following.filters))
+    check_channel(following.channel)
+    check_filters(dict(following.filters))
     if following.seed is not None:
         check_choice("--seed", following.seed, seeding.SEEDS, refuse)
     if following.workers is not None and not 0 <= following.workers <= MOST_WORKERS:
@@ -207,7 +207,7 @@ def _check_room(kind: str, record: Record, source: Server) -> None:
     if kind == "copy" and record.log_storage is None and source.volumes.log is None:
         folders.append(source.paths.data_mount / "log")
     try:
-        needs = sum(datadir.size_of(folder) for folder in folders)
+        needs = sum(datadir.measure_size(folder) for folder in folders)
     except OSError:
         return  # a file that its server has just deleted
     storage = Storage.parse(record.storage)
@@ -219,12 +219,12 @@ def _check_room(kind: str, record: Record, source: Server) -> None:
 def _check_before(source: Server, following: Following) -> None:
     """Checks the rules that do not need the new replica, and creates the source's account."""
     gtid = following.position == "gtid"
-    with accounts.connected(source) as connection:
+    with accounts.open_connection(source) as connection:
         state = observe(connection, source.name)
         checks.check_source(state, gtid)
         if following.seed == "binlog":
             nothing = seeding.GtidSet(state.flavor)
-            checks.check_reachable("the new replica", seeding.purged_of(connection), nothing, source.name)
+            checks.check_reachable("the new replica", seeding.read_purged(connection), nothing, source.name)
         if following.semi_sync:
             # A replica asks for semi-sync when it connects: if the source has not loaded it by
             # then, the connection does without.
@@ -235,7 +235,7 @@ def _check_before(source: Server, following: Following) -> None:
             accounts.create_account(source.paths, connection, state.dialect, source.host)
 
 
-def _record(
+def _make_record(
     lab: Lab,
     name: str,
     source: Server,
@@ -245,14 +245,14 @@ def _record(
     unpaced: bool,
 ) -> Record:
     """Returns the new replica's record: the source's, with options given and of a replica."""
-    source_record = records.required(source.paths)
+    source_record = records.require_record(source.paths)
     inherited = {key: value for key, value in source_record.settings.items() if not OWN.match(key)}
-    merged = inherited | _settings(lab, source_record.flavor, following) | checked_settings(settings)
+    merged = inherited | _make_settings(lab, source_record.flavor, following) | check_settings(settings)
     # A cache by memory is in the source's options already.
     host = source_record.host
     if host != links.LOOPBACK:
-        host = links.free_host(server_paths(data_dir_of(lab), name), records.hosts(data_dir_of(lab)))
-    memory = source_record.memory_gib if given["memory_gib"] is None else checked_memory(given["memory_gib"])
+        host = links.find_free_host(make_server_paths(find_data_dir(lab), name), records.list_hosts(find_data_dir(lab)))
+    memory = source_record.memory_gib if given["memory_gib"] is None else check_memory(given["memory_gib"])
     return Record(
         name=name,
         flavor=source_record.flavor,
@@ -263,21 +263,21 @@ def _record(
         server_path=source_record.server_path,
         config=source_record.config,
         memory_gib=memory,
-        port=given["port"] or (free_port() if host == links.LOOPBACK else links.PORT),
+        port=given["port"] or (find_free_port() if host == links.LOOPBACK else links.PORT),
         settings=merged,
         volumes=ServerVolumes(unpaced=unpaced, encrypted=source_record.volumes.encrypted),
         host=host,
     )
 
 
-def _settings(lab: Lab, flavor: str, following: Following) -> dict[str, str | None]:
+def _make_settings(lab: Lab, flavor: str, following: Following) -> dict[str, str | None]:
     """Returns the settings that make a server a replica, in addition to the source's."""
     options = dict(checks.SOURCE_SETTINGS[flavor])
     if following.position != "gtid" and flavor == "mysql":
         options = {key: value for key, value in options.items() if "gtid" not in key}
-    options |= {"server-id": str(free_server_id(lab)), "relay-log-recovery": "ON", "event-scheduler": "OFF"}
+    options |= {"server-id": str(find_free_server_id(lab)), "relay-log-recovery": "ON", "event-scheduler": "OFF"}
     options["slave-net-timeout" if flavor == "mariadb" else "replica-net-timeout"] = str(NET_TIMEOUT_S)
-    options |= workers_settings(flavor, following)
+    options |= make_workers_settings(flavor, following)
     for kind, values in following.filters.items():
         prefix = ""
         if following.channel and flavor == "mariadb":
@@ -286,11 +286,11 @@ def _settings(lab: Lab, flavor: str, following: Following) -> dict[str, str | No
             prefix = f"{following.channel}:"
         options[kind] = ",".join(prefix + value for value in values)
     if following.semi_sync:
-        options |= semi_sync_settings(flavor, "replica")
+        options |= make_semi_sync_settings(flavor, "replica")
     return options
 
 
-def workers_settings(flavor: str, following: Following) -> dict[str, str | None]:
+def make_workers_settings(flavor: str, following: Following) -> dict[str, str | None]:
     """Returns options of parallel apply. Raises InputError for a mode of the other flavor."""
     options: dict[str, str | None] = {}
     mariadb = flavor == "mariadb"
@@ -308,7 +308,7 @@ def workers_settings(flavor: str, following: Following) -> dict[str, str | None]
     return options
 
 
-def semi_sync_settings(flavor: str, side: str) -> dict[str, str | None]:
+def make_semi_sync_settings(flavor: str, side: str) -> dict[str, str | None]:
     """Returns options that keep one side of semi-sync on over restarts."""
     if flavor == "mariadb":
         return {f"rpl-semi-sync-{'slave' if side == 'replica' else 'master'}-enabled": "ON"}
@@ -320,19 +320,21 @@ def switch_semi_sync_on(source: Server) -> None:
     """Switches the source's side on, now and after later starts; it waits after the sync and before
     the commit. Before the first replica has connected, commits would wait for the time-out: so
     this comes last."""
-    with accounts.connected(source) as connection:
+    with accounts.open_connection(source) as connection:
         state = observe(connection, source.name)
         seeding.load_semi_sync(connection, state.dialect, source.name)
-        run(connection, state.dialect.semi_sync("source", True))
+        run(connection, state.dialect.switch_semi_sync("source", True))
     where = source.paths
-    options = semi_sync_settings(source.flavor, "source")
+    options = make_semi_sync_settings(source.flavor, "source")
     point = "loose-rpl-semi-sync-source-wait-point" if source.flavor == "mysql" else "rpl-semi-sync-master-wait-point"
-    with records.locked(where):
-        record = records.required(where)
-        records.save(where, record.with_(settings=record.settings_with(options | {point: "AFTER_SYNC"})))
+    with records.lock_server(where):
+        record = records.require_record(where)
+        records.save(where, record.with_(settings=record.merge_settings(options | {point: "AFTER_SYNC"})))
 
 
-def replica_start(lab: Lab, name: str, progress: Progress = quiet, timeout_s: float = READY_S) -> TopologyMember:
+def start_replica(
+    lab: Lab, name: str, progress: Progress = discard_progress, timeout_s: float = READY_S
+) -> TopologyMember:
     """Starts an existing replica, and its receive threads and appliers.
 
     Raises InputError for a server that follows nobody, which is left as it was; CouldNotRun,
@@ -340,18 +342,18 @@ def replica_start(lab: Lab, name: str, progress: Progress = quiet, timeout_s: fl
     """
     access.check_root()
     server = find(lab, name)
-    with records.locked(server.paths), ends_as_interrupts():
-        record = records.required(server.paths)
+    with records.lock_server(server.paths), ends_as_interrupts():
+        record = records.require_record(server.paths)
         with _open_existing(lab, server.paths, record, progress, timeout_s) as (connection, state, was_down):
             if not state.channels:
                 raise refuse.input(name, "follows no server", f"headrace replica up {name} --of SOURCE")
             begun = _begin_threads(connection, state)
     notes = ()
     if not was_down and not begun:
-        names = {(server.host, server.port): server.name for server in servers(lab)}
+        names = {(server.host, server.port): server.name for server in list_servers(lab)}
         sources = " and ".join(names.get(channel.place, channel.where) for channel in state.channels)
         notes = (f"runs already, and follows {sources}: nothing was done",)
-    return replace(settled(lab, name), notes=notes)
+    return replace(wait_settled(lab, name), notes=notes)
 
 
 def _begin_threads(connection: SqlConnection, state: ServerState) -> bool:
@@ -370,23 +372,23 @@ def _begin_threads(connection: SqlConnection, state: ServerState) -> bool:
 
 @contextlib.contextmanager
 def _open_existing(
-    lab: Lab, where: ServerPaths, record: Record, progress: Progress = quiet, timeout_s: float = READY_S
+    lab: Lab, where: ServerPaths, record: Record, progress: Progress = discard_progress, timeout_s: float = READY_S
 ) -> Iterator[tuple[SqlConnection, ServerState, bool]]:
     """Yields a connection to an existing server, its state, and whether it was down. A stopped
     server is started without replication, events and clients that write, and stopped again if the
     work on it fails."""
-    was_down = running.process_of(where, record) is None
+    was_down = running.find_process(where, record) is None
     if was_down:
         once = LOOKED_AT[record.flavor]
-        started = running.start(lab, where, record.with_(settings=record.settings_with(once)), progress, timeout_s)
+        started = running.start(lab, where, record.with_(settings=record.merge_settings(once)), progress, timeout_s)
         records.save(where, started.with_(settings=record.settings))
     try:
-        with accounts.connected(find(lab, record.name)) as connection:
+        with accounts.open_connection(find(lab, record.name)) as connection:
             yield connection, observe(connection, record.name), was_down
     except BaseException:
         if was_down:
-            with undisturbed(), contextlib.suppress(HeadraceError):
-                running.stop(where, records.required(where), kill=False)
+            with ignore_interrupts(), contextlib.suppress(HeadraceError):
+                running.stop(where, records.require_record(where), kill=False)
         raise
 
 
@@ -406,7 +408,7 @@ def _follow_too(lab: Lab, where: ServerPaths, record: Record, source: Server, fo
         _check_one_more(lab, connection, state, source, following)
         _check_before(source, replace(following, seed=None))
         if following.filters:
-            run(connection, state.dialect.filters(dict(following.filters), following.channel))
+            run(connection, state.dialect.set_filters(dict(following.filters), following.channel))
         seed = seeding.Follower(source, record.name, following.position, following.channel, following.delay_s)
         try:
             seed.follow_too(where, record, connection)
@@ -433,11 +435,11 @@ def _check_one_more(
     """Raises InputError if an existing server cannot follow an additional source: it follows
     nobody, has transactions of its own, or its channel is in use."""
     name = state.name
-    with accounts.connected(source) as above_connection:
+    with accounts.open_connection(source) as above_connection:
         above = observe(above_connection, source.name)
-        written = written_by(above_connection, above)
+        written = read_written(above_connection, above)
     if not state.channels:
-        alone = any(last > written.get(key, 0) for key, last in written_by(connection, state).items())
+        alone = any(last > written.get(key, 0) for key, last in read_written(connection, state).items())
         if state.flavor != above.flavor:
             alone = not state.executed.is_empty
         elif state.flavor == "mysql":
@@ -445,7 +447,7 @@ def _check_one_more(
         has = "it has transactions of its own" if alone else "what is in it would be mixed with the source's"
         hint = f"Choose a new name. An old source comes back as a replica by: headrace failover rejoin {name}."
         raise refuse.input(name, f"exists and follows nobody; {has}", hint)
-    if state.channel(following.channel) is not None:
+    if state.find_channel(following.channel) is not None:
         rule = f"follows another source already by {'channel ' + following.channel if following.channel else 'its channel'}"
         raise refuse.input(name, rule, "Give this one a channel of its own: --channel NAME.")
     if following.seed not in (None, "binlog"):
@@ -453,7 +455,7 @@ def _check_one_more(
         raise refuse.input(f"{name}: --seed {following.seed}", rule, "Leave --seed out: it reads the binary log.")
     if state.flavor != above.flavor:
         return  # refused with its reason when they are paired
-    if own := _own(lab, connection, state, [(above, written)]):
+    if own := _find_own_transactions(lab, connection, state, [(above, written)]):
         rule = f"has transactions of its own: {own[:120]}"
         raise refuse.input(name, rule, "Choose a new name, or seed it anew first.")
     domains = {key for key, _ in state.executed.ranges} & {key for key, _ in above.executed.ranges}
@@ -467,32 +469,32 @@ def _check_one_more(
 Position = tuple[ServerState, dict[tuple[int, int], int]]
 
 
-def _own(lab: Lab, connection: SqlConnection, state: ServerState, sources: list[Position]) -> str:
+def _find_own_transactions(lab: Lab, connection: SqlConnection, state: ServerState, sources: list[Position]) -> str:
     """Returns the transactions that a replica wrote itself, as text: those of its own id in its
     binary log that neither `sources` nor its present sources have. "" if one of those does not
     answer."""
     server = find(lab, state.name)
     for channel in state.channels:
-        source = source_of(lab, server, state, channel.name)
+        source = find_source(lab, server, state, channel.name)
         if source is None or source.state != "running":
             return ""
-        with accounts.connected(source) as above:
+        with accounts.open_connection(source) as above:
             seen = observe(above, source.name)
-            sources = [*sources, (seen, written_by(above, seen))]
+            sources = [*sources, (seen, read_written(above, seen))]
     if state.flavor == "mariadb":
-        mine = {key: last for key, last in written_by(connection, state).items() if key[1] == state.server_id}
+        mine = {key: last for key, last in read_written(connection, state).items() if key[1] == state.server_id}
         beyond = {key: last for key, last in mine.items() if all(last > log.get(key, 0) for _, log in sources)}
         return ", ".join(f"{domain}-{number}-{last}" for (domain, number), last in sorted(beyond.items()))
     remaining = GtidSet(state.flavor)
     for key, _ in state.executed.ranges:
         if key.partition(":")[0] == state.uuid.lower():
-            remaining = remaining.union(state.executed.only(key))
+            remaining = remaining.union(state.executed.select_key(key))
     for seen, _ in sources:
         remaining = remaining.minus(seen.executed)
     return str(remaining)
 
 
-def prepared(lab: Lab, name: str, following: Following, progress: Progress = quiet) -> Server:
+def make_source_ready(lab: Lab, name: str, following: Following, progress: Progress = discard_progress) -> Server:
     """Returns the source, restarted with the settings that it lacks if `following` allows it."""
     source = find(lab, name)
     if source.port is not None and not following.prepare_source:
@@ -500,9 +502,9 @@ def prepared(lab: Lab, name: str, following: Following, progress: Progress = qui
     if source.state != "running" and not following.prepare_source:
         return source
     paths = source.paths
-    with accounts.connected(source) as connection:
+    with accounts.open_connection(source) as connection:
         state = observe(connection, name)
-    lacks = checks.lacking(state, following.position == "gtid")
+    lacks = checks.list_missing(state, following.position == "gtid")
     if source.port is None:
         lacks.insert(0, "has no port")
     if not lacks:
@@ -511,11 +513,11 @@ def prepared(lab: Lab, name: str, following: Following, progress: Progress = qui
         raise refuse.input(name, f"cannot be a source: it {', and it '.join(lacks)}", f"{checks.PREPARE}.")
     progress(0.02, f"restarting {name} as a source")
     options = dict(checks.SOURCE_SETTINGS[source.flavor])
-    with records.locked(paths):
-        record = records.required(paths)
-        numbered = {"server-id": record.settings.get("server-id") or str(free_server_id(lab))}
+    with records.lock_server(paths):
+        record = records.require_record(paths)
+        numbered = {"server-id": record.settings.get("server-id") or str(find_free_server_id(lab))}
         record = running.stop(paths, record, kill=False)
-        record = record.with_(settings=record.settings_with(options | numbered), port=record.port or free_port())
+        record = record.with_(settings=record.merge_settings(options | numbered), port=record.port or find_free_port())
         if not (paths.tls / "ca.pem").exists():
             access.create_certificates(paths, name, record.host)
         records.save(paths, running.start(lab, paths, record))
@@ -525,32 +527,32 @@ def prepared(lab: Lab, name: str, following: Following, progress: Progress = qui
 # --- shown ----------------------------------------------------------------------------------------
 
 
-def member(server: Server, tables: bool = True) -> TopologyMember:
+def observe_member(server: Server, tables: bool = True) -> TopologyMember:
     """Returns a server with its state. If it does not answer, the state is None, with a problem.
     `tables`: its tables are checked too."""
     problems = list(server.problems)
     if server.state != "running":
         return TopologyMember(server, None, tuple(problems))
     try:
-        with accounts.connected(server) as connection:
+        with accounts.open_connection(server) as connection:
             state = observe(connection, server.name)
-            warnings = list(checks.warnings(state))
-            if tables and (state.channels or ask_named_safely(connection, state.dialect.replica_hosts())):
-                warnings += checks.warnings_of_tables(connection, state)
+            warnings = list(checks.list_warnings(state))
+            if tables and (state.channels or ask_named_safely(connection, state.dialect.query_replica_hosts())):
+                warnings += checks.list_table_warnings(connection, state)
     except HeadraceError as error:
         return TopologyMember(server, None, (*problems, f"does not answer: {error.rule}"))
-    return TopologyMember(server, state, (*problems, *checks.problems(state)), tuple(warnings))
+    return TopologyMember(server, state, (*problems, *checks.list_problems(state)), tuple(warnings))
 
 
-def status(lab: Lab, name: str | None = None) -> list[TopologyMember]:
+def list_topology(lab: Lab, name: str | None = None) -> list[TopologyMember]:
     """Lists all servers of the lab that follow or are followed, or the server `name`."""
     chosen = None if name is None else find(lab, name).name
-    members = [member(server, tables=chosen in (None, server.name)) for server in servers(lab)]
-    of_two = list(checks.warnings_of_all({entry.server.name: entry.state for entry in members if entry.state}))
+    members = [observe_member(server, tables=chosen in (None, server.name)) for server in list_servers(lab)]
+    of_two = list(checks.list_pair_warnings({entry.server.name: entry.state for entry in members if entry.state}))
     members = [
         replace(
             entry,
-            problems=(*entry.problems, *_of_stopped(entry.server, members)),
+            problems=(*entry.problems, *_describe_stopped(entry.server, members)),
             warnings=(*entry.warnings, *(text for about, text in of_two if about == entry.server.name)),
         )
         for entry in members
@@ -567,7 +569,7 @@ def status(lab: Lab, name: str | None = None) -> list[TopologyMember]:
     ]
 
 
-def _of_stopped(server: Server, members: Sequence[TopologyMember]) -> Iterator[str]:
+def _describe_stopped(server: Server, members: Sequence[TopologyMember]) -> Iterator[str]:
     """Yields the problem of a stopped server that others follow."""
     if server.state == "running":
         return
@@ -582,21 +584,21 @@ def _of_stopped(server: Server, members: Sequence[TopologyMember]) -> Iterator[s
         )
 
 
-def sources_of(lab: Lab) -> dict[str, tuple[str, ...]]:
+def list_sources(lab: Lab) -> dict[str, tuple[str, ...]]:
     """Returns the servers that each running server of the lab follows, by name."""
-    lab_servers = servers(lab)
+    lab_servers = list_servers(lab)
     names = {(server.host, server.port): server.name for server in lab_servers if server.port is not None}
-    states = {server.name: member(server, tables=False).state for server in lab_servers}
+    states = {server.name: observe_member(server, tables=False).state for server in lab_servers}
     channels = {name: state.channels for name, state in states.items() if state is not None and state.channels}
     return {name: tuple(names.get(each.place, "?") for each in own) for name, own in channels.items()}
 
 
-def source_of(lab: Lab, server: Server, state: ServerState, channel: str = "") -> Server | None:
+def find_source(lab: Lab, server: Server, state: ServerState, channel: str = "") -> Server | None:
     """Returns the server of the lab that a channel follows; None if it is not of this lab."""
-    followed = state.channel(channel)
+    followed = state.find_channel(channel)
     if followed is None:
         return None
-    return next((server for server in servers(lab) if (server.host, server.port) == followed.place), None)
+    return next((server for server in list_servers(lab) if (server.host, server.port) == followed.place), None)
 
 
 # --- lag ------------------------------------------------------------------------------------------
@@ -610,7 +612,7 @@ class WatchedServers:
     servers: dict[str, Server]
 
 
-def watched(
+def make_watch(
     lab: Lab, name: str | None = None, addresses: Sequence[Address] = (), heartbeat: bool = False
 ) -> WatchedServers:
     """Returns a watch of the lab, or of servers anywhere; InputError if none follows another."""
@@ -618,7 +620,7 @@ def watched(
         places = {(address.host or "", address.port or DEFAULT_PORT): address.label for address in addresses}
         watch = LagWatch({each.label: each for each in addresses}, places, addresses[0].label if heartbeat else None)
         return WatchedServers(watch, {})
-    members = [entry for entry in status(lab) if entry.server.state == "running"]
+    members = [entry for entry in list_topology(lab) if entry.server.state == "running"]
     if not any(entry.state and entry.state.channels for entry in members):
         raise refuse.input(name or "this lab", "no server here follows another", "headrace replica up NAME --of SOURCE")
     if name is not None and name not in {entry.server.name for entry in members}:
@@ -626,26 +628,26 @@ def watched(
     heads = [entry.server.name for entry in members if entry.state and not entry.state.channels]
     places = {(entry.server.host, entry.server.port or 0): entry.server.name for entry in members}
     on = heads[0] if heartbeat and heads else None
-    watch = LagWatch({entry.server.name: entry.server.address() for entry in members}, places, on)
+    watch = LagWatch({entry.server.name: entry.server.make_address() for entry in members}, places, on)
     return WatchedServers(watch, {entry.server.name: entry.server for entry in members})
 
 
 # --- numbers --------------------------------------------------------------------------------------
 
 
-def free_server_id(lab: Lab) -> int:
+def find_free_server_id(lab: Lab) -> int:
     """Returns a server_id that no server of the lab has."""
-    data_dir = data_dir_of(lab)
+    data_dir = find_data_dir(lab)
     taken = set[int]()
-    for name in records.names(data_dir):
-        record = records.load(server_paths(data_dir, name))
+    for name in records.list_names(data_dir):
+        record = records.load(make_server_paths(data_dir, name))
         if record is not None:
             text = (record.options | record.settings).get("server-id") or "1"
             taken.add(int(text) if text.isascii() and text.isdigit() else 1)
     return next(number for number in range(FIRST_SERVER_ID, FIRST_SERVER_ID + len(taken) + 1) if number not in taken)
 
 
-def free_port(host: str = "127.0.0.1") -> int:
+def find_free_port(host: str = "127.0.0.1") -> int:
     """Returns a free TCP port; the start fails if another program takes it before the server."""
     import socket
 

@@ -14,7 +14,14 @@ from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
 from headrace.studies import base
 from headrace.studies import gp2_burst as model
-from headrace.studies.measured.session import COLD_POOL, Judgement, LabOptions, Session, loading_s, rows_gib
+from headrace.studies.measured.session import (
+    COLD_POOL,
+    Judgement,
+    LabOptions,
+    Session,
+    compute_rows_gib,
+    estimate_loading_s,
+)
 
 STUDY, WORDS = model.STUDY, "burst_oltp"
 SOURCE = STUDY.sources[1]
@@ -42,9 +49,9 @@ CLEAR, SCATTER = 1.5, 1.15
 MOSTLY_DRY = 1e-3  # of the balance at the start
 
 
-def sizes(options: LabOptions) -> tuple[int, int, int]:
+def compute_sizes(options: LabOptions) -> tuple[int, int, int]:
     """Returns the rows of each table, pool MiB, and redo MiB."""
-    scale = options.scale_or(AUTO_SCALE)
+    scale = options.choose_scale(AUTO_SCALE)
     return (
         max(1_000, round(ROWS * scale / TABLES)),
         max(LEAST_POOL_MIB, round(POOL_MIB * scale)),
@@ -54,17 +61,19 @@ def sizes(options: LabOptions) -> tuple[int, int, int]:
 
 def data_gib(options: LabOptions) -> float:
     """Returns the size of the tables, GiB."""
-    return rows_gib(TABLES * sizes(options)[0])
+    return compute_rows_gib(TABLES * compute_sizes(options)[0])
 
 
 def cells(options: LabOptions) -> list[Cell]:
     """Returns one run, from a bucket that holds as much as `BURST_SHARE` of the run takes."""
-    rows, pool, redo = sizes(options)
+    rows, pool, redo = compute_sizes(options)
     load = SysbenchOltp(tables=TABLES, rows=rows, distribution="uniform")
     most = 240.0 if options.minutes is None and not options.quick else 1e9
-    seconds = int(max(SECONDS[0], min(SECONDS[1], most, options.time_s - loading_s(data_gib(options)) - SERVER_CELL_S)))
-    of = model.limits(GIB_OF_VOLUME)
-    spent = (model.bucket(GIB_OF_VOLUME)["iops"] - of["iops"]) * BURST_SHARE * seconds
+    seconds = int(
+        max(SECONDS[0], min(SECONDS[1], most, options.time_s - estimate_loading_s(data_gib(options)) - SERVER_CELL_S))
+    )
+    of = model.get_gp2_limits(GIB_OF_VOLUME)
+    spent = (model.get_bucket(GIB_OF_VOLUME)["iops"] - of["iops"]) * BURST_SHARE * seconds
     settings = {
         "innodb_buffer_pool_size": f"{pool}M",
         "innodb_log_file_size": f"{redo}M",
@@ -86,7 +95,7 @@ def cells(options: LabOptions) -> list[Cell]:
     ]
 
 
-def dry_at(rows: pl.DataFrame) -> float | None:
+def find_dry_s(rows: pl.DataFrame) -> float | None:
     """Returns when the balance first was practically empty, s."""
     if "balance_percent" not in rows.columns or not rows["balance_percent"].drop_nulls().len():
         return None
@@ -107,15 +116,15 @@ class Phase:
     queue: float | None
 
 
-def phases(rows: pl.DataFrame, dry: float | None) -> tuple[Phase | None, Phase | None]:
+def split_phases(rows: pl.DataFrame, dry: float | None) -> tuple[Phase | None, Phase | None]:
     """Returns the burst and the baseline, without the edges; None for a phase without rows."""
     if dry is None:
-        return _phase(rows), None
+        return _average_phase(rows), None
     before = (pl.col("t_s") >= FIRST_S) & (pl.col("t_s") < dry - 1)
-    return _phase(rows.filter(before)), _phase(rows.filter(pl.col("t_s") >= dry + EDGE_S))
+    return _average_phase(rows.filter(before)), _average_phase(rows.filter(pl.col("t_s") >= dry + EDGE_S))
 
 
-def _phase(part: pl.DataFrame) -> Phase | None:
+def _average_phase(part: pl.DataFrame) -> Phase | None:
     """Averages a phase: tps, p95 in ms (median of the seconds), IOPS and queue; None where it has
     no rows."""
     if not part.height:
@@ -126,12 +135,12 @@ def _phase(part: pl.DataFrame) -> Phase | None:
         part.height,
         statistics.fmean(part["tps"].drop_nulls()),
         p95_ms,
-        statistics.fmean(_iops(part).drop_nulls()),
+        statistics.fmean(_get_iops(part).drop_nulls()),
         queue,
     )
 
 
-def _iops(part: pl.DataFrame) -> pl.Series:
+def _get_iops(part: pl.DataFrame) -> pl.Series:
     return part["iops"] if "iops" in part.columns else part["read_iops"] + part["write_iops"]
 
 
@@ -139,22 +148,22 @@ def judge(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict
     """Judges when the volume ran dry and what remained of throughput, latency and IOPS, and draws
     the four curves."""
     measurement, prediction = measured["dry",], simulated["dry",]
-    series = measurement.measured()
-    dry, simulated_dry = dry_at(series), dry_at(prediction.rows)
-    rows, pool, redo = sizes(session.options)
+    series = measurement.select_measured()
+    dry, simulated_dry = find_dry_s(series), find_dry_s(prediction.rows)
+    rows, pool, redo = compute_sizes(session.options)
     values = {
         "storage": STORAGE,
-        "iops": model.limits(GIB_OF_VOLUME)["iops"],
+        "iops": model.get_gp2_limits(GIB_OF_VOLUME)["iops"],
         "all_credits": round(CREDITS),
-        "credits": _credits(measurement),
+        "credits": _compute_credits(measurement),
         "threads": THREADS,
         "tables": TABLES,
         "rows": rows,
         "pool_mib": pool,
         "redo_mib": redo,
-        "scale": session.options.scale_or(AUTO_SCALE),
+        "scale": session.options.choose_scale(AUTO_SCALE),
     }
-    parts = phases(series, dry), phases(prediction.rows, simulated_dry)
+    parts = split_phases(series, dry), split_phases(prediction.rows, simulated_dry)
     burst, after = parts[0]
     if dry is None or burst is None or after is None or burst.seconds < 2 or after.seconds < 2:
         verdicts = [_judge_never_dry(series, dry)]
@@ -164,12 +173,14 @@ def judge(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict
     return Judgement(verdicts, charts, values, [_tabulate_phases(*parts)])
 
 
-def _credits(measurement: MeasuredCell) -> float:
+def _compute_credits(measurement: MeasuredCell) -> float:
     return CREDITS * (measurement.cell.place.balance_percent or 0.0) / 100.0
 
 
-def _formula(measurement: MeasuredCell) -> float:
-    return _credits(measurement) / (model.bucket(GIB_OF_VOLUME)["iops"] - model.limits(GIB_OF_VOLUME)["iops"])
+def _compute_formula_s(measurement: MeasuredCell) -> float:
+    return _compute_credits(measurement) / (
+        model.get_bucket(GIB_OF_VOLUME)["iops"] - model.get_gp2_limits(GIB_OF_VOLUME)["iops"]
+    )
 
 
 def _judge_never_dry(series: pl.DataFrame, dry: float | None) -> base.Verdict:
@@ -179,7 +190,7 @@ def _judge_never_dry(series: pl.DataFrame, dry: float | None) -> base.Verdict:
     if dry is not None:
         answer = f"dry at {dry:.0f} s of {series['t_s'][-1]:.0f}: too little on one side"
     note = "the load took too few I/Os, or too many: give it other --minutes"
-    return base.agree("the volume runs dry in the run", "it does", answer, SOURCE, False, note)
+    return base.judge_answers("the volume runs dry in the run", "it does", answer, SOURCE, False, note)
 
 
 def _judge_when_dry(
@@ -187,9 +198,9 @@ def _judge_when_dry(
 ) -> base.Verdict:
     """Judges the moment at which the balance is empty. A load that takes less than 3,000 IOPS lasts
     longer; only the saved second makes it shorter."""
-    spent = statistics.fmean(_iops(series.filter(pl.col("t_s") < dry)).drop_nulls())
-    formula = _formula(measurement)
-    latest = _credits(measurement) / max(1.0, spent - model.limits(GIB_OF_VOLUME)["iops"])
+    spent = statistics.fmean(_get_iops(series.filter(pl.col("t_s") < dry)).drop_nulls())
+    formula = _compute_formula_s(measurement)
+    latest = _compute_credits(measurement) / max(1.0, spent - model.get_gp2_limits(GIB_OF_VOLUME)["iops"])
     low, high = formula - SAVED_S - ROW_S, max(formula, 1.05 * latest) + 2 * ROW_S
     note = f"allowed {low:.0f} to {high:.0f}: the formula less the saved second, to what {spent:,.0f} IOPS measured until then take"
     return base.judge(
@@ -199,8 +210,8 @@ def _judge_when_dry(
 
 def _judge_falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after: Phase | None) -> list[base.Verdict]:
     """Judges what remains of throughput, IOPS and latency without credits."""
-    of = model.limits(GIB_OF_VOLUME)
-    caps = model.bucket(GIB_OF_VOLUME)["iops"] / of["iops"]
+    of = model.get_gp2_limits(GIB_OF_VOLUME)
+    caps = model.get_bucket(GIB_OF_VOLUME)["iops"] / of["iops"]
     fall, sim_fall, sim_baseline, sim_slower = burst.tps / after.tps, None, None, None
     if sim_burst is not None and sim_after is not None:
         sim_fall, sim_baseline = sim_burst.tps / sim_after.tps, sim_after.iops
@@ -236,7 +247,7 @@ def _judge_falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after:
             "median over seconds",
             simulated=sim_slower,
         ),
-        base.agree(
+        base.judge_answers(
             "the queue of the volume grows",
             "requests wait",
             f"{burst.queue or 0.0:.1f} in the burst, {after.queue or 0.0:.1f} after",
@@ -270,9 +281,9 @@ def _tabulate_phases(*both: tuple[Phase | None, Phase | None]) -> base.StudyTabl
 def _draw_chart(measurement: MeasuredCell, series: pl.DataFrame, prediction: SimulatedCell) -> base.ChartData:
     """Draws tps, p95 in ms, queue and burst balance in percent over the seconds of the run."""
     x, sx = tuple(series["t_s"]), tuple(prediction.rows["t_s"])
-    start, formula = measurement.cell.place.balance_percent or 0.0, _formula(measurement)
+    start, formula = measurement.cell.place.balance_percent or 0.0, _compute_formula_s(measurement)
 
-    def panel(
+    def draw_panel(
         title: str, unit: str, measured: str, simulated: str | None, more: tuple[base.ChartSeries, ...] = ()
     ) -> base.ChartData:
         lines = [*more]
@@ -284,9 +295,11 @@ def _draw_chart(measurement: MeasuredCell, series: pl.DataFrame, prediction: Sim
 
     expected = base.ChartSeries("published", "published", (0.0, formula, max(x)), (start, 0.0, 0.0))
     panels = (
-        panel("Throughput", "tps", "tps", "tps"),
-        panel("Latency: 95 % of transactions", "ms", "p95_ms", "p95_ms"),
-        panel("Queue of the volume", "requests", "queue", None),
-        panel("Burst balance", f"% of {CREDITS / 1e6:g} million", "balance_percent", "balance_percent", (expected,)),
+        draw_panel("Throughput", "tps", "tps", "tps"),
+        draw_panel("Latency: 95 % of transactions", "ms", "p95_ms", "p95_ms"),
+        draw_panel("Queue of the volume", "requests", "queue", None),
+        draw_panel(
+            "Burst balance", f"% of {CREDITS / 1e6:g} million", "balance_percent", "balance_percent", (expected,)
+        ),
     )
     return base.ChartData(f"{STORAGE} runs dry under OLTP", "panels", "time since the start (s)", "", (), panels)

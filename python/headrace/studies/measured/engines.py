@@ -8,21 +8,21 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from headrace.base.units import GIB, MIB, in_percent
+from headrace.base.units import GIB, MIB, format_percent
 from headrace.bench.drivers.tpcc import Tpcc
 from headrace.calibration.prior import TPCC_BYTES
-from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, Parts, seconds_each
+from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, Parts, compute_seconds_each
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SIMULATE_S, SimulatedCell
 from headrace.experiment.simulate import simulate as simulate_cell
 from headrace.studies import scaling_2018 as model
-from headrace.studies.base import ChartData, ChartSeries, StudyTable, Verdict, agree, tabulate
+from headrace.studies.base import ChartData, ChartSeries, StudyTable, Verdict, judge_answers, tabulate
 from headrace.studies.measured import tables, verdicts
 from headrace.studies.measured.session import DIRECT_COLD_POOL, Judgement, LabOptions, Session
 from headrace.studies.tpcc_runs import DAY as RUNS_DAY
 from headrace.studies.tpcc_runs import ENGINES as NAMES
-from headrace.studies.tpcc_runs import TpccRun, calibrated
-from headrace.studies.tpcc_runs import measured as published_runs
+from headrace.studies.tpcc_runs import TpccRun, calibrate_engine
+from headrace.studies.tpcc_runs import list_measured_runs as published_runs
 
 STUDY, WORDS = model.STUDY, "engines"
 DAY = RUNS_DAY
@@ -59,33 +59,38 @@ CENT = 100.0  # percent
 MYROCKS_UNPACKED = 4
 
 
-def scale_of(options: LabOptions) -> float:
+def compute_scale(options: LabOptions) -> float:
     """Returns warehouses and cache as a share of the published ones."""
-    return options.scale_or(AUTO_SCALE["quick" if options.quick else "usual"])
+    return options.choose_scale(AUTO_SCALE["quick" if options.quick else "usual"])
 
 
-def warehouses(options: LabOptions) -> int:
+def count_warehouses(options: LabOptions) -> int:
     """Returns the whole number of warehouses."""
-    return max(1, round(WAREHOUSES * scale_of(options)))
+    return max(1, round(WAREHOUSES * compute_scale(options)))
 
 
 def data_gib(options: LabOptions) -> float:
     """Returns the GiB to plan for, in room and in time to load, for the data of both engines
     together; their sizes at rest are those of `judge`."""
-    return warehouses(options) * (TPCC_BYTES["innodb"] + MYROCKS_UNPACKED * TPCC_BYTES["myrocks"]) / GIB
+    return count_warehouses(options) * (TPCC_BYTES["innodb"] + MYROCKS_UNPACKED * TPCC_BYTES["myrocks"]) / GIB
 
 
-def cache_mib(options: LabOptions) -> int:
+def compute_cache_mib(options: LabOptions) -> int:
     """Returns the calibrated runs' cache, scaled, MiB; the same for both engines, as published."""
-    return max(LEAST_CACHE_MIB, round(calibrated("innodb").cache_gib * 1024 * warehouses(options) / WAREHOUSES))
+    return max(
+        LEAST_CACHE_MIB, round(calibrate_engine("innodb").cache_gib * 1024 * count_warehouses(options) / WAREHOUSES)
+    )
 
 
 def cells(options: LabOptions) -> list[Cell]:
     """Returns the cells of each engine by IOPS."""
     points = IOPS["quick" if options.quick else "usual"]
-    load = Tpcc(warehouses=warehouses(options))
-    cache, redo = cache_mib(options), max(LEAST_REDO_MIB, round(REDO_GIB * 1024 * warehouses(options) / WAREHOUSES))
-    seconds = seconds_each(
+    load = Tpcc(warehouses=count_warehouses(options))
+    cache, redo = (
+        compute_cache_mib(options),
+        max(LEAST_REDO_MIB, round(REDO_GIB * 1024 * count_warehouses(options) / WAREHOUSES)),
+    )
+    seconds = compute_seconds_each(
         options.time_s, 60.0 + 60.0 * data_gib(options), len(points) * len(ENGINES), SERVER_CELL_S + WARMUP_S, *SECONDS
     )
     all_cells = []
@@ -102,7 +107,7 @@ def cells(options: LabOptions) -> list[Cell]:
             "myrocks": {"rocksdb_block_cache_size": f"{cache}M"},
         }[engine]
         for iops in points:
-            place = OnServer(data, model.storage("io1", iops), REST[engine] | size)
+            place = OnServer(data, model.write_storage("io1", iops), REST[engine] | size)
             words = f"{NAMES[engine]}, io1 with {iops:,} IOPS"
             all_cells.append(Cell((engine, iops), words, place, load, THREADS, WARMUP_S, seconds, options.seed))
     return all_cells
@@ -113,10 +118,10 @@ def simulate(session: Session, needed_cells: list[Cell], parts: Parts) -> dict[t
     machine's processors."""
     simulated = {}
     assert session.here is not None  # its servers' processors are measured first
-    share = warehouses(session.options) / WAREHOUSES
+    share = count_warehouses(session.options) / WAREHOUSES
     for cell in needed_cells:
-        with parts.part(SIMULATE_S, f"simulating {cell.words}"):
-            database = session.here.applied(calibrated(cell.key[0]).grown(share).database)
+        with parts.begin_part(SIMULATE_S, f"simulating {cell.words}"):
+            database = session.here.apply_speed(calibrate_engine(cell.key[0]).scale_data(share).database)
             simulated[cell.key] = simulate_cell(cell, database, session.here, DAY, form="interval")
     return simulated
 
@@ -132,15 +137,15 @@ def judge(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict
         _judge_spread(measured, simulated, points),
     ]
     why = "databases calibrated on hours of 5,000 warehouses, shrunk; this machine's processors"
-    all_verdicts.append(verdicts.against_model(simulated, measured, model.ARTICLE, why))
-    count = warehouses(session.options)
+    all_verdicts.append(verdicts.compare_with_model(simulated, measured, model.ARTICLE, why))
+    count = count_warehouses(session.options)
     values = {
         "published": WAREHOUSES,
         "warehouses": count,
         "scale": count / WAREHOUSES,
         "innodb_mib": count * TPCC_BYTES["innodb"] / MIB,
         "myrocks_mib": count * TPCC_BYTES["myrocks"] / MIB,
-        "cache_mib": cache_mib(session.options),
+        "cache_mib": compute_cache_mib(session.options),
         "iops": ", ".join(f"{iops:,}" for iops in points),
         "threads": THREADS,
     }
@@ -156,7 +161,7 @@ def _judge_more_iops(measured: dict, simulated: dict, points: tuple[int, ...]) -
             for low, high in zip(points, points[1:], strict=False)
         ]
         all_verdicts.append(
-            verdicts.wins(f"{NAMES[engine]}: more IOPS of io1, more tps", "grows", pairs, model.ARTICLE)
+            verdicts.judge_winner(f"{NAMES[engine]}: more IOPS of io1, more tps", "grows", pairs, model.ARTICLE)
         )
     return all_verdicts
 
@@ -166,21 +171,21 @@ def _judge_growth(measured: dict, simulated: dict, points: tuple[int, ...]) -> V
     low, high = points[0], points[-1]
     pair = verdicts.compare_cells("MyRocks", measured, simulated, ("myrocks", high), ("myrocks", low))
     why = "the caps' ratio at most; published: an impressive growth"
-    return verdicts.ratio(f"MyRocks: {high:,} over {low:,} IOPS", pair, 1.0, high / low, model.ARTICLE, why)
+    return verdicts.judge_ratio(f"MyRocks: {high:,} over {low:,} IOPS", pair, 1.0, high / low, model.ARTICLE, why)
 
 
-def _published() -> dict[tuple[str, int], TpccRun]:
+def _collect_published() -> dict[tuple[str, int], TpccRun]:
     """Returns the published hours on io1, by engine and IOPS."""
     return {
         (run.engine, int(run.storage.rsplit(":", 1)[1])): run
         for run in published_runs()
-        if run.storage.startswith("io1") and run.threads == calibrated(run.engine).threads
+        if run.storage.startswith("io1") and run.threads == calibrate_engine(run.engine).threads
     }
 
 
 def _judge_winner(measured: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
     """Judges whether MyRocks does more tps than InnoDB at the same IOPS and cache."""
-    published_runs = _published()
+    published_runs = _collect_published()
     both = sorted({iops for _, iops in published_runs if all((engine, iops) in published_runs for engine in ENGINES)})
     published_ratios = [
         f"{iops:,} IOPS: {published_runs['myrocks', iops].mean / published_runs['innodb', iops].mean:.1f} times"
@@ -196,10 +201,10 @@ def _judge_winner(measured: dict, simulated: dict, points: tuple[int, ...]) -> V
         "MyRocks over InnoDB at the same IOPS and cache",
         ", ".join(published_ratios) or "more tps at the same IOPS",
     )
-    return verdicts.wins(what, claim, pairs, model.ARTICLE, note)
+    return verdicts.judge_winner(what, claim, pairs, model.ARTICLE, note)
 
 
-def width(values: pl.Series) -> float:
+def compute_width(values: pl.Series) -> float:
     """Returns the span from the 5th to the 95th percentile over the mean."""
     low, high = np.quantile(values.to_numpy(), (0.05, 0.95))
     return float((high - low) / values.to_numpy().mean())
@@ -209,22 +214,24 @@ def _judge_spread(measured: dict, simulated: dict, points: tuple[int, ...]) -> V
     """Judges whether the one-second tps of MyRocks vary more, from the 5th to the 95th percentile,
     at the most IOPS."""
     top = points[-1]
-    widths = {engine: width(measured[engine, top].measured()["tps"]) for engine in ENGINES}
-    simulated_widths = {engine: width(simulated[engine, top].rows["tps"]) for engine in ENGINES}
+    widths = {engine: compute_width(measured[engine, top].select_measured()["tps"]) for engine in ENGINES}
+    simulated_widths = {engine: compute_width(simulated[engine, top].rows["tps"]) for engine in ENGINES}
 
     def list_widths(of: dict[str, float]) -> str:
-        return ", ".join(f"{NAMES[engine]} {in_percent(of[engine])}" for engine in ENGINES)
+        return ", ".join(f"{NAMES[engine]} {format_percent(of[engine])}" for engine in ENGINES)
 
     # In tps, as a density plot shows it.
     spread = {engine: widths[engine] * measured[engine, top].tps for engine in ENGINES}
-    n = measured["innodb", top].measured().height
+    n = measured["innodb", top].select_measured().height
     # The width of n seconds is known to about 1 / sqrt(n), twice that for two standard errors.
     clear = 2.0 / math.sqrt(n)
     wider = spread["myrocks"] / spread["innodb"]
     within = True if wider > 1.0 else None if wider > 1.0 - clear else False
     answer = f"{list_widths(widths)}; {wider:.2f} times as wide in tps"
-    note = f"5th to 95th percentile of {n} seconds, over the mean; known to {in_percent(clear)}"
-    verdict = agree(f"MyRocks varies more at {top:,} IOPS", "a lot of variance", answer, model.ARTICLE, within, note)
+    note = f"5th to 95th percentile of {n} seconds, over the mean; known to {format_percent(clear)}"
+    verdict = judge_answers(
+        f"MyRocks varies more at {top:,} IOPS", "a lot of variance", answer, model.ARTICLE, within, note
+    )
     return replace(verdict, simulated=list_widths(simulated_widths))
 
 
@@ -233,10 +240,13 @@ def _tabulate_densities(measured: dict[tuple, MeasuredCell]) -> StudyTable:
     IOPS."""
     rows = []
     for (engine, iops), measurement in measured.items():
-        values = measurement.measured()["tps"].to_numpy()
+        values = measurement.select_measured()["tps"].to_numpy()
         mean = float(values.mean())
         figures = [round(float(value), 1) for value in (mean, *np.quantile(values, (0.05, 0.5, 0.95)))]
-        spread = round(CENT * width(measurement.measured()["tps"])), round(CENT * float(values.std(ddof=1)) / mean)
+        spread = (
+            round(CENT * compute_width(measurement.select_measured()["tps"])),
+            round(CENT * float(values.std(ddof=1)) / mean),
+        )
         rows.append((NAMES[engine], iops, len(values), *figures, *spread))
     names = "engine | IOPS | n (s) | mean | p5 | p50 | p95 | p5 to p95, % of the mean | sd, % of the mean"
     return tabulate("One-second tps", names, rows)
@@ -245,18 +255,24 @@ def _tabulate_densities(measured: dict[tuple, MeasuredCell]) -> StudyTable:
 def _draw_charts(measured: dict, simulated: dict, points: tuple[int, ...]) -> list[ChartData]:
     """Draws tps over IOPS, the spread of one-second tps, and tps second by second at the most
     IOPS."""
-    series, charts, published_runs = [], [], _published()
+    series, charts, published_runs = [], [], _collect_published()
     for engine, name in NAMES.items():
-        series += tables.series(points, [(engine, iops) for iops in points], measured, simulated, f"{name}, {{role}}")
+        series += tables.make_tps_series(
+            points, [(engine, iops) for iops in points], measured, simulated, f"{name}, {{role}}"
+        )
         # Beyond the points measured here the axis would be theirs.
         if there := tuple(sorted(iops for of, iops in published_runs if of == engine and iops <= points[-1])):
             means = tuple(published_runs[engine, iops].mean for iops in there)
             series.append(ChartSeries(f"{name}, published (5,000 warehouses, 36 vCPUs)", "published", there, means))
         rows = []
         for iops in points:
-            model_rows, lab_rows = simulated[engine, iops].rows["tps"], measured[engine, iops].measured()["tps"]
-            rows.append(ChartSeries(f"{iops:,} IOPS, simulated", "simulated", *model.density(model_rows.to_list())))
-            rows.append(ChartSeries(f"{iops:,} IOPS, measured", "measured", *model.density(lab_rows.to_list())))
+            model_rows, lab_rows = simulated[engine, iops].rows["tps"], measured[engine, iops].select_measured()["tps"]
+            rows.append(
+                ChartSeries(f"{iops:,} IOPS, simulated", "simulated", *model.estimate_density(model_rows.to_list()))
+            )
+            rows.append(
+                ChartSeries(f"{iops:,} IOPS, measured", "measured", *model.estimate_density(lab_rows.to_list()))
+            )
             if run := published_runs.get((engine, iops)):
                 marks = (run.p5, run.p50, run.p95)
                 rows.append(ChartSeries(f"{iops:,} IOPS, simulated", "published", marks, (0.0, 0.0, 0.0)))
@@ -267,7 +283,7 @@ def _draw_charts(measured: dict, simulated: dict, points: tuple[int, ...]) -> li
     top = points[-1]
     seconds = []
     for engine, name in NAMES.items():
-        model_rows, lab_rows = simulated[engine, top].rows, measured[engine, top].measured()
+        model_rows, lab_rows = simulated[engine, top].rows, measured[engine, top].select_measured()
         seconds.append(
             ChartSeries(f"{name}, simulated", "simulated", tuple(model_rows["t_s"]), tuple(model_rows["tps"]))
         )

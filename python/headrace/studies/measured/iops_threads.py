@@ -4,13 +4,20 @@ database."""
 from __future__ import annotations
 
 from headrace.bench import SysbenchOltp
-from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, seconds_each
+from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, compute_seconds_each
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
 from headrace.studies import iops_900_3000 as model
-from headrace.studies.base import ChartData, by_role
+from headrace.studies.base import ChartData, make_role_series
 from headrace.studies.measured import tables, verdicts
-from headrace.studies.measured.session import COLD_POOL, Judgement, LabOptions, Session, loading_s, rows_gib
+from headrace.studies.measured.session import (
+    COLD_POOL,
+    Judgement,
+    LabOptions,
+    Session,
+    compute_rows_gib,
+    estimate_loading_s,
+)
 
 STUDY, WORDS = model.STUDY, "iops_threads"
 DAY = model.DAY
@@ -34,7 +41,7 @@ ORDER = 0.8
 CAPS = max(model.VOLUMES) / min(model.VOLUMES)
 
 
-def sizes(scale: float) -> tuple[int, int, int]:
+def compute_sizes(scale: float) -> tuple[int, int, int]:
     """Returns the rows of each table, pool MiB, and redo MiB."""
     return (
         max(LEAST_ROWS, round(model.ROWS * scale)),
@@ -45,17 +52,19 @@ def sizes(scale: float) -> tuple[int, int, int]:
 
 def data_gib(options: LabOptions) -> float:
     """Returns the size of all data, GiB."""
-    return rows_gib(model.TABLES * sizes(options.scale_or(AUTO_SCALE))[0])
+    return compute_rows_gib(model.TABLES * compute_sizes(options.choose_scale(AUTO_SCALE))[0])
 
 
 def cells(options: LabOptions) -> list[Cell]:
     """Returns the cells of loads by IOPS by threads."""
     size = "quick" if options.quick else "long" if options.time_s >= LONG_S else "usual"
     loads, threads = LOADS[size], THREADS[size]
-    rows, pool, redo = sizes(options.scale_or(AUTO_SCALE))
+    rows, pool, redo = compute_sizes(options.choose_scale(AUTO_SCALE))
     data = DataSet("sbtest", SysbenchOltp(tables=model.TABLES, rows=rows), data_gib(options))
     count = len(loads) * len(threads) * len(model.VOLUMES)
-    seconds = seconds_each(options.time_s, loading_s(data.gib), count, SERVER_CELL_S + WARMUP_S, *SECONDS)
+    seconds = compute_seconds_each(
+        options.time_s, estimate_loading_s(data.gib), count, SERVER_CELL_S + WARMUP_S, *SECONDS
+    )
     settings = COLD_POOL | {"innodb_buffer_pool_size": f"{pool}M", "innodb_log_file_size": f"{redo}M"}
     all_cells = []
     for load in loads:
@@ -74,7 +83,7 @@ def judge(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict
     loads = tuple(dict.fromkeys(key[0] for key in measured))
     threads = tuple(dict.fromkeys(key[2] for key in measured))
     low, high = min(model.VOLUMES), max(model.VOLUMES)
-    article = model.table()
+    article = model.read_table()
     all_verdicts = []
     for load in loads:
         pairs = [
@@ -89,7 +98,7 @@ def judge(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict
             for n in threads
         ]
         what, all_of = f"{load}: {high:,} IOPS beat {low:,}", f"{len(model.THREADS)} of {len(model.THREADS)}"
-        all_verdicts.append(verdicts.wins(what, all_of, pairs, model.ARTICLE, f"at {_join(threads)} threads"))
+        all_verdicts.append(verdicts.judge_winner(what, all_of, pairs, model.ARTICLE, f"at {_join(threads)} threads"))
         # A pool that still fills gives the faster volume twice: it reads more now, and has more in
         # memory for what comes next.
         most = max(CAPS, pairs[-1].simulated)
@@ -98,14 +107,14 @@ def judge(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict
             "pool that still fills"
         )
         what = f"{load}: {high:,} over {low:,} IOPS, {threads[-1]} threads"
-        all_verdicts.append(verdicts.ratio(what, pairs[-1], 1.0, most, model.ARTICLE, why))
+        all_verdicts.append(verdicts.judge_ratio(what, pairs[-1], 1.0, most, model.ARTICLE, why))
     published = {key: article[key] for key in measured}
     simulated_tps = {key: cell.tps for key, cell in simulated.items()}
     what, why = "all cells in the published order", "the published machine has 8 vCPUs, so its loads top out elsewhere"
-    all_verdicts.append(verdicts.order(what, published, simulated_tps, measured, model.ARTICLE, ORDER, why))
-    all_verdicts.append(verdicts.against_model(simulated, measured, model.ARTICLE))
-    scale = session.options.scale_or(AUTO_SCALE)
-    rows, pool, redo = sizes(scale)
+    all_verdicts.append(verdicts.judge_order(what, published, simulated_tps, measured, model.ARTICLE, ORDER, why))
+    all_verdicts.append(verdicts.compare_with_model(simulated, measured, model.ARTICLE))
+    scale = session.options.choose_scale(AUTO_SCALE)
+    rows, pool, redo = compute_sizes(scale)
     values = {
         "published_rows": model.ROWS,
         "rows": rows,
@@ -133,8 +142,8 @@ def _draw_charts(measured: dict, simulated: dict, loads: tuple, threads: tuple) 
         for iops in model.VOLUMES:
             keys = [(load, iops, n) for n in threads]
             label = f"{{role}}, {iops:,} IOPS"
-            series += by_role(threads, label, published=[model.table()[key] for key in keys])
-            series += tables.series(threads, keys, measured, simulated, label)
+            series += make_role_series(threads, label, published=[model.read_table()[key] for key in keys])
+            series += tables.make_tps_series(threads, keys, measured, simulated, label)
         unit = "transactions/s" if load == "oltp" else "statements/s"
         scales = "published on 8 vCPUs and full size, simulated and measured at the scale of this machine"
         charts.append(ChartData(f"{load} ({model.LOADS[load]}): {scales}", "line", "threads", unit, tuple(series)))

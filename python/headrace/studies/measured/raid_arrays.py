@@ -6,12 +6,12 @@ from __future__ import annotations
 import polars as pl
 
 from headrace.bench.drivers.sysbench_fileio import SysbenchFileio
-from headrace.experiment.cell import FILES_CELL_S, Cell, OnFiles, Parts, seconds_each
+from headrace.experiment.cell import FILES_CELL_S, Cell, OnFiles, Parts, compute_seconds_each
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SIMULATE_S, SimulatedCell
 from headrace.studies import base
 from headrace.studies import raid_2009 as model
-from headrace.studies.base import ChartData, Source, Verdict, published
+from headrace.studies.base import ChartData, Source, Verdict, read_published
 from headrace.studies.measured import tables, verdicts
 from headrace.studies.measured.session import Judgement, LabOptions, Session
 
@@ -33,14 +33,14 @@ QUICK_MODES = ("seqwr", "rndrd", "rndwr")
 MODES = {mode: "seqrewr" if mode == "seqwr" else mode for mode in model.MODES}
 
 
-def size_gib(options: LabOptions) -> float:
+def compute_size_gib(options: LabOptions) -> float:
     """Returns the size of the files, GiB."""
-    return max(LEAST_GIB, model.FILE_GIB * options.scale_or(AUTO_SCALE))
+    return max(LEAST_GIB, model.FILE_GIB * options.choose_scale(AUTO_SCALE))
 
 
 def data_gib(options: LabOptions) -> float:
     """Returns the GiB written at most: twice the files on a mirror."""
-    return 2.0 * size_gib(options)
+    return 2.0 * compute_size_gib(options)
 
 
 def cells(options: LabOptions) -> list[Cell]:
@@ -51,10 +51,10 @@ def cells(options: LabOptions) -> list[Cell]:
         for mode in (QUICK_MODES if options.quick else model.MODES)
         for threads in ((MOST_THREADS, ONE) if (array, mode) in WITH_ONE else (MOST_THREADS,))
     ]
-    seconds = seconds_each(options.time_s, 10.0, len(cells), FILES_CELL_S + WARMUP_S, *SECONDS)
+    seconds = compute_seconds_each(options.time_s, 10.0, len(cells), FILES_CELL_S + WARMUP_S, *SECONDS)
     all_cells = []
     for array, mode, threads in cells:
-        load = SysbenchFileio(MODES[mode], size_gib=size_gib(options), files=FILES, rw_ratio=1.5)
+        load = SysbenchFileio(MODES[mode], size_gib=compute_size_gib(options), files=FILES, rw_ratio=1.5)
         words = f"{array} ({model.ARRAYS[array]}), {mode}, {threads} threads"
         all_cells.append(
             Cell(
@@ -76,9 +76,9 @@ def simulate(session: Session, cells: list[Cell], parts: Parts) -> dict[tuple, S
     it."""
     simulated = {}
     for cell in cells:
-        size, seconds = size_gib(session.options), float(cell.seconds)
-        with parts.part(SIMULATE_S, f"simulating {cell.words}"):
-            run = model.fileio(*cell.key, seconds=seconds, size_gib=size, instance=None, seed=cell.seed)
+        size, seconds = compute_size_gib(session.options), float(cell.seconds)
+        with parts.begin_part(SIMULATE_S, f"simulating {cell.words}"):
+            run = model.simulate_fileio(*cell.key, seconds=seconds, size_gib=size, instance=None, seed=cell.seed)
         simulated[cell.key] = SimulatedCell(run.requests_per_s, run.p95_ms, pl.DataFrame())
     return simulated
 
@@ -88,16 +88,16 @@ def judge(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict
     modes = tuple(dict.fromkeys(key[1] for key in measured))
     all_verdicts = [
         verdict
-        for row in published("raid_2009")
+        for row in read_published("raid_2009")
         if (verdict := _judge_direction(row, measured, simulated, modes)) is not None
     ]
     why = "the lab's volumes are the model's: what differs is the machine"
-    all_verdicts.append(verdicts.against_model(simulated, measured, model.STUDY.sources[0], why))
+    all_verdicts.append(verdicts.compare_with_model(simulated, measured, model.STUDY.sources[0], why))
     values = {
         "file_gib": model.FILE_GIB,
-        "size_mib": size_gib(session.options) * 1024,
+        "size_mib": compute_size_gib(session.options) * 1024,
         "files": FILES,
-        "scale": size_gib(session.options) / model.FILE_GIB,
+        "scale": compute_size_gib(session.options) / model.FILE_GIB,
         "threads": ", ".join(map(str, model.THREADS)),
         "most_threads": MOST_THREADS,
         "fewest_threads": ONE,
@@ -128,7 +128,7 @@ def _judge_direction(
     for mode, keys in pairs.items():
         a, b = (measured[key] for key in keys)
         c, d = (simulated[key] for key in keys)
-        ratio, doubt = a.tps / b.tps, verdicts.doubt(a, b)
+        ratio, doubt = a.tps / b.tps, verdicts.compute_doubt(a, b)
         ratios.append(f"{mode} {ratio:.2f} x")
         ratio_words.append(f"{mode} {c.tps / d.tps:.2f} x")
         # "Worse" is more than alike; the others have their margin in `least`, and doubt is added to
@@ -137,7 +137,7 @@ def _judge_direction(
             (excused if c.tps / d.tps < least else failing).append(mode)
     note = f"requests/s of {row['better']} over {row['worse']}, at least {least:.2f} x asked"
     if excused:
-        note += f"; does not come out for {', '.join(excused)}, on the model neither: {base.reason('raid_2009', row['claim']) or 'not explained'}"
+        note += f"; does not come out for {', '.join(excused)}, on the model neither: {base.find_reason('raid_2009', row['claim']) or 'not explained'}"
     if failing:
         note += f"; does not come out for {', '.join(failing)}, where the model has it"
     source = Source(row["source"], row["date"])
@@ -165,6 +165,6 @@ def _draw_charts(
     for mode in modes:
         arrays = tuple(array for array in model.ARRAYS if (array, mode, MOST_THREADS) in measured)
         title = f"{mode}, {MOST_THREADS} threads (published: directions only, in the table)"
-        series = tables.series(arrays, [(array, mode, MOST_THREADS) for array in arrays], measured, simulated)
+        series = tables.make_tps_series(arrays, [(array, mode, MOST_THREADS) for array in arrays], measured, simulated)
         charts.append(ChartData(title, "bar", "array", "requests/s", series))
     return charts

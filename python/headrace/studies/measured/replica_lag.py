@@ -15,15 +15,15 @@ import time
 from dataclasses import dataclass
 
 from headrace.bench import SysbenchOltp
-from headrace.bench.drivers.benchmark import Say, silent
+from headrace.bench.drivers.benchmark import Say, stay_silent
 from headrace.experiment import machine
 from headrace.experiment.cell import DataSet, Progress
 from headrace.experiment.data import ExperimentLab
 from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad
 from headrace.experiment.replication.run import Drained, ReplicationLab
-from headrace.studies.base import ChartData, ChartSeries, StudyResult, Verdict, agree, tabulate, texts
+from headrace.studies.base import ChartData, ChartSeries, StudyResult, Verdict, judge_answers, read_notes, tabulate
 from headrace.studies.measured import tables
-from headrace.studies.measured.session import LabOptions, refuse, rows_gib
+from headrace.studies.measured.session import LabOptions, compute_rows_gib, refuse
 from headrace.studies.replication import replication_2016 as model
 
 STUDY = model.STUDY
@@ -47,14 +47,14 @@ class LoadRates:
     source_tps: float
     applied: dict[int, Drained]
 
-    def lag_s(self, workers: int, load_s: float = model.SECONDS) -> float:
+    def compute_lag_s(self, workers: int, load_s: float = model.SECONDS) -> float:
         """Returns the lag after a load of that length, s."""
         return load_s * max(0.0, 1.0 - self.applied[workers].tps / self.source_tps)
 
 
-def data_set() -> DataSet:
+def make_data_set() -> DataSet:
     """Returns the data set of one table, as in the article."""
-    return DataSet("sbtest", SysbenchOltp(tables=1, rows=ROWS), rows_gib(ROWS))
+    return DataSet("sbtest", SysbenchOltp(tables=1, rows=ROWS), compute_rows_gib(ROWS))
 
 
 def cells(options: LabOptions) -> list[ReplicaCell]:
@@ -68,7 +68,7 @@ def cells(options: LabOptions) -> list[ReplicaCell]:
     all_cells = []
     for clients in loads:
         script = SysbenchOltp("oltp_write_only", tables=1, rows=ROWS)
-        load = ReplicaLoad(f"{clients} clients", data_set(), script, clients, write_s, options.seed)
+        load = ReplicaLoad(f"{clients} clients", make_data_set(), script, clients, write_s, options.seed)
         single_thread = ReplicaCell(
             f"{clients} clients, one thread",
             load,
@@ -84,11 +84,11 @@ def cells(options: LabOptions) -> list[ReplicaCell]:
     return all_cells
 
 
-def run(options: LabOptions, progress: Progress = silent, say: Say = silent) -> StudyResult:
+def run(options: LabOptions, progress: Progress = stay_silent, say: Say = stay_silent) -> StudyResult:
     """Runs the study on the lab. Raises CouldNotRun when the machine lacks something."""
     began = time.monotonic()
-    gib = 4 * data_set().gib
-    lacks = machine.missing("mariadb", ("innodb",), folder=options.work, gib=gib)
+    gib = 4 * make_data_set().gib
+    lacks = machine.list_missing("mariadb", ("innodb",), folder=options.work, gib=gib)
     machine.require(f"study {STUDY.name} on the lab", refuse.source, lacks)
     todo = cells(options)
     rates: dict[int, LoadRates] = {}
@@ -100,21 +100,24 @@ def run(options: LabOptions, progress: Progress = silent, say: Say = silent) -> 
         for done, cell in enumerate(todo):
             progress(done / len(todo), cell.words)
             drained = runs.drain(cell)
-            source = runs.source(cell.load)
+            source = runs.get_source(cell.load)
             pair = rates.setdefault(cell.load.clients, LoadRates(cell.load.clients, source.tps, {}))
             pair.applied[cell.workers] = drained
         progress(1.0, "stopping the lab")
-    return result(tuple(rates.values()), todo, time.monotonic() - began)
+    return build_result(tuple(rates.values()), todo, time.monotonic() - began)
 
 
-def result(pairs: tuple[LoadRates, ...], todo: list[ReplicaCell], seconds: float) -> StudyResult:
+def build_result(pairs: tuple[LoadRates, ...], todo: list[ReplicaCell], seconds: float) -> StudyResult:
     """Compares the article's statements with the measurement and with the model of the article's
     own servers."""
-    facts = machine.identity("mariadb")
+    facts = machine.collect_identity("mariadb")
     busiest = pairs[-1]
-    busiest_source = model.source(model.BUSIEST)
-    applier = {workers: model.replica(busiest_source, workers).summary["applier_tps"] for workers in (0, WORKERS)}
-    verdicts = [_runs_away(pairs, busiest_source.tps, applier[0]), _judge_workers(busiest, applier)]
+    busiest_source = model.simulate_source(model.BUSIEST)
+    applier = {
+        workers: model.predict_article_replica(busiest_source, workers).summary["applier_tps"]
+        for workers in (0, WORKERS)
+    }
+    verdicts = [_judge_falling_behind(pairs, busiest_source.tps, applier[0]), _judge_workers(busiest, applier)]
     if len(pairs) > 1:
         verdicts.append(_judge_load(pairs))
     rows = [
@@ -123,7 +126,7 @@ def result(pairs: tuple[LoadRates, ...], todo: list[ReplicaCell], seconds: float
             workers or 1,
             round(pair.source_tps),
             round(drained.tps),
-            round(pair.lag_s(workers)),
+            round(pair.compute_lag_s(workers)),
             round(max(drained.load_average), 1),
         )
         for pair in pairs
@@ -132,7 +135,7 @@ def result(pairs: tuple[LoadRates, ...], todo: list[ReplicaCell], seconds: float
     names = "clients | threads that apply | source tps | applied tps | lag after 30 min (s) | load average"
     lag_table = tabulate("Measured on the lab", names, rows)
     cell = todo[0]
-    scaled = tables.scale(
+    scaled = tables.tabulate_scale(
         "replication_2016",
         rows=ROWS,
         clients=", ".join(str(pair.clients) for pair in pairs),
@@ -143,13 +146,13 @@ def result(pairs: tuple[LoadRates, ...], todo: list[ReplicaCell], seconds: float
         "Measured on Headrace's lab with real servers; the source rests while its load is applied, and the lag of "
         "30 minutes follows from both rates: 30 min x (1 - applied / written).",
         f"This machine has {os.cpu_count()} processors, which the servers share with all else that runs here.",
-        *texts("replication_2016", exponent=model.fall_exponent())[-1:],
+        *read_notes("replication_2016", exponent=model.compute_fall_exponent())[-1:],
         *(f"{name}: {value}" for name, value in facts.items()),
     ]
     return StudyResult(STUDY, tuple(verdicts), (scaled, lag_table), (_draw_chart(pairs),), tuple(notes), seconds, "lab")
 
 
-def _runs_away(pairs: tuple[LoadRates, ...], source_tps: float, applier_tps: float) -> Verdict:
+def _judge_falling_behind(pairs: tuple[LoadRates, ...], source_tps: float, applier_tps: float) -> Verdict:
     """Judges whether one thread falls behind its source. `source_tps`, `applier_tps`: of the model,
     for the article's servers."""
     slower = [pair for pair in pairs if pair.applied[0].tps < pair.source_tps]
@@ -158,7 +161,7 @@ def _runs_away(pairs: tuple[LoadRates, ...], source_tps: float, applier_tps: flo
     )
     note = f"the model, for the article's servers: {100 * applier_tps / source_tps:.0f} %"
     same = pairs[-1] in slower
-    return agree(
+    return judge_answers(
         "one thread falls behind all the time",
         "lag grows throughout",
         f"applies {shares} of what is written",
@@ -172,21 +175,24 @@ def _judge_workers(pair: LoadRates, applier: dict[int, float]) -> Verdict:
     """Judges whether several workers apply faster than one thread by CLEAR or more. `applier`: tps
     of the model by workers."""
     ratio = pair.applied[WORKERS].tps / pair.applied[0].tps
-    answer = f"{ratio:.2f} times one thread's rate, lag after 30 min {pair.lag_s(WORKERS):,.0f} s instead of {pair.lag_s(0):,.0f}"
+    answer = f"{ratio:.2f} times one thread's rate, lag after 30 min {pair.compute_lag_s(WORKERS):,.0f} s instead of {pair.compute_lag_s(0):,.0f}"
     note = (
         f"the model, for the article's servers: {applier[WORKERS] / applier[0]:.2f} times; faster: by {CLEAR:g} or more"
     )
-    return agree(f"{WORKERS} workers bound the lag", "6 to 10 s", answer, model.ARTICLE, ratio >= CLEAR, note)
+    return judge_answers(f"{WORKERS} workers bound the lag", "6 to 10 s", answer, model.ARTICLE, ratio >= CLEAR, note)
 
 
 def _judge_load(pairs: tuple[LoadRates, ...]) -> Verdict:
     """Judges whether the replica of the faster source lags more after 30 minutes of load."""
     by_rate = sorted(pairs, key=lambda pair: pair.source_tps)
-    same = by_rate[-1].lag_s(0) >= by_rate[0].lag_s(0)
+    same = by_rate[-1].compute_lag_s(0) >= by_rate[0].compute_lag_s(0)
     answer = "; ".join(
-        f"{pair.clients} clients write {pair.source_tps:,.0f} a second: {pair.lag_s(0):,.0f} s" for pair in pairs
+        f"{pair.clients} clients write {pair.source_tps:,.0f} a second: {pair.compute_lag_s(0):,.0f} s"
+        for pair in pairs
     )
-    return agree("the faster source's replica lags more", "1,024 clients more than 2,048", answer, model.ARTICLE, same)
+    return judge_answers(
+        "the faster source's replica lags more", "1,024 clients more than 2,048", answer, model.ARTICLE, same
+    )
 
 
 def _draw_chart(pairs: tuple[LoadRates, ...]) -> ChartData:

@@ -7,15 +7,22 @@ import statistics
 import polars as pl
 
 from headrace.bench import SysbenchOltp
-from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, seconds_each
+from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, compute_seconds_each
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
 from headrace.studies import base
 from headrace.studies.base import ChartData, ChartSeries, Verdict
-from headrace.studies.measured.session import DIRECT_COLD_POOL, Judgement, LabOptions, Session, loading_s, rows_gib
+from headrace.studies.measured.session import (
+    DIRECT_COLD_POOL,
+    Judgement,
+    LabOptions,
+    Session,
+    compute_rows_gib,
+    estimate_loading_s,
+)
 
 WORDS = "restored_volume"
-STUDY = base.study(WORDS)
+STUDY = base.read_study(WORDS)
 PAPER = STUDY.sources[0]
 # The newest limits: the question is of today's volumes.
 DAY = None
@@ -33,23 +40,25 @@ ALIKE = 0.15  # a guess: what single seconds scatter by
 KINDS = ("cold", "initialized")
 
 
-def rows_of(options: LabOptions) -> int:
+def count_rows(options: LabOptions) -> int:
     """Returns the rows of the single table."""
-    return max(20_000, round(ROWS * options.scale_or(AUTO_SCALE)))
+    return max(20_000, round(ROWS * options.choose_scale(AUTO_SCALE)))
 
 
 def data_gib(options: LabOptions) -> float:
     """Returns the size of the table, GiB."""
-    return rows_gib(rows_of(options))
+    return compute_rows_gib(count_rows(options))
 
 
 def cells(options: LabOptions) -> list[Cell]:
     """Returns the same load on a volume that is cold, and on one whose blocks were all loaded."""
-    rows = rows_of(options)
+    rows = count_rows(options)
     load = SysbenchOltp("oltp_read_only", tables=1, rows=rows, distribution="uniform")
     data = DataSet("sbtest", load, data_gib(options))
     settings = DIRECT_COLD_POOL | {"innodb_buffer_pool_size": f"{POOL_MIB}M"}
-    seconds = seconds_each(options.time_s, loading_s(data_gib(options)), len(KINDS), 2 * SERVER_CELL_S, *SECONDS)
+    seconds = compute_seconds_each(
+        options.time_s, estimate_loading_s(data_gib(options)), len(KINDS), 2 * SERVER_CELL_S, *SECONDS
+    )
     return [
         Cell(
             (kind,),
@@ -65,7 +74,7 @@ def cells(options: LabOptions) -> list[Cell]:
     ]
 
 
-def first_and_last(rows: pl.DataFrame) -> tuple[float, float]:
+def average_first_and_last(rows: pl.DataFrame) -> tuple[float, float]:
     """Returns the mean transactions a second of the first seconds, and of the last third."""
     tps = [value or 0.0 for value in rows["tps"].to_list()]
     last = tps[-max(1, round(len(tps) * LAST_SHARE)) :]
@@ -74,9 +83,9 @@ def first_and_last(rows: pl.DataFrame) -> tuple[float, float]:
 
 def judge(session: Session, runs: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> Judgement:
     """Judges how far throughput falls at first, and whether it comes back."""
-    measured = {kind: first_and_last(runs[kind,].measured()) for kind in KINDS}
-    simulated_ends = {kind: first_and_last(simulated[kind,].rows) for kind in KINDS}
-    rows = rows_of(session.options)
+    measured = {kind: average_first_and_last(runs[kind,].select_measured()) for kind in KINDS}
+    simulated_ends = {kind: average_first_and_last(simulated[kind,].rows) for kind in KINDS}
+    rows = count_rows(session.options)
     values = {
         "rows": rows,
         "gib": data_gib(session.options),
@@ -93,11 +102,11 @@ def _judge_phases(
 ) -> list[Verdict]:
     """Judges the restored volume against the initialized one. Both mappings: tps of the first
     seconds and of the last third, by kind of volume."""
-    slower, simulated = (_ratio(of["initialized"][0], of["cold"][0]) for of in (measured, simulated_ends))
-    back, back_simulated = (_ratio(of["cold"][1], of["initialized"][1]) for of in (measured, simulated_ends))
-    touch = base.figures("restored_volume")["first_touch_ms"]
+    slower, simulated = (_compute_ratio(of["initialized"][0], of["cold"][0]) for of in (measured, simulated_ends))
+    back, back_simulated = (_compute_ratio(of["cold"][1], of["initialized"][1]) for of in (measured, simulated_ends))
+    touch = base.read_figures("restored_volume")["first_touch_ms"]
     return [
-        base.agree(
+        base.judge_answers(
             "the database answers before its volume has been loaded",
             "it can be used right away",
             f"{measured['cold'][0]:.1f} tps in the first {FIRST_S} s",
@@ -127,17 +136,17 @@ def _judge_phases(
     ]
 
 
-def _ratio(numerator: float, denominator: float) -> float:
+def _compute_ratio(numerator: float, denominator: float) -> float:
     return numerator / max(denominator, 1e-9)
 
 
 def _draw_chart(runs: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> ChartData:
     """Draws tps and p95 in ms of each kind of volume over seconds, measured and simulated."""
 
-    def panel(title: str, unit: str, column: str) -> ChartData:
+    def draw_panel(title: str, unit: str, column: str) -> ChartData:
         lines = []
         for kind in KINDS:
-            rows, simulated_rows = runs[kind,].measured(), simulated[kind,].rows
+            rows, simulated_rows = runs[kind,].select_measured(), simulated[kind,].rows
             lines.append(
                 ChartSeries(
                     f"{kind}, simulated", "simulated", tuple(simulated_rows["t_s"]), tuple(simulated_rows[column])
@@ -148,5 +157,5 @@ def _draw_chart(runs: dict[tuple, MeasuredCell], simulated: dict[tuple, Simulate
             )
         return ChartData(title, "line", "", unit, tuple(lines))
 
-    panels = (panel("Throughput", "tps", "tps"), panel("Latency: 95 % of transactions", "ms", "p95_ms"))
+    panels = (draw_panel("Throughput", "tps", "tps"), draw_panel("Latency: 95 % of transactions", "ms", "p95_ms"))
     return ChartData(f"{STORAGE} restored from a snapshot", "panels", "time since the start (s)", "", (), panels)

@@ -15,18 +15,18 @@ from pathlib import Path
 from types import ModuleType
 
 from headrace.base.checks import check_number, check_whole
-from headrace.base.units import GIB, in_percent
+from headrace.base.units import GIB, format_percent
 from headrace.bench import Store
-from headrace.bench.drivers.benchmark import Say, silent
+from headrace.bench.drivers.benchmark import Say, stay_silent
 from headrace.bench.running.environment import BUSY_SHARE
 from headrace.errors import Refusals
 from headrace.experiment import machine
 from headrace.experiment import simulate as simulation
 from headrace.experiment.cell import Cell, Parts, Progress
 from headrace.experiment.data import ExperimentLab
-from headrace.experiment.run import CellRunner, MeasuredCell, reusable
+from headrace.experiment.run import CellRunner, MeasuredCell, find_reusable
 from headrace.experiment.simulate import SimulatedCell
-from headrace.studies.base import ChartData, Source, StudyResult, StudyTable, Verdict, agree, texts
+from headrace.studies.base import ChartData, Source, StudyResult, StudyTable, Verdict, judge_answers, read_notes
 from headrace.studies.measured import tables
 
 refuse = Refusals("docs/guide/studies.md, On the lab")
@@ -45,12 +45,12 @@ COLD_POOL = {"innodb_buffer_pool_load_at_startup": "OFF"}
 DIRECT_COLD_POOL = {"innodb_flush_method": "O_DIRECT"} | COLD_POOL
 
 
-def rows_gib(rows: int) -> float:
+def compute_rows_gib(rows: int) -> float:
     """Returns the size of that many rows of sysbench, GiB."""
     return rows * ROW_BYTES / GIB
 
 
-def loading_s(gib: float) -> float:
+def estimate_loading_s(gib: float) -> float:
     """Returns the seconds of a study on servers that go to no cell: loading `gib` GiB, and
     probing."""
     return PROBING_S + LOAD_S_PER_GIB * gib
@@ -82,7 +82,7 @@ class LabOptions:
                 check_number(what, value, *span, refusals=refuse)
         check_whole("--seed", self.seed, 1, 2**31 - 1, refuse)
 
-    def scale_or(self, usual: float) -> float:
+    def choose_scale(self, usual: float) -> float:
         """Returns the scale asked for, else the study's own."""
         return usual if self.scale is None else self.scale
 
@@ -134,44 +134,54 @@ def complete(
         "Measured on Headrace's lab: a real server on block devices that answer when the model of the volume says. "
         "So the volumes are the model's by construction; the server, its I/Os and their order are real."
     )
-    last = [] if session.here is None else [tables.processors(session.here)]
+    last = [] if session.here is None else [tables.describe_processors(session.here)]
     return StudyResult(
         module.STUDY,
-        (*own.verdicts, at_rest(measured)),
-        (tables.scale(module.WORDS, **own.values), *own.tables, tables.runs(measured, simulated, own.unit)),
+        (*own.verdicts, judge_rest(measured)),
+        (
+            tables.tabulate_scale(module.WORDS, **own.values),
+            *own.tables,
+            tables.tabulate_runs(measured, simulated, own.unit),
+        ),
         tuple(own.charts),
-        (first, *texts(module.WORDS, **own.values), *own.notes, *last, *tables.of_machine(session.facts, measured)),
+        (
+            first,
+            *read_notes(module.WORDS, **own.values),
+            *own.notes,
+            *last,
+            *tables.describe_machine(session.facts, measured),
+        ),
         time.monotonic() - session.began,
         "lab",
     )
 
 
-def at_rest(cells: Mapping[tuple, MeasuredCell]) -> Verdict:
+def judge_rest(cells: Mapping[tuple, MeasuredCell]) -> Verdict:
     """Judges whether the machine had nothing else to do: a measurement during other work says
     little."""
     shares = [float(cell.record.document["environment"]["before"]["busy_share"]) for cell in cells.values()]
     busy = [share for share in shares if share > BUSY_SHARE]
     began = min(str(cell.record.document["began_at"])[:10] for cell in cells.values())
     answer = f"{len(shares) - len(busy)} of {len(shares)} cells"
-    note = f"at most {in_percent(BUSY_SHARE)} in use before each cell"
+    note = f"at most {format_percent(BUSY_SHARE)} in use before each cell"
     if busy:
-        answer += (
-            f"; before the others {in_percent(min(busy))} to {in_percent(max(busy))} of its processors were in use"
-        )
+        answer += f"; before the others {format_percent(min(busy))} to {format_percent(max(busy))} of its processors were in use"
         note = "figures above are of a machine that others used too: end what else runs, and measure again"
     source = Source("this machine, looked at before each cell", began)
-    return agree("the machine was at rest", "needed", answer, source, not busy, note)
+    return judge_answers("the machine was at rest", "needed", answer, source, not busy, note)
 
 
-def resumed(
+def find_resumable_cells(
     options: LabOptions, experiment: str, cells: Sequence[Cell], store: Store, facts: Mapping[str, object]
 ) -> dict[tuple, MeasuredCell]:
     """Returns the cells that were measured before and count again; nothing unless `resume` is
     set."""
-    return reusable(experiment, cells, store, facts) if options.resume else {}
+    return find_reusable(experiment, cells, store, facts) if options.resume else {}
 
 
-def run(module: ModuleType, options: LabOptions, progress: Progress = silent, say: Say = silent) -> StudyResult:
+def run(
+    module: ModuleType, options: LabOptions, progress: Progress = stay_silent, say: Say = stay_silent
+) -> StudyResult:
     """Runs a study's module on the lab.
 
     Raises CouldNotRun when the machine lacks something, and as CellRunner.run; Ctrl-C leaves
@@ -181,16 +191,17 @@ def run(module: ModuleType, options: LabOptions, progress: Progress = silent, sa
     machine.require(
         f"study {name} on the lab",
         refuse.source,
-        machine.missing("mariadb", module.ENGINES, folder=options.work, gib=gib),
+        machine.list_missing("mariadb", module.ENGINES, folder=options.work, gib=gib),
     )
     # A store that cannot be written is found out before anything is measured.
     store.drop(store.begin(name)[1])
-    session = Session(options, machine.identity("mariadb" if module.ENGINES else None))
+    session = Session(options, machine.collect_identity("mariadb" if module.ENGINES else None))
     cells = module.cells(options)
-    probes = simulation.probe_cells(options.seed) if module.ENGINES else ()
+    probes = simulation.make_probe_cells(options.seed) if module.ENGINES else ()
 
     have, probed = (
-        resumed(options, of, them, store, session.facts) for of, them in ((name, cells), ("processors", probes))
+        find_resumable_cells(options, of, them, store, session.facts)
+        for of, them in ((name, cells), ("processors", probes))
     )
     remaining_cells = [cell for cell in (*probes, *cells) if cell.key not in {**have, **probed}]
     sets = {repr(cell.place.data): cell.place.data for cell in cells if cell.key not in have} if module.ENGINES else {}
@@ -200,14 +211,14 @@ def run(module: ModuleType, options: LabOptions, progress: Progress = silent, sa
         parts.done_s += LAB_S
         if probes:
             runs = CellRunner("processors", lab, store, session.facts, parts, say).run(probes, probed)
-            session.here = simulation.processor_speed(runs[probes[0].key], runs[probes[1].key], module.DAY)
+            session.here = simulation.derive_speed(runs[probes[0].key], runs[probes[1].key], module.DAY)
         if hasattr(module, "simulate"):
             simulated = module.simulate(session, cells, parts)
         else:
             assert session.here is not None  # only studies of files have no processors measured
             simulated = simulation.simulate_all(cells, session.here, module.DAY, parts)
         for data in sets.values():
-            with parts.part(LOAD_S_PER_GIB * data.gib, f"loading {data.name}"):
+            with parts.begin_part(LOAD_S_PER_GIB * data.gib, f"loading {data.name}"):
                 lab.load(data)
         measured = CellRunner(name, lab, store, session.facts, parts, say).run(cells, have)
         progress(1.0, "stopping the lab")

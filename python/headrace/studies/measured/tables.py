@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from headrace.base import caps
-from headrace.base.units import in_percent
+from headrace.base.units import format_percent
 from headrace.experiment import machine
 from headrace.experiment.cell import OnServer
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import ProcessorSpeed, SimulatedCell
-from headrace.studies.base import ChartSeries, StudyTable, by_role, scale_rows, tabulate
+from headrace.studies.base import ChartSeries, StudyTable, make_role_series, read_scale_rows, tabulate
 
 
-def runs(
+def tabulate_runs(
     cells: Mapping[tuple, MeasuredCell], simulated: Mapping[tuple, SimulatedCell] | None = None, unit: str = "tps"
 ) -> StudyTable:
     """Returns the table of every cell: simulated, measured, its doubt, the limit that bound, the
@@ -32,16 +32,16 @@ def runs(
             summary.get("p95_ms"),
         )
         rates = (summary.get("read_iops"), summary.get("write_iops"))
-        figures = (*(_rounded(value, 1) for value in measured), *(_rounded(value, 0) for value in rates))
+        figures = (*(_round_figure(value, 1) for value in measured), *(_round_figure(value, 0) for value in rates))
         run = measurement.record.id + (" (earlier)" if measurement.reused else "")
         rows.append(
             (
                 cell.words,
-                _storage(measurement),
+                _describe_storage(measurement),
                 cell.threads,
                 *figures,
                 binds(measurement),
-                measurement.measured().height,
+                measurement.select_measured().height,
                 cell.seed,
                 run,
             )
@@ -53,11 +53,11 @@ def runs(
     return tabulate("Every cell: run ids are those of `headrace bench list`", names, rows)
 
 
-def _rounded(value: float | None, digits: int) -> float | None:
+def _round_figure(value: float | None, digits: int) -> float | None:
     return None if value is None else round(value, digits)
 
 
-def _storage(measurement: MeasuredCell) -> str:
+def _describe_storage(measurement: MeasuredCell) -> str:
     place = measurement.cell.place
     return place.storage + (f", log {place.log_storage}" if isinstance(place, OnServer) and place.log_storage else "")
 
@@ -71,17 +71,17 @@ def binds(measurement: MeasuredCell) -> str:
     """Returns the cap that requests waited for in more than a fifth of the time; processors if they
     were busy; else latency."""
     summary = measurement.record.summary
-    shares = {caps.short(cap): summary.get(caps.column(cap)) or 0.0 for cap in caps.COUNTED}
+    shares = {caps.label_cap(cap): summary.get(caps.name_column(cap)) or 0.0 for cap in caps.COUNTED}
     words, share = max(shares.items(), key=lambda item: item[1])
     if share > BOUND_SHARE:
-        return f"{words} ({in_percent(share)} of the time)"
+        return f"{words} ({format_percent(share)} of the time)"
     idle = (summary.get("idle_cpus") or 0.0) + (summary.get("iowait_cpus") or 0.0)
-    if summary.get("idle_cpus") is not None and idle < (1.0 - BUSY_SHARE) * machine.cores():
+    if summary.get("idle_cpus") is not None and idle < (1.0 - BUSY_SHARE) * machine.count_cores():
         return PROCESSORS
     return "latency"
 
 
-def series(
+def make_tps_series(
     x: tuple,
     keys: Iterable[tuple],
     measured: Mapping[tuple, MeasuredCell],
@@ -90,17 +90,17 @@ def series(
 ) -> tuple[ChartSeries, ...]:
     """Returns tps of these cells over x, simulated and measured."""
     keys = list(keys)
-    return by_role(
+    return make_role_series(
         x, label, simulated=[simulated[key].tps for key in keys], measured=[measured[key].tps for key in keys]
     )
 
 
-def scale(name: str, **values: object) -> StudyTable:
+def tabulate_scale(name: str, **values: object) -> StudyTable:
     """Returns the table of what is scaled and what is not."""
-    return tabulate("The scale", "what | published | here | scaled?", scale_rows(name, **values))
+    return tabulate("The scale", "what | published | here | scaled?", read_scale_rows(name, **values))
 
 
-def processors(here: ProcessorSpeed) -> str:
+def describe_processors(here: ProcessorSpeed) -> str:
     """Returns a note on the processors of this machine."""
     ids = " and ".join(run.record.id for run in here.runs)
     return (
@@ -109,9 +109,11 @@ def processors(here: ProcessorSpeed) -> str:
     )
 
 
-def of_machine(facts: Mapping[str, object], cells: Mapping[tuple, MeasuredCell]) -> list[str]:
+def describe_machine(facts: Mapping[str, object], cells: Mapping[tuple, MeasuredCell]) -> list[str]:
     """Returns notes on the machine, on repetition, and on the findings of the runs."""
-    notes = [f"Machine: {machine.in_words(dict(facts))}. Clients, server and the lab's daemon share its processors."]
+    notes = [
+        f"Machine: {machine.describe_host(dict(facts))}. Clients, server and the lab's daemon share its processors."
+    ]
     counts: dict[str, int] = {}
     for measurement in cells.values():
         for words in measurement.record.findings:

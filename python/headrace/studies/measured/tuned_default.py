@@ -5,17 +5,24 @@ from __future__ import annotations
 
 import math
 
-from headrace.advice import tuned_settings
+from headrace.advice import tune_settings
 from headrace.base.units import MIB
 from headrace.bench import SysbenchOltp
-from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, seconds_each
+from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, compute_seconds_each
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
 from headrace.servers import find_program
 from headrace.studies import whitepaper_2017 as model
-from headrace.studies.base import ChartData, StudyTable, Verdict, by_role, tabulate
+from headrace.studies.base import ChartData, StudyTable, Verdict, make_role_series, tabulate
 from headrace.studies.measured import tables, verdicts
-from headrace.studies.measured.session import DIRECT_COLD_POOL, Judgement, LabOptions, Session, loading_s, rows_gib
+from headrace.studies.measured.session import (
+    DIRECT_COLD_POOL,
+    Judgement,
+    LabOptions,
+    Session,
+    compute_rows_gib,
+    estimate_loading_s,
+)
 
 STUDY, WORDS = model.STUDY, "tuned_default"
 DAY = model.DAY
@@ -42,26 +49,26 @@ SERVERS = {
 SPREAD = math.exp(2.0 * 0.5)
 
 
-def rows_of(options: LabOptions) -> int:
+def count_rows(options: LabOptions) -> int:
     """Returns the rows of the single table."""
-    return max(10_000, round(model.ROWS * options.scale_or(AUTO_SCALE)))
+    return max(10_000, round(model.ROWS * options.choose_scale(AUTO_SCALE)))
 
 
 def data_gib(options: LabOptions) -> float:
     """Returns the size of the table, GiB."""
-    return rows_gib(rows_of(options))
+    return compute_rows_gib(count_rows(options))
 
 
-def settings_of(server: str, storage: str, options: LabOptions) -> dict[str, str]:
+def make_settings(server: str, storage: str, options: LabOptions) -> dict[str, str]:
     """Returns the settings of `default`, `tuned` or `advice`, scaled."""
-    scale = options.scale_or(AUTO_SCALE)
+    scale = options.choose_scale(AUTO_SCALE)
     # 193 GiB hold the table many times over; so does this, without taking the machine's memory.
     all_of_it = max(
         LEAST_POOL_MIB, math.ceil(min(model.SERVERS["tuned"][0] * scale / MIB, 1.5 * data_gib(options) * 1024 + 64))
     )
     if server == "advice":
         program = find_program("mariadb")
-        advised = tuned_settings(
+        advised = tune_settings(
             storage=storage, memory_gib=max(0.25, all_of_it / 768), flavor=program.flavor, version=program.version
         )
         # Buffer pool of the paper's tuned server, so that only the other settings differ.
@@ -89,16 +96,20 @@ def cells(options: LabOptions) -> list[Cell]:
         "non_index_updates": 1,
         "delete_inserts": 1,
     }
-    load = SysbenchOltp(tables=1, rows=rows_of(options), distribution="uniform", shape=shape)
-    data = DataSet("sbtest", SysbenchOltp(tables=1, rows=rows_of(options), distribution="uniform"), data_gib(options))
+    load = SysbenchOltp(tables=1, rows=count_rows(options), distribution="uniform", shape=shape)
+    data = DataSet(
+        "sbtest", SysbenchOltp(tables=1, rows=count_rows(options), distribution="uniform"), data_gib(options)
+    )
     count = len(storages) * len(servers)
-    seconds = seconds_each(options.time_s, loading_s(data.gib), count, SERVER_CELL_S + WARMUP_S + 4.0, *SECONDS)
+    seconds = compute_seconds_each(
+        options.time_s, estimate_loading_s(data.gib), count, SERVER_CELL_S + WARMUP_S + 4.0, *SECONDS
+    )
     all_cells = []
     for storage in storages:
         for server in servers:
             # The tuned pool is full after a minute of the paper's hour; here it is read in
             # beforehand.
-            place = OnServer(data, storage, settings_of(server, storage, options), scan=server != "default")
+            place = OnServer(data, storage, make_settings(server, storage, options), scan=server != "default")
             all_cells.append(
                 Cell((server, storage), f"{server} on {storage}", place, load, THREADS, WARMUP_S, seconds, options.seed)
             )
@@ -115,20 +126,20 @@ def judge(session: Session, measured: dict[tuple, MeasuredCell], simulated: dict
         tuned, default, advice = (("tuned", storage), ("default", storage), ("advice", storage))
         pair = verdicts.compare_cells(storage, measured, simulated, tuned, default, published)
         all_verdicts.append(
-            verdicts.wins(f"tuned beats default on {storage}", "approximately 16 times", [pair], model.PAPER)
+            verdicts.judge_winner(f"tuned beats default on {storage}", "approximately 16 times", [pair], model.PAPER)
         )
         all_verdicts.append(_judge_ratio(storage, pair, measured))
         if advice in measured:
             advised = verdicts.compare_cells(storage, measured, simulated, advice, default)
             what = f"Headrace's advice beats default on {storage}"
-            all_verdicts.append(verdicts.wins(what, "not published", [advised], model.PAPER))
-    all_verdicts.append(verdicts.against_model(simulated, measured, model.PAPER))
+            all_verdicts.append(verdicts.judge_winner(what, "not published", [advised], model.PAPER))
+    all_verdicts.append(verdicts.compare_with_model(simulated, measured, model.PAPER))
     options = session.options
-    small, large = (settings_of(server, model.VOLUMES[-1], options) for server in ("default", "tuned"))
+    small, large = (make_settings(server, model.VOLUMES[-1], options) for server in ("default", "tuned"))
     values = {
         "published_rows": model.ROWS,
-        "rows": rows_of(options),
-        "scale": options.scale_or(AUTO_SCALE),
+        "rows": count_rows(options),
+        "scale": options.choose_scale(AUTO_SCALE),
         "default_pool": small["innodb_buffer_pool_size"],
         "tuned_pool": large["innodb_buffer_pool_size"],
         "default_redo": small["innodb_log_file_size"],
@@ -153,7 +164,7 @@ def _judge_ratio(storage: str, pair: verdicts.Pair, measured: dict[tuple, Measur
     )
     if ends["tuned"] == tables.PROCESSORS:
         low, why = 1.0, f"{why}: so no more is asked than that it wins"
-    return verdicts.ratio(f"tuned over default on {storage}", pair, max(1.0, low), high, model.PAPER, why)
+    return verdicts.judge_ratio(f"tuned over default on {storage}", pair, max(1.0, low), high, model.PAPER, why)
 
 
 def _tabulate_settings(measured: dict[tuple, MeasuredCell]) -> StudyTable:
@@ -178,12 +189,12 @@ def _draw_charts(measured: dict, simulated: dict, storages: tuple) -> list[Chart
         names = tuple(server for server, place in measured if place == storage)
         published_servers = tuple(name for name in names if name in model.SERVERS)
         series = (
-            *by_role(published_servers, published=[paper[f"{name}_tps"].value for name in published_servers]),
-            *tables.series(names, [(name, storage) for name in names], measured, simulated),
+            *make_role_series(published_servers, published=[paper[f"{name}_tps"].value for name in published_servers]),
+            *tables.make_tps_series(names, [(name, storage) for name in names], measured, simulated),
         )
         title = f"{storage}: published at full size on 32 vCPUs, simulated and measured at this scale"
         charts.append(ChartData(title, "bar", "server", "tps", series))
-        ratios = by_role(
+        ratios = make_role_series(
             ("tuned over default",),
             published=(paper["tuned_tps"].value / paper["default_tps"].value,),
             simulated=(simulated["tuned", storage].tps / simulated["default", storage].tps,),

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.base.units import in_percent
+from headrace.base.units import format_percent
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
-from headrace.studies.base import Source, Verdict, error_percent
+from headrace.studies.base import Source, Verdict, compute_error_percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ class Pair:
         return self.measured < 1.0 - self.doubt
 
 
-def doubt(*runs: MeasuredCell) -> float:
+def compute_doubt(*runs: MeasuredCell) -> float:
     """Returns the relative doubt of a ratio of the means of runs."""
     return math.hypot(REPEAT, *(DEVIATIONS * run.relative for run in runs))
 
@@ -70,11 +70,11 @@ def compare_cells(
     better_cell, worse_cell = cells[better], cells[worse]
     measured = better_cell.tps / worse_cell.tps if worse_cell.tps else math.inf
     return Pair(
-        words, published, simulated[better].tps / simulated[worse].tps, measured, doubt(better_cell, worse_cell)
+        words, published, simulated[better].tps / simulated[worse].tps, measured, compute_doubt(better_cell, worse_cell)
     )
 
 
-def wins(what: str, published: str, pairs: Sequence[Pair], source: Source, note: str = "") -> Verdict:
+def judge_winner(what: str, published: str, pairs: Sequence[Pair], source: Source, note: str = "") -> Verdict:
     """Judges who wins: the verdict holds when no pair goes the other way and at least one is
     clear."""
     clear, against = (
@@ -93,7 +93,7 @@ def wins(what: str, published: str, pairs: Sequence[Pair], source: Source, note:
     )
     agreeing = f"{sum(comparison.simulated > 1.0 for comparison in pairs)} of {len(pairs)}" if pairs else None
     most = max((comparison.doubt for comparison in pairs), default=0.0)
-    doubt_note = f"alike: within {in_percent(most, 1)} at most (two standard errors of each run, {in_percent(REPEAT)} between repetitions)"
+    doubt_note = f"alike: within {format_percent(most, 1)} at most (two standard errors of each run, {format_percent(REPEAT)} between repetitions)"
     return Verdict(
         what,
         published,
@@ -108,18 +108,18 @@ def wins(what: str, published: str, pairs: Sequence[Pair], source: Source, note:
     )
 
 
-def ratio(what: str, pair: Pair, low: float, high: float, source: Source, why: str) -> Verdict:
+def judge_ratio(what: str, pair: Pair, low: float, high: float, source: Source, why: str) -> Verdict:
     """Judges a ratio within what device and data allow (`low` to `high`, before doubt; `why`: the
     origin of the bounds)."""
     within = low * (1.0 - pair.doubt) <= pair.measured <= high * (1.0 + pair.doubt)
-    note = f"allowed {low:.2f} to {high:.2f}, doubt {in_percent(pair.doubt, 1)}: {why}"
+    note = f"allowed {low:.2f} to {high:.2f}, doubt {format_percent(pair.doubt, 1)}: {why}"
     if pair.published is None:
         return Verdict(what, "", pair.measured, "times", None, within, None, source, note, pair.simulated)
-    error = error_percent(pair.measured, pair.published)
+    error = compute_error_percent(pair.measured, pair.published)
     return Verdict(what, pair.published, pair.measured, "times", error, within, None, source, note, pair.simulated)
 
 
-def order(
+def judge_order(
     what: str,
     published: Mapping[tuple, float],
     simulated: Mapping[tuple, float] | None,
@@ -130,14 +130,14 @@ def order(
 ) -> Verdict:
     """Judges whether the order is the same: the share of the pairs of cells, among those that doubt
     lets one distinguish, that are ordered as published. It holds from `least` on."""
-    same, comparable = concordant(
-        published, {key: run.tps for key, run in measured.items()}, lambda a, b: doubt(measured[a], measured[b])
+    same, comparable = count_concordant(
+        published, {key: run.tps for key, run in measured.items()}, lambda a, b: compute_doubt(measured[a], measured[b])
     )
     agreeing = None
     if simulated is not None:
-        agree, of = concordant(published, simulated, lambda a, b: 0.0)
-        agreeing = f"{agree} of {of} pairs ({in_percent(agree / of)})" if of else "no pairs"
-    answer = f"{same} of {comparable} pairs ({in_percent(same / comparable)})" if comparable else "no pairs"
+        agree, of = count_concordant(published, simulated, lambda a, b: 0.0)
+        agreeing = f"{agree} of {of} pairs ({format_percent(agree / of)})" if of else "no pairs"
+    answer = f"{same} of {comparable} pairs ({format_percent(same / comparable)})" if comparable else "no pairs"
     return Verdict(
         what,
         "the same order",
@@ -147,7 +147,7 @@ def order(
         comparable > 0 and same / comparable >= least,
         None,
         source,
-        f"at least {in_percent(least)} asked: {why}",
+        f"at least {format_percent(least)} asked: {why}",
         agreeing,
     )
 
@@ -155,7 +155,7 @@ def order(
 Key = TypeVar("Key")
 
 
-def concordant(
+def count_concordant(
     published: Mapping[Key, float], tps_by_key: Mapping[Key, float], apart: Callable[[Key, Key], float]
 ) -> tuple[int, int]:
     """Counts the pairs of keys in the published order, and the pairs that are distinguishable in
@@ -172,7 +172,7 @@ def concordant(
     return same, comparable
 
 
-def against_model(
+def compare_with_model(
     simulated: Mapping[tuple, SimulatedCell],
     measured: Mapping[tuple, MeasuredCell],
     source: Source,
@@ -182,7 +182,7 @@ def against_model(
     """Compares the simulation with the measurement; nothing is promised for a database that was not
     calibrated."""
     off = sorted(
-        abs(error_percent(cell.tps, measured[key].tps))
+        abs(compute_error_percent(cell.tps, measured[key].tps))
         for key, cell in simulated.items()
         if key in measured and measured[key].tps
     )

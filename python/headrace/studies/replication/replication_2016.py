@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from functools import cache
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.units import GIB
 from headrace.calibration.from_runs import sysbench_oltp, sysbench_tpcc
 from headrace.simulation.replica import Replica, ReplicaPrediction, predict_replica
 from headrace.studies import base
 from headrace.workload.transactions import TransactionWorkload
 
-STUDY = base.study("replication_2016")
+STUDY = base.read_study("replication_2016")
 ARTICLE, PAPER, PERCONA = STUDY.sources
 
 # The article: RDS MySQL 5.7.10 on db.r3.4xlarge, 2 TB of 20,000 provisioned IOPS; sysbench 0.5,
@@ -59,27 +59,27 @@ class Source2016:
 
 
 @cache
-def rows_of(family: str, service: str, metric: str) -> tuple[core.PublishedRun, ...]:
+def select_rows(family: str, service: str, metric: str) -> tuple[core.PublishedRun, ...]:
     """Returns the published figures, as the catalog has them."""
     key = (family, service, metric)
     published = core.published_services()
     return tuple(row for row in published if (row["family"], row["service"], row["metric"]) == key)
 
 
-def fall_exponent() -> float:
+def compute_fall_exponent() -> float:
     """Returns x of table 3: beyond 500 connections, MySQL's writes a second go with (clients /
     500)^-x."""
-    writes_s = {row["clients"]: row["value"] for row in rows_of("sigmod-table-3", "mysql", "writes_s")}
+    writes_s = {row["clients"]: row["value"] for row in select_rows("sigmod-table-3", "mysql", "writes_s")}
     return math.log(writes_s[500] / writes_s[5_000]) / math.log(5_000 / 500)
 
 
-def workload(threads: int) -> TransactionWorkload:
+def make_workload(threads: int) -> TransactionWorkload:
     """Returns sysbench write-only of the article, whose clients reach RDS over the network."""
     load = {"script": "oltp_write_only", "tables": 1, "table_size": ROWS, "client_host": "network"}
     return sysbench_oltp(cache_gib=CACHE_GIB, threads=threads, redo_gib=0.25, **load)
 
 
-def last_second(
+def simulate_last_second(
     database: dict, deployment: str, instance: str, day: str, cache_gib: float, clients: int | None, storage: str
 ) -> dict:
     """Returns the figures of the last second of ten warm minutes."""
@@ -97,24 +97,26 @@ def last_second(
         "seed": None,
         "aurora": None,
     }
-    with core_errors():
+    with translate_core_errors():
         series = core.service_runs(database, [run])[0]
     return {name: series[name][-1] for name in ("tps", "p95_ms", "reads_per_tx", "cap")}  # pyright: ignore[reportTypedDictNotRequiredAccess]
 
 
-def source(threads: int) -> Source2016:
+def simulate_source(threads: int) -> Source2016:
     """Returns the source: RDS Multi-AZ, both logs durable."""
-    last = last_second(workload(threads).database, "rds:multi-az", INSTANCE, DAY, CACHE_GIB, threads, STORAGE)
-    fallen = (max(threads, 500) / 500) ** -fall_exponent()
+    last = simulate_last_second(
+        make_workload(threads).database, "rds:multi-az", INSTANCE, DAY, CACHE_GIB, threads, STORAGE
+    )
+    fallen = (max(threads, 500) / 500) ** -compute_fall_exponent()
     return Source2016(threads, last["tps"], last["tps"] * fallen, last["p95_ms"])
 
 
-def replica(of: Source2016, workers: int) -> ReplicaPrediction:
+def predict_article_replica(of: Source2016, workers: int) -> ReplicaPrediction:
     """Predicts the article's replica: no binary log, flush_log 0; transactions that shared a group
     commit are applied at once."""
     volumes = core.rds_storage(STORAGE, DAY)["array"]
     return predict_replica(
-        workload(of.threads),
+        make_workload(of.threads),
         volumes,
         Replica(
             volumes,
@@ -136,31 +138,31 @@ def replica(of: Source2016, workers: int) -> ReplicaPrediction:
     )
 
 
-def _published(row: core.PublishedRun, of: base.Source) -> base.Figure:
+def _make_figure(row: core.PublishedRun, of: base.Source) -> base.Figure:
     return base.Figure(row["value"], row["unit"], of)
 
 
 def _judge_mysql(steps: base.StepProgress) -> tuple[list[base.Verdict], list[base.StudyTable], list[base.ChartData]]:
     """Judges the article's three statements about MySQL."""
-    sources = {threads: source(threads) for threads in THREADS}
+    sources = {threads: simulate_source(threads) for threads in THREADS}
     steps.step()
-    single = {threads: replica(of, 0) for threads, of in sources.items()}
+    single = {threads: predict_article_replica(of, 0) for threads, of in sources.items()}
     steps.step()
-    many = {workers: replica(sources[BUSIEST], workers) for workers in WORKERS[1:]}
+    many = {workers: predict_article_replica(sources[BUSIEST], workers) for workers in WORKERS[1:]}
     steps.step()
     ends = {threads: run.summary["lag_at_load_end_s"] for threads, run in single.items()}
     grows = all(_grows(run) for run in single.values())
     four = many[4].summary["lag_at_load_end_s"]
-    cpu = core.replica_applier(workload(BUSIEST).database, None)["applier"]["cpu_ms"]
+    cpu = core.replica_applier(make_workload(BUSIEST).database, None)["applier"]["cpu_ms"]
     cores = min(sources[BUSIEST].tps, many[4].summary["applier_tps"]) * cpu / 1e3
-    busy = rows_of("replication-2016", "rds", "cpu_percent")[0]
+    busy = select_rows("replication-2016", "rds", "cpu_percent")[0]
     answer = ", ".join(f"{ends[threads]:,.0f} s at {threads:,}" for threads in THREADS)
     verdicts = [
-        base.agree(
+        base.judge_answers(
             "one thread falls behind all the time", "lag grows throughout", f"after 30 min {answer}", ARTICLE, grows
         ),
         base.judge("lag with 4 workers, 1,024 clients", "under 10 s", four, "s", four <= BOUNDED_S, ARTICLE, IDLE),
-        base.agree(
+        base.judge_answers(
             "1,024 clients lag more than 2,048",
             "more",
             "more" if ends[1_024] > ends[2_048] else "less",
@@ -168,7 +170,7 @@ def _judge_mysql(steps: base.StepProgress) -> tuple[list[base.Verdict], list[bas
             ends[1_024] > ends[2_048],
             "by the fall of the source's rate that table 3 of the SIGMOD paper shows",
         ),
-        _judge_size("processors of the replica, 4 workers", _published(busy, ARTICLE), 100 * cores / VCPUS),
+        _judge_size("processors of the replica, 4 workers", _make_figure(busy, ARTICLE), 100 * cores / VCPUS),
     ]
     rows = []
     for threads, of in sources.items():
@@ -212,11 +214,11 @@ def _judge_size(what: str, figure: base.Figure, simulated: float) -> base.Verdic
 def _judge_aurora(steps: base.StepProgress) -> tuple[list[base.Verdict], list[base.StudyTable], list[base.ChartData]]:
     """Judges the lag (ms) and processors of Aurora's reader against article and paper; returns
     verdicts, tables and charts."""
-    shop = workload(BUSIEST)
-    last = last_second(shop.database, "aurora:standard", INSTANCE, DAY, CACHE_GIB, BUSIEST, "")
+    shop = make_workload(BUSIEST)
+    last = simulate_last_second(shop.database, "aurora:standard", INSTANCE, DAY, CACHE_GIB, BUSIEST, "")
     reader = core.aurora_reader(shop.database["log"]["redo_bytes_per_tx"] * last["tps"], 1.0, VCPUS)
     steps.step()
-    most, busy = (rows_of("replication-2016", "aurora", metric)[0] for metric in ("lag_ms", "cpu_percent"))
+    most, busy = (select_rows("replication-2016", "aurora", metric)[0] for metric in ("lag_ms", "cpu_percent"))
     highest = reader["highest_ms"] or math.inf
     verdicts = [
         base.judge(
@@ -228,7 +230,7 @@ def _judge_aurora(steps: base.StepProgress) -> tuple[list[base.Verdict], list[ba
             ARTICLE,
             "99.9th percentile",
         ),
-        _judge_size("processors of Aurora's reader", _published(busy, ARTICLE), 100 * reader["cpu_share"]),
+        _judge_size("processors of Aurora's reader", _make_figure(busy, ARTICLE), 100 * reader["cpu_share"]),
     ]
     rates, published, simulated = [], [], []
     for row in core.published_services():
@@ -239,12 +241,12 @@ def _judge_aurora(steps: base.StepProgress) -> tuple[list[base.Verdict], list[ba
         fitted = rate in LAG_FITTED
         what = f"Aurora's lag at {rate:,} writes/s"
         note = "fitted" if fitted else "not fitted"
-        verdicts.append(base.compare(what, _published(row, PAPER), mine, None if fitted else LAG_PERCENT, note))
+        verdicts.append(base.compare(what, _make_figure(row, PAPER), mine, None if fitted else LAG_PERCENT, note))
         rates.append(rate)
         published.append(row["value"])
         simulated.append(mine)
     table1 = {
-        metric: rows_of("sigmod-table-1", "aurora", metric)[0] for metric in ("transactions", "ios_per_transaction")
+        metric: select_rows("sigmod-table-1", "aurora", metric)[0] for metric in ("transactions", "ios_per_transaction")
     }
     per_tx = core.aurora_billed(shop.database, 0.0, table1["transactions"]["value"] / SECONDS)["writes"]
     rows = (
@@ -257,18 +259,18 @@ def _judge_aurora(steps: base.StepProgress) -> tuple[list[base.Verdict], list[ba
         "line",
         "writes a second",
         "lag (ms)",
-        base.by_role(tuple(rates), published=published, simulated=simulated),
+        base.make_role_series(tuple(rates), published=published, simulated=simulated),
     )
     return verdicts, [table], [chart]
 
 
-def tpcc(warehouses: int) -> dict:
+def make_tpcc_database(warehouses: int) -> dict:
     """Returns sysbench-tpcc of 2020: its time without I/O is that of the study's RDS run with one
     client."""
-    single_client = next(row for row in rows_of(HELD_OUT, "rds", "tps") if row["clients"] == 1)
+    single_client = next(row for row in select_rows(HELD_OUT, "rds", "tps") if row["clients"] == 1)
     plain = sysbench_tpcc(warehouses=500, engine="innodb", cache_gib=STUDY_2020_CACHE_GIB, threads=1).database
     place = (STUDY_2020_INSTANCE, STUDY_2020_DAY, STUDY_2020_CACHE_GIB)
-    alone = last_second(plain, "rds:single-az", *place, 1, RDS_2020)["tps"]
+    alone = simulate_last_second(plain, "rds:single-az", *place, 1, RDS_2020)["tps"]
     base_ms = plain["clients"]["base_ms"] + 1e3 / single_client["value"] - 1e3 / alone
     database = dict(
         sysbench_tpcc(warehouses=warehouses, engine="innodb", cache_gib=STUDY_2020_CACHE_GIB, threads=1).database
@@ -282,10 +284,10 @@ def _judge_2020(steps: base.StepProgress) -> tuple[list[base.Verdict], list[base
     rows, charts, errors = [], [], {}
     place = (STUDY_2020_INSTANCE, STUDY_2020_DAY, STUDY_2020_CACHE_GIB)
     for family, warehouses in LAYOUTS.items():
-        database = tpcc(warehouses)
+        database = make_tpcc_database(warehouses)
         pairs = []
-        for row in rows_of(family, "aurora", "tps"):
-            last = last_second(database, "aurora:standard", *place, row["clients"], "")
+        for row in select_rows(family, "aurora", "tps"):
+            last = simulate_last_second(database, "aurora:standard", *place, row["clients"], "")
             pairs.append((row["clients"], row["value"], last["tps"]))
             rows.append(
                 (
@@ -293,13 +295,13 @@ def _judge_2020(steps: base.StepProgress) -> tuple[list[base.Verdict], list[base
                     row["clients"],
                     row["value"],
                     round(last["tps"]),
-                    f"{base.error_percent(last['tps'], row['value']):+.0f} %",
+                    f"{base.compute_error_percent(last['tps'], row['value']):+.0f} %",
                     last["cap"],
                 )
             )
             steps.step()
         errors[family] = statistics.median(
-            abs(base.error_percent(simulated, published)) for _, published, simulated in pairs
+            abs(base.compute_error_percent(simulated, published)) for _, published, simulated in pairs
         )
         x, published, simulated = zip(*pairs, strict=True)
         title = f"Aurora, sysbench-tpcc, {family.removeprefix('tpcc-')} warehouses, {'fitted' if family == FITTED else 'not fitted'}"
@@ -309,7 +311,7 @@ def _judge_2020(steps: base.StepProgress) -> tuple[list[base.Verdict], list[base
                 "line",
                 "clients",
                 "transactions a second",
-                base.by_role(x, published=published, simulated=simulated),
+                base.make_role_series(x, published=published, simulated=simulated),
             )
         )
     what = "median error of Aurora's tps, 5 tables (not fitted)"
@@ -328,5 +330,5 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
     steps = base.StepProgress(STEPS, progress)
     parts = [_judge_mysql(steps), _judge_aurora(steps), _judge_2020(steps)]
     verdicts, tables, charts = (tuple(item for part in parts for item in part[index]) for index in range(3))
-    notes = base.texts("replication_2016", exponent=fall_exponent())
+    notes = base.read_notes("replication_2016", exponent=compute_fall_exponent())
     return base.StudyResult(STUDY, verdicts, tables, charts, notes)  # pyright: ignore[reportArgumentType]

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from headrace import InputError
-from headrace.advice.host import advise_host, host_checks
+from headrace.advice.host import advise_host, read_host_checks
 from headrace.cli import main as cli
 
 TREES = Path(__file__).parent / "trees"
@@ -64,7 +64,7 @@ def findings(result) -> set[str]:
 
 
 def test_the_table_has_28_checks_with_sources_and_days():
-    checks = host_checks().values()
+    checks = read_host_checks().values()
     assert len(checks) == 28
     for check in checks:
         assert check.source and check.as_of == "2026-11-22" and check.why and check.target
@@ -76,7 +76,7 @@ def test_the_table_has_28_checks_with_sources_and_days():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_check_answers_on_every_tree(name, tmp_path):
-    assert set(states(looked_at(name, tmp_path))) == set(host_checks())
+    assert set(states(looked_at(name, tmp_path))) == set(read_host_checks())
 
 
 # --- the trees ------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def test_io_uring_is_for_a_mariadb_that_knows_it(tmp_path):
 
 
 def test_what_can_lose_data_is_told_first(tmp_path):
-    rows = [row for row in looked_at("ubuntu-24.04", tmp_path).rows() if row["state"] == "finding"]
+    rows = [row for row in looked_at("ubuntu-24.04", tmp_path).list_rows() if row["state"] == "finding"]
     risks = [row["risk"] for row in rows]
     assert risks[0] == "can lose data" and risks == sorted(
         risks, key=["can lose data", "loses performance", "safe"].index
@@ -422,7 +422,7 @@ def test_the_kernel_sees_no_write(tmp_path):
 
 def test_this_host_as_it_is():
     advice = advise_host()
-    assert set(states(advice)) == set(host_checks())
+    assert set(states(advice)) == set(read_host_checks())
     assert {reading.state for reading in advice.readings} & {"fine", "finding"}
 
 

@@ -13,21 +13,21 @@ import pytest
 from doctored import START, evidence
 
 from headrace.errors import CouldNotRun, InputError
-from headrace.lab.metrics import volume_row
+from headrace.lab.metrics import convert_volume_row
 from headrace.mysql import parse_address
 from headrace.observe.evidence import aws, evidence_file, model
 from headrace.observe.evidence import server as reader
 from headrace.observe.evidence import volumes as volumes_module
-from headrace.observe.evidence.counters import another_server, status_row
-from headrace.observe.evidence.limits import HoldingLimits, holding
+from headrace.observe.evidence.counters import explain_new_server, make_status_row
+from headrace.observe.evidence.limits import HoldingLimits, get_holding_limits
 from headrace.observe.evidence.live import HostReader, LiveSource
-from headrace.observe.evidence.model import SeenChannel, SeenVolume, SourceFacts, Tick, gathered
-from headrace.observe.evidence.volumes import DeviceVolumes, device_row
+from headrace.observe.evidence.model import SeenChannel, SeenVolume, SourceFacts, Tick, collect_evidence
+from headrace.observe.evidence.volumes import DeviceVolumes, make_device_row
 from headrace.observe.live import host
 from headrace.observe.remote.span import TimeSpan
 from headrace.operate.doctor.diagnosis import diagnose
-from headrace.operate.doctor.output import lines
-from headrace.operate.targets import SourceOptions, evidence_of, open_live
+from headrace.operate.doctor.output import build_lines
+from headrace.operate.targets import SourceOptions, open_live, read_evidence
 
 # --- values ---------------------------------------------------------------------------------------
 
@@ -39,16 +39,16 @@ def test_ticks_are_put_in_order_and_the_first_of_a_moment_stays():
         Tick(START, 1.0, {"a": {"queue": 0.0}}),
         Tick(START, 1.0, {"a": {"queue": 9.0}}),
     ]
-    rows = gathered(facts, ticks).volumes[0].rows
+    rows = collect_evidence(facts, ticks).volumes[0].rows
     assert rows["t_unix"].to_list() == [START, START + 2] and rows["queue"].to_list() == [0.0, 2.0]
 
 
 def test_every_source_gives_columns_of_a_tick_and_each_column_has_a_source():
-    minute = aws.row_of_minute(dict.fromkeys(aws.CHECKS, 1.0), None)
-    device = device_row("loop0", dict.fromkeys(host.FIELDS, 1.0), 1.0, None)
-    assert {*volume_row({}), *device, *minute} == set(model.VOLUME_COLUMNS)
+    minute = aws.make_minute_row(dict.fromkeys(aws.CHECKS, 1.0), None)
+    device = make_device_row("loop0", dict.fromkeys(host.FIELDS, 1.0), 1.0, None)
+    assert {*convert_volume_row({}), *device, *minute} == set(model.VOLUME_COLUMNS)
     # Figures of the server's process and of its own clock, if it is on this machine.
-    server = {*status_row({}, {}, 1.0, {}, 0), "server_cpus", "reading_s"}
+    server = {*make_status_row({}, {}, 1.0, {}, 0), "server_cpus", "reading_s"}
     assert server == set(model.SERVER_COLUMNS)
     reader = HostReader()
     reader.read()
@@ -61,7 +61,7 @@ def test_a_figure_that_is_missing_is_null_and_a_column_nobody_has_is_not_there()
         Tick(START + 1, 1.0, {"a": {"write_ms": 2.0}}),
         Tick(START + 2, 1.0),
     ]
-    evidence = gathered(SourceFacts("x", "live", 1.0, "UTC", (SeenVolume("a"),)), ticks)
+    evidence = collect_evidence(SourceFacts("x", "live", 1.0, "UTC", (SeenVolume("a"),)), ticks)
     rows = evidence.volumes[0].rows
     assert rows.columns == ["t_unix", "duration_s", "queue", "write_ms"] and rows.height == 2
     assert rows["queue"].to_list() == [1.0, None] and not evidence.server.height
@@ -78,23 +78,23 @@ def test_a_figure_that_is_missing_is_null_and_a_column_nobody_has_is_not_there()
     ],
 )
 def test_limits_that_hold(storage, instance, expected):
-    limits = holding(storage, instance)
+    limits = get_holding_limits(storage, instance)
     assert (limits.iops, limits.burst_iops, limits.bytes_s / 2**20, limits.burst_bytes_s / 2**20) == expected
     if instance:
         assert (limits.instance_iops, limits.instance_bytes_s) == (3_600, 56_250_000)
 
 
 def test_large_requests_count_more_than_once():
-    gp3 = holding("gp3:500")
-    assert gp3.charged(100.0, 0.0, 100.0, 0.0)[0] == 400.0  # a MiB is four I/Os of 256 KiB
-    mirrored = holding("raid10:4xgp3:100")
-    assert mirrored.charged(100.0, 100.0, 1.0, 1.0)[0] == 300.0  # a write goes to two members
+    gp3 = get_holding_limits("gp3:500")
+    assert gp3.compute_charged_rates(100.0, 0.0, 100.0, 0.0)[0] == 400.0  # a MiB is four I/Os of 256 KiB
+    mirrored = get_holding_limits("raid10:4xgp3:100")
+    assert mirrored.compute_charged_rates(100.0, 100.0, 1.0, 1.0)[0] == 300.0  # a write goes to two members
 
 
 @pytest.mark.parametrize("storage", ["gp9:100", "io2:100:999999", "gp2:0", ""])
 def test_storage_that_is_not_sold(storage):
     with pytest.raises(InputError):
-        holding(storage)
+        get_holding_limits(storage)
 
 
 # --- counters -------------------------------------------------------------------------------------
@@ -108,9 +108,9 @@ def test_a_kernel_counter_that_wraps():
     no_limits: dict[str, HoldingLimits | None] = {"nvme1n1": None}
     volumes._limits = no_limits
     volumes.notes = []
-    row = volumes._difference("nvme1n1", before, now, 1.0)
+    row = volumes._make_row("nvme1n1", before, now, 1.0)
     assert row is not None and row["read_ms"] == pytest.approx(4.0) and not volumes.notes
-    assert volumes._difference("nvme1n1", now, before, 1.0) is None and "went back" in volumes.notes[0]
+    assert volumes._make_row("nvme1n1", now, before, 1.0) is None and "went back" in volumes.notes[0]
 
 
 def test_flushes_are_no_ios_of_a_volume():
@@ -120,7 +120,7 @@ def test_flushes_are_no_ios_of_a_volume():
         "write_ms": 60.0,
         "flushes": 10.0,
     }
-    row = device_row("nvme1n1", change, 2.0, None)
+    row = make_device_row("nvme1n1", change, 2.0, None)
     assert (row["write_iops"], row["flush_iops"], row["read_ms"]) == (10.0, 5.0, None)
 
 
@@ -275,7 +275,7 @@ def test_a_channel_that_stops_is_seen_and_recorded_without_its_words(server, tmp
     assert [finding.subject for finding in diagnose(collected).findings][:1] == ["channel"]
     evidence_file.save(collected, tmp_path / "seen.jsonl")
     assert "secret" not in (tmp_path / "seen.jsonl").read_text()
-    recorded = evidence_of(str(tmp_path / "seen.jsonl"))
+    recorded = read_evidence(str(tmp_path / "seen.jsonl"))
     assert recorded.facts.server.channels[1].error == "1062"
     assert [finding.subject for finding in diagnose(recorded).findings][:1] == ["channel"]
 
@@ -284,7 +284,7 @@ def collect_ticks(source, readings):
     """Returns the evidence of some readings, each right after the one before."""
     ticks = [tick for _ in range(readings) for tick in source._read()]
     source.refresh()
-    return gathered(source.facts, ticks)
+    return collect_evidence(source.facts, ticks)
 
 
 def test_a_replica_status_that_is_refused_is_named(server):
@@ -365,7 +365,7 @@ def _no_page(device):
 def test_a_device_over_others_is_said_to_be_one(monkeypatch):
     monkeypatch.setattr(host, "read_disks", lambda names=None: {"md0": {name: 1.0 for name in host.FIELDS}})
     volumes = DeviceVolumes(["md0"], page=_no_page)
-    volumes.facts()
+    volumes.read_facts()
     assert "device over others" in volumes.notes[0]
 
 
@@ -373,10 +373,10 @@ def test_the_limits_of_a_log_device_are_its_own(monkeypatch):
     """gp3:20 for the logs has 3,000 IOPS; the data's 16,000 say nothing of it."""
     disks = {name: dict.fromkeys(host.FIELDS, 1.0) for name in ("nvme1n1", "nvme2n1")}
     monkeypatch.setattr(host, "read_disks", lambda names=None: disks)
-    data, log = holding("gp3:500:16000", None, None), holding("gp3:20", None, None)
+    data, log = get_holding_limits("gp3:500:16000", None, None), get_holding_limits("gp3:20", None, None)
     for reference in (log, None):
         volumes = DeviceVolumes(["/dev/nvme1n1", "/dev/nvme2n1"], data, _no_page, "nvme2n1", reference)
-        roles = {fact.name: (fact.role, fact.limits) for fact in volumes.facts()}
+        roles = {fact.name: (fact.role, fact.limits) for fact in volumes.read_facts()}
         assert roles == {"nvme1n1": ("data", data), "nvme2n1": ("log", reference)}
         volumes.read()
         assert set(next(iter(volumes.read().values()))) == {"nvme1n1", "nvme2n1"}
@@ -442,7 +442,7 @@ def test_cloudwatch_every_page_and_what_it_says():
     }
     points |= {"BurstBalance": minutes(0.0), "VolumeIOPSExceededCheck": minutes(1.0)}
     cloud = Cloud(points)
-    evidence = aws.evidence_of_aws(["vol-1"], TimeSpan(3600.0), cloud)
+    evidence = aws.fetch_aws_evidence(["vol-1"], TimeSpan(3600.0), cloud)
     assert cloud.pages == 2 and evidence.facts.instance == "m5.large" and evidence.facts.volumes[0].storage == "gp2:100"
     row = evidence.volumes[0].rows.row(0, named=True)
     assert (
@@ -458,7 +458,7 @@ def test_cloudwatch_every_page_and_what_it_says():
 @pytest.mark.parametrize(("late", "rows"), [(2, 8), (5, 5), (6, 10)])
 def test_counts_of_the_newest_minutes_that_have_not_arrived_are_not_zero(late, rows):
     points = {"VolumeReadOps": minutes(18_000.0, 10 - late), "VolumeWriteOps": minutes(600.0)}
-    evidence = aws.evidence_of_aws(["vol-1"], TimeSpan(3600.0), Cloud(points))
+    evidence = aws.fetch_aws_evidence(["vol-1"], TimeSpan(3600.0), Cloud(points))
     assert evidence.volumes[0].rows.height == rows
     assert evidence.volumes[0].rows["read_iops"][0] == 300.0
 
@@ -468,29 +468,29 @@ def test_what_bound_earlier_in_the_hour_is_told_with_its_clock_times():
     over = {START + 60 * minute: float(10 <= minute < 30 and minute != 20) for minute in range(60)}
     points = {"VolumeReadOps": minutes(6_000.0, 60), "VolumeIOPSExceededCheck": over, "BurstBalance": minutes(90.0, 60)}
     points |= {"VolumeTotalReadTime": minutes(6.0, 60)}
-    diagnosis = diagnose(aws.evidence_of_aws(["vol-1"], TimeSpan(3600.0), Cloud(points)))
+    diagnosis = diagnose(aws.fetch_aws_evidence(["vol-1"], TimeSpan(3600.0), Cloud(points)))
     assert diagnosis.verdict == "fine" and (diagnosis.span_s, diagnosis.judged_s) == (3_600.0, 120.0)
     (earlier,) = diagnosis.earlier
     assert (earlier.verdict, earlier.subject, earlier.volume) == ("binds", "volume-iops", "vol-1")
     assert (earlier.from_unix, earlier.to_unix) == (START + 600, START + 1_800)
     clock = [datetime.fromtimestamp(START + at, UTC).strftime("%H:%M") for at in (600, 1_800)]
     assert f"{clock[0]} to {clock[1]} UTC" in earlier.words
-    text = "\n".join(lines(diagnosis))
+    text = "\n".join(build_lines(diagnosis))
     assert f"Earlier: {earlier.words}." in text and "Judged: the newest 120 s." in text
 
 
 def test_a_detached_volume_has_no_points_and_no_verdict():
     with pytest.raises(CouldNotRun, match="no point"):
-        aws.evidence_of_aws(["vol-1"], TimeSpan(3600.0), Cloud({}))
+        aws.fetch_aws_evidence(["vol-1"], TimeSpan(3600.0), Cloud({}))
 
 
 def test_a_volume_of_another_account():
     with pytest.raises(InputError, match="not a volume of this account"):
-        aws.evidence_of_aws(["vol-2"], TimeSpan(3600.0), Cloud({}))
+        aws.fetch_aws_evidence(["vol-2"], TimeSpan(3600.0), Cloud({}))
 
 
 def test_an_idle_minute_has_no_latency():
-    row = aws.row_of_minute({"VolumeReadOps": 0.0, "VolumeTotalReadTime": 0.0, "VolumeIdleTime": 60.0}, None)
+    row = aws.make_minute_row({"VolumeReadOps": 0.0, "VolumeTotalReadTime": 0.0, "VolumeIdleTime": 60.0}, None)
     assert row["read_ms"] is None and row["idle_share"] == 1.0
 
 
@@ -501,8 +501,8 @@ def test_an_idle_minute_has_no_latency():
 def test_a_recording_gives_the_same_answer(tmp_path, name):
     collected = evidence({"over_volume_iops": 0.8, "read_ms": 20.0, "read_p50_ms": 20.0}, {"tps": 30.0})
     evidence_file.save(collected, tmp_path / name)
-    again = evidence_of(str(tmp_path / name))
-    assert again.demand is None and again.ticks() == collected.ticks() and again.facts == collected.facts
+    again = read_evidence(str(tmp_path / name))
+    assert again.demand is None and again.list_ticks() == collected.list_ticks() and again.facts == collected.facts
     assert diagnose(again).to_dict() == diagnose(collected).to_dict()
 
 
@@ -511,11 +511,13 @@ def test_a_recording_that_is_cut(tmp_path):
     evidence_file.save(collected, tmp_path / "a.jsonl")
     text = (tmp_path / "a.jsonl").read_bytes()
     (tmp_path / "b.jsonl").write_bytes(text[:-20])
-    recorded = evidence_of(str(tmp_path / "b.jsonl"))
-    assert len(recorded.ticks()) == len(collected.ticks()) - 1 and any("cut off" in note for note in recorded.notes)
+    recorded = read_evidence(str(tmp_path / "b.jsonl"))
+    assert len(recorded.list_ticks()) == len(collected.list_ticks()) - 1 and any(
+        "cut off" in note for note in recorded.notes
+    )
     (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(text)[:-30])
     with pytest.raises(InputError, match="cut off"):
-        evidence_of(str(tmp_path / "c.jsonl.gz"))
+        read_evidence(str(tmp_path / "c.jsonl.gz"))
 
 
 @pytest.mark.parametrize(
@@ -537,7 +539,7 @@ def test_a_recording_that_is_none(tmp_path, content, words):
     path = tmp_path / "x.jsonl"
     path.write_bytes(content)
     with pytest.raises(InputError) as error:
-        evidence_of(str(path))
+        read_evidence(str(path))
     assert words in str(error.value)
 
 
@@ -555,7 +557,7 @@ def test_a_recording_begins_by_the_zone_of_its_clock(tmp_path, stamp, given, hou
     reports = [f"{stamp.format(at)}\n{head}nvme1n1 {100 + at}.00 1600.00 5.00 80.00\n\n" for at in range(5)]
     path = tmp_path / "iostat.txt"
     path.write_text("Linux 6.1.0 (db1) \t11/21/25 \t_x86_64_\t(8 CPU)\n\n" + "".join(reports))
-    rows = evidence_of(str(path), SourceOptions(clock_start=given)).volumes[0].rows
+    rows = read_evidence(str(path), SourceOptions(clock_start=given)).volumes[0].rows
     printed = datetime(2025, 11, 21, hour, tzinfo=UTC).timestamp()
     # A report is stamped at the end of its second, and the first may be of the time since the boot.
     assert rows["t_unix"][0] == pytest.approx(printed, abs=1.0)
@@ -564,7 +566,7 @@ def test_a_recording_begins_by_the_zone_of_its_clock(tmp_path, stamp, given, hou
 @pytest.mark.parametrize("target", ["nowhere.txt", "lab:", "lab:a,a", "aws:", "ftp://x"])
 def test_a_target_that_is_none(target):
     with pytest.raises(InputError):
-        evidence_of(target, SourceOptions(lab=lambda: None))
+        read_evidence(target, SourceOptions(lab=lambda: None))
     with pytest.raises(InputError):
         open_live("file.txt")
 
@@ -589,7 +591,7 @@ def test_a_captured_folder(tmp_path):
         f"{START + index},nvme1n1,{100 * index},{1_638_400 * index},{60 * index},0,0,0,{60 * index},{60 * index}"
         for index in range(10)
     ]
-    recorded = evidence_of(capture(tmp_path, lines, disk, extra="[settings]\nbinlog = true\nsync_binlog = 1\n"))
+    recorded = read_evidence(capture(tmp_path, lines, disk, extra="[settings]\nbinlog = true\nsync_binlog = 1\n"))
     assert recorded.facts.server.variables["log_bin"] == "ON"
     assert recorded.facts.kind == "capture" and recorded.facts.volumes[0].storage == "gp2:100"
     assert recorded.server["tps"].to_list() == [50.0] * 9 and recorded.volumes[0].rows["read_ms"].to_list() == [0.6] * 9
@@ -598,11 +600,11 @@ def test_a_captured_folder(tmp_path):
 
 def test_a_capture_over_a_restart_and_a_clock_set_back(tmp_path):
     lines = ["time,uptime,com_commit", f"{START},5000,100", f"{START + 1},1,3", f"{START + 2},2,8"]
-    recorded = evidence_of(capture(tmp_path, lines))
+    recorded = read_evidence(capture(tmp_path, lines))
     assert recorded.server.height == 1 and any("started again" in note for note in recorded.notes)
     lines = ["time,uptime,com_commit", f"{START},1,1", f"{START - 3600},2,3"]
     with pytest.raises(InputError, match="clock was set"):
-        evidence_of(capture(tmp_path, lines))
+        read_evidence(capture(tmp_path, lines))
 
 
 @pytest.mark.parametrize(
@@ -616,7 +618,7 @@ def test_a_capture_over_a_restart_and_a_clock_set_back(tmp_path):
 )
 def test_a_capture_that_is_damaged(tmp_path, lines, words):
     with pytest.raises(InputError) as error:
-        evidence_of(capture(tmp_path, lines))
+        read_evidence(capture(tmp_path, lines))
     assert words in str(error.value)
 
 
@@ -644,7 +646,7 @@ def test_cloudwatch_files_that_are_wrong(tmp_path, metrics, words):
     path = tmp_path / "cw.json"
     path.write_text(json.dumps(document))
     with pytest.raises(InputError) as error:
-        evidence_of(str(path))
+        read_evidence(str(path))
     assert words in str(error.value)
 
 
@@ -657,6 +659,6 @@ def test_a_proxy_that_changes_the_server_is_noticed():
         (100_000.0, 900_000.0, 1.0, "another server"),
         (900_000.0, 100_000.0, 1.0, "started again"),
     ):
-        assert words in another_server({"uptime": before}, {"uptime": now}, took)
-        assert bool(another_server({"uptime": before}, {"uptime": now}, took)) == bool(words)
-    assert another_server({}, {"uptime": 1.0}, 1.0) == ""
+        assert words in explain_new_server({"uptime": before}, {"uptime": now}, took)
+        assert bool(explain_new_server({"uptime": before}, {"uptime": now}, took)) == bool(words)
+    assert explain_new_server({}, {"uptime": 1.0}, 1.0) == ""

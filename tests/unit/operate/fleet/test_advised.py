@@ -16,15 +16,15 @@ from typer.testing import CliRunner
 
 from headrace.cli.operate.fleet import app
 from headrace.errors import HeadraceError
-from headrace.operate.fleet.advised import advised_changes, read_answers, reprice
-from headrace.operate.fleet.answer import VolumeAnswer, answers_frame
-from headrace.operate.fleet.applying.changes import VolumeSetting, modification_limit
+from headrace.operate.fleet.advised import list_advised_changes, read_answers, reprice
+from headrace.operate.fleet.answer import VolumeAnswer, build_answers_frame
+from headrace.operate.fleet.applying.changes import VolumeSetting, get_modification_limit
 from headrace.operate.fleet.applying.scripts import patch_scripts
 from headrace.operate.fleet.cost import FleetPrices
-from headrace.operate.fleet.inventory import FleetInventory, KnownModification, inventory_json
+from headrace.operate.fleet.inventory import FleetInventory, KnownModification, parse_inventory
 from headrace.report.fleet import words
-from headrace.report.fleet.page import view_of
-from headrace.report.html import page_of, write_view
+from headrace.report.fleet.page import build_view
+from headrace.report.html import render_page, write_view
 
 MINE = "111111111111"
 
@@ -49,7 +49,7 @@ def answer(key: str, today: str = "gp2:500", proposed: str = "gp3:500", **more: 
 
 
 def inventory_of(*volumes: dict[str, Any]) -> FleetInventory:
-    return inventory_json(list(volumes))
+    return parse_inventory(list(volumes))
 
 
 def test_arrays_change_as_a_whole_and_in_the_order_of_savings():
@@ -66,7 +66,7 @@ def test_arrays_change_as_a_whole_and_in_the_order_of_savings():
             usd_proposed=60.0,
         ),
     ]
-    changes = advised_changes(answers, devices)
+    changes = list_advised_changes(answers, devices)
     assert [(change.volume_id, str(change.after), change.usd_month) for change in changes.changes] == [
         ("vol-2", "gp3 500 GiB 4000 IOPS 125 MiB/s", -20.0),
         ("vol-3", "gp3 500 GiB 4000 IOPS 125 MiB/s", -20.0),
@@ -75,7 +75,7 @@ def test_arrays_change_as_a_whole_and_in_the_order_of_savings():
     state = inventory_of(
         describe("vol-1"), members[0], members[1] | {"Operator": {"Managed": True, "Principal": "eks"}}
     )
-    changes = advised_changes(answers, state)
+    changes = list_advised_changes(answers, state)
     assert [change.volume_id for change in changes.changes] == ["vol-1"]
     assert [entry.why for entry in changes.refused] == [
         "vol-3 of the same array is not changed",
@@ -91,9 +91,9 @@ def test_risk_and_growth_are_left_out_unless_wanted():
         answer("vol-3", proposed="gp3:500:9000", verdict="grow", usd_proposed=70.0),
         answer("vol-4", verdict="withheld", proposed="", usd_proposed=None),
     ]
-    changes = advised_changes(answers, devices, most_risk=0.1)
+    changes = list_advised_changes(answers, devices, most_risk=0.1)
     assert (changes.changes, changes.risky) == ((), 2)
-    changes = advised_changes(answers, devices, most_risk=1.0, grow=True)
+    changes = list_advised_changes(answers, devices, most_risk=1.0, grow=True)
     assert [(change.volume_id, change.usd_month) for change in changes.changes] == [
         ("vol-0", -10.0),
         ("vol-1", -10.0),
@@ -105,9 +105,9 @@ def test_what_lowers_the_durability_is_patched_only_when_asked_for():
     devices = inventory_of(describe("vol-1", "io2", 500, Iops=8000), describe("vol-2"))
     lost = {"durability": "99.999 % -> 99.8 to 99.9 %", "today_p99_ms": 0.57, "account": ""}
     answers = [answer("vol-1", "io2:500:8000", **lost), answer("vol-2", account="")]
-    changes = advised_changes(answers, devices)
+    changes = list_advised_changes(answers, devices)
     assert [change.volume_id for change in changes.changes] == ["vol-2"] and changes.less_durable == 1
-    changes = advised_changes(answers, devices, lower_durability=True)
+    changes = list_advised_changes(answers, devices, lower_durability=True)
     assert {change.volume_id for change in changes.changes} == {"vol-1", "vol-2"} and not changes.less_durable
     (scripts,) = patch_scripts(changes.changes)
     comment = "# durability 99.999 % -> 99.8 to 99.9 % a year; I/O p99 0.57 -> 1.5 ms"
@@ -121,9 +121,9 @@ def test_what_lowers_the_durability_is_patched_only_when_asked_for():
 def test_a_name_tag_is_never_a_command(tag):
     """Tags are written by anybody: in the script one is a comment of one line."""
     devices = inventory_of(describe("vol-1", tags={"Name": tag}))
-    (device,) = devices.devices()
-    changes = advised_changes([answer("vol-1", account="", name=device.name)], devices)
-    plain = advised_changes([answer("vol-1", account="")], devices)
+    (device,) = devices.list_devices()
+    changes = list_advised_changes([answer("vol-1", account="", name=device.name)], devices)
+    plain = list_advised_changes([answer("vol-1", account="")], devices)
     (with_name,), (without,) = (patch_scripts(entry.changes) for entry in (changes, plain))
 
     def commands(script: str) -> list[str]:
@@ -137,13 +137,13 @@ def test_a_name_tag_is_never_a_command(tag):
 def test_another_inventory_is_refused():
     for devices in (inventory_of(describe("vol-9")), inventory_of(describe("vol-1", size=600))):
         with pytest.raises(HeadraceError, match="inventory"):
-            advised_changes([answer("vol-1")], devices)
+            list_advised_changes([answer("vol-1")], devices)
 
 
 def test_modifications_count_as_a_naive_list_does():
     """Random starts; a volume is left out when four or more lie within 24 hours."""
     chance, now = random.Random(2), datetime(2026, 11, 23, tzinfo=UTC)
-    assert modification_limit(None) == (4, 24)
+    assert get_modification_limit(None) == (4, 24)
     for _ in range(200):
         hours = [chance.uniform(0.1, 48) for _ in range(chance.randint(0, 7))]
         devices = inventory_of(describe("vol-1"))
@@ -151,7 +151,7 @@ def test_modifications_count_as_a_naive_list_does():
         [volume] = devices.volumes
         listed = tuple(KnownModification("completed", start, start) for start in sorted(starts))
         devices = msgspec.structs.replace(devices, volumes=(msgspec.structs.replace(volume, modifications=listed),))
-        changes = advised_changes([answer("vol-1")], devices, now=now)
+        changes = list_advised_changes([answer("vol-1")], devices, now=now)
         assert bool(changes.refused) == (sum(hour < 24 for hour in hours) >= 4)
         assert bool(changes.refused) != bool(changes.changes)
 
@@ -159,10 +159,10 @@ def test_modifications_count_as_a_naive_list_does():
 def test_a_setting_says_what_ec2_says():
     back = VolumeSetting("io1", 400, 9000, None)
     assert str(back) == "io1 400 GiB 9000 IOPS"
-    [change] = advised_changes(
+    [change] = list_advised_changes(
         [answer("vol-1", "io1:400:9000", "gp3:500:9000:300")], inventory_of(describe("vol-1", "io1", 400, Iops=9000))
     ).changes
-    assert change.undone().after == VolumeSetting("io1", 500, 9000, None) and change.undone().usd_month == 10.0
+    assert change.invert().after == VolumeSetting("io1", 500, 9000, None) and change.invert().usd_month == 10.0
 
 
 def test_other_prices_rank_and_keep_anew():
@@ -209,7 +209,7 @@ def test_the_page_has_every_part_and_escapes(tmp_path):
         answer("vol-d", "io2:500:8000", why="less durable", durability="99.999 % -> 99.8 to 99.9 %", today_p99_ms=0.57),
     ]
     path = tmp_path / "fleet.html"
-    write_view(path, view_of(answers, "list prices", ["a note"]))
+    write_view(path, build_view(answers, "list prices", ["a note"]))
     page = path.read_text().replace("\u00a0", " ")
     assert (
         "<script" not in page
@@ -232,14 +232,14 @@ def test_the_page_has_every_part_and_escapes(tmp_path):
         "list prices",
     ):
         assert part in page, part
-    assert words.reasons(answers) == [(2, "not modelled: its balance is off by ... points ...")]
+    assert words.list_reason_rows(answers) == [(2, "not modelled: its balance is off by ... points ...")]
     for name in ("fleet.svg", "fleet.png"):
-        write_view(tmp_path / name, view_of(answers, "list prices"))
+        write_view(tmp_path / name, build_view(answers, "list prices"))
         assert (tmp_path / name).stat().st_size > 1000
-    nothing = page_of(words.view_of([], "list prices"))
+    nothing = render_page(words.build_view([], "list prices"))
     assert "Nothing can be changed" in nothing and "No volume was left" in nothing
     with pytest.raises(HeadraceError, match="no chart"):
-        write_view(tmp_path / "none.svg", view_of([], "list prices"))
+        write_view(tmp_path / "none.svg", build_view([], "list prices"))
 
 
 def test_sums_are_those_of_the_answers():
@@ -248,10 +248,10 @@ def test_sums_are_those_of_the_answers():
         answer("vol-2", verdict="grow", usd_proposed=65.0),
         answer("vol-3", verdict="keep", proposed="", usd_proposed=None),
     ]
-    text = " ".join(words.head(answers, "list prices"))
+    text = " ".join(words.describe_answers(answers, "list prices"))
     assert "3 volumes: 1 is too small (15.00 USD more a month); 1 can be changed (saving 10.00 USD a month)" in text
     assert "cost 150.00 USD a month" in text and "changes save 10.00 (7 %)" in text
-    document = words.document(answers, "list prices")
+    document = words.build_document(answers, "list prices")
     assert (
         document["saves_usd_month"] == 10.0
         and document["answers"][0]["volumes"] == ["vol-1"]
@@ -268,7 +268,7 @@ def test_the_command_writes_what_it_says(tmp_path):
         answer("vol-1", account=""),
         answer("vol-2", "gp3:500:3000:125", "", verdict="withheld", usd_today=None, why="too few days"),
     ]
-    answers_frame(answers).write_parquet(folder / "answers.parquet")
+    build_answers_frame(answers).write_parquet(folder / "answers.parquet")
     words_ = ["report", str(folder / "answers.parquet"), "--inventory", str(folder / "volumes.json")]
     run = CliRunner().invoke(
         app, [*words_, "--patch", str(folder / "out"), "--report", str(folder / "page.html"), "--output", "csv"]

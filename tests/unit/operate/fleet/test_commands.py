@@ -19,12 +19,12 @@ from places import ROOT
 
 from headrace.cli.main import main
 from headrace.operate.fleet import batch, planning
-from headrace.operate.fleet.answer import FleetSettings, VolumeAnswer, answers_frame
+from headrace.operate.fleet.answer import FleetSettings, VolumeAnswer, build_answers_frame
 from headrace.operate.fleet.batch import answer_batch
-from headrace.operate.fleet.inventory import inventory_json
+from headrace.operate.fleet.inventory import parse_inventory
 from headrace.operate.fleet.points import write_points
 from headrace.report.fleet import words
-from headrace.report.fleet.page import savings_against_risk
+from headrace.report.fleet.page import draw_savings_against_risk
 from seeded_fleet import SeededFleet, seeded_fleet
 
 QUICK = FleetSettings(fortnights=0)
@@ -40,7 +40,7 @@ def files(tmp_path, fleet) -> Path:
     """A folder with points, inventory and answers."""
     write_points(tmp_path / "points.parquet", list(fleet.points.values()))
     (tmp_path / "volumes.json").write_text(json.dumps({"Volumes": fleet.described}))
-    answers_frame(answer_batch(fleet.devices, fleet.points, QUICK)).write_parquet(tmp_path / "answers.parquet")
+    build_answers_frame(answer_batch(fleet.devices, fleet.points, QUICK)).write_parquet(tmp_path / "answers.parquet")
     return tmp_path
 
 
@@ -149,7 +149,7 @@ def test_refusals_say_value_rule_and_what_to_do(files, capsys, case):
      (2, "2 batches of volumes are answered and kept in a.parquet.parts: the same command goes on from there.")],
 )  # fmt: skip
 def test_an_interrupt_says_that_the_command_goes_on(files, capsys, monkeypatch, done, message):
-    whole = planning.embedded
+    whole = planning.answer_in_process
     counts: list[int] = []
 
     def stopped(batches, *rest):
@@ -160,7 +160,7 @@ def test_an_interrupt_says_that_the_command_goes_on(files, capsys, monkeypatch, 
             yield answer
 
     monkeypatch.setattr(planning, "VOLUMES_AT_ONCE", 1)
-    monkeypatch.setattr(planning, "embedded", stopped)
+    monkeypatch.setattr(planning, "answer_in_process", stopped)
     code, out, err = headrace(capsys, files, *PLAN, "--to", "a.parquet")
     assert (code, out) == (130, "") and message in err and not (files / "a.parquet").exists()
     assert headrace(capsys, files, *PLAN, "--to", "a.parquet")[0] == 0
@@ -221,11 +221,14 @@ def answer(key: str, verdict: str = "change", **more) -> VolumeAnswer:
 def test_numbers_agree_with_their_verbs(counts, message):
     """A verdict that no volume has is left out."""
     verdicts = [kind for kind, count in zip(words.VERDICTS, counts, strict=True) for _ in range(count)]
-    assert words.head([answer(f"vol-{at}", kind) for at, kind in enumerate(verdicts)], "list prices")[0] == message
+    assert (
+        words.describe_answers([answer(f"vol-{at}", kind) for at, kind in enumerate(verdicts)], "list prices")[0]
+        == message
+    )
 
 
 def test_the_axis_of_risk_is_from_0_to_100():
-    drawing = savings_against_risk([answer(f"vol-{at}", risk=at / 10) for at in range(11)])
+    drawing = draw_savings_against_risk([answer(f"vol-{at}", risk=at / 10) for at in range(11)])
     assert drawing is not None
     scale = drawing.to_dict()["layer"][0]["encoding"]["x"]["scale"]
     assert scale["domain"] == [0, 100] and scale["nice"] is False and "padding" not in scale
@@ -239,7 +242,7 @@ def test_names_in_the_chart_do_not_cover_each_other():
         answer("vol-b", usd_today=139.0),
         answer("vol-c", usd_today=640.0, risk=0.9),
     ]
-    drawing = savings_against_risk(reference)
+    drawing = draw_savings_against_risk(reference)
     assert drawing is not None
     texts = [layer for layer in drawing.to_dict()["layer"] if layer["mark"]["type"] == "text"]
     named = {
@@ -266,7 +269,7 @@ def throttled(kind: str, size: int, rate: float, busy: int, **more):
             "throughput_exceeded": [0.0] * count, "account": [""] * count,
         }
     )  # fmt: skip
-    (device,) = inventory_json([described]).devices()
+    (device,) = parse_inventory([described]).list_devices()
     return device, {device.key: rows}
 
 
@@ -334,7 +337,7 @@ def test_reasons_without_figures_read_as_sentences():
             "not modelled: simulation and CloudWatch disagree on when it was throttled: their F1 is 0.31, and 0.5 is the least",
         )
     ]
-    assert words.reasons(given) == [
+    assert words.list_reason_rows(given) == [
         (2, "not modelled: simulated, its requests wait for a limit ... of the time, and CloudWatch's checks do not show it"),
         (1, "not modelled: simulation and CloudWatch disagree on when it was throttled: their F1 is ... and ... is the least"),
     ]  # fmt: skip

@@ -14,8 +14,8 @@ import pytest
 from headrace.errors import InputError
 from headrace.operate.fleet.answer import FleetSettings
 from headrace.operate.fleet.batch import answer_batch
-from headrace.operate.fleet.history import history_of
-from headrace.operate.fleet.inventory import FleetDevice, inventory_json, read_inventory
+from headrace.operate.fleet.history import build_history
+from headrace.operate.fleet.inventory import FleetDevice, parse_inventory, read_inventory
 from headrace.operate.fleet.points import SCHEMA
 
 DAY_S, BEGIN = 86_400.0, 1_763_856_000.0  # 2025-11-23, midnight, UTC
@@ -41,7 +41,7 @@ def points(name: str, reads: float, writes: float, days: float = 8.0, period: fl
 
 def array(level: str, members: int) -> FleetDevice:
     tags = {"headrace:array": "md0", "headrace:level": level}
-    (device,) = inventory_json([describe(f"vol-{number}", tags=tags) for number in range(members)]).devices()
+    (device,) = parse_inventory([describe(f"vol-{number}", tags=tags) for number in range(members)]).list_devices()
     return device
 
 
@@ -57,7 +57,7 @@ def array(level: str, members: int) -> FleetDevice:
 )
 def test_what_was_asked_of_an_array_is_not_what_its_members_did(level, members, reads, writes, expected):
     device = array(level, members)
-    history = history_of(device, {member.id: points(member.id, reads, writes) for member in device.members}, 7)
+    history = build_history(device, {member.id: points(member.id, reads, writes) for member in device.members}, 7)
     columns = history.columns
     assert (columns["reads_per_s"][0], columns["writes_per_s"][0]) == pytest.approx(expected)
     assert columns["write_bytes"][0] == pytest.approx(16_384)
@@ -73,28 +73,28 @@ def device_of(document: dict) -> FleetDevice:
     with NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(document, file)
         file.flush()
-        (device,) = read_inventory([file.name]).devices()
+        (device,) = read_inventory([file.name]).list_devices()
     return device
 
 
 def test_a_history_begins_behind_the_last_modification():
     """The rates of a smaller volume before say nothing of the demand now."""
     points_of = {"vol-0": points("vol-0", 100.0, 0.0, days=10)}
-    before = history_of(modified("2025-11-01T06:00:00Z"), points_of, 7)
+    before = build_history(modified("2025-11-01T06:00:00Z"), points_of, 7)
     assert (before.begin_unix, before.span_s) == (BEGIN, 10 * DAY_S)
-    within = history_of(modified("2025-11-25T00:02:00Z"), points_of, 7)
+    within = build_history(modified("2025-11-25T00:02:00Z"), points_of, 7)
     assert (within.begin_unix, within.span_s) == (BEGIN + 2 * DAY_S + 300, 8 * DAY_S - 300)
     with pytest.raises(InputError, match="4.0 days since it was modified on 2025-11-29"):
-        history_of(modified("2025-11-29T00:00:00Z"), points_of, 7)
+        build_history(modified("2025-11-29T00:00:00Z"), points_of, 7)
     with pytest.raises(InputError, match="0.0 days since it was modified on 2026-01-01"):
-        history_of(modified("2026-01-01T00:00:00Z"), points_of, 7)
+        build_history(modified("2026-01-01T00:00:00Z"), points_of, 7)
 
 
 @pytest.mark.parametrize("period", [3_600.0, DAY_S, 30 * DAY_S])
 def test_long_points_hide_bursts_and_get_no_advice(period):
-    (device,) = inventory_json([describe("vol-0")]).devices()
+    (device,) = parse_inventory([describe("vol-0")]).list_devices()
     with pytest.raises(InputError, match="hide bursts"):
-        history_of(device, {"vol-0": points("vol-0", 100.0, 0.0, days=60, period=period)}, 7)
+        build_history(device, {"vol-0": points("vol-0", 100.0, 0.0, days=60, period=period)}, 7)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_long_points_hide_bursts_and_get_no_advice(period):
     ],
 )
 def test_one_strange_volume_does_not_stop_a_fleet(zone, reads, why):
-    devices = list(inventory_json([describe("vol-0"), describe("vol-1", zone=zone)]).devices())
+    devices = list(parse_inventory([describe("vol-0"), describe("vol-1", zone=zone)]).list_devices())
     recorded = {"vol-0": points("vol-0", 100.0, 50.0), "vol-1": points("vol-1", reads, 0.0)}
     fine, strange = answer_batch(devices, recorded, SETTINGS)
     assert fine.verdict == "keep" and strange.verdict == "withheld" and why in strange.why
@@ -115,7 +115,7 @@ def test_one_strange_volume_does_not_stop_a_fleet(zone, reads, why):
 def test_what_is_not_searched_says_so():
     tags = {"headrace:array": "md0", "headrace:level": "raid0"}
     unequal = [describe("vol-0", tags=tags), describe("vol-1", tags=tags) | {"Size": 600}]
-    devices = list(inventory_json([*unequal, describe("vol-2", "standard")]).devices())
+    devices = list(parse_inventory([*unequal, describe("vol-2", "standard")]).list_devices())
     recorded = {f"vol-{number}": points(f"vol-{number}", 10.0, 5.0) for number in range(3)}
     for advice in answer_batch(devices, recorded, SETTINGS):
         assert advice.verdict == "keep" and "nothing is looked for" in advice.why

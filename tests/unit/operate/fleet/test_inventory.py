@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import HeadraceError, InputError
-from headrace.operate.fleet.inventory import inventory_json, read_inventory, region_of_zone
+from headrace.operate.fleet.inventory import find_region, parse_inventory, read_inventory
 
 
 def volume(name: str, **more: Any) -> dict[str, Any]:
@@ -73,8 +73,8 @@ def test_what_aws_says_of_a_volume(tmp_path):
         True,
         "optimizing",
     )
-    assert entry.modified_since(datetime(2026, 11, 19, 23, 59, tzinfo=UTC)) == (datetime(2026, 11, 20, tzinfo=UTC),)
-    assert entry.modified_since(datetime(2026, 11, 20, 0, 0, tzinfo=UTC)) == () and entry.remarks == ()
+    assert entry.list_modifications(datetime(2026, 11, 19, 23, 59, tzinfo=UTC)) == (datetime(2026, 11, 20, tzinfo=UTC),)
+    assert entry.list_modifications(datetime(2026, 11, 20, 0, 0, tzinfo=UTC)) == () and entry.remarks == ()
 
 
 def test_any_order_and_cut_of_pages_is_one_inventory(tmp_path):
@@ -94,8 +94,8 @@ def test_any_order_and_cut_of_pages_is_one_inventory(tmp_path):
             (volume["VolumeId"], volume["Size"]) for volume in volumes
         )
         assert (
-            all(inventory.volume(volume["VolumeId"]) is not None for volume in volumes)
-            and inventory.volume("vol-x") is None
+            all(inventory.find_volume(volume["VolumeId"]) is not None for volume in volumes)
+            and inventory.find_volume("vol-x") is None
         )
 
 
@@ -106,15 +106,16 @@ def test_members_of_an_array_are_one_device():
         volume("vol-2", **attached("i-2"), **tagged(headrace__array="db1:0")),
         volume("vol-4", **attached("i-1")),
     ]
-    inventory = inventory_json(details)
+    inventory = parse_inventory(details)
     assert {
-        device.key: ([member.id for member in device.members], device.storage().text) for device in inventory.devices()
+        device.key: ([member.id for member in device.members], device.make_storage().text)
+        for device in inventory.list_devices()
     } == {
         "i-1/db1:0": (["vol-1", "vol-3"], "raid1:2xgp3:500:3000:125"),
         "i-2/db1:0": (["vol-2"], "gp3:500:3000:125"),
         "vol-4": (["vol-4"], "gp3:500:3000:125"),
     }
-    assert [volume.id for volume in inventory.of_instance("i-1")] == ["vol-1", "vol-3", "vol-4"]
+    assert [volume.id for volume in inventory.list_attached("i-1")] == ["vol-1", "vol-3", "vol-4"]
 
 
 STRANGE = {
@@ -132,12 +133,12 @@ STRANGE = {
 @pytest.mark.parametrize("case", STRANGE)
 def test_what_is_strange_is_a_remark(case):
     details, message = STRANGE[case]
-    inventory = inventory_json([volume("vol-0"), details], [reservation("i-1"), reservation("i-2")])
+    inventory = parse_inventory([volume("vol-0"), details], [reservation("i-1"), reservation("i-2")])
     assert inventory.volumes[0].remarks == () and any(message in words for words in inventory.volumes[1].remarks)
 
 
 def test_gp2_iops_are_the_baseline():
-    [entry] = inventory_json([volume("vol-1", VolumeType="gp2", Size=100, Iops=300, Throughput=None)]).volumes
+    [entry] = parse_inventory([volume("vol-1", VolumeType="gp2", Size=100, Iops=300, Throughput=None)]).volumes
     assert entry.remarks == () and entry.notation == "gp2:100"
 
 
@@ -200,7 +201,7 @@ def test_regions_of_zones():
         "here",
         "",
     )
-    assert [region_of_zone(zone) for zone in zones] == [
+    assert [find_region(zone) for zone in zones] == [
         "us-east-1",
         "us-west-2",
         "us-gov-west-1",

@@ -17,7 +17,7 @@ from headrace.errors import CouldNotRun, HeadraceError
 from headrace.operate.fleet import planning
 from headrace.operate.fleet.answer import FleetSettings
 from headrace.operate.fleet.inventory import FleetInventory
-from headrace.operate.fleet.on_ray import batch_on_worker, ray_runner
+from headrace.operate.fleet.on_ray import answer_on_worker, make_ray_runner
 from headrace.operate.fleet.planning import plan_fleet
 from headrace.operate.fleet.points import write_points
 
@@ -61,7 +61,7 @@ def workers() -> list[int]:
             words = (place / "cmdline").read_bytes()
         except OSError:
             continue
-        if words.startswith(b"ray::batch_on_worker"):
+        if words.startswith(b"ray::answer_on_worker"):
             names.append(int(place.name))
     return names
 
@@ -70,7 +70,7 @@ def test_the_bytes_of_one_process(cluster, fleet, tmp_path, monkeypatch):
     monkeypatch.setattr(planning, "VOLUMES_AT_ONCE", 10)
     alone = planned(fleet, tmp_path / "alone.parquet")
     assert set(pl.read_parquet(tmp_path / "alone.parquet")["verdict"]) >= {"change", "keep"}
-    assert planned(fleet, tmp_path / "ray.parquet", ray_runner(cluster.address)) == alone
+    assert planned(fleet, tmp_path / "ray.parquet", make_ray_runner(cluster.address)) == alone
 
     # Workers are killed while they answer, then a whole node.
     killed: list[int] = []
@@ -93,7 +93,7 @@ def test_the_bytes_of_one_process(cluster, fleet, tmp_path, monkeypatch):
         if share >= 0.5 and extra in cluster.worker_nodes:
             cluster.remove_node(extra, allow_graceful=False)
 
-    runner = ray_runner(cluster.address)
+    runner = make_ray_runner(cluster.address)
     assert planned(fleet, tmp_path / "killed.parquet", runner, progress=progress) == alone
     thread.join()
     assert killed and done[-1] == 1.0 and extra not in cluster.worker_nodes
@@ -103,11 +103,11 @@ def test_what_a_worker_refuses_is_told(cluster, fleet, tmp_path):
     inventory, points = fleet
     gone = tmp_path / "points.parquet"
     gone.write_bytes(points.read_bytes())
-    batches = list(planning.batches_of(inventory, planning.volumes_of(gone)))
-    places = planning.volumes_of(gone)
+    batches = list(planning.make_batches(inventory, planning.index_volumes(gone)))
+    places = planning.index_volumes(gone)
     gone.unlink()
     with pytest.raises(HeadraceError, match="no such file"):
-        list(ray_runner(cluster.address)(batches, gone, places, SETTINGS))
+        list(make_ray_runner(cluster.address)(batches, gone, places, SETTINGS))
 
 
 def test_no_cluster_and_no_ray_are_said(tmp_path):
@@ -117,8 +117,8 @@ def test_no_cluster_and_no_ray_are_said(tmp_path):
         ("127.0.0.1:x", "must be HOST:PORT|not installed"),
     ):
         with pytest.raises(HeadraceError, match=message):
-            list(ray_runner(address)([[]], tmp_path / "points.parquet", {}, SETTINGS))
+            list(make_ray_runner(address)([[]], tmp_path / "points.parquet", {}, SETTINGS))
     with pytest.raises(HeadraceError, match="needs an address"):
-        ray_runner(" ")
+        make_ray_runner(" ")
     with pytest.raises(CouldNotRun, match="and its driver 9.9"):
-        batch_on_worker("9.9", [], "", {}, SETTINGS)
+        answer_on_worker("9.9", [], "", {}, SETTINGS)

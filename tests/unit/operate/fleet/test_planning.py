@@ -19,13 +19,13 @@ from typer.testing import CliRunner
 import headrace
 from headrace.cli.operate.fleet import app
 from headrace.errors import InputError
-from headrace.operate.fleet.answer import FleetSettings, answers_frame, answers_of, ranked
-from headrace.operate.fleet.batch import answer_batch, weaker
-from headrace.operate.fleet.history import DeviceHistory, history_of
+from headrace.operate.fleet.answer import FleetSettings, build_answers_frame, make_answers, rank_answers
+from headrace.operate.fleet.batch import answer_batch, is_weaker
+from headrace.operate.fleet.history import DeviceHistory, build_history
 from headrace.operate.fleet.importing import import_points
-from headrace.operate.fleet.inventory import inventory_json
+from headrace.operate.fleet.inventory import parse_inventory
 from headrace.operate.fleet.planning import plan_fleet
-from headrace.operate.fleet.points import METRICS, SCHEMA, read_points, volumes_of, write_points
+from headrace.operate.fleet.points import METRICS, SCHEMA, index_volumes, read_points, write_points
 from headrace.operate.fleet.recordings import RecordingHints
 from headrace.workload import OpenWorkload
 from headrace.workload.points import make_points
@@ -74,7 +74,7 @@ def test_advice_is_the_planners_own_in_place_row():
 
 def test_what_is_advised_carries_the_demand_per_io():
     """Every request simulated over the busiest hours: nothing waits for a limit, and the p99 holds."""
-    changed = ranked([answer for answer in answers() if answer.verdict == "change"])[: max(3, VOLUMES // 20)]
+    changed = rank_answers([answer for answer in answers() if answer.verdict == "change"])[: max(3, VOLUMES // 20)]
     for entry in changed:
         demand = fleet().demand[entry.key]
         busiest = int(np.argmax(np.convolve(demand[1] + demand[2], np.ones(6), "valid")))
@@ -99,8 +99,8 @@ def test_nothing_shrinks_and_no_limited_volume_gets_less_of_what_it_is_short_of(
         assert int(answer.proposed.split(":")[1]) >= int(answer.today.split(":")[1])
         assert (answer.verdict == "grow") == (answer.saves_usd < max(0.5, 0.02 * answer.usd_today))
         if answer.censored_share:
-            short_of = history_of(devices[answer.key], fleet().points, 7).short_of(answer.today, None)
-            assert any(short_of) and not weaker(answer.proposed, answer.today, None, short_of)
+            short_of = build_history(devices[answer.key], fleet().points, 7).find_shortage(answer.today, None)
+            assert any(short_of) and not is_weaker(answer.proposed, answer.today, None, short_of)
 
 
 def test_an_answer_does_not_depend_on_its_batch():
@@ -115,7 +115,7 @@ def replaced(**settings) -> FleetSettings:
 
 
 def test_answers_survive_their_table():
-    assert answers_of(answers_frame(answers())) == list(answers())
+    assert make_answers(build_answers_frame(answers())) == list(answers())
 
 
 # --- the check on what is -------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def test_lying_inventories_are_found():
     lies = []
     for entry in moved:
         for size in (entry.size_gib * 3, max(1, entry.size_gib // 3)):
-            lies += [(entry, inventory_json([described(entry, size)]).devices()[0])]
+            lies += [(entry, parse_inventory([described(entry, size)]).list_devices()[0])]
     if not lies:
         pytest.skip("no volume of this fleet has spent credits: FLEET=100 has some")
     answers = [answer_batch([lie], fleet().points, QUICK)[0] for _, lie in lies]
@@ -184,7 +184,7 @@ def test_scrambled_points_are_found():
 )
 def test_strange_volumes_get_no_advice(changed, message):
     volume = fleet().inventory.volumes[0]
-    device = inventory_json([described(volume, 100) | changed]).devices()[0]
+    device = parse_inventory([described(volume, 100) | changed]).list_devices()[0]
     (answer,) = answer_batch([device], fleet().points, QUICK)
     assert answer.verdict == "withheld" and message in answer.why
 
@@ -197,7 +197,7 @@ def test_an_instance_that_is_not_known_stops_its_own_volume_only():
         {"InstanceId": f"i-{n:017x}", "InstanceType": kind, "State": {"Name": "running"}, "Tags": []}
         for n, kind in enumerate(("m5.large", "zz9.large"))
     ]
-    devices = inventory_json(described_at, [{"OwnerId": "1", "Instances": instances}]).devices()
+    devices = parse_inventory(described_at, [{"OwnerId": "1", "Instances": instances}]).list_devices()
     idle = pl.lit(0.0).alias("read_ops"), pl.lit(0.0).alias("write_ops"), pl.lit(100.0).alias("balance_percent")
     points = {device.key: fleet().points[device.key].with_columns(*idle) for device in devices}
     reference, unknown = answer_batch(devices, points, QUICK)
@@ -220,12 +220,14 @@ def test_points_of_volumes_that_the_inventory_does_not_name(tmp_path):
     points, messages = tmp_path / "points.parquet", []
     ids = [device.key for device in fleet().devices[:3]]
     write_points(points, [fleet().points[key] for key in sorted(ids)])
-    inventory = inventory_json([described(volume, 100) for volume in fleet().inventory.volumes if volume.id in ids[:2]])
+    inventory = parse_inventory(
+        [described(volume, 100) for volume in fleet().inventory.volumes if volume.id in ids[:2]]
+    )
     answers = plan_fleet(inventory, points, QUICK, tmp_path / "a.parquet", note=messages.append)
     assert [answer.key for answer in answers] == sorted(ids[:2]) and messages == [
         f"Points of volumes that are not in the inventory were left out: {ids[2]}."
     ]
-    other = inventory_json([described(fleet().inventory.volumes[9], 100)])
+    other = parse_inventory([described(fleet().inventory.volumes[9], 100)])
     assert other.volumes[0].id not in ids
     with pytest.raises(InputError, match="none of its 3 volumes is in the inventory"):
         plan_fleet(other, points, QUICK, tmp_path / "b.parquet", note=messages.append)
@@ -239,12 +241,12 @@ def test_weekends_are_no_spread_of_the_days():
     columns = {name: np.zeros(count) for name in DeviceHistory.COLUMNS} | {"reads_per_s": level}
     nothing = np.full(count, np.nan)
     history = DeviceHistory(BEGIN, 300.0, columns, nothing, nothing, (False, False), nothing, level, level, 0.0)
-    drawn = history.fortnights(5, 1)
+    drawn = history.sample_fortnights(5, 1)
     assert drawn is not None and set(drawn[1]) == {1.0} and len(drawn[0]) == 5 * 14 and set(drawn[0]) <= set(range(14))
     # Days of one kind that differ do spread.
     uneven = columns | {"reads_per_s": level * (1 + np.arange(count) // 288 % 2)}
     history = DeviceHistory(BEGIN, 300.0, uneven, nothing, nothing, (False, False), nothing, level, level, 0.0)
-    spread = history.fortnights(5, 1)
+    spread = history.sample_fortnights(5, 1)
     assert spread is not None and spread[0] == drawn[0] and len(set(spread[1])) > 10
 
 
@@ -262,7 +264,7 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_bytes(tmp_path, monkeypatc
     numbers = []
 
     def stopped(batches, *rest):
-        for number, content in planning.embedded(batches, *rest):
+        for number, content in planning.answer_in_process(batches, *rest):
             if len(numbers) == 2:
                 raise KeyboardInterrupt
             numbers.append(number)
@@ -274,7 +276,7 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_bytes(tmp_path, monkeypatc
 
     def counted(batches, *rest):
         counts.append(len(batches))
-        return planning.embedded(batches, *rest)
+        return planning.answer_in_process(batches, *rest)
 
     messages = []
     again = plan_fleet(
@@ -282,7 +284,7 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_bytes(tmp_path, monkeypatc
     )
     # Answers are told as soon as they are there, those of the run before first, each once.
     assert sorted(key for frame in messages for key in frame["key"]) == [entry.key for entry in whole]
-    total = len(list(planning.batches_of(fleet().inventory, volumes_of(points))))
+    total = len(list(planning.make_batches(fleet().inventory, index_volumes(points))))
     assert again == whole and counts == [total - 2]
     assert (tmp_path / "again.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
     assert not (tmp_path / "again.parquet.parts").exists()
@@ -321,7 +323,7 @@ def test_volumes_are_found_and_read_wherever_they_lie(tmp_path, monkeypatch, see
     rows = rows.with_columns(pl.lit("").alias("account")).select(list(SCHEMA))
     file = tmp_path / "points.parquet"
     write_points(file, [rows])
-    places = volumes_of(file)
+    places = index_volumes(file)
     assert list(places) == list(lengths) and [length for _, length in places.values()] == list(lengths.values())
     expected = chance.sample(list(lengths), chance.randint(1, len(lengths)))
     read = read_points(file, places, [*expected, "vol-elsewhere"])
@@ -330,7 +332,7 @@ def test_volumes_are_found_and_read_wherever_they_lie(tmp_path, monkeypatch, see
     if len(lengths) > 1:
         write_points(file, [pl.concat([rows, rows.head(1)])])
         with pytest.raises(InputError, match="several places"):
-            volumes_of(file)
+            index_volumes(file)
 
 
 # --- import ---------------------------------------------------------------------------------------
@@ -367,7 +369,7 @@ def test_a_stream_in_any_order_with_repeated_lines_gives_the_points(tmp_path):
     files = [tmp_path / "stream.json.gz"]
     volumes, rows, notes = import_points(files, tmp_path / "p.parquet", hints=RecordingHints(300.0))
     assert (volumes, rows) == (3, 120) and "cut off" in notes[0]
-    tables = read_points(tmp_path / "p.parquet", volumes_of(tmp_path / "p.parquet"), list(heads))
+    tables = read_points(tmp_path / "p.parquet", index_volumes(tmp_path / "p.parquet"), list(heads))
     for name, given in heads.items():
         assert tables[name].drop("account").equals(given.drop("account"), null_equal=True)
         assert tables[name]["account"].unique().to_list() == ["1"]
@@ -469,7 +471,7 @@ def test_members_of_an_array_are_one_device():
         "State": {"Name": "running"},
         "Tags": [],
     }
-    (device,) = inventory_json(both, [{"OwnerId": "1", "Instances": [instance]}]).devices()
+    (device,) = parse_inventory(both, [{"OwnerId": "1", "Instances": [instance]}]).list_devices()
     rows = fleet().points[first.id].with_columns(
         pl.lit(float("nan")).alias("balance_percent"), pl.lit(0.0).alias("iops_exceeded"), pl.lit(0.0).alias("queue"),
         *(pl.lit(value).alias(name) for name, value in (("read_ops", 3e4), ("write_ops", 3e4), ("read_bytes", 5e8), ("write_bytes", 5e8))),
@@ -481,7 +483,7 @@ def test_members_of_an_array_are_one_device():
 def test_settings_are_checked():
     for bad in ({"p99_ms": 0.0}, {"headroom_percent": -1.0}, {"fortnights": -1}):
         with pytest.raises(InputError):
-            replaced(**bad).checked()
+            replaced(**bad).validate()
 
 
 def test_answers_are_printed_as_lines(tmp_path):

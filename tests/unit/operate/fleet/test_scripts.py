@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.operate.fleet.applying.changes import VolumeChange, VolumeSetting, modification_limit, ranked
+from headrace.operate.fleet.applying.changes import VolumeChange, VolumeSetting, get_modification_limit, rank_changes
 from headrace.operate.fleet.applying.scripts import patch_scripts
 
 MINE = "111111111111"
@@ -109,7 +109,7 @@ def test_as_planned_once_and_back(tmp_path):
         change("vol-2", FAST, GP3, usd_month=-50),
         change("vol-3", IO1, replace(FAST, size_gib=600), usd_month=-20),
     ]
-    fleet = Fleet(tmp_path, ranked(changes))
+    fleet = Fleet(tmp_path, rank_changes(changes))
     assert "Nothing was changed" in fleet.run("patch", "--dry-run") and not fleet.state["calls"]
     assert not (tmp_path / "patch.log").exists()
     fleet.run()
@@ -174,7 +174,7 @@ def test_what_is_refused_leaves_the_others(tmp_path, case):
 @pytest.mark.parametrize("hours", [(1, 2, 3, 23), (1, 2, 3, 25), (30, 40, 50, 60)])
 def test_the_fifth_modification_within_24_hours(tmp_path, hours):
     """The plan knows four starts; those within 24 hours count, and four are what EC2 takes."""
-    assert modification_limit(None) == (4, 24) and modification_limit("2024-01-01") == (1, 6)
+    assert get_modification_limit(None) == (4, 24) and get_modification_limit("2024-01-01") == (1, 6)
     fleet = Fleet(tmp_path, [change("vol-1", modification_starts=starts(*hours))])
     within = sum(hour < 24 for hour in hours)
     result = fleet.run(code=int(within >= 4))

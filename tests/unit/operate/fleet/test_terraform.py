@@ -14,7 +14,7 @@ import pytest
 
 from headrace.errors import HeadraceError
 from headrace.operate.fleet.applying.changes import VolumeChange, VolumeSetting
-from headrace.operate.fleet.applying.terraform import TerraformPatch, terraform_patch
+from headrace.operate.fleet.applying.terraform import TerraformPatch, build_terraform_patch
 
 GP2 = VolumeSetting("gp2", 500, None, None)
 GP3 = VolumeSetting("gp3", 500, 3000, 125)
@@ -42,7 +42,7 @@ def state(folder: Path, resources: list[dict], modules: list[dict] | None = None
 def make_patch(folder: Path, text: str, resources: list[dict], changes: list[VolumeChange]) -> TerraformPatch:
     folder.mkdir(exist_ok=True)
     (folder / "main.tf").write_bytes(text.encode())
-    return terraform_patch(state(folder, resources), folder, changes)
+    return build_terraform_patch(state(folder, resources), folder, changes)
 
 
 def applied(folder: Path, diff: str) -> str:
@@ -119,7 +119,7 @@ def test_modules_in_folders_here_and_elsewhere(tmp_path):
     far = {"address": "module.far", "resources": [resource("vol-2", "module.far.aws_ebs_volume.data", io1)]}
     (tmp_path / "main.tf").write_text(text)
     changes = [change(volume, io1, GP2) for volume in ("vol-1", "vol-2")]
-    patch = terraform_patch(state(tmp_path, [], [near, far]), tmp_path, changes)
+    patch = build_terraform_patch(state(tmp_path, [], [near, far]), tmp_path, changes)
     assert patch.diff.startswith("--- a/modules/db/volumes.tf\n") and "-  iops = 9000" in patch.diff
     assert [note.what for note in patch.notes] == [
         "module far comes from terraform-aws-modules/x/aws: change it there."
@@ -166,10 +166,10 @@ def test_files_that_are_no_state(tmp_path):
     ):
         path.write_text(text)
         with pytest.raises(HeadraceError) as refused:
-            terraform_patch(path, tmp_path, [])
+            build_terraform_patch(path, tmp_path, [])
         assert refused.value.hint
     with pytest.raises(HeadraceError):
-        terraform_patch(path, tmp_path / "gone", [])
+        build_terraform_patch(path, tmp_path / "gone", [])
     with pytest.raises(HeadraceError, match="not HCL"):
         make_patch(
             tmp_path,
@@ -266,14 +266,14 @@ def two_calls(folder: Path) -> tuple[list[dict], VolumeSetting]:
 def test_two_calls_of_a_module_change_together_or_not_at_all(tmp_path):
     """The advice was for one: the files of its module are those of the other as well."""
     modules, before = two_calls(tmp_path)
-    patch = terraform_patch(state(tmp_path, [], modules), tmp_path, [change("vol-1", before, GP3)])
+    patch = build_terraform_patch(state(tmp_path, [], modules), tmp_path, [change("vol-1", before, GP3)])
     assert patch.diff == "" and patch.written == ()
     assert "1 of its 2 instances change" in patch.notes[0].what
     both = [change(volume, before, GP3) for volume in ("vol-1", "vol-2")]
-    patch = terraform_patch(state(tmp_path, [], modules), tmp_path, both)
+    patch = build_terraform_patch(state(tmp_path, [], modules), tmp_path, both)
     assert set(patch.written) == {"vol-1", "vol-2"} and patch.diff.count("+  iops = 3000") == 1
     apart = [both[0], change("vol-2", before, VolumeSetting("gp3", 500, 6000, 250))]
-    patch = terraform_patch(state(tmp_path, [], modules), tmp_path, apart)
+    patch = build_terraform_patch(state(tmp_path, [], modules), tmp_path, apart)
     assert patch.diff == "" and "change differently" in patch.notes[0].what
 
 
@@ -284,7 +284,7 @@ def test_a_module_outside_the_root_is_changed_from_the_folder_above_both(tmp_pat
     (inner / "main.tf").write_text('resource "aws_ebs_volume" "data" {\n  type = "gp2"\n  size = 500\n}\n')
     (root / "main.tf").write_text('module "db" {\n  source = "../../modules/db"\n}\n')
     module = {"address": "module.db", "resources": [resource("vol-1", "module.db.aws_ebs_volume.data", GP2)]}
-    patch = terraform_patch(state(tmp_path, [], [module]), root, [change("vol-1", GP2, GP3)])
+    patch = build_terraform_patch(state(tmp_path, [], [module]), root, [change("vol-1", GP2, GP3)])
     assert patch.diff.startswith(f"# Apply in {tmp_path}: git apply, or patch -p1.\n--- a/modules/db/main.tf\n")
     assert patch.notes[0].what == f"Apply the diff in {tmp_path}: it changes files outside {root}."
     for words in (["patch", "-p1"], ["git", "apply", "-R"]):
@@ -309,7 +309,7 @@ def test_a_module_that_cannot_be_read_stops_no_other(tmp_path):
         file.write('module "c" {\n  source = "./modules/broken"\n}\n')
     other = {"address": "module.c", "resources": [resource("vol-3", "module.c.aws_ebs_volume.data", GP2)]}
     both = [change(volume, before, GP3) for volume in ("vol-1", "vol-2")]
-    patch = terraform_patch(state(tmp_path, [], [*modules, other]), tmp_path, both)
+    patch = build_terraform_patch(state(tmp_path, [], [*modules, other]), tmp_path, both)
     assert set(patch.written) == {"vol-1", "vol-2"}
     with pytest.raises(HeadraceError, match="not HCL"):
-        terraform_patch(state(tmp_path, [], [*modules, other]), tmp_path, [change("vol-3", before, GP3)])
+        build_terraform_patch(state(tmp_path, [], [*modules, other]), tmp_path, [change("vol-3", before, GP3)])

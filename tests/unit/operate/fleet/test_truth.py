@@ -11,7 +11,7 @@ import pytest
 
 from closed_fleet import SERVICE_S, Made, fleet_of, served, write_fleet
 from headrace.base.storage import Storage
-from headrace.operate.fleet.answer import FleetSettings, VolumeAnswer, ranked
+from headrace.operate.fleet.answer import FleetSettings, VolumeAnswer, rank_answers
 from headrace.operate.fleet.importing import import_points
 from headrace.operate.fleet.inventory import read_inventory
 from headrace.operate.fleet.planning import plan_fleet
@@ -39,7 +39,7 @@ def judged(tmp_path_factory) -> Judged:
     points = folder / "points.parquet"
     *_, notes = import_points(sorted(folder.glob("metrics-*.gz")), points, period_s=300.0)
     inventory = read_inventory([folder / "volumes.json", folder / "instances.json"])
-    answers = ranked(plan_fleet(inventory, points, FleetSettings(fortnights=3), folder / "answers.parquet"))
+    answers = rank_answers(plan_fleet(inventory, points, FleetSettings(fortnights=3), folder / "answers.parquet"))
     return Judged(answers, {volume: answer for answer in answers for volume in answer.volumes}, fleet, notes)
 
 
@@ -128,7 +128,7 @@ def test_unused_volumes_come_first_and_the_less_durable_last(judged):
     assert durable == sorted(durable) and any(durable)
     io2 = next(answer for answer in judged.answers if answer.durability)
     assert io2.durability == "99.999 % -> 99.8 to 99.9 %" and "99.999 %" in io2.why
-    assert words.p99_of(words.AnswerGroup((io2,))).startswith("0.5")
+    assert words.describe_p99(words.AnswerGroup((io2,))).startswith("0.5")
 
 
 def test_an_instance_that_binds_is_named(judged):
@@ -138,11 +138,11 @@ def test_an_instance_that_binds_is_named(judged):
 
 
 def test_equal_changes_are_one_row_with_names(judged):
-    groups = words.groups_of(judged.answers, "change")
+    groups = words.group_answers(judged.answers, "change")
     alike = [group for group in groups if group.first.today == "gp2:1000"]
     count = sum(entry.group == "over gp2" for entry in judged.fleet)
     assert len(alike) == 1 and len(alike[0].answers) == count
-    (row,) = words.rows(alike)
+    (row,) = words.list_rows(alike)
     assert row[0] == count and "over-gp2-" in row[1] and row[3] == "gp3:1000"
     assert row[6] == f"{20.0 * count:,.2f}"  # 0.02 USD a GiB between gp2 and gp3
 

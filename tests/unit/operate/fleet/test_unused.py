@@ -15,10 +15,10 @@ from headrace.observe.formats.metric_pages import read_pages
 from headrace.operate.fleet import importing
 from headrace.operate.fleet.answer import FleetSettings
 from headrace.operate.fleet.batch import answer_batch
-from headrace.operate.fleet.closed import MOST_CLIENTS, waiting_clients
-from headrace.operate.fleet.history import history_of
+from headrace.operate.fleet.closed import MOST_CLIENTS, find_waiting_clients
+from headrace.operate.fleet.history import build_history
 from headrace.operate.fleet.importing import import_points
-from headrace.operate.fleet.inventory import inventory_json
+from headrace.operate.fleet.inventory import parse_inventory
 from headrace.operate.fleet.points import METRICS, SCHEMA
 
 BEGIN = 1_772_409_600.0  # 2026-03-02 00:00 UTC
@@ -45,7 +45,7 @@ def points(iops: np.ndarray | float, days: int = 8, **columns) -> pl.DataFrame:
 
 
 def answered(rows: pl.DataFrame | None, reservations=(), settings=QUICK, **more):
-    (device,) = inventory_json([described(**more)], reservations).devices()
+    (device,) = parse_inventory([described(**more)], reservations).list_devices()
     (answer,) = answer_batch([device], {} if rows is None else {VOL: rows}, settings)
     return answer
 
@@ -107,9 +107,9 @@ def test_a_saturated_volume_gets_its_advice_whatever_was_published(columns, mess
 
 def test_a_queue_that_grows_without_end_is_not_one_of_clients():
     rows = at_the_limit(queue=10.0 * MOST_CLIENTS)
-    (device,) = inventory_json([described()]).devices()
-    history = history_of(device, {VOL: rows}, 7, None)
-    assert waiting_clients(history, device.storage(), None, None) is None
+    (device,) = parse_inventory([described()]).list_devices()
+    history = build_history(device, {VOL: rows}, 7, None)
+    assert find_waiting_clients(history, device.make_storage(), None, None) is None
 
 
 def test_clients_that_would_get_more_than_they_got_mean_that_it_was_another_limit():

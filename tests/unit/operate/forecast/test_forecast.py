@@ -13,17 +13,17 @@ import polars as pl
 import pytest
 
 from headrace.errors import InputError
-from headrace.observe.evidence.model import SeenVolume, SourceFacts, Tick, gathered
+from headrace.observe.evidence.model import SeenVolume, SourceFacts, Tick, collect_evidence
 from headrace.operate.forecast import ledger
 from headrace.operate.forecast.answer import forecast
 from headrace.operate.forecast.balances import without_credits
-from headrace.operate.forecast.credits import credits_ahead, futures, soon_empty
-from headrace.operate.forecast.growth import growth_ahead
-from headrace.operate.forecast.history import SLOT_S, history_of
-from headrace.operate.forecast.sources import demand_of, from_evidence
-from headrace.operate.forecast.space import SpaceHistory, read_space, space_ahead
-from headrace.operate.forecast.trend import last_step, trend_of
-from headrace.report.operate.forecast import in_words
+from headrace.operate.forecast.credits import estimate_emptying, forecast_credits, sample_futures
+from headrace.operate.forecast.growth import forecast_limits
+from headrace.operate.forecast.history import SLOT_S, build_history
+from headrace.operate.forecast.sources import from_evidence, read_target_demand
+from headrace.operate.forecast.space import SpaceHistory, forecast_space, read_space
+from headrace.operate.forecast.trend import find_last_step, fit_trend
+from headrace.report.operate.forecast import describe_forecast
 from headrace.simulation.demand import simulate
 from headrace.workload import OpenWorkload, save
 from headrace.workload.points import make_points
@@ -90,7 +90,7 @@ def test_slots_hold_what_a_naive_sum_over_seconds_holds(seed):
     )
     began = MONDAY + timedelta(seconds=int(draw.integers(0, 86_400)))
     load = OpenWorkload(name="random", kind="recorded", points=points, source={"clock_start": began.isoformat()})
-    history = history_of(load)
+    history = build_history(load)
     per_second = np.repeat(rates, lengths.astype(int))
     kib = np.repeat(rates * points["read_kib"].to_numpy(), lengths.astype(int))
     offset = int((history.begin - began).total_seconds())
@@ -103,10 +103,10 @@ def test_slots_hold_what_a_naive_sum_over_seconds_holds(seed):
 
 
 def test_a_recording_without_a_date_knows_no_weekday():
-    assert history_of(recording(business(1, 4), None)).clocked is False
+    assert build_history(recording(business(1, 4), None)).clocked is False
     load = recording(business(1, 4))
     clock = OpenWorkload(name="c", kind="recorded", points=load.points, source={"clock_start": "10:00:00"})
-    history = history_of(clock)
+    history = build_history(clock)
     assert (history.clocked, history.dated, history.begin.hour) == (True, False, 10)
 
 
@@ -114,19 +114,19 @@ def test_a_recording_without_a_date_knows_no_weekday():
 
 
 def test_a_straight_line_is_found_exactly():
-    trend = trend_of(100.0 + 3.0 * np.arange(21), 1)
+    trend = fit_trend(100.0 + 3.0 * np.arange(21), 1)
     assert trend.claimed and trend.per_day == pytest.approx(3.0) and trend.now == pytest.approx(160.0)
     # 160 + 3 d >= 200 first at the 14th day: 13.33 rounded up.
-    assert trend.days_until(200.0) == (14.0, 14.0, 14.0)
+    assert trend.forecast_days(200.0) == (14.0, 14.0, 14.0)
 
 
 def test_a_step_cuts_the_history_and_a_weekly_purge_does_not():
     smooth = 100.0 + np.arange(40) + np.random.default_rng(1).normal(0, 0.2, 40)
     moved = smooth + np.where(np.arange(40) >= 25, 200.0, 0.0)
-    assert last_step(smooth) is None
-    assert last_step(moved) == 25 and trend_of(moved, 1).per_day == pytest.approx(1.0, abs=0.1)
+    assert find_last_step(smooth) is None
+    assert find_last_step(moved) == 25 and fit_trend(moved, 1).per_day == pytest.approx(1.0, abs=0.1)
     purged = smooth + 5.0 * (np.arange(40) % 7)
-    assert last_step(purged) is None
+    assert find_last_step(purged) is None
 
 
 def test_flat_histories_have_no_trend():
@@ -135,7 +135,7 @@ def test_flat_histories_have_no_trend():
         draw = np.random.default_rng(seed)
         days = int(draw.integers(14, 90))
         week = np.tile([0, 0.1, 0.2, 0.1, 0.05, -0.3, -0.35], 13)[:days]
-        claimed += trend_of(500 + 20 * week + draw.normal(0, 5, days), 1).claimed
+        claimed += fit_trend(500 + 20 * week + draw.normal(0, 5, days), 1).claimed
     # O6 of the specification: at most 5 of 100.
     assert claimed <= max(1, 0.05 * HISTORIES)
 
@@ -150,7 +150,7 @@ def test_saw_teeth_that_grow_are_full_when_they_are():
         used = 200 + daily * every + tooth * ((every + phase) % period) / period + draw.normal(0, daily, len(every))
         limit = used[days - 1] + daily * draw.uniform(10, 120)
         came = float(np.argmax(used[days:] >= limit)) + 1
-        outlook = space_ahead(SpaceHistory(MONDAY, used[:days]), limit)
+        outlook = forecast_space(SpaceHistory(MONDAY, used[:days]), limit)
         near += abs(outlook.days[1] - came) <= 0.15 * came
         state += outlook.days[0] <= came <= outlook.days[2]
     # O6 of the specification: 90 of 100 within 15 %; a dozen may have two beyond it.
@@ -166,20 +166,20 @@ def test_steady_demand_empties_the_bucket_when_the_formula_says():
     # 5.4e6 / 1,000 = 5,400 s; half the balance half of it. The second of IOPS that a rested volume
     # has saved (3,000 I/Os) adds 3 s.
     load = recording(np.full(12, 2_500.0))
-    assert soon_empty(load, "gp2:500", 100.0).seconds == pytest.approx(5_400, abs=4)
-    assert soon_empty(load, "gp2:500", 50.0).seconds == pytest.approx(2_700, abs=4)
-    assert math.isinf(soon_empty(recording(np.full(12, 1_400.0)), "gp2:500", 10.0).seconds)
+    assert estimate_emptying(load, "gp2:500", 100.0).seconds == pytest.approx(5_400, abs=4)
+    assert estimate_emptying(load, "gp2:500", 50.0).seconds == pytest.approx(2_700, abs=4)
+    assert math.isinf(estimate_emptying(recording(np.full(12, 1_400.0)), "gp2:500", 10.0).seconds)
 
 
 def test_minutes_that_differ_give_an_interval():
     draw = np.random.default_rng(1)
-    soon = soon_empty(recording(draw.uniform(2_000, 3_000, 60), point_s=60.0), "gp2:500", 50.0)
+    soon = estimate_emptying(recording(draw.uniform(2_000, 3_000, 60), point_s=60.0), "gp2:500", 50.0)
     assert soon.earliest is not None and soon.latest is not None and soon.earliest < soon.latest
 
 
 def test_futures_are_made_of_whole_days_and_the_seed_decides():
-    history = history_of(recording(business(2, 30)))
-    first, again, other = (futures(history, 48, 5, seed) for seed in (1, 1, 2))
+    history = build_history(recording(business(2, 30)))
+    first, again, other = (sample_futures(history, 48, 5, seed) for seed in (1, 1, 2))
     assert (first == again).all() and (first != other).any()
     # The 30th of March of 2026 is a Wednesday at midnight: its night is a tenth of its morning.
     night, morning = first[:, 12:36, :2].sum(axis=2).mean(), first[:, 120:132, :2].sum(axis=2).mean()
@@ -193,7 +193,7 @@ def test_intervals_hold_what_came():
         draw = np.random.default_rng(900 + seed)
         iops, cut = business(seed, 31), 21 * 288 + int(draw.integers(0, 288 * 7))
         load, balance = recording(iops[:cut]), float(draw.uniform(20, 100))
-        outlook = credits_ahead(load, history_of(load), "gp2:400", balance_percent=balance, runs=60, seed=seed)
+        outlook = forecast_credits(load, build_history(load), "gp2:400", balance_percent=balance, runs=60, seed=seed)
         came = simulate(recording(iops[cut : cut + 864]), "gp2:400", form="interval", start_balance=balance)
         balances = came.rows["balance_percent"].to_numpy()
         for mark in outlook.marks:
@@ -212,7 +212,7 @@ def test_intervals_hold_what_came():
 def test_a_recorded_balance_is_where_it_begins():
     iops = business(3, 5)
     load = recording(iops, balance_percent=np.linspace(90, 42, len(iops)))
-    outlook = credits_ahead(load, history_of(load), "gp2:400", runs=5, hours=1)
+    outlook = forecast_credits(load, build_history(load), "gp2:400", runs=5, hours=1)
     assert (outlook.balance_percent, outlook.balance_source) == (42.0, "recorded")
 
 
@@ -235,8 +235,8 @@ def test_a_balance_of_the_volume_says_nothing_of_the_instance(recorded, given, b
     # difference of 1,800 s; a day of 340 x 256 KiB leaves a quarter of it, which lasts for 8 h. The
     # volume's bucket gains all the while (1,500 IOPS of gp2:500).
     load = throughput({} if recorded is None else {"balance_percent": np.full(5 * 288, recorded)})
-    outlook = credits_ahead(
-        load, history_of(load), "gp2:500", instance="m5.large", balance_percent=given, runs=2, hours=24
+    outlook = forecast_credits(
+        load, build_history(load), "gp2:500", instance="m5.large", balance_percent=given, runs=2, hours=24
     )
     depth, drain = (593.75e6 - 81.25e6) * 1_800, 340 * 262_144 - 81.25e6
     rest = depth - 86_400 * drain
@@ -252,7 +252,7 @@ def test_a_balance_of_the_volume_says_nothing_of_the_instance(recorded, given, b
 def test_the_volume_ends_before_the_instance_where_its_balance_is_lower():
     # 5 % of 5.4 million at 2,500 - 1,500 IOPS: 270 s, and the 3 s that a rested volume has saved.
     load = recording(np.full(4 * 288, 2_500.0), balance_percent=np.full(4 * 288, 5.0))
-    outlook = credits_ahead(load, history_of(load), "gp2:500", instance="m5.large", runs=2, hours=6)
+    outlook = forecast_credits(load, build_history(load), "gp2:500", instance="m5.large", runs=2, hours=6)
     assert outlook.soon.seconds == pytest.approx(270, abs=4) and outlook.instance_percent == 100
     assert outlook.empty_after_h[1] == pytest.approx(270 / 3_600, abs=4 / 3_600)
 
@@ -260,8 +260,8 @@ def test_the_volume_ends_before_the_instance_where_its_balance_is_lower():
 def test_a_balance_given_of_a_storage_without_credits_is_refused():
     load = throughput({})
     with pytest.raises(InputError, match="no credits of its own"):
-        credits_ahead(load, history_of(load), "gp3:500", instance="m5.large", balance_percent=50.0, runs=2)
-    outlook = credits_ahead(load, history_of(load), "gp3:500", instance="m5.large", runs=2, hours=24)
+        forecast_credits(load, build_history(load), "gp3:500", instance="m5.large", balance_percent=50.0, runs=2)
+    outlook = forecast_credits(load, build_history(load), "gp3:500", instance="m5.large", runs=2, hours=24)
     assert outlook.instance_percent is None and outlook.balance_percent == pytest.approx(26.2, abs=0.1)
 
 
@@ -279,17 +279,17 @@ def test_an_old_balance_is_followed_on_to_the_end(unknown):
     outlook = forecast(load, "gp2:300", runs=2, hours=6)
     assert outlook.credits is not None and outlook.credits.balance_age_s == 7_200
     assert outlook.credits.balance_percent == pytest.approx(20 + 100 * 7_200 * 100 / 5.4e6, abs=0.1)
-    assert "recorded 2 h before the end, simulated since" in in_words(outlook)[1]
+    assert "recorded 2 h before the end, simulated since" in describe_forecast(outlook)[1]
 
 
 def test_the_next_minutes_follow_the_mean_of_the_last_minute():
     iops = np.full(360, 2_500.0)
     iops[-1] = 0.0
     # Five of six samples: 2,083 IOPS, 583 more than gp2:500 refills; the rested second adds 5 s.
-    soon = soon_empty(recording(iops, point_s=10.0), "gp2:500", 50.0)
+    soon = estimate_emptying(recording(iops, point_s=10.0), "gp2:500", 50.0)
     assert soon.seconds == pytest.approx(2.7e6 / (2_500 * 5 / 6 - 1_500), abs=6)
     iops[-6:] = 0.0
-    assert math.isinf(soon_empty(recording(iops, point_s=10.0), "gp2:500", 50.0).seconds)
+    assert math.isinf(estimate_emptying(recording(iops, point_s=10.0), "gp2:500", 50.0).seconds)
 
 
 def test_sizes_of_the_last_minute_count_by_their_ios():
@@ -298,7 +298,7 @@ def test_sizes_of_the_last_minute_count_by_their_ios():
     rates, sizes = np.repeat([1_000.0, 5_000.0], 30), np.repeat([16.0, 32.0], 30)
     points = make_points(np.arange(60.0), np.ones(60), rates, np.zeros(60), sizes, np.full(60, 16.0))
     load = OpenWorkload(name="mixed", kind="recorded", points=points)
-    soon = soon_empty(load, "gp3:500:6000:500", None, instance_balance=50.0, instance="m5.large")
+    soon = estimate_emptying(load, "gp3:500:6000:500", None, instance_balance=50.0, instance="m5.large")
     drain = (1_000 * 16 + 5_000 * 32) * 1_024 / 2 - 81.25e6
     assert soon.seconds == pytest.approx((593.75e6 - 81.25e6) * 900 / drain, rel=0.01)
 
@@ -311,7 +311,8 @@ def test_growth_meets_the_limit_on_its_day():
     # ln(2.7) / ln(1.01) = 99.8 days, 70 after the 30 that were recorded.
     days = np.repeat(1_000 * 1.01 ** np.arange(30), 288)
     forecasts = {
-        forecast.cap: forecast for forecast in growth_ahead(history_of(recording(days)), "gp3:100", instance="m5.large")
+        forecast.cap: forecast
+        for forecast in forecast_limits(build_history(recording(days)), "gp3:100", instance="m5.large")
     }
     iops = forecasts["volume-iops"]
     assert iops.trend.claimed and iops.limit == 3_000
@@ -325,13 +326,14 @@ def test_an_idle_day_is_left_out_of_growth():
     levels = 1_000 * 1.01 ** np.arange(30)
     levels[[9, 29]] = 0.0
     iops = {
-        forecast.cap: forecast for forecast in growth_ahead(history_of(recording(np.repeat(levels, 288))), "gp3:100")
+        forecast.cap: forecast
+        for forecast in forecast_limits(build_history(recording(np.repeat(levels, 288))), "gp3:100")
     }["volume-iops"]
     assert iops.trend.claimed and iops.days[1] == pytest.approx(71, abs=1)
     assert iops.growth_per_month[1] == pytest.approx(1.01**30 - 1, rel=1e-6)
     assert iops.busy[9] == 0 and len(iops.busy) == 30
     # Futures of the credits grow on as well, beyond what was ever recorded (without growth 1,309).
-    total = futures(history_of(recording(np.repeat(levels[:29], 288))), 72, 3, 1)[:, -288:, :2].sum(axis=2)
+    total = sample_futures(build_history(recording(np.repeat(levels[:29], 288))), 72, 3, 1)[:, -288:, :2].sum(axis=2)
     assert total.max() > 1.1 * levels.max()
 
 
@@ -351,8 +353,8 @@ def test_a_full_volume_is_a_finding_whatever_the_trend(last_gib, free_inside_gib
     space = SpaceHistory(MONDAY, last_gib + per_day * np.arange(-20, 1.0))
     quiet = recording(np.full(4 * 288, 100.0))
     outlook = forecast(quiet, "gp3:500", runs=1, space=space, free_inside_gib=free_inside_gib)
-    assert outlook.findings() is full
-    assert any("the volume is full" in line for line in in_words(outlook)) is full
+    assert outlook.has_findings() is full
+    assert any("the volume is full" in line for line in describe_forecast(outlook)) is full
 
 
 @pytest.mark.parametrize(("iops", "per_day", "met"), [(2_800, 1.0, True), (2_800, 0.99, True), (2_600, 1.0, False)])
@@ -360,8 +362,8 @@ def test_a_limit_that_is_met_now_is_a_finding_whatever_the_trend(iops, per_day, 
     # 90 % of the 3,000 IOPS of gp3 are 2,700.
     load = recording(np.repeat(iops * per_day ** np.arange(-19, 1.0), 288))
     outlook = forecast(load, "gp3:500", runs=1)
-    assert outlook.findings() is met
-    assert any("it is at the limit now" in line for line in in_words(outlook)) is met
+    assert outlook.has_findings() is met
+    assert any("it is at the limit now" in line for line in describe_forecast(outlook)) is met
 
 
 # --- the ledger -----------------------------------------------------------------------------------
@@ -377,10 +379,12 @@ def test_forecasts_are_kept_once_and_scored(tmp_path):
     place.write_bytes(place.read_bytes() + b'{"of":"cut off by a cra')
     assert ledger.load(place) == retained
     whole = recording(iops)
-    history = history_of(whole)
-    scores = ledger.scores("shop", "gp2:400", retained, whole, history, growth_ahead(history, "gp2:400"), None)
+    history = build_history(whole)
+    scores = ledger.score_promises(
+        "shop", "gp2:400", retained, whole, history, forecast_limits(history, "gp2:400"), None
+    )
     assert sum(score.count for score in scores if score.quantity == ledger.BALANCE) == 5
-    assert ledger.scores("shop", "gp2:500", retained, whole, history, (), None) == []
+    assert ledger.score_promises("shop", "gp2:500", retained, whole, history, (), None) == []
     place.write_text('{"of": 1}\n')
     with pytest.raises(InputError, match="line 1.*not a forecast"):
         ledger.load(place)
@@ -447,14 +451,14 @@ def test_minutes_of_cloudwatch_become_demand_and_holes_are_idle():
     minutes = [*range(120), *range(300, 420)]
     ticks = [Tick(begin + 60.0 * minute, 60.0, {"vol-1": row}) for minute in minutes]
     workload, storage, instance = from_evidence(
-        gathered(SourceFacts("aws:vol-1", "cloudwatch", 60.0, "UTC", (facts,), instance="m5.large"), ticks)
+        collect_evidence(SourceFacts("aws:vol-1", "cloudwatch", 60.0, "UTC", (facts,), instance="m5.large"), ticks)
     )
     assert (storage, instance, workload.span_s) == ("gp2:400", "m5.large", 420 * 60.0)
     assert (
         workload.source["clock_start"] == MONDAY.isoformat()
         and "Times without points (3 h in all)" in workload.caveats[0]
     )
-    history = history_of(workload)
+    history = build_history(workload)
     # 600 reads of 16 KiB are 9.375 MiB a second; the three hours between are idle.
     np.testing.assert_allclose(history.rates[0], [600, 400, 9_600, 8_800])
     assert history.iops[24:60].max() == 0
@@ -463,7 +467,7 @@ def test_minutes_of_cloudwatch_become_demand_and_holes_are_idle():
 
 def test_a_live_target_has_no_days():
     with pytest.raises(InputError, match="watched live"):
-        demand_of("lab:db")
+        read_target_demand("lab:db")
 
 
 # --- bad input ------------------------------------------------------------------------------------
@@ -495,7 +499,7 @@ def test_missing_days_of_space_lie_between_their_neighbours(tmp_path):
     (tmp_path / "space.csv").write_text("\n".join(lines) + "\n")
     history = read_space(tmp_path / "space.csv")
     np.testing.assert_allclose(history.used_gib, np.arange(12, 33))
-    trend = space_ahead(history, 60.0).trend
+    trend = forecast_space(history, 60.0).trend
     assert trend.per_day == pytest.approx(1.0) and trend.days == 14  # the days between count as none
 
 

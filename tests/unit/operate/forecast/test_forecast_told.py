@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from headrace.operate.forecast.answer import forecast
-from headrace.operate.forecast.growth import growth_ahead
-from headrace.operate.forecast.history import history_of
+from headrace.operate.forecast.growth import forecast_limits
+from headrace.operate.forecast.history import build_history
 from headrace.operate.forecast.space import SpaceHistory
-from headrace.operate.forecast.trend import last_step, trend_of
-from headrace.report.operate.forecast import document, in_words
-from headrace.report.operate.forecast_charts import charts_of
+from headrace.operate.forecast.trend import find_last_step, fit_trend
+from headrace.report.operate.forecast import build_document, describe_forecast
+from headrace.report.operate.forecast_charts import draw_charts
 from headrace.workload import OpenWorkload, save
 from headrace.workload.points import make_points
 
@@ -52,7 +52,7 @@ def test_a_day_that_was_nearly_idle_changes_no_growth(days, share, from_end):
     slope is that to the last digit."""
     levels = 1_000 * 1.01 ** np.arange(days + 1)
     levels[-from_end] *= share
-    forecasts = growth_ahead(history_of(recording(np.repeat(levels, 288))), "gp3:100")
+    forecasts = forecast_limits(build_history(recording(np.repeat(levels, 288))), "gp3:100")
     iops = next(forecast for forecast in forecasts if forecast.cap == "volume-iops")
     assert iops.trend.claimed and iops.trend.per_day == pytest.approx(np.log(1.01)) and iops.trend.cut is None
     assert iops.share_now == pytest.approx(1_000 * 1.01**days / 3_000)
@@ -62,7 +62,7 @@ def test_a_day_that_was_nearly_idle_changes_no_growth(days, share, from_end):
 def test_a_load_that_went_away_fills_nothing(grown, more, gone):
     """Many idle days in a row are no odd days: the growth before them is over."""
     levels = np.concatenate([1_000 * more ** np.arange(grown), np.full(gone, 40.0)])
-    forecasts = growth_ahead(history_of(recording(np.repeat(levels, 288))), "gp3:100")
+    forecasts = forecast_limits(build_history(recording(np.repeat(levels, 288))), "gp3:100")
     iops = next((forecast for forecast in forecasts if forecast.cap == "volume-iops"), None)
     assert iops is None or not iops.trend.claimed or iops.trend.per_day <= 0.0
 
@@ -78,12 +78,12 @@ def test_random_odd_days_are_no_step_and_lasting_ones_are():
         width = int(draw.integers(1, 3))
         first = int(draw.integers(2, count - 2 * width))  # as many days around it: else nobody knows
         odd[first : first + width] += draw.choice([-4.0, -1.0, 1.0])
-        assert last_step(odd) is None, (count, first)
-        assert trend_of(odd, 1).cut is None
+        assert find_last_step(odd) is None, (count, first)
+        assert fit_trend(odd, 1).cut is None
         stepped = values.copy()
         at = int(draw.integers(7, count - 6))
         stepped[at:] += draw.choice([-1.0, 1.0])
-        assert last_step(stepped) == at
+        assert find_last_step(stepped) == at
 
 
 # --- pages ----------------------------------------------------------------------------------------
@@ -110,16 +110,16 @@ def test_the_curve_of_the_credits_is_empty_when_the_sentence_says_so(forecast_of
     after = fan.filter((fan["hours"] >= empty + 1 / 12) & (fan["hours"] < 15))
     before = fan.filter(fan["hours"] < empty - 1 / 12)
     assert after["middle"].to_numpy().max() < 1.0 < before["middle"].to_numpy().min()
-    match = re.search(r": (\d\d:\d\d), in", " ".join(in_words(forecast_of_days)))
-    credits = json.dumps(charts_of(forecast_of_days)[0].to_dict())
+    match = re.search(r": (\d\d:\d\d), in", " ".join(describe_forecast(forecast_of_days)))
+    credits = json.dumps(draw_charts(forecast_of_days)[0].to_dict())
     assert match and f"{match[1]}: empty, in the median" in credits and "time" in credits
     # Programs get hours, as before.
-    assert document(forecast_of_days)["credits"]["balance"]["hours"].to_list() == list(range(1, 49))
+    assert build_document(forecast_of_days)["credits"]["balance"]["hours"].to_list() == list(range(1, 49))
 
 
 def test_space_and_growth_are_drawn_too(forecast_of_days):
     """Each axis has its title, each limit its name and figure."""
-    _, space, growth = (json.dumps(chart.to_dict()) for chart in charts_of(forecast_of_days))
+    _, space, growth = (json.dumps(chart.to_dict()) for chart in draw_charts(forecast_of_days))
     assert "full: 500 GiB" in space and '"title": "GiB"' in space and '"title": "day"' in space
     assert "the volume's IOPS: 3,000 IOPS" in growth and "the volume's throughput: 250 MiB/s" in growth
     assert '"title": "days from the end of the recording"' in growth
@@ -130,7 +130,7 @@ def test_space_and_growth_are_drawn_too(forecast_of_days):
 def test_a_date_is_in_the_sentence_if_the_interval_has_one(forecast_of_days):
     """The median never comes, but in a tenth of the futures the volume is full after ten days."""
     space = replace(forecast_of_days.space, days=(10.0, math.inf, math.inf))
-    text = " ".join(in_words(replace(forecast_of_days, space=space)))
+    text = " ".join(describe_forecast(replace(forecast_of_days, space=space)))
     day = f"{space.last + timedelta(days=10):%Y-%m-%d}"
     assert f"full not in sight (80 % interval: {day} to not in sight)." in text
 

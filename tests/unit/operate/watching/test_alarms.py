@@ -15,7 +15,7 @@ import pytest
 from headrace.errors import CouldNotRun, InputError
 from headrace.operate.alarms import actions
 from headrace.operate.alarms.episodes import OFF_S, ON_S, EpisodeEvent, Episodes
-from headrace.operate.alarms.nagios import CODES, STATE_OF, plugin_line, state_of
+from headrace.operate.alarms.nagios import CODES, STATE_OF, build_plugin_line, get_state
 from headrace.operate.watching.moment import LiveVerdict, Moment, ServerNow
 
 BINDS = LiveVerdict("binds", "volume-iops", "db", "db, volume IOPS: 63 % of the last minute")
@@ -115,7 +115,7 @@ def test_a_command_gets_values_in_its_environment_and_no_shell(tmp_path, monkeyp
     script = (
         "import json, os, sys; json.dump([dict(os.environ), sys.argv, json.load(sys.stdin)], open(sys.argv[1], 'w'))"
     )
-    command = actions.command(f"{sys.executable} -c \"{script}\" {out} '$(touch {tmp_path}/shell)' a;b")
+    command = actions.parse_command(f"{sys.executable} -c \"{script}\" {out} '$(touch {tmp_path}/shell)' a;b")
     assert command.tell(EVENT) is None
     environment, argv, document = json.loads(out.read_text())
     assert environment["HEADRACE_TARGET"] == "lab:db; rm -rf /" and environment["HEADRACE_CLIENT_SECONDS"] == "12.3"
@@ -125,14 +125,14 @@ def test_a_command_gets_values_in_its_environment_and_no_shell(tmp_path, monkeyp
 
 
 def test_a_command_that_fails_hangs_or_is_gone_is_said(tmp_path):
-    failing = actions.command(f"{sys.executable} -c \"import sys; sys.exit('pager is down')\"")
+    failing = actions.parse_command(f"{sys.executable} -c \"import sys; sys.exit('pager is down')\"")
     assert "exit code 1: pager is down" in failing.tell(EVENT)
     hanging = actions.AlarmCommand((sys.executable, "-c", "import time; time.sleep(60)"), timeout_s=0.3)
     assert "longer than 0.3 s" in hanging.tell(EVENT)
     assert "could not be started" in actions.AlarmCommand((str(tmp_path / "none"),)).tell(EVENT)
     for text in ("", "'open", "/no/such/program"):
         with pytest.raises(InputError):
-            actions.command(text)
+            actions.parse_command(text)
 
 
 class Receiver(BaseHTTPRequestHandler):
@@ -170,12 +170,12 @@ def test_a_webhook_is_signed_tried_twice_and_not_redirected(receiver, tmp_path):
     secret.write_text("key\n")
     secret.chmod(0o600)
     kind.answers += [500, 204]
-    assert actions.webhook(url, secret).tell(EVENT) is None
+    assert actions.make_webhook(url, secret).tell(EVENT) is None
     (_, first), (headers, body) = kind.got
     assert first == body and json.loads(body) == EVENT.to_dict()
     assert headers["X-Headrace-Signature-256"] == "sha256=" + hmac.new(b"key", body, hashlib.sha256).hexdigest()
     kind.answers += [302, 302]
-    assert "answers 302" in actions.webhook(url).tell(EVENT)
+    assert "answers 302" in actions.make_webhook(url).tell(EVENT)
     assert len(kind.got) == 4, "nobody followed the redirect"
 
 
@@ -201,9 +201,9 @@ def test_a_webhook_that_is_not_there_is_said():
 )
 def test_other_places_are_refused(url):
     with pytest.raises(InputError) as refused:
-        actions.webhook(url)
+        actions.make_webhook(url)
     assert "pw" not in str(refused.value)
-    assert actions.webhook("https://example.com/x").url and actions.webhook("http://[::1]:8080/x").url
+    assert actions.make_webhook("https://example.com/x").url and actions.make_webhook("http://[::1]:8080/x").url
 
 
 def test_a_secret_that_others_may_read_is_refused(tmp_path):
@@ -211,19 +211,19 @@ def test_a_secret_that_others_may_read_is_refused(tmp_path):
     secret.write_text("key")
     secret.chmod(0o644)
     with pytest.raises(InputError, match="others may read"):
-        actions.webhook("https://example.com", secret)
+        actions.make_webhook("https://example.com", secret)
     secret.write_text("")
     secret.chmod(0o600)
     with pytest.raises(InputError, match="1 to 4,096 bytes"):
-        actions.webhook("https://example.com", secret)
+        actions.make_webhook("https://example.com", secret)
     with pytest.raises(CouldNotRun):
-        actions.webhook("https://example.com", tmp_path / "none")
+        actions.make_webhook("https://example.com", tmp_path / "none")
     assert "key" not in repr(actions.AlarmWebhook("https://example.com", actions.Secret("key")))
 
 
 def test_the_plugins_line_and_codes():
-    line = plugin_line(
+    line = build_plugin_line(
         "binds", "db | evil\nsecond line", {"db iops": 3000.0, "it's=x": 0.5, "none": None, "empty_s": float("inf")}
     )
     assert line == "STORAGE CRITICAL - binds: db evil second line | 'db iops'=3000 'it_s_x'=0.5 'empty_s'=U"
-    assert {STATE_OF[word] for word in STATE_OF} == set(CODES) and state_of("new word") == "UNKNOWN"
+    assert {STATE_OF[word] for word in STATE_OF} == set(CODES) and get_state("new word") == "UNKNOWN"

@@ -14,19 +14,19 @@ from doctored import evidence
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.observe.evidence import aws, source
-from headrace.observe.evidence.model import gathered
+from headrace.observe.evidence.model import collect_evidence
 from headrace.observe.evidence.volumes import DeviceVolumes
 from headrace.observe.formats import import_file
 from headrace.observe.live import host
 from headrace.observe.remote.span import TimeSpan
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.diagnosis import diagnose
-from headrace.operate.forecast.history import history_of
+from headrace.operate.forecast.history import build_history
 from headrace.operate.forecast.space import read_space
-from headrace.operate.targets import SourceOptions, evidence_of
+from headrace.operate.targets import SourceOptions, read_evidence
 from headrace.operate.watching import opening
 from headrace.operate.watching.following import TickFollower
-from headrace.operate.watching.screen import as_text, whole
+from headrace.operate.watching.screen import as_text, build_whole
 
 HOURS = 4
 BUSY = range(60, 120)  # minutes, of HOURS
@@ -71,7 +71,7 @@ def of_rds(path):
 
 
 def diagnose_file(path, **options):
-    recorded = evidence_of(str(path), SourceOptions(**options))
+    recorded = read_evidence(str(path), SourceOptions(**options))
     return diagnose(recorded, Counsel())
 
 
@@ -97,12 +97,12 @@ def test_balances_that_are_missing(tmp_path):
     """Without BurstBalance the credits are told by the rate; watch does not say that gp2 has none."""
     path = of_ebs(tmp_path / "cw.json", 290, 30.0)
     assert diagnose_file(path, storage="gp2:100").findings[0].subject == "volume-credits"
-    recorded = evidence_of(str(path), SourceOptions(storage="gp2:100"))
+    recorded = read_evidence(str(path), SourceOptions(storage="gp2:100"))
     follower = TickFollower()
-    moments = [follower.see(recorded.facts, tick) for tick in recorded.ticks()]
-    assert "no credits" not in as_text(whole(moments[-1])) and moments[-1].volumes[0].bursts
-    recorded = evidence_of(str(path), SourceOptions(storage="gp3:100"))
-    assert "no credits" in as_text(whole(TickFollower().see(recorded.facts, recorded.ticks()[0])))
+    moments = [follower.see(recorded.facts, tick) for tick in recorded.list_ticks()]
+    assert "no credits" not in as_text(build_whole(moments[-1])) and moments[-1].volumes[0].bursts
+    recorded = read_evidence(str(path), SourceOptions(storage="gp3:100"))
+    assert "no credits" in as_text(build_whole(TickFollower().see(recorded.facts, recorded.list_ticks()[0])))
 
 
 def test_metrics_of_rds_are_not_judged_as_one_volume(tmp_path):
@@ -172,8 +172,8 @@ def local_days(path, days, shift):
 def test_a_day_of_23_hours_keeps_its_noon(tmp_path):
     """The hour that was not is filled; after it noon is at noon again on the clock of the machine."""
     demand = import_file(local_days(tmp_path / "spring.txt", 4, timedelta(hours=1)), gaps="hold")
-    _, days = history_of(demand).whole_days()
-    assert len(days) == 4 and any("summer time" in note for note in demand.notes())
+    _, days = build_history(demand).list_whole_days()
+    assert len(days) == 4 and any("summer time" in note for note in demand.list_notes())
     for day in days[:3]:
         busy = np.flatnonzero(day[:, 0] > 300)
         assert set(busy // 12) <= {11, 12} and 11 <= len(busy) <= 13, busy
@@ -198,10 +198,10 @@ def test_used_space_over_a_change_of_the_clock(tmp_path):
 def test_a_window_of_zero_length(tmp_path):
     collected = evidence(seconds=5)
     begin = collected.volumes[0].rows["t_unix"][0]
-    empty = collected.between(begin, begin)
+    empty = collected.select_span(begin, begin)
     diagnosis = diagnose(empty)
     assert (diagnosis.verdict, diagnosis.exit_code) == ("cannot tell", 3) and empty.span_s == 0.0
-    assert diagnose(gathered(collected.facts, [])).verdict == "cannot tell"
+    assert diagnose(collect_evidence(collected.facts, [])).verdict == "cannot tell"
     with pytest.raises(InputError, match="one time only"):
         import_file(cloudwatch(tmp_path / "one.json", {name: lambda _: 1 for name in METRICS}, minutes=1))
 
@@ -247,7 +247,7 @@ class Cloud:
 def test_no_more_is_asked_than_cloudwatch_keeps():
     """A request that begins 15 days ago or earlier gets no point of a minute at all."""
     cloud = Cloud()
-    assert aws.evidence_of_aws(["vol-1"], TimeSpan(15 * 24 * 3600.0), cloud).ticks()
+    assert aws.fetch_aws_evidence(["vol-1"], TimeSpan(15 * 24 * 3600.0), cloud).list_ticks()
     [(begin, end)] = cloud.spans
     assert timedelta(days=14, hours=23) < datetime.now(UTC) - begin < timedelta(days=15)
     assert end - begin > timedelta(days=14, hours=23)
@@ -266,13 +266,13 @@ def test_the_minute_of_an_attachment_has_no_idle_time():
             idle = {"Id": key, "Timestamps": moments, "Values": [14.0, 54.0, 54.0]}
             return {"MetricDataResults": [*metric_data["MetricDataResults"], idle]}
 
-    rows = aws.evidence_of_aws(["vol-1"], TimeSpan(3600.0), Idle()).volumes[0].rows
+    rows = aws.fetch_aws_evidence(["vol-1"], TimeSpan(3600.0), Idle()).volumes[0].rows
     assert rows["idle_share"].to_list() == [None, 0.9, 0.9]
 
 
 def test_several_instances_and_options_that_aws_answers_itself(monkeypatch):
     monkeypatch.setattr(aws, "open_client", Cloud(instances=("i-1", "i-2")))
-    recorded = evidence_of("aws:vol-1", SourceOptions(storage="gp3:500", instance="m4.large"))
+    recorded = read_evidence("aws:vol-1", SourceOptions(storage="gp3:500", instance="m4.large"))
     assert recorded.facts.volumes[0].storage == "io2:100:3000" and recorded.facts.instance == "m5.large"
     assert [note for note in recorded.notes if "Multi-Attach" in note and "i-1, i-2" in note]
     assert [note.split(" was")[0] for note in recorded.notes if "not used" in note] == [
@@ -292,13 +292,13 @@ def test_a_volume_that_is_detached_while_cloudwatch_is_watched(monkeypatch):
         clock[0] += seconds
 
     monkeypatch.setattr(source, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: clock[0]))
-    with opening.opened("aws:vol-1", SourceOptions(), seconds=150.0) as watched:
+    with opening.open_target("aws:vol-1", SourceOptions(), seconds=150.0) as watched:
         details = 0
         for _ in watched.moments:
             cloud.busy, details = False, details + 1
     assert (details, slept) == (3, [60.0, 60.0, 30.0])
     cloud.busy = False
-    with pytest.raises(CouldNotRun, match="no point"), opening.opened("aws:vol-1", SourceOptions()):
+    with pytest.raises(CouldNotRun, match="no point"), opening.open_target("aws:vol-1", SourceOptions()):
         pass
 
 
@@ -313,5 +313,5 @@ def test_a_device_over_others_names_its_members(monkeypatch):
         raise InputError(device, "has no statistics page")
 
     volumes = DeviceVolumes(["md0"], page=page)
-    volumes.facts()
+    volumes.read_facts()
     assert "over nvme1n1, nvme2n1" in volumes.notes[0] and "--storage" in volumes.notes[0]

@@ -27,11 +27,17 @@ from headrace.lab import exporter
 from headrace.lab.calls import LabTotals, VolumeGauges, VolumeTotals
 from headrace.observe.live.nvme import COUNTERS, HISTOGRAMS, NvmePage
 from headrace.operate.exports import alerts, grafana, serving
-from headrace.operate.exports.lab import lab_exposition
-from headrace.operate.exports.otlp import OtlpCollector, metrics_data
-from headrace.operate.exports.prometheus import exposition
-from headrace.operate.exports.samples import samples_of
-from headrace.operate.exports.table import KINDS, exported, group_by_panel, lab_metrics, metrics
+from headrace.operate.exports.lab import build_lab_exposition
+from headrace.operate.exports.otlp import OtlpCollector, build_metrics_data
+from headrace.operate.exports.prometheus import build_exposition
+from headrace.operate.exports.samples import collect_samples
+from headrace.operate.exports.table import (
+    KINDS,
+    group_by_panel,
+    read_metrics,
+    select_exported_metrics,
+    select_lab_metrics,
+)
 from headrace.operate.watching.following import TOTALS
 from headrace.operate.watching.moment import InstanceNow, LiveVerdict, Moment, ReplicaNow, ServerNow, VolumeNow
 
@@ -64,15 +70,15 @@ def everything(volumes: int = 1) -> Moment:
 
 
 def test_every_metric_of_the_table_has_samples_and_no_other():
-    samples_by_name = samples_of([everything()])
-    assert list(samples_by_name) == list(exported())
+    samples_by_name = collect_samples([everything()])
+    assert list(samples_by_name) == list(select_exported_metrics())
     assert [name for name, samples in samples_by_name.items() if not samples] == []
     for name, samples in samples_by_name.items():
-        assert all(len(sample.labels) == len(exported()[name].labels) for sample in samples)
+        assert all(len(sample.labels) == len(select_exported_metrics()[name].labels) for sample in samples)
 
 
 def test_the_table_is_well_formed():
-    for name, metric in metrics().items():
+    for name, metric in read_metrics().items():
         assert metric.kind in KINDS and metric.source and re.fullmatch(r"\d{4}-\d\d-\d\d", metric.date)
         assert re.fullmatch(r"(aws_ebs_csi|headrace)_[a-z0-9_]+", name) and metric.help.endswith(".")
         assert (metric.kind == "counter") == name.endswith("_total")
@@ -106,15 +112,15 @@ def lab_totals() -> LabTotals:
 
 def test_every_figure_of_the_daemon_is_a_metric_of_the_table():
     figures = {*VolumeTotals.__annotations__, *VolumeGauges.__annotations__, *LabTotals.__annotations__}
-    fields = [metric.field for metric in lab_metrics().values()]
+    fields = [metric.field for metric in select_lab_metrics().values()]
     assert sorted(fields) == sorted(figures - {"volume", "member", "volumes", "attached", "bounds_s"})
-    assert not any(metric.field for metric in metrics().values() if metric.by == "export")
+    assert not any(metric.field for metric in read_metrics().values() if metric.by == "export")
 
 
 def test_the_text_of_a_lab_says_what_the_daemon_counted():
-    text = lab_exposition(lab_totals())
+    text = build_lab_exposition(lab_totals())
     families = {family.name: family for family in text_string_to_metric_families(text)}
-    for name, metric in lab_metrics().items():
+    for name, metric in select_lab_metrics().items():
         family = families.pop(name.removesuffix("_total") if metric.kind == "counter" else name)
         assert (family.type, family.documentation) == (metric.kind, metric.help)
         volumes = [sample.labels["volume_id"] for sample in family.samples if "volume_id" in sample.labels]
@@ -146,7 +152,7 @@ def samples(text: str) -> dict[str, str]:
 
 
 def test_the_exposition_says_what_the_moment_says():
-    values = samples(exposition([everything(2), everything(2)]))
+    values = samples(build_exposition([everything(2), everything(2)]))
     volume = 'volume_id="vol-00000000000000000"'
     assert values[f"aws_ebs_csi_read_ops_total{{{volume}}}"] == "10.0"
     assert values[f"aws_ebs_csi_exceeded_iops_seconds_total{{{volume}}}"] == "1.6e-05", "microseconds"
@@ -164,7 +170,7 @@ def test_the_exposition_says_what_the_moment_says():
 
 def test_a_server_that_is_down_says_only_that():
     down = Moment("m", 0.0, 1.0, (LiveVerdict("fine", None, "", "x"),), server=ServerNow("db", up=False, totals={}))
-    assert samples(exposition([down])) == {'headrace_server_up{server="db"}': "0.0"}
+    assert samples(build_exposition([down])) == {'headrace_server_up{server="db"}': "0.0"}
 
 
 # `make test` puts it next to the Python of its environment.
@@ -178,7 +184,7 @@ def promtool(*arguments: str, text: str | None = None) -> subprocess.CompletedPr
 
 
 def test_promtool_accepts_the_metrics():
-    for text in (exposition([everything(3)]), lab_exposition(lab_totals())):
+    for text in (build_exposition([everything(3)]), build_lab_exposition(lab_totals())):
         done = promtool("check", "metrics", text=text)
         assert (done.returncode, done.stdout + done.stderr) == (0, "")
     assert promtool("check", "metrics", text="bad metric{\n").returncode != 0, "it can fail"
@@ -233,7 +239,7 @@ EXPECTED = {
 
 
 def test_promtool_accepts_the_rules_and_they_have_hysteresis(tmp_path):
-    (tmp_path / "rules.yml").write_text(alerts.rules_file())
+    (tmp_path / "rules.yml").write_text(alerts.build_rules_file())
     done = promtool("check", "rules", str(tmp_path / "rules.yml"))
     assert done.returncode == 0 and f"{len(alerts.alert_rules())} rules found" in done.stdout
     text = RULE_TESTS
@@ -249,14 +255,14 @@ def test_promtool_accepts_the_rules_and_they_have_hysteresis(tmp_path):
 def test_rules_name_metrics_of_the_table_only():
     for rule in alerts.alert_rules():
         named = set(re.findall(r"headrace_[a-z0-9_]+|aws_ebs_csi_[a-z0-9_]+", rule.expression))
-        assert named and named <= set(exported())
+        assert named and named <= set(select_exported_metrics())
         assert rule.for_s >= 60 and rule.off_s >= 180
     with pytest.raises(KeyError):
-        alerts.NAMED.sub(lambda match: metrics()[match[1]].name, "{headrace_no_such_metric} > 1")
+        alerts.NAMED.sub(lambda match: read_metrics()[match[1]].name, "{headrace_no_such_metric} > 1")
 
 
 def test_the_dashboard_has_every_panel_and_names_of_the_table_only():
-    dashboard = json.loads(json.dumps(grafana.dashboard()))
+    dashboard = json.loads(json.dumps(grafana.build_dashboard()))
     assert [panel["title"] for panel in dashboard["panels"]] == list(group_by_panel())
     places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in dashboard["panels"]}
     assert len(places) == len(dashboard["panels"]) == len({panel["id"] for panel in dashboard["panels"]})
@@ -266,7 +272,11 @@ def test_the_dashboard_has_every_panel_and_names_of_the_table_only():
         for expression in expressions
         for name in re.findall(r"(?:headrace|aws_ebs_csi)_\w+", expression)
     }
-    assert {metric.name for panel in group_by_panel().values() for metric in panel} <= named <= set(exported())
+    assert (
+        {metric.name for panel in group_by_panel().values() for metric in panel}
+        <= named
+        <= set(select_exported_metrics())
+    )
     for key, kind in {
         "uid": str,
         "title": str,
@@ -312,7 +322,7 @@ def test_the_dashboard_is_of_grafanas_schema():
         assert {type(target) for panel in read.panels for target in panel.targets} == {prometheus.Dataquery}
         return list(unknown_to_grafana(document, json.loads(JSONEncoder(sort_keys=True).encode(read))))
 
-    dashboard = json.loads(json.dumps(grafana.dashboard()))
+    dashboard = json.loads(json.dumps(grafana.build_dashboard()))
     assert unknown(dashboard) == []
     dashboard["panels"][0]["gridPos"]["width"] = dashboard["refreshed"] = 1
     assert sorted(unknown(dashboard)) == [".panels[0].gridPos.width", ".refreshed"], "it can fail"
@@ -321,7 +331,7 @@ def test_the_dashboard_is_of_grafanas_schema():
 def test_prometheus_parses_every_expression_of_the_dashboard(tmp_path):
     """The expressions are parsed by promtool as alert expressions; Grafana's own variables are
     filled in."""
-    panels = cast("list[dict]", grafana.dashboard()["panels"])
+    panels = cast("list[dict]", grafana.build_dashboard()["panels"])
     expressions = [target["expr"] for panel in panels for target in panel["targets"]]
     rules = "groups:\n  - name: g\n    rules:\n"
     for number, expression in enumerate(expressions):
@@ -338,8 +348,8 @@ def test_prometheus_parses_every_expression_of_the_dashboard(tmp_path):
 def test_fifty_volumes_are_scraped_at_once(record_property):
     """The text is written ahead: a scrape sends what is there (O9: p99 at most 20 ms; the figure is
     in the report, times are not asserted)."""
-    written = serving.Written(lambda: exposition([everything(50)]))
-    socket = serving.listener("127.0.0.1:0")
+    written = serving.Written(lambda: build_exposition([everything(50)]))
+    socket = serving.open_listener("127.0.0.1:0")
     urls: list[str] = []
     threading.Thread(target=exporter.serve, args=(socket, written.text, urls.append), daemon=True).start()
     took, body = [], ""
@@ -357,7 +367,7 @@ def test_fifty_volumes_are_scraped_at_once(record_property):
 @pytest.mark.parametrize("listen", ["0.0.0.0:9481", "9481", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:70000", "[::]:1"])
 def test_only_this_machine_is_served(listen):
     with pytest.raises(InputError):
-        serving.listener(listen)
+        serving.open_listener(listen)
 
 
 def test_targets_that_do_not_go_on_are_refused(tmp_path):
@@ -397,9 +407,9 @@ def test_otlp_carries_the_same_names_and_values():
         server.server_close()
     request = ExportMetricsServiceRequest.FromString(kind.got[0])
     metrics = {metric.name: metric for metric in request.resource_metrics[0].scope_metrics[0].metrics}
-    assert set(metrics) == set(exported())
+    assert set(metrics) == set(select_exported_metrics())
     for name, metric in metrics.items():
-        shape = {"counter": "sum", "gauge": "gauge", "histogram": "histogram"}[exported()[name].kind]
+        shape = {"counter": "sum", "gauge": "gauge", "histogram": "histogram"}[select_exported_metrics()[name].kind]
         assert metric.WhichOneof("data") == shape
     reads = metrics["aws_ebs_csi_read_io_latency_seconds"].histogram.data_points[0]
     assert reads.count == 1_543 == sum(reads.bucket_counts) and len(reads.explicit_bounds) == 56
@@ -417,6 +427,6 @@ def test_endpoints_that_are_none_are_refused(endpoint):
 
 def test_otlp_times_are_those_of_the_sending():
     pytest.importorskip("opentelemetry.sdk.metrics", reason="the extra `otlp` is not installed")
-    data = metrics_data([everything()], now_ns=123)
+    data = build_metrics_data([everything()], now_ns=123)
     points = data.resource_metrics[0].scope_metrics[0].metrics[0].data.data_points
     assert {point.time_unix_nano for point in points} == {123}

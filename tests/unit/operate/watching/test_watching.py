@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from headrace.base import caps
 from headrace.base.credits import CreditsLeft
-from headrace.observe.evidence.limits import holding
+from headrace.observe.evidence.limits import get_holding_limits
 from headrace.observe.evidence.model import SeenServer, SeenVolume, SourceFacts, Tick
 from headrace.operate.watching.following import History, TickFollower
 from headrace.operate.watching.judging import Judge
@@ -25,7 +25,7 @@ from headrace.operate.watching.moment import (
     ServerNow,
     VolumeNow,
 )
-from headrace.operate.watching.screen import ScreenState, as_text, lines, whole
+from headrace.operate.watching.screen import ScreenState, as_text, build_screen, build_whole
 
 NAMES = ("db", "log", "архив", "日本語の名前", "x" * 60, "tab\there\x1b[31m", "")
 
@@ -84,7 +84,7 @@ def test_random_moments_fit_every_terminal():
         width, height = draw.randrange(80, 200), draw.randrange(24, 60)
         state = ScreenState(before=draw.choice([None, random_moment(draw)]), ascii=draw.random() < 0.5)
         moment = random_moment(draw)
-        result = lines(moment, width, height, state)
+        result = build_screen(moment, width, height, state)
         assert len(result) == height
         assert all(cell_len(line.plain) <= width and line.plain.isprintable() for line in result)
         # Strict JSON, whatever is infinite or missing.
@@ -93,7 +93,7 @@ def test_random_moments_fit_every_terminal():
 
 @pytest.mark.parametrize(("width", "height"), [(79, 24), (80, 23), (20, 5), (1, 1)])
 def test_a_small_terminal_is_told_so(width, height):
-    result = lines(random_moment(random.Random(1)), width, height)
+    result = build_screen(random_moment(random.Random(1)), width, height)
     assert len(result) == 1 and cell_len(result[0].plain) <= width
 
 
@@ -104,7 +104,9 @@ def test_eight_volumes_and_a_server_fit_80_by_24():
     )
     server = ServerNow("m", "mariadb 10.11.19", tps=321.0, checkpoint_age=0.2, dirty=0.1, io_wait=0.5)
     text = as_text(
-        lines(Moment("t", 0, 1, (LiveVerdict("fine", None, "", "no limit binds"),), volumes, server=server), 80, 24)
+        build_screen(
+            Moment("t", 0, 1, (LiveVerdict("fine", None, "", "no limit binds"),), volumes, server=server), 80, 24
+        )
     )
     assert all(f"\nv{n} " in text for n in range(8)) and text.count("gp3:10") == 8
     assert "tps 321" in text and "checkpoint age" in text and "q quit" in text
@@ -112,7 +114,7 @@ def test_eight_volumes_and_a_server_fit_80_by_24():
 
 def test_once_shows_everything_however_much_it_is():
     volumes = tuple(VolumeNow(f"v{n}", f"v{n}") for n in range(40))
-    text = as_text(whole(Moment("t", 0, 1, (LiveVerdict("fine", None, "", "x"),), volumes)))
+    text = as_text(build_whole(Moment("t", 0, 1, (LiveVerdict("fine", None, "", "x"),), volumes)))
     assert all(f"\nv{n} " in text for n in range(40)) and "q quit" not in text
 
 
@@ -121,7 +123,7 @@ def test_once_shows_everything_however_much_it_is():
 
 def test_history_keeps_an_hour_and_gives_back_what_it_got():
     history, draw, moments = History(), random.Random(5), {}
-    assert history.at(0.0) is None
+    assert history.find_moment(0.0) is None
     for second in range(4_000):
         moments[second] = (
             random_moment(draw, float(second))
@@ -130,25 +132,29 @@ def test_history_keeps_an_hour_and_gives_back_what_it_got():
         )
         history.add(moments[second])
     assert history.reaches_s == 3_600
-    assert history.at(800.2) == moments[800] and history.at(-5.0) == moments[399] and history.at(1e9) == moments[3_999]
+    assert (
+        history.find_moment(800.2) == moments[800]
+        and history.find_moment(-5.0) == moments[399]
+        and history.find_moment(1e9) == moments[3_999]
+    )
     history.add(Moment("t", 100.0, 1.0, (Judge.UNKNOWN,)))
     assert len(history) == 1, "the clock was set back"
 
 
 def test_keys_go_back_freeze_and_subtract(tmp_path):
     watching = Watching(tmp_path)
-    assert watching.press("d") and "Waiting" in as_text(watching.lines(80, 24))
+    assert watching.press("d") and "Waiting" in as_text(watching.build_lines(80, 24))
     for second in range(1_000):
         volume = VolumeNow("db", "db", reads=IoNow(float(second)))
         watching.add(Moment("t", float(second), 1.0, (Judge.UNKNOWN,), (volume,)))
 
     def iops() -> str:
-        row = next(line for line in as_text(watching.lines(100, 30)).splitlines() if line.startswith("db"))
+        row = next(line for line in as_text(watching.build_lines(100, 30)).splitlines() if line.startswith("db"))
         return row.split()[1]
 
     assert iops() == "999"
     watching.press("left")
-    assert iops() == "989" and "10 s back" in as_text(watching.lines(100, 30))
+    assert iops() == "989" and "10 s back" in as_text(watching.build_lines(100, 30))
     watching.press("up")
     assert iops() == "689"
     for _ in range(10):
@@ -159,12 +165,12 @@ def test_keys_go_back_freeze_and_subtract(tmp_path):
     assert iops() == "999"
     watching.press(" ")
     watching.add(Moment("t", 1_000.0, 1.0, (Judge.UNKNOWN,), (VolumeNow("db", "db", reads=IoNow(7.0)),)))
-    assert iops() == "999" and "frozen" in as_text(watching.lines(100, 30))
+    assert iops() == "999" and "frozen" in as_text(watching.build_lines(100, 30))
     watching.press(" ")
     assert iops() == "7"
     watching.press("d")
     assert iops() == "+7", "less the oldest, which had 0"
-    assert "nothing is older" in as_text(watching.lines(100, 30))
+    assert "nothing is older" in as_text(watching.build_lines(100, 30))
     watching.press("d")
     assert iops() == "7"
     watching.press("j")
@@ -181,10 +187,10 @@ def test_a_feed_tells_what_went_wrong_and_where_it_ends():
     feed = Feed(moments())
     feed._thread.join(10)
     with pytest.raises(ValueError, match="lost"):
-        feed.fresh()
+        feed.take_moments()
     feed = Feed(iter([Moment("t", 1.0, 1.0, (Judge.UNKNOWN,))]))
     feed._thread.join(10)
-    result, ended = feed.fresh()
+    result, ended = feed.take_moments()
     assert len(result) == 1 and ended
 
 
@@ -192,7 +198,7 @@ def test_a_feed_tells_what_went_wrong_and_where_it_ends():
 
 
 def facts(storage: str = "gp2:100", instance: str | None = None, server: bool = False) -> SourceFacts:
-    volume = SeenVolume("db", storage, "/dev/loop1", holding(storage, instance), id="vol-1")
+    volume = SeenVolume("db", storage, "/dev/loop1", get_holding_limits(storage, instance), id="vol-1")
     return SourceFacts(
         "lab:db", "live", 1.0, "UTC", (volume,), SeenServer("mysql://x@y", "9.7.0-log", "mysql") if server else None
     )
@@ -252,7 +258,7 @@ def test_a_server_that_is_silent_does_not_answer_and_its_counters_never_go_back(
     assert moment.server.version == "mysql 9.7.0"
     assert follower.see(reference, Tick(2.0, 1.0, {"db": {}})).server.up, "the second in which its replica was asked"
     moment = follower.see(reference, Tick(9.0, 1.0, {"db": {}}))
-    assert not moment.server.up and "does not answer" in as_text(lines(moment, 80, 24))
+    assert not moment.server.up and "does not answer" in as_text(build_screen(moment, 80, 24))
     moment = follower.see(reference, Tick(10.0, 1.0, {"db": {}}, row))
     assert moment.server.totals["headrace_transactions_total"] == pytest.approx(20.0)
     moment = follower.see(reference, Tick(10.5, 1.0, {"db": {}}, {**row, "reading_s": 2.5}))

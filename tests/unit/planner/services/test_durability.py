@@ -15,7 +15,7 @@ import pytest
 
 import headrace
 from headrace.planner import plan
-from headrace.planner.market.durability import Copies, copies_afr_percent, copies_of, small_percent
+from headrace.planner.market.durability import Copies, compute_copies_afr_percent, find_copies, format_small_percent
 from headrace.report import plan_words
 
 SHOP = headrace.sysbench_tpcc(warehouses=500, engine="innodb", cache_gib=24, threads=64)
@@ -24,13 +24,13 @@ SHOP = headrace.sysbench_tpcc(warehouses=500, engine="innodb", cache_gib=24, thr
 def test_copies_are_lost_together_only_within_the_repair():
     """By hand: a = 0.2 %, r = -ln(0.998) = 0.0020020 a year. Two copies, 24 h = 1/365.25 of a year: 2 r x r T
     = 2 x 0.0020020^2 / 365.25 = 2.1947e-8 a year. Three: 3 r (r T)^2 = 3 x 0.0020020^3 / 365.25^2 = 1.804e-13."""
-    copies, cluster = copies_of("rds:multi-az"), copies_of("rds:multi-az-cluster")
-    assert copies_afr_percent(0.2, copies) == pytest.approx(2.1947e-6, rel=1e-3)
-    assert copies_afr_percent(0.2, cluster) == pytest.approx(1.804e-11, rel=1e-3)
-    assert copies_of("ec2") is None and copies_of("rds:single-az") is None
-    assert copies_of("aurora:standard") == copies_of("aurora:io-optimized")
+    copies, cluster = find_copies("rds:multi-az"), find_copies("rds:multi-az-cluster")
+    assert compute_copies_afr_percent(0.2, copies) == pytest.approx(2.1947e-6, rel=1e-3)
+    assert compute_copies_afr_percent(0.2, cluster) == pytest.approx(1.804e-11, rel=1e-3)
+    assert find_copies("ec2") is None and find_copies("rds:single-az") is None
+    assert find_copies("aurora:standard") == find_copies("aurora:io-optimized")
     # Without a chance to repair in the year, at most as probable as a mirror never repaired.
-    assert copies_afr_percent(50.0, replace(copies, repair=1e9)) == pytest.approx(100 * (1 - 0.5**2), rel=1e-6)
+    assert compute_copies_afr_percent(50.0, replace(copies, repair=1e9)) == pytest.approx(100 * (1 - 0.5**2), rel=1e-6)
 
 
 def test_a_stay_of_many_years_agrees_with_the_formula_of_copies():
@@ -49,13 +49,13 @@ def test_a_stay_of_many_years_agrees_with_the_formula_of_copies():
             for index, (at, entry) in enumerate(times)
             for later, other in times[index + 1 :]
         )
-    expected = copies_afr_percent(30.0, copies) / 100
+    expected = compute_copies_afr_percent(30.0, copies) / 100
     # Four standard deviations of the count.
     assert abs(lost / years - expected) < 4 * math.sqrt(expected / years) + 0.01 * expected
 
 
 def test_small_chances_are_not_told_to_more_than_is_known():
-    texts = [small_percent(value) for value in (0.8, 12.0, 3.5e-5, 1e-9)]
+    texts = [format_small_percent(value) for value in (0.8, 12.0, 3.5e-5, 1e-9)]
     assert texts == ["0.8 %", "12 %", "0.000035 %", "below 0.000001 %"]
 
 
@@ -88,13 +88,13 @@ def test_a_standby_in_another_zone_is_a_second_copy():
     assert "assumed" in multi.durability and "24 h" in multi.durability and "rds-guide-2026-04" in multi.durability
     aurora = best["aurora:standard"]
     assert 0 < aurora.durability_afr_percent < 1e-6 and "sigmod-2017" in aurora.durability
-    assert plan_words.durability(aurora) == "data-loss risk below 0.000001 % a year"
+    assert plan_words.describe_durability(aurora) == "data-loss risk below 0.000001 % a year"
     assert any(
         "copies in different zones" in line and line.startswith("rds:multi-az") for line in lines_of_rules(result)
     )
 
 
 def lines_of_rules(result) -> list[str]:
-    from headrace.report.services import rule_lines
+    from headrace.report.services import list_storage_rules
 
-    return rule_lines(result.services)
+    return list_storage_rules(result.services)

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from headrace import InputError
-from headrace.planner.market.answer import storage_growth
+from headrace.planner.market.answer import simulate_storage_growth
 
 
 def reference(
@@ -46,7 +46,7 @@ def test_random_growth_is_that_of_the_reference():
         size = chance.randint(20, 4_000)
         used = chance.randint(0, size * 19 // 20)
         a_day = chance.choice([0, 1, chance.randint(1, 50), chance.randint(50, 4_000)])
-        growth = storage_growth(size, used, a_day, days=3)
+        growth = simulate_storage_growth(size, used, a_day, days=3)
         steps, stop = reference(Fraction(size), Fraction(used), Fraction(a_day), 3)
         assert [round(hour * 60) for hour, _ in growth.steps] == [minute for minute, _ in steps], (size, used, a_day)
         for (_, own), (_, expected) in zip(growth.steps, steps, strict=True):
@@ -61,14 +61,14 @@ def test_more_than_a_tenth_in_six_hours_fills_it():
     At 1,200 GiB a day 40 GiB are free after 72 min, 350 GiB are added: 50 an hour, 300 in six hours. It holds too.
     Without autoscaling it is full (1 GiB free) after 99 / 10 h.
     """
-    assert storage_growth(400, 300, 240).stopped_h is None
-    assert storage_growth(400, 300, 240, autoscaling=False).stopped_h == pytest.approx(9.9, abs=0.02)
+    assert simulate_storage_growth(400, 300, 240).stopped_h is None
+    assert simulate_storage_growth(400, 300, 240, autoscaling=False).stopped_h == pytest.approx(9.9, abs=0.02)
     # A limit to autoscaling of 1.1 x, the least that AWS takes, is soon reached.
-    capped = storage_growth(400, 300, 240, most_gib=440)
+    capped = simulate_storage_growth(400, 300, 240, most_gib=440)
     assert len(capped.steps) == 1 and capped.stopped_h == pytest.approx(13.9, abs=0.02)
-    assert "RDS stops the server" in capped.in_words()
+    assert "RDS stops the server" in capped.describe()
     # A burst that fills what is free within five minutes: nothing can help.
-    assert storage_growth(100, 88, 24 * 60 * 5).stopped_h is not None
+    assert simulate_storage_growth(100, 88, 24 * 60 * 5).stopped_h is not None
 
 
 @pytest.mark.parametrize(("day", "most_gib"), [("2017-11-01", 6_144), (None, 65_536)])
@@ -76,22 +76,22 @@ def test_autoscaling_ends_at_the_largest_storage_of_the_day(day, most_gib):
     """The 6 TB of 2017 are 6,144 GiB and not 6e12 bytes: botocore 1.5.50 has "from 5 to 6144".
     A step is a tenth at least, so that the first one from 95 % of it would pass it."""
     size = 0.95 * most_gib
-    growth = storage_growth(size, 0.95 * size, 1.0, days=0.1, as_of=day)
+    growth = simulate_storage_growth(size, 0.95 * size, 1.0, days=0.1, as_of=day)
     assert [gib for _, gib in growth.steps] == [most_gib]
 
 
 def test_bad_input_is_refused():
     for wrong in ((4, 1, 1), (100, 200, 1), (100, 50, -1), (100, 50, float("nan"))):
         with pytest.raises(InputError):
-            storage_growth(*wrong)
+            simulate_storage_growth(*wrong)
 
 
 def test_growth_past_400_gib_is_a_copy_of_all_data():
     """350 GiB with 300 used, 24 GiB a day: 35 GiB are free after 15 h, and 10 % steps of 35, 38.5 GiB come: the
     second is past 400. 600 GiB are past it already."""
-    in_words = storage_growth(350.0, 300.0, 24.0, days=10).in_words()
+    in_words = simulate_storage_growth(350.0, 300.0, 24.0, days=10).describe()
     assert "passes 400 GiB, where RDS copies all data to four volumes" in in_words
-    steps = storage_growth(350.0, 300.0, 24.0, days=10).steps
+    steps = simulate_storage_growth(350.0, 300.0, 24.0, days=10).steps
     assert [round(size, 1) for _, size in steps[:2]] == [385.0, 423.5] and in_words.count("copies all data") == 1
     for allocated, used in ((600.0, 500.0), (100.0, 50.0)):
-        assert "400 GiB," not in storage_growth(allocated, used, 5.0, days=10).in_words()
+        assert "400 GiB," not in simulate_storage_growth(allocated, used, 5.0, days=10).describe()

@@ -15,9 +15,9 @@ from headrace import InputError
 from headrace.base import core
 from headrace.cli import main as cli
 from headrace.planner import PlanEngine, plan
-from headrace.planner.candidates import GIB_STEPS, Host, rounded_up, volumes_behind
+from headrace.planner.candidates import GIB_STEPS, Host, find_backing_volumes, round_figure_up
 from headrace.planner.database import DatabaseJudge
-from headrace.planner.market.services import managed_shapes
+from headrace.planner.market.services import list_managed_shapes
 from headrace.planner.question import PlanSettings, make_question
 from headrace.simulation.services import SECONDS_A_MONTH, compare
 
@@ -72,8 +72,10 @@ def test_prices_of_infracost_come_out():
         answer = plan(
             steady(reads_per_s=10, writes_per_s=0, size_gib=20), on="rds:single-az", instances=["t3.large"], **BARE
         )
-        assert round(answer.recommended.usd("instance"), 2) == 99.28
-        assert answer.recommended.storage in ("gp2:20", "gp3:20") and round(answer.recommended.usd("data"), 2) == 2.30
+        assert round(answer.recommended.sum_usd("instance"), 2) == 99.28
+        assert (
+            answer.recommended.storage in ("gp2:20", "gp3:20") and round(answer.recommended.sum_usd("data"), 2) == 2.30
+        )
         bill = core.service_bill(service, "t3.large", "gp2:20", "us-east-1")
         assert round(bill["items"][0]["usd"], 2) == usd
 
@@ -96,7 +98,7 @@ def test_a_discount_holds_for_services():
 def test_io_optimized_breaks_even_at_its_formula(all_services):
     """I = 0.30 C + 1.25 S: 30 % more compute, 2.25 x storage (data/managed/rules.csv)."""
     standard = answer(all_services, "aurora:standard").best
-    compute, stored = standard.usd("instance"), next(i["usd"] for i in standard.items if "storage" in i["item"])
+    compute, stored = standard.sum_usd("instance"), next(i["usd"] for i in standard.items if "storage" in i["item"])
     even = all_services.services.break_even
     assert even.usd == pytest.approx(0.30 * compute + 1.25 * stored, rel=0.01)
     # Billed at the rate the goals ask for, all month.
@@ -143,7 +145,7 @@ def test_nothing_cheaper_meets_the_goals():
         request = steady(reads_per_s=reads, writes_per_s=0, size_gib=size, read_kib=chance.choice([4.0, 16.0]))
         engine = PlanEngine(make_question(request, PlanSettings(on="rds", **BARE)))
         best = engine.answer().recommended
-        size = rounded_up(size, GIB_STEPS, 20, 65_536)
+        size = round_figure_up(size, GIB_STEPS, 20, 65_536)
         listed = [f"gp3:{max(size, 20)}"] * (size < 400)
         listed += [f"gp3:{max(size, 400)}:{iops}" for iops in range(12_000, 22_000, 1_000)]
         listed += [f"gp3:{max(size, 400)}:{iops}:{iops // 4}" for iops in range(12_000, 16_000, 2_000)]
@@ -152,7 +154,7 @@ def test_nothing_cheaper_meets_the_goals():
         place = next(i for i, host in enumerate(engine.hosts) if host.service == "rds:single-az")
         candidates = [(text, None, place) for text in listed]
         fine = engine.judge.performs(candidates)
-        costs = engine.judge.costs(candidates)
+        costs = engine.judge.compute_costs(candidates)
         cheapest = min((cost for cost, good in zip(costs, fine, strict=True) if good), default=math.inf)
         assert best.cost_usd_month <= cheapest + 0.005, (size, reads, best.place)
         assert engine.judge.performs([(best.storage, None, place)]) == [True]
@@ -165,19 +167,19 @@ def test_notation_of_every_point_can_be_bought():
     assert {family.volume_type for family in families} == {"gp3", "gp2", "io1", "io2"}
     chance = random.Random(5)
     for family in families:
-        for shape in managed_shapes(family, 150, result.directory.as_of):
+        for shape in list_managed_shapes(family, 150, result.directory.as_of):
             (x, x_high), (y, y_high) = shape.x, shape.y
             for _ in range(20):
                 point = (chance.randint(x, x_high), chance.randint(y, y_high))
                 more = (chance.randint(point[0], x_high), chance.randint(point[1], y_high))
-                got = [core.rds_storage(shape.storage(entry), result.directory.as_of) for entry in (point, more)]
+                got = [core.rds_storage(shape.write_storage(entry), result.directory.as_of) for entry in (point, more)]
                 assert got[0]["size_gib"] >= 150
                 if family.axis == "iops":
                     assert point[0] <= (got[0]["iops"] or 0)
                 assert (got[0]["throughput_mib_s"] or 0) <= (got[1]["throughput_mib_s"] or 0)
-                candidates = [(shape.storage(entry), None, 0) for entry in (point, more)]
+                candidates = [(shape.write_storage(entry), None, 0) for entry in (point, more)]
                 place = next(i for i, host in enumerate(result.hosts) if host.service == "rds:single-az")
-                usd = result.judge.costs([(text, None, place) for text, *_ in candidates])
+                usd = result.judge.compute_costs([(text, None, place) for text, *_ in candidates])
                 assert usd[0] <= usd[1] + 1e-9
 
 
@@ -191,7 +193,7 @@ def test_rds_is_the_array_behind_it():
     ec2 = next(i for i, host in enumerate(result.hosts) if host.service == "ec2")
     request = ["gp3:200", "gp3:400", "gp3:800:20000:1500", "gp2:300", "gp2:2000", "io1:500:9000", "io2:300:4000"]
     own = judge_of(result).run([(text, None, rds) for text in request], bounds=False)
-    behind = [volumes_behind(text, "rds:single-az", result.directory.as_of) for text in request]
+    behind = [find_backing_volumes(text, "rds:single-az", result.directory.as_of) for text in request]
     reference = judge_of(result).run([(text, None, ec2) for text in behind], bounds=False)
     for name in ("tps", "p95_ms", "reads_per_tx", "ios_per_tx"):
         assert own[name].tolist() == reference[name].tolist()
@@ -259,10 +261,10 @@ def test_what_is_not_there_yet_or_holds_too_little_is_said():
     with pytest.raises(InputError, match="exists since 2015-07-27, and limits of 2012-01-01"):
         plan(SHOP, on="aurora", goals=GOALS, as_of="2012-01-01")
     # RDS holds 64 TiB: nothing was looked at, so no probability is told.
-    from headrace.report.plan_words import answer_lines
+    from headrace.report.plan_words import list_answer_lines
 
     huge = plan(SHOP, on="rds", size_gib=70_000, **QUICK)
-    text = " ".join(line for line, _ in answer_lines(huge))
+    text = " ".join(line for line, _ in list_answer_lines(huge))
     assert (
         "no storage of that day holds these data" in text
         and "There was no candidate to evaluate on 1 instance type." in text

@@ -8,7 +8,7 @@ import pytest
 
 import headrace
 from headrace.planner.goals import Goal
-from headrace.planner.market.durability import survival_of
+from headrace.planner.market.durability import compute_survival
 
 ASKED = {"on": "ec2,rds,aurora", "instances": ["r7g.xlarge", "r7g.2xlarge"], "draws": 2}
 
@@ -38,9 +38,9 @@ def test_no_price_is_not_impossible(by_bill):
 
 
 def test_aurora_says_that_a_reader_is_in_its_bill(by_bill):
-    from headrace.report.services import planned_rows
+    from headrace.report.services import list_planned_rows
 
-    cells = {row[0]: row[1] for row in planned_rows(by_bill.services)}
+    cells = {row[0]: row[1] for row in list_planned_rows(by_bill.services)}
     assert "with 1 reader" in cells["aurora:standard"] and "reader" not in cells["rds:multi-az"]
 
 
@@ -62,6 +62,9 @@ def test_the_name_of_the_goal_is_read():
 def test_figures_are_those_of_the_tables():
     """data/managed, rules of each service."""
     day = "2026-11-21"
-    assert survival_of("rds:multi-az", day, 1) == {"failover_s": 120.0, "lost_with_zone_s": 0.0}
-    assert survival_of("aurora:standard", day, 1)["failover_s"] < survival_of("aurora:standard", day, 0)["failover_s"]
-    assert math.isnan(survival_of("ec2", day, 1)["lost_with_zone_s"])
+    assert compute_survival("rds:multi-az", day, 1) == {"failover_s": 120.0, "lost_with_zone_s": 0.0}
+    assert (
+        compute_survival("aurora:standard", day, 1)["failover_s"]
+        < compute_survival("aurora:standard", day, 0)["failover_s"]
+    )
+    assert math.isnan(compute_survival("ec2", day, 1)["lost_with_zone_s"])

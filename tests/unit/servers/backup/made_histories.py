@@ -67,7 +67,7 @@ def earlier_gtids_body(earlier: str, flavor: str) -> bytes:
             body += uuid.UUID(key).bytes + struct.pack("<Q", len(ranges))
             body += b"".join(struct.pack("<QQ", first, last + 1) for first, last in ranges)
         return body
-    lines = [struct.pack("<IIQ", int(key), writer, result.last(key)) for key, writer in result.writers]
+    lines = [struct.pack("<IIQ", int(key), writer, result.get_last_number(key)) for key, writer in result.writers]
     return struct.pack("<I", len(lines)) + b"".join(lines)
 
 
@@ -95,7 +95,7 @@ def keep(
                 first.gtid if first else "", last.gtid if last else "",
                 first.time_us if first else 0, last.time_us if last else 0,
             )  # fmt: skip
-            gtids = archive.set_json(archive.set_of((entry.gtid for entry in mine), flavor))
+            gtids = archive.encode_set(archive.make_set((entry.gtid for entry in mine), flavor))
             piece = archive.Piece(
                 "live", timeline, name, start, end - start, flavor, gtids, start == 0,
                 following.earlier or "" if start == 0 else "",
@@ -129,9 +129,9 @@ def replayed(logs) -> list[str]:
 class _Relay(binlog.Reader):
     """Events of a relay log say where they ended at the source."""
 
-    def _event(self, raw: bytes) -> binlog.Event:
+    def _parse_event(self, raw: bytes) -> binlog.Event:
         moved = bytearray(raw)
         moved[13:17] = bytes(4)
         if self.checksums or moved[4] == kinds.FORMAT:
             moved[-4:] = struct.pack("<I", zlib.crc32(bytes(moved[:-4])))
-        return super()._event(bytes(moved))
+        return super()._parse_event(bytes(moved))

@@ -16,42 +16,42 @@ from headrace.errors import CouldNotRun, InputError
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup import restore
-from headrace.servers.backup.forecast import volume_seconds
+from headrace.servers.backup.forecast import estimate_volume_seconds
 from headrace.servers.backup.history import archive, moments
 from headrace.servers.backup.history import events as binlog
-from headrace.servers.backup.manifest import Backup, Manifest, Packing, RestoreProof, opened, sealed
-from headrace.servers.backup.pacing import PaceLimits, Pacer, PaceSignals, largest_lag_s, next_rate
-from headrace.servers.backup.retention import guarded, plan
+from headrace.servers.backup.manifest import Backup, Manifest, Packing, RestoreProof, open_document, seal_document
+from headrace.servers.backup.pacing import PaceLimits, Pacer, PaceSignals, choose_rate, find_largest_lag_s
+from headrace.servers.backup.retention import choose_guarded, plan
 from headrace.servers.backup.targets import open_target
 from headrace.servers.backup.targets.folder import FolderTarget
-from headrace.servers.backup.targets.target import checked_name
+from headrace.servers.backup.targets.target import check_name
 from headrace.servers.copies import folders
-from headrace.servers.copies.dump import dump_position
-from headrace.servers.copies.pipeline import ahead
+from headrace.servers.copies.dump import read_dump_position
+from headrace.servers.copies.pipeline import read_ahead
 from headrace.servers.copies.position import BinlogPosition
 
 
 @pytest.mark.parametrize("key", [None, bytes(32)])
 def test_every_changed_bit_of_a_sealed_document_is_found(key):
-    raw = sealed({"name": "shop", "parts": [1, 2.5, None], "text": "é \\n"}, key)
-    assert opened(raw, "it", key)["name"] == "shop"
+    raw = seal_document({"name": "shop", "parts": [1, 2.5, None], "text": "é \\n"}, key)
+    assert open_document(raw, "it", key)["name"] == "shop"
     for bit in range(8 * len(raw)):
         changed = bytearray(raw)
         changed[bit // 8] ^= 1 << bit % 8
         with pytest.raises(InputError):
-            opened(bytes(changed), "it", key)
+            open_document(bytes(changed), "it", key)
     for cut in range(len(raw)):
         with pytest.raises(InputError):
-            opened(raw[:cut], "it", key)
+            open_document(raw[:cut], "it", key)
 
 
 def test_a_document_of_another_key_is_refused():
-    raw = sealed({"a": 1}, bytes(32))
+    raw = seal_document({"a": 1}, bytes(32))
     for key, words in ((None, "sealed with a key"), (bytes([1] * 32), "another key")):
         with pytest.raises(InputError, match=words):
-            opened(raw, "it", key)
+            open_document(raw, "it", key)
     with pytest.raises(InputError, match="anybody"):
-        opened(sealed({"a": 1}), "it", bytes(32))
+        open_document(seal_document({"a": 1}), "it", bytes(32))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_document_of_another_key_is_refused():
 )
 def test_names_that_could_lead_out_of_a_target_are_refused(name):
     with pytest.raises(InputError):
-        checked_name(name)
+        check_name(name)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_folder_never_overwrites_and_a_writer_that_is_left_is_not_seen(tmp_pat
     with pytest.raises(InputError, match="never overwritten"):
         second.close()
     assert [entry.name for entry in target.list()] == ["a/one", "a/three"]
-    assert target.document("a/three") == b"1"
+    assert target.read_document("a/three") == b"1"
     assert not list(tmp_path.rglob("*.begun"))
 
 
@@ -119,9 +119,9 @@ def test_sets_of_single_gtids_and_their_json():
             numbers = sorted(rng.sample(range(1, 40), rng.randrange(1, 20)))
             uuid = "f550e960-e6bf-11f1-b5f0-02fc00000001"
             gtids = [f"{uuid}:{n}" if flavor == "mysql" else f"3-7-{n}" for n in numbers]
-            result = archive.set_of(gtids, flavor)
+            result = archive.make_set(gtids, flavor)
             assert result.count() == len(numbers)
-            assert archive.set_from(archive.set_json(result), flavor) == result
+            assert archive.decode_set(archive.encode_set(result), flavor) == result
             if flavor == "mysql":
                 assert result == GtidSet.parse(",".join(gtids), "mysql")
             else:
@@ -129,10 +129,10 @@ def test_sets_of_single_gtids_and_their_json():
 
 
 def test_the_name_behind_a_binary_log():
-    assert binlog.next_name("binlog.000009") == "binlog.000010"
-    assert binlog.next_name("a.b.999999") == "a.b.1000000"
+    assert binlog.make_next_name("binlog.000009") == "binlog.000010"
+    assert binlog.make_next_name("a.b.999999") == "a.b.1000000"
     with pytest.raises(InputError):
-        binlog.next_name("../binlog.1")
+        binlog.make_next_name("../binlog.1")
 
 
 def test_a_source_is_read_ahead_in_order():
@@ -147,11 +147,11 @@ def test_a_source_is_read_ahead_in_order():
         if error is not None:
             raise error
 
-    assert b"".join(ahead(source(200), 7)) == bytes(range(200))
+    assert b"".join(read_ahead(source(200), 7)) == bytes(range(200))
     with pytest.raises(CouldNotRun):
-        list(ahead(source(3, CouldNotRun("it", "failed")), 7))
+        list(read_ahead(source(3, CouldNotRun("it", "failed")), 7))
     taken.clear()
-    with contextlib.closing(ahead(source(200), 7)) as pieces:
+    with contextlib.closing(read_ahead(source(200), 7)) as pieces:
         assert next(pieces) == b"\0"
         wait_until(lambda: len(taken) >= 9, "what is read ahead")
         time.sleep(0.05)
@@ -172,7 +172,7 @@ def test_a_pace_never_takes_credits_below_the_floor():
         # Percent lost for each MiB: half a second at full pace costs at most the guard.
         credit, rate, cost = rng.uniform(20, 40), 100.0, rng.uniform(0.0, 0.5 / 0.5 / 100.0)
         for _ in range(500):
-            rate, why = next_rate(rate, 100.0, limits, PaceSignals(credit_percent=credit))
+            rate, why = choose_rate(rate, 100.0, limits, PaceSignals(credit_percent=credit))
             before, credit = credit, credit - rate * 0.5 * cost
             assert credit >= 20.0 or rate == 0.0, (before, rate)
             assert rate == 0.0 or credit > 20.0
@@ -182,16 +182,16 @@ def test_a_pace_never_takes_credits_below_the_floor():
 
 def test_lag_and_latency_slow_a_copy_down_and_it_recovers():
     limits = PaceLimits(lag_s=5.0, latency_ratio=1.2)
-    rate, why = next_rate(100.0, 125.0, limits, PaceSignals(lag_s=6.0))
+    rate, why = choose_rate(100.0, 125.0, limits, PaceSignals(lag_s=6.0))
     assert (rate, why) == (70.0, "lag")
-    assert next_rate(100.0, 125.0, limits, PaceSignals(latency_ratio=1.3)) == (70.0, "latency")
-    assert next_rate(1.0, 125.0, limits, PaceSignals(latency_ratio=9.9)) == (1.0, "latency")
+    assert choose_rate(100.0, 125.0, limits, PaceSignals(latency_ratio=1.3)) == (70.0, "latency")
+    assert choose_rate(1.0, 125.0, limits, PaceSignals(latency_ratio=9.9)) == (1.0, "latency")
     # A channel that is stopped tells no lag, whatever the others tell.
     for behind_s, why in (([0, None], "lag"), ([None], "lag"), ([0, 6], "lag"), ([0, 5], "rising"), ([], "rising")):
-        assert next_rate(1.0, 125.0, limits, PaceSignals(lag_s=largest_lag_s(behind_s)))[1] == why
+        assert choose_rate(1.0, 125.0, limits, PaceSignals(lag_s=find_largest_lag_s(behind_s)))[1] == why
     rate = 1.0
     for _ in range(20):  # 5 % of the cap a step
-        rate, _ = next_rate(rate, 125.0, limits, PaceSignals(lag_s=0.0, latency_ratio=1.0))
+        rate, _ = choose_rate(rate, 125.0, limits, PaceSignals(lag_s=0.0, latency_ratio=1.0))
     assert rate == 125.0
 
 
@@ -230,17 +230,17 @@ def test_a_held_copy_is_let_go():
     with pacer:
         assert (pacer.rate, pacer.why) == (0.0, "credits")
         pacer.free()
-        pacer.spent(1 << 30)
+        pacer.keep_pace(1 << 30)
 
 
 def test_forecasts_are_the_simulators():
     """st1: 500 GiB has a baseline of 20 MiB/s once its credits are used up (40 MiB/s per TiB), so
     100 GiB take 5,120 s with none; rounding of MiB/s and 1 MiB requests: within 3 %. gp3: 125 MiB/s."""
     gib = 1 << 30
-    assert volume_seconds("st1:500", 100 * gib, True, 0.0) == pytest.approx(5_120, rel=0.03)
-    assert volume_seconds("gp3:100", 10 * gib, False, None) == pytest.approx(10_240 / 125, rel=0.03)
+    assert estimate_volume_seconds("st1:500", 100 * gib, True, 0.0) == pytest.approx(5_120, rel=0.03)
+    assert estimate_volume_seconds("gp3:100", 10 * gib, False, None) == pytest.approx(10_240 / 125, rel=0.03)
     # Half of it taken by the load: twice the time.
-    half = volume_seconds("gp3:100", 10 * gib, False, None, taken_mib_s=62.5)
+    half = estimate_volume_seconds("gp3:100", 10 * gib, False, None, taken_mib_s=62.5)
     assert half == pytest.approx(2 * 10_240 / 125, rel=0.05)
 
 
@@ -281,11 +281,11 @@ def test_retention_keeps_a_provable_chain_whatever_the_rule():
             proved = [entry for entry in mine if entry.proof is not None and entry.proof.ok]
             good = [entry for entry in mine if entry.proof is None or entry.proof.ok]
             assert (proved or good or mine)[-1].id in ids
-            assert guarded(mine, []) is (proved or good or mine)[-1]
+            assert choose_guarded(mine, []) is (proved or good or mine)[-1]
             for member in [*mine[-(count or 0) :], *good[-(count or 0) :]] if count else []:
                 assert member.id in ids
             for member in mine:
-                assert days is None or member.age_s(now) >= days * 86_400 or member.id in ids
+                assert days is None or member.compute_age_s(now) >= days * 86_400 or member.id in ids
     for rule in ((None, None), (0, None), (None, -1.0)):
         with pytest.raises(InputError):
             plan([], [], now, *rule)
@@ -310,15 +310,15 @@ def test_a_backup_whose_restore_failed_is_not_kept_instead_of_a_good_one():
     )
     whies = {entry.id: why for entry, why in plan([failed, good, newest], [], now, 1, None).keep}
     assert good.id in whies and failed.id not in whies and "last restore failed" in whies[newest.id]
-    assert guarded([failed, newest], []) is newest
+    assert choose_guarded([failed, newest], []) is newest
     assert "take another" in dict((entry.id, why) for entry, why in plan([failed], [], now, None, 1.0).keep)[failed.id]
 
 
 def test_ids_sort_by_time_and_hold_no_paths():
-    names = [folders.new_id(name, 1_795_384_788.0 + place) for place, name in enumerate(("a b", "../x", "", "É'\"\n"))]
+    names = [folders.make_id(name, 1_795_384_788.0 + place) for place, name in enumerate(("a b", "../x", "", "É'\"\n"))]
     assert names == sorted(names) and all(folders.ID.fullmatch(name) for name in names)
     with pytest.raises(InputError):
-        documents.folder_of("../../etc")
+        documents.get_backup_folder("../../etc")
 
 
 def test_servers_of_mariadb_with_one_id_keep_a_chain_each():
@@ -331,7 +331,7 @@ def test_servers_of_mariadb_with_one_id_keep_a_chain_each():
     ]
     expected = plan(result, [], now, 1, None)
     assert not expected.remove and len(expected.keep) == 2
-    assert guarded(result[1:], []) is result[1]
+    assert choose_guarded(result[1:], []) is result[1]
 
 
 def test_the_position_of_a_dump_is_found_at_both_ends():
@@ -339,15 +339,15 @@ def test_the_position_of_a_dump_is_found_at_both_ends():
     head = b"-- MariaDB dump\n-- CHANGE MASTER TO MASTER_LOG_FILE='b.000003', MASTER_LOG_POS=334;\nCREATE TABLE `t`"
     row = rb"INSERT INTO t VALUES ('\n-- SET GLOBAL gtid_slave_pos=\'9-9-9\';');" + b"\n"
     tail = row + b"-- The deferred gtid setting\n-- SET GLOBAL gtid_slave_pos='0-7-13';\n-- Dump completed\n"
-    assert dump_position(head, tail, "mariadb", True) == BinlogPosition("0-7-13", "b.000003", 334)
+    assert read_dump_position(head, tail, "mariadb", True) == BinlogPosition("0-7-13", "b.000003", 334)
     early = head.replace(b"CREATE", b"-- SET GLOBAL gtid_slave_pos='0-7-12';\nCREATE")
-    assert dump_position(early, row, "mariadb", True).gtid == "0-7-12"
+    assert read_dump_position(early, row, "mariadb", True).gtid == "0-7-12"
     with pytest.raises(CouldNotRun, match="no binary log position"):
-        dump_position(head, row, "mariadb", True)
+        read_dump_position(head, row, "mariadb", True)
     mysql = b"-- GTID state\n/* SET @@GLOBAL.GTID_PURGED='+f550e960-e6bf-11f1-b5f0-02fc00000001:1-5,\nf550e960-e6bf-11f1-b5f0-02fc00000002:1-3';*/\n-- CHANGE REPLICATION SOURCE TO SOURCE_LOG_FILE='b.000003', SOURCE_LOG_POS=9;\n"
-    position = dump_position(mysql, b"", "mysql", True)
+    position = read_dump_position(mysql, b"", "mysql", True)
     assert (position.file, position.offset, position.gtid.count(":")) == ("b.000003", 9, 2)
-    assert dump_position(b"", b"", "mariadb", False) == BinlogPosition()
+    assert read_dump_position(b"", b"", "mariadb", False) == BinlogPosition()
 
 
 def test_a_target_whose_volume_was_unmounted_takes_nothing(tmp_path, monkeypatch):
@@ -356,7 +356,7 @@ def test_a_target_whose_volume_was_unmounted_takes_nothing(tmp_path, monkeypatch
     target = open_target(tmp_path / "t")
     target.put_new("a/one", b"1")
     writer = target.create("a/two")
-    monkeypatch.setattr(FolderTarget, "_device", lambda self: -1)
+    monkeypatch.setattr(FolderTarget, "_find_device", lambda self: -1)
     for work in (
         writer.close,
         lambda: target.put_new("a/three", b"3"),
@@ -376,14 +376,14 @@ def test_snapshots_of_two_volumes_are_told_apart():
     )
     facts = {"roles": {"data": "vol-2", "log": "vol-1"}, "log_storage": "gp3:2"}
     request = restore.RestoreRequest(two.id, "b", "gp3:4")
-    assert restore.seeds(two.with_(facts=facts), request) == {
+    assert restore.make_seeds(two.with_(facts=facts), request) == {
         "seed_from": "snap-2", "log_seed_from": "snap-1", "log_storage": "gp3:2",
     }  # fmt: skip
     for wrong in ({}, {"roles": {"data": "vol-2"}}, {"roles": {"data": "vol-2", "log": "vol-3"}}):
         with pytest.raises(InputError, match="does not say which has the data"):
-            restore.seeds(two.with_(facts=wrong), request)
+            restore.make_seeds(two.with_(facts=wrong), request)
     with pytest.raises(InputError, match="--log-storage") as refusal:
-        restore.seeds(two.with_(facts={"roles": facts["roles"]}), request)
+        restore.make_seeds(two.with_(facts={"roles": facts["roles"]}), request)
     assert "volume of their own" in refusal.value.rule
 
 
@@ -396,7 +396,7 @@ def test_a_backup_of_another_version_is_refused(monkeypatch):
         program = SimpleNamespace(flavor="mysql", version=version, path="/usr/sbin/mysqld", label="another MySQL")
         monkeypatch.setattr(restore, "find_program", lambda *_, program=program: program)
         with pytest.raises(InputError, match=words) as refusal:
-            restore.checked_fit(make_backup(1, "a", 1.0, None, 2e9).manifest.with_(method=method))
+            restore.check_fit(make_backup(1, "a", 1.0, None, 2e9).manifest.with_(method=method))
         assert "9.7.4" in refusal.value.rule
 
 
@@ -406,8 +406,8 @@ def test_staging_folders_of_killed_runs_are_removed(tmp_path):
     for entry in (mine, dead):
         (entry / "data").mkdir(parents=True)
     dead.with_name(f"{dead.name}.lock").touch()
-    with folders.owned(mine):
+    with folders.hold_folder(mine):
         assert mine.exists() and not dead.exists()
-        with folders.owned(tmp_path / "headrace-20261122T000003Z-a-00aa"):
+        with folders.hold_folder(tmp_path / "headrace-20261122T000003Z-a-00aa"):
             assert mine.exists(), "another run does not remove it"
     assert not list(tmp_path.iterdir())

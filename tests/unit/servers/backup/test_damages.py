@@ -20,7 +20,7 @@ from headrace.servers.backup import checking
 from headrace.servers.backup.history import archive, moments
 from headrace.servers.backup.history.moments import RestoreGoal
 from headrace.servers.backup.manifest import Backup
-from headrace.servers.backup.retention import chain_whole
+from headrace.servers.backup.retention import is_chain_whole
 from headrace.servers.backup.targets.folder import FolderTarget
 
 DAMAGES = int(os.environ.get("DAMAGES", "12"))
@@ -44,14 +44,14 @@ def history(flavor: str, folder: Path) -> tuple[FolderTarget, list[str]]:
         files.append(file)
         places.append(mine)
     server = A if flavor == "mysql" else "server-1"
-    keep(target, f"{archive.stem_of('shop', server)}-1", "shop", server, files, None, places)
+    keep(target, f"{archive.make_stem('shop', server)}-1", "shop", server, files, None, places)
     return target, [name(n) for n in range(1, LAST + 1)]
 
 
 def collected(target, base, folder: Path, goal: RestoreGoal):
     folder.mkdir()
     at = GtidSet.parse(base.position.gtid, base.flavor)
-    chain = moments.choose(archive.timelines(target), base, at, None, goal)
+    chain = moments.choose(archive.read_timelines(target), base, at, None, goal)
     return moments.collect(target, chain, at, goal, folder)
 
 
@@ -72,11 +72,11 @@ def test_every_damage_is_refused_or_harmless_and_named(tmp_path, flavor):
         shutil.copytree(tmp_path / "whole", folder)
         damage(folder, entry, chance)
         target = FolderTarget(folder)
-        lines = archive.timelines(target)
+        lines = archive.read_timelines(target)
         words = [word for line in lines for word in checking.check_timeline(target, line).problems]
         assert words, f"{entry} is not named"
-        hidden = any(line.damage_behind(GtidSet.parse(base.position.gtid, flavor)) for line in lines)
-        assert not hidden or not chain_whole(Backup(base, None), lines), entry
+        hidden = any(line.list_damage_behind(GtidSet.parse(base.position.gtid, flavor)) for line in lines)
+        assert not hidden or not is_chain_whole(Backup(base, None), lines), entry
         for goal in (RestoreGoal(), RestoreGoal(GtidSet.parse(names[-1], flavor))):
             relay = tmp_path / f"relay-{number}-{goal.gtid is None}"
             try:

@@ -52,8 +52,8 @@ class BesideReceiver(Stream):
         super()._store(ended)
         self.receive()
 
-    def _index(self, now: bool = False) -> None:
-        super()._index(now)
+    def _write_index(self, now: bool = False) -> None:
+        super()._write_index(now)
         self.receive()
 
 
@@ -93,7 +93,7 @@ def test_a_receiver_that_goes_on_to_the_next_file_loses_nothing(tmp_path, flavor
         stream.stop.set()
         following.join(60)
         stream._joiner.close()
-    (line,) = archive.timelines(target)
+    (line,) = archive.read_timelines(target)
     assert not notes and not line.problems, (notes, line.problems)
     assert [file.name for file in line.files] == [name for name, _ in files]
     assert line.ends == GtidSet.parse(span(number), flavor)

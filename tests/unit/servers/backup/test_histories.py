@@ -13,7 +13,7 @@ from made_histories import BEGAN, LogFile, base_of, keep, replayed
 from headrace.errors import InputError
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.history import archive, moments
-from headrace.servers.backup.history.events import lacking
+from headrace.servers.backup.history.events import select_lacking
 from headrace.servers.backup.history.moments import RestoreGoal
 from headrace.servers.backup.targets import open_target
 
@@ -42,7 +42,7 @@ def collected(target, folder, base, goal=None, named=None):
     goal, folder = goal or RestoreGoal(), folder / f"relay-{random.randrange(1 << 60)}"
     folder.mkdir()
     at = GtidSet.parse(base.position.gtid, base.flavor)
-    chain = moments.choose(archive.timelines(target), base, at, named, goal)
+    chain = moments.choose(archive.read_timelines(target), base, at, named, goal)
     return moments.collect(target, chain, at, goal, folder)
 
 
@@ -68,7 +68,7 @@ def test_files_that_hold_nothing_new_are_not_read(tmp_path, seed, flavor):
         paths.append(tmp_path / f"binlog.{place + 1:06d}")
         paths[-1].write_bytes(bytes(file.raw))
     for has in range(number + 1):
-        result = lacking(paths, GtidSet.parse(upto(has), flavor))
+        result = select_lacking(paths, GtidSet.parse(upto(has), flavor))
         numbers_ofs = [numbers_of for path, numbers_of in zip(paths, rpartitions, strict=True) if path not in result]
         retained = [numbers_of for path, numbers_of in zip(paths, rpartitions, strict=True) if path in result]
         assert all(entry <= has for numbers_of in numbers_ofs for entry in numbers_of)
@@ -76,8 +76,8 @@ def test_files_that_hold_nothing_new_are_not_read(tmp_path, seed, flavor):
     # The newest was only just begun when the server died: it tells nothing, and the one before does.
     torn = tmp_path / "binlog.000099"
     torn.write_bytes(bytes(LogFile(flavor, upto(number)).raw)[:50])
-    assert lacking([*paths, torn], GtidSet.parse(upto(number), flavor))[-1] == torn
-    assert lacking([torn], GtidSet.parse("", flavor)) == [torn]
+    assert select_lacking([*paths, torn], GtidSet.parse(upto(number), flavor))[-1] == torn
+    assert select_lacking([torn], GtidSet.parse("", flavor)) == [torn]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -294,7 +294,7 @@ def test_the_tenth_timeline_is_the_last(tmp_path):
     target = open_target(tmp_path / "t")
     for number in (9, 10, 2):
         keep(target, f"a-{number}", "a", A, [mysql_file(*numbers(A, 1, number))], random.Random(number))
-    assert [timeline.id for timeline in archive.timelines(target)] == ["a-2", "a-9", "a-10"]
+    assert [timeline.id for timeline in archive.read_timelines(target)] == ["a-2", "a-9", "a-10"]
 
 
 def test_a_transaction_larger_than_a_piece_is_not_held_in_memory(tmp_path):
@@ -351,7 +351,7 @@ def test_a_piece_that_was_stored_already_is_not_an_error(tmp_path):
     streaming = Stream(cast(Any, SimpleNamespace(flavor="mysql")), target)
     name = next(entry.name for entry in target.list("binlogs/") if "/live-" in entry.name)
     piece = archive.read_piece(target, name, None)
-    data = b"".join(archive.piece_bytes(target, name, piece, None))
+    data = b"".join(archive.read_piece_bytes(target, name, piece, None))
     streaming._put(piece, data)
     with pytest.raises(InputError, match="never overwritten"):
         streaming._put(replace(piece, gtids=[[], []]), data)

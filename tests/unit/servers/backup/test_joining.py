@@ -13,7 +13,7 @@ from waiting import wait_until
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.backup.history import archive, joining
-from headrace.servers.backup.history.joining import FilePieces, Joiner, groups
+from headrace.servers.backup.history.joining import FilePieces, Joiner, group_pieces
 from headrace.servers.backup.targets.folder import FolderTarget
 
 LIVE = 150  # transactions, and about as many pieces
@@ -37,7 +37,7 @@ def content(target, line) -> bytes:
     return b"".join(
         part
         for name, piece in zip(file.names, file.pieces, strict=True)
-        for part in archive.piece_bytes(target, name, piece, None)
+        for part in archive.read_piece_bytes(target, name, piece, None)
     )
 
 
@@ -53,7 +53,7 @@ def test_a_list_while_pieces_are_joined_has_every_byte(log, monkeypatch):
     """All pieces are joined, and another file's folder is removed, between the names and the sizes
     of a list; and a file that goes at every look takes no other file with it."""
     target, file, path = log
-    (before,) = archive.timelines(target)
+    (before,) = archive.read_timelines(target)
     target.put_new("binlogs/other/only", b"")
     assert not FolderTarget(path.parent / "missing").list()
     real, joined = os.stat, []
@@ -66,7 +66,7 @@ def test_a_list_while_pieces_are_joined_has_every_byte(log, monkeypatch):
         return real(place, **more)
 
     monkeypatch.setattr(os, "stat", stat)
-    (after,) = archive.timelines(target)
+    (after,) = archive.read_timelines(target)
     assert joined and not after.problems and content(target, after) == bytes(file.raw)
 
     def stat_others(place, **more):
@@ -81,10 +81,10 @@ def test_a_list_while_pieces_are_joined_has_every_byte(log, monkeypatch):
 
 def test_a_joined_file_has_the_same_bytes_transactions_and_times(log):
     target, file, path = log
-    (before,) = archive.timelines(target)
+    (before,) = archive.read_timelines(target)
     pieces = FilePieces(before.files[0].pieces)
     assert not join_all(target, path, pieces, ended=False)
-    (after,) = archive.timelines(target)
+    (after,) = archive.read_timelines(target)
     assert len(after.files[0].pieces) == 1 and not after.problems
     assert content(target, after) == bytes(file.raw) and after.ends == before.ends
     was, now = before.files[0].entries, after.files[0].entries
@@ -100,15 +100,15 @@ def test_pieces_of_a_file_that_is_not_the_one_stored_stay(log):
     raw = bytearray(path.read_bytes())
     raw[-1] ^= 1
     path.write_bytes(raw)
-    (before,) = archive.timelines(target)
+    (before,) = archive.read_timelines(target)
     [text] = join_all(target, path, FilePieces(before.files[0].pieces), ended=False)
     assert "not the file of this server" in text
-    assert content(target, archive.timelines(target)[0]) == bytes(file.raw)
+    assert content(target, archive.read_timelines(target)[0]) == bytes(file.raw)
 
 
 def test_a_target_that_refused_is_tried_again_after_more_pieces_and_noted_once(log, monkeypatch):
     target, file, path = log
-    (before,) = archive.timelines(target)
+    (before,) = archive.read_timelines(target)
     all_pieces, messages, tries = before.files[0].pieces, [], []
     pieces = FilePieces()
 
@@ -134,7 +134,7 @@ def test_a_target_that_refused_is_tried_again_after_more_pieces_and_noted_once(l
     monkeypatch.undo()
     try_to_join()  # there is room again
     assert pieces.live == 0 and not pieces.due and len(messages) == 1
-    assert content(target, archive.timelines(target)[0]) == bytes(file.raw)
+    assert content(target, archive.read_timelines(target)[0]) == bytes(file.raw)
     monkeypatch.setattr(archive, "write_piece", refuse)
     for piece in all_pieces[2 * joining.JOIN_AFTER :]:
         pieces.add(piece)
@@ -147,7 +147,7 @@ def test_a_target_that_refused_is_tried_again_after_more_pieces_and_noted_once(l
 def test_a_stream_that_is_killed_while_it_joins_leaves_a_whole_archive(log, at, monkeypatch):
     """Before the joined piece is stored, or behind so many removals; the next one ends it."""
     target, file, path = log
-    (before,) = archive.timelines(target)
+    (before,) = archive.read_timelines(target)
     real, calls = FolderTarget.remove, []
 
     def remove(self, name):
@@ -159,7 +159,7 @@ def test_a_stream_that_is_killed_while_it_joins_leaves_a_whole_archive(log, at, 
     monkeypatch.setattr(FolderTarget, "remove", remove)
     join_all(target, path, FilePieces(before.files[0].pieces), ended=True)
     monkeypatch.undo()
-    (timeline,) = archive.timelines(target)
+    (timeline,) = archive.read_timelines(target)
     assert not timeline.problems and content(target, timeline) == bytes(file.raw)
     assert len(timeline.files[0].pieces) == 1 and len(timeline.files[0].spare) == len(before.files[0].pieces) - at
     join_all(target, path, FilePieces(timeline.files[0].pieces), ended=True)
@@ -168,7 +168,7 @@ def test_a_stream_that_is_killed_while_it_joins_leaves_a_whole_archive(log, at, 
 
 def test_a_damaged_joined_piece_is_passed_over_where_the_small_ones_are_there(log, tmp_path):
     target, file, path = log
-    (before,) = archive.timelines(target)
+    (before,) = archive.read_timelines(target)
     whole = {entry.name: (tmp_path / "t" / entry.name).read_bytes() for entry in target.list("binlogs/")}
     join_all(target, path, FilePieces(before.files[0].pieces), ended=True)
     (joined,) = [entry.name for entry in target.list("binlogs/") if "/joined-" in entry.name]
@@ -176,7 +176,7 @@ def test_a_damaged_joined_piece_is_passed_over_where_the_small_ones_are_there(lo
         if "/live-" in name:
             (tmp_path / "t" / name).write_bytes(raw)
     (tmp_path / "t" / joined).write_bytes(b"damaged")
-    (line,) = archive.timelines(target)
+    (line,) = archive.read_timelines(target)
     assert content(target, line) == bytes(file.raw)
     assert [damage.name for damage in line.damages] == [joined] and line.damages[0].harmless
 
@@ -199,7 +199,7 @@ def test_the_number_of_pieces_is_bounded(monkeypatch):
         )
         at += size
         if pieces.due:
-            for group in groups(pieces.all, ended=False):
+            for group in group_pieces(pieces.all, ended=False):
                 first, last = group[0], group[-1]
                 length = last.ends - first.offset
                 assert length <= joining.WHOLE_BYTES

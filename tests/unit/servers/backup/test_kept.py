@@ -22,9 +22,17 @@ from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup import proving, unfinished
 from headrace.servers.backup.history import archive
-from headrace.servers.backup.manifest import MANIFEST, PROOF, Backup, RestoreProof, backups, folder_of, unread
-from headrace.servers.backup.proving import TableSums, prove, unreadable
-from headrace.servers.backup.retention import RetentionPlan, carry_out, plan, remove, unneeded
+from headrace.servers.backup.manifest import (
+    MANIFEST,
+    PROOF,
+    Backup,
+    RestoreProof,
+    get_backup_folder,
+    list_unreadable,
+    read_backups,
+)
+from headrace.servers.backup.proving import TableSums, describe_unreadable, prove
+from headrace.servers.backup.retention import RetentionPlan, carry_out, list_unneeded, plan, remove
 from headrace.servers.backup.targets import folder as folders
 from headrace.servers.backup.targets.folder import FolderTarget
 from headrace.servers.backup.targets.s3 import S3Target, _S3Writer
@@ -44,7 +52,7 @@ def histories(target) -> list[archive.Timeline]:
         old.append(file)
     keep(target, "db-1", "db", OLD, old, random.Random(1))
     keep(target, "r1-1", "r1", NEW, old, random.Random(2))
-    return archive.timelines(target, None)
+    return archive.read_timelines(target, None)
 
 
 def test_binary_logs_of_a_promoted_server_stay_for_the_backup_of_the_one_before(tmp_path):
@@ -52,8 +60,8 @@ def test_binary_logs_of_a_promoted_server_stay_for_the_backup_of_the_one_before(
     timelines = histories(FolderTarget(tmp_path))
     mine = Backup(base_of("db", OLD, "mysql", f"{OLD}:1-5"), None)
     promoted = Backup(base_of("r1", NEW, "mysql", f"{OLD}:1-30"), None)
-    assert not [name for name in unneeded([mine, promoted], timelines) if "/r1-1/" in name]
-    assert [name for name in unneeded([promoted], timelines) if "/r1-1/" in name], "else nothing would ever go"
+    assert not [name for name in list_unneeded([mine, promoted], timelines) if "/r1-1/" in name]
+    assert [name for name in list_unneeded([promoted], timelines) if "/r1-1/" in name], "else nothing would ever go"
 
 
 def test_an_archive_that_was_pruned_is_whole_and_one_whose_first_file_is_gone_is_not(tmp_path):
@@ -63,12 +71,14 @@ def test_an_archive_that_was_pruned_is_whole_and_one_whose_first_file_is_gone_is
     answer = plan([newest], timelines, time.time(), 1, None)
     assert {name.split("/")[2] for name in answer.files} == {"binlog.000001", "binlog.000002"}
     carry_out(target, answer, timelines, None)
-    for timeline in archive.timelines(target):
+    for timeline in archive.read_timelines(target):
         assert not timeline.problems and [file.name for file in timeline.files] == ["binlog.000003"]
-    for entry in archive.timelines(target):
+    for entry in archive.read_timelines(target):
         target.remove(f"binlogs/{entry.id}/{archive.PRUNED}")
         (problem,) = (
-            archive.timelines(target)[0].problems if entry.id == "db-1" else archive.timelines(target)[1].problems
+            archive.read_timelines(target)[0].problems
+            if entry.id == "db-1"
+            else archive.read_timelines(target)[1].problems
         )
         assert "all of binlog.000001 is missing" in problem
 
@@ -82,14 +92,14 @@ def test_a_damaged_proof_costs_the_proof_and_not_the_backup(tmp_path):
     mine = Backup(base_of("db", OLD, "mysql", f"{OLD}:1-5"), None)
     stored(target, mine)
     documents.write_proof(target, mine.id, RestoreProof(1.0, 1.0, "", 1, "", "", True), None)
-    assert backups(target)[0][0].proof is not None
-    proof = tmp_path / folder_of(mine.id) / PROOF
+    assert read_backups(target)[0][0].proof is not None
+    proof = tmp_path / get_backup_folder(mine.id) / PROOF
     raw = bytearray(proof.read_bytes())
     raw[len(raw) // 2] ^= 1
     proof.write_bytes(raw)
-    result, problems = backups(target)
+    result, problems = read_backups(target)
     assert [entry.id for entry in result] == [mine.id] and result[0].proof is None and "prove it again" in problems[0]
-    assert unread(target, result) == []
+    assert list_unreadable(target, result) == []
 
 
 def test_no_binary_log_goes_while_a_manifest_cannot_be_read(tmp_path):
@@ -98,11 +108,11 @@ def test_no_binary_log_goes_while_a_manifest_cannot_be_read(tmp_path):
     newest = Backup(replace(base_of("db", OLD, "mysql", f"{OLD}:1-30"), began_unix=time.time()), None)
     assert plan([newest], timelines, time.time(), 1, None).files
     stored(target, newest)
-    manifest = tmp_path / folder_of(newest.id) / MANIFEST
+    manifest = tmp_path / get_backup_folder(newest.id) / MANIFEST
     manifest.write_bytes(manifest.read_bytes()[:-3])
-    result, problems = backups(target)
-    assert not result and problems and unread(target, result) == [newest.id]
-    assert not plan([newest], timelines, time.time(), 1, None, unread(target, result)).files
+    result, problems = read_backups(target)
+    assert not result and problems and list_unreadable(target, result) == [newest.id]
+    assert not plan([newest], timelines, time.time(), 1, None, list_unreadable(target, result)).files
 
 
 class Snapshots:
@@ -131,7 +141,7 @@ def test_a_removal_that_is_cut_off_is_ended_by_the_next_run(tmp_path, monkeypatc
     lab.down = True
     with pytest.raises(CouldNotRun):
         remove(target, backup, lab)
-    assert backups(target)[0] == []
+    assert read_backups(target)[0] == []
     lab.down = False
     assert not unfinished.clear(target, lambda: lab), "while the one that removes it runs"
     monkeypatch.setattr(unfinished, "look_up", lambda pid: None)
@@ -147,7 +157,7 @@ def test_a_backup_whose_snapshot_is_locked_stays_whole(tmp_path):
     lab.locks["snap-2"] = {"state": "compliance", "expires_at": "2027-01-01T00:00:00Z"}
     with pytest.raises(CouldNotRun, match=r"snap-2 is locked until 2027-01-01T00:00:00Z \(compliance\)"):
         remove(target, result, lab)
-    assert [backup.id for backup in backups(target)[0]] == [result.id] and set(lab.tags) == {"snap-1", "snap-2"}
+    assert [backup.id for backup in read_backups(target)[0]] == [result.id] and set(lab.tags) == {"snap-1", "snap-2"}
     lab.locks["snap-2"]["state"] = "expired"
     remove(target, result, lab)
     assert not lab.tags and target.list() == []
@@ -166,7 +176,7 @@ def test_what_is_locked_is_kept_and_the_others_go(tmp_path):
     plan = RetentionPlan((), tuple((member, "old") for member in both), ())
     [why] = carry_out(target, plan, [], lab)
     assert "snap-a is locked" in why and set(lab.tags) == {"snap-a"}
-    assert [backup.id for backup in backups(target)[0]] == [both[0].id]
+    assert [backup.id for backup in read_backups(target)[0]] == [both[0].id]
 
 
 def test_a_removal_leaves_no_snapshot_whose_tag_was_taken_off_or_that_is_gone(tmp_path):
@@ -193,7 +203,7 @@ def test_a_mark_is_renewed_while_a_run_lasts_and_not_behind_it(tmp_path):
         assert mark is not None
         return mark.seen_unix
 
-    with unfinished.marked(target, backup, "db", None, every_s=0.01):
+    with unfinished.hold_mark(target, backup, "db", None, every_s=0.01):
         wait_until(seen, "a mark that was seen")
     last = seen()
     time.sleep(0.05)
@@ -221,7 +231,7 @@ def test_what_says_nothing_about_a_backup_leaves_its_proof(tmp_path, monkeypatch
         raise error
 
     monkeypatch.setattr(proving, "restore", fails)
-    monkeypatch.setattr(proving, "checked_fit", lambda *_: None)
+    monkeypatch.setattr(proving, "check_fit", lambda *_: None)
     lab: Any = None
     with pytest.raises(type(error)):
         prove(lab, target, result.id, "gp3:100")
@@ -239,7 +249,7 @@ def test_a_backup_that_cannot_be_restored_has_a_proof_that_failed(tmp_path, monk
         raise InputError("data.00001", "is damaged: its checksum is another", "", kind=kind)
 
     monkeypatch.setattr(proving, "restore", fails)
-    monkeypatch.setattr(proving, "checked_fit", lambda *_: None)
+    monkeypatch.setattr(proving, "check_fit", lambda *_: None)
     lab: Any = None
     assert not prove(lab, target, result.id, "gp3:100").ok
     proof = documents.read_proof(target, result.id)
@@ -255,35 +265,35 @@ def proved(folder: Path) -> tuple[FolderTarget, Backup]:
 
 def test_a_proof_of_another_version_is_said_to_be_one(tmp_path):
     target, result = proved(tmp_path)
-    target.replace(f"{folder_of(result.id)}/{PROOF}", documents.sealed({"at_unix": 1.0}))
+    target.replace(f"{get_backup_folder(result.id)}/{PROOF}", documents.seal_document({"at_unix": 1.0}))
     with pytest.raises(InputError, match="another version"):
         documents.read_proof(target, result.id)
 
 
 def test_a_table_without_a_checksum_is_no_proof():
     sums = TableSums(GtidSet.parse("", "mysql"), {"`a`.`b`": 7, "`a`.`c`": None})
-    assert "`a`.`c`" in unreadable(sums) and not unreadable(replace(sums, by_table={"`a`.`b`": 7}))
+    assert "`a`.`c`" in describe_unreadable(sums) and not describe_unreadable(replace(sums, by_table={"`a`.`b`": 7}))
 
 
 def test_a_comparison_says_what_is_missing_and_what_is_different():
     at = GtidSet.parse("", "mysql")
     source = TableSums(at, {"`a`.`b`": 7, "`a`.`c`": 8, "`o`.`t`": 1})
     backup = TableSums(at, {"`a`.`b`": 7, "`a`.`c`": 9, "`x`.`y`": 1})
-    assert proving.compared(source, backup) == (
+    assert proving.describe_differences(source, backup) == (
         "1 table is missing in the backup: `o`.`t`; 1 table is in the backup and not in the source: `x`.`y`; "
         "1 table is different from the source: `a`.`c`"
     )
-    assert proving.compared(source, source) == "" == proving.compared(None, backup)
+    assert proving.describe_differences(source, source) == "" == proving.describe_differences(None, backup)
 
 
 def test_what_another_machine_has_begun_stays(tmp_path, monkeypatch):
     """A shared folder: the number of a process says nothing on another machine; its age does."""
     target = FolderTarget(tmp_path)
-    monkeypatch.setattr(folders, "_here", lambda: "0" * 8)
+    monkeypatch.setattr(folders, "_make_machine_name", lambda: "0" * 8)
     reference = target.create("backups/one")
     gone = Path(tmp_path / "backups" / f".two.{2**22 + 1}.h{'1' * 8}.{'a' * 8}.begun")
     monkeypatch.undo()
-    monkeypatch.setattr(folders, "_here", lambda: "1" * 8)
+    monkeypatch.setattr(folders, "_make_machine_name", lambda: "1" * 8)
     gone.touch()
     monkeypatch.setattr(os, "getpid", lambda: 2**22 + 1)  # no process has such a number
     assert target.sweep("", 3_600.0) == 1 and not gone.exists(), "of a process that was here"
@@ -351,7 +361,7 @@ class Store:
     def read(self, name):
         yield self.there
 
-    def _size(self, name):
+    def _read_size(self, name):
         return len(self.there or b"")
 
 

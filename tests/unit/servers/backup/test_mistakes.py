@@ -9,9 +9,9 @@ import pytest
 from made_histories import base_of
 
 from headrace.cli.main import main
-from headrace.cli.servers.backup import _resolve_id, _row
+from headrace.cli.servers.backup import _list_cells, _resolve_id
 from headrace.servers.backup import manifest as documents
-from headrace.servers.backup.manifest import RestoreProof, folder_of
+from headrace.servers.backup.manifest import RestoreProof, get_backup_folder
 from headrace.servers.backup.targets.folder import FolderTarget
 
 SERVER = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -39,7 +39,7 @@ def test_a_folder_that_is_not_there_is_not_an_empty_target(tmp_path, capsys, wor
 def test_latest_is_the_newest_whole_backup(target):
     place, whole, part = target
     assert _resolve_id(place, "latest", None) == whole.id
-    place.remove(f"{folder_of(whole.id)}/manifest.json")
+    place.remove(f"{get_backup_folder(whole.id)}/manifest.json")
     assert _resolve_id(place, "latest", None) == part.id
 
 
@@ -64,7 +64,7 @@ def test_list_shows_parts_and_failed_restores(target, capsys):
 def test_an_age_does_not_change_its_unit_by_rounding(target, seconds, age):
     """A second less than an hour was `60 min`, an hour `1 h`, and one and a half hours were `2 h`."""
     backup = documents.Backup(target[1], None)
-    cells = _row(backup, backup.manifest.ended_unix + seconds)
+    cells = _list_cells(backup, backup.manifest.ended_unix + seconds)
     assert age in cells and f"unproved, {age} old" in cells
 
 

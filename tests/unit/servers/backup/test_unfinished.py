@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.servers.backup import _words_after_run
+from headrace.cli.servers.backup import _describe_after_run
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql import Address
 from headrace.servers.backup import checking, copying, manifest, unfinished
-from headrace.servers.backup.manifest import folder_of
-from headrace.servers.backup.restore import parts_of
+from headrace.servers.backup.manifest import get_backup_folder
+from headrace.servers.backup.restore import read_parts
 from headrace.servers.backup.targets.folder import FolderTarget, _FolderWriter
 from headrace.servers.copies import source as sources
 from headrace.servers.copies.copy import Copied, CopyMethod
-from headrace.servers.copies.folders import new_id
+from headrace.servers.copies.folders import make_id
 from headrace.servers.copies.methods import METHODS
 from headrace.servers.copies.position import BinlogPosition
 from headrace.servers.copies.source import CopySource
@@ -51,7 +51,7 @@ def server(monkeypatch):
 
     monkeypatch.setitem(METHODS, "dump", Random())
     monkeypatch.setattr(CopySource, "connect", lambda source: contextlib.nullcontext())
-    monkeypatch.setattr(sources, "databases", lambda connection: [])
+    monkeypatch.setattr(sources, "list_databases", lambda connection: [])
     monkeypatch.setattr(copying, "read_settings", lambda connection: {})
 
 
@@ -96,10 +96,10 @@ def killed(target: FolderTarget, spool: Path | None, at: int) -> bool:
 
 def check_whole(target: FolderTarget) -> int:
     """Returns the number of backups that count, each of which has all its bytes."""
-    backups, _ = manifest.backups(target)
+    backups, _ = manifest.read_backups(target)
     for backup in backups:
         assert not checking.check_backup(target, backup.id).problems
-        assert hashlib.sha256(b"".join(parts_of(target, backup.manifest))).hexdigest() == WHOLE
+        assert hashlib.sha256(b"".join(read_parts(target, backup.manifest))).hexdigest() == WHOLE
     return len(backups)
 
 
@@ -115,7 +115,7 @@ def test_killed_at_any_step(tmp_path, spooled):
         check_whole(target)
     assert died > ROUNDS // 4
     result = copying.run(SOURCE, target, make_request(spool, []))
-    backups, problems = manifest.backups(target)
+    backups, problems = manifest.read_backups(target)
     assert result.id in [backup.id for backup in backups] and not problems
     check_whole(target)
     assert not list(tmp_path.rglob("*.begun")) and not list(tmp_path.rglob("running"))
@@ -138,10 +138,10 @@ def test_what_was_sent_is_not_sent_again(tmp_path, monkeypatch):
     with pytest.raises(CouldNotRun, match="is away"):
         copying.run(SOURCE, target, replace(make_request(spool, message), report_spooled=spooled.append))
     assert "is whole in" in message[0] and spooled == [
-        entry.id for entry in unfinished.spooled(FolderTarget(spool), SOURCE, None)
+        entry.id for entry in unfinished.list_spooled(FolderTarget(spool), SOURCE, None)
     ]
-    assert "whole in the spool" in _words_after_run(target, set(), spooled)
-    assert "removed" in _words_after_run(target, set(), [])
+    assert "whole in the spool" in _describe_after_run(target, set(), spooled)
+    assert "removed" in _describe_after_run(target, set(), [])
     assert check_whole(target) == 0
     # A file that was altered meanwhile is sent again.
     (altered,) = (tmp_path / "t").rglob("data.00002")
@@ -155,28 +155,28 @@ def test_what_was_sent_is_not_sent_again(tmp_path, monkeypatch):
 def test_a_copy_of_another_day_or_that_is_damaged_is_not_sent(tmp_path, monkeypatch):
     target, spool, message = FolderTarget(tmp_path / "t"), tmp_path / "spool", []
     assert killed(target, spool, 40), "while it is sent"
-    (state,) = unfinished.spooled(FolderTarget(spool), SOURCE, None)
+    (state,) = unfinished.list_spooled(FolderTarget(spool), SOURCE, None)
     monkeypatch.setattr(unfinished, "SWEEP_S", -1.0)
     result = copying.run(SOURCE, target, make_request(spool, message))
     assert result.id != state.id and any("starts anew" in entry for entry in message), message
     monkeypatch.undo()
     monkeypatch.setattr(copying, "PART_BYTES", 100 << 10)
     local = FolderTarget(spool)
-    local.put_new(f"{folder_of(state.id)}/data.00001", b"altered")
+    local.put_new(f"{get_backup_folder(state.id)}/data.00001", b"altered")
     manifest.write_manifest(local, state, None)
     with pytest.raises(InputError, match="is damaged"):
         copying.run(SOURCE, target, make_request(spool, message))
-    assert not unfinished.spooled(local, SOURCE, None), "the next run starts anew"
+    assert not unfinished.list_spooled(local, SOURCE, None), "the next run starts anew"
     assert check_whole(target) == 1
 
 
 def test_a_living_run_is_left_alone(tmp_path):
     target = FolderTarget(tmp_path / "t")
-    backup = new_id("shop")
+    backup = make_id("shop")
     unfinished.mark(target, backup, "shop", None)
-    target.put_new(f"{folder_of(backup)}/data.00001", b"x")
+    target.put_new(f"{get_backup_folder(backup)}/data.00001", b"x")
     assert not unfinished.clear(target, None)
-    assert target.exists(f"{folder_of(backup)}/data.00001")
+    assert target.exists(f"{get_backup_folder(backup)}/data.00001")
     with pytest.raises(InputError, match="is the target itself"):
         copying.run(SOURCE, target, make_request(target.folder, []))
 
@@ -185,11 +185,11 @@ def test_a_living_run_is_left_alone(tmp_path):
 def test_a_truncated_file_of_a_copy_is_found(tmp_path, size):
     target = FolderTarget(tmp_path / "t")
     result = copying.run(SOURCE, target, make_request(None, []))
-    os.truncate(tmp_path / "t" / folder_of(result.id) / "data.00004", size)
+    os.truncate(tmp_path / "t" / get_backup_folder(result.id) / "data.00004", size)
     (problem,) = checking.check_backup(target, result.id).problems
     assert f"has {size:,} bytes and should have 102,400" in problem
     with pytest.raises(InputError, match="is damaged"):
-        list(parts_of(target, result))
+        list(read_parts(target, result))
 
 
 @pytest.mark.parametrize("spooled", [False, True])
@@ -204,7 +204,7 @@ def test_a_whole_backup_stays_where_the_last_steps_fail(tmp_path, monkeypatch, s
         patch.setattr(FolderTarget, "remove", away if not spooled else FolderTarget.remove)
         patch.setattr(unfinished, "unmark", lambda place, backup: away(place, backup))
         result = copying.run(SOURCE, target, make_request(spool, message))
-    assert check_whole(target) == 1 and not manifest.backups(target)[1]
+    assert check_whole(target) == 1 and not manifest.read_backups(target)[1]
     monkeypatch.setattr(unfinished, "look_up", lambda pid: None)  # as if that process had ended
     later = copying.run(SOURCE, target, make_request(spool, message))
     assert later.id != result.id and check_whole(target) == 2

@@ -44,8 +44,10 @@ def test_without_its_lock_nothing_is_called():
 
 def test_a_position_under_a_lock_has_what_a_replica_applied():
     """A MariaDB replica that does not log what it applies has it in its data all the same."""
-    position = ServerPosition(gtid="0-2-3", file="b.2", offset=9, replica_gtid="0-1-8,1-1-4").binlog("mariadb")
-    assert (str(position.gtids("mariadb")), position.file, position.offset) == ("0-1-8,1-1-4", "b.2", 9)
+    position = ServerPosition(gtid="0-2-3", file="b.2", offset=9, replica_gtid="0-1-8,1-1-4").make_binlog_position(
+        "mariadb"
+    )
+    assert (str(position.parse_gtids("mariadb")), position.file, position.offset) == ("0-1-8,1-1-4", "b.2", 9)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from typing import Any
 
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import BinaryLog, Channel, Durability, SemiSync, ServerState
-from headrace.servers.failover.planning.guarantee import carried, proof_of
+from headrace.servers.failover.planning.guarantee import carry_proof, find_proof
 from headrace.servers.failover.planning.members import (
     NEVER_S,
     AckProof,
@@ -293,7 +293,7 @@ class Cluster:
         """Looks, writes, and looks at the source again, like the watcher's tick."""
         before, began = self.seen(), self.now
         if self.proof is not None:
-            self.proof = carried(self.proof, before)
+            self.proof = carry_proof(self.proof, before)
         source = before["s0"]
         if source.state is None or source.state.read_only:
             return before
@@ -304,7 +304,7 @@ class Cluster:
                 self.receive(server.index)
         acknowledged = bool(self.acknowledged) and any(entry[0] == transaction for entry in self.acknowledged[-50:])
         after = replace(self.seen()["s0"], write="ok" if acknowledged else "stalled")
-        proof = proof_of(before, after, began)
+        proof = find_proof(before, after, began)
         if proof is not None:
             self.proof = proof
         return before | {"s0": replace(source, write=after.write)}

@@ -208,13 +208,13 @@ class SimulatedSurroundings(Surroundings):
     def __init__(self, program: Program) -> None:
         self.program, self.cluster, self.time = program, program.cluster, program.cluster.time
 
-    def now_s(self) -> float:
+    def read_now_s(self) -> float:
         return self.time.now_s
 
-    def unix_s(self) -> float:
+    def read_unix_s(self) -> float:
         return UNIX_S + self.time.now_s
 
-    def boot(self) -> str:
+    def read_boot(self) -> str:
         return "boot"
 
     def sleep(self, seconds: float) -> None:
@@ -224,7 +224,7 @@ class SimulatedSurroundings(Surroundings):
             if self.time.now_s >= until:
                 return
 
-    def all_of(self, calls: Sequence[Callable[[], Any]]) -> list[Any]:
+    def run_all(self, calls: Sequence[Callable[[], Any]]) -> list[Any]:
         tasks = [self.program.begin(call) for call in calls]
         for task in tasks:
             while not self.time.join(task, 1e6):
@@ -277,7 +277,7 @@ class SimulatedJournal(Journal):
         pass
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         self.program.cluster.time.check()
         if self.machine.busy is not None:
             raise LeaseTaken("journal", "another failover of this cluster is under way")
@@ -308,7 +308,7 @@ class SimulatedJournal(Journal):
         machine = self.machine
         for text in machine.journal[machine.folded :]:
             line = DECODER.decode(text)
-            machine.history = machine.history.after(line.at.timestamp(), line.event)
+            machine.history = machine.history.add_event(line.at.timestamp(), line.event)
         machine.folded, self.history = len(machine.journal), machine.history
         return self.history
 
@@ -326,7 +326,7 @@ class SimulatedHost(AddressHost):
         for name, value in (values | {"program": program, "server": server, "has_volume": False}).items():
             object.__setattr__(self, name, value)
 
-    def connected(self, timeout_s: float) -> Any:
+    def open_connection(self, timeout_s: float) -> Any:
         return connect(self.program.cluster, self.program.process, self.server, timeout_s)
 
     def fence(self) -> str:
@@ -339,7 +339,7 @@ class SimulatedHost(AddressHost):
         cluster.say(f"{self.name} is fenced")
         return "killed"
 
-    def source_for(self, follower: Any, connection: SqlConnection, dialect: Any) -> SourceOf:
+    def admit_follower(self, follower: Any, connection: SqlConnection, dialect: Any) -> SourceOf:
         assert isinstance(connection, Connection)
         connection.ask("SELECT @@version")
         return SourceOf(self.host, self.port, f"headrace_{follower.name}", Secret("secret"))

@@ -25,7 +25,7 @@ def do_nothing(*_: Any, **__: Any) -> None:
 
 
 def fence_in_words(_: Any, run: Any, step: Any) -> None:
-    run.log(Fenced(step.server, "killed", run.surroundings.now_s()))
+    run.log(Fenced(step.server, "killed", run.surroundings.read_now_s()))
     run.observer.fenced.add(step.server)
 
 
@@ -37,14 +37,17 @@ def needed_less_one(proof: members.AckProof) -> int:
 DEFECTS: dict[str, list[tuple[Any, str, Any]]] = {
     "the old source is not fenced": [(actions.Fence, "run", fence_in_words)],
     "replicas go on receiving": [(planner, "_revoke", lambda *_: ())],
-    "a relay log that was thrown away counts": [(members.ThreadRun, "unbroken", lambda *_: True)],
+    "a relay log that was thrown away counts": [(members.ThreadRun, "is_unbroken", lambda *_: True)],
     "one acknowledging replica fewer suffices": [(members.AckProof, "needed", property(needed_less_one))],
-    "the time-out of semi-sync is never over": [(planner, "_fell_back", lambda *_: False)],
+    "the time-out of semi-sync is never over": [(planner, "_has_fallen_back", lambda *_: False)],
     "nothing waits for the relay log": [
-        (planner, "usable", lambda seen: seen.state.executed),
-        (planner, "_missing", lambda *_: ""),
+        (planner, "compute_usable", lambda seen: seen.state.executed),
+        (planner, "_find_missing", lambda *_: ""),
     ],
-    "any replica is elected": [(election, "best", lambda able, *_: able[0]), (planner, "_missing", lambda *_: "")],
+    "any replica is elected": [
+        (election, "choose_best", lambda able, *_: able[0]),
+        (planner, "_find_missing", lambda *_: ""),
+    ],
     "the lease is not taken": [(lease.Lease, "take", do_nothing), (lease.Lease, "check", do_nothing)],
     "a run that was killed is forgotten": [(progress.Progress, "is_same", lambda *_: False)],
     "a source that may acknowledge is replaced": [(planner, "_can_still_acknowledge", lambda *_: None)],

@@ -14,8 +14,8 @@ from dataclasses import replace
 import pytest
 from relay_logs import Cluster, going
 
-from headrace.servers.failover.planning.dry_run import dry_run, election, elects
-from headrace.servers.failover.planning.election import required
+from headrace.servers.failover.planning.dry_run import build_dry_run, elects, make_election
+from headrace.servers.failover.planning.election import require_state
 from headrace.servers.failover.planning.members import FailoverPlan
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.failover.planning.progress import Progress, StepBegan, StepDone
@@ -54,11 +54,11 @@ def carried_out(cluster: Cluster, progress: Progress) -> tuple[list[tuple[str, s
             return steps, planned
         for step in planned.stage:
             if elects(step, progress):
-                progress = progress.after(election(planned, progress, seen))
+                progress = progress.add_event(make_election(planned, progress, seen))
             done = step.action == "semi-sync-replica-on" or cluster.do(step)
             assert done, step
             steps.append((step.action, step.server, step.to))
-            progress = progress.after(StepBegan(step)).after(StepDone(step, 0.0))
+            progress = progress.add_event(StepBegan(step)).add_event(StepDone(step, 0.0))
     raise AssertionError("it never ended")
 
 
@@ -72,7 +72,7 @@ def test_every_step_is_foreseen(kind):
         if kind == "failover":
             cluster.kill_source()
         progress = going(kind=kind, proof=cluster.proof, accept_loss=accept)
-        foreseen_run = dry_run(cluster.seen(), progress, cluster.now)
+        foreseen_run = build_dry_run(cluster.seen(), progress, cluster.now)
         steps, last = carried_out(cluster, progress)
         foreseen = [(step.action, step.server, step.to) for step in foreseen_run.plan.steps]
         assert foreseen == steps, f"{kind}, seed {seed}"
@@ -87,7 +87,7 @@ def test_every_step_is_foreseen(kind):
             if member.state is None:
                 assert seen[name].state is None, f"{kind}, seed {seed}: {name}"
                 continue
-            now, then = required(seen[name]), member.state
+            now, then = require_state(seen[name]), member.state
             same = now.read_only == then.read_only
             follows = [[each.source_host for each in state.channels] for state in (now, then)]
             assert same and follows[0] == follows[1], f"{kind}, seed {seed}: {name}"
@@ -106,7 +106,7 @@ def test_a_rescue_is_shown_whole():
     cluster.kill_source()
     seen = cluster.seen()
     seen["s0"] = replace(seen["s0"], volume=True)
-    foreseen_run = dry_run(seen, going(rescue=True), 1.0)
+    foreseen_run = build_dry_run(seen, going(rescue=True), 1.0)
     actions = [f"{step.action} {step.server}" for step in foreseen_run.plan.steps]
     assert actions == [
         "fence s0", "stop-receive s1", "stop-receive s2", "rescue s1", "leave-source s1", "semi-sync-replica-off s1",
@@ -118,7 +118,7 @@ def test_a_rescue_is_shown_whole():
 def test_what_a_run_refuses_is_refused():
     cluster = Cluster(2, "mariadb", 1, 1e9, fence=True)
     alive = cluster.look()
-    foreseen_run = dry_run(alive, going(rescue=True), 1.0)
+    foreseen_run = build_dry_run(alive, going(rescue=True), 1.0)
     assert (
         "alive and takes writes: there is nothing to fail over" in foreseen_run.plan.refusal
         and not foreseen_run.plan.steps

@@ -107,36 +107,36 @@ def host(tmp_path, monkeypatch):
 def test_a_volume_comes_and_goes(host, monkeypatch):
     dead, mounted = host
     client = Client()
-    monkeypatch.setattr(Ec2Host, "client", lambda self: client)
-    with dead.binary_logs() as files:
+    monkeypatch.setattr(Ec2Host, "make_ec2_client", lambda self: client)
+    with dead.open_binary_logs() as files:
         [place] = mounted
         assert [path.name for path in files] == ["binlog.000001", "binlog.000002"] and mounted
     taken = [f"detach {DEAD} by force", "volume_available", f"attach {HERE} /dev/sdg", "volume_in_use"]
     assert client.calls == [*taken, f"detach {HERE}"] and not mounted and not place.exists()
     # An error while reading has the same end.
     client = Client()
-    with pytest.raises(ZeroDivisionError), dead.binary_logs():
+    with pytest.raises(ZeroDivisionError), dead.open_binary_logs():
         raise ZeroDivisionError
     assert client.calls[-1] == f"detach {HERE}" and not mounted
 
 
 def test_a_volume_that_cannot_come_is_said(host, monkeypatch):
     dead, mounted = host
-    monkeypatch.setattr(Ec2Host, "client", lambda self: Client("InvalidVolume.ZoneMismatch"))
+    monkeypatch.setattr(Ec2Host, "make_ec2_client", lambda self: Client("InvalidVolume.ZoneMismatch"))
     with pytest.raises(CouldNotRun, match=f"{VOLUME} cannot be attached to {HERE}: InvalidVolume.ZoneMismatch"):
-        dead.binary_logs().__enter__()
+        dead.open_binary_logs().__enter__()
     assert not mounted
 
 
 def test_a_volume_without_a_device_is_said(host, monkeypatch):
     dead, _ = host
     monkeypatch.setattr(instances, "DEVICE_S", 0.01)
-    monkeypatch.setattr(Ec2Host, "client", lambda self: Client())
+    monkeypatch.setattr(Ec2Host, "make_ec2_client", lambda self: Client())
     elsewhere = Ec2Host("db1", dead.address, instance=DEAD, volumes=(VOLUME,), rescuer=HERE, links=(Path("/none"),))
     with pytest.raises(
         CouldNotRun, match="is attached, and nvme-Amazon_Elastic_Block_Store_vol0123456789abcdef0 appears"
     ):
-        elsewhere.binary_logs().__enter__()
+        elsewhere.open_binary_logs().__enter__()
 
 
 def test_an_instance_knows_itself(tmp_path, monkeypatch):

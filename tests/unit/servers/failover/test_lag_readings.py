@@ -10,9 +10,9 @@ from relay_logs import Cluster
 
 from headrace.mysql.address import Address
 from headrace.mysql.gtid import GtidSet
-from headrace.servers.failover.planning.election import required
+from headrace.servers.failover.planning.election import require_state
 from headrace.servers.topology.lag import metrics
-from headrace.servers.topology.lag.clocks import age_by_rate
+from headrace.servers.topology.lag.clocks import estimate_age
 from headrace.servers.topology.lag.watch import LagReading, LagWatch
 
 LOOK_S = 2.0  # of the command without --seconds
@@ -37,11 +37,11 @@ def read_lag(
         watch._watched["s0"].trace.add(at, up_to(has + behind + round(written_tps * tenth / 10)))
         watch._watched["s1"].trace.add(at, up_to(has + round(applied_tps * tenth / 10)))
     for name, watched in watch._watched.items():
-        state = required(seen[name])
+        state = require_state(seen[name])
         channels = tuple(replace(each, seconds_behind=server_s, receive=receive) for each in state.channels)
         watched.state, watched.state_s = replace(state, channels=channels), now
     [reading] = watch.read()
-    lines = metrics.text_of(watch).splitlines()
+    lines = metrics.format_metrics(watch).splitlines()
     assert f'headrace_replica_apply_up{{channel="",replica="s1",source="s0"}} {float(reading.apply == "on")}' in lines
     assert (
         "# TYPE headrace_replica_lag_seconds gauge" in lines and 'headrace_replica_server_up{server="s0"} 1.0' in lines
@@ -72,8 +72,8 @@ def test_a_backlog_of_another_time_is_not_estimated():
     """The load is over: at 1 a second 5,000 transactions would be 5,000 s old."""
     reading = read_lag(5_000, 1.0, 70.0, 24)
     assert reading.clocks.estimate_s is None and reading.lag_s == 24.0
-    assert age_by_rate(0, 100.0, 1.0) is None and age_by_rate(None, None, None) is None
-    assert age_by_rate(10, 0.0, 0.0) is None
+    assert estimate_age(0, 100.0, 1.0) is None and estimate_age(None, None, None) is None
+    assert estimate_age(10, 0.0, 0.0) is None
 
 
 def test_without_another_clock_it_says_at_least():

@@ -27,7 +27,7 @@ from headrace.servers.failover.executor import Executor
 from headrace.servers.failover.hosts import AddressHost, Ec2Host, Hands
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import LeaseTaken
-from headrace.servers.failover.planning.election import required
+from headrace.servers.failover.planning.election import require_state
 from headrace.servers.failover.planning.members import FailoverStep, FailoverWish, Seen
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.failover.planning.progress import (
@@ -82,7 +82,7 @@ class SlowEc2:
 @pytest.mark.parametrize("ends", ["volume", "instance"])
 def test_a_fence_of_ec2_holds_before_it_is_said_to(monkeypatch, ends):
     client = SlowEc2(3, ends)
-    monkeypatch.setattr(Ec2Host, "client", lambda self: client)
+    monkeypatch.setattr(Ec2Host, "make_ec2_client", lambda self: client)
     monkeypatch.setattr(instances, "LOOK_S", 0.0)
     host = Ec2Host("db1", Address("u", "db1", 1), instance=INSTANCE, volumes=(VOLUME,))
     assert host.fence() == f"detached {VOLUME}, stopped {INSTANCE}" and client.looked == 4
@@ -140,7 +140,7 @@ def test_a_source_that_was_fenced_and_answers_is_fenced_again(write):
     without = seen | {"s0": replace(seen["s0"], fence="none")}
     progress = going(proof=simulated.proof, by_hand=True, accept_loss=True)
     assert "said to be dead, and it answers" in plan(without, progress).refusal
-    closed = without | {"s0": replace(without["s0"], state=replace(required(without["s0"]), read_only=True))}
+    closed = without | {"s0": replace(without["s0"], state=replace(require_state(without["s0"]), read_only=True))}
     assert not plan(closed, progress).refusal, "it may answer, read-only"
 
 
@@ -148,30 +148,30 @@ def test_a_fence_from_before_the_proof_or_another_boot_is_none(tmp_path, monkeyp
     simulated = working()
     assert simulated.proof is not None
     journal = Journal(tmp_path / "journal")
-    wish, boot = FailoverWish("s0"), REAL.boot()
+    wish, boot = FailoverWish("s0"), REAL.read_boot()
     journal.write(Began(wish, "watch", boot))
     journal.write(Fenced("s0", "killed", 5.0))
-    resumed = journal.unfinished()
+    resumed = journal.read_unfinished()
     assert resumed is not None and resumed.fenced_s == 5.0
     later = Began(wish, "watch", boot, proof=replace(simulated.proof, at_s=6.0))
-    assert resumed.after(later).fenced_s is None, "it was seen at work since"
-    assert resumed.after(Began(wish, "watch", boot)).fenced_s == 5.0
-    assert resumed.after(Began(wish, "watch", "another")).fenced_s is None
-    monkeypatch.setattr(journal.surroundings, "boot", lambda: "another")
-    again = journal.unfinished()
+    assert resumed.add_event(later).fenced_s is None, "it was seen at work since"
+    assert resumed.add_event(Began(wish, "watch", boot)).fenced_s == 5.0
+    assert resumed.add_event(Began(wish, "watch", "another")).fenced_s is None
+    monkeypatch.setattr(journal.surroundings, "read_boot", lambda: "another")
+    again = journal.read_unfinished()
     assert again is not None and again.fenced_s is None
 
 
 def test_what_the_watcher_writes_of_today_does_not_make_the_rest_young(tmp_path):
     path = tmp_path / "journal"
     journal = Journal(path)
-    journal.write(Began(FailoverWish("s0"), "watch", REAL.boot()))
+    journal.write(Began(FailoverWish("s0"), "watch", REAL.read_boot()))
     journal.write(Fenced("s0", "killed", 5.0))
     old = [json.loads(line) | {"at": "2026-01-01T00:00:00Z"} for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps(line) + "\n" for line in old))
     journal = Journal(path)
     journal.write(Detected("it is dead"))
-    resumed = journal.unfinished()
+    resumed = journal.read_unfinished()
     assert resumed is not None and resumed.is_over(FailoverWish("s0"), None, time.time() - journal.history.last_at)
 
 
@@ -234,11 +234,11 @@ def test_what_is_certainly_late_is_refused_before_the_fence():
 def test_the_source_of_an_old_switchover_is_not_opened_again():
     """Cut off after `closing`; then people promoted another one by hand, and pointed the source at it."""
     lines, opened = [], []
-    state = required(working().seen()["s1"])  # it follows somebody
+    state = require_state(working().seen()["s1"])  # it follows somebody
 
     class Hands:
         @contextlib.contextmanager
-        def on(self, host):
+        def hold_connection(self, host):
             yield SimpleNamespace(host=host)
 
     def reopened(seen: dict[str, Seen]) -> None:
@@ -270,10 +270,10 @@ def test_no_room_for_the_probe_is_a_hung_source_where_a_write_hung_before():
     seen = working().seen()
     full = seen | {"s0": replace(seen["s0"], write="full", error="takes no more connections")}
     hung = seen | {"s0": replace(seen["s0"], write="stalled", error="no answer")}
-    assert not any(Suspicion().after(full, "s0", float(second)) for second in range(60)), "only busy"
+    assert not any(Suspicion().add_observation(full, "s0", float(second)) for second in range(60)), "only busy"
     suspicion = Suspicion()
-    assert suspicion.after(hung, "s0", 0.0) == ""
-    assert "takes no writes" in suspicion.after(full, "s0", STALLED_S)
+    assert suspicion.add_observation(hung, "s0", 0.0) == ""
+    assert "takes no writes" in suspicion.add_observation(full, "s0", STALLED_S)
 
 
 def test_replicas_that_were_stopped_say_nothing_of_the_source():
@@ -283,7 +283,7 @@ def test_replicas_that_were_stopped_say_nothing_of_the_source():
     seen = simulated.seen()
     seen |= {"s0": replace(seen["s0"], state=None, error="no route")}
     suspicion = Suspicion()
-    assert not any(suspicion.after(seen, "s0", float(second)) for second in range(10))
+    assert not any(suspicion.add_observation(seen, "s0", float(second)) for second in range(10))
 
 
 def test_a_refused_failover_does_not_keep_the_watcher_from_the_next(tmp_path):
@@ -303,7 +303,7 @@ def test_a_refused_failover_does_not_keep_the_watcher_from_the_next(tmp_path):
 
 def test_a_second_watcher_on_the_machine_is_told_that_another_acts(tmp_path):
     first, second = Journal(tmp_path / "journal"), Journal(tmp_path / "journal")
-    with first.alone(), pytest.raises(LeaseTaken, match="another failover of this cluster"), second.alone():
+    with first.lock(), pytest.raises(LeaseTaken, match="another failover of this cluster"), second.lock():
         pass
 
 
@@ -323,11 +323,11 @@ def test_a_fence_slower_than_the_semi_sync_timeout_is_said(monkeypatch):
 
 def test_a_failover_of_another_time_is_not_gone_on_with(tmp_path):
     simulated = working()
-    wish, boot = FailoverWish("s0"), REAL.boot()
+    wish, boot = FailoverWish("s0"), REAL.read_boot()
     journal = Journal(tmp_path / "journal")
     journal.write(Began(wish, "watch", boot, simulated.proof))
     journal.write(Fenced("s0", "killed", simulated.now))
-    resumed = journal.unfinished()
+    resumed = journal.read_unfinished()
     assert resumed is not None and not resumed.is_over(wish, None, 1.0)
     assert resumed.is_over(wish, writable(simulated), 1.0), "its source takes writes"
     assert resumed.is_over(wish, None, STALE_S + 1)
@@ -335,10 +335,10 @@ def test_a_failover_of_another_time_is_not_gone_on_with(tmp_path):
     # Today's proof counts, not that of the journal.
     assert simulated.proof is not None
     today = replace(simulated.proof, at_s=simulated.proof.at_s + 5)
-    assert resumed.after(Began(wish, "watch", boot, today)).proof == today
-    assert resumed.after(Began(wish, "watch", boot)).proof == simulated.proof
+    assert resumed.add_event(Began(wish, "watch", boot, today)).proof == today
+    assert resumed.add_event(Began(wish, "watch", boot)).proof == simulated.proof
     journal.write(Elected("s1", None, True))
-    chosen = journal.unfinished()
+    chosen = journal.read_unfinished()
     assert chosen is not None and not chosen.is_over(wish, writable(simulated), STALE_S + 1)
     old = tmp_path / "old"
     lines = [
@@ -373,11 +373,11 @@ def test_replicas_that_follow_an_address_nobody_named_are_said():
 def test_a_watcher_that_meets_a_good_source_gives_up_what_was_left(tmp_path):
     journal = Journal(tmp_path / "journal")
     changed = []
-    state = required(working().seen()["s1"])
+    state = require_state(working().seen()["s1"])
     stopped = replace(state, channels=tuple(replace(channel, receive="off") for channel in state.channels))
 
     class Hands:
-        def state_of(self, host):
+        def query_state(self, host):
             return stopped
 
         def change(self, host, *statements):
@@ -387,10 +387,10 @@ def test_a_watcher_that_meets_a_good_source_gives_up_what_was_left(tmp_path):
     executor = SimpleNamespace(journal=journal, hands=Hands(), hosts=hosts_of, say=changed.append)
     journal.write(Began(FailoverWish("s0"), "watch", ""))
     journal.write(StepDone(FailoverStep(1, "stop-receive", "s1"), 0.1))
-    Executor.back(executor, "s1")  # pyright: ignore[reportArgumentType]
-    assert journal.unfinished() is not None and not changed
-    Executor.back(executor, "s0")  # pyright: ignore[reportArgumentType]
-    assert journal.unfinished() is None
+    Executor.give_up(executor, "s1")  # pyright: ignore[reportArgumentType]
+    assert journal.read_unfinished() is not None and not changed
+    Executor.give_up(executor, "s0")  # pyright: ignore[reportArgumentType]
+    assert journal.read_unfinished() is None
     assert [host for host, _ in changed] == ["s1"], "what it stopped receives again, and nobody else"
 
 
@@ -400,7 +400,7 @@ def test_one_whose_rescue_was_cut_off_applies_again(tmp_path, rescued):
     journal = Journal(tmp_path / "journal")
     changed: list[str] = []
     simulated = working("mysql")
-    state = required(simulated.seen()["s1"])
+    state = require_state(simulated.seen()["s1"])
     stopped = replace(state, channels=tuple(replace(channel, receive="off", apply="off") for channel in state.channels))
     hands = SimpleNamespace(state_of=lambda host: stopped, change=lambda host, *statements: changed.extend(statements))
     executor: Any = SimpleNamespace(journal=journal, hands=hands, hosts={"s1": "s1"}, say=changed.append)
@@ -408,7 +408,7 @@ def test_one_whose_rescue_was_cut_off_applies_again(tmp_path, rescued):
     journal.write(StepDone(FailoverStep(1, "stop-receive", "s1"), 0.1))
     if rescued:
         journal.write(StepBegan(FailoverStep(3, "rescue", "s1", to="s0")))
-    Executor.back(executor, "s0")
+    Executor.give_up(executor, "s0")
     assert ["SQL_THREAD" in statement for statement in changed] == ([True, False] if rescued else [False])
 
 
@@ -431,7 +431,7 @@ def test_what_is_started_again(flavor, receive, apply, all_applied, appliers, st
     simulated.receive(1)  # the write of a probe
     if all_applied:
         simulated.apply(1)
-    state = required(simulated.seen()["s1"])
+    state = require_state(simulated.seen()["s1"])
     channels = tuple(replace(statement, receive=receive, apply=apply) for statement in state.channels)
     statements, stay = to_start(replace(state, channels=channels), appliers)
     assert [next(word for word in statement.split() if word.endswith("_THREAD")) for statement in statements] == starts
@@ -476,7 +476,7 @@ def test_trouble_of_the_probe_is_not_the_servers(error, write):
     from pymysql.err import OperationalError
 
     class Host:
-        def connected(self, timeout_s):
+        def open_connection(self, timeout_s):
             raise error if isinstance(error, Exception) else OperationalError(*error)
 
     watched = SimpleNamespace(hosts={"s0": Host()})
@@ -490,14 +490,14 @@ def test_an_error_of_the_driver_is_a_refusal_in_words():
     class Host:
         name = "s1"
 
-        def connected(self, timeout_s):
+        def open_connection(self, timeout_s):
             return SimpleNamespace(_force_close=lambda: None)
 
     hands = Hands()
-    with pytest.raises(CouldNotRun, match="s1: Lost connection") as error, hands.on(Host()):  # pyright: ignore[reportArgumentType]
+    with pytest.raises(CouldNotRun, match="s1: Lost connection") as error, hands.hold_connection(Host()):  # pyright: ignore[reportArgumentType]
         raise OperationalError(2013, "Lost connection to MySQL server during query")
     assert error.value.source == "error 2013 of the server"
-    with pytest.raises(ZeroDivisionError), hands.on(Host()):  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ZeroDivisionError), hands.hold_connection(Host()):  # pyright: ignore[reportArgumentType]
         raise ZeroDivisionError
 
 
@@ -508,13 +508,13 @@ def test_nobody_waits_for_a_relay_log_that_is_gone():
     simulated.receive(1)
     gtids = simulated.gtids(simulated.servers[1].knows())
     simulated.stop_threads(simulated.servers[1], apply=False)
-    states = iter([required(simulated.seen()["s1"])])
+    states = iter([require_state(simulated.seen()["s1"])])
     hands: Any = SimpleNamespace(state_of=lambda host: next(states))
     draining = Draining(hands, lambda event: None, lambda text: None, 3_600.0, 10.0)
     host = AddressHost("s1", Address("u", "s1", 1))
     assert not draining._can_apply(host, gtids).contains(gtids), "it is still to be applied"
     simulated.servers[1].relay = []
-    states = iter([required(simulated.seen()["s1"])])
+    states = iter([require_state(simulated.seen()["s1"])])
     with pytest.raises(CouldNotRun, match="a part of what it had received is lost"):
         draining._can_apply(host, gtids)
 
@@ -549,7 +549,7 @@ def test_followers_on_one_port_have_accounts_of_their_own(flavor):
     source = AddressHost("db1", Address("u", "db1", 3306))
     dialect = Dialect(flavor, (10, 11, 0) if flavor == "mariadb" else (9, 7, 0))
     users = [
-        source.source_for(AddressHost(name, Address("u", name, 3306)), Connection(), dialect).user  # pyright: ignore[reportArgumentType]
+        source.admit_follower(AddressHost(name, Address("u", name, 3306)), Connection(), dialect).user  # pyright: ignore[reportArgumentType]
         for name in ("db2", "db3", "db2")
     ]
     assert users[0] != users[1] and users[0] == users[2] and all(len(user) <= 32 for user in users)
@@ -600,7 +600,7 @@ def test_a_log_with_nothing_beyond_is_read():
 def test_a_list_that_could_not_be_read_is_no_list(tmp_path, program):
     log, listed = tmp_path / "binlog.000001", tmp_path / "list"
     log.write_text("row\n")
-    reader = program.tool()[0]
+    reader = program.find_tool()[0]
     with listed.open("wb") as file:
         rejoin._write_out([reader, str(log)], file, "db1")
     assert Path(listed).read_text() == "row\n"

@@ -15,7 +15,7 @@ from collections import Counter
 import pytest
 from relay_logs import Cluster, going
 
-from headrace.servers.failover.planning.dry_run import election, elects
+from headrace.servers.failover.planning.dry_run import elects, make_election
 from headrace.servers.failover.planning.members import FailoverPlan
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.failover.planning.progress import Fenced, Proved, StepBegan, StepDone
@@ -95,7 +95,7 @@ def run(seed: int) -> tuple[Cluster, FailoverPlan, FailoverPlan | None, int | No
             happens(cluster, chance, faults=chance.random() < 0.3)
         seen = cluster.look()
         if cluster.proof is not None:
-            progress = progress.after(Proved(cluster.proof))
+            progress = progress.add_event(Proved(cluster.proof))
         made_plan = plan(seen, progress, cluster.now)
         if not made_plan.steps:
             break
@@ -103,13 +103,13 @@ def run(seed: int) -> tuple[Cluster, FailoverPlan, FailoverPlan | None, int | No
             if chance.random() < 0.3:
                 happens(cluster, chance, faults=chance.random() < 0.3)
             if elects(step, progress):
-                progress = progress.after(election(made_plan, progress, seen))
-            progress = progress.after(StepBegan(step))
+                progress = progress.add_event(make_election(made_plan, progress, seen))
+            progress = progress.add_event(StepBegan(step))
             if chance.random() < 0.05 or not cluster.do(step):
                 break  # the executor is killed, or cannot: it looks again
             if step.action == "fence":
-                progress = progress.after(Fenced("s0", "", cluster.now))
-            progress = progress.after(StepDone(step, 0.0))
+                progress = progress.add_event(Fenced("s0", "", cluster.now))
+            progress = progress.add_event(StepDone(step, 0.0))
             if step.action == "writable" and opened is None:
                 opened, acknowledged = made_plan, len(cluster.acknowledged)
     return cluster, made_plan, opened, acknowledged

@@ -15,7 +15,7 @@ from collections import Counter
 import pytest
 from relay_logs import Cluster, going
 
-from headrace.servers.failover.planning.dry_run import election, elects
+from headrace.servers.failover.planning.dry_run import elects, make_election
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.failover.planning.progress import StepBegan, StepDone, StepFailed, WritesClosing
 
@@ -74,13 +74,13 @@ def run(seed: int) -> tuple[Cluster, str]:
         for step in planned.stage:
             goes_on(cluster, chance)
             if elects(step, progress):
-                progress = progress.after(election(planned, progress, seen))
+                progress = progress.add_event(make_election(planned, progress, seen))
             if step.action == "read-only":
-                progress = progress.after(WritesClosing("s0", planned.elected or "", silenced=False))
-            progress = progress.after(StepBegan(step))
+                progress = progress.add_event(WritesClosing("s0", planned.elected or "", silenced=False))
+            progress = progress.add_event(StepBegan(step))
             done = cluster.do(step) if step.action != "semi-sync-replica-on" else True
             holds(cluster, seed)
-            progress = progress.after(StepDone(step, 0.0) if done else StepFailed(step, "", "it cannot"))
+            progress = progress.add_event(StepDone(step, 0.0) if done else StepFailed(step, "", "it cannot"))
             if step.action != "repoint-early" and (not done or chance.random() < 0.05):
                 break  # it is killed, or cannot: the same command goes on
     return cluster, "never ended"

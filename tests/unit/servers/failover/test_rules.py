@@ -10,9 +10,9 @@ from relay_logs import OUTCOME, Cluster, going
 from headrace.errors import CouldNotRun
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.failover.journal import Journal
-from headrace.servers.failover.planning.dry_run import doubted
-from headrace.servers.failover.planning.election import errant, extra, has, required
-from headrace.servers.failover.planning.guarantee import guarantee_now, is_intact
+from headrace.servers.failover.planning.dry_run import doubt_election
+from headrace.servers.failover.planning.election import find_errant, find_extra, has, require_state
+from headrace.servers.failover.planning.guarantee import is_intact, judge_guarantee
 from headrace.servers.failover.planning.members import FailoverStep, FailoverWish, ScheduledEvent, Seen, ThreadRun
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.failover.planning.progress import (
@@ -30,8 +30,8 @@ from headrace.servers.failover.planning.progress import (
     Unhurried,
     WritesClosing,
 )
-from headrace.servers.failover.planning.semisync import traps
-from headrace.servers.failover.rescue import in_ranges
+from headrace.servers.failover.planning.semisync import list_traps
+from headrace.servers.failover.rescue import format_ranges
 from headrace.servers.failover.surroundings import REAL
 from headrace.servers.failover.watcher import STALLED_S, Suspicion
 
@@ -74,12 +74,12 @@ def test_a_second_start_within_seconds_of_the_first_is_not_taken_for_it():
     # Observed 2 s after its start, and again 2 s after another one 2.5 s later: the starts lie within the jitter.
     young = ThreadRun(start_s=100.0, uptime_s=2.0, receiver=5, applier=6)
     again = ThreadRun(start_s=102.5, uptime_s=2.0, receiver=5, applier=6)
-    assert not again.unbroken(young, keeps_relay_log=True)
+    assert not again.is_unbroken(young, keeps_relay_log=True)
     # A server that had run for longer than twice the jitter tells a restart by its uptime.
     settled = ThreadRun(start_s=100.0, uptime_s=6.0, receiver=5, applier=6)
     later = ThreadRun(start_s=100.5, uptime_s=60.0, receiver=5, applier=6)
-    assert later.unbroken(settled, keeps_relay_log=False)
-    assert not ThreadRun(start_s=106.5, uptime_s=1.0, receiver=5, applier=6).unbroken(settled, keeps_relay_log=True)
+    assert later.is_unbroken(settled, keeps_relay_log=False)
+    assert not ThreadRun(start_s=106.5, uptime_s=1.0, receiver=5, applier=6).is_unbroken(settled, keeps_relay_log=True)
 
 
 def test_a_source_that_works_is_not_failed_over():
@@ -181,12 +181,12 @@ def test_one_that_was_elected_and_is_gone_stops_everything():
 
 def test_the_guarantee_follows_the_status():
     simulated = cluster()
-    assert guarantee_now(simulated.seen(), simulated.seen()["s0"]).level == "kept"
+    assert judge_guarantee(simulated.seen(), simulated.seen()["s0"]).level == "kept"
     simulated.source.status = False
-    assert guarantee_now(simulated.seen(), simulated.seen()["s0"]).level == "async"
+    assert judge_guarantee(simulated.seen(), simulated.seen()["s0"]).level == "async"
     for replica in simulated.servers[1:]:
         replica.delayed = True
-    assert guarantee_now(simulated.seen(), simulated.seen()["s0"]).level == "none"
+    assert judge_guarantee(simulated.seen(), simulated.seen()["s0"]).level == "none"
 
 
 def test_a_restarted_acker_is_not_intact():
@@ -198,7 +198,7 @@ def test_a_restarted_acker_is_not_intact():
 
 def named(simulated: Cluster, before=None) -> set[tuple[str, str]]:
     seen = simulated.seen()
-    return {(trap.server, trap.name) for trap in traps(seen, seen["s0"], before)}
+    return {(trap.server, trap.name) for trap in list_traps(seen, seen["s0"], before)}
 
 
 def test_each_trap_is_named():
@@ -234,9 +234,12 @@ def test_detection_needs_the_replicas_word():
     simulated = cluster()
     suspicion = Suspicion()
     simulated.cut.add((-1, 0))  # the watcher alone is cut off: its replicas still receive
-    assert [suspicion.after(simulated.seen(), "s0", 0.0) for _ in range(5)] == [""] * 5
+    assert [suspicion.add_observation(simulated.seen(), "s0", 0.0) for _ in range(5)] == [""] * 5
     simulated.kill_source()
-    first, second = suspicion.after(simulated.seen(), "s0", 0.0), suspicion.after(simulated.seen(), "s0", 0.5)
+    first, second = (
+        suspicion.add_observation(simulated.seen(), "s0", 0.0),
+        suspicion.add_observation(simulated.seen(), "s0", 0.5),
+    )
     assert first == "" and "no replica receives" in second
 
 
@@ -246,33 +249,33 @@ def test_detection_of_a_source_that_takes_no_writes():
     stalled = seen | {"s0": replace(seen["s0"], write="stalled", error="no answer")}
     blocked = seen | {"s0": replace(seen["s0"], write="blocked", error="a lock")}
     suspicion = Suspicion()
-    assert suspicion.after(stalled, "s0", 0.0) == ""
-    assert suspicion.after(blocked, "s0", STALLED_S + 1) == "", "a lock is no reason"
-    assert suspicion.after(stalled, "s0", 10.0) == ""
-    assert "takes no writes" in suspicion.after(stalled, "s0", 10.0 + STALLED_S)
+    assert suspicion.add_observation(stalled, "s0", 0.0) == ""
+    assert suspicion.add_observation(blocked, "s0", STALLED_S + 1) == "", "a lock is no reason"
+    assert suspicion.add_observation(stalled, "s0", 10.0) == ""
+    assert "takes no writes" in suspicion.add_observation(stalled, "s0", 10.0 + STALLED_S)
 
 
 def test_the_journal_knows_what_cannot_be_seen(tmp_path):
     simulated = cluster()
     journal = Journal(tmp_path / "journal")
-    assert journal.unfinished() is None
+    assert journal.read_unfinished() is None
     assert simulated.proof is not None
-    journal.write(Began(FailoverWish("s0", accept_loss=True), "watch", REAL.boot()))
+    journal.write(Began(FailoverWish("s0", accept_loss=True), "watch", REAL.read_boot()))
     journal.write(Proved(simulated.proof))
     journal.write(Fenced("s0", "killed", simulated.now))
     journal.write(Elected("s1", None, True))
     with open(tmp_path / "journal", "a") as file:
         file.write('{"event": "fini')  # a crash in the middle of a line
     again = Journal(tmp_path / "journal")
-    unfinished = again.unfinished()
+    unfinished = again.read_unfinished()
     assert unfinished is not None and unfinished.by == "watch"
     assert (unfinished.elected, unfinished.wish.accept_loss, unfinished.proof) == ("s1", True, simulated.proof)
     assert unfinished.fenced_s == simulated.now
-    with journal.alone(), pytest.raises(CouldNotRun, match="under way"), again.alone():
+    with journal.lock(), pytest.raises(CouldNotRun, match="under way"), again.lock():
         pass
-    with again.alone():
+    with again.lock():
         again.write(Finished(OUTCOME))
-    assert again.unfinished() is None and again.history.failed_over_at is not None
+    assert again.read_unfinished() is None and again.history.failed_over_at is not None
 
 
 def test_what_no_later_look_can_make_certain_is_refused_before_anything_is_changed():
@@ -303,7 +306,7 @@ def test_a_switchover_keeps_semi_sync_on_a_successor_that_did_not_acknowledge():
 
 def with_role(seen, name, clients, **semi_sync):
     """A server that already has the source's role of semi-sync, and waits."""
-    semi = required(seen[name]).semi_sync
+    semi = require_state(seen[name]).semi_sync
     semi = replace(semi, source_enabled=True, source_status=True, clients=clients, **semi_sync)
     return changed(seen, name, semi_sync=semi)
 
@@ -354,13 +357,13 @@ def test_missed_heartbeats_are_silence():
     simulated = cluster()
     simulated.cut |= {(-1, 0)}
     seen = simulated.seen()
-    assert all(required(seen[name]).channels[0].receive == "on" for name in ("s1", "s2"))
+    assert all(require_state(seen[name]).channels[0].receive == "on" for name in ("s1", "s2"))
     deaf = seen | {"s1": replace(seen["s1"], deaf=True)}
     both = deaf | {"s2": replace(deaf["s2"], deaf=True)}
     suspicion = Suspicion()
-    assert [suspicion.after(deaf, "s0", 0.0) for _ in range(5)] == [""] * 5, "one still hears"
-    assert "no replica receives" in suspicion.after(both, "s0", 0.0)
-    assert Suspicion().after(both, "s0", 0.0) == "", "one look without an answer is chance"
+    assert [suspicion.add_observation(deaf, "s0", 0.0) for _ in range(5)] == [""] * 5, "one still hears"
+    assert "no replica receives" in suspicion.add_observation(both, "s0", 0.0)
+    assert Suspicion().add_observation(both, "s0", 0.0) == "", "one look without an answer is chance"
 
 
 def test_a_write_that_hangs_counts_from_its_beginning():
@@ -368,11 +371,11 @@ def test_a_write_that_hangs_counts_from_its_beginning():
     seen = simulated.seen()
     hung = seen | {"s0": replace(seen["s0"], write="stalled", waited_s=1.0)}
     suspicion = Suspicion()
-    assert suspicion.after(hung, "s0", 10.0) == "" and suspicion.stalled_since == 9.0
-    assert suspicion.write_s(10.0) == STALLED_S - 1.0, "the next one is given up when the time is over"
-    assert "takes no writes" in suspicion.after(hung, "s0", 9.0 + STALLED_S)
+    assert suspicion.add_observation(hung, "s0", 10.0) == "" and suspicion.stalled_since == 9.0
+    assert suspicion.compute_write_s(10.0) == STALLED_S - 1.0, "the next one is given up when the time is over"
+    assert "takes no writes" in suspicion.add_observation(hung, "s0", 9.0 + STALLED_S)
     alone = Suspicion(stalled_s=0.5)
-    assert alone.after(hung, "s0", 10.0) == "", "two writes have to fail"
+    assert alone.add_observation(hung, "s0", 10.0) == "", "two writes have to fail"
 
 
 def steps_of(simulated, **choices):
@@ -458,12 +461,12 @@ def test_one_that_goes_on_says_what_was_known_of_the_election(tmp_path, sure):
     """An hour later the proof is worth nothing; what it proved then is in the journal."""
     simulated = promoted()
     journal = Journal(tmp_path / "journal")
-    journal.write(Began(FailoverWish("s0"), "user", REAL.boot(), simulated.proof))
+    journal.write(Began(FailoverWish("s0"), "user", REAL.read_boot(), simulated.proof))
     journal.write(Elected("s1", None, *sure))
-    resumed = journal.unfinished()
+    resumed = journal.read_unfinished()
     assert resumed is not None and resumed.sure == sure
     later = simulated.now + 3_600.0
-    planned = plan(simulated.look(), resumed.after(Began(FailoverWish("s0"), "user", REAL.boot())), later)
+    planned = plan(simulated.look(), resumed.add_event(Began(FailoverWish("s0"), "user", REAL.read_boot())), later)
     assert (planned.elected, planned.lossless, planned.uncertain) == ("s1", *sure)
     # Without an election, it says why it cannot know.
     unknown = plan(simulated.look(), replace(resumed, decision=None, proof=None), later)
@@ -527,9 +530,9 @@ def test_what_a_replica_received_after_the_election_of_another_is_not_lost_in_si
     assert "s1 was elected, and s2 received" in resumed.refusal and "--accept-loss" in resumed.hint
     accepted = plan(beds.look(), replace(progress, wish=replace(progress.wish, accept_loss=True)))
     assert not accepted.refusal and not accepted.lossless and "s2 received" in accepted.uncertain[0]
-    doubt = doubted(accepted, progress)
+    doubt = doubt_election(accepted, progress)
     assert doubt is not None and (doubt.lossless, doubt.uncertain) == (False, accepted.uncertain)
-    assert doubted(accepted, progress.after(doubt)) is None, "it is said once"
+    assert doubt_election(accepted, progress.add_event(doubt)) is None, "it is said once"
 
 
 def test_what_is_lost_is_listed_where_something_may_be():
@@ -548,14 +551,14 @@ def test_what_is_lost_is_listed_where_something_may_be():
     assert not plan(seen, done).steps and not plan(seen, none_missing).steps
     failed = replace(progress, failed={"events": "a lock", "list-lost": "no volume"})
     assert not plan(seen, failed).steps, "what failed in this run is not tried for ever"
-    assert in_ranges(["0-1-7", "0-1-8", "0-2-9"], "mariadb") == "0-1-7..8, 0-2-9..9"
+    assert format_ranges(["0-1-7", "0-1-8", "0-2-9"], "mariadb") == "0-1-7..8, 0-2-9..9"
 
 
 def test_mysqls_own_writes_are_errant_though_its_channel_counts_them():
     """SHOW REPLICA STATUS says in Executed_Gtid_Set all that the server executed, whoever wrote it."""
     simulated = cluster(flavor="mysql")
     simulated.servers[1].binlog.append((1, 1))
-    assert set(errant(simulated.seen(), simulated.seen()["s0"])) == {"s1"}
+    assert set(find_errant(simulated.seen(), simulated.seen()["s0"])) == {"s1"}
     switch = plan(simulated.seen(), going("s0", kind="switchover", target="s1"))
     assert "transactions of its own" in switch.refusal
     simulated.kill_source()
@@ -602,21 +605,21 @@ def test_what_a_replica_with_its_own_transactions_alone_received_is_not_lost():
 def test_the_journal_of_a_switchover_knows_that_the_source_is_closed(tmp_path):
     journal = Journal(tmp_path / "journal")
     events = (ScheduledEvent("shop", "nightly", "ops@%"),)
-    began = Began(FailoverWish("s0", kind="switchover"), "user", REAL.boot(), events=events)
+    began = Began(FailoverWish("s0", kind="switchover"), "user", REAL.read_boot(), events=events)
     journal.write(began)
-    progress = journal.unfinished()
+    progress = journal.read_unfinished()
     assert progress is not None and not progress.pause.closed
     journal.write(StepBegan(FailoverStep(1, "repoint-early", "s2", to="s1")))
     journal.write(WritesClosing("s0", "s1", silenced=False))
     journal.write(Hurried("s1", {"sync_binlog": 1}))
     journal.write(began)  # the one who goes on
-    progress = journal.unfinished()
+    progress = journal.read_unfinished()
     assert progress is not None and progress.pause.closed and progress.events == events
     assert progress.prepared.moved == ("s2",) and progress.candidate == "s1" and not progress.clients_updated
     assert journal.history.hurried == {"s1": {"sync_binlog": 1}}
     journal.write(Unhurried("s1"))
     journal.write(GivenUp())
-    assert journal.unfinished() is None and journal.history.hurried == {}
+    assert journal.read_unfinished() is None and journal.history.hurried == {}
 
 
 def test_a_binary_log_that_was_emptied_does_not_make_others_errant():
@@ -628,10 +631,10 @@ def test_a_binary_log_that_was_emptied_does_not_make_others_errant():
         "s1": replace(seen["s1"], wrote={(0, 2): 279, (0, 1): 500}),
         "s2": replace(seen["s2"], wrote={(0, 1): 498}),
     }
-    assert errant(seen, seen["s0"]) == {}
-    assert extra(seen["s1"], seen["s2"]) == "0-1-499..500", "what came after what both have"
+    assert find_errant(seen, seen["s0"]) == {}
+    assert find_extra(seen["s1"], seen["s2"]) == "0-1-499..500", "what came after what both have"
     alone = seen | {"s1": replace(seen["s1"], wrote={(0, 2): 501, (0, 1): 500})}
-    assert errant(alone, alone["s0"]) == {"s1": "0-2-1..501"}, "its own came last: nobody vouches for it"
+    assert find_errant(alone, alone["s0"]) == {"s1": "0-2-1..501"}, "its own came last: nobody vouches for it"
 
 
 def test_what_a_source_applied_before_its_own_binary_log_begins_is_not_missing():
@@ -641,9 +644,9 @@ def test_what_a_source_applied_before_its_own_binary_log_begins_is_not_missing()
     seen = cluster().seen()
     own = GtidSet.parse("0-2-100", "mariadb")
     new = replace(seen["s1"], wrote={(0, 2): 100})
-    new = replace(new, state=replace(required(new), executed=own, channels=()))
+    new = replace(new, state=replace(require_state(new), executed=own, channels=()))
     old = replace(seen["s0"], wrote={(0, 2): 98, (0, 1): 99})
-    from_copy = replace(new, state=replace(required(new), applied=GtidSet.parse("0-1-99", "mariadb")))
-    assert extra(old, from_copy) == ""
-    shorter = replace(new, state=replace(required(new), applied=GtidSet.parse("0-2-98", "mariadb")))
-    assert extra(old, shorter) == "0-1-1..99", "the copy ended before it"
+    from_copy = replace(new, state=replace(require_state(new), applied=GtidSet.parse("0-1-99", "mariadb")))
+    assert find_extra(old, from_copy) == ""
+    shorter = replace(new, state=replace(require_state(new), applied=GtidSet.parse("0-2-98", "mariadb")))
+    assert find_extra(old, shorter) == "0-1-1..99", "the copy ended before it"

@@ -116,7 +116,7 @@ def heal(cluster: SimulatedCluster, left_out: Iterable[str] = ()) -> None:
 def proof_of_watch(program: Program) -> AckProof | None:
     """Semi-sync as it is seen at work before the source dies."""
     for _ in range(3):
-        _, proof = program.executor.observer.tick("s0")
+        _, proof = program.executor.observer.probe_source("s0")
         if proof is not None:
             return proof
     return None

@@ -13,7 +13,7 @@ from relay_logs import Cluster
 
 from headrace.mysql.address import Address
 from headrace.mysql.state import ServerState
-from headrace.servers.failover.planning.election import required
+from headrace.servers.failover.planning.election import require_state
 from headrace.servers.topology import checks, ending, topology
 from headrace.servers.topology.lag import watch as watching
 from headrace.servers.topology.lag.watch import LagWatch
@@ -22,23 +22,23 @@ from headrace.servers.topology.topology import TopologyMember
 
 def states(flavor: str = "mysql") -> dict[str, ServerState]:
     seen = Cluster(2, flavor, 1, 1e9, True).seen()
-    return {name: required(state) for name, state in seen.items()}
+    return {name: require_state(state) for name, state in seen.items()}
 
 
 def test_servers_of_their_own_are_warned_of_nothing():
     for flavor in ("mariadb", "mysql"):
-        assert list(checks.warnings_of_all(states(flavor))) == []
-        assert [text for state in states(flavor).values() for text in checks.warnings(state)] == []
+        assert list(checks.list_pair_warnings(states(flavor))) == []
+        assert [text for state in states(flavor).values() for text in checks.list_warnings(state)] == []
 
 
 def test_one_uuid_or_id_twice_is_said_of_both():
     seen = states()
     seen["s2"] = replace(seen["s2"], uuid=seen["s1"].uuid)
-    warnings = dict(checks.warnings_of_all(seen))
+    warnings = dict(checks.list_pair_warnings(seen))
     assert set(warnings) == {"s1", "s2"} and seen["s1"].uuid in warnings["s1"] and "auto.cnf" in warnings["s2"]
     seen = states("mariadb")  # which has no UUIDs
     seen["s2"] = replace(seen["s2"], server_id=seen["s1"].server_id)
-    warnings = dict(checks.warnings_of_all(seen))
+    warnings = dict(checks.list_pair_warnings(seen))
     assert set(warnings) == {"s1", "s2"} and f"has the server_id of s2, {seen['s1'].server_id}" in warnings["s1"]
 
 
@@ -47,7 +47,7 @@ def test_a_replica_that_takes_less_than_its_source_sends():
     seen["s0"] = replace(seen["s0"], max_packet=64 << 20)
     seen["s1"] = replace(seen["s1"], apply_packet=16 << 20)
     seen["s2"] = replace(seen["s2"], apply_packet=64 << 20)
-    [(name, text)] = checks.warnings_of_all(seen)
+    [(name, text)] = checks.list_pair_warnings(seen)
     assert name == "s1" and "at most 16,777,216 bytes" in text and "SET GLOBAL replica_max_allowed_packet" in text
 
 
@@ -58,18 +58,18 @@ def logging(state: ServerState, **values: Any) -> ServerState:
 
 def test_statements_are_warned_of_where_they_are_logged():
     state = logging(states()["s0"], format="STATEMENT")
-    [text] = checks.warnings(state)
+    [text] = checks.list_warnings(state)
     assert "UUID()" in text and "binlog_format = ROW" in text
     replica = logging(states()["s1"], format="STATEMENT", replica_updates=False)
-    assert list(checks.warnings(replica)) == [], "it logs nothing of its own"
-    assert list(checks.warnings(logging(state, format="MIXED"))) == []
+    assert list(checks.list_warnings(replica)) == [], "it logs nothing of its own"
+    assert list(checks.list_warnings(logging(state, format="MIXED"))) == []
 
 
 def test_semi_sync_that_is_off_at_the_source_alone():
     seen = states("mariadb")
     semi = replace(seen["s0"].semi_sync, source_enabled=False)
     seen["s0"] = replace(seen["s0"], semi_sync=semi)
-    [(name, text)] = checks.warnings_of_all(seen)
+    [(name, text)] = checks.list_pair_warnings(seen)
     assert name == "s0" and "off here and on at s1, s2" in text and "rpl_semi_sync_master_enabled = 'ON'" in text
 
 
@@ -78,9 +78,11 @@ def test_what_was_asked_for_is_a_warning_and_no_problem():
     seen = states("mariadb")["s1"]
     channel = replace(seen.channels[0], delay_s=3_600, filters=(("replicate-do-db", "shop"),), uses_gtid=False)
     seen = replace(seen, channels=(channel,))
-    words = " ".join(checks.warnings(seen))
+    words = " ".join(checks.list_warnings(seen))
     assert "delayed by 3600 s on purpose" in words and "filtered" in words and "file positions" in words
-    assert not [text for text in checks.problems(seen) if "delayed" in text or "filtered" in text or "file pos" in text]
+    assert not [
+        text for text in checks.list_problems(seen) if "delayed" in text or "filtered" in text or "file pos" in text
+    ]
 
 
 def member_of(name: str, state: ServerState | None, port: int) -> TopologyMember:
@@ -91,31 +93,34 @@ def member_of(name: str, state: ServerState | None, port: int) -> TopologyMember
 def test_a_stopped_source_is_a_problem():
     seen = states("mariadb")
     members = [member_of("s0", None, 1), *(member_of(name, seen[name], 2) for name in ("s1", "s2"))]
-    [text] = topology._of_stopped(members[0].server, members)
+    [text] = topology._describe_stopped(members[0].server, members)
     assert text.startswith("is stopped, and s1, s2 follow it; headrace mysql up s0") and "failover run" in text
-    assert not list(topology._of_stopped(members[1].server, members))
-    assert not list(topology._of_stopped(members[0].server, members[:1])), "nobody follows it"
+    assert not list(topology._describe_stopped(members[1].server, members))
+    assert not list(topology._describe_stopped(members[0].server, members[:1])), "nobody follows it"
 
 
 def test_what_the_end_of_a_server_does_to_others(monkeypatch):
     seen = states("mariadb")
     lab: Any = SimpleNamespace()
     places = {name: SimpleNamespace(name=name, host=name, port=1, state="running") for name in seen}
-    monkeypatch.setattr(ending, "states_of", lambda lab: seen)
-    monkeypatch.setattr(ending, "servers", lambda lab: list(places.values()))
-    monkeypatch.setattr(ending.accounts, "connected", lambda server: contextlib.nullcontext())
+    monkeypatch.setattr(ending, "collect_states", lambda lab: seen)
+    monkeypatch.setattr(ending, "list_servers", lambda lab: list(places.values()))
+    monkeypatch.setattr(ending.accounts, "open_connection", lambda server: contextlib.nullcontext())
     monkeypatch.setattr(ending, "ask_named_safely", lambda *_: [{"Server_id": 77, "Host": "far"}, {"Server_id": 2}])
     source: Any = places["s0"]
-    assert ending.consequences(lab, source) == ["s1, s2 and server_id 77 at far follow it, and would receive nothing"]
+    assert ending.list_consequences(lab, source) == [
+        "s1, s2 and server_id 77 at far follow it, and would receive nothing"
+    ]
     replica: Any = places["s1"]
-    assert not [text for text in ending.consequences(lab, replica) if "commits" in text], "s2 acknowledges too"
+    assert not [text for text in ending.list_consequences(lab, replica) if "commits" in text], "s2 acknowledges too"
     semi = replace(seen["s0"].semi_sync, clients=1, timeout_ms=10_000)
     seen["s0"] = replace(seen["s0"], semi_sync=semi)
     assert any(
-        "commits on s0 wait for 1 acknowledgement, and 0 replicas" in text for text in ending.consequences(lab, replica)
+        "commits on s0 wait for 1 acknowledgement, and 0 replicas" in text
+        for text in ending.list_consequences(lab, replica)
     )
     stopped: Any = SimpleNamespace(name="s9", state="stopped", port=1)
-    assert ending.consequences(lab, stopped) == []
+    assert ending.list_consequences(lab, stopped) == []
 
 
 # Messages of MySQL 9.7 and MariaDB 10.11 in the device tests, and a part of the advice.
@@ -157,8 +162,8 @@ def test_other_errors_stay_as_they_are():
 def test_a_clock_that_is_set_by_an_hour_moves_no_heartbeat(monkeypatch, step_s):
     """The machine's clock is set while a heartbeat is on its way; a watch counts on from its beginning."""
     watch = LagWatch({"a": Address("u", "127.0.0.1", 1)}, {})
-    before = watch._now_s()
+    before = watch._read_now_s()
     assert before == pytest.approx(time.time(), abs=1.0)
     real = time.time
     monkeypatch.setattr(watching.time, "time", lambda: real() + step_s)
-    assert watch._now_s() - before == pytest.approx(0.0, abs=60.0)
+    assert watch._read_now_s() - before == pytest.approx(0.0, abs=60.0)

@@ -16,15 +16,15 @@ from relay_logs import OUTCOME, Cluster, going
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql.address import Address, Secret
 from headrace.servers.failover import watcher as watching
-from headrace.servers.failover.cluster import cluster_of, journal_folder, source_in
+from headrace.servers.failover.cluster import find_source, get_journal_folder, make_cluster
 from headrace.servers.failover.executor import Executor
 from headrace.servers.failover.hosts import AddressHost
-from headrace.servers.failover.interruption import words_after_change, words_after_rejoin
+from headrace.servers.failover.interruption import describe_change, describe_rejoin
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import Lease
-from headrace.servers.failover.observer import Observer, failure_of
-from headrace.servers.failover.planning.election import has, required
-from headrace.servers.failover.planning.members import FailoverPlan, FailoverWish, Seen, refused
+from headrace.servers.failover.observer import Observer, describe_failure
+from headrace.servers.failover.planning.election import has, require_state
+from headrace.servers.failover.planning.members import FailoverPlan, FailoverWish, Seen, make_refusal_error
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.failover.planning.progress import (
     STALE_S,
@@ -35,7 +35,7 @@ from headrace.servers.failover.planning.progress import (
     GivenUp,
     HandedOver,
 )
-from headrace.servers.failover.rejoin import source_above
+from headrace.servers.failover.rejoin import find_source_above
 from headrace.servers.failover.surroundings import REAL
 from headrace.servers.failover.watcher import FLAP_S, Watcher
 
@@ -115,8 +115,8 @@ def test_traps_are_not_over_because_the_source_is_dead(tmp_path, monkeypatch):
     watcher, spoken = watched(tmp_path, monkeypatch, [])
     simulated = working()
     seen = simulated.seen()
-    semi = replace(required(seen["s0"]).semi_sync, timeout_ms=1_000)
-    seen |= {"s0": replace(seen["s0"], state=replace(required(seen["s0"]), semi_sync=semi))}
+    semi = replace(require_state(seen["s0"]).semi_sync, timeout_ms=1_000)
+    seen |= {"s0": replace(seen["s0"], state=replace(require_state(seen["s0"]), semi_sync=semi))}
     watcher._tell(seen, None)
     assert lines(spoken, "after 1 s without an acknowledgement")
     del spoken[:]
@@ -145,7 +145,7 @@ def test_a_watch_says_at_its_start_that_it_will_not_act_and_until_when(tmp_path,
     failed_over(journal)
     last = journal.read().failed_over_at
     assert last is not None
-    until = watching.clock(last + FLAP_S)
+    until = watching.format_clock(last + FLAP_S)
     watcher, spoken = watched(tmp_path, monkeypatch, [""])
     assert len(spoken) == 1, spoken
     assert spoken[0].startswith(f"no failover before {until}: the last was at ")
@@ -169,8 +169,8 @@ def test_its_proof_is_handed_to_the_run_that_it_recommends(tmp_path, monkeypatch
     with pytest.raises(CouldNotRun, match="once in 3600 s is enough") as error:
         watched(tmp_path, monkeypatch, [WHY])
     assert "headrace failover run --from s0" in error.value.hint
-    now, boot = time.time(), REAL.boot()
-    handed = journal.read().handed_over("s0", now, boot)
+    now, boot = time.time(), REAL.read_boot()
+    handed = journal.read().find_handed_over("s0", now, boot)
     assert handed is not None and handed.proof == simulated.proof and set(handed.received) == {"s1", "s2"}
     spoken: list[str] = []
     executor, wish, seen = executor_of(journal, spoken), FailoverWish("s0"), simulated.seen()
@@ -178,7 +178,7 @@ def test_its_proof_is_handed_to_the_run_that_it_recommends(tmp_path, monkeypatch
     assert got.proof is not None and got.proof.ackers == simulated.proof.ackers and "that counts" in spoken[-1]
     simulated.kill_source()
     assert "semi-sync was not seen at work" in plan(simulated.seen(), going()).refusal
-    assert plan(simulated.seen(), going().after(got)).steps[0].action == "fence", "with it nothing is refused"
+    assert plan(simulated.seen(), going().add_event(got)).steps[0].action == "fence", "with it nothing is refused"
     # A switchover, another source, a proof of its own, or one who was elected: nothing is taken over.
     for other in (replace(wish, kind="switchover"), replace(wish, source="s2")):
         assert executor._begin(other, "user", seen).proof is None
@@ -195,10 +195,10 @@ def test_a_proof_of_another_time_is_not_handed_over(tmp_path, monkeypatch):
     journal = Journal(path)
     received = {name: str(has(member)) for name, member in simulated.seen().items() if name != "s0"}
 
-    def handed(boot: str = REAL.boot()) -> bool:
-        return Journal(path).read().handed_over("s0", time.time(), boot) is not None
+    def handed(boot: str = REAL.read_boot()) -> bool:
+        return Journal(path).read().find_handed_over("s0", time.time(), boot) is not None
 
-    over = HandedOver("s0", simulated.proof, (), received, REAL.boot())
+    over = HandedOver("s0", simulated.proof, (), received, REAL.read_boot())
     journal.write(over)
     assert handed() and not handed("another")
     simulated.write()
@@ -223,40 +223,42 @@ def test_a_proof_of_another_time_is_not_handed_over(tmp_path, monkeypatch):
 
 def test_the_source_of_a_change_that_was_cut_off():
     cut_off = promoted()
-    assert source_in(cut_off) == "s1", "s2 follows it"
+    assert find_source(cut_off) == "s1", "s2 follows it"
     alone = {name: member for name, member in cut_off.items() if name != "s2"}
-    assert source_in(alone) == "s1", "nobody follows anybody, and one takes writes"
+    assert find_source(alone) == "s1", "nobody follows anybody, and one takes writes"
     progress = going(kind="switchover", elected="s1")
-    assert source_in(cut_off, None, progress) == "s1" and source_in(cut_off, "s2", progress) == "s2"
+    assert find_source(cut_off, None, progress) == "s1" and find_source(cut_off, "s2", progress) == "s2"
     closed = working().seen()
-    assert source_in(closed, None, going()) == "s0"
+    assert find_source(closed, None, going()) == "s0"
     with pytest.raises(InputError, match="is not one of s0, s1, s2"):
-        source_in(closed, "nobody")
+        find_source(closed, "nobody")
 
 
 def test_a_refused_login_is_the_cause_and_comes_first():
     seen = working().seen()
-    words = failure_of(
+    words = describe_failure(
         InputError("x", "access denied for ops with the password given", "error 1045 of the server", ""),
         AddressHost("db1:3306", Address("ops", "db1", 3306, password=Secret("secret"))),
     )
     assert words == "cannot log in as ops: wrong password"
     silent = {name: replace(member, state=None, error=words) for name, member in seen.items()}
     with pytest.raises(InputError) as error:
-        source_in(silent)
+        find_source(silent)
     assert f"{error.value.value}: {error.value.rule}" == "Cannot log in to s0, s1, s2 as ops: wrong password"
-    without = failure_of(
+    without = describe_failure(
         InputError("x", "access denied", "error 1698 of the server", ""), AddressHost("d", Address("ops", "d", 1))
     )
     assert without.endswith("no password was given")
     with pytest.raises(CouldNotRun, match="s0: does not answer: no route; nor do s1, s2"):
-        source_in({name: replace(member, state=None, error="no route") for name, member in seen.items()})
+        find_source({name: replace(member, state=None, error="no route") for name, member in seen.items()})
 
 
 def test_a_refusal_names_the_source_once():
     simulated = FailoverPlan(refusal="127.0.0.1:56001 is alive and takes writes: there is nothing to fail over")
-    assert str(refused(simulated, "127.0.0.1:56001")).startswith("127.0.0.1:56001: is alive and takes writes")
-    assert str(refused(FailoverPlan(refusal="no replica"), "db")).startswith("db: no replica")
+    assert str(make_refusal_error(simulated, "127.0.0.1:56001")).startswith(
+        "127.0.0.1:56001: is alive and takes writes"
+    )
+    assert str(make_refusal_error(FailoverPlan(refusal="no replica"), "db")).startswith("db: no replica")
 
 
 @pytest.mark.parametrize(("target", "words"), [("s0", "is the source already"), ("db9", "is not one of s0, s1, s2")])
@@ -267,12 +269,12 @@ def test_a_target_that_cannot_be_meant(kind, target, words):
 
 def test_what_cannot_rejoin():
     with pytest.raises(InputError, match=r"is the source \(s1, s2 follow it\): there is nothing to rejoin"):
-        source_above(working().seen(), "s0")
+        find_source_above(working().seen(), "s0")
     with pytest.raises(InputError, match="cannot follow itself"):
-        source_above(promoted(), "s1", "s1")
+        find_source_above(promoted(), "s1", "s1")
     with pytest.raises(InputError, match="is read-only, so it is not the source"):
-        source_above(promoted(), "s0", "s2")
-    assert source_above(promoted(), "s0") == "s1"
+        find_source_above(promoted(), "s0", "s2")
+    assert find_source_above(promoted(), "s0") == "s1"
 
 
 def test_a_replica_is_not_failed_over():
@@ -293,21 +295,21 @@ def test_a_server_of_its_own_is_not_what_an_old_source_rejoins():
     stranger.follows, stranger.read_only, stranger.binlog = None, False, [(3, 1)]
     for named in (None, "s3"):
         with pytest.raises(InputError, match="is the source"):
-            source_above(simulated.seen(), "s0", named)
+            find_source_above(simulated.seen(), "s0", named)
     simulated.kill_source()
     with pytest.raises((InputError, CouldNotRun)):
-        source_above(simulated.seen(), "s0")
+        find_source_above(simulated.seen(), "s0")
     simulated.servers[1].follows, simulated.servers[1].read_only, simulated.servers[2].follows = None, False, 1
-    assert source_above(simulated.seen(), "s0") == "s1"
+    assert find_source_above(simulated.seen(), "s0") == "s1"
 
 
 def test_journals_are_in_the_directory_of_the_lab_that_is_meant(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADRACE_LAB", str(tmp_path / "lab"))
-    assert journal_folder() == tmp_path / "lab" / "failover"
-    assert cluster_of(["mysql://u@h1:1", "mysql://u@h2:1"], None).folder == tmp_path / "lab" / "failover"
-    assert journal_folder(tmp_path / "other") == tmp_path / "other" / "failover"
+    assert get_journal_folder() == tmp_path / "lab" / "failover"
+    assert make_cluster(["mysql://u@h1:1", "mysql://u@h2:1"], None).folder == tmp_path / "lab" / "failover"
+    assert get_journal_folder(tmp_path / "other") == tmp_path / "other" / "failover"
     monkeypatch.delenv("HEADRACE_LAB")
-    assert str(journal_folder()) == "/var/lib/headrace/failover"
+    assert str(get_journal_folder()) == "/var/lib/headrace/failover"
 
 
 # --- what an interrupt leaves ---------------------------------------------------------------------
@@ -315,11 +317,11 @@ def test_journals_are_in_the_directory_of_the_lab_that_is_meant(tmp_path, monkey
 
 def test_an_interrupt_says_who_takes_writes_and_what_finishes_it():
     again = "Give the same command again to finish."
-    assert words_after_change(promoted(), "s0", True) == f"s1 takes writes; s0 does not follow it yet. {again}"
-    assert words_after_change(promoted(follow=True), "s0", True) == f"s1 takes writes. {again}"
-    assert words_after_change(working().seen(), "s0", False) == "s0 takes writes. Nothing was changed."
+    assert describe_change(promoted(), "s0", True) == f"s1 takes writes; s0 does not follow it yet. {again}"
+    assert describe_change(promoted(follow=True), "s0", True) == f"s1 takes writes. {again}"
+    assert describe_change(working().seen(), "s0", False) == "s0 takes writes. Nothing was changed."
     dead = working()
     dead.kill_source()
-    assert words_after_change(dead.seen(), "s0", True) == f"Nobody takes writes. {again}"
-    assert words_after_rejoin(promoted(), "s0", "s1") == f"s1 takes writes; s0 does not follow s1 yet. {again}"
-    assert words_after_rejoin(promoted(follow=True), "s0", "s1") == "s1 takes writes; s0 follows s1."
+    assert describe_change(dead.seen(), "s0", True) == f"Nobody takes writes. {again}"
+    assert describe_rejoin(promoted(), "s0", "s1") == f"s1 takes writes; s0 does not follow s1 yet. {again}"
+    assert describe_rejoin(promoted(follow=True), "s0", "s1") == "s1 takes writes; s0 follows s1."

@@ -9,7 +9,7 @@ from pathlib import Path
 from headrace.operate.doctor import diagnosis
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.model import Diagnosis
-from headrace.operate.targets import SourceOptions, evidence_of
+from headrace.operate.targets import SourceOptions, read_evidence
 from recorded_queues import scenarios
 from recorded_queues.printing import Format, volume_id, write
 from recorded_queues.scenarios import Scenario
@@ -47,7 +47,7 @@ def diagnose(scenario: Scenario, path: Path) -> Diagnosis:
     if device is not None and path.suffix == ".json":
         device = "+".join(volume_id(number) for number in range(len(scenario.members)))
     options = SourceOptions(scenario.storage, scenario.instance, devices=(device,) if device else ())
-    evidence = evidence_of(str(path), options)
+    evidence = read_evidence(str(path), options)
     return diagnosis.diagnose(evidence, Counsel())
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from headrace.base import caps
-from headrace.base.units import Z80, in_percent
+from headrace.base.units import Z80, format_percent
 from headrace.errors import HeadraceError
 from headrace.observe.evidence.model import Evidence
-from headrace.operate.doctor.advising.own_database import OwnDatabase, own_database, tps_on
+from headrace.operate.doctor.advising.own_database import OwnDatabase, infer_own_database, predict_tps
 from headrace.operate.doctor.advising.remedies import find_change
 from headrace.operate.doctor.model import Finding, Gain
-from headrace.operate.doctor.signals import HostSignals, Signals, VolumeSignals, most_bytes_s
+from headrace.operate.doctor.signals import HostSignals, Signals, VolumeSignals, compute_most_bytes_s
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.simulation.database import predict
 from headrace.workload import TransactionWorkload
@@ -44,13 +44,13 @@ def with_counsel(
     findings: list[Finding], evidence: Evidence, signals: Signals, counsel: Counsel, t: Thresholds
 ) -> list[Finding]:
     """Adds to the findings on limits their gain, the next limit and what to do."""
-    own = own_database(signals)
+    own = infer_own_database(signals)
     counselled = []
     for finding in findings:
         volume = next((candidate for candidate in signals.volumes if candidate.facts.name == finding.volume), None)
         if volume is not None:
             rows = next(candidate.rows for candidate in evidence.volumes if candidate.facts.name == finding.volume)
-            volume.most_bytes_s = most_bytes_s(rows)  # of all that was seen, not of the window alone
+            volume.most_bytes_s = compute_most_bytes_s(rows)  # of all that was seen, not of the window alone
         if finding.subject not in LIMITS or volume is None or volume.limits is None:
             counselled.append(finding)
             continue
@@ -68,29 +68,31 @@ def _add_counsel(
 ) -> Finding:
     """Returns a finding on a limit with the gain of lifting it, the next limit and, if that is
     worth money, the change to make. The words say what could not be estimated, and why."""
-    next_limit, factor = next_of(finding.subject, volume, signals)
-    most = _asked_factor(own, volume)
-    if (room := processor_room(signals.host)) is not None and own is not None:
+    next_limit, factor = find_next_limit(finding.subject, volume, signals)
+    most = _estimate_demand_factor(own, volume)
+    if (room := compute_processor_room(signals.host)) is not None and own is not None:
         most = min(most, max(1.0, room.most))
     factor_needed, unknown = min(factor or most, most) * t.spare_rate, ""
     try:
         change = find_change(volume, finding.subject, factor_needed, counsel.region, counsel.as_of)
     except HeadraceError as error:
-        change, unknown = None, f" The change to make is not known: {why(error)}."
+        change, unknown = None, f" The change to make is not known: {explain_refusal(error)}."
     gain = Gain(None, None, None, factor, next_limit, factor, "rates of the window over the other limits")
-    spent = processors_spent(signals.host, t)
+    spent = are_processors_spent(signals.host, t)
     if spent:
-        unknown += spent_words(signals.host)
+        unknown += explain_no_gain(signals.host)
     elif change is not None and volume.limits is not None:
         storage, instance = change.storage or volume.limits.storage, change.instance or volume.limits.instance
         try:
-            simulated = _simulated(volume, storage, instance, signals, own, counsel, _balance(volume, finding.subject))
-            simulated = None if simulated is None else _within(simulated, signals)
+            simulated = _simulate_gain(
+                volume, storage, instance, signals, own, counsel, _find_balance(volume, finding.subject)
+            )
+            simulated = None if simulated is None else _limit_gain(simulated, signals)
         except HeadraceError as error:
-            simulated, unknown = None, f" The gain of lifting it is not known: {why(error)}."
+            simulated, unknown = None, f" The gain of lifting it is not known: {explain_refusal(error)}."
         if simulated is not None:
             gain = replace(simulated, factor=factor, next_limit=next_limit, at_factor=factor)
-    words = finding.words + _gain_words(gain, t) + unknown
+    words = finding.words + _describe_gain(gain, t) + unknown
     spend = not spent and (gain.transactions is None or gain.transactions >= t.advice_gain)
     remedies = finding.remedies
     if change is not None and spend and finding.verdict != "touched":
@@ -98,33 +100,35 @@ def _add_counsel(
     return replace(finding, words=words, gain=gain, remedies=remedies)
 
 
-def _balance(volume: VolumeSignals, subject: str) -> float | None:
+def _find_balance(volume: VolumeSignals, subject: str) -> float | None:
     """Returns the credits of today's run, percent: the volume's; none where the instance's are
     gone. (One figure is for both, so a volume with credits of its own keeps them.)"""
     return 0.0 if subject == "instance-credits" and volume.credits.last is None else volume.credits.last
 
 
-def gain_on(signals: Signals, storage: str, instance: str | None, counsel: Counsel) -> Gain | None:
+def estimate_gain(signals: Signals, storage: str, instance: str | None, counsel: Counsel) -> Gain | None:
     """Returns the transactions on another storage for the data, with an interval; None where too
     little is known, or the processors are nearly spent."""
     volume = next(
         (candidate for candidate in signals.volumes if candidate.facts.role == "data" and candidate.limits is not None),
         None,
     )
-    if volume is None or processors_spent(signals.host, Thresholds()):
+    if volume is None or are_processors_spent(signals.host, Thresholds()):
         return None
     with suppress(HeadraceError):
-        gain = _simulated(volume, storage, instance, signals, own_database(signals), counsel, volume.credits.last)
-        return None if gain is None else _within(gain, signals)
+        gain = _simulate_gain(
+            volume, storage, instance, signals, infer_own_database(signals), counsel, volume.credits.last
+        )
+        return None if gain is None else _limit_gain(gain, signals)
     return None
 
 
-def why(error: HeadraceError) -> str:
+def explain_refusal(error: HeadraceError) -> str:
     """Returns a refusal for use inside a sentence."""
     return f"{error.value}: {error.rule}".rstrip(".")
 
 
-def next_of(subject: str, volume: VolumeSignals, signals: Signals) -> tuple[str | None, float | None]:
+def find_next_limit(subject: str, volume: VolumeSignals, signals: Signals) -> tuple[str | None, float | None]:
     """Returns which limit binds next without this one, and at how many times today's load; both
     None where no other limit is known."""
     limits = volume.limits
@@ -143,10 +147,10 @@ def next_of(subject: str, volume: VolumeSignals, signals: Signals) -> tuple[str 
         "instance-throughput": bytes_s,
     }
     for name, demand in demands.items():
-        allowed = limits.rate_of(name)
+        allowed = limits.find_rate(name)
         if name not in lifted and allowed and demand > 0:
             rooms[name] = allowed / demand
-    if (room := processor_room(signals.host)) is not None:
+    if (room := compute_processor_room(signals.host)) is not None:
         rooms["cpu"] = room.least
     if not rooms:
         return None, None
@@ -169,7 +173,7 @@ class ProcessorRoom:
 RELATED = 3.0
 
 
-def processor_room(host: HostSignals) -> ProcessorRoom | None:
+def compute_processor_room(host: HostSignals) -> ProcessorRoom | None:
     """Returns the room that processors leave; None where theirs or the server's part is unknown."""
     if not host.server or not host.vcpus:
         return None
@@ -179,21 +183,21 @@ def processor_room(host: HostSignals) -> ProcessorRoom | None:
     return ProcessorRoom((related + idle) / related, (host.server + idle) / host.server)
 
 
-def processors_spent(host: HostSignals, t: Thresholds) -> bool:
+def are_processors_spent(host: HostSignals, t: Thresholds) -> bool:
     """Returns whether so little of the processors is left that they decide what a lifted limit
     brings."""
     return (host.busy or 0.0) + (host.steal or 0.0) >= t.processor_share
 
 
-def spent_words(host: HostSignals) -> str:
+def explain_no_gain(host: HostSignals) -> str:
     """Returns why no gain is said where the processors are spent, to be put behind a sentence."""
-    at_work = in_percent((host.busy or 0.0) + (host.steal or 0.0))
+    at_work = format_percent((host.busy or 0.0) + (host.steal or 0.0))
     return f" The gain of lifting it is not estimated: {at_work} of the processors are at work or taken, and may bind instead."
 
 
-def _within(gain: Gain, signals: Signals) -> Gain:
+def _limit_gain(gain: Gain, signals: Signals) -> Gain:
     """Limits a gain to the transactions that the idle processors can run."""
-    room = processor_room(signals.host)
+    room = compute_processor_room(signals.host)
     if room is None or gain.transactions is None:
         return gain
     middle, low, high = gain.transactions, gain.low, gain.high
@@ -208,13 +212,13 @@ def _within(gain: Gain, signals: Signals) -> Gain:
     )
 
 
-def _asked_factor(own: OwnDatabase | None, volume: VolumeSignals) -> float:
+def _estimate_demand_factor(own: OwnDatabase | None, volume: VolumeSignals) -> float:
     """Returns times today's I/O that would be asked if no volume were in the way: the same clients
     on the fastest volume there is."""
     if own is None or volume.limits is None:
         return UNKNOWN_FACTOR
     try:
-        most, _ = tps_on(own.database, own.clients, FASTEST, None, None, None)
+        most, _ = predict_tps(own.database, own.clients, FASTEST, None, None, None)
     except HeadraceError:
         return UNKNOWN_FACTOR
     if own.cpu_tps is not None:
@@ -228,7 +232,7 @@ UNKNOWN_FACTOR = 1.5
 FASTEST = "io2:2000:100000"
 
 
-def _simulated(
+def _simulate_gain(
     volume: VolumeSignals,
     storage: str,
     instance: str | None,
@@ -243,7 +247,7 @@ def _simulated(
     if limits is None:
         return None
     if counsel.database is not None and signals.server is not None:
-        return _predicted(
+        return _predict_gain(
             counsel.database,
             limits.storage,
             instance=limits.instance,
@@ -257,8 +261,8 @@ def _simulated(
         return None
     ratios = []
     for database in (own.database, *own.variants):
-        before, _ = tps_on(database, own.clients, limits.storage, limits.instance, limits.as_of or None, balance)
-        after, _ = tps_on(database, own.clients, storage, instance, limits.as_of or None, None)
+        before, _ = predict_tps(database, own.clients, limits.storage, limits.instance, limits.as_of or None, balance)
+        after, _ = predict_tps(database, own.clients, storage, instance, limits.as_of or None, None)
         if own.cpu_tps is not None:
             before, after = min(before, own.cpu_tps), min(after, own.cpu_tps)
         # The rate of today is known better from the window than from the model; the gain is the
@@ -268,7 +272,7 @@ def _simulated(
     return Gain(middle, min(ends), max(ends), None, None, None, "gain simulated from this window's counters")
 
 
-def _predicted(
+def _predict_gain(
     database: TransactionWorkload,
     today: str,
     *,
@@ -305,14 +309,14 @@ def _predicted(
     return Gain(middle, middle - width, middle + width, None, None, None, f"gain simulated with {database.name}")
 
 
-def _gain_words(gain: Gain, t: Thresholds) -> str:
+def _describe_gain(gain: Gain, t: Thresholds) -> str:
     """Returns sentences on the gain and on the limit that binds next; "" if neither is known."""
     words = ""
     if gain.transactions is not None:
-        words += f" Lifting it brings {_change(gain)}"
+        words += f" Lifting it brings {_describe_change(gain)}"
         words += "; not worth money." if gain.transactions < t.advice_gain else "."
     if gain.next_limit is not None and gain.at_factor is not None:
-        then = caps.long(gain.next_limit)
+        then = caps.describe_cap(gain.next_limit)
         bind = "bind" if then.endswith("IOPS") or gain.next_limit == "cpu" else "binds"
         if gain.at_factor < NEAR:
             words += f" It will not help alone: {then} {bind} at {gain.at_factor:.2g} times today's load."
@@ -321,14 +325,16 @@ def _gain_words(gain: Gain, t: Thresholds) -> str:
     return words
 
 
-def _change(gain: Gain) -> str:
+def _describe_change(gain: Gain) -> str:
     """Returns `+40 % transactions (+30 % to +52 %)`; as times from three times on."""
     middle, low, high = gain.transactions or 0.0, gain.low, gain.high
     if middle >= MANY:
         span = "" if low is None or high is None else f" ({1 + low:,.2g} to {1 + high:,.2g})"
         return f"{1 + middle:,.2g} times as many transactions{span}"
-    span = "" if low is None or high is None else f" ({in_percent(low, sign='+')} to {in_percent(high, sign='+')})"
-    return f"{in_percent(middle, sign='+')} transactions{span}"
+    span = (
+        "" if low is None or high is None else f" ({format_percent(low, sign='+')} to {format_percent(high, sign='+')})"
+    )
+    return f"{format_percent(middle, sign='+')} transactions{span}"
 
 
 MANY = 2.0  # a change from which on a person reads times, not per cents

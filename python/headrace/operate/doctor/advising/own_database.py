@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.units import MIB
-from headrace.operate.doctor.signals import ServerSignals, Signals, syncs_of
+from headrace.operate.doctor.signals import ServerSignals, Signals, count_syncs
 
 # More pages than a cache of CACHE_BYTES holds by far: every touch is a read.
 PAGES = 1e9
@@ -41,14 +41,14 @@ class OwnDatabase:
     cpu_tps: float | None
 
 
-def own_database(signals: Signals) -> OwnDatabase | None:
+def infer_own_database(signals: Signals) -> OwnDatabase | None:
     """Returns the database that the window's counters describe; None where too little is known."""
     server = signals.server
     if server is None or server.tps <= 0 or server.felt is None:
         return None
     reads = (server.get("pool_reads_per_s") or 0.0) / server.tps
-    other_reads = _other_reads(signals, server)
-    flushed = _flushed(signals, server) / server.tps
+    other_reads = _compute_other_reads(signals, server)
+    flushed = _compute_flushed_pages(signals, server) / server.tps
     clients = max(1, round(max(server.running, min(server.connected, 10 * max(server.running, 1.0)))))
     response_ms = clients / server.tps * 1e3
     # The part of the response that is spent elsewhere; what runs is what can wait.
@@ -57,14 +57,14 @@ def own_database(signals: Signals) -> OwnDatabase | None:
     cpu = server.get("server_cpus")
     cpu_ms = max(LEAST_MS, (cpu or 0.0) / server.tps * 1e3)
     databases = [
-        _database(server, reads + other_reads, flushed, max(cpu_ms, base_ms * factor), cpu_ms, sharpness)
+        _build_database(server, reads + other_reads, flushed, max(cpu_ms, base_ms * factor), cpu_ms, sharpness)
         for factor, sharpness in [(BASE_SPREAD[0], SHARPNESS[0])]
         + [(factor, sharpness) for factor in BASE_SPREAD[1:] for sharpness in SHARPNESS[1:]]
     ]
     vcpus = signals.host.vcpus
     cpu_tps = vcpus / cpu_ms * 1e3 if cpu and vcpus else None
     try:
-        with core_errors():
+        with translate_core_errors():
             for database in databases:
                 core.mysql_check(database)
     except Exception:  # figures of a window that no database has: no simulation, and none is claimed
@@ -72,46 +72,46 @@ def own_database(signals: Signals) -> OwnDatabase | None:
     return OwnDatabase(databases[0], tuple(databases[1:]), clients, server.tps, cpu_tps)
 
 
-def _other_reads(signals: Signals, server: ServerSignals) -> float:
+def _compute_other_reads(signals: Signals, server: ServerSignals) -> float:
     """Returns reads per transaction besides misses of the pool: read-ahead, other files."""
     volume = sum(volume_signals.read_iops for volume_signals in signals.volumes)
     return max(0.0, volume - (server.get("pool_reads_per_s") or 0.0)) / server.tps
 
 
-def _flushed(signals: Signals, server: ServerSignals) -> float:
+def _compute_flushed_pages(signals: Signals, server: ServerSignals) -> float:
     """Returns pages a second whose writing, with the doublewrite area, makes the volume's writes,
     less those of the log."""
     flushed = server.get("pages_flushed_per_s")
     writes = sum(volume.write_iops for volume in signals.volumes)
-    ios, _ = core.page_write_cost(_page_bytes(server), _doublewrite(server))
+    ios, _ = core.page_write_cost(_get_page_bytes(server), _uses_doublewrite(server))
     most = writes / ios
     return min(flushed, most) if flushed is not None else most
 
 
-def _page_bytes(server: ServerSignals) -> float:
+def _get_page_bytes(server: ServerSignals) -> float:
     """Returns innodb_page_size, bytes; 16 KiB where it is not known, its default."""
     text = server.facts.variables.get("innodb_page_size", "")
     return float(text) if text.isdigit() else 16_384.0
 
 
-def _doublewrite(server: ServerSignals) -> bool:
+def _uses_doublewrite(server: ServerSignals) -> bool:
     """Returns whether pages are written to the doublewrite area first; True where it is not
     known."""
     return server.facts.variables.get("innodb_doublewrite", "ON").upper() not in ("OFF", "0", "DETECT_ONLY")
 
 
-def _database(
+def _build_database(
     server: ServerSignals, reads: float, flushed: float, base_ms: float, cpu_ms: float, sharpness: float
 ) -> Mapping[str, object]:
     """Returns the core's parameters of a database. `reads`: I/Os a transaction; `flushed`: pages a
     transaction; `base_ms`: its time without I/O, `cpu_ms`: that of processors; `sharpness`:
     exponent of the transition from one limit to the next."""
     log_bytes = (server.get("log_bytes_per_s") or 0.0) / server.tps
-    syncs = float(syncs_of(server.facts)) if server.felt_commit else 0.0
+    syncs = float(count_syncs(server.facts)) if server.felt_commit else 0.0
     return {
         "engine": "innodb",
-        "read_bytes": _page_bytes(server),
-        "cached_bytes": _page_bytes(server),
+        "read_bytes": _get_page_bytes(server),
+        "cached_bytes": _get_page_bytes(server),
         "popularity": [{"pages": PAGES, "touches_per_tx": max(reads, 1e-9) / PAGES}],
         "usable_share": 1.0,
         "old_share": 0.375,
@@ -125,7 +125,7 @@ def _database(
             "dirty_slope": 0.0,
             "background_per_s": 0.0,
             "flush_limit_per_s": 1e9,
-            "doublewrite": _doublewrite(server),
+            "doublewrite": _uses_doublewrite(server),
         },
         "log": {
             "redo_bytes_per_tx": log_bytes,
@@ -140,7 +140,7 @@ def _database(
     }
 
 
-def tps_on(
+def predict_tps(
     database: Mapping[str, object],
     clients: int,
     storage: str,
@@ -161,7 +161,7 @@ def tps_on(
         "step_s": 1.0,
         "start_balance_percent": balance,
     }
-    with core_errors():
+    with translate_core_errors():
         rows = core.mysql_runs(database, [run])[0]
     half = rows["tps"][len(rows["tps"]) // 2 :]
     return sum(half) / len(half), str(rows["cap"][-1])

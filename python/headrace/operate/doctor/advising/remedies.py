@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.base import core
-from headrace.base.core import core_errors
+from headrace.base.core import translate_core_errors
 from headrace.base.storage import Storage
 from headrace.base.units import HOURS_PER_MONTH, KIB, MIB
 from headrace.catalog.price_list import PriceList
-from headrace.observe.evidence.limits import HoldingLimits, holding
+from headrace.observe.evidence.limits import HoldingLimits, get_holding_limits
 from headrace.operate.doctor.model import Remedy
 from headrace.operate.doctor.signals import VolumeSignals
-from headrace.planner.actions import VOLUME_ID, modification_lines
+from headrace.planner.actions import VOLUME_ID, describe_modification
 from headrace.planner.candidates import Candidate, Space
-from headrace.planner.modifying import can_be_modified, list_types, modified_shapes
+from headrace.planner.modifying import can_be_modified, list_modified_shapes, list_types
 from headrace.planner.search import Search, rank
 
 # Shares of a limit from here up count as the same limit: gp2 below 170 GiB gives 128 MiB/s, and 125
@@ -41,13 +41,13 @@ class Change:
 
 def find_change(volume: VolumeSignals, subject: str, factor: float, region: str, as_of: str | None) -> Change | None:
     """Returns the change that lifts the limit `subject` to `factor` times today's rates, of the
-    instance or of the volume; see `change_of_instance` and `change_of_volume`. Raises
+    instance or of the volume; see `find_instance_change` and `find_volume_change`. Raises
     HeadraceError."""
-    find = change_of_instance if subject.startswith("instance") else change_of_volume
+    find = find_instance_change if subject.startswith("instance") else find_volume_change
     return find(volume, subject, factor, region, as_of)
 
 
-def change_of_volume(
+def find_volume_change(
     volume: VolumeSignals, subject: str, factor: float, region: str, as_of: str | None
 ) -> Change | None:
     """Returns the cheapest modification that gives `factor` times today's rates, or as much as can
@@ -67,13 +67,13 @@ def change_of_volume(
 def _describe_change(volume: VolumeSignals, judge: LimitJudge, storage: Storage) -> Change:
     """Returns the modification of today's volumes into `storage`, with its lines and its price."""
     today, limits, prices = judge.today, judge.limits, judge.prices
-    usd_today, usd = prices.volume_totals([today.text, storage.text])
+    usd_today, usd = prices.compute_volume_totals([today.text, storage.text])
     more = usd - usd_today
-    lines = modification_lines(storage, today, prices.as_of)
+    lines = describe_modification(storage, today, prices.as_of)
     volume_id = volume.facts.id if len(today.members) == 1 else None
     cost = f"{more:+,.2f} USD a month ({usd:,.2f} instead of {usd_today:,.2f}; list prices of {prices.region})"
-    then = judge.limits_of(storage)
-    if then.burst_bytes_s < SAME * _given_bytes(limits):
+    then = judge.compute_limits(storage)
+    if then.burst_bytes_s < SAME * _compute_movable_bytes(limits):
         less, seen = (f"{value / MIB:,.0f} MiB/s" for value in (then.burst_bytes_s, volume.most_bytes_s))
         cost += f"; {less} are enough for the {seen} that were seen at the most, though {today} may give more"
     remedy = Remedy(
@@ -106,18 +106,19 @@ class LimitJudge:
         """Computes the rates that are needed: `factor` times those of `volume`, for the limit
         `subject`."""
         self.today, self.limits, self.subject, self.prices = today, limits, subject, prices
-        self.ios, self.bytes_s = _needed_rates(volume, limits, factor)
-        self.kept_bytes = _kept_bytes(volume, today, limits, self.bytes_s)
+        self.ios, self.bytes_s = _compute_needed_rates(volume, limits, factor)
+        self.kept_bytes = _compute_least_bytes(volume, today, limits, self.bytes_s)
         self.share = 1.0  # of the needed rates, that some type gives
 
     def find_cheapest(self) -> Storage | None:
         """Finds the cheapest storage that meets the goal; None where nothing is better."""
         spaces = self._list_spaces()
         strongest = [
-            self.limits_of(self._read(space.candidate((space.shape.x[1], space.shape.y[1])))) for space in spaces
+            self.compute_limits(self._read(space.make_candidate((space.shape.x[1], space.shape.y[1]))))
+            for space in spaces
         ]
         # In hundredths: the last half of one is not worth another type.
-        most = max((self._room(then) for then in strongest if self._is_better(then)), default=0.0)
+        most = max((self._compute_room(then) for then in strongest if self._is_better(then)), default=0.0)
         self.share = math.floor(100.0 * most) / 100.0
         results = Search(self, self.meets, lambda space: math.inf).run(spaces)
         cheapest = min((result for result in results if result.best is not None), key=rank, default=None)
@@ -130,28 +131,28 @@ class LimitJudge:
         if not can_be_modified(self.today) or any(other != first for other in others):
             return []
         types = [family for family in list_types(self.prices) if family.volume_type in (first.type, "gp3", "io2")]
-        shapes = modified_shapes(types, self.today.layout, len(self.today.members), first.size_gib)
+        shapes = list_modified_shapes(types, self.today.layout, len(self.today.members), first.size_gib)
         return [Space(shape, None, 0) for shape in shapes]
 
-    def cost(self, candidate: Candidate) -> float:
+    def compute_cost(self, candidate: Candidate) -> float:
         """Returns USD a month, NaN where no price is known."""
-        return self.prices.volume_totals([candidate[0]])[0]
+        return self.prices.compute_volume_totals([candidate[0]])[0]
 
     def meets(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Says which candidates meet the goal."""
-        every = [self.limits_of(self._read(candidate)) for candidate in candidates]
-        return [self._is_better(then) and self._room(then) >= self.share for then in every]
+        every = [self.compute_limits(self._read(candidate)) for candidate in candidates]
+        return [self._is_better(then) and self._compute_room(then) >= self.share for then in every]
 
     def _read(self, candidate: Candidate) -> Storage:
         """Returns the storage of a candidate, with the chunks of today's array."""
         storage = Storage.parse(candidate[0])
         return Storage.of(storage.members, self.today.level, self.today.chunk_kib if self.today.level else None)
 
-    def limits_of(self, storage: Storage) -> HoldingLimits:
+    def compute_limits(self, storage: Storage) -> HoldingLimits:
         """Returns the limits of a storage on today's instance."""
-        return holding(storage.text, self.limits.instance, self.prices.as_of)
+        return get_holding_limits(storage.text, self.limits.instance, self.prices.as_of)
 
-    def _room(self, then: HoldingLimits) -> float:
+    def _compute_room(self, then: HoldingLimits) -> float:
         """Returns the share of the needed rates that limits give for good, at most 1."""
         rates = ((then.iops, self.ios), (then.bytes_s, self.bytes_s))
         return min([1.0, *(given / need for given, need in rates if need)])
@@ -171,7 +172,7 @@ class LimitJudge:
         return then.burst_iops > BETTER * before.burst_iops
 
 
-def _needed_rates(volume: VolumeSignals, limits: HoldingLimits, factor: float) -> tuple[float, float]:
+def _compute_needed_rates(volume: VolumeSignals, limits: HoldingLimits, factor: float) -> tuple[float, float]:
     """Returns I/Os and bytes a second of all members, at most what the instance carries."""
     ios, bytes_s = volume.charged_iops * factor, volume.bytes_s * factor
     if limits.instance_iops:
@@ -181,25 +182,25 @@ def _needed_rates(volume: VolumeSignals, limits: HoldingLimits, factor: float) -
     return ios, bytes_s
 
 
-def _given_bytes(limits: HoldingLimits) -> float:
+def _compute_movable_bytes(limits: HoldingLimits) -> float:
     """Returns bytes a second of today's volume that its I/Os can move."""
     return min(limits.burst_bytes_s, limits.burst_iops * 256 * KIB)
 
 
-def _kept_bytes(volume: VolumeSignals, today: Storage, limits: HoldingLimits, need_bytes: float) -> float:
+def _compute_least_bytes(volume: VolumeSignals, today: Storage, limits: HoldingLimits, need_bytes: float) -> float:
     """Returns bytes a second that no change may take away: those that were bought, all of them;
     those that come with a type and are not bought, as far as they were used, with some to spare."""
-    given = _given_bytes(limits)
+    given = _compute_movable_bytes(limits)
     if any(member.type == "gp3" for member in today.members):
         return given
     return min(given, max(need_bytes, UNBOUGHT_SPARE * volume.most_bytes_s))
 
 
-def _share(rate: float, allowed: float | None) -> float:
+def _compute_share(rate: float, allowed: float | None) -> float:
     return rate / allowed if allowed else 0.0
 
 
-def change_of_instance(
+def find_instance_change(
     volume: VolumeSignals, subject: str, factor: float, region: str, as_of: str | None
 ) -> Change | None:
     """Returns the change to the larger type of the same family with the fewest vCPUs whose baseline
@@ -211,13 +212,14 @@ def change_of_instance(
         return None
     family = limits.instance.partition(".")[0]
     prices = PriceList(region, as_of)
-    with core_errors():
+    with translate_core_errors():
         larger = [
             instance for instance in core.instances(as_of) if instance["instance_type"].partition(".")[0] == family
         ]
     in_bytes = subject == "instance-throughput" or (
         subject == "instance-credits"
-        and _share(volume.bytes_s, limits.instance_bytes_s) > _share(volume.charged_iops, limits.instance_iops)
+        and _compute_share(volume.bytes_s, limits.instance_bytes_s)
+        > _compute_share(volume.charged_iops, limits.instance_iops)
     )
     need = (volume.bytes_s if in_bytes else volume.charged_iops) * factor
     options = []
@@ -235,7 +237,7 @@ def change_of_instance(
         unit, divisor = ("MiB/s", MIB) if in_bytes else ("I/Os a second", 1)
         needed, given = (f"{rate / divisor:,.0f}" for rate in (need, base))
         what += f". It is too small: {needed} {unit} are needed, no {family} carries them for good, and {name} carries {given}"
-    before, after = (prices.instance_hour_usd(instance) for instance in (limits.instance, name))
+    before, after = (prices.compute_instance_hour_usd(instance) for instance in (limits.instance, name))
     more = None if after is None or before is None else (after - before) * HOURS_PER_MONTH
     cost = "no price is known" if more is None else f"{more:+,.2f} USD a month (list prices of {region})"
     remedy = Remedy(

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from headrace.base import core
 from headrace.base.storage import Storage, Volume
 from headrace.operate.fleet.inventory import FleetDevice, FleetVolume
-from headrace.planner.actions import API_TYPES, bought
+from headrace.planner.actions import API_TYPES, get_bought_performance
 
 SHRINK_RULE = "a volume never shrinks (data/rules.toml, modify_volume.never_shrinks)"
 
@@ -27,7 +27,7 @@ class VolumeSetting:
     @classmethod
     def of(cls, volume: Volume) -> VolumeSetting:
         """Converts a volume of the notation; included figures are stated too, as EC2 does."""
-        return cls(API_TYPES.get(volume.type, volume.type), volume.size_gib, *bought(volume))
+        return cls(API_TYPES.get(volume.type, volume.type), volume.size_gib, *get_bought_performance(volume))
 
     def __str__(self) -> str:
         return f"{self.type} {self.size_gib} GiB" + "".join(
@@ -52,7 +52,7 @@ class VolumeChange:
     modification_starts: tuple[datetime, ...] = ()
     note: str = ""
 
-    def undone(self) -> VolumeChange:
+    def invert(self) -> VolumeChange:
         """Returns the change back. A volume that has grown stays as large."""
         size = max(self.before.size_gib, self.after.size_gib)
         back = VolumeSetting(self.before.type, size, self.before.iops, self.before.mib_s)
@@ -77,14 +77,14 @@ class RefusedChange:
     why: str
 
 
-def changes_of(device: FleetDevice, target: Storage, usd_month: float, note: str = "") -> list[VolumeChange]:
+def list_changes(device: FleetDevice, target: Storage, usd_month: float, note: str = "") -> list[VolumeChange]:
     """Returns what each member of a device becomes; members that stay as they are are left out.
 
     `usd_month`: the difference of the device's monthly bill, shared evenly by the members that
     change. `note`: what a reader of the changes should know.
     """
     pairs = [
-        (member, VolumeSetting.of(_volume(member)), VolumeSetting.of(after))
+        (member, VolumeSetting.of(_make_volume(member)), VolumeSetting.of(after))
         for member, after in zip(device.members, target.members, strict=True)
     ]
     changing = [pair for pair in pairs if pair[1] != pair[2]]
@@ -105,7 +105,7 @@ def changes_of(device: FleetDevice, target: Storage, usd_month: float, note: str
     ]
 
 
-def ranked(changes: Iterable[VolumeChange]) -> list[VolumeChange]:
+def rank_changes(changes: Iterable[VolumeChange]) -> list[VolumeChange]:
     """Sorts the largest saving of a device first, its members together, then by id."""
     changes = list(changes)
     totals: dict[str, float] = {}
@@ -114,12 +114,14 @@ def ranked(changes: Iterable[VolumeChange]) -> list[VolumeChange]:
     return sorted(changes, key=lambda change: (totals[change.device], change.device, change.volume_id))
 
 
-def checked(
+def check_changes(
     changes: Sequence[VolumeChange], volumes: dict[str, FleetVolume], now: datetime, as_of: str | None = None
 ) -> tuple[list[VolumeChange], list[RefusedChange]]:
     """Returns what may be done, and what may not and why. An array changes whole or not at all."""
     refused = {
-        change.volume_id: why for change in changes if (why := _why_not(change, volumes[change.volume_id], now, as_of))
+        change.volume_id: why
+        for change in changes
+        if (why := _explain_refusal(change, volumes[change.volume_id], now, as_of))
     }
     arrays = {change.device: change.volume_id for change in changes if change.volume_id in refused}
     allowed, refusals = [], []
@@ -133,7 +135,7 @@ def checked(
     return allowed, refusals
 
 
-def modification_limit(as_of: str | None, size_gib: int = 1) -> tuple[int, int]:
+def get_modification_limit(as_of: str | None, size_gib: int = 1) -> tuple[int, int]:
     """Returns how many modifications of a volume of `size_gib` EC2 takes, and within how many
     hours, on the day `as_of` (None: the newest)."""
     rules = core.modification_rules(as_of or core.newest_date(), size_gib)
@@ -142,7 +144,7 @@ def modification_limit(as_of: str | None, size_gib: int = 1) -> tuple[int, int]:
     return 1, rules["wait_hours"] or 0
 
 
-def _why_not(change: VolumeChange, volume: FleetVolume, now: datetime, as_of: str | None) -> str:
+def _explain_refusal(change: VolumeChange, volume: FleetVolume, now: datetime, as_of: str | None) -> str:
     """Returns why EC2 or the inventory forbids a change, in words; "" if it may be made. `now`: end
     of the hours in which modifications are counted."""
     if change.after.size_gib < volume.size_gib:
@@ -153,14 +155,14 @@ def _why_not(change: VolumeChange, volume: FleetVolume, now: datetime, as_of: st
         return f"it is {volume.modifying}: EC2 takes no other modification before that is completed"
     if volume.state not in ("in-use", "available"):
         return f"it is in state {volume.state}"
-    most, hours = modification_limit(as_of)
+    most, hours = get_modification_limit(as_of)
     since = now.astimezone(UTC) - timedelta(hours=hours)
-    recent = {*volume.modified_since(since), *(start for start in change.modification_starts if start > since)}
+    recent = {*volume.list_modifications(since), *(start for start in change.modification_starts if start > since)}
     if len(recent) >= most:
         return f"it was modified {len(recent)} times within {hours} hours, and EC2 takes {most}"
     return ""
 
 
-def _volume(member: FleetVolume) -> Volume:
+def _make_volume(member: FleetVolume) -> Volume:
     """Returns a member of the inventory as a volume of the notation."""
     return Storage.parse(member.notation).members[0]

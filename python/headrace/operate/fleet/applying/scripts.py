@@ -15,7 +15,7 @@ from shlex import quote
 
 from headrace.base.packaged import read_text
 from headrace.observe.recording import clip
-from headrace.operate.fleet.applying.changes import VolumeChange, VolumeSetting, modification_limit
+from headrace.operate.fleet.applying.changes import VolumeChange, VolumeSetting, get_modification_limit
 
 # Ours: a change in two minutes. A wrong plan is seen before it is everywhere.
 MAX_PER_HOUR = 30
@@ -41,10 +41,12 @@ def patch_scripts(
     return [
         PatchScripts(
             account,
-            _script("Changes that headrace fleet advised, largest saving first.", own, account, as_of, max_per_hour),
-            _script(
+            _build_script(
+                "Changes that headrace fleet advised, largest saving first.", own, account, as_of, max_per_hour
+            ),
+            _build_script(
                 "Takes back what patch.sh changed, the last first. Sizes stay: a volume never shrinks.",
-                [change.undone() for change in reversed(own)],
+                [change.invert() for change in reversed(own)],
                 account,
                 as_of,
                 max_per_hour,
@@ -55,10 +57,12 @@ def patch_scripts(
     ]
 
 
-def _script(what: str, changes: Sequence[VolumeChange], account: str, as_of: str | None, max_per_hour: int) -> str:
+def _build_script(
+    what: str, changes: Sequence[VolumeChange], account: str, as_of: str | None, max_per_hour: int
+) -> str:
     """Returns the text of a script that makes the changes in order. `what`: its heading;
     `max_per_hour`: the most changes that it starts in an hour."""
-    most, hours = modification_limit(as_of)
+    most, hours = get_modification_limit(as_of)
     body = read_text("headrace.operate.fleet.applying", "change_volumes.sh")
     settings = {
         "CHANGES": len(changes),
@@ -74,17 +78,17 @@ def _script(what: str, changes: Sequence[VolumeChange], account: str, as_of: str
         settle_s=SETTLE_S,
         settings="\n".join(f"{key}={quote(str(value))}" for key, value in settings.items()),
         body=body.rstrip(),
-        changes="\n".join(f"  {line}" for change in changes for line in _lines(change)),
+        changes="\n".join(f"  {line}" for change in changes for line in _build_lines(change)),
     )
 
 
-def _lines(change: VolumeChange) -> list[str]:
+def _build_lines(change: VolumeChange) -> list[str]:
     """Returns the change, behind a comment where there is something to know of it. A tag's text may
     hold anything: one line, and nothing that a shell or a terminal would take for more."""
-    return ([f"# {clip(change.note, MOST_NOTE)}"] if change.note else []) + [_call(change)]
+    return ([f"# {clip(change.note, MOST_NOTE)}"] if change.note else []) + [_build_call(change)]
 
 
-def _call(change: VolumeChange) -> str:
+def _build_call(change: VolumeChange) -> str:
     """Returns the line of the script for a change: ids, both settings, USD a month with its sign,
     and the starts of known modifications in UTC; "-" for what is not known."""
     starts = (
@@ -93,14 +97,14 @@ def _call(change: VolumeChange) -> str:
     words = [
         change.volume_id,
         change.region,
-        *_words(change.before),
-        *_words(change.after),
+        *_list_words(change.before),
+        *_list_words(change.after),
         f"{change.usd_month:+.2f}",
         starts,
     ]
     return "change " + " ".join(quote(word) for word in words)
 
 
-def _words(setting: VolumeSetting) -> list[str]:
+def _list_words(setting: VolumeSetting) -> list[str]:
     figures = [setting.type, setting.size_gib, setting.iops, setting.mib_s]
     return ["-" if figure is None else str(figure) for figure in figures]

@@ -23,7 +23,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from headrace.base.files import path_of, read_bytes, short_name
+from headrace.base.files import make_path, read_bytes, shorten_name
 from headrace.errors import CouldNotRun, InputError, Refusals
 from headrace.operate.fleet.applying.changes import VolumeChange, VolumeSetting
 
@@ -104,20 +104,20 @@ class _Folder:
     modules: dict[str, str] = field(default_factory=dict)
 
 
-def terraform_patch(
+def build_terraform_patch(
     state: str | PathLike[str], root: str | PathLike[str], changes: Sequence[VolumeChange]
 ) -> TerraformPatch:
     """Returns the changes of the volumes that the state in the file `state` (`terraform show
     -json`) knows, as a diff of the .tf files in `root` and its local modules. Raises InputError,
     also where the state is of another workspace, and CouldNotRun."""
-    return _Patch(path_of(root)).make(read_state(state), changes)
+    return _Patch(make_path(root)).make(read_state(state), changes)
 
 
 def read_state(file: str | PathLike[str]) -> dict[str, _Placed]:
     """Returns the volumes of a state (`terraform show -json`) by id. Raises InputError for a file
     that is something else or has no volumes."""
-    path = path_of(file)
-    name = short_name(path.name)
+    path = make_path(file)
+    name = shorten_name(path.name)
     try:
         document = json.loads(read_bytes(path, MAX_STATE_BYTES))
     except (ValueError, RecursionError) as error:
@@ -132,14 +132,14 @@ def read_state(file: str | PathLike[str]) -> dict[str, _Placed]:
         hint = "Run terraform show -json without a plan file."
         raise refuse_state.input(name, "is a plan, and what is there now is needed", hint)
     module = (document.get("values") or {}).get("root_module") or {}
-    placed_by_id = {placed.values["id"]: placed for placed in _volumes(module, ())}
+    placed_by_id = {placed.values["id"]: placed for placed in _list_volumes(module, ())}
     if not placed_by_id:
         hint = "Is it another workspace? See terraform workspace list."
         raise refuse_state.input(name, "has no aws_ebs_volume", hint)
     return placed_by_id
 
 
-def _volumes(module: _Values, path: tuple[str, ...]) -> Iterator[_Placed]:
+def _list_volumes(module: _Values, path: tuple[str, ...]) -> Iterator[_Placed]:
     """Yields the managed volumes of a module and of the modules below it. `path`: names of the
     module calls that lead to it, from the root."""
     for resource in module.get("resources") or ():
@@ -149,7 +149,7 @@ def _volumes(module: _Values, path: tuple[str, ...]) -> Iterator[_Placed]:
     for child in module.get("child_modules") or ():
         # `module.a["x"].module.b`: names alone say where it is configured.
         names = tuple(name for name in re.split(r"\.?module\.", INDEX.sub("", child.get("address") or "")) if name)
-        yield from _volumes(child, names)
+        yield from _list_volumes(child, names)
 
 
 class _Patch:
@@ -176,12 +176,12 @@ class _Patch:
         for change in here:
             placed = state[change.volume_id]
             if self._is_as_planned(change, placed):
-                groups[self._key(placed)].append((change, placed))
+                groups[self._get_key(placed)].append((change, placed))
         siblings: dict[tuple[object, str], int] = defaultdict(int)
         for placed in state.values():
             # A module that cannot be read has no resource of those that change.
             with contextlib.suppress(InputError):
-                siblings[self._key(placed)] += 1
+                siblings[self._get_key(placed)] += 1
         edits: dict[Path, list[tuple[int, int, str]]] = defaultdict(list)
         expected: dict[tuple[Path, str], dict[str, str | None]] = {}
         written: list[str] = []
@@ -193,7 +193,7 @@ class _Patch:
             edits[resource.file] += own_edits
             expected[resource.file, members[0][1].name] = arguments
             written += [change.volume_id for change, _ in members]
-        return TerraformPatch(self._diff(edits, expected), tuple(self.notes), tuple(written))
+        return TerraformPatch(self._build_diff(edits, expected), tuple(self.notes), tuple(written))
 
     def note(self, address: str, what: str) -> None:
         self.notes.append(TerraformNote(address, what))
@@ -222,7 +222,7 @@ class _Patch:
         afterwards; None where it is to be done by hand, with a note."""
         change, placed = members[0]
         address = INDEX.sub("", placed.address) if siblings > 1 else placed.address
-        resource = self._resource(placed)
+        resource = self._find_resource(placed)
         if resource is None:
             return None
         targets = {change.after for change, _ in members}
@@ -235,14 +235,14 @@ class _Patch:
             for change, placed in members:
                 self.note(
                     placed.address,
-                    f"{how}, and they share their arguments: set {_arguments(change.after)} for this one.",
+                    f"{how}, and they share their arguments: set {_format_arguments(change.after)} for this one.",
                 )
             return None
         edits: list[tuple[int, int, str]] = []
         arguments: dict[str, str | None] = {}
-        after = _values(change.after)
+        after = _format_values(change.after)
         for name in ARGUMENTS:
-            if after[name] == _values(change.before)[name] and name not in resource.attributes:
+            if after[name] == _format_values(change.before)[name] and name not in resource.attributes:
                 continue
             if not self._edit(address, resource, name, after[name], edits, arguments):
                 return None
@@ -259,9 +259,9 @@ class _Patch:
         arguments[name] = value
         if there is None:
             if value is not None:
-                line = f"{name} = {_written(name, value)}"
+                line = f"{name} = {_format_value(name, value)}"
                 after = next(
-                    resource.attributes[argument] for argument in _before(name) if argument in resource.attributes
+                    resource.attributes[argument] for argument in _list_anchors(name) if argument in resource.attributes
                 )
                 if not after.alone:
                     self.note(address, f"{line} is to be added; its arguments stand on one line.")
@@ -270,7 +270,7 @@ class _Patch:
             return True
         if there.literal is None:
             what = ", ".join(dict.fromkeys(REFERENCE.findall(there.text))) or there.text[:60]
-            action = "is to be taken out" if value is None else f"must become {_written(name, value)}"
+            action = "is to be taken out" if value is None else f"must become {_format_value(name, value)}"
             self.note(address, f"{name} is {what}, not a literal: it {action}.")
             return False
         if value is None:
@@ -280,29 +280,29 @@ class _Patch:
             edits.append((*there.whole, ""))
         elif there.literal != value:
             quoted = there.text.startswith('"')
-            edits.append((*there.value, f'"{value}"' if quoted else _written(name, value)))
+            edits.append((*there.value, f'"{value}"' if quoted else _format_value(name, value)))
         return True
 
-    def _home(self, placed: _Placed) -> tuple[_Folder | None, str]:
+    def _find_home(self, placed: _Placed) -> tuple[_Folder | None, str]:
         """Returns the folder of its module; or None, and where that comes from."""
-        folder = self._folder(self.root)
+        folder = self._read_folder(self.root)
         for name in placed.module:
             source = folder.modules.get(name)
             if source is None or not source.startswith("."):
                 where = f"module {name} comes from {source}" if source else f"module {name} is not in {folder.path}"
                 return None, where
-            folder = self._folder((folder.path / source).resolve())
+            folder = self._read_folder((folder.path / source).resolve())
         return folder, ""
 
-    def _key(self, placed: _Placed) -> tuple[object, str]:
+    def _get_key(self, placed: _Placed) -> tuple[object, str]:
         """Returns the resource in the files that a volume is made by."""
-        folder, _ = self._home(placed)
+        folder, _ = self._find_home(placed)
         return (placed.module if folder is None else folder.path), placed.name
 
-    def _resource(self, placed: _Placed) -> _Resource | None:
+    def _find_resource(self, placed: _Placed) -> _Resource | None:
         """Returns the resource of a volume in the .tf files; None, with a note, if it is not there
         or has arguments of neither type nor size."""
-        folder, where = self._home(placed)
+        folder, where = self._find_home(placed)
         if folder is None:
             self.note(placed.address, f"{where}: change it there.")
             return None
@@ -318,7 +318,7 @@ class _Patch:
 
     # --- files --------------------------------------------------
 
-    def _folder(self, path: Path) -> _Folder:
+    def _read_folder(self, path: Path) -> _Folder:
         """Reads the .tf files of a folder once, and returns their resources and modules. Raises
         InputError."""
         if path not in self.folders:
@@ -328,11 +328,11 @@ class _Patch:
                     self.texts[file] = text = read_bytes(file, MAX_FILE_BYTES).decode("utf-8-sig")
                 except UnicodeDecodeError:
                     raise InputError(str(file), "is not UTF-8 text", "HCL 2", "Save it as UTF-8.") from None
-                _read(_tree(file, text), text, file, folder)
+                _read(_parse_tree(file, text), text, file, folder)
             self.folders[path] = folder
         return self.folders[path]
 
-    def _diff(self, edits: dict[Path, list], expected: dict) -> str:
+    def _build_diff(self, edits: dict[Path, list], expected: dict) -> str:
         """Returns the unified diff of the edits (start, end, new text; places in characters), with
         paths from the nearest folder above all files. `expected`: arguments of each resource
         afterwards."""
@@ -348,15 +348,15 @@ class _Patch:
                 after = after[:start] + text + after[end:]
             self._check(file, after, expected)
             name = file.resolve().relative_to(base)
-            lines = difflib.unified_diff(_lines(before), _lines(after), f"a/{name}", f"b/{name}")
+            lines = difflib.unified_diff(_split_lines(before), _split_lines(after), f"a/{name}", f"b/{name}")
             parts += [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines]
         return "".join(parts)
 
     def _check(self, file: Path, after: str, expected: dict) -> None:
         """Reads the file as it will be: what was to change has, and nothing else."""
         old, new = _Folder(file.parent), _Folder(file.parent)
-        _read(_tree(file, self.texts[file]), self.texts[file], file, old)
-        _read(_tree(file, after), after, file, new)
+        _read(_parse_tree(file, self.texts[file]), self.texts[file], file, old)
+        _read(_parse_tree(file, after), after, file, new)
         for name, resource in new.resources.items():
             arguments = {key: part.literal or part.text for key, part in old.resources[name].attributes.items()}
             arguments |= expected.get((file, name), {})
@@ -366,28 +366,28 @@ class _Patch:
                 raise CouldNotRun(str(file), rule, "", "Change it by hand.")
 
 
-def _lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     """Splits into lines at \n only and keeps the line ends."""
     lines = [f"{line}\n" for line in text.split("\n")]
     return [*lines[:-1], lines[-1][:-1]] if lines[-1] != "\n" else lines[:-1]
 
 
-def _values(setting: VolumeSetting) -> dict[str, str | None]:
+def _format_values(setting: VolumeSetting) -> dict[str, str | None]:
     figures = (setting.type, setting.size_gib, setting.iops, setting.mib_s)
     return {name: None if figure is None else str(figure) for name, figure in zip(ARGUMENTS, figures, strict=True)}
 
 
-def _arguments(setting: VolumeSetting) -> str:
+def _format_arguments(setting: VolumeSetting) -> str:
     return ", ".join(
-        f"{name} = {_written(name, value)}" for name, value in _values(setting).items() if value is not None
+        f"{name} = {_format_value(name, value)}" for name, value in _format_values(setting).items() if value is not None
     )
 
 
-def _written(name: str, value: str) -> str:
+def _format_value(name: str, value: str) -> str:
     return f'"{value}"' if name == "type" else value
 
 
-def _before(name: str) -> list[str]:
+def _list_anchors(name: str) -> list[str]:
     """Returns the arguments behind which one is put, the nearest first."""
     return [*reversed(ARGUMENTS[: ARGUMENTS.index(name)]), *ARGUMENTS]
 
@@ -395,7 +395,7 @@ def _before(name: str) -> list[str]:
 # --- the tree of python-hcl2 --------------------------------------------------
 
 
-def _tree(file: Path, text: str) -> _Node:
+def _parse_tree(file: Path, text: str) -> _Node:
     """Parses a file with python-hcl2. Raises CouldNotRun without it, InputError for what is not
     HCL."""
     try:
@@ -408,31 +408,31 @@ def _tree(file: Path, text: str) -> _Node:
         return hcl2.parses_to_tree(text if text.endswith("\n") else f"{text}\n")
     except Exception as error:  # the parser's own errors have no common class
         at = getattr(error, "line", None)
-        where = f"{short_name(file.name)}, line {at}" if at else short_name(file.name)
+        where = f"{shorten_name(file.name)}, line {at}" if at else shorten_name(file.name)
         raise InputError(where, "is not HCL that python-hcl2 reads", "HCL 2", "Run terraform validate.") from None
 
 
 def _read(tree: _Node, text: str, file: Path, folder: _Folder) -> None:
     """Takes the resources and modules of a file in."""
     for block in tree.find_data("block"):
-        labels = [_label(child) for child in block.children if _kind(child) in ("identifier", "string")]
-        body = next(child for child in block.children if _kind(child) == "body")
+        labels = [_get_label(child) for child in block.children if _get_kind(child) in ("identifier", "string")]
+        body = next(child for child in block.children if _get_kind(child) == "body")
         if labels[:2] == ["resource", "aws_ebs_volume"] and len(labels) == 3:
-            folder.resources[labels[2]] = _resource_of(body, text, file)
+            folder.resources[labels[2]] = _read_resource(body, text, file)
         elif labels[:1] == ["module"] and len(labels) == 2:
-            source = _attributes(body, text, file).get("source")
+            source = _read_attributes(body, text, file).get("source")
             folder.modules[labels[1]] = (source.literal or source.text) if source else ""
 
 
-def _resource_of(body: _Node, text: str, file: Path) -> _Resource:
+def _read_resource(body: _Node, text: str, file: Path) -> _Resource:
     """Returns the resource in a block's body: its arguments, those that lifecycle.ignore_changes
     names (all for `all`), and the indent of its lines."""
-    attributes = _attributes(body, text, file)
+    attributes = _read_attributes(body, text, file)
     ignored: set[str] = set()
-    for block in (child for child in body.children if _kind(child) == "block"):
-        if _label(block.children[0]) == "lifecycle":
-            inner = next(child for child in block.children if _kind(child) == "body")
-            ignore = _attributes(inner, text, file).get("ignore_changes")
+    for block in (child for child in body.children if _get_kind(child) == "block"):
+        if _get_label(block.children[0]) == "lifecycle":
+            inner = next(child for child in block.children if _get_kind(child) == "body")
+            ignore = _read_attributes(inner, text, file).get("ignore_changes")
             ignored = set(re.findall(r"[A-Za-z_]+", ignore.text)) if ignore else set()
             ignored |= set(ARGUMENTS) if "all" in ignored else set()
     first = next(iter(attributes.values()), None)
@@ -441,17 +441,17 @@ def _resource_of(body: _Node, text: str, file: Path) -> _Resource:
     return _Resource(file, attributes, ignored, indent[0] if indent else "  ")
 
 
-def _attributes(body: _Node, text: str, file: Path) -> dict[str, _Attribute]:
+def _read_attributes(body: _Node, text: str, file: Path) -> dict[str, _Attribute]:
     """Returns the arguments of a block's body by name, with the places of value and line in
     characters. Raises InputError for one that stands twice."""
     attributes = {}
     for child in body.children:
-        if _kind(child) != "attribute":
+        if _get_kind(child) != "attribute":
             continue
-        name, value = _label(child.children[0]), child.children[-1]
+        name, value = _get_label(child.children[0]), child.children[-1]
         if name in attributes:
             line = text.count("\n", 0, child.meta.start_pos) + 1
-            place = f"{short_name(file.name)}, line {line}: {name}"
+            place = f"{shorten_name(file.name)}, line {line}: {name}"
             raise InputError(place, "stands twice in one block", "HCL 2", "Run terraform validate.")
         start, end = value.meta.start_pos, value.meta.end_pos
         # A line is taken out from the end of the line before to its own.
@@ -473,10 +473,10 @@ def _attributes(body: _Node, text: str, file: Path) -> dict[str, _Attribute]:
     return attributes
 
 
-def _kind(node: _Node) -> str:
+def _get_kind(node: _Node) -> str:
     return str(getattr(node, "data", ""))
 
 
-def _label(node: _Node) -> str:
+def _get_label(node: _Node) -> str:
     """Returns the name in an identifier or a plain string."""
     return "".join(str(token) for token in node.scan_values(lambda token: token.type in ("NAME", "STRING_CHARS")))

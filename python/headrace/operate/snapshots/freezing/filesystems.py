@@ -41,12 +41,12 @@ class Filesystem:
     read_only: bool
 
 
-def mounts(root: Path = Path("/"), process: str = "self") -> list[Mount]:
+def list_mounts(root: Path = Path("/"), process: str = "self") -> list[Mount]:
     """Returns what is mounted, in order: a later mount hides an earlier one at its place."""
-    return parse_mounts(_text(root, f"proc/{process}/mountinfo"))
+    return parse_mounts(_read_text(root, f"proc/{process}/mountinfo"))
 
 
-def _text(root: Path, name: str) -> str:
+def _read_text(root: Path, name: str) -> str:
     """Returns the text of a file below `root`; "" where it cannot be read."""
     try:
         return (root / name).read_text(errors="surrogateescape")
@@ -62,13 +62,13 @@ def mount_of(path: str, mounted: list[Mount]) -> Mount:
     return mount
 
 
-def filesystems_of(paths: Iterable[str], root: Path = Path("/")) -> tuple[Filesystem, ...]:
+def find_filesystems(paths: Iterable[str], root: Path = Path("/")) -> tuple[Filesystem, ...]:
     """Returns the filesystems that these paths are on, each once, in the order of the paths.
 
     Raises InputError for what must not or cannot be frozen: the root filesystem, also where it is
     reached by a bind mount, and filesystems without a block device of their own.
     """
-    mounted = mounts(root)
+    mounted = list_mounts(root)
     slash = mount_of("/", mounted)
     by_number: dict[str, Filesystem] = {}
     for path in paths:
@@ -106,7 +106,7 @@ class Below:
     layout: tuple[dict[str, str], ...]
 
 
-def below(device: str, root: Path = Path("/")) -> Below:
+def find_disks(device: str, root: Path = Path("/")) -> Below:
     """Follows md arrays, LVM and partitions down to the disks."""
     disks: dict[str, None] = {}
     layout: dict[str, dict[str, str]] = {}
@@ -117,16 +117,16 @@ def below(device: str, root: Path = Path("/")) -> Below:
             # /sys/class/block/nvme1n1p1 leads to .../nvme1n1/nvme1n1p1.
             disks[Path(os.path.realpath(folder)).parent.name] = None
             return
-        slaves = sorted(entry.name for entry in _entries(folder / "slaves"))
+        slaves = sorted(entry.name for entry in _list_entries(folder / "slaves"))
         if not slaves:
             disks[name] = None
             return
         if (folder / "md").exists():
-            layout[name] = _array(root, name)
-            slaves = sorted(slaves, key=lambda slave: _slot(root, name, slave))
+            layout[name] = _read_array(root, name)
+            slaves = sorted(slaves, key=lambda slave: _read_slot(root, name, slave))
         else:
-            layout[name] = _mapped(root, name)
-            slaves = _group(root, layout[name].get("uuid", ""), slaves)
+            layout[name] = _read_mapping(root, name)
+            slaves = _find_group_disks(root, layout[name].get("uuid", ""), slaves)
         for slave in slaves:
             follow(slave)
 
@@ -134,7 +134,7 @@ def below(device: str, root: Path = Path("/")) -> Below:
     return Below(tuple(disks), tuple(layout.values()))
 
 
-def _entries(folder: Path) -> list[Path]:
+def _list_entries(folder: Path) -> list[Path]:
     """Returns the entries of a folder; none where it cannot be read."""
     try:
         return list(folder.iterdir())
@@ -142,31 +142,31 @@ def _entries(folder: Path) -> list[Path]:
         return []
 
 
-def _array(root: Path, name: str) -> dict[str, str]:
+def _read_array(root: Path, name: str) -> dict[str, str]:
     """Returns an md array as /sys has it (Documentation/admin-guide/md.rst). An old kernel has its
     level in /proc/mdstat alone."""
     at = f"sys/class/block/{name}/md"
-    level = _text(root, f"{at}/level").strip()
+    level = _read_text(root, f"{at}/level").strip()
     if not level:
-        for line in _text(root, "proc/mdstat").splitlines():
+        for line in _read_text(root, "proc/mdstat").splitlines():
             if line.startswith(f"{name} :"):
                 level = next((word for word in line.split() if word.startswith(("raid", "linear"))), "")
     array = {"md": name, "level": level}
     for key, file in (("members", "raid_disks"), ("chunk_bytes", "chunk_size"), ("uuid", "uuid")):
-        array[key] = _text(root, f"{at}/{file}").strip()
+        array[key] = _read_text(root, f"{at}/{file}").strip()
     return {key: value for key, value in array.items() if value}
 
 
-def _slot(root: Path, array: str, member: str) -> tuple[int, str]:
-    slot = _text(root, f"sys/class/block/{array}/md/dev-{member}/slot").strip()
+def _read_slot(root: Path, array: str, member: str) -> tuple[int, str]:
+    slot = _read_text(root, f"sys/class/block/{array}/md/dev-{member}/slot").strip()
     return (int(slot) if slot.isdigit() else 1 << 30, member)
 
 
-def _mapped(root: Path, name: str) -> dict[str, str]:
+def _read_mapping(root: Path, name: str) -> dict[str, str]:
     """Returns name and uuid of a device-mapper device as /sys has them, without those that are
     empty."""
     at = f"sys/class/block/{name}/dm"
-    volume = {"dm": _text(root, f"{at}/name").strip() or name, "uuid": _text(root, f"{at}/uuid").strip()}
+    volume = {"dm": _read_text(root, f"{at}/name").strip() or name, "uuid": _read_text(root, f"{at}/uuid").strip()}
     return {key: value for key, value in volume.items() if value}
 
 
@@ -174,23 +174,25 @@ def _mapped(root: Path, name: str) -> dict[str, str]:
 LVM, GROUP_CHARACTERS = "LVM-", 32
 
 
-def _group(root: Path, uuid: str, own: list[str]) -> list[str]:
+def _find_group_disks(root: Path, uuid: str, own: list[str]) -> list[str]:
     """Returns the disks of all logical volumes of a group, which comes back whole or not at all."""
     if not uuid.startswith(LVM):
         return own
     group, disks = uuid[: len(LVM) + GROUP_CHARACTERS], dict.fromkeys(own)
-    for folder in sorted(_entries(root / "sys/class/block")):
-        if folder.name.startswith("dm-") and _text(root, f"sys/class/block/{folder.name}/dm/uuid").startswith(group):
-            disks.update(dict.fromkeys(sorted(entry.name for entry in _entries(folder / "slaves"))))
+    for folder in sorted(_list_entries(root / "sys/class/block")):
+        if folder.name.startswith("dm-") and _read_text(root, f"sys/class/block/{folder.name}/dm/uuid").startswith(
+            group
+        ):
+            disks.update(dict.fromkeys(sorted(entry.name for entry in _list_entries(folder / "slaves"))))
     return [name for name in disks if not name.startswith("dm-")] or own
 
 
-def volume_id(disk: str, root: Path = Path("/")) -> str | None:
+def find_volume_id(disk: str, root: Path = Path("/")) -> str | None:
     """Returns the EBS volume of a disk, by its serial number or udev's name; None without."""
-    serial = SERIAL.fullmatch(_text(root, f"sys/class/block/{disk}/device/serial").strip())
+    serial = SERIAL.fullmatch(_read_text(root, f"sys/class/block/{disk}/device/serial").strip())
     if serial is not None:
         return f"vol-{serial[1]}"
-    for link in _entries(root / "dev/disk/by-id"):
+    for link in _list_entries(root / "dev/disk/by-id"):
         # Partitions end in -part1, namespaces in _1.
         named = SERIAL.match(link.name.removeprefix(BY_ID[:-3])) if link.name.startswith(BY_ID) else None
         with contextlib.suppress(OSError):

@@ -106,17 +106,17 @@ class Freezer:
         try:
             os.write(self._commands, b"freeze\n")
         except OSError:
-            raise _dead() from None
+            raise _make_ended_error() from None
         until = time.monotonic() + self.deadline_s + GRACE_S
         while True:
-            words = self._answer(until)
+            words = self._read_answer(until)
             match words[0] if words else "":
                 case "all":
                     return
                 case "refused":
                     self._refused = int(words[1])
                     self.thaw()
-                    raise self._refusal(int(words[1]), int(words[2]))
+                    raise self._make_refusal(int(words[1]), int(words[2]))
                 case "late" | "":
                     self.thaw()
                     raise refuse.run(
@@ -155,10 +155,10 @@ class Freezer:
         finally:
             os.close(commands)
             os.close(answers)
-        if self._answer(time.monotonic() + START_S) != ["ready"]:
-            raise _dead()
+        if self._read_answer(time.monotonic() + START_S) != ["ready"]:
+            raise _make_ended_error()
 
-    def _answer(self, until: float) -> list[str]:
+    def _read_answer(self, until: float) -> list[str]:
         """Returns the next line of the watchdog; nothing when it is dead or silent."""
         while b"\n" not in self._text:
             remaining_s = until - time.monotonic()
@@ -195,7 +195,7 @@ class Freezer:
             return
         os.close(self._commands)  # it thaws when the pipe is closed, by whatever means
         until = time.monotonic() + GRACE_S
-        while (words := self._answer(until)) and words[0] != "done":
+        while (words := self._read_answer(until)) and words[0] != "done":
             self._note(words)
         # The pipe's end, not that of the process, which is noted a moment later: the kernel closes
         # the pipe when its last thread has ended, so no freeze of it comes after.
@@ -222,7 +222,7 @@ class Freezer:
                 except OSError as error:
                     self._lost = self._lost or error.errno == errno.EINVAL
 
-    def _refusal(self, number: int, code: int) -> CouldNotRun:
+    def _make_refusal(self, number: int, code: int) -> CouldNotRun:
         """Returns the error for filesystem `number` that could not be frozen, for the errno
         `code`."""
         place = escape_text(self.filesystems[number].place)
@@ -249,6 +249,6 @@ def _open_place(filesystem: Filesystem) -> int:
     return handle
 
 
-def _dead() -> CouldNotRun:
+def _make_ended_error() -> CouldNotRun:
     rule = "ended before it was asked to freeze; nothing is frozen"
     return refuse.run("the watchdog", rule, "Is there memory for it (dmesg)?")

@@ -24,10 +24,10 @@ from typing import Any
 import msgspec
 
 from headrace.errors import InputError
-from headrace.mysql.gtid import GtidSet, merged
+from headrace.mysql.gtid import GtidSet, merge_ranges
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup.targets.target import DAMAGED, MISSING, BackupTarget, refuse
-from headrace.servers.copies.pipeline import Flow, cipher, packer, unpacker
+from headrace.servers.copies.pipeline import Flow, make_cipher, make_packer, make_unpacker
 
 FORMAT = "headrace-binlog/1"
 TIMELINE = re.compile(r"[a-z0-9][a-z0-9-]{0,59}-(?P<number>[0-9]{1,4})", re.ASCII)
@@ -39,7 +39,7 @@ MOST_HEAD_BYTES = 64 << 20  # a guess: an entry takes some 150 bytes, a file som
 # stream joins a few times a minute, and a list is read in less.
 MOST_LISTS = 5
 
-# A set of GTIDs as JSON has it (`set_json`): lists in lists, of ranges and of writers.
+# A set of GTIDs as JSON has it (`encode_set`): lists in lists, of ranges and of writers.
 GtidJson = list[Any]
 
 
@@ -61,7 +61,7 @@ class Entry:
 @dataclass(frozen=True)
 class Piece:
     """The index of one file of the archive. `offset`, `length`: its place in the binary log, bytes.
-    `gtids`: its transactions, as JSON (see `set_json`); `earlier`: those before its file, "" if it
+    `gtids`: its transactions, as JSON (see `encode_set`); `earlier`: those before its file, "" if it
     does not say or there are none. `ended`: rotate, stop, crash, or "" while the file goes on."""
 
     kind: str  # live or joined
@@ -87,7 +87,7 @@ class Piece:
     @property
     def set(self) -> GtidSet:
         """The GTIDs of its transactions."""
-        return set_from(self.gtids, self.flavor)
+        return decode_set(self.gtids, self.flavor)
 
 
 @dataclass(frozen=True)
@@ -189,15 +189,15 @@ class Timeline:
         """The GTIDs that had been executed at its end, whether or not all of it can be read."""
         return as_position(self.ends.union(GtidSet.parse(self.end.gtid, self.flavor)))
 
-    def damage_behind(self, base: GtidSet) -> tuple[Damage, ...]:
+    def list_damage_behind(self, base: GtidSet) -> tuple[Damage, ...]:
         """Returns the damage that may hide transactions which `base` lacks. Damage in a file before
         one that begins inside of `base` hides none."""
-        inside = [number_of(file.name) for file in self.files if base.contains(file.earlier)]
+        inside = [split_name(file.name) for file in self.files if base.contains(file.earlier)]
         harmful = [damage for damage in self.damages if not damage.harmless]
-        return tuple(each for each in harmful if not inside or not each.file or number_of(each.file) >= max(inside))
+        return tuple(each for each in harmful if not inside or not each.file or split_name(each.file) >= max(inside))
 
 
-def stem_of(source: str, source_id: str) -> str:
+def make_stem(source: str, source_id: str) -> str:
     """Returns the id of a server's timelines, without their number."""
     return f"{source.lower()[:20].replace('_', '-').strip('-.')}-{source_id[-36:]}".replace(".", "-")
 
@@ -209,19 +209,19 @@ def as_position(gtids: GtidSet) -> GtidSet:
     return GtidSet(gtids.flavor, tuple((key, ((1, parts[-1][1]),)) for key, parts in gtids.ranges), gtids.writers)
 
 
-def set_of(gtids: Iterable[str], flavor: str) -> GtidSet:
+def make_set(gtids: Iterable[str], flavor: str) -> GtidSet:
     """Returns the set of single GTIDs, given in the order of the log."""
     numbers: dict[str, list[int]] = {}
     writers: dict[str, int] = {}
     for gtid in filter(None, gtids):
-        key, number, writer = parts_of(gtid, flavor)
+        key, number, writer = split_gtid(gtid, flavor)
         numbers.setdefault(key, []).append(number)
         writers[key] = writer
-    ranges = tuple((key, merged((each, each) for each in members)) for key, members in sorted(numbers.items()))
+    ranges = tuple((key, merge_ranges((each, each) for each in members)) for key, members in sorted(numbers.items()))
     return GtidSet(flavor, ranges, tuple(sorted(writers.items())) if flavor == "mariadb" else ())
 
 
-def parts_of(gtid: str, flavor: str) -> tuple[str, int, int]:
+def split_gtid(gtid: str, flavor: str) -> tuple[str, int, int]:
     """Splits a GTID into server (and tag) or domain, number, and MariaDB's server."""
     if flavor == "mariadb":
         domain, server, number = gtid.split("-")
@@ -230,24 +230,24 @@ def parts_of(gtid: str, flavor: str) -> tuple[str, int, int]:
     return key, int(number), 0
 
 
-def set_json(gtids: GtidSet) -> GtidJson:
+def encode_set(gtids: GtidSet) -> GtidJson:
     """Returns a set as JSON: MariaDB has no text for a set with gaps."""
     return [[[key, [list(pair) for pair in ranges]] for key, ranges in gtids.ranges], [list(w) for w in gtids.writers]]
 
 
-def set_from(document: GtidJson, flavor: str) -> GtidSet:
-    """Returns the set of a document of `set_json`."""
+def decode_set(document: GtidJson, flavor: str) -> GtidSet:
+    """Returns the set of a document of `encode_set`."""
     ranges = tuple((key, tuple((int(a), int(b)) for a, b in parts)) for key, parts in document[0])
     return GtidSet(flavor, ranges, tuple((key, int(writer)) for key, writer in document[1]))
 
 
-def piece_name(piece: Piece) -> str:
+def make_piece_name(piece: Piece) -> str:
     """Returns the name of a piece in the target."""
     ends = f"-{piece.ends:020d}" if piece.kind == "joined" else ""
     return f"binlogs/{piece.timeline}/{piece.file}/{piece.kind}-{piece.offset:020d}{ends}"
 
 
-def extent_of(name: str) -> tuple[int, int] | None:
+def parse_extent(name: str) -> tuple[int, int] | None:
     """Returns the first byte of a piece in its file and the byte behind its last, by its name; None
     for another file. The name of a live piece does not say its end: first and end are equal."""
     match = PIECE.fullmatch(name.rpartition("/")[2])
@@ -258,11 +258,11 @@ def extent_of(name: str) -> tuple[int, int] | None:
 
 def write_piece(target: BackupTarget, piece: Piece, data: bytes, key: bytes | None) -> str:
     """Stores a piece and returns its name."""
-    with Flow(packer(piece.packed) + cipher(key)) as flow:
-        stored = flow.through(data)
+    with Flow(make_packer(piece.packed) + make_cipher(key)) as flow:
+        stored = flow.pass_through(data)
     content = asdict(piece) | {"stored": hashlib.sha256(stored).hexdigest(), "encrypted": key is not None}
-    head = documents.sealed({"format": FORMAT, **content}, key)
-    name = piece_name(piece)
+    head = documents.seal_document({"format": FORMAT, **content}, key)
+    name = make_piece_name(piece)
     with target.create(name, len(head) + len(stored) + LENGTH_BYTES) as writer:
         writer.write(f"{len(head):020d}\n".encode() + head)
         writer.write(stored)
@@ -277,22 +277,22 @@ def read_piece(target: BackupTarget, name: str, key: bytes | None) -> Piece:
         raw += part
         if len(raw) >= LENGTH_BYTES and needed_bytes == LENGTH_BYTES:
             if not re.fullmatch(rb"[0-9]{20}\n", raw[:LENGTH_BYTES]) or int(raw[:20]) > MOST_HEAD_BYTES:
-                raise _damaged(target, name, "its first line is not a length")
+                raise _make_damage_error(target, name, "its first line is not a length")
             needed_bytes += int(raw[:20])
         if len(raw) >= needed_bytes > LENGTH_BYTES:
             break
     if len(raw) < needed_bytes or needed_bytes == LENGTH_BYTES:
-        raise _damaged(target, name, "it is cut short")
-    content = documents.opened(bytes(raw[LENGTH_BYTES:needed_bytes]), f"{target.label}/{name}", key)
+        raise _make_damage_error(target, name, "it is cut short")
+    content = documents.open_document(bytes(raw[LENGTH_BYTES:needed_bytes]), f"{target.label}/{name}", key)
     if content.pop("format", None) != FORMAT:
         raise refuse.input(f"{target.label}/{name}", f"is not {FORMAT}", "Use the Headrace that wrote it.")
     piece = msgspec.convert(content, Piece)
-    if piece_name(piece) != name:
-        raise _damaged(target, name, f"it is {piece_name(piece)}, moved")
+    if make_piece_name(piece) != name:
+        raise _make_damage_error(target, name, f"it is {make_piece_name(piece)}, moved")
     return piece
 
 
-def piece_bytes(target: BackupTarget, name: str, piece: Piece, key: bytes | None) -> Iterator[bytes]:
+def read_piece_bytes(target: BackupTarget, name: str, piece: Piece, key: bytes | None) -> Iterator[bytes]:
     """Yields the bytes of the binary log in a piece; tests every checksum. Raises InputError."""
     try:
         data = _unpack(target, name, piece, key)
@@ -303,7 +303,7 @@ def piece_bytes(target: BackupTarget, name: str, piece: Piece, key: bytes | None
     for entry in piece.entries:
         start = entry.offset - piece.offset
         if hashlib.sha256(data[start : start + entry.length]).hexdigest() != entry.sha256:
-            raise _damaged(target, name, f"the stretch at offset {entry.offset:,} is not as it was written")
+            raise _make_damage_error(target, name, f"the stretch at offset {entry.offset:,} is not as it was written")
     yield data
 
 
@@ -311,31 +311,31 @@ def _unpack(target: BackupTarget, name: str, piece: Piece, key: bytes | None) ->
     """Returns the bytes of a piece whose index was read, and tests their checksum."""
     first = next(iter(target.read(name)), b"")[:LENGTH_BYTES]
     if not re.fullmatch(rb"[0-9]{20}\n", first):
-        raise _damaged(target, name, "its first line is not a length")
-    stages = cipher(key if piece.encrypted else None, back=True) + unpacker(piece.packed)
+        raise _make_damage_error(target, name, "its first line is not a length")
+    stages = make_cipher(key if piece.encrypted else None, back=True) + make_unpacker(piece.packed)
     stored = b"".join(target.read(name, int(first) + LENGTH_BYTES))
     if hashlib.sha256(stored).hexdigest() != piece.stored:
-        raise _damaged(target, name, "its checksum is another")
+        raise _make_damage_error(target, name, "its checksum is another")
     with Flow(stages) as flow:
-        data = flow.through(stored)
+        data = flow.pass_through(stored)
     if len(data) != piece.length:
-        raise _damaged(target, name, f"it has {len(data):,} bytes and should have {piece.length:,}")
+        raise _make_damage_error(target, name, f"it has {len(data):,} bytes and should have {piece.length:,}")
     return data
 
 
 def _read_from_joined(target: BackupTarget, name: str, piece: Piece, key: bytes | None) -> bytes:
     """Returns the bytes of a piece that a stream has joined with others since it was listed."""
     for file in target.list(f"{name.rpartition('/')[0]}/"):
-        extent = extent_of(file.name)
+        extent = parse_extent(file.name)
         if file.name == name or extent is None or not extent[0] <= piece.offset <= piece.ends <= extent[1]:
             continue
         joined = read_piece(target, file.name, key)
         start = piece.offset - joined.offset
         return _unpack(target, file.name, joined, key)[start : start + piece.length]
-    raise _damaged(target, name, "it was there, and is not any more")
+    raise _make_damage_error(target, name, "it was there, and is not any more")
 
 
-def _damaged(target: BackupTarget, name: str, what: str) -> InputError:
+def _make_damage_error(target: BackupTarget, name: str, what: str) -> InputError:
     hint = "Copy the file back from another copy of the target. Without it what is behind it cannot be replayed."
     return refuse.input(f"{target.label}/{name}", f"is damaged: {what}", hint, kind=DAMAGED)
 
@@ -348,7 +348,7 @@ def write_index(
 ) -> None:
     """Writes the index of a timeline. `about`: the fields that describe its server; `end`: how far
     it goes. `new`: an index that is there already is an error."""
-    name, content = f"binlogs/{timeline}/{INDEX}", documents.sealed({**about, "end": asdict(end)}, key)
+    name, content = f"binlogs/{timeline}/{INDEX}", documents.seal_document({**about, "end": asdict(end)}, key)
     (target.put_new if new else target.replace)(name, content)
 
 
@@ -356,17 +356,17 @@ def read_description(target: BackupTarget, timeline: str, key: bytes | None) -> 
     """Reads from the index of a timeline the fields that describe its server, the `about` of
     `write_index`. Raises InputError."""
     name = f"binlogs/{timeline}/{INDEX}"
-    about = documents.opened(target.document(name), f"{target.label}/{name}", key)
+    about = documents.open_document(target.read_document(name), f"{target.label}/{name}", key)
     return {name: value for name, value in about.items() if name != "end"}
 
 
 def read_end(target: BackupTarget, timeline: str, key: bytes | None) -> ArchiveEnd:
     """Reads how far a timeline goes, by its index. Raises InputError."""
     name = f"binlogs/{timeline}/{INDEX}"
-    return ArchiveEnd(**documents.opened(target.document(name), f"{target.label}/{name}", key)["end"])
+    return ArchiveEnd(**documents.open_document(target.read_document(name), f"{target.label}/{name}", key)["end"])
 
 
-def timelines(target: BackupTarget, key: bytes | None = None) -> list[Timeline]:
+def read_timelines(target: BackupTarget, key: bytes | None = None) -> list[Timeline]:
     """Reads all histories in a target, with their damages."""
     names: dict[str, list[str]] = {}
     for file in target.list("binlogs/"):
@@ -374,11 +374,11 @@ def timelines(target: BackupTarget, key: bytes | None = None) -> list[Timeline]:
         if len(parts) >= 3 and TIMELINE.fullmatch(parts[1]):
             names.setdefault(parts[1], []).append(file.name)
     # By the server, then by the number, so that 10 comes behind 9.
-    ordered = sorted(names, key=lambda name: (name.rpartition("-")[0], number_of_timeline(name)))
-    return [_timeline(target, name, names[name], key) for name in ordered]
+    ordered = sorted(names, key=lambda name: (name.rpartition("-")[0], parse_timeline_number(name)))
+    return [_load_timeline(target, name, names[name], key) for name in ordered]
 
 
-def number_of_timeline(timeline: str) -> int:
+def parse_timeline_number(timeline: str) -> int:
     """Returns the number of a timeline among those of its server."""
     return int(timeline.rpartition("-")[2])
 
@@ -387,7 +387,7 @@ class _Joined(Exception):
     """Raised when a stream joined pieces after they were listed and before they were read."""
 
 
-def _timeline(target: BackupTarget, name: str, names: list[str], key: bytes | None) -> Timeline:
+def _load_timeline(target: BackupTarget, name: str, names: list[str], key: bytes | None) -> Timeline:
     """Reads a timeline from its files in the target (`names`); lists them again, up to MOST_LISTS
     times in all, if a stream joined pieces meanwhile."""
     for retries in reversed(range(MOST_LISTS)):
@@ -404,7 +404,7 @@ def _read_timeline(target: BackupTarget, name: str, names: list[str], key: bytes
     damages: list[Damage] = []
     index, about, end = f"binlogs/{name}/{INDEX}", {}, ArchiveEnd()
     try:
-        about = documents.opened(target.document(index), index, key)
+        about = documents.open_document(target.read_document(index), index, key)
         end = ArchiveEnd(**about["end"])
     except InputError as error:
         damages.append(Damage("", f"{index} {error.rule}, so it is not known how far the archive goes", index))
@@ -418,7 +418,7 @@ def _read_timeline(target: BackupTarget, name: str, names: list[str], key: bytes
         elif parts[2:] not in ([INDEX], [PRUNED], [STREAMING]):
             damages.append(Damage("", f"{path} is not of Headrace", path, harmless=True))
     files: list[ArchivedFile] = []
-    for file in sorted(by_file, key=number_of):
+    for file in sorted(by_file, key=split_name):
         joined = _read_file(target, file, by_file[file], key, damages, changing)
         if joined is not None:
             _join(files, joined, damages)
@@ -426,7 +426,7 @@ def _read_timeline(target: BackupTarget, name: str, names: list[str], key: bytes
     begins = about.get("begins", "")
     if f"binlogs/{name}/{PRUNED}" in names:
         begins = _read_first_kept(target, name, key, damages) or begins
-    if begins and files and begins not in by_file and number_of(files[0].name) > number_of(begins):
+    if begins and files and begins not in by_file and split_name(files[0].name) > split_name(begins):
         words = f"all of {begins} is missing: the archive began there, and begins with {files[0].name} now"
         damages.append(Damage(begins, words))
     _check_end(name, files, end, damages)
@@ -439,7 +439,7 @@ def _read_first_kept(target: BackupTarget, timeline: str, key: bytes | None, dam
     """Reads the first file that was not pruned; "" if the note cannot be read."""
     name = f"binlogs/{timeline}/{PRUNED}"
     try:
-        return str(documents.opened(target.document(name), name, key)["begins"])
+        return str(documents.open_document(target.read_document(name), name, key)["begins"])
     except InputError as error:
         damages.append(Damage("", f"{name} {error.rule}", name, harmless=True))
     except KeyError:
@@ -456,14 +456,14 @@ def _check_end(timeline: str, files: list[ArchivedFile], end: ArchiveEnd, damage
         damages.append(Damage("", words))
         return
     last = files[-1]
-    if (number_of(last.name), last.ends) >= (number_of(end.file), end.offset):
+    if (split_name(last.name), last.ends) >= (split_name(end.file), end.offset):
         return
     words = f"can be read up to offset {last.ends:,} of {last.name}"
-    words += f", and its index says that it goes to {end.offset:,} of {end.file} ({few(end.gtid)})"
+    words += f", and its index says that it goes to {end.offset:,} of {end.file} ({shorten_set(end.gtid)})"
     damages.append(Damage(end.file, f"{timeline} {words}"))
 
 
-def number_of(file: str) -> tuple[str, int]:
+def split_name(file: str) -> tuple[str, int]:
     """Splits the name of a binary log into base and number, which order them."""
     base, _, number = file.rpartition(".")
     return base, int(number) if number.isdigit() else -1
@@ -476,13 +476,13 @@ def _read_file(
     same place the longest that can be read."""
     at, pieces, used, unread = 0, [], [], []
     remaining = sorted(
-        names, key=lambda candidate: extent_of(candidate) or (0, 0), reverse=True
+        names, key=lambda candidate: parse_extent(candidate) or (0, 0), reverse=True
     )  # the next ones are last
     while remaining:
-        begin, _ = extent_of(remaining[-1]) or (0, 0)
+        begin, _ = parse_extent(remaining[-1]) or (0, 0)
         if begin > at:
             break
-        here = [candidate for candidate in remaining if (extent_of(candidate) or (0, 0))[0] == begin]
+        here = [candidate for candidate in remaining if (parse_extent(candidate) or (0, 0))[0] == begin]
         remaining = remaining[: -len(here)]
         if begin < at:  # joined pieces have replaced them
             continue
@@ -502,7 +502,7 @@ def _read_file(
     for place, name, rule in unread:
         damages.append(Damage(file, f"{name} {rule}", name, harmless=place < at))
     if remaining:
-        begin, _ = extent_of(remaining[-1]) or (0, 0)
+        begin, _ = parse_extent(remaining[-1]) or (0, 0)
         words = f"{remaining[-1]}: the bytes from {at:,} to {begin:,} of {file} are missing"
         damages.append(Damage(file, words, remaining[-1]))
     spare = tuple(sorted(set(names) - set(used)))
@@ -519,14 +519,16 @@ def _join(files: list[ArchivedFile], next_one: ArchivedFile, damages: list[Damag
         damages.append(Damage(last.name, words))
     missing, extra = next_one.earlier.minus(last.later), last.later.minus(next_one.earlier)
     if not missing.is_empty:
-        words = f"between {last.name} and {next_one.name} {missing.count():,} transactions are missing: {few(missing)}"
+        words = f"between {last.name} and {next_one.name} {missing.count():,} transactions are missing: {shorten_set(missing)}"
         damages.append(Damage(last.name, words))
     elif not extra.is_empty:
-        words = f"{next_one.name} is of another history: its source has not executed {few(extra)} of {last.name}"
+        words = (
+            f"{next_one.name} is of another history: its source has not executed {shorten_set(extra)} of {last.name}"
+        )
         damages.append(Damage(last.name, words))
 
 
-def few(gtids: GtidSet | str) -> str:
+def shorten_set(gtids: GtidSet | str) -> str:
     """Returns a set as text for an error, cut off after 160 characters."""
     text = str(gtids)
     return text if len(text) <= 160 else f"{text[:157]}..."

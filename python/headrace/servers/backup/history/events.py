@@ -56,7 +56,7 @@ class Transaction:
     ends: int
 
 
-def damaged(where: str, offset: int, what: str) -> InputError:
+def make_damage_error(where: str, offset: int, what: str) -> InputError:
     """Returns the error for bytes that are not a binary log, at `offset` (bytes) of the file
     `where`."""
     hint = "Fetch the file again from the source, as long as it has it: headrace backup stream."
@@ -87,16 +87,16 @@ class Reader:
             if self._rest[:4] != codes.MAGIC:
                 encrypted = self._rest[:4] == codes.ENCRYPTED_MAGIC
                 rule = "is encrypted by its server: read it from there" if encrypted else "is not a binary log"
-                raise damaged(self.where, 0, rule)
+                raise make_damage_error(self.where, 0, rule)
             at = self.offset = len(codes.MAGIC)
         try:
             while len(self._rest) - at >= codes.HEADER_BYTES:
                 size = int.from_bytes(self._rest[at + 9 : at + 13], "little")
                 if not codes.HEADER_BYTES <= size <= codes.MOST_EVENT_BYTES:
-                    raise damaged(self.where, self.offset, f"an event of {size:,} bytes cannot be")
+                    raise make_damage_error(self.where, self.offset, f"an event of {size:,} bytes cannot be")
                 if len(self._rest) - at < size:
                     break
-                event = self._event(bytes(self._rest[at : at + size]))
+                event = self._parse_event(bytes(self._rest[at : at + size]))
                 at += size
                 self.offset += size
                 yield event
@@ -108,18 +108,18 @@ class Reader:
         """The bytes received of an event whose end is still missing."""
         return len(self._rest)
 
-    def _event(self, raw: bytes) -> Event:
+    def _parse_event(self, raw: bytes) -> Event:
         """Returns the event of these bytes, header and checksum included. Raises InputError for a
         wrong checksum or offset, an encrypted log, and an event before the format description."""
         time_s, kind, server, size, end, flags = codes.HEADER.unpack_from(raw)
         if kind == codes.FORMAT:
             about = raw[codes.HEADER_BYTES :]
             if len(about) < 57 + CRC_BYTES + 1 or about[:2] != b"\x04\x00":
-                raise damaged(self.where, self.offset, "is a binary log of a server before MySQL 5.0")
+                raise make_damage_error(self.where, self.offset, "is a binary log of a server before MySQL 5.0")
             self.server = about[2:52].rstrip(b"\0").decode("latin-1")
             self.checksums = raw[-CRC_BYTES - 1] == 1  # 1: CRC32 (binlog_checksum)
         elif self.checksums is None:
-            raise damaged(self.where, self.offset, "does not begin with a format description")
+            raise make_damage_error(self.where, self.offset, "does not begin with a format description")
         checked = self.checksums or kind == codes.FORMAT
         if checked:
             # The mark of a file in use is changed later, so it does not count (MySQL source).
@@ -127,12 +127,14 @@ class Reader:
             if kind == codes.FORMAT and flags & IN_USE:
                 counted = raw[:17] + (flags & ~IN_USE).to_bytes(2, "little") + raw[19:-CRC_BYTES]
             if zlib.crc32(counted) != int.from_bytes(raw[-CRC_BYTES:], "little"):
-                raise damaged(self.where, self.offset, "an event's checksum is wrong: bytes were altered")
+                raise make_damage_error(self.where, self.offset, "an event's checksum is wrong: bytes were altered")
         # Files pass 4 GiB with one large transaction; the field has 32 bits.
         if end and end != (self.offset + size) & 0xFFFFFFFF:
-            raise damaged(self.where, self.offset, f"an event says it ends at {end:,}: bytes are missing before it")
+            raise make_damage_error(
+                self.where, self.offset, f"an event says it ends at {end:,}: bytes are missing before it"
+            )
         if kind == codes.MARIADB_ENCRYPTION:
-            raise damaged(self.where, self.offset, "is encrypted by its server: read it from there")
+            raise make_damage_error(self.where, self.offset, "is encrypted by its server: read it from there")
         body = raw[codes.HEADER_BYTES : -CRC_BYTES if checked else None]
         return Event(kind, time_s, server, self.offset, self.offset + size, flags, body)
 
@@ -161,25 +163,25 @@ class Transactions:
         """Takes the next event; returns the transaction that it ends, or None."""
         if event.kind in codes.STARTS:
             if self._open is not None:
-                raise damaged(self.where, event.offset, "a transaction begins inside of another")
+                raise make_damage_error(self.where, event.offset, "a transaction begins inside of another")
             self._open = _parse_gtid_event(event)
             return None
         if self._open is None:
             self.whole_to = event.end
             if event.kind in (codes.PREVIOUS_GTIDS, codes.MARIADB_LIST):
-                self.earlier = earlier_gtids(event)
+                self.earlier = read_earlier_gtids(event)
             elif event.kind == codes.ROTATE:
                 self.next_file = event.body[8:].decode("latin-1")
             elif event.kind == codes.STOP:
                 self.stopped = True
             return None
         if event.kind in codes.CONTROL:
-            raise damaged(self.where, event.offset, "the file goes on inside of a transaction")
+            raise make_damage_error(self.where, event.offset, "the file goes on inside of a transaction")
         begun = self._open
         if not (_ends(event, begun.alone) if begun.ends is None else event.end >= begun.ends):
             return None
         if begun.ends is not None and event.end != begun.ends:
-            raise damaged(self.where, event.offset, "a transaction is longer than its GTID event says")
+            raise make_damage_error(self.where, event.offset, "a transaction is longer than its GTID event says")
         self._open, self.whole_to = None, event.end
         return Transaction(begun.gtid, begun.time_us, begun.offset, event.end)
 
@@ -202,10 +204,10 @@ def _ends(event: Event, alone: bool) -> bool:
         return True
     if event.kind not in (codes.QUERY, codes.QUERY_COMPRESSED):
         return False
-    return alone or (event.kind == codes.QUERY and _statement(event.body).upper() in ENDINGS)
+    return alone or (event.kind == codes.QUERY and _read_statement(event.body).upper() in ENDINGS)
 
 
-def _statement(body: bytes) -> bytes:
+def _read_statement(body: bytes) -> bytes:
     """Returns a QUERY's text (binlog_event.h: 13 bytes, status variables, database, 0, text)."""
     database, status = body[8], int.from_bytes(body[11:13], "little")
     return body[13 + status + database + 1 :].strip()
@@ -218,25 +220,25 @@ def _parse_gtid_event(event: Event) -> _Begun:
         number, domain, flags = struct.unpack_from("<QIB", body)
         return _Begun(f"{domain}-{event.server_id}-{number}", time_us, event.offset, None, bool(flags & STANDALONE))
     if event.kind == codes.MYSQL_TAGGED:
-        gtid_event = codes.tagged(body)
+        gtid_event = codes.parse_tagged(body)
         return _Begun(gtid_event.gtid, gtid_event.committed_us, event.offset, event.offset + gtid_event.length)
     # Flags, UUID, number, kind and two logical times; then 7 bytes of µs, a second time of them
     # where the first has its highest bit set, and the length of the transaction.
     committed = int.from_bytes(body[42:49], "little")
     at = 56 if committed >> 55 else 49
-    length, _ = _packed(body, at)
+    length, _ = _read_packed(body, at)
     gtid = f"{uuid.UUID(bytes=body[1:17])}:{int.from_bytes(body[17:25], 'little')}"
     gtid = "" if event.kind == codes.MYSQL_ANONYMOUS else gtid
     return _Begun(gtid, committed & ~(1 << 55) or time_us, event.offset, event.offset + length)
 
 
-def _packed(body: bytes, at: int) -> tuple[int, int]:
+def _read_packed(body: bytes, at: int) -> tuple[int, int]:
     """Reads a length-encoded integer of MySQL's protocol (1, 3, 4 or 9 bytes) and its end."""
     more = {252: 2, 253: 3, 254: 8}.get(body[at], 0)
     return (int.from_bytes(body[at + 1 : at + 1 + more], "little") if more else body[at]), at + 1 + more
 
 
-def earlier_gtids(event: Event) -> str:
+def read_earlier_gtids(event: Event) -> str:
     """Returns the GTIDs before a file, by the list at its beginning."""
     body = event.body
     if event.kind == codes.MARIADB_LIST:
@@ -254,7 +256,7 @@ def earlier_gtids(event: Event) -> str:
         name = str(uuid.UUID(bytes=body[at : at + 16]))
         at += 16
         if has_tags:
-            size, at = codes.number(body, at)
+            size, at = codes.read_number(body, at)
             name += f":{body[at : at + size].decode('ascii')}" if size else ""
             at += size
         count = int.from_bytes(body[at : at + 8], "little")
@@ -266,7 +268,7 @@ def earlier_gtids(event: Event) -> str:
     return ",".join(parts)
 
 
-def lacking(files: Sequence[Path], has: GtidSet) -> list[Path]:
+def select_lacking(files: Sequence[Path], has: GtidSet) -> list[Path]:
     """Selects the binary logs, oldest first, that may hold transactions which `has` lacks: from the
     newest file on before which it lacks none. All files if none lists the GTIDs before it."""
     for place in range(len(files) - 1, 0, -1):
@@ -284,13 +286,13 @@ def _read_earlier(path: Path) -> str | None:
         while data := file.read(PIECE_BYTES):
             for event in reader.feed(data):
                 if event.kind in (codes.PREVIOUS_GTIDS, codes.MARIADB_LIST):
-                    return earlier_gtids(event)
+                    return read_earlier_gtids(event)
                 if event.kind in codes.STARTS:
                     return None
     return None
 
 
-def single(gtid: str, flavor: str) -> GtidSet:
+def make_single_set(gtid: str, flavor: str) -> GtidSet:
     """Returns the set of one transaction: of MariaDB that number of its domain and server."""
     if flavor != "mariadb":
         return GtidSet.parse(gtid, flavor)
@@ -298,7 +300,7 @@ def single(gtid: str, flavor: str) -> GtidSet:
     return GtidSet(flavor, ((str(domain), ((number, number),)),), ((str(domain), server),))
 
 
-def next_name(name: str) -> str:
+def make_next_name(name: str) -> str:
     """Returns the name of the next file: binlog.000002 behind binlog.000001."""
     match = FILE.fullmatch(name)
     if match is None:
@@ -309,7 +311,7 @@ def next_name(name: str) -> str:
 # --- made, for a relay log ------------------------------------------------------------------------
 
 
-def relay_head(format_event: bytes, file: str, server_id: int, checksums: bool) -> bytes:
+def build_relay_head(format_event: bytes, file: str, server_id: int, checksums: bool) -> bytes:
     """Builds the beginning of a relay log whose events come from `file`: magic, the source's format
     description, and a rotation that names the file. Without it MariaDB's parallel applier
     crashes (compare_log_name, seen with 10.11.19)."""

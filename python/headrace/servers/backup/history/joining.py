@@ -23,7 +23,7 @@ from pathlib import Path
 from headrace.base.units import MIB
 from headrace.errors import HeadraceError, InputError
 from headrace.servers.backup.history import archive
-from headrace.servers.backup.history.archive import Entry, Piece, extent_of, piece_name, set_json
+from headrace.servers.backup.history.archive import Entry, Piece, encode_set, make_piece_name, parse_extent
 from headrace.servers.backup.targets.target import BackupTarget
 
 # So many live pieces are joined at a time: 16 s of a stream that stores four a second. A guess: few
@@ -115,7 +115,7 @@ class Joiner:
         their bytes. `ended`: the file is complete, so pieces of killed streams are removed as
         well."""
         try:
-            for group in groups(pieces.all, ended):
+            for group in group_pieces(pieces.all, ended):
                 self._join(handle, pieces, group)
                 self._failed = False
             if ended:
@@ -137,29 +137,31 @@ class Joiner:
         try:
             archive.write_piece(self.target, joined, data, self.key)
         except InputError:  # it exists: a stream was killed here
-            archive.read_piece(self.target, piece_name(joined), self.key)
+            archive.read_piece(self.target, make_piece_name(joined), self.key)
         pieces.put(joined)
         for piece in group:
-            self.target.remove(piece_name(piece))
+            self.target.remove(make_piece_name(piece))
 
     def _clean(self, pieces: list[Piece]) -> None:
         """Removes pieces of killed streams that a joined piece contains."""
         if not pieces:
             return
-        names = {piece_name(piece) for piece in pieces}
+        names = {make_piece_name(piece) for piece in pieces}
         folder = f"binlogs/{pieces[0].timeline}/{pieces[0].file}/"
         strays = [file.name for file in self.target.list(folder) if file.name not in names]
         for name in strays:
-            begin, end = extent_of(name) or (0, 0)
+            begin, end = parse_extent(name) or (0, 0)
             holder = next((piece for piece in pieces if piece.offset <= begin < piece.ends and end <= piece.ends), None)
             if holder is not None:
-                at = piece_name(holder)
-                for _ in archive.piece_bytes(self.target, at, archive.read_piece(self.target, at, self.key), self.key):
+                at = make_piece_name(holder)
+                for _ in archive.read_piece_bytes(
+                    self.target, at, archive.read_piece(self.target, at, self.key), self.key
+                ):
                     pass  # its checksums match, so the others are not needed
                 self.target.remove(name)
 
 
-def groups(pieces: Sequence[Piece], ended: bool) -> list[list[Piece]]:
+def group_pieces(pieces: Sequence[Piece], ended: bool) -> list[list[Piece]]:
     """Groups neighbours that become one piece each. While the file is written: the live pieces at
     its end, and the pieces before them that are not larger than those they are joined with."""
     run = [piece for piece in pieces if piece.length]
@@ -188,7 +190,7 @@ def join(group: list[Piece], data: bytes, pack: str) -> Piece:
         for entry in piece.entries:
             start = entry.offset - first.offset
             if hashlib.sha256(data[start : start + entry.length]).hexdigest() != entry.sha256:
-                raise InputError(piece_name(piece), "is not the file of this server any more", "", "")
+                raise InputError(make_piece_name(piece), "is not the file of this server any more", "", "")
     gtids = first.set
     for later in group[1:]:
         gtids = gtids.union(later.set)
@@ -197,7 +199,7 @@ def join(group: list[Piece], data: bytes, pack: str) -> Piece:
         first,
         kind="joined",
         length=last.ends - first.offset,
-        gtids=set_json(gtids),
+        gtids=encode_set(gtids),
         ended=last.ended,
         packed=pack,
         stored="",

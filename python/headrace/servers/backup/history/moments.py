@@ -110,7 +110,7 @@ def choose(
         raise refuse.input(manifest.id, rule, "Restore it as it is, without --to and --to-gtid.")
     lost = [timeline for timeline in timelines if is_lost(timeline, manifest)]
     if named in [timeline.id for timeline in timelines if timeline.damages and not timeline.files]:
-        raise _unreadable(lost or [timeline for timeline in timelines if timeline.id == named], manifest)
+        raise _make_unreadable_error(lost or [timeline for timeline in timelines if timeline.id == named], manifest)
     timelines = [timeline for timeline in timelines if timeline.flavor == manifest.flavor and timeline.files]
     mine = [timeline for timeline in timelines if _is_own(timeline, manifest) and _joins(timeline, base)]
     if named is not None:
@@ -122,7 +122,7 @@ def choose(
         before = [each for each in mine if each.ends.contains(chosen.begins) and chosen.begins.contains(base)]
         if before:
             return ReplayChain((before[-1], chosen))
-        raise _no_timeline([chosen], manifest, base, lost)
+        raise _make_no_timeline_error([chosen], manifest, base, lost)
     _refuse_used_again(mine, [timeline for timeline in timelines if _is_own(timeline, manifest)], base, goal)
     own = _pick_complete(mine, manifest)
     # A server of MariaDB is identified by its server_id, mostly 1: another name is another server.
@@ -130,9 +130,9 @@ def choose(
     if own is None:
         fit = _pick_complete([timeline for timeline in others if _joins(timeline, base)], manifest)
         if fit is None:
-            raise _no_timeline([each for each in timelines if _is_own(each, manifest)], manifest, base, lost)
+            raise _make_no_timeline_error([each for each in timelines if _is_own(each, manifest)], manifest, base, lost)
         return ReplayChain((fit,))
-    if _within(own, goal):
+    if _is_within(own, goal):
         return ReplayChain((own,))
     family = [] if goal is not None and goal.to_gap else [each for each in timelines if _is_own(each, manifest)]
     _refuse_short(own, family, lost, manifest)
@@ -143,7 +143,7 @@ def choose(
     lacking = [timeline for timeline in beyond if not timeline.ends.contains(own.reach)]
     if lacking:
         without = own.reach.minus(lacking[0].ends)
-        rule = f"goes on in {lacking[0].id}, which never had {without.count():,} transactions of it ({archive.few(without)})"
+        rule = f"goes on in {lacking[0].id}, which never had {without.count():,} transactions of it ({archive.shorten_set(without)})"
         hint = f"Say which history is meant: --timeline {own.id}, or --timeline {lacking[0].id}."
         raise refuse.input(f"timeline {own.id}", rule, hint)
     promoted = _pick_complete(beyond, manifest)
@@ -179,12 +179,12 @@ def _refuse_used_again(
             if _joins(later, base) and _has_all_of(later, earlier):
                 continue
             if not _is_before(goal, earlier, later.begins):
-                rule = f"used the numbers of {again.count():,} transactions again, in {later.id} ({archive.few(again)})"
+                rule = f"used the numbers of {again.count():,} transactions again, in {later.id} ({archive.shorten_set(again)})"
                 hint = f"Say which history is meant: --timeline {earlier.id}, or --timeline {later.id}."
-                if earlier.damage_behind(base):
+                if earlier.list_damage_behind(base):
                     rule = f"cannot be read to its end, and {later.id} has transactions of the same numbers"
                     hint = f"It was begun when the damage was seen. If the server was not reset: --timeline {later.id}."
-                    raise refuse.input(f"timeline {earlier.id}", f"{rule} ({archive.few(again)})", hint)
+                    raise refuse.input(f"timeline {earlier.id}", f"{rule} ({archive.shorten_set(again)})", hint)
                 raise refuse.input(f"the server of timeline {earlier.id}", rule, hint)
 
 
@@ -197,12 +197,12 @@ def _has_all_of(later: archive.Timeline, damaged: archive.Timeline) -> bool:
     ending, again = (next((file for file in each.files if file.name == name), None) for each in (damaged, later))
     if ending is None or again is None or again.ends < damaged.end.offset or ending.earlier != again.earlier:
         return False
-    times, others = _times_of(ending), _times_of(again)
+    times, others = _read_times(ending), _read_times(again)
     both = times.keys() & others.keys()
     return bool(both) and all(times[gtid] == others[gtid] for gtid in both)
 
 
-def _times_of(file: archive.ArchivedFile) -> dict[str, int]:
+def _read_times(file: archive.ArchivedFile) -> dict[str, int]:
     """Returns the times (µs, Unix) of the transactions that a file's index names, by GTID."""
     entries = [entry for entry in file.entries if entry.transactions]
     return {each.first_gtid: each.first_us for each in entries} | {each.last_gtid: each.last_us for each in entries}
@@ -213,15 +213,15 @@ def _refuse_short(
 ) -> None:
     """Raises InputError if the same server's history goes on in a later timeline behind a gap, or
     in one that cannot be read: then the end of `own` is not the end of the history."""
-    number = archive.number_of_timeline(own.id)
-    behind = [timeline for timeline in lost if archive.number_of_timeline(timeline.id) > number]
+    number = archive.parse_timeline_number(own.id)
+    behind = [timeline for timeline in lost if archive.parse_timeline_number(timeline.id) > number]
     if behind:
-        raise _unreadable(behind, manifest)
+        raise _make_unreadable_error(behind, manifest)
     for later in family:
         gap = later.begins.minus(own.reach)
-        if archive.number_of_timeline(later.id) <= number or gap.is_empty:
+        if archive.parse_timeline_number(later.id) <= number or gap.is_empty:
             continue
-        rule = f"goes on in {later.id}, and {gap.count():,} transactions between were never stored ({archive.few(gap)})"
+        rule = f"goes on in {later.id}, and {gap.count():,} transactions between were never stored ({archive.shorten_set(gap)})"
         hint = f"Take a backup from behind the gap as the base, or --timeline {own.id} for what lies before it."
         raise refuse.input(f"timeline {own.id}", rule, hint)
 
@@ -236,7 +236,7 @@ def _is_before(goal: RestoreGoal | None, timeline: archive.Timeline, at: GtidSet
         entry.first_us
         for file in timeline.files
         for entry in file.entries
-        if entry.transactions and not at.contains(archive.set_of((entry.last_gtid,), timeline.flavor))
+        if entry.transactions and not at.contains(archive.make_set((entry.last_gtid,), timeline.flavor))
     ]
     return goal.moment_us is not None and goal.moment_us < min(beyond, default=0)
 
@@ -247,7 +247,7 @@ def _is_own(timeline: archive.Timeline, manifest: Manifest) -> bool:
     return same and (timeline.flavor == "mysql" or timeline.source in ("", manifest.source))
 
 
-def _within(own: archive.Timeline, goal: RestoreGoal | None) -> bool:
+def _is_within(own: archive.Timeline, goal: RestoreGoal | None) -> bool:
     """True when a goal is in a source's own history, so that no other needs to be read."""
     if goal is None or (goal.gtid is None and goal.moment_us is None):
         return False
@@ -263,42 +263,40 @@ def _joins(timeline: archive.Timeline, base: GtidSet) -> bool:
 
 def is_lost(timeline: archive.Timeline, manifest: Manifest) -> bool:
     """True when a timeline of a backup's source has an unreadable index, or no readable file."""
-    stem = archive.stem_of(manifest.source, manifest.source_id)
+    stem = archive.make_stem(manifest.source, manifest.source_id)
     own = timeline.flavor == manifest.flavor and _is_own(timeline, manifest)
     if not own and timeline.id.rpartition("-")[0] != stem or timeline.files and timeline.source_id:
         return False
     return any(not damage.harmless for damage in timeline.damages)
 
 
-def _unreadable(lost: list[archive.Timeline], manifest: Manifest) -> InputError:
+def _make_unreadable_error(lost: list[archive.Timeline], manifest: Manifest) -> InputError:
     """Returns the error for a source whose archived binary logs cannot be used."""
     words = next(damage.words for damage in lost[-1].damages if not damage.harmless)
     rule = f"is damaged, and has the binary log behind {manifest.id}: {words}"
     return refuse.input(f"timeline {lost[-1].id}", rule, NOTHING_BEHIND, kind=BROKEN)
 
 
-def _no_timeline(
+def _make_no_timeline_error(
     same: list[archive.Timeline], manifest: Manifest, base: GtidSet, lost: list[archive.Timeline]
 ) -> InputError:
     """Returns the error for a backup that no timeline of the archive continues. `same`: timelines
     of its source, or the one that was named; `base`: the GTIDs it has executed; `lost`: timelines
     of its source that cannot be read."""
     if lost and not (same and _joins(same[-1], base)):
-        return _unreadable(lost, manifest)
+        return _make_unreadable_error(lost, manifest)
     if not same:
         rule = f"no binary log of its source ({manifest.source_id}) lies in this target"
         return refuse.input(manifest.id, rule, "Stream it: headrace backup stream. Or restore the backup as it is.")
     last = same[-1]
-    if behind := last.damage_behind(base):
-        return _damaged(last, behind, base)
+    if behind := last.list_damage_behind(base):
+        return _make_damage_error(last, behind, base)
     if not base.contains(last.begins):
         missing = last.begins.minus(base)
-        rule = (
-            f"the archive begins later: {missing.count():,} transactions between are missing ({archive.few(missing)})"
-        )
+        rule = f"the archive begins later: {missing.count():,} transactions between are missing ({archive.shorten_set(missing)})"
         return refuse.input(manifest.id, rule, "Take a newer backup as the base.", kind=BROKEN)
     missing = base.minus(last.ends)
-    rule = f"the archive ends before it: it has not {archive.few(missing)}"
+    rule = f"the archive ends before it: it has not {archive.shorten_set(missing)}"
     return refuse.input(manifest.id, rule, "Let the stream catch up, or restore the backup as it is.")
 
 
@@ -308,13 +306,17 @@ NOTHING_BEHIND = (
 )
 
 
-def _damaged(
+def _make_damage_error(
     timeline: archive.Timeline, behind: tuple[archive.Damage, ...], executed: GtidSet, last_gtid: str = ""
 ) -> InputError:
     """Returns the error for a history that is damaged before the goal. `executed`: what can be
     reached, `last_gtid`: its last transaction, "" for none behind the backup."""
     without = timeline.reach.minus(executed)
-    count = f"; {without.count():,} transactions lie behind ({archive.few(without)})" if not without.is_empty else ""
+    count = (
+        f"; {without.count():,} transactions lie behind ({archive.shorten_set(without)})"
+        if not without.is_empty
+        else ""
+    )
     hint = NOTHING_BEHIND
     if last_gtid:
         hint = "Copy the file back from another copy of the target. Without it the last that can be reached is "
@@ -322,7 +324,7 @@ def _damaged(
     return refuse.input(f"timeline {timeline.id}", f"is damaged: {behind[0].words}{count}", hint, kind=BROKEN)
 
 
-def before_base(moment_us: int, has: str) -> InputError:
+def make_before_base_error(moment_us: int, has: str) -> InputError:
     """Returns the error for a moment that lies before a backup's position."""
     rule = f"is before the backup, which has transactions of {has} already"
     return refuse.input(f"--to-time {format_moment(moment_us)}", rule, "Take an older backup.")
@@ -347,7 +349,7 @@ def collect(
     """
     reach = _Reach(base, goal)
     logs: list[Path] = []
-    total = sum(file.ends for timeline in chain.timelines for file in _needed(timeline, base)) or 1
+    total = sum(file.ends for timeline in chain.timelines for file in _select_needed(timeline, base)) or 1
     meter = ByteMeter(total, progress)
     for timeline, behind in zip(chain.timelines, (*chain.timelines[1:], None), strict=True):
         if reach.done:
@@ -355,8 +357,8 @@ def collect(
         reach.enter(behind.begins if behind is not None else None, chain.parts)
         _collect_timeline(target, timeline, reach, folder, key, logs, meter)
         if behind is not None and not reach.done and not reach.executed.contains(behind.begins):
-            if damage := timeline.damage_behind(reach.base):
-                raise _damaged(timeline, damage, reach.executed, reach.last_gtid)
+            if damage := timeline.list_damage_behind(reach.base):
+                raise _make_damage_error(timeline, damage, reach.executed, reach.last_gtid)
             missing = behind.begins.minus(reach.executed)
             rule = f"ends before {behind.id} begins: {missing.count():,} transactions between are missing"
             raise refuse.input(timeline.id, rule, "Take a newer backup as the base.", kind=BROKEN)
@@ -385,7 +387,7 @@ class ByteMeter:
         self.report(min(1.0, self.done / self.total))
 
 
-def _needed(timeline: archive.Timeline, base: GtidSet) -> list[archive.ArchivedFile]:
+def _select_needed(timeline: archive.Timeline, base: GtidSet) -> list[archive.ArchivedFile]:
     return [file for file in timeline.files if not base.contains(file.later)]
 
 
@@ -400,7 +402,7 @@ def _collect_timeline(
 ) -> None:
     """Writes the relay logs of a timeline."""
     executed = reach.base
-    files = _needed(timeline, executed)
+    files = _select_needed(timeline, executed)
     for index, file in enumerate(files):
         _check_join(timeline, file, executed, index == 0, reach)
         path = folder / f"relay.{len(logs) + 1:06d}"
@@ -420,8 +422,8 @@ def _holds(gtids: GtidSet, key: str, number: int) -> bool:
     return any(first <= number <= last for first, last in ranges)
 
 
-def _writers_at(gtids: GtidSet) -> dict[tuple[str, int], int]:
-    return {(key, gtids.last(key)): writer for key, writer in gtids.writers}
+def _list_writers(gtids: GtidSet) -> dict[tuple[str, int], int]:
+    return {(key, gtids.get_last_number(key)): writer for key, writer in gtids.writers}
 
 
 class _Reach:
@@ -439,7 +441,7 @@ class _Reach:
         self.until: GtidSet | None = None  # where the next timeline takes over
         # MariaDB: who wrote the last transactions of the base, by domain and number. Numbers alone
         # are used again by another server after a failover that lost some.
-        self._writers = _writers_at(base)
+        self._writers = _list_writers(base)
         self.unreached: dict[str, int] = {}
         self._unreached_set: GtidSet | None = None
         if goal.gtid is not None:
@@ -457,8 +459,8 @@ class _Reach:
         unreached = goal.minus(self.base)
         if unreached.is_empty:
             if self.flavor == "mysql" and goal.count() == 1 or not goal.contains(self.base):
-                rule = f"is before the backup, which has executed {archive.few(self.base)} already"
-                raise refuse.input(f"--to-gtid {archive.few(goal)}", rule, "Take an older backup.")
+                rule = f"is before the backup, which has executed {archive.shorten_set(self.base)} already"
+                raise refuse.input(f"--to-gtid {archive.shorten_set(goal)}", rule, "Take an older backup.")
             self.done = True
         self._unreached_set = unreached
         self.unreached = {key: ranges[-1][1] for key, ranges in unreached.ranges}
@@ -467,12 +469,12 @@ class _Reach:
         """Begins the next timeline: up to `until`, which may not differ from `parts`."""
         self.base, self._taken, self.until = self.executed, [], until
         for gtids in (self.base, until, parts):
-            self._writers |= _writers_at(gtids) if gtids is not None else {}
+            self._writers |= _list_writers(gtids) if gtids is not None else {}
 
     @property
     def executed(self) -> GtidSet:
         """The GTIDs that are executed when everything taken so far is replayed."""
-        return archive.as_position(self.base.union(archive.set_of(self._taken, self.flavor)))
+        return archive.as_position(self.base.union(archive.make_set(self._taken, self.flavor)))
 
     def take(self, transaction: binlog.Transaction, server_id: int) -> bool:
         """Returns whether the next transaction is replayed; sets `done` behind the last.
@@ -481,7 +483,7 @@ class _Reach:
         if not transaction.gtid:
             rule = "a transaction has no GTID, so it cannot be followed"
             raise refuse.input(f"offset {transaction.starts:,}", rule, "", kind=BROKEN)
-        key, number, writer = archive.parts_of(transaction.gtid, self.flavor)
+        key, number, writer = archive.split_gtid(transaction.gtid, self.flavor)
         expected = self._writers.get((key, number), writer)
         if expected != writer:
             rule = f"number {number} of domain {key} is of server {expected} in the other history, and here {transaction.gtid}"
@@ -493,7 +495,7 @@ class _Reach:
         if self.until is not None and not _holds(self.until, key, number):
             return False
         self._check_base()
-        if self.goal.moment_us is not None and not self._in_time(transaction):
+        if self.goal.moment_us is not None and not self._is_in_time(transaction):
             return False
         if self.flavor == "mariadb" and key in self.unreached and number == self.unreached[key]:
             named = dict(self.goal.gtid.writers).get(key) if self.goal.gtid else None
@@ -525,9 +527,9 @@ class _Reach:
         """Raises InputError if the base has transactions that are later than the moment."""
         moment = self.goal.moment_us
         if moment is not None and self.base_us > moment:
-            raise before_base(moment, format_moment(self.base_us))
+            raise make_before_base_error(moment, format_moment(self.base_us))
 
-    def _in_time(self, transaction: binlog.Transaction) -> bool:
+    def _is_in_time(self, transaction: binlog.Transaction) -> bool:
         """Returns whether a transaction was committed by the moment. The order of the log counts:
         nothing behind the first later transaction is taken."""
         moment = self.goal.moment_us
@@ -548,15 +550,15 @@ class _Reach:
         self._check_base()
         if self.done:
             return
-        if behind := timeline.damage_behind(self.base):
-            raise _damaged(timeline, behind, self.executed, self.last_gtid)
+        if behind := timeline.list_damage_behind(self.base):
+            raise _make_damage_error(timeline, behind, self.executed, self.last_gtid)
         if self.goal.gtid is None and self.goal.moment_us is None:
             return
-        last = f"{self.last_gtid or archive.few(self.base)}" + (
+        last = f"{self.last_gtid or archive.shorten_set(self.base)}" + (
             f" of {format_moment(self.last_us)}" if self.last_us else ""
         )
         if self.goal.gtid is not None:
-            value = f"--to-gtid {archive.few(self.goal.gtid)}"
+            value = f"--to-gtid {archive.shorten_set(self.goal.gtid)}"
         else:
             assert self.goal.moment_us is not None
             value = f"--to-time {format_moment(self.goal.moment_us)}"
@@ -577,13 +579,13 @@ def _copy(
         out.truncate()
 
     for name, piece in zip(file.names, file.pieces, strict=True):
-        for data in archive.piece_bytes(target, name, piece, key):
+        for data in archive.read_piece_bytes(target, name, piece, key):
             raw += data
             for event in reader.feed(data):
                 if event.kind == codes.FORMAT and not begun:
                     head = bytes(raw[event.offset - at : event.end - at])
                     complete_to += out.write(
-                        binlog.relay_head(head, file.name, event.server_id, bool(reader.checksums))
+                        binlog.build_relay_head(head, file.name, event.server_id, bool(reader.checksums))
                     )
                     begun = True
                 elif event.kind == codes.PREVIOUS_GTIDS:  # MySQL requires it in every relay log
@@ -605,7 +607,9 @@ def _copy(
             yield len(data)
     drop()  # a transaction that is incomplete at the end of the archive
     if following.earlier is None:
-        raise binlog.damaged(f"{target.label}: {file.name}", 0, "does not say which transactions came before it")
+        raise binlog.make_damage_error(
+            f"{target.label}: {file.name}", 0, "does not say which transactions came before it"
+        )
 
 
 def _check_join(
@@ -615,11 +619,11 @@ def _check_join(
     missing = file.earlier.minus(executed)
     if missing.is_empty and (first or executed.minus(file.earlier.union(file.own)).is_empty):
         return
-    if behind := timeline.damage_behind(reach.base):
-        raise _damaged(timeline, behind, reach.executed, reach.last_gtid)
-    rule = f"{missing.count():,} transactions before it are missing from the archive: {archive.few(missing)}"
+    if behind := timeline.list_damage_behind(reach.base):
+        raise _make_damage_error(timeline, behind, reach.executed, reach.last_gtid)
+    rule = f"{missing.count():,} transactions before it are missing from the archive: {archive.shorten_set(missing)}"
     if missing.is_empty:
-        rule = f"is of another history: its source has not executed {archive.few(executed.minus(file.earlier))}"
+        rule = f"is of another history: its source has not executed {archive.shorten_set(executed.minus(file.earlier))}"
     last = f"--to-gtid {reach.last_gtid} is the last that can be reached" if reach.last_gtid else "Take a newer backup"
     raise refuse.input(f"{timeline.id}/{file.name}", rule, f"{last}.", kind=BROKEN)
 
@@ -629,5 +633,5 @@ def _check_end(
 ) -> None:
     """Raises InputError if a file stops early and others follow."""
     if behind is not None and not file.ended:
-        damage = timeline.damage_behind(reach.base) or timeline.damages
-        raise _damaged(timeline, damage, reach.executed, reach.last_gtid)
+        damage = timeline.list_damage_behind(reach.base) or timeline.damages
+        raise _make_damage_error(timeline, damage, reach.executed, reach.last_gtid)

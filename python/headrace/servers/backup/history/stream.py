@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace.base.machine import ends_with_us
-from headrace.base.processes import spawn, telling_lines
+from headrace.base.processes import find_telling_lines, spawn
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql.gtid import GtidSet
@@ -34,10 +34,10 @@ from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
 from headrace.servers.backup.history.joining import FilePieces, Joiner
 from headrace.servers.backup.targets.target import DAMAGED, BackupTarget, refuse
-from headrace.servers.backup.unfinished import RunMark, mark_of, own_mark, write_mark
-from headrace.servers.copies.folders import new_id, owned
-from headrace.servers.copies.pipeline import END_S, best_pack
-from headrace.servers.copies.source import CopySource, client_file, rows
+from headrace.servers.backup.unfinished import RunMark, make_own_mark, read_mark, write_mark
+from headrace.servers.copies.folders import hold_folder, make_id
+from headrace.servers.copies.pipeline import END_S, choose_pack
+from headrace.servers.copies.source import CopySource, fetch_rows, make_client_file
 from headrace.servers.flavors import READERS
 
 # A piece is stored at least this often while something is written, s: a quarter of the second that
@@ -93,10 +93,10 @@ class Stream:
     ) -> None:
         """Takes the server and the target. `key`: encrypts pieces, None for plain ones; `every_s`:
         longest time between pieces while something is written, s; `pack`: program that packs joined
-        pieces, None for `best_pack`. `tell` gets the state after each piece, `note` each
+        pieces, None for `choose_pack`. `tell` gets the state after each piece, `note` each
         message."""
         self.source, self.target, self.key, self.every_s = source, target, key, every_s
-        self.pack = pack or best_pack()
+        self.pack = pack or choose_pack()
         self.tell, self._note = tell, note
         self.stop = threading.Event()
         self.state = StreamState()
@@ -124,8 +124,8 @@ class Stream:
         for a minute, or the account lacks rights.
         """
         _check_source(self.source)
-        self.spool = Path(tempfile.gettempdir()) / f"headrace-{new_id(self.source.name)}"
-        with owned(self.spool), client_file(self.source.address) as account:
+        self.spool = Path(tempfile.gettempdir()) / f"headrace-{make_id(self.source.name)}"
+        with hold_folder(self.spool), make_client_file(self.source.address) as account:
             self.spool.mkdir(mode=0o700)
             self.account = account
             self._resume(begin)
@@ -135,7 +135,7 @@ class Stream:
                     self._receive()
                     self._follow()
                 self._store()
-                self._index(now=True)
+                self._write_index(now=True)
             finally:
                 self._end_child()
                 self._joiner.close()
@@ -144,7 +144,7 @@ class Stream:
 
     def _mark(self) -> None:
         """Marks the timeline as streamed by this process."""
-        name, mark = f"binlogs/{self.state.timeline}/{archive.STREAMING}", own_mark(self.source.name, None)
+        name, mark = f"binlogs/{self.state.timeline}/{archive.STREAMING}", make_own_mark(self.source.name, None)
         self._retry(lambda: write_mark(self.target, name, mark))
         self._marked = name, mark
 
@@ -153,18 +153,18 @@ class Stream:
         if self._marked is not None:
             name, mark = self._marked
             with contextlib.suppress(HeadraceError, OSError):
-                if mark_of(self.target, name) == mark:
+                if read_mark(self.target, name) == mark:
                     self.target.remove(name)
 
     # --- where to go on ---------------------------------------------------------------------------
 
     def _resume(self, begin: str | None) -> None:
         """Finds the end of this server's archive, or begins an archive."""
-        stem = archive.stem_of(self.source.name, self.source.id)
-        mine = [each for each in archive.timelines(self.target, self.key) if each.id.rpartition("-")[0] == stem]
-        there = self._logs()
+        stem = archive.make_stem(self.source.name, self.source.id)
+        mine = [each for each in archive.read_timelines(self.target, self.key) if each.id.rpartition("-")[0] == stem]
+        there = self._list_logs()
         if not mine or not mine[-1].files and not mine[-1].damages:
-            number = archive.number_of_timeline(mine[-1].id) if mine else 1
+            number = archive.parse_timeline_number(mine[-1].id) if mine else 1
             first = begin or there[0]
             if first not in there:
                 rule = f"is not a binary log of {self.source.name}: it has {there[0]} to {there[-1]}"
@@ -183,7 +183,7 @@ class Stream:
         self._about, self._indexed = archive.read_description(self.target, last.id, self.key), last.end
         file = last.files[-1]
         if file.ended:
-            following = binlog.next_name(file.name)
+            following = binlog.make_next_name(file.name)
             if following not in there and file.name in there:
                 # It has not been made yet: the receiver waits for it behind this one.
                 self._open(file, stored=file.ends)
@@ -199,17 +199,17 @@ class Stream:
     def _refuse_second(self, timeline: str) -> None:
         """Raises InputError if another process of this machine streams the timeline. A process of
         another machine collides at a piece or at the index: then the one that is behind ends."""
-        by = mark_of(self.target, f"binlogs/{timeline}/{archive.STREAMING}")
+        by = read_mark(self.target, f"binlogs/{timeline}/{archive.STREAMING}")
         if by is not None and by.here and by.alive and by.pid != os.getpid():
             began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(by.began_unix))
             rule = f"is being streamed by process {by.pid}, since {began}"
             raise refuse.input(f"timeline {timeline}", rule, ONE_STREAM)
 
-    def _logs(self) -> list[str]:
+    def _list_logs(self) -> list[str]:
         """Lists the names of the server's binary logs, oldest first. Raises InputError if they are
         not plain names."""
         with self.source.connect() as connection:
-            names = [str(row[0]) for row in rows(connection, "SHOW BINARY LOGS")]
+            names = [str(row[0]) for row in fetch_rows(connection, "SHOW BINARY LOGS")]
         if not names or not binlog.FILE.fullmatch(names[0]):
             rule = f"its binary logs have no names that can be kept: {names[:1]}"
             raise refuse.input(self.source.name, rule, "Set log_bin to a plain name.")
@@ -218,7 +218,7 @@ class Stream:
     def _begin_timeline(self, number: int, file: str) -> None:
         """Begins the timeline of this number at the binary log `file`: writes its index to the
         target, and sets the stream to the start of the file."""
-        self.state.timeline = f"{archive.stem_of(self.source.name, self.source.id)}-{number}"
+        self.state.timeline = f"{archive.make_stem(self.source.name, self.source.id)}-{number}"
         self.archived = self._claimed = GtidSet(self.source.flavor)
         self._about = {
             "flavor": self.source.flavor,
@@ -242,12 +242,12 @@ class Stream:
 
     def _break(self, why: str, file: str) -> None:
         """Begins a new timeline, because there is a gap behind the stored one."""
-        number = archive.number_of_timeline(self.state.timeline) + 1
-        stem = archive.stem_of(self.source.name, self.source.id)
+        number = archive.parse_timeline_number(self.state.timeline) + 1
+        stem = archive.make_stem(self.source.name, self.source.id)
         self._tell(f"{why}: timeline {stem}-{number} begins; take a new backup as its base")
         self._end_child()
         if self._about:
-            self._index(now=True)
+            self._write_index(now=True)
         self._begin_timeline(number, file)
 
     def _open_file(self, name: str) -> None:
@@ -279,7 +279,7 @@ class Stream:
         self._read, self._waiting, self._stored = 0, [], tuple(self._pieces.entries)
         number = random.SystemRandom().randint(LEAST_ID, MOST_ID)
         mariadb = self.source.flavor == "mariadb"
-        tool = self.source.tool(*READERS[self.source.flavor])
+        tool = self.source.find_tool(*READERS[self.source.flavor])
         name = "--stop-never-slave-server-id" if mariadb else "--connection-server-id"
         words = [*ends_with_us(*tool), f"--defaults-extra-file={self.account}", "--read-from-remote-server"]
         words += ["--raw", "--stop-never", f"{name}={number}", f"--result-file={self.spool}/", self.state.file]
@@ -290,13 +290,15 @@ class Stream:
 
     def _handle_receiver_end(self) -> None:
         """Handles the end of the receiver: its source is down, or refuses it. Waits a moment."""
-        message = telling_lines(self._output_path.read_text(errors="replace")) if self._output_path.exists() else ""
+        message = (
+            find_telling_lines(self._output_path.read_text(errors="replace")) if self._output_path.exists() else ""
+        )
         self._child = None
         if "Access denied" in message or "REPLICATION SLAVE" in message:
             rule = f"may not read the binary log: {message}"
             raise refuse.input(self.source.address.label, rule, "GRANT REPLICATION SLAVE, REPLICATION CLIENT.")
         if "Could not find first log" in message or "purged" in message:
-            self._break(f"{self.source.name} no longer has {self.state.file}", self._logs()[0])
+            self._break(f"{self.source.name} no longer has {self.state.file}", self._list_logs()[0])
             return
         text = f"{self.source.name} is away: {message}"
         if not self.state.notes or self.state.notes[-1] != text:
@@ -323,17 +325,17 @@ class Stream:
         while not self.stop.is_set() and self._child is not None:
             # Both are read before the file: then the bytes read from it are complete. A receiver at
             # a later file has written all of this one.
-            alive, newer = self._child.poll() is None, self.spool / binlog.next_name(self.state.file)
+            alive, newer = self._child.poll() is None, self.spool / binlog.make_next_name(self.state.file)
             followed = newer.exists() and (self.spool / self.state.file).exists()
             came = self._take()
             following = self._following
             assert following is not None
-            full = self._reach() - self.state.stored_to >= LIVE_BYTES
+            full = self._find_reach() - self.state.stored_to >= LIVE_BYTES
             done = bool(following.next_file or following.stopped)
             if full or done or time.monotonic() - stored >= self.every_s:
                 self._store()
                 stored = time.monotonic()
-            self._index()
+            self._write_index()
             if self._pieces.due and not self._stored and not self._joiner.busy:
                 self._joiner.begin(self.spool / self.state.file, self._pieces, ended=False)
             if not came and (self._read >= following.whole_to if done else followed):
@@ -345,7 +347,7 @@ class Stream:
                 self.stop.wait(LOOK_EVERY_S)
             self._hold_receiver()
 
-    def _reach(self) -> int:
+    def _find_reach(self) -> int:
         """Returns up to which byte the file can be stored: the end of a transaction, or a place
         inside of a transaction that is larger than a piece, and perhaps larger than the memory."""
         assert self._following is not None and self._reader is not None
@@ -411,12 +413,12 @@ class Stream:
         if self.source.flavor != "mariadb" or not transaction.gtid:
             return
         domain, _, number = transaction.gtid.split("-")
-        last = self._last.get(domain) or self.archived.last(domain)
+        last = self._last.get(domain) or self.archived.get_last_number(domain)
         self._last[domain] = int(number)
         if last and int(number) != last + 1 and len(self.state.notes) < MOST_NOTES:
             self.state.notes.append(f"after {domain}-*-{last} came {transaction.gtid}")
 
-    def _ending(self) -> str:
+    def _find_ending(self) -> str:
         """Returns how the file ended: "rotate", "stop", or "" if its end was not read."""
         assert self._following is not None
         return "rotate" if self._following.next_file else "stop" if self._following.stopped else ""
@@ -430,13 +432,13 @@ class Stream:
         if self._following is not following:
             return
         start = self.state.stored_to
-        end = max(start, self._reach())
-        ended = ended or (self._ending() if self._read >= end else "")
+        end = max(start, self._find_reach())
+        ended = ended or (self._find_ending() if self._read >= end else "")
         if end <= start and ended != "crash":
             return
         while start < end or ended == "crash":
-            stop = self._cut(start, end)
-            piece, data = self._piece(start, stop, ended if stop == end else "")
+            stop = self._find_cut(start, end)
+            piece, data = self._make_piece(start, stop, ended if stop == end else "")
             self._retry(lambda piece=piece, data=data: self._put(piece, data))
             self._count_piece(piece, data)
             start = stop
@@ -448,14 +450,14 @@ class Stream:
         try:
             archive.write_piece(self.target, piece, data, self.key)
         except InputError:
-            name = archive.piece_name(piece)
+            name = archive.make_piece_name(piece)
             if not self.target.exists(name):
                 raise
             there = archive.read_piece(self.target, name, self.key)
             if replace(there, stored="") != replace(piece, stored=""):
                 raise
 
-    def _cut(self, start: int, end: int) -> int:
+    def _find_cut(self, start: int, end: int) -> int:
         """Returns the byte where a piece ends that begins at byte `start`, at most at `end`: with a
         transaction, up to 8 MiB on; a larger transaction lies in several pieces."""
         if end - start <= LIVE_BYTES:
@@ -467,21 +469,23 @@ class Stream:
         """Checks that the file that is fetched again is the stored file."""
         while self._stored and self._stored[0].offset + self._stored[0].length <= self._read:
             entry, self._stored = self._stored[0], self._stored[1:]
-            if hashlib.sha256(self._bytes(entry.offset, entry.offset + entry.length)).hexdigest() != entry.sha256:
-                self._break(f"{self.state.file} of {self.source.name} is not the file that is stored", self._logs()[0])
+            if hashlib.sha256(self._read_bytes(entry.offset, entry.offset + entry.length)).hexdigest() != entry.sha256:
+                self._break(
+                    f"{self.state.file} of {self.source.name} is not the file that is stored", self._list_logs()[0]
+                )
                 return
 
-    def _bytes(self, start: int, end: int) -> bytes:
+    def _read_bytes(self, start: int, end: int) -> bytes:
         """Reads the bytes from `start` to `end` of the current file."""
         with open(self.spool / self.state.file, "rb", buffering=0) as file:
             file.seek(start)
             return file.read(end - start)
 
-    def _piece(self, start: int, end: int, ended: str) -> tuple[archive.Piece, bytes]:
+    def _make_piece(self, start: int, end: int, ended: str) -> tuple[archive.Piece, bytes]:
         """Returns the piece from byte `start` to `end` of the current file, with these bytes, and
         takes its transactions off `_waiting`. `ended`: how the file ends, "" if it goes on."""
         assert self._following is not None
-        data = self._bytes(start, end)
+        data = self._read_bytes(start, end)
         mine = [transaction for transaction in self._waiting if start < transaction.ends <= end]
         self._waiting = self._waiting[len(mine) :]
         entry = archive.Entry(
@@ -494,7 +498,7 @@ class Stream:
             mine[0].time_us if mine else 0,
             mine[-1].time_us if mine else 0,
         )
-        gtids = archive.set_of((transaction.gtid for transaction in mine), self.source.flavor)
+        gtids = archive.make_set((transaction.gtid for transaction in mine), self.source.flavor)
         piece = archive.Piece(
             kind="live",
             timeline=self.state.timeline,
@@ -502,7 +506,7 @@ class Stream:
             offset=start,
             length=end - start,
             flavor=self.source.flavor,
-            gtids=archive.set_json(gtids),
+            gtids=archive.encode_set(gtids),
             begins=start == 0,
             earlier=self._following.earlier or "" if start == 0 else "",
             ended=ended,
@@ -528,7 +532,7 @@ class Stream:
                 del state.ages_s[:-100_000]
         self.tell(state)
 
-    def _index(self, now: bool = False) -> None:
+    def _write_index(self, now: bool = False) -> None:
         """Writes to the index how far the archive goes, every INDEX_S seconds or `now`. The index
         does not go back: a claim of lost transactions stays until they are stored again."""
         state = self.state
@@ -542,7 +546,7 @@ class Stream:
 
         def write() -> None:
             there = archive.read_end(self.target, state.timeline, self.key)
-            beyond = (archive.number_of(there.file), there.offset) > (archive.number_of(end.file), end.offset)
+            beyond = (archive.split_name(there.file), there.offset) > (archive.split_name(end.file), end.offset)
             # This stream is behind another one, and its pieces would never be read.
             if there != self._indexed and beyond:
                 rule = "says something else than this stream wrote: does another stream write to it?"
@@ -555,13 +559,13 @@ class Stream:
 
     def _finish(self) -> None:
         """Ends a file: in the archive its pieces are joined into few large ones."""
-        self._store(ended=self._ending() or "crash")
-        self._index(now=True)
+        self._store(ended=self._find_ending() or "crash")
+        self._write_index(now=True)
         name = self.state.file
         if not self._stored:
             self._joiner.begin(self.spool / name, self._pieces, ended=True)
         (self.spool / name).unlink(missing_ok=True)
-        self._open_file(binlog.next_name(name))
+        self._open_file(binlog.make_next_name(name))
         self._first = False
 
     def _retry(self, work: Callable[[], object]) -> None:
@@ -577,14 +581,14 @@ class Stream:
                 raise refuse.run(error.value, f"{error.rule}: does another stream write to it?", ONE_STREAM) from None
             except CouldNotRun as error:
                 if self.stop.is_set() or time.monotonic() >= until:
-                    raise (self._final_error(error) if reported else error) from None
+                    raise (self._make_final_error(error) if reported else error) from None
                 if not reported:
                     self._note(f"{error.value} {error.rule}; trying again for {TARGET_S:.0f} s")
                     reported = True
                 self.stop.wait(wait)
                 wait = min(5.0, 2 * wait)
 
-    def _final_error(self, error: CouldNotRun) -> CouldNotRun:
+    def _make_final_error(self, error: CouldNotRun) -> CouldNotRun:
         """Returns the last error of a stream whose target refuses: the reason was reported."""
         since = f"what came after {self.state.last_gtid}" if self.state.last_gtid else "what came"
         there = f"from {self.state.file} on" if self.state.file else "from its begin"
@@ -598,8 +602,8 @@ def _explain_unusable(last: archive.Timeline) -> str:
     elsewhere."""
     if not last.files or not last.source_id:
         return next(iter(last.problems), "")
-    end = archive.number_of(last.files[-1].name)
-    at_end = [each for each in last.damages if each.name and not each.harmless and archive.number_of(each.file) >= end]
+    end = archive.split_name(last.files[-1].name)
+    at_end = [each for each in last.damages if each.name and not each.harmless and archive.split_name(each.file) >= end]
     return at_end[0].words if at_end else ""
 
 
@@ -609,9 +613,9 @@ def _check_source(source: CopySource) -> None:
         rule = "writes no binary log"
         raise refuse.input(source.name, rule, "Start it with log_bin: headrace mysql up NAME --set log_bin=ON.")
     with source.connect() as connection:
-        if source.flavor == "mysql" and str(rows(connection, "SELECT @@gtid_mode")[0][0]) != "ON":
+        if source.flavor == "mysql" and str(fetch_rows(connection, "SELECT @@gtid_mode")[0][0]) != "ON":
             hint = "Set gtid_mode=ON and enforce_gtid_consistency=ON."
             raise refuse.input(source.name, "has no GTIDs, so a gap could not be found", hint)
-        if str(rows(connection, "SELECT @@binlog_checksum")[0][0]).upper() == "NONE":
+        if str(fetch_rows(connection, "SELECT @@binlog_checksum")[0][0]).upper() == "NONE":
             rule = "writes its binary log without checksums, so damage could not be found"
             raise refuse.input(source.name, rule, "SET GLOBAL binlog_checksum = CRC32.")

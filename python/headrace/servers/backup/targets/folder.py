@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.base.files import hint_of, move_over, reason_of, short_name
-from headrace.base.processes import where_numbers_hold
+from headrace.base.files import get_hint, get_reason, move_over, shorten_name
+from headrace.base.processes import identify_pid_space
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun
 from headrace.servers.backup.targets.target import (
@@ -20,11 +20,11 @@ from headrace.servers.backup.targets.target import (
     BackupTarget,
     Stored,
     TargetWriter,
-    checked_name,
+    check_name,
+    format_size,
     refuse,
-    size_text,
 )
-from headrace.servers.volumes import free_bytes
+from headrace.servers.volumes import count_free_bytes
 
 # Written data are flushed this often, so that the kernel holds few unwritten pages (and a pace that
 # was asked for is that of the device, not of the page cache) and a full disk shows early: a guess.
@@ -38,12 +38,12 @@ BEGUN = re.compile(
 )
 
 
-def _here() -> str:
+def _make_machine_name() -> str:
     """Returns a short name of the machine and container, in which process ids are unique."""
-    return hashlib.sha256(where_numbers_hold().encode()).hexdigest()[:8]
+    return hashlib.sha256(identify_pid_space().encode()).hexdigest()[:8]
 
 
-def nearest(folder: Path) -> Path | None:
+def find_nearest(folder: Path) -> Path | None:
     """Returns the folder, or its nearest parent that exists."""
     return next((ancestor for ancestor in (folder, *folder.parents) if ancestor.exists()), None)
 
@@ -55,11 +55,11 @@ class FolderTarget(BackupTarget):
         """Takes the folder, which may be made later. Raises InputError for a path with .. and for a
         file."""
         if ".." in folder.parts:
-            raise refuse.input(short_name(folder), "a target's path has no ..", "Name the folder itself.")
+            raise refuse.input(shorten_name(folder), "a target's path has no ..", "Name the folder itself.")
         self.folder, self.label = folder, f"file://{folder}"
         if folder.exists() and not folder.is_dir():
             raise refuse.input(str(folder), "is not a folder", "Name a folder, or one that can be made.")
-        self._filesystem = self._device()
+        self._filesystem = self._find_device()
 
     def list(self, prefix: str = "") -> list[Stored]:
         """Lists its files whose name begins with `prefix`, by name, without hidden ones, which are
@@ -79,37 +79,37 @@ class FolderTarget(BackupTarget):
     def create(self, name: str, expected_bytes: int = 0) -> TargetWriter:
         """Begins a new file. Raises InputError if the name exists, CouldNotRun if `expected_bytes`
         do not fit on the filesystem."""
-        path = self._path(name)
+        path = self._make_path(name)
         if path.exists():
-            raise self.taken(name)
-        room = self._room()
+            raise self.make_taken_error(name)
+        room = self._measure_room()
         if room is not None and expected_bytes > room:
             rule = "is full" if room < MIB else "has too little room"
-            rule += f": {size_text(expected_bytes)} needed, {size_text(room)} left"
+            rule += f": {format_size(expected_bytes)} needed, {format_size(room)} left"
             raise refuse.run(self.label, rule, "Free some room (headrace backup prune), or use another target.")
         return _FolderWriter(self, name, path)
 
     def read(self, name: str, offset: int = 0) -> Iterator[bytes]:
         """Yields the bytes of a file from byte `offset` on, in pieces of up to WRITE_BYTES. Raises
         InputError if it is missing, CouldNotRun."""
-        path = self._path(name)
+        path = self._make_path(name)
         try:
             with open(path, "rb", buffering=0) as file:
                 file.seek(offset)
                 while part := file.read(WRITE_BYTES):
                     yield part
         except (FileNotFoundError, NotADirectoryError):
-            raise self.missing(name) from None
+            raise self.make_missing_error(name) from None
         except OSError as error:
             raise self._translate_error(name, error, "read") from None
 
     def replace(self, name: str, content: bytes) -> None:
-        with _FolderWriter(self, name, self._path(name), over=True) as writer:
+        with _FolderWriter(self, name, self._make_path(name), over=True) as writer:
             writer.write(content)
 
     def remove(self, name: str) -> None:
         """Removes a file if it exists, and its folder once that is empty. Raises CouldNotRun."""
-        path = self._path(name)
+        path = self._make_path(name)
         try:
             path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # not empty yet
@@ -126,7 +126,7 @@ class FolderTarget(BackupTarget):
                 begun, path = BEGUN.fullmatch(file), Path(top, file)
                 if begun is None or not os.path.relpath(path, self.folder).startswith(prefix):
                     continue
-                gone = begun["here"] == _here() and not Path(f"/proc/{begun['pid']}").exists()
+                gone = begun["here"] == _make_machine_name() and not Path(f"/proc/{begun['pid']}").exists()
                 with contextlib.suppress(OSError):
                     if gone or now - path.stat().st_mtime > older_s:
                         path.unlink()
@@ -134,14 +134,14 @@ class FolderTarget(BackupTarget):
                         path.parent.rmdir()
         return removed
 
-    def _path(self, name: str) -> Path:
+    def _make_path(self, name: str) -> Path:
         self._check_place()
-        return self.folder / checked_name(name)
+        return self.folder / check_name(name)
 
-    def _device(self) -> int | None:
+    def _find_device(self) -> int | None:
         """Returns the number of the filesystem's device that the folder is on, or will be on; None
         if it cannot be read."""
-        there = nearest(self.folder)
+        there = find_nearest(self.folder)
         try:
             return None if there is None else os.stat(there).st_dev
         except OSError:
@@ -150,16 +150,16 @@ class FolderTarget(BackupTarget):
     def _check_place(self) -> None:
         """Raises CouldNotRun if the folder is on another filesystem now: an unmounted volume leaves
         its empty mount point, and files written there fill the machine's own disk."""
-        if self._device() != self._filesystem:
+        if self._find_device() != self._filesystem:
             rule = "is on another filesystem than at the begin: was its volume unmounted, or mounted over it?"
-            raise refuse.run(short_name(self.label), rule, "Mount it again. Nothing half-written counts.")
+            raise refuse.run(shorten_name(self.label), rule, "Mount it again. Nothing half-written counts.")
 
-    def _room(self) -> int | None:
+    def _measure_room(self) -> int | None:
         """Returns the free bytes of the folder's filesystem, None if it is unknown. Raises
         CouldNotRun."""
-        there = nearest(self.folder)
+        there = find_nearest(self.folder)
         try:
-            return None if there is None else free_bytes(there)
+            return None if there is None else count_free_bytes(there)
         except OSError as error:
             raise self._translate_error("", error, "written") from None
 
@@ -174,11 +174,11 @@ class FolderTarget(BackupTarget):
             errno.ENODEV: "the target's device is gone",
             errno.ENXIO: "the target's device is gone",
             errno.ESTALE: "the target's share is gone",
-        }.get(error.errno or 0, reason_of(error))
-        hint = hint_of(error, "Look at the folder, its permissions and its device.")
+        }.get(error.errno or 0, get_reason(error))
+        hint = get_hint(error, "Look at the folder, its permissions and its device.")
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             hint = "Free some room (headrace backup prune), or use another target. Nothing half-written counts."
-        return CouldNotRun(short_name(place), f"cannot be {what}: {reason}", "operating system", hint)
+        return CouldNotRun(shorten_name(place), f"cannot be {what}: {reason}", "operating system", hint)
 
 
 def _list_files(folder: Path, prefix: str) -> tuple[list[Stored], bool]:
@@ -215,7 +215,7 @@ class _FolderWriter(TargetWriter):
         super().__init__()
         self.target, self.name, self.path, self.over = target, name, path, over
         self._waiting, self._unflushed = bytearray(), 0
-        self._begun = path.with_name(f".{path.name}.{os.getpid()}.h{_here()}.{os.urandom(4).hex()}.begun")
+        self._begun = path.with_name(f".{path.name}.{os.getpid()}.h{_make_machine_name()}.{os.urandom(4).hex()}.begun")
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -261,7 +261,7 @@ class _FolderWriter(TargetWriter):
             _flush_folder(self.path.parent)
         except FileExistsError:
             self.abort()
-            raise self.target.taken(self.name) from None
+            raise self.target.make_taken_error(self.name) from None
         except OSError as error:
             self.abort()
             raise self.target._translate_error(self.name, error, "written") from None

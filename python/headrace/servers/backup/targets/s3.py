@@ -29,7 +29,7 @@ from headrace.servers.backup.targets.target import (
     BackupTarget,
     Stored,
     TargetWriter,
-    checked_name,
+    check_name,
     refuse,
 )
 
@@ -62,7 +62,7 @@ class S3Target(BackupTarget):
         bucket, prefix, region, endpoint = _parse_place(rest)
         self.bucket, self.prefix = bucket, f"{prefix}/" if prefix else ""
         self.label = f"s3://{bucket}" + (f"/{prefix}" if prefix else "")
-        self._client = _client(region, endpoint)
+        self._client = _make_client(region, endpoint)
 
     def list(self, prefix: str = "") -> list[Stored]:
         """Lists its files whose name begins with `prefix`, by name, from all pages. Raises
@@ -78,8 +78,8 @@ class S3Target(BackupTarget):
     def create(self, name: str, expected_bytes: int = 0) -> TargetWriter:
         """Begins a new file in parts of 16 MiB, or larger ones if `expected_bytes` takes too many
         of them. Raises InputError if the name exists, CouldNotRun."""
-        if self.exists(checked_name(name)):
-            raise self.taken(name)
+        if self.exists(check_name(name)):
+            raise self.make_taken_error(name)
         fit = math.ceil(expected_bytes / PLANNED_PARTS / MIB) * MIB  # so that 10,000 parts are enough
         return _S3Writer(self, name, min(MOST_PART, max(PART_BYTES, fit)))
 
@@ -87,7 +87,7 @@ class S3Target(BackupTarget):
         """Returns whether a file of this name is stored. Raises InputError, CouldNotRun."""
         try:
             with self._translate_errors(name):
-                self._client.head_object(Bucket=self.bucket, Key=self.prefix + checked_name(name))
+                self._client.head_object(Bucket=self.bucket, Key=self.prefix + check_name(name))
         except InputError as error:
             if error.kind == MISSING:
                 return False
@@ -99,12 +99,12 @@ class S3Target(BackupTarget):
         the next byte, and gives up after ATTEMPTS tries without one. Raises InputError,
         CouldNotRun."""
         at, tries = offset, 0
-        size = self._size(name)
+        size = self._read_size(name)
         while at < size:
             got = 0
             try:
                 with self._translate_errors(name):
-                    where = {"Bucket": self.bucket, "Key": self.prefix + checked_name(name)}
+                    where = {"Bucket": self.bucket, "Key": self.prefix + check_name(name)}
                     answer = self._client.get_object(**where, Range=f"bytes={at}-")
                     for piece in answer["Body"].iter_chunks(WRITE_BYTES):
                         got += len(piece)
@@ -120,21 +120,24 @@ class S3Target(BackupTarget):
             if not got:
                 raise refuse_s3.run(f"{self.label}/{name}", f"ends at {at:,} of {size:,} bytes", "Try again.")
 
-    def _size(self, name: str) -> int:
+    def _read_size(self, name: str) -> int:
         """Returns the bytes of a stored file. Raises InputError if it is missing, CouldNotRun."""
         with self._translate_errors(name):
-            answer = self._client.head_object(Bucket=self.bucket, Key=self.prefix + checked_name(name))
+            answer = self._client.head_object(Bucket=self.bucket, Key=self.prefix + check_name(name))
             return int(answer["ContentLength"])
 
     def replace(self, name: str, content: bytes) -> None:
         with self._translate_errors(name):
             self._client.put_object(
-                Bucket=self.bucket, Key=self.prefix + checked_name(name), Body=content, ChecksumSHA256=_sha256(content)
+                Bucket=self.bucket,
+                Key=self.prefix + check_name(name),
+                Body=content,
+                ChecksumSHA256=_compute_sha256(content),
             )
 
     def remove(self, name: str) -> None:
         with self._translate_errors(name):
-            self._client.delete_object(Bucket=self.bucket, Key=self.prefix + checked_name(name))
+            self._client.delete_object(Bucket=self.bucket, Key=self.prefix + check_name(name))
 
     def sweep(self, prefix: str, older_s: float) -> int:
         """Ends abandoned uploads of all pages: their parts would be billed otherwise. Some servers
@@ -174,9 +177,9 @@ class S3Target(BackupTarget):
             hint = f"Add ?region={region}." if region else "Add ?region= with the bucket's region."
             return InputError(self.label, "is in another region than the one asked", source, hint)
         if code in TAKEN:
-            return self.taken(name)
+            return self.make_taken_error(name)
         if code in GONE:
-            return self.missing(name)
+            return self.make_missing_error(name)
         if code == "NoSuchBucket":
             return InputError(self.label, "there is no such bucket", source, "Make it: aws s3 mb.")
         if code in NOBODY:
@@ -229,7 +232,7 @@ def _parse_place(rest: str) -> tuple[str, str, str | None, str | None]:
     return bucket, prefix, region, endpoint
 
 
-def _client(region: str | None, endpoint: str | None) -> AwsClient:
+def _make_client(region: str | None, endpoint: str | None) -> AwsClient:
     """Returns a client of S3. `region` None: the user's configured one, else us-east-1; `endpoint`
     None: AWS's own. Raises InputError."""
     try:
@@ -249,7 +252,7 @@ def _client(region: str | None, endpoint: str | None) -> AwsClient:
         raise refuse_s3.input(f"s3 {endpoint or ''}", f"cannot be set up: {error.rule}") from None
 
 
-def _sha256(data: bytes) -> str:
+def _compute_sha256(data: bytes) -> str:
     return base64.b64encode(hashlib.sha256(data).digest()).decode()
 
 
@@ -284,7 +287,7 @@ class _S3Writer(TargetWriter):
             if number > MOST_PARTS:
                 rule = f"has grown beyond {MOST_PARTS:,} parts of {self.part >> 20} MiB"
                 raise refuse_s3.run(self.name, rule, "Take the backup again: its size is known now.")
-            checksum = _sha256(data)
+            checksum = _compute_sha256(data)
             part = {"UploadId": self._upload, "PartNumber": number, "ChecksumSHA256": checksum}
             answer = client.upload_part(**self._where, **part, Body=data)
         self._check(answer, data, checksum, number)
@@ -309,7 +312,7 @@ class _S3Writer(TargetWriter):
         try:
             if self._upload is None:
                 data = bytes(self._waiting)
-                checksum = _sha256(data)
+                checksum = _compute_sha256(data)
                 with self._answer_may_be_lost():
                     with self.target._translate_errors(self.name):
                         answer = client.put_object(**self._where, Body=data, ChecksumSHA256=checksum, IfNoneMatch="*")
@@ -322,7 +325,7 @@ class _S3Writer(TargetWriter):
                         **self._where, UploadId=self._upload, MultipartUpload={"Parts": self._sent}, IfNoneMatch="*"
                     )
                 self._upload = None
-            if self.target._size(self.name) != self.size:
+            if self.target._read_size(self.name) != self.size:
                 rule = f"has another size than the {self.size:,} bytes that were sent"
                 raise refuse_s3.run(f"{self.target.label}/{self.name}", rule, "Try again.")
         except BaseException:

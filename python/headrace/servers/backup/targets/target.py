@@ -4,7 +4,7 @@ Names of files may have slashes. A file appears when it is closed, and an existi
 overwritten: a second file of the same name is refused. Only small documents that are meant to
 change (a proof, the mark of a target) are replaced, whole.
 
->>> checked_name("backups/20261122T215000Z-shop/data.00001")
+>>> check_name("backups/20261122T215000Z-shop/data.00001")
 'backups/20261122T215000Z-shop/data.00001'
 """
 
@@ -32,7 +32,7 @@ PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}", re.ASCII)
 MOST_DOCUMENT_BYTES = 64 * MIB
 
 
-def checked_name(name: str) -> str:
+def check_name(name: str) -> str:
     """Returns a file's name in a target. Raises InputError for a name that could lead out of it."""
     if not all(PART.fullmatch(part) for part in name.split("/")):
         rule = "is not a name of a file in a backup: letters, digits, . _ - between slashes, and no part begins with ."
@@ -40,10 +40,10 @@ def checked_name(name: str) -> str:
     return name
 
 
-def size_text(count: int) -> str:
+def format_size(count: int) -> str:
     """Returns a number of bytes as text in the unit that fits.
 
-    >>> size_text(12_288), size_text(0), size_text(3 << 30)
+    >>> format_size(12_288), format_size(0), format_size(3 << 30)
     ('12 KiB', '0', '3.0 GiB')
     """
     for name, size in (("GiB", 1 << 30), ("MiB", MIB)):
@@ -134,7 +134,7 @@ class BackupTarget(ABC):
         with self.create(name, len(content)) as writer:
             writer.write(content)
 
-    def document(self, name: str) -> bytes:
+    def read_document(self, name: str) -> bytes:
         """Reads a small file. Raises InputError if it does not exist or is too large."""
         content = bytearray()
         for part in self.read(name):
@@ -148,11 +148,11 @@ class BackupTarget(ABC):
         """Returns whether a file exists."""
         return any(file.name == name for file in self.list(name))
 
-    def missing(self, name: str) -> InputError:
+    def make_missing_error(self, name: str) -> InputError:
         """Returns the error for a file that does not exist."""
         return refuse.input(f"{self.label}: {name}", "is not there", "See headrace backup list.", kind=MISSING)
 
-    def taken(self, name: str) -> InputError:
+    def make_taken_error(self, name: str) -> InputError:
         """Returns the error for a name that exists already."""
         rule = "is there already, and a backup is never overwritten"
         return refuse.input(f"{self.label}: {name}", rule, "Does another headrace write to this target?")

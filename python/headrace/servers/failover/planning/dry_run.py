@@ -15,7 +15,7 @@ import msgspec
 from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import Channel, ServerState
 from headrace.servers.failover.planning import progress as events
-from headrace.servers.failover.planning.election import required
+from headrace.servers.failover.planning.election import require_state
 from headrace.servers.failover.planning.members import FailoverPlan, FailoverStep, Members, ScheduledEvent, Seen
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.failover.planning.progress import Progress
@@ -48,14 +48,14 @@ class DryRun:
         return sentences
 
 
-def dry_run(members: Members, progress: Progress, now_s: float = 0.0) -> DryRun:
+def build_dry_run(members: Members, progress: Progress, now_s: float = 0.0) -> DryRun:
     """Returns what a run would do from here on. If a later stage is refused, the plan has the steps
     until then and the refusal, as the run would."""
     seen, steps = dict(members), list[FailoverStep]()
     decided = FailoverPlan()
     for stage in range(1, MOST_STAGES + 1):
-        if (scheduled := events_of(seen, progress)) is not None:
-            progress = progress.after(events.SawEvents(scheduled))
+        if (scheduled := find_events(seen, progress)) is not None:
+            progress = progress.add_event(events.SawEvents(scheduled))
         stage_plan = plan(seen, progress, now_s)
         if stage_plan.refusal:
             return DryRun(replace(stage_plan, steps=tuple(steps)), seen)
@@ -66,12 +66,12 @@ def dry_run(members: Members, progress: Progress, now_s: float = 0.0) -> DryRun:
             decided = stage_plan
         for step in stage_plan.stage:
             steps.append(replace(step, stage=stage))
-            progress = _progress_after(step, progress, stage_plan, seen, now_s)
-            seen = _seen_after(step, progress, seen)
+            progress = _advance_progress(step, progress, stage_plan, seen, now_s)
+            seen = _advance_members(step, progress, seen)
     return DryRun(replace(decided, steps=tuple(steps)), seen)
 
 
-def events_of(seen: Members, progress: Progress) -> tuple[ScheduledEvent, ...] | None:
+def find_events(seen: Members, progress: Progress) -> tuple[ScheduledEvent, ...] | None:
     """Returns the events of the old source's scheduler; None if it does not show them, or they are
     recorded already."""
     old = seen.get(progress.source)
@@ -83,7 +83,7 @@ def elects(step: FailoverStep, progress: Progress) -> bool:
     return progress.decision is None and step.action in ("leave-source", "writable")
 
 
-def election(stage_plan: FailoverPlan, progress: Progress, seen: Members) -> events.Elected:
+def make_election(stage_plan: FailoverPlan, progress: Progress, seen: Members) -> events.Elected:
     """Returns the decision of a plan, before the first step that cannot be taken back."""
     server = stage_plan.elected or ""
     state = seen[server].state
@@ -99,7 +99,7 @@ def election(stage_plan: FailoverPlan, progress: Progress, seen: Members) -> eve
     )
 
 
-def doubted(stage_plan: FailoverPlan, progress: Progress) -> events.Elected | None:
+def doubt_election(stage_plan: FailoverPlan, progress: Progress) -> events.Elected | None:
     """Returns the decision of before with its doubts, where it was said to lose nothing and the
     plan of a run that resumes it says otherwise; None for none."""
     decision = progress.decision
@@ -108,24 +108,24 @@ def doubted(stage_plan: FailoverPlan, progress: Progress) -> events.Elected | No
     return msgspec.structs.replace(decision, lossless=False, uncertain=stage_plan.uncertain)
 
 
-def _progress_after(
+def _advance_progress(
     step: FailoverStep, progress: Progress, stage_plan: FailoverPlan, seen: Members, now_s: float
 ) -> Progress:
     """Returns the progress after a step that succeeded, as its events would tell it."""
     if elects(step, progress):
-        progress = progress.after(election(stage_plan, progress, seen))
-    progress = progress.after(events.StepBegan(step))
+        progress = progress.add_event(make_election(stage_plan, progress, seen))
+    progress = progress.add_event(events.StepBegan(step))
     match step.action:
         case "fence":
-            progress = progress.after(events.Fenced(step.server, "", now_s))
+            progress = progress.add_event(events.Fenced(step.server, "", now_s))
         case "rescue":
-            progress = progress.after(events.Rescued(0))
+            progress = progress.add_event(events.Rescued(0))
         case "list-lost":
-            progress = progress.after(events.Listed(0, "", ""))
-    return progress.after(events.StepDone(step, 0.0))
+            progress = progress.add_event(events.Listed(0, "", ""))
+    return progress.add_event(events.StepDone(step, 0.0))
 
 
-def _seen_after(step: FailoverStep, progress: Progress, seen: Mapping[str, Seen]) -> dict[str, Seen]:
+def _advance_members(step: FailoverStep, progress: Progress, seen: Mapping[str, Seen]) -> dict[str, Seen]:
     """Returns the members after a step."""
     member = seen[step.server]
     if step.action == "fence":
@@ -149,9 +149,9 @@ def _seen_after(step: FailoverStep, progress: Progress, seen: Mapping[str, Seen]
         case "inject" if step.gtid is not None:
             member = _with_executed(member, step.gtid)
         case "leave-source":
-            member = replace(member, state=replace(required(member), channels=()))
+            member = replace(member, state=replace(require_state(member), channels=()))
         case "repoint" | "repoint-early":
-            member = _following(member, seen[step.to])
+            member = _make_follower(member, seen[step.to])
         case "semi-sync-source-on" | "semi-sync-source-off" | "semi-sync-replica-on" | "semi-sync-replica-off":
             member = replace(member, state=_with_semi_sync(member.state, step))
     return {**seen, step.server: member}
@@ -159,13 +159,13 @@ def _seen_after(step: FailoverStep, progress: Progress, seen: Mapping[str, Seen]
 
 def _with_executed(member: Seen, gtids: GtidSet) -> Seen:
     """Returns a member that has applied these transactions too."""
-    state = required(member)
+    state = require_state(member)
     channels = tuple(replace(each, executed=each.executed.union(gtids)) for each in state.channels)
     executed = state.executed.union(gtids)
     wrote = dict(member.wrote)
     for domain, writer in gtids.writers:
         key = (int(domain), writer)
-        wrote[key] = max(wrote.get(key, 0), gtids.last(domain))
+        wrote[key] = max(wrote.get(key, 0), gtids.get_last_number(domain))
     applied = state.applied.union(gtids)
     after = replace(state, executed=executed, applied=applied, channels=channels)
     return replace(member, state=after, wrote=wrote)
@@ -179,9 +179,9 @@ def _with_log_of(member: Seen, other: Seen) -> Seen:
     return replace(member, wrote=wrote)
 
 
-def _following(member: Seen, to: Seen) -> Seen:
+def _make_follower(member: Seen, to: Seen) -> Seen:
     """Returns a member that follows another and has all of its transactions."""
-    state, above = required(member), required(to)
+    state, above = require_state(member), require_state(to)
     common = {
         "source_host": to.host,
         "source_port": to.port,

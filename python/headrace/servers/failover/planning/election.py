@@ -22,23 +22,23 @@ def follows(seen: Seen, source: Seen) -> Channel | None:
     return None
 
 
-def followers(members: Members, source: Seen) -> list[Seen]:
+def list_followers(members: Members, source: Seen) -> list[Seen]:
     """Lists the servers that answer and follow `source` directly, by name."""
     ordered = (members[name] for name in sorted(members))
     return [member for member in ordered if member.name != source.name and follows(member, source) is not None]
 
 
-def writers(members: Members) -> list[str]:
+def list_writers(members: Members) -> list[str]:
     """Lists the names of servers that take writes."""
     return sorted(name for name, member in members.items() if member.state is not None and not member.state.read_only)
 
 
-def heads(members: Members) -> list[str]:
+def list_heads(members: Members) -> list[str]:
     """Lists the names of servers that take writes and follow nobody."""
-    return [name for name in writers(members) if not required(members[name]).channels]
+    return [name for name in list_writers(members) if not require_state(members[name]).channels]
 
 
-def strangers(members: Members, source: str) -> list[str]:
+def list_strangers(members: Members, source: str) -> list[str]:
     """Lists, in words, servers that follow none of the named servers, perhaps the source under
     another name: they would be left without a source. Servers that certainly follow another are
     skipped."""
@@ -62,7 +62,7 @@ def _is_another(seen: Seen, channel: Channel, source: Seen) -> bool:
 
 def has(seen: Seen) -> GtidSet:
     """Returns everything that a server received or executed."""
-    state = required(seen)
+    state = require_state(seen)
     gtids = state.executed
     for channel in state.channels:
         gtids = gtids.union(channel.received).union(channel.executed)
@@ -74,9 +74,9 @@ def keeps_relay_log(state: ServerState) -> bool:
     return not (state.flavor == "mariadb" and state.gtid_on)
 
 
-def usable(seen: Seen) -> GtidSet:
+def compute_usable(seen: Seen) -> GtidSet:
     """Returns what a server will have executed when its applier has finished its relay log."""
-    state = required(seen)
+    state = require_state(seen)
     gtids = state.executed
     for channel in state.channels:
         gtids = gtids.union(channel.executed)
@@ -88,9 +88,9 @@ def usable(seen: Seen) -> GtidSet:
     return gtids
 
 
-def unfit(seen: Seen, allow_delayed: bool = False) -> str:
+def explain_unfit(seen: Seen, allow_delayed: bool = False) -> str:
     """Returns why a server cannot be promoted; "" if it can."""
-    state, channel = required(seen), seen.channel
+    state, channel = require_state(seen), seen.channel
     if len(state.channels) > 1:
         return f"follows {len(state.channels)} sources"
     if not state.binary_log.on:
@@ -110,44 +110,44 @@ def unfit(seen: Seen, allow_delayed: bool = False) -> str:
     return ""
 
 
-def errant(members: Members, source: Seen) -> dict[str, str]:
+def find_errant(members: Members, source: Seen) -> dict[str, str]:
     """Returns the transactions that followers wrote themselves, by name, as text.
 
     MySQL: those of its own UUID that it did not receive. MariaDB: those of its own server id in its
     binary log, which are legitimate only after a promotion.
     """
     texts = {}
-    for follower in followers(members, source):
-        own = own_writes(follower)
+    for follower in list_followers(members, source):
+        own = find_own_writes(follower)
         others = [other for other in members.values() if other.state is not None and other.name != follower.name]
-        text = _only_here(follower, own, others)
+        text = _find_unique(follower, own, others)
         if text:
             texts[follower.name] = text
     return texts
 
 
-def own_writes(seen: Seen) -> GtidSet | dict[tuple[int, int], int]:
+def find_own_writes(seen: Seen) -> GtidSet | dict[tuple[int, int], int]:
     """Returns the transactions of a server's binary log that it wrote itself: for MariaDB the last
     number of each (domain, server)."""
-    state = required(seen)
+    state = require_state(seen)
     if state.flavor == "mariadb":
         return {key: last for key, last in seen.wrote.items() if key[1] == state.server_id}
     own = GtidSet("mysql")
     for key, _ in state.executed.ranges:
         if key.partition(":")[0] == state.uuid.lower():
-            own = own.union(state.executed.only(key))
+            own = own.union(state.executed.select_key(key))
     return own
 
 
-def _only_here(seen: Seen, own: GtidSet | dict[tuple[int, int], int], others: Iterable[Seen]) -> str:
+def _find_unique(seen: Seen, own: GtidSet | dict[tuple[int, int], int], others: Iterable[Seen]) -> str:
     """Returns the part of `own` that no other server has, as text."""
     others = list(others)
     if isinstance(own, dict):
         # The position contains own transactions that came back from a later source.
-        everywhere = _highest([*(other.wrote for other in others), _positions(seen)])
+        everywhere = _find_highest([*(other.wrote for other in others), _find_positions(seen)])
         highest = {key: everywhere.get(key, 0) for key in own}
-        own = _not_settled(own, seen, everywhere)
-        return ranges({key: (highest[key] + 1, last) for key, last in own.items() if last > highest[key]})
+        own = _find_unsettled(own, seen, everywhere)
+        return describe_ranges({key: (highest[key] + 1, last) for key, last in own.items() if last > highest[key]})
     # The received set of its channel does not help: MySQL lists there what the server executed, own
     # writes included. Without another server to compare, they may be from a time as the source.
     remaining = own
@@ -156,7 +156,7 @@ def _only_here(seen: Seen, own: GtidSet | dict[tuple[int, int], int], others: It
     return str(remaining) if others else ""
 
 
-def _highest(logs: Iterable[Mapping[tuple[int, int], int]]) -> dict[tuple[int, int], int]:
+def _find_highest(logs: Iterable[Mapping[tuple[int, int], int]]) -> dict[tuple[int, int], int]:
     """Returns the last number of each (domain, server) in any of these logs."""
     highest: dict[tuple[int, int], int] = {}
     for log in logs:
@@ -165,24 +165,26 @@ def _highest(logs: Iterable[Mapping[tuple[int, int], int]]) -> dict[tuple[int, i
     return highest
 
 
-def _positions(seen: Seen) -> dict[tuple[int, int], int]:
+def _find_positions(seen: Seen) -> dict[tuple[int, int], int]:
     """Returns what a server has applied as a replica, by its channels and after them."""
-    state = required(seen)
-    return _highest([_numbers(state.applied), *(_numbers(channel.executed) for channel in state.channels)])
+    state = require_state(seen)
+    return _find_highest(
+        [_list_numbers(state.applied), *(_list_numbers(channel.executed) for channel in state.channels)]
+    )
 
 
-def _numbers(position: GtidSet) -> dict[tuple[int, int], int]:
+def _list_numbers(position: GtidSet) -> dict[tuple[int, int], int]:
     """Returns the last number of each (domain, server) of a position of MariaDB."""
-    return {(int(domain), writer): position.last(domain) for domain, writer in position.writers}
+    return {(int(domain), writer): position.get_last_number(domain) for domain, writer in position.writers}
 
 
-def _not_settled(
+def _find_unsettled(
     log: Mapping[tuple[int, int], int], seen: Seen, highest: Mapping[tuple[int, int], int]
 ) -> dict[tuple[int, int], int]:
     """Returns the part of a binary log behind the last common transaction of each domain. With
     strict GTIDs a domain is a single sequence: servers that share a transaction share all before
     it, even if one binary log was emptied since (RESET MASTER) and does not list them."""
-    if not required(seen).gtid_strict:
+    if not require_state(seen).gtid_strict:
         return dict(log)
     common: dict[int, int] = {}
     for (domain, server), last in seen.wrote.items():
@@ -190,14 +192,14 @@ def _not_settled(
     return {key: last for key, last in log.items() if last > common.get(key[0], 0)}
 
 
-def ranges(transactions: dict[tuple[int, int], tuple[int, int]]) -> str:
+def describe_ranges(transactions: dict[tuple[int, int], tuple[int, int]]) -> str:
     """Returns MariaDB's transactions of a server as text, DOMAIN-SERVER-FIRST..LAST."""
     return ", ".join(
         f"{domain}-{server}-{first}..{last}" for (domain, server), (first, last) in sorted(transactions.items())
     )
 
 
-def extra(old: Seen, new: Seen) -> str:
+def find_extra(old: Seen, new: Seen) -> str:
     """Returns the transactions of `old` that `new` lacks, as text; "" if there are none.
 
     MariaDB's positions do not show them: 0-1-105 is below 0-2-110, and yet 0-1-101..105 may be only
@@ -205,20 +207,20 @@ def extra(old: Seen, new: Seen) -> str:
     binary log of a server that was made from a copy begins after the copy, whose end is known by
     its applied position alone.
     """
-    needed_old, needed_new = required(old), required(new)
+    needed_old, needed_new = require_state(old), require_state(new)
     if needed_old.flavor != "mariadb":
         return str(has(old).minus(has(new)))
-    highest = _highest([new.wrote, _positions(new), _numbers(needed_new.executed)])
-    wrote = _not_settled(old.wrote, old, highest)
+    highest = _find_highest([new.wrote, _find_positions(new), _list_numbers(needed_new.executed)])
+    wrote = _find_unsettled(old.wrote, old, highest)
     beyond = {key: last for key, last in wrote.items() if last > highest.get(key, 0)}
-    return ranges({key: (highest.get(key, 0) + 1, last) for key, last in beyond.items()})
+    return describe_ranges({key: (highest.get(key, 0) + 1, last) for key, last in beyond.items()})
 
 
-def best(candidates: list[Seen], target: str | None, replaced: GtidSet | None = None) -> Seen | None:
+def choose_best(candidates: list[Seen], target: str | None, replaced: GtidSet | None = None) -> Seen | None:
     """Returns the candidate whose usable set contains that of every other, apart from `replaced`:
     errant transactions that empty ones will replace. Chooses `target` if it is as good; None if no
     set contains all others."""
-    sets = [usable(each) if replaced is None else usable(each).minus(replaced) for each in candidates]
+    sets = [compute_usable(each) if replaced is None else compute_usable(each).minus(replaced) for each in candidates]
     able = [
         candidate
         for candidate, gtids in zip(candidates, sets, strict=True)
@@ -227,11 +229,16 @@ def best(candidates: list[Seen], target: str | None, replaced: GtidSet | None = 
     named = [candidate for candidate in able if candidate.name == target]
     # Among equals the candidate that has applied most is ready soonest; then by name, so that two
     # watchers make the same choice.
-    able.sort(key=lambda candidate: (usable(candidate).minus(required(candidate).executed).count(), candidate.name))
+    able.sort(
+        key=lambda candidate: (
+            compute_usable(candidate).minus(require_state(candidate).executed).count(),
+            candidate.name,
+        )
+    )
     return (named or able or [None])[0]
 
 
-def required(seen: Seen) -> ServerState:
+def require_state(seen: Seen) -> ServerState:
     """Returns the state of a server that answered."""
     assert seen.state is not None, seen.name
     return seen.state

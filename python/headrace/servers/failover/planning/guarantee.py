@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.servers.failover.planning.election import followers, keeps_relay_log, required, unfit
+from headrace.servers.failover.planning.election import explain_unfit, keeps_relay_log, list_followers, require_state
 from headrace.servers.failover.planning.members import NEVER_S, AckProof, Guarantee, Members, Seen
 
 
-def guarantee_now(members: Members, source: Seen) -> Guarantee:
+def judge_guarantee(members: Members, source: Seen) -> Guarantee:
     """Returns what the loss of `source` at this moment would mean."""
     state = source.state
     if state is None:
         return Guarantee("none", (f"{source.name} does not answer: {source.error or 'no connection'}",))
-    behind = followers(members, source)
-    fit = [follower for follower in behind if not unfit(follower)]
+    behind = list_followers(members, source)
+    fit = [follower for follower in behind if not explain_unfit(follower)]
     if not fit:
-        why = [f"{follower.name} {unfit(follower)}" for follower in behind] or ["nobody follows it"]
+        why = [f"{follower.name} {explain_unfit(follower)}" for follower in behind] or ["nobody follows it"]
         return Guarantee("none", tuple(f"no replica could take over: {reason}" for reason in why))
     semi = state.semi_sync
     reasons = []
@@ -28,14 +28,14 @@ def guarantee_now(members: Members, source: Seen) -> Guarantee:
         reasons.append(f"{semi.clients} replicas acknowledge, {semi.wait_count} are asked for")
     if reasons:
         return Guarantee("async", tuple(reasons))
-    ackers = acking(members, source)
-    return Guarantee("kept", (), _conditions(source, ackers))
+    ackers = list_acking(members, source)
+    return Guarantee("kept", (), _list_conditions(source, ackers))
 
 
-def _conditions(source: Seen, ackers: list[Seen]) -> tuple[str, ...]:
+def _list_conditions(source: Seen, ackers: list[Seen]) -> tuple[str, ...]:
     """Lists in words under which conditions no acknowledged commit is lost. `ackers`: the replicas
     that acknowledge."""
-    semi = required(source).semi_sync
+    semi = require_state(source).semi_sync
     total = max(len(ackers), semi.clients)
     needed = total - semi.wait_count + 1
     conditions = [f"{needed} of {total} acknowledging replicas can be reached at the failover"]
@@ -43,12 +43,12 @@ def _conditions(source: Seen, ackers: list[Seen]) -> tuple[str, ...]:
         conditions.append(
             f"the source is fenced within {semi.timeout_ms / 1000:g} s (its semi-sync timeout) of the last good write"
         )
-    volatile = [acker.name for acker in ackers if required(acker).durability.sync_relay_log != 1]
+    volatile = [acker.name for acker in ackers if require_state(acker).durability.sync_relay_log != 1]
     if volatile:
         conditions.append(
             f"no power cut of the source and of {' or '.join(volatile)} together: sync_relay_log is not 1, so what was acknowledged may not be on disk"
         )
-    thrown = [acker.name for acker in ackers if not keeps_relay_log(required(acker))]
+    thrown = [acker.name for acker in ackers if not keeps_relay_log(require_state(acker))]
     if thrown:
         conditions.append(
             f"{' and '.join(thrown)} {'applies' if len(thrown) == 1 else 'apply'} what was received before threads or servers restart (MDEV-4698: MariaDB throws the relay log away)"
@@ -58,13 +58,13 @@ def _conditions(source: Seen, ackers: list[Seen]) -> tuple[str, ...]:
     return tuple(conditions)
 
 
-def acking(members: Members, source: Seen) -> list[Seen]:
+def list_acking(members: Members, source: Seen) -> list[Seen]:
     """Lists the replicas of `source` that acknowledge."""
-    sides = [(follower, required(follower).semi_sync) for follower in followers(members, source)]
+    sides = [(follower, require_state(follower).semi_sync) for follower in list_followers(members, source)]
     return [follower for follower, semi in sides if semi.replica_enabled and semi.replica_status]
 
 
-def proof_of(before: Members, after: Seen, began_s: float) -> AckProof | None:
+def find_proof(before: Members, after: Seen, began_s: float) -> AckProof | None:
     """Returns the proof that an acknowledged write gives; None if semi-sync does not work, or too
     few of the replicas that acknowledge have run for some seconds.
 
@@ -80,8 +80,8 @@ def proof_of(before: Members, after: Seen, began_s: float) -> AckProof | None:
     others = [member for member in before.values() if member.name != source.name]
     able = [member for member in others if member.state is None or member.state.semi_sync.replica_enabled]
     works = semi.source_enabled and semi.source_status and semi.clients >= semi.wait_count >= 1
-    ackers = acking(before, source)
-    if not works or guarantee_now(before, source).level != "kept" or not ackers:
+    ackers = list_acking(before, source)
+    if not works or judge_guarantee(before, source).level != "kept" or not ackers:
         return None
     proof = AckProof(
         source=source.name,
@@ -96,7 +96,7 @@ def proof_of(before: Members, after: Seen, began_s: float) -> AckProof | None:
     return proof if sum(run.is_settled for run in proof.runs.values()) >= proof.needed else None
 
 
-def carried(proof: AckProof, members: Members) -> AckProof:
+def carry_proof(proof: AckProof, members: Members) -> AckProof:
     """Returns the proof with the runs of the replicas that have kept their relay logs since."""
     runs = dict(proof.runs)
     for name in proof.ackers:
@@ -109,4 +109,4 @@ def is_intact(proof: AckProof, seen: Seen | None) -> bool:
     """Returns whether a replica answers and has everything that it acknowledged."""
     if seen is None or seen.state is None or seen.name not in proof.runs:
         return False
-    return seen.run.unbroken(proof.runs[seen.name], keeps_relay_log(seen.state))
+    return seen.run.is_unbroken(proof.runs[seen.name], keeps_relay_log(seen.state))

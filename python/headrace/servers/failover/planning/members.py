@@ -57,7 +57,7 @@ class ThreadRun:
         """True if a later start differs from this one: it had run for twice the jitter."""
         return self.uptime_s >= 2 * START_JITTER_S
 
-    def unbroken(self, since: ThreadRun, keeps_relay_log: bool) -> bool:
+    def is_unbroken(self, since: ThreadRun, keeps_relay_log: bool) -> bool:
         """Returns whether everything that was received at `since` still exists.
 
         A MariaDB with GTID loses its relay log when one of its threads is started while none runs:
@@ -271,7 +271,7 @@ class FailoverPlan(KeptDocument):
         return tuple(step for step in self.steps if step.stage == self.steps[0].stage)
 
 
-def refused(failover_plan: FailoverPlan, source: str) -> CouldNotRun:
+def make_refusal_error(failover_plan: FailoverPlan, source: str) -> CouldNotRun:
     """Returns the refusal of a plan as an error, with the source's name once."""
     return refuse.run(source, failover_plan.refusal.removeprefix(f"{source} "), failover_plan.hint)
 

@@ -18,8 +18,15 @@ from dataclasses import replace
 from headrace.errors import InputError
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.failover.planning import election, switchover
-from headrace.servers.failover.planning.election import follows, has, required, strangers, unfit, usable
-from headrace.servers.failover.planning.guarantee import guarantee_now, is_intact
+from headrace.servers.failover.planning.election import (
+    compute_usable,
+    explain_unfit,
+    follows,
+    has,
+    list_strangers,
+    require_state,
+)
+from headrace.servers.failover.planning.guarantee import is_intact, judge_guarantee
 from headrace.servers.failover.planning.members import (
     NAMED,
     NEVER_S,
@@ -38,8 +45,12 @@ def plan(members: Members, progress: Progress, now_s: float = 0.0) -> FailoverPl
     source = members.get(progress.source)
     if source is None:
         return FailoverPlan(refusal=f"{progress.source} is not one of {', '.join(sorted(members))}")
-    guarantee = guarantee_now(members, source)
-    if progress.candidate is not None and progress.elected is None and (wrong := _wrong_target(members, progress)):
+    guarantee = judge_guarantee(members, source)
+    if (
+        progress.candidate is not None
+        and progress.elected is None
+        and (wrong := _explain_wrong_target(members, progress))
+    ):
         return FailoverPlan(refusal=wrong, hint="Name a replica with --to, or leave it out.", guarantee=guarantee)
     if progress.elected is None and (above := _follows_somebody(members, source)):
         rule = f"{source.name} is a replica of {above}, not the source"
@@ -54,10 +65,10 @@ def plan(members: Members, progress: Progress, now_s: float = 0.0) -> FailoverPl
         return replace(refused, guarantee=guarantee)
     if progress.kind == "switchover":
         return replace(switchover.plan(members, source, progress), guarantee=guarantee)
-    return replace(_failover(members, source, progress, now_s), guarantee=guarantee)
+    return replace(_plan_failover(members, source, progress, now_s), guarantee=guarantee)
 
 
-def _wrong_target(members: Members, progress: Progress) -> str:
+def _explain_wrong_target(members: Members, progress: Progress) -> str:
     """Returns why the requested target cannot take over; "" if it can."""
     if progress.candidate == progress.source:
         return f"{progress.candidate} is the source already, so it cannot take over"
@@ -78,29 +89,29 @@ def _follows_somebody(members: Members, source: Seen) -> str:
 def _refuse_topology(members: Members, progress: Progress) -> FailoverPlan | None:
     """Returns the refusal of a topology that is not a source with its replicas; None for none."""
     answering = [member for member in members.values() if member.state is not None]
-    if len({required(member).flavor for member in answering}) > 1:
+    if len({require_state(member).flavor for member in answering}) > 1:
         return FailoverPlan(refusal="the servers are not all of one flavor", hint="Name those of one cluster.")
     ids: dict[int, str] = {}
     for member in answering:
-        other = ids.setdefault(required(member).server_id, member.name)
+        other = ids.setdefault(require_state(member).server_id, member.name)
         if other != member.name:
-            rule = f"{other} and {member.name} both have server_id {required(member).server_id}"
+            rule = f"{other} and {member.name} both have server_id {require_state(member).server_id}"
             return FailoverPlan(refusal=rule, hint="Give every server its own.")
     uuids: dict[str, str] = {}
     for member in answering:
-        other = uuids.setdefault(required(member).uuid or member.name, member.name)
+        other = uuids.setdefault(require_state(member).uuid or member.name, member.name)
         if other != member.name:
-            rule = f"{other} and {member.name} both have the server_uuid {required(member).uuid}: one is a copy of the other with its auto.cnf"
+            rule = f"{other} and {member.name} both have the server_uuid {require_state(member).uuid}: one is a copy of the other with its auto.cnf"
             return FailoverPlan(refusal=rule, hint="Remove auto.cnf from the copy's data directory and start it again.")
-    strange = strangers(members, progress.source) if progress.elected is None else []
+    strange = list_strangers(members, progress.source) if progress.elected is None else []
     if strange:
         return FailoverPlan(refusal=f"{', '.join(strange)}, which is none of the servers named", hint=NAMED)
-    circle = _circle(members)
+    circle = _find_circle(members)
     if circle:
         rule = f"{' and '.join(circle)} follow each other: co-masters and rings are not failed over"
         return FailoverPlan(refusal=rule, hint="Make one of them a plain replica first.")
     others = [member for member in answering if member.name not in (progress.source, progress.elected)]
-    writable = [member for member in others if not required(member).read_only]
+    writable = [member for member in others if not require_state(member).read_only]
     lawful = [member for member in writable if _is_promoted(member)]
     source = members.get(progress.source)
     closed = source is None or source.state is None or source.state.read_only
@@ -119,10 +130,10 @@ def _refuse_topology(members: Members, progress: Progress) -> FailoverPlan | Non
 
 def _is_promoted(seen: Seen) -> bool:
     """Returns whether a writable server may have been promoted: it follows nobody."""
-    return not required(seen).channels
+    return not require_state(seen).channels
 
 
-def _circle(members: Members) -> list[str]:
+def _find_circle(members: Members) -> list[str]:
     """Lists the names of servers that follow each other; empty for none."""
     for start in sorted(members):
         path, at = [start], members[start]
@@ -142,12 +153,12 @@ def _circle(members: Members) -> list[str]:
 # --- failover -------------------------------------------------------------------------------------
 
 
-def _failover(members: Members, source: Seen, progress: Progress, now_s: float) -> FailoverPlan:
+def _plan_failover(members: Members, source: Seen, progress: Progress, now_s: float) -> FailoverPlan:
     """Returns the next stage of a failover from `source`, or a refusal. `now_s`: monotonic time,
     s."""
     fenced = progress.is_fenced
     elected = _find_elected(members, progress)
-    if elected is None and (strangers := _writable(members, progress)):
+    if elected is None and (strangers := _list_writable(members, progress)):
         names = ", ".join(stranger.name for stranger in strangers)
         rule = f"{names} takes writes, and lacks transactions that the replicas of {source.name} have: it has not taken over"
         hint = f"Bring it back as a replica (headrace failover rejoin), or name the servers without {names}."
@@ -170,13 +181,13 @@ def _failover(members: Members, source: Seen, progress: Progress, now_s: float) 
         if source.write == "blocked":
             rule = f"{source.name} takes no writes, but no other server would either: {source.error}"
             return FailoverPlan(refusal=rule, hint="Bring its replicas back, or release the lock.")
-    if elected is not None and not required(elected).read_only:
-        return _after(members, source, elected, progress, now_s)
-    replicas = election.followers(members, source)
+    if elected is not None and not require_state(elected).read_only:
+        return _plan_rest(members, source, elected, progress, now_s)
+    replicas = election.list_followers(members, source)
     if not replicas and elected is None:
         return FailoverPlan(refusal=f"no server that answers follows {source.name}", hint="Bring a replica back.")
     first = _revoke(source, replicas, fenced)
-    if any(step.action != "fence" for step in first) or (first and not _quorum(replicas, progress.proof)[0]):
+    if any(step.action != "fence" for step in first) or (first and not _count_quorum(replicas, progress.proof)[0]):
         return replace(_decide(members, source, progress, now_s, foreseen=True), steps=first)
     decided = _decide(members, source, progress, now_s)
     if decided.refusal or not first:
@@ -189,21 +200,23 @@ def _find_elected(members: Members, progress: Progress) -> Seen | None:
     if progress.elected is not None:
         elected = members.get(progress.elected)
         return elected if elected is not None and elected.state is not None else None
-    return next((each for each in _writable(members, progress) if took_over(members, each, progress.source)), None)
+    return next(
+        (each for each in _list_writable(members, progress) if has_taken_over(members, each, progress.source)), None
+    )
 
 
-def _writable(members: Members, progress: Progress) -> list[Seen]:
+def _list_writable(members: Members, progress: Progress) -> list[Seen]:
     """Lists the servers except the source that follow nobody and take writes."""
     others = [member for member in members.values() if member.name != progress.source and member.state is not None]
-    return [member for member in others if not required(member).read_only and _is_promoted(member)]
+    return [member for member in others if not require_state(member).read_only and _is_promoted(member)]
 
 
-def took_over(members: Members, candidate: Seen, source: str) -> bool:
+def has_taken_over(members: Members, candidate: Seen, source: str) -> bool:
     """Returns whether a writable server may have taken over: replicas follow it, or those that
     still follow the old source have no transactions that it lacks."""
-    if any(each.name != source for each in election.followers(members, candidate)):
+    if any(each.name != source for each in election.list_followers(members, candidate)):
         return True
-    return not any(election.extra(each, candidate) for each in election.followers(members, members[source]))
+    return not any(election.find_extra(each, candidate) for each in election.list_followers(members, members[source]))
 
 
 def _revoke(source: Seen, replicas: list[Seen], fenced: bool) -> tuple[FailoverStep, ...]:
@@ -227,7 +240,7 @@ def _revoke(source: Seen, replicas: list[Seen], fenced: bool) -> tuple[FailoverS
     return tuple(steps)
 
 
-def _quorum(replicas: list[Seen], proof: AckProof | None) -> tuple[bool, int, int]:
+def _count_quorum(replicas: list[Seen], proof: AckProof | None) -> tuple[bool, int, int]:
     """Returns whether enough acknowledging replicas answer, their number, and that needed."""
     if proof is None:
         return False, 0, 0
@@ -238,40 +251,40 @@ def _quorum(replicas: list[Seen], proof: AckProof | None) -> tuple[bool, int, in
 def _decide(members: Members, source: Seen, progress: Progress, now_s: float, foreseen: bool = False) -> FailoverPlan:
     """Returns election and later steps, once nobody receives; `foreseen`: as if nobody did.
     `now_s`: monotonic time, s."""
-    replicas = election.followers(members, source)
+    replicas = election.list_followers(members, source)
     elected = _find_elected(members, progress)
     # A run that was cut off may have moved replicas below the elected server already.
-    below = [elected, *election.followers(members, elected)] if elected is not None else []
+    below = [elected, *election.list_followers(members, elected)] if elected is not None else []
     pool = list({member.name: member for member in (*replicas, *below) if member.name != source.name}.values())
     silent = _can_still_acknowledge(pool, progress, source, elected)
     if silent and not foreseen:
         return FailoverPlan(refusal=silent[0], hint=silent[1])
-    uncertain = tuple(_uncertain(pool, progress, now_s))
+    uncertain = tuple(_list_doubts(pool, progress, now_s))
     lossless = not uncertain or progress.rescued is not None
-    errant = election.errant(members, source)
+    errant = election.find_errant(members, source)
     if errant and progress.wish.errant == "refuse" and progress.elected is None:
         rule = f"transactions of their own: {'; '.join(f'{name}: {text}' for name, text in sorted(errant.items()))}"
         hint = "--errant inject gives every server empty transactions in their place; --errant leave keeps them where they are."
         return FailoverPlan(refusal=rule, hint=hint, errant=errant, uncertain=uncertain, lossless=lossless)
-    chosen, left_out = _choice(pool, progress, elected, errant)
+    chosen, left_out = _choose_server(pool, progress, elected, errant)
     if isinstance(chosen, FailoverPlan):
         return replace(chosen, uncertain=uncertain, lossless=False, errant=errant, left_out=left_out)
     # If no later observation can bring certainty, that is refused before anything is changed:
     # without a proof, and if the semi-sync timeout is over before a fence can be complete.
-    late = progress.proof is not None and progress.fenced_s is None and _fell_back(progress.proof, now_s)
+    late = progress.proof is not None and progress.fenced_s is None and _has_fallen_back(progress.proof, now_s)
     decidable = not foreseen or progress.proof is None or late
     accepted = lossless or progress.wish.accept_loss or progress.wish.rescue
     if decidable and not accepted and progress.elected is None:
         hint = "--rescue reads the rest from the old source's volume; --accept-loss goes on without it."
         rule = f"acknowledged commits may be missing on {chosen.name}: {'; '.join(uncertain)}"
         return FailoverPlan(refusal=rule, hint=hint, elected=chosen.name, uncertain=uncertain, errant=errant)
-    since = _received_since(pool, chosen, progress)
+    since = _describe_received(pool, chosen, progress)
     if since and not progress.wish.accept_loss:
         rule = f"{chosen.name} was elected, and {since}: {source.name} was alive, and may have acknowledged them"
         hint = f"Make sure that {source.name} is dead and stays so; --accept-loss goes on without them."
         return FailoverPlan(refusal=rule, hint=hint, elected=chosen.name, missing=since, errant=errant)
-    steps, refusal = _steps(members, source, chosen, pool, progress, errant)
-    missing = _missing(pool, chosen, _list_replaced(progress, errant))
+    steps, refusal = _list_steps(members, source, chosen, pool, progress, errant)
+    missing = _find_missing(pool, chosen, _list_replaced(progress, errant))
     lossless = (lossless and not missing) or (progress.wish.rescue and source.volume)
     lossless, uncertain = progress.sure or (lossless, uncertain)
     if since:
@@ -284,7 +297,7 @@ def _decide(members: Members, source: Seen, progress: Progress, now_s: float, fo
         errant=errant,
         left_out=left_out,
         missing=missing,
-        gives_up=switchover.given_up(chosen, _siblings(chosen, pool, progress, errant), progress),
+        gives_up=switchover.describe_given_up(chosen, _list_siblings(chosen, pool, progress, errant), progress),
     )
     return replace(failover_plan, steps=(), refusal=refusal[0], hint=refusal[1]) if refusal else failover_plan
 
@@ -299,10 +312,14 @@ def _can_still_acknowledge(
     the source waits for, and it was acknowledged before."""
     if progress.is_fenced or source.fence == "done":
         return None
-    ahead = [] if elected is None else [member for member in pool if not has(member).minus(usable(elected)).is_empty]
+    ahead = (
+        []
+        if elected is None
+        else [member for member in pool if not has(member).minus(compute_usable(elected)).is_empty]
+    )
     if progress.proof is not None and len(ahead) >= progress.proof.wait_count:
         ahead = []
-    enough, reached, needed = _quorum([member for member in pool if member not in ahead], progress.proof)
+    enough, reached, needed = _count_quorum([member for member in pool if member not in ahead], progress.proof)
     hint = f"Make sure that {progress.source} is dead and stays so, then add --fenced."
     if progress.proof is None:
         return f"{progress.source} could not be fenced, and without semi-sync it needs no replica to acknowledge", hint
@@ -315,22 +332,22 @@ def _can_still_acknowledge(
     return None
 
 
-def _received_since(pool: list[Seen], chosen: Seen, progress: Progress) -> str:
+def _describe_received(pool: list[Seen], chosen: Seen, progress: Progress) -> str:
     """Returns, in words, what replicas received that had been stopped before the election of a
     change that was cut off then: they were started again; "" for nothing."""
     if progress.sure is None or not progress.sure[0]:
         return ""
     stopped = [member for member in pool if member.name in progress.stopped - {chosen.name}]
-    beyond = {member.name: has(member).minus(usable(chosen)) for member in stopped}
+    beyond = {member.name: has(member).minus(compute_usable(chosen)) for member in stopped}
     return "; ".join(f"{name} received {gtids} since then" for name, gtids in beyond.items() if not gtids.is_empty)
 
 
-def _fell_back(proof: AckProof, at_s: float) -> bool:
+def _has_fallen_back(proof: AckProof, at_s: float) -> bool:
     """Returns whether the source may acknowledge alone: its semi-sync timeout is over."""
     return proof.timeout_s < NEVER_S and at_s > proof.at_s + proof.timeout_s
 
 
-def _uncertain(pool: list[Seen], progress: Progress, now_s: float) -> list[str]:
+def _list_doubts(pool: list[Seen], progress: Progress, now_s: float) -> list[str]:
     """Lists why an acknowledged commit may be on none of the servers that answer."""
     proof = progress.proof
     if proof is None:
@@ -338,7 +355,7 @@ def _uncertain(pool: list[Seen], progress: Progress, now_s: float) -> list[str]:
     reasons = []
     if proof.timeout_s < NEVER_S:
         until = proof.at_s + proof.timeout_s
-        if progress.fenced_s is None or _fell_back(proof, progress.fenced_s):
+        if progress.fenced_s is None or _has_fallen_back(proof, progress.fenced_s):
             late = (now_s if progress.fenced_s is None else progress.fenced_s) - until
             reasons.append(
                 f"the source may have fallen back to asynchronous: it was not fenced within its semi-sync timeout of {proof.timeout_s:g} s ({max(late, 0):.1f} s late)"
@@ -354,12 +371,12 @@ def _uncertain(pool: list[Seen], progress: Progress, now_s: float) -> list[str]:
     return reasons
 
 
-def _choice(
+def _choose_server(
     pool: list[Seen], progress: Progress, elected: Seen | None, errant: dict[str, str]
 ) -> tuple[Seen | FailoverPlan, dict[str, str]]:
     """Returns the server to promote, or a refusal; and the reason by name of each server that
     cannot be promoted."""
-    reasons = {member.name: unfit(member, progress.wish.allow_delayed) for member in pool}
+    reasons = {member.name: explain_unfit(member, progress.wish.allow_delayed) for member in pool}
     left_out = {name: reason for name, reason in reasons.items() if reason}
     if elected is not None:
         return elected, left_out
@@ -375,14 +392,14 @@ def _choice(
     if progress.wish.errant == "inject" and (clean := [member for member in able if member.name not in errant]):
         # A server with errant transactions would pass them on instead of empty ones; but it is
         # promoted if it alone received transactions.
-        chosen = election.best(clean, progress.candidate, replaced)
-        if chosen is not None and _missing(pool, chosen, replaced):
+        chosen = election.choose_best(clean, progress.candidate, replaced)
+        if chosen is not None and _find_missing(pool, chosen, replaced):
             chosen = None
-    chosen = chosen or election.best(able, progress.candidate, replaced)
+    chosen = chosen or election.choose_best(able, progress.candidate, replaced)
     if chosen is None:
         names = ", ".join(member.name for member in able)
         return FailoverPlan(refusal=f"{names}: none has all that the others received"), left_out
-    beyond = _missing(pool, chosen, replaced)
+    beyond = _find_missing(pool, chosen, replaced)
     if beyond and not progress.wish.accept_loss:
         hint = "Correct that replica and promote it, or go on without them: --accept-loss."
         rule = f"{chosen.name} would lack transactions that another replica received: {beyond}"
@@ -405,9 +422,9 @@ def _list_replaced(progress: Progress, errant: dict[str, str]) -> GtidSet | None
         return None
 
 
-def _missing(pool: list[Seen], chosen: Seen, replaced: GtidSet | None = None) -> str:
+def _find_missing(pool: list[Seen], chosen: Seen, replaced: GtidSet | None = None) -> str:
     """Returns what others of the pool have and the chosen server will lack, as text."""
-    will = usable(chosen)
+    will = compute_usable(chosen)
     if replaced is not None:
         will = will.union(replaced)
     beyond = [has(member).minus(will) for member in pool if member.name != chosen.name]
@@ -417,22 +434,22 @@ def _missing(pool: list[Seen], chosen: Seen, replaced: GtidSet | None = None) ->
     return "; ".join(dict.fromkeys([*texts, *([] if own.is_empty else [str(own)])]))
 
 
-def _siblings(chosen: Seen, pool: list[Seen], progress: Progress, errant: dict[str, str]) -> list[Seen]:
+def _list_siblings(chosen: Seen, pool: list[Seen], progress: Progress, errant: dict[str, str]) -> list[Seen]:
     """Lists the servers that will follow the chosen one."""
-    follow = switchover.siblings(pool, chosen)
+    follow = switchover.list_siblings(pool, chosen)
     return follow if progress.wish.errant == "inject" else [each for each in follow if each.name not in errant]
 
 
-def _steps(
+def _list_steps(
     members: Members, source: Seen, chosen: Seen, pool: list[Seen], progress: Progress, errant: dict[str, str]
 ) -> tuple[tuple[FailoverStep, ...], tuple[str, str] | None]:
     """Returns the remaining steps of drain, rescue, promotion and re-pointing, and None; or steps
     that do not count, with rule and hint of a refusal."""
-    siblings = _siblings(chosen, pool, progress, errant)
+    siblings = _list_siblings(chosen, pool, progress, errant)
     steps = []
-    channel, will = chosen.channel, usable(chosen)
-    if channel is not None and not required(chosen).executed.contains(will):
-        steps += switchover.release(chosen, stage=2)
+    channel, will = chosen.channel, compute_usable(chosen)
+    if channel is not None and not require_state(chosen).executed.contains(will):
+        steps += switchover.plan_release(chosen, stage=2)
         if channel.apply == "off":
             steps.append(FailoverStep(2, "start-apply", chosen.name))
         why = "what it received is what was acknowledged"
@@ -444,20 +461,20 @@ def _steps(
         why = "the rest of the old source's binary log"
         steps.append(FailoverStep(2, "rescue", chosen.name, gtid=will, to=source.name, why=why))
     if progress.wish.errant == "inject" and errant:
-        if required(chosen).flavor == "mariadb":
+        if require_state(chosen).flavor == "mariadb":
             rule = "MariaDB cannot be given empty transactions in place of those another server wrote"
             return (), (rule, "Use --errant leave, and seed the replica anew afterwards.")
         for name in sorted(errant.keys() - {chosen.name}):
             gtid, why = has(members[name]).minus(has(chosen)), "empty, so that histories agree"
             steps.append(FailoverStep(2, "inject", chosen.name, gtid=gtid, to=name, why=why))
-    promote, refusal = switchover.promotion(chosen, siblings, progress, stage=3)
+    promote, refusal = switchover.plan_promotion(chosen, siblings, progress, stage=3)
     return (*steps, *promote), refusal
 
 
-def _after(members: Members, source: Seen, elected: Seen, progress: Progress, now_s: float) -> FailoverPlan:
+def _plan_rest(members: Members, source: Seen, elected: Seen, progress: Progress, now_s: float) -> FailoverPlan:
     """Returns the remaining steps if the new source takes writes already. `now_s`: monotonic time,
     s."""
-    steps, left_out = switchover.rest(members, source, elected, progress, stage=4)
-    doubts = tuple(_uncertain([elected], progress, now_s))
+    steps, left_out = switchover.plan_rest(members, source, elected, progress, stage=4)
+    doubts = tuple(_list_doubts([elected], progress, now_s))
     lossless, uncertain = progress.sure or (not doubts, doubts)
     return FailoverPlan(steps, elected.name, lossless=lossless, uncertain=uncertain, left_out=left_out)

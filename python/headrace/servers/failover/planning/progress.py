@@ -355,27 +355,27 @@ class Progress:
         source = seen.get(wish.source) if seen is not None else None
         return age_s > STALE_S or (source is not None and source.write == "ok")
 
-    def on(self, boot: str) -> Progress:
+    def adapt_to_boot(self, boot: str) -> Progress:
         """Returns it as this boot may use it: moments of another boot's clock say nothing."""
         if boot == self.boot:
             return self
         return replace(self, boot=boot, proof=None, written_s=None, fenced_s=None, pause=replace(self.pause, at_s=None))
 
-    def after(self, event: AnyEvent) -> Progress:
+    def add_event(self, event: AnyEvent) -> Progress:
         """Returns the progress after an event."""
         match event:
             case Began():
-                return self._resumed(event)
+                return self._resume(event)
             case Proved():
-                return self._proved(event.proof)
+                return self._add_proof(event.proof)
             case SawEvents():
                 return replace(self, events=event.events)
             case StepBegan():
-                return self._step_began(event.step)
+                return self._begin_step(event.step)
             case StepDone():
-                return self._step_done(event.step, event.seconds)
+                return self._finish_step(event.step, event.seconds)
             case StepFailed(step=FailoverStep(action="repoint-early")):
-                stay = _with(self.prepared.stay, event.step.server)
+                stay = _add_name(self.prepared.stay, event.step.server)
                 return replace(self, prepared=replace(self.prepared, stay=stay))
             case StepFailed():
                 return replace(self, failed={**self.failed, event.step.action: event.error})
@@ -409,9 +409,9 @@ class Progress:
                 return replace(self, lost=event)
         return self
 
-    def _resumed(self, event: Began) -> Progress:
+    def _resume(self, event: Began) -> Progress:
         """Returns it with the choices of a call that resumes it; what failed is tried again."""
-        earlier, prepared = self.on(event.boot), self.prepared
+        earlier, prepared = self.adapt_to_boot(event.boot), self.prepared
         after = replace(
             earlier,
             wish=event.wish,
@@ -421,14 +421,14 @@ class Progress:
             failed={},
             prepared=replace(prepared, stay=(), chosen=None if event.wish.target else prepared.chosen),
         )
-        return after if event.proof is None else after._proved(event.proof)
+        return after if event.proof is None else after._add_proof(event.proof)
 
-    def _proved(self, proof: AckProof) -> Progress:
+    def _add_proof(self, proof: AckProof) -> Progress:
         """Returns it with a proof. An older fence was undone: the source was seen at work."""
         undone = self.fenced_s is not None and self.fenced_s < proof.at_s and self.decision is None
         return replace(self, proof=proof, fenced_s=None if undone else self.fenced_s)
 
-    def _step_began(self, step: FailoverStep) -> Progress:
+    def _begin_step(self, step: FailoverStep) -> Progress:
         """Returns the progress with a step that began, as far as resuming has to know of it."""
         prepared = self.prepared
         match step.action:
@@ -437,13 +437,13 @@ class Progress:
             case "semi-sync-source-on" if self.decision is None:
                 return replace(self, prepared=replace(prepared, roles=prepared.roles | {step.server}))
             case "repoint-early":
-                moved = _with(prepared.moved, step.server)
+                moved = _add_name(prepared.moved, step.server)
                 return replace(self, prepared=replace(prepared, moved=moved, chosen=step.to))
             case "repoint" if self.kind == "switchover" and self.decision is None:
-                return replace(self, prepared=replace(prepared, moved=_with(prepared.moved, step.server)))
+                return replace(self, prepared=replace(prepared, moved=_add_name(prepared.moved, step.server)))
         return self
 
-    def _step_done(self, step: FailoverStep, seconds: float) -> Progress:
+    def _finish_step(self, step: FailoverStep, seconds: float) -> Progress:
         """Returns the progress with a step that took `seconds`. While the writes are closed it is a
         part of the pause; of steps on several servers the longest counts."""
         after = self
@@ -460,7 +460,7 @@ class Progress:
         return after
 
 
-def _with(names: tuple[str, ...], name: str) -> tuple[str, ...]:
+def _add_name(names: tuple[str, ...], name: str) -> tuple[str, ...]:
     return names if name in names else (*names, name)
 
 
@@ -479,7 +479,7 @@ class JournalHistory:
     handed: Mapping[str, tuple[float, HandedOver]] = field(default_factory=dict)
     hurried: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
-    def after(self, at: float, event: AnyEvent) -> JournalHistory:
+    def add_event(self, at: float, event: AnyEvent) -> JournalHistory:
         """Returns the history after an event. `at`: when it happened, Unix time, s."""
         match event:
             case Detected():
@@ -489,7 +489,7 @@ class JournalHistory:
             case HandedOver():
                 return replace(self, handed={**self.handed, event.source: (at, event)})
             case Began():
-                return replace(self, last_at=at, began_at=at, progress=self._begun(event))
+                return replace(self, last_at=at, began_at=at, progress=self._begin_change(event))
             case Elected():
                 by_watch = self.progress is not None and self.progress.by == "watch"
                 failed_over_at = self.began_at if by_watch else self.failed_over_at
@@ -505,17 +505,17 @@ class JournalHistory:
                 history = replace(self, hurried=hurried)
             case _:
                 history = self
-        progress = None if self.progress is None else self.progress.after(event)
+        progress = None if self.progress is None else self.progress.add_event(event)
         return replace(history, last_at=at, progress=progress)
 
-    def _begun(self, event: Began) -> Progress:
+    def _begin_change(self, event: Began) -> Progress:
         """Returns the progress of a change that begins, or is resumed."""
         earlier = self.progress
         if earlier is None or not earlier.is_same(event.wish):
             earlier = Progress(event.wish, boot=event.boot)
-        return earlier.after(event)
+        return earlier.add_event(event)
 
-    def handed_over(self, source: str, at: float, boot: str) -> HandedOver | None:
+    def find_handed_over(self, source: str, at: float, boot: str) -> HandedOver | None:
         """Returns what a watch of this source handed over at most STALE_S seconds before `at` (Unix
         time, s) on this boot; None for nothing."""
         handed_at, event = self.handed.get(source, (0.0, None))

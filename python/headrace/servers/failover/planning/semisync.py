@@ -12,8 +12,8 @@ from typing import Literal
 
 from headrace.base.packaged import read_rows
 from headrace.mysql.state import ServerState
-from headrace.servers.failover.planning.election import followers, follows, has, keeps_relay_log, required
-from headrace.servers.failover.planning.guarantee import acking
+from headrace.servers.failover.planning.election import follows, has, keeps_relay_log, list_followers, require_state
+from headrace.servers.failover.planning.guarantee import list_acking
 from headrace.servers.failover.planning.members import NEVER_S, Members, Seen
 from headrace.servers.failover.planning.progress import Progress
 
@@ -39,77 +39,79 @@ class Trap:
     do: str
 
 
-def traps(members: Members, source: Seen, before: Members | None = None) -> list[Trap]:
+def list_traps(members: Members, source: Seen, before: Members | None = None) -> list[Trap]:
     """Lists what is wrong with semi-sync. `before`: an earlier observation, for counters."""
     trap_list = []
     if source.state is not None:
-        trap_list += _of_source(members, source, before or {})
+        trap_list += _list_source_traps(members, source, before or {})
     for member in members.values():
         if member.name != source.name and member.state is not None:
-            trap_list += _of_replica(member, source)
+            trap_list += _list_replica_traps(member, source)
     return sorted(trap_list, key=lambda trap: (list(KINDS).index(trap.kind), trap.server, trap.name))
 
 
-def _trap(name: str, server: str, **values: object) -> Trap:
+def _make_trap(name: str, server: str, **values: object) -> Trap:
     """Returns a trap on a server, with its texts of the table."""
     row = TEXTS[name]
     what, do = (row[column].format(server=server, **values) for column in ("what", "do"))
     return Trap(name, server, KINDS[row["kind"]], what, do)
 
 
-def _of_source(members: Members, source: Seen, before: Members) -> Iterator[Trap]:
+def _list_source_traps(members: Members, source: Seen, before: Members) -> Iterator[Trap]:
     """Yields what is wrong with semi-sync on the source, and with relay logs of replicas that
     acknowledge. `before`: an earlier observation, empty for none; commits since are counted."""
-    state, name = required(source), source.name
+    state, name = require_state(source), source.name
     semi, timeout_s = state.semi_sync, state.semi_sync.timeout_ms / 1000
-    able = [replica for replica in followers(members, source) if required(replica).semi_sync.replica_enabled]
+    able = [replica for replica in list_followers(members, source) if require_state(replica).semi_sync.replica_enabled]
     if not semi.source_enabled:
         if able:
-            yield _trap("source-off", name)
+            yield _make_trap("source-off", name)
         return
     if not semi.source_status:
-        yield _trap("fell-back", name, commits=semi.no_tx)
+        yield _make_trap("fell-back", name, commits=semi.no_tx)
     earlier = before.get(name)
     if earlier is not None and earlier.state is not None and semi.no_tx > earlier.state.semi_sync.no_tx:
-        yield _trap("unacknowledged", name, commits=semi.no_tx - earlier.state.semi_sync.no_tx)
+        yield _make_trap("unacknowledged", name, commits=semi.no_tx - earlier.state.semi_sync.no_tx)
     if semi.wait_count > len(able):
-        yield _trap("too-many-asked", name, wait_count=semi.wait_count, able=len(able), timeout_s=timeout_s)
+        yield _make_trap("too-many-asked", name, wait_count=semi.wait_count, able=len(able), timeout_s=timeout_s)
     elif semi.clients < semi.wait_count:
-        yield _trap("too-few-connected", name, clients=semi.clients, wait_count=semi.wait_count, timeout_s=timeout_s)
+        yield _make_trap(
+            "too-few-connected", name, clients=semi.clients, wait_count=semi.wait_count, timeout_s=timeout_s
+        )
     if timeout_s < NEVER_S:
-        yield _trap("short-timeout", name, timeout_s=timeout_s)
+        yield _make_trap("short-timeout", name, timeout_s=timeout_s)
     if semi.wait_point.upper() == "AFTER_COMMIT":
-        yield _trap("after-commit", name)
+        yield _make_trap("after-commit", name)
     if state.durability.sync_binlog != 1:
-        yield _trap("binlog-not-flushed", name, sync_binlog=state.durability.sync_binlog)
-    for replica in acking(members, source):
-        if required(replica).durability.sync_relay_log != 1:
-            yield _trap("relay-log-not-flushed", replica.name)
+        yield _make_trap("binlog-not-flushed", name, sync_binlog=state.durability.sync_binlog)
+    for replica in list_acking(members, source):
+        if require_state(replica).durability.sync_relay_log != 1:
+            yield _make_trap("relay-log-not-flushed", replica.name)
 
 
-def _of_replica(member: Seen, source: Seen) -> Iterator[Trap]:
+def _list_replica_traps(member: Seen, source: Seen) -> Iterator[Trap]:
     """Yields what is wrong with semi-sync on a server that is not the source."""
-    state = required(member)
+    state = require_state(member)
     semi, name = state.semi_sync, member.name
     channel = follows(member, source)
     if state.channels and semi.source_enabled:
-        yield _trap("source-role-on-replica", name)
+        yield _make_trap("source-role-on-replica", name)
     if channel is None or not semi.replica_enabled:
         return
     if channel.receive == "on" and not semi.replica_status:
-        yield _trap("receive-not-restarted", name)
+        yield _make_trap("receive-not-restarted", name)
     if channel.receive == "off":
-        yield _trap("not-receiving", name, why=channel.receive_error or "stopped")
+        yield _make_trap("not-receiving", name, why=channel.receive_error or "stopped")
     if channel.receive == "on" and source.state is not None:
         lacks = source.state.executed.minus(has(member)).count()
         if lacks > FAR_BEHIND:
-            yield _trap("receive-behind", name, transactions=lacks)
+            yield _make_trap("receive-behind", name, transactions=lacks)
     if channel.receive != "off" and channel.apply == "off":
         loss = "" if keeps_relay_log(state) else ", and a restart loses what it received"
-        yield _trap("acknowledges-only", name, why=channel.apply_error or "its applier is stopped", loss=loss)
+        yield _make_trap("acknowledges-only", name, why=channel.apply_error or "its applier is stopped", loss=loss)
 
 
-def timeout_ms(progress: Progress, state: ServerState, seen: Members) -> int:
+def choose_timeout_ms(progress: Progress, state: ServerState, seen: Members) -> int:
     """Returns a new source's semi-sync timeout, ms: the old source's, else this server's."""
     old = seen.get(progress.source)
     if progress.proof is not None:

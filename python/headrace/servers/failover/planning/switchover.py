@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.servers.failover.planning import election
-from headrace.servers.failover.planning.election import extra, follows, has, required, unfit
+from headrace.servers.failover.planning.election import explain_unfit, find_extra, follows, has, require_state
 from headrace.servers.failover.planning.members import FailoverPlan, FailoverStep, Members, Seen
 from headrace.servers.failover.planning.progress import Progress
 
@@ -20,13 +20,13 @@ def plan(members: Members, source: Seen, progress: Progress) -> FailoverPlan:
         hint = "Use: headrace failover run."
         rule = f"{source.name} does not answer, so its writes cannot be stopped: {source.error}"
         return FailoverPlan(refusal=rule, hint=hint)
-    replicas = election.followers(members, source)
+    replicas = election.list_followers(members, source)
     elected = members.get(progress.elected) if progress.elected else None
     if elected is not None and elected.state is not None and not elected.state.read_only:
-        steps, left_out = rest(members, source, elected, progress, stage=4)
+        steps, left_out = plan_rest(members, source, elected, progress, stage=4)
         return FailoverPlan(steps=steps, elected=elected.name, lossless=True, left_out=left_out)
-    errant = election.errant(members, source)
-    able, left_out = _able(replicas, progress, errant, source)
+    errant = election.find_errant(members, source)
+    able, left_out = _list_able(replicas, progress, errant, source)
     if elected is None and not able:
         what = "; ".join(f"{name} {reason}" for name, reason in sorted(left_out.items())) or "nobody follows it"
         rule = f"no replica can take over from {source.name}: {what}"
@@ -38,16 +38,16 @@ def plan(members: Members, source: Seen, progress: Progress) -> FailoverPlan:
         return FailoverPlan(refusal=rule, errant=errant, left_out=left_out)
     chosen = elected or next((candidate for candidate in able if candidate.name == progress.candidate), able[0])
     # Replicas that a cut-off switchover, or the stage before, has moved to the chosen one already.
-    below = [follower for follower in election.followers(members, chosen) if follower.name != source.name]
+    below = [follower for follower in election.list_followers(members, chosen) if follower.name != source.name]
     others = [replica for replica in (*replicas, *below) if replica.name != chosen.name and replica.name not in errant]
-    promote, refusal = promotion(chosen, [*others, source], progress, stage=2)
+    promote, refusal = plan_promotion(chosen, [*others, source], progress, stage=2)
     if refusal:
         return FailoverPlan(refusal=refusal[0], hint=refusal[1], elected=chosen.name, left_out=left_out)
-    steps = release(chosen, stage=1)
+    steps = plan_release(chosen, stage=1)
     if not source.state.read_only:
         why = "writes go on until it is; what is left then is applied in a moment"
         near = FailoverStep(1, "wait-near", chosen.name, to=source.name, why=why)
-        early = _early(replicas, chosen, source, others, progress, promote)
+        early = _plan_early_moves(replicas, chosen, source, others, progress, promote)
         if early:
             steps += [near, *early]
         steps += [
@@ -56,16 +56,16 @@ def plan(members: Members, source: Seen, progress: Progress) -> FailoverPlan:
             FailoverStep(2, "wait-applied", chosen.name, to=source.name, why="all that the old source has"),
         ]
     else:
-        target = required(source).executed
-        if not required(chosen).executed.contains(target):
+        target = require_state(source).executed
+        if not require_state(chosen).executed.contains(target):
             why = "all that the old source has"
             steps.append(FailoverStep(2, "wait-applied", chosen.name, gtid=target, to=source.name, why=why))
-    gives_up = given_up(chosen, [*others, source], progress)
+    gives_up = describe_given_up(chosen, [*others, source], progress)
     steps = (*steps, *promote)
     return FailoverPlan(steps, chosen.name, lossless=True, errant=errant, left_out=left_out, gives_up=gives_up)
 
 
-def _early(
+def _plan_early_moves(
     replicas: list[Seen],
     chosen: Seen,
     source: Seen,
@@ -77,9 +77,11 @@ def _early(
     commit is acknowledged: as many as it waits for, as long as the old source keeps as many as *it*
     waits for. Without semi-sync nobody waits for them, and they are moved afterwards."""
     count = max((step.count for step in promote if step.action == "semi-sync-source-on"), default=0)
-    there = [each for each in others if follows(each, chosen) is not None and required(each).semi_sync.replica_enabled]
-    semi = required(source).semi_sync
-    acking = [replica for replica in replicas if required(replica).semi_sync.replica_enabled]
+    there = [
+        each for each in others if follows(each, chosen) is not None and require_state(each).semi_sync.replica_enabled
+    ]
+    semi = require_state(source).semi_sync
+    acking = [replica for replica in replicas if require_state(replica).semi_sync.replica_enabled]
     spare = len(acking) - (semi.wait_count if semi.source_enabled else 0)
     steps = []
     for replica in replicas:
@@ -94,14 +96,14 @@ def _early(
     return steps
 
 
-def _able(
+def _list_able(
     replicas: list[Seen], progress: Progress, errant: dict[str, str], source: Seen
 ) -> tuple[list[Seen], dict[str, str]]:
     """Lists replicas that can take over, the most applied first; and why others cannot."""
     left_out = {}
     for replica in replicas:
         channel = follows(replica, source)
-        reason = unfit(replica, progress.wish.allow_delayed)
+        reason = explain_unfit(replica, progress.wish.allow_delayed)
         if not reason and channel is not None and channel.receive != "on":
             reason = f"does not receive: {channel.receive_error or channel.receive}"
         if not reason and channel is not None and channel.apply != "on":
@@ -111,33 +113,35 @@ def _able(
         if reason:
             left_out[replica.name] = reason
     able = [replica for replica in replicas if replica.name not in left_out]
-    able.sort(key=lambda replica: (has(source).minus(required(replica).executed).count(), replica.name))
+    able.sort(key=lambda replica: (has(source).minus(require_state(replica).executed).count(), replica.name))
     return able, left_out
 
 
-def siblings(pool: list[Seen], chosen: Seen) -> list[Seen]:
+def list_siblings(pool: list[Seen], chosen: Seen) -> list[Seen]:
     """Lists servers that can follow the chosen one: those without transactions that it lacks."""
-    return [member for member in pool if member.name != chosen.name and not extra(member, chosen)]
+    return [member for member in pool if member.name != chosen.name and not find_extra(member, chosen)]
 
 
-def _acknowledging(chosen: Seen, followers: list[Seen], progress: Progress) -> tuple[bool, list[Seen], int, int]:
+def _find_ackers(chosen: Seen, followers: list[Seen], progress: Progress) -> tuple[bool, list[Seen], int, int]:
     """Returns whether the new source's commits must wait for replicas, the replicas that could
     acknowledge, the number to wait for, and the possible number."""
-    semi = required(chosen).semi_sync
+    semi = require_state(chosen).semi_sync
     # At a switchover the old source is among the followers: it shows whether commits waited for
     # replicas, and a successor that did not acknowledge itself has to wait as well.
-    old = next((required(follower).semi_sync for follower in followers if follower.name == progress.source), None)
+    old = next((require_state(follower).semi_sync for follower in followers if follower.name == progress.source), None)
     waited = old is not None and old.source_enabled
     must_wait = progress.proof is not None or semi.replica_enabled or waited
-    ackers = [each for each in followers if required(each).semi_sync.replica_enabled or each.name == progress.source]
+    ackers = [
+        each for each in followers if require_state(each).semi_sync.replica_enabled or each.name == progress.source
+    ]
     waits_for = old.wait_count if old is not None and waited else semi.wait_count
     needed = progress.proof.wait_count if progress.proof else max(waits_for, 1)
     return must_wait, ackers, needed, min(needed, len(ackers))
 
 
-def given_up(chosen: Seen, followers: list[Seen], progress: Progress) -> str:
+def describe_given_up(chosen: Seen, followers: list[Seen], progress: Progress) -> str:
     """Returns the guarantee that this promotion gives up, in words; "" for none."""
-    must_wait, _, needed, count = _acknowledging(chosen, followers, progress)
+    must_wait, _, needed, count = _find_ackers(chosen, followers, progress)
     if not must_wait or count == needed:
         return ""
     if count:
@@ -154,12 +158,12 @@ def given_up(chosen: Seen, followers: list[Seen], progress: Progress) -> str:
     )
 
 
-def promotion(
+def plan_promotion(
     chosen: Seen, followers: list[Seen], progress: Progress, stage: int
 ) -> tuple[tuple[FailoverStep, ...], tuple[str, str] | None]:
     """Returns the steps of this stage that make a drained server the source; or rule and hint of a
     refusal."""
-    state = required(chosen)
+    state = require_state(chosen)
     steps, leaving = [], []
     if state.channels:
         most = has(chosen) if progress.kind == "failover" and not progress.is_fenced else None
@@ -169,7 +173,7 @@ def promotion(
         leaving.append(FailoverStep(stage, "semi-sync-replica-off", chosen.name, why="it follows nobody any more"))
     if progress.kind == "failover":
         steps += leaving
-    must_wait, ackers, _, count = _acknowledging(chosen, followers, progress)
+    must_wait, ackers, _, count = _find_ackers(chosen, followers, progress)
     if must_wait and count == 0 and progress.wish.alone == "refuse":
         rule = f"no replica would be left to acknowledge what {chosen.name} commits"
         return (), (rule, "Bring one back, or accept it for now: --alone serve.")
@@ -182,7 +186,12 @@ def promotion(
         # clients write, whose commits would wait for them.
         for follower in followers:
             here = follows(follower, chosen) is not None
-            if follower.name != progress.source and follower in ackers and not here and not extra(follower, chosen):
+            if (
+                follower.name != progress.source
+                and follower in ackers
+                and not here
+                and not find_extra(follower, chosen)
+            ):
                 steps.append(FailoverStep(stage, "repoint", follower.name, to=chosen.name))
     elif progress.kind == "failover" and not progress.is_fenced:
         why = "before anybody may write: started again, it would acknowledge what the old source commits"
@@ -199,16 +208,16 @@ def promotion(
     return tuple(steps), None
 
 
-def release(member: Seen, stage: int) -> list[FailoverStep]:
+def plan_release(member: Seen, stage: int) -> list[FailoverStep]:
     """Returns the step that lets a replica apply again whose commits wait for acknowledgements that
     nobody sends: it has the source's role of semi-sync, perhaps from a run that was cut off."""
-    state = required(member)
+    state = require_state(member)
     if not (state.channels and state.semi_sync.source_status and not state.semi_sync.clients):
         return []
     return [FailoverStep(stage, "semi-sync-source-off", member.name, why=ROLE_OF_REPLICA)]
 
 
-def rest(
+def plan_rest(
     members: Members, source: Seen, elected: Seen, progress: Progress, stage: int
 ) -> tuple[tuple[FailoverStep, ...], dict[str, str]]:
     """Returns the remaining steps when the new source takes writes: the others follow it, its
@@ -222,7 +231,7 @@ def rest(
     if progress.elected == elected.name:
         if not progress.is_settled("clients"):
             steps.append(FailoverStep(stage, "clients", elected.name, why="applications read the address from there"))
-        state, why = required(elected), "it follows nobody any more"
+        state, why = require_state(elected), "it follows nobody any more"
         if progress.kind == "switchover" and state.channels:
             steps.append(FailoverStep(stage, "leave-source", elected.name, why=why))
         if progress.kind == "switchover" and state.semi_sync.replica_enabled:
@@ -240,19 +249,19 @@ def rest(
         if name == elected.name:
             continue
         if follows(member, elected) is not None:
-            steps += release(member, stage)
+            steps += plan_release(member, stage)
             continue
         if not old and follows(member, source) is None and name not in progress.prepared.moved:
             if not member.state.channels:
                 left_out[name] = f"follows nobody: let it follow {elected.name} (headrace failover rejoin {name})"
             continue  # a replica of another server is left where it is
-        apart = extra(member, elected)
+        apart = find_extra(member, elected)
         if apart:
             left_out[name] = f"has transactions that {elected.name} has not: {apart}"
             continue
         if member.state.semi_sync.source_enabled:
             steps.append(FailoverStep(stage, "semi-sync-source-off", name, why=ROLE_OF_REPLICA))
-        if old and required(elected).semi_sync.source_enabled and not member.state.semi_sync.replica_enabled:
+        if old and require_state(elected).semi_sync.source_enabled and not member.state.semi_sync.replica_enabled:
             steps.append(FailoverStep(stage, "semi-sync-replica-on", name, why="it acknowledges now"))
         steps.append(FailoverStep(stage, "repoint", name, to=elected.name))
     # After the others follow: an event is enabled by a commit, which waits for an acknowledgement.

@@ -76,15 +76,15 @@ class Trace:
             # The transactions of a stretch that is dropped count as committed before the next.
             self.stretches = [*self.stretches[:half:2], *self.stretches[half:]]
 
-    def at(self, moment_s: float) -> Stretch | None:
+    def find_stretch(self, moment_s: float) -> Stretch | None:
         """Returns the stretch of the last sample up to a moment; None before the first."""
-        index = self._first(lambda stretch: stretch.first_s > moment_s) - 1
+        index = self._find_first(lambda stretch: stretch.first_s > moment_s) - 1
         return self.stretches[index] if index >= 0 else None
 
-    def committed_s(self, without: GtidSet) -> Age | None:
+    def find_commit_time(self, without: GtidSet) -> Age | None:
         """Returns when the first transaction that `without` lacks was committed, as an Age whose
         `seconds` are that moment. None if it lacks none."""
-        index = self._first(lambda stretch: not without.contains(stretch.gtids))
+        index = self._find_first(lambda stretch: not without.contains(stretch.gtids))
         if index == len(self.stretches):
             return None
         stretch = self.stretches[index]
@@ -96,7 +96,7 @@ class Trace:
         has = count - new.minus(without).count()
         return Age(before.last_s + (stretch.first_s - before.last_s) * min(1.0, (has + 0.5) / count))
 
-    def _first(self, holds: Callable[[Stretch], bool]) -> int:
+    def _find_first(self, holds: Callable[[Stretch], bool]) -> int:
         """Returns the index of the first stretch that `holds`, as all behind it do."""
         low, high = 0, len(self.stretches)
         while low < high:
@@ -108,7 +108,7 @@ class Trace:
         return low
 
 
-def age(source: Trace, replica: Trace, now_s: float) -> Age | None:
+def compute_age(source: Trace, replica: Trace, now_s: float) -> Age | None:
     """Returns the lag of a replica; None while one of the two has never answered.
 
     Both are compared at the same moment, at which the replica was sampled and after which the
@@ -119,11 +119,11 @@ def age(source: Trace, replica: Trace, now_s: float) -> Age | None:
     lost = now_s - source.seen_s > STALE_S, now_s - replica.seen_s > STALE_S
     moment, has = now_s, replica.latest
     if not any(lost):
-        sample = replica.at(source.seen_s)
+        sample = replica.find_stretch(source.seen_s)
         if sample is None:
             return None
         moment, has = min(source.seen_s, sample.last_s), sample.gtids
-    missing = source.committed_s(has)
+    missing = source.find_commit_time(has)
     if missing is not None and missing.seconds < moment:
         return Age(moment - missing.seconds, missing.exact and not any(lost), moment)
     if lost[0]:
@@ -132,7 +132,7 @@ def age(source: Trace, replica: Trace, now_s: float) -> Age | None:
     return Age(now_s - replica.seen_s, False, moment) if lost[1] else Age(0.0, True, moment)
 
 
-def backlog(source: Trace, replica: Trace) -> int | None:
+def count_backlog(source: Trace, replica: Trace) -> int | None:
     """Returns the number of transactions that the replica lacks; None while one of the two has
     never answered."""
     if source.latest is None or replica.latest is None:
@@ -140,7 +140,7 @@ def backlog(source: Trace, replica: Trace) -> int | None:
     return source.latest.minus(replica.latest).count()
 
 
-def age_by_rate(lacks: int | None, written_tps: float | None, applied_tps: float | None) -> float | None:
+def estimate_age(lacks: int | None, written_tps: float | None, applied_tps: float | None) -> float | None:
     """Estimates the age of a backlog, s, assuming the source's present rate. None if the source
     writes nothing, or less than the replica applies: then the backlog is of an earlier time."""
     if not lacks or not written_tps or written_tps < (applied_tps or 0.0):
@@ -148,9 +148,9 @@ def age_by_rate(lacks: int | None, written_tps: float | None, applied_tps: float
     return lacks / written_tps
 
 
-def rate(trace: Trace, over_s: float) -> float | None:
+def compute_rate(trace: Trace, over_s: float) -> float | None:
     """Returns transactions per second over the last `over_s` seconds; None for a shorter trace."""
     if trace.seen_s is None or trace.latest is None:
         return None
-    before = trace.at(trace.seen_s - over_s)
+    before = trace.find_stretch(trace.seen_s - over_s)
     return None if before is None else trace.latest.minus(before.gtids).count() / over_s

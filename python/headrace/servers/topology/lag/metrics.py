@@ -27,20 +27,20 @@ class LagCollector(Collector):
         families = {
             row["name"]: Metric(row["name"].removesuffix("_total"), row["help"], row["kind"]) for row in METRICS
         }
-        of_channels = (figure for reading in self.watch.read() for figure in _of_reading(reading))
-        for name, labels, value in (*of_channels, *self.watch.server_figures()):
+        of_channels = (figure for reading in self.watch.read() for figure in _list_figures(reading))
+        for name, labels, value in (*of_channels, *self.watch.list_server_figures()):
             families[name].add_sample(name, labels, float(value))
         yield from (family for family in families.values() if family.samples)
 
 
-def text_of(watch: LagWatch) -> str:
+def format_metrics(watch: LagWatch) -> str:
     """Returns all metrics in Prometheus's text format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(LagCollector(watch))
     return generate_latest(registry).decode()
 
 
-def _of_reading(reading: LagReading) -> Iterator[tuple[str, dict[str, str], float]]:
+def _list_figures(reading: LagReading) -> Iterator[tuple[str, dict[str, str], float]]:
     """Yields name, labels and value of a channel's metrics: lag in seconds, transactions,
     transactions a second, and 1 for true."""
     labels = {"replica": reading.replica, "channel": reading.channel, "source": reading.source}
@@ -63,6 +63,6 @@ def _of_reading(reading: LagReading) -> Iterator[tuple[str, dict[str, str], floa
         yield "headrace_replica_worker_lag_seconds", labels | {"worker": str(worker.number)}, worker.age_s
 
 
-def names(readings: Sequence[LagReading]) -> list[str]:
+def label_channels(readings: Sequence[LagReading]) -> list[str]:
     """Returns labels of channels for people: the replica, and the channel if it has a name."""
     return [reading.replica + (f" ({reading.channel})" if reading.channel else "") for reading in readings]

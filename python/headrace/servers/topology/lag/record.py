@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field
 
 import polars as pl
 
-from headrace.base.processes import cpu_seconds
+from headrace.base.processes import read_cpu_seconds
 from headrace.errors import HeadraceError
-from headrace.lab.metrics import volume_rows
+from headrace.lab.metrics import convert_volume_rows
 from headrace.servers.server import Server
 from headrace.servers.topology.lag.watch import LagReading, LagWatch
 
@@ -54,32 +54,32 @@ class LagRecord:
         now, machines = time.monotonic() - self.began_s, {}
         for reading in readings:
             if reading.replica not in machines:
-                machines[reading.replica] = self._machine(reading.replica)
+                machines[reading.replica] = self._read_machine(reading.replica)
             values = {name: getattr(reading, name) for name in SCHEMA if hasattr(reading, name)}
             self.rows.append({"t_s": now} | values | asdict(reading.clocks) | machines[reading.replica])
         del self.rows[: max(0, len(self.rows) - MOST_ROWS)]
 
-    def frame(self) -> pl.DataFrame:
+    def build_frame(self) -> pl.DataFrame:
         """Returns the rows as a frame, with every column of SCHEMA."""
         return pl.DataFrame(self.rows, schema=SCHEMA, infer_schema_length=None)
 
-    def _machine(self, name: str) -> dict[str, object]:
+    def _read_machine(self, name: str) -> dict[str, object]:
         """Reads processor and device of a server of the lab, as far as possible."""
         server = self.servers.get(name)
         if server is None:
             return {}
-        figures: dict[str, object] = {"cpu_cores": self._cores(server)}
+        figures: dict[str, object] = {"cpu_cores": self._measure_cores(server)}
         with contextlib.suppress(HeadraceError):
             if server.volumes.data is not None:
-                for row in volume_rows(server.lab.metrics(server.volumes.data, "second", last=1)).values():
+                for row in convert_volume_rows(server.lab.metrics(server.volumes.data, "second", last=1)).values():
                     figures |= {name: row[name] for name in ("read_iops", "write_iops", "balance_percent")}
                     figures |= {"read_ms": row["read_p50_ms"], "write_ms": row["write_p50_ms"]}
         return figures
 
-    def _cores(self, server: Server) -> float | None:
+    def _measure_cores(self, server: Server) -> float | None:
         """Returns the processor time of its process since the last call, in cores; None at the
         first call, or if it does not run."""
-        used = cpu_seconds(server.pid)
+        used = read_cpu_seconds(server.pid)
         if used is None:
             return None
         now = time.monotonic()

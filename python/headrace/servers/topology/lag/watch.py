@@ -20,9 +20,17 @@ from dataclasses import dataclass, field
 from headrace.errors import HeadraceError
 from headrace.mysql import connect
 from headrace.mysql.address import Address
-from headrace.mysql.state import Channel, ServerState, executed_now, observe
+from headrace.mysql.state import Channel, ServerState, observe, read_executed_now
 from headrace.mysql.statements import SqlConnection, ask, ask_value
-from headrace.servers.topology.lag.clocks import STALE_S, Age, Trace, age, age_by_rate, backlog, rate
+from headrace.servers.topology.lag.clocks import (
+    STALE_S,
+    Age,
+    Trace,
+    compute_age,
+    compute_rate,
+    count_backlog,
+    estimate_age,
+)
 
 # s. Between two samples of a position: ten small reads a second and server. Transactions between
 # two are spread evenly over the time between them.
@@ -143,7 +151,7 @@ class LagWatch:
         for thread in self._threads:
             thread.join(2 * ANSWER_S)
 
-    def _now_s(self) -> float:
+    def _read_now_s(self) -> float:
         """Returns Unix seconds: those at the begin of the watch, counted on monotonically."""
         return self._wall_s + time.monotonic()
 
@@ -180,7 +188,7 @@ class LagWatch:
         due_status = 0.0
         while not self._end.is_set():
             began = time.monotonic()
-            gtids = executed_now(connection, state)
+            gtids = read_executed_now(connection, state)
             took = time.monotonic() - began
             with self._lock:
                 # The server read the GTIDs at some moment in between.
@@ -188,16 +196,16 @@ class LagWatch:
                 server.error = ""
             if began >= due_status:
                 state = observe(connection, server.name)
-                commit = {each.name: commit_age(connection, state, each) for each in state.channels}
-                beat = self._beat_seen(connection, state)
+                commit = {each.name: read_commit_age(connection, state, each) for each in state.channels}
+                beat = self._read_beat(connection, state)
                 with self._lock:
                     server.state, server.state_s, server.commit = state, time.monotonic(), commit
                     if beat is not None:
-                        server.heartbeat_us, server.heartbeat_s = beat, self._now_s()
+                        server.heartbeat_us, server.heartbeat_s = beat, self._read_now_s()
                 due_status = began + STATUS_S
             self._end.wait(max(0.0, began + SAMPLE_S - time.monotonic()))
 
-    def _beat_seen(self, connection: SqlConnection, state: ServerState) -> int | None:
+    def _read_beat(self, connection: SqlConnection, state: ServerState) -> int | None:
         """Returns when the last heartbeat that has reached a replica was written, µs, Unix; None
         for a source, and before the first one."""
         if self.heartbeat_on is None or not state.channels:
@@ -213,7 +221,7 @@ class LagWatch:
         ask(connection, f"CREATE DATABASE IF NOT EXISTS {SCHEMA}")
         ask(connection, f"CREATE TABLE IF NOT EXISTS {TABLE} (id INT PRIMARY KEY, at_us BIGINT NOT NULL)")
         while not self._end.wait(HEARTBEAT_S):
-            ask(connection, f"REPLACE INTO {TABLE} VALUES (1, %s)", (int(self._now_s() * 1e6),))
+            ask(connection, f"REPLACE INTO {TABLE} VALUES (1, %s)", (int(self._read_now_s() * 1e6),))
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -222,18 +230,18 @@ class LagWatch:
         with self._lock:
             now = time.monotonic()
             return [
-                self._reading(server, each, now)
+                self._make_reading(server, each, now)
                 for server in self._watched.values()
                 if server.state is not None
                 for each in server.state.channels
             ]
 
-    def problems(self) -> dict[str, str]:
+    def list_problems(self) -> dict[str, str]:
         """Returns the servers that do not answer, with the reason."""
         with self._lock:
             return {server.name: server.error for server in self._watched.values() if server.error}
 
-    def server_figures(self) -> list[tuple[str, dict[str, str], float]]:
+    def list_server_figures(self) -> list[tuple[str, dict[str, str], float]]:
         """Returns figures of servers, not of channels: name, labels, value."""
         figures: list[tuple[str, dict[str, str], float]] = []
         with self._lock:
@@ -248,24 +256,24 @@ class LagWatch:
                 figures.append(("headrace_semi_sync_unanswered_total", labels, sync.no_tx))
         return figures
 
-    def _reading(self, server: _Watched, channel: Channel, now: float) -> LagReading:
+    def _make_reading(self, server: _Watched, channel: Channel, now: float) -> LagReading:
         """Returns the reading of a channel from the latest observations. `now`: monotonic time,
         s."""
         name = self.places.get(channel.place, "")
         source = self._watched.get(name)
-        gtid_age = None if source is None else age(source.trace, server.trace, now)
+        gtid_age = None if source is None else compute_age(source.trace, server.trace, now)
         silent = now - server.state_s > 2 * STALE_S
         commit, workers = server.commit.get(channel.name, (None, ()))
         beat = None
         if server.heartbeat_us is not None:
-            beat = max(0.0, self._now_s() - server.heartbeat_us / 1e6 - HEARTBEAT_S - STATUS_S)
+            beat = max(0.0, self._read_now_s() - server.heartbeat_us / 1e6 - HEARTBEAT_S - STATUS_S)
             if not silent:
                 beat = max(0.0, server.heartbeat_s - server.heartbeat_us / 1e6 - HEARTBEAT_S)
-        lacks = None if source is None else backlog(source.trace, server.trace)
-        applied_tps = rate(server.trace, RATE_S)
-        source_tps = None if source is None else rate(source.trace, RATE_S)
-        estimate = age_by_rate(lacks, source_tps, applied_tps)
-        best = _largest(gtid_age, commit, beat, channel.seconds_behind, estimate)
+        lacks = None if source is None else count_backlog(source.trace, server.trace)
+        applied_tps = compute_rate(server.trace, RATE_S)
+        source_tps = None if source is None else compute_rate(source.trace, RATE_S)
+        estimate = estimate_age(lacks, source_tps, applied_tps)
+        best = _choose_largest(gtid_age, commit, beat, channel.seconds_behind, estimate)
         return LagReading(
             at_unix=time.time() - (0.0 if gtid_age is None else now - gtid_age.at_s),
             replica=server.name,
@@ -289,10 +297,10 @@ class LagWatch:
             apply="not seen" if silent else channel.apply,
             delay_s=channel.delay_s,
             workers=workers,
-            problem=self._problem(server, source, channel, silent),
+            problem=self._describe_problem(server, source, channel, silent),
         )
 
-    def _problem(self, server: _Watched, source: _Watched | None, channel: Channel, silent: bool) -> str:
+    def _describe_problem(self, server: _Watched, source: _Watched | None, channel: Channel, silent: bool) -> str:
         """Returns in words why a channel does not work or is not seen, "" for no reason. `silent`:
         the replica's state is too old to count."""
         words = []
@@ -307,7 +315,7 @@ class LagWatch:
         return "; ".join(words)
 
 
-def _largest(gtid_age: Age | None, *clocks: float | None) -> Age | None:
+def _choose_largest(gtid_age: Age | None, *clocks: float | None) -> Age | None:
     """Returns the lag by GTIDs if it is exact. If the watch began after the missing transactions
     were written, it returns the largest of all clocks, as each of them may miss a part. A server
     whose clock is wrong makes that too large, until the GTIDs are exact."""
@@ -330,7 +338,7 @@ last_queued_transaction_end_queue_timestamp), NOW(6)) / 1e6
 FROM performance_schema.replication_connection_status WHERE channel_name = %s"""
 
 
-def commit_age(
+def read_commit_age(
     connection: SqlConnection, state: ServerState, channel: Channel
 ) -> tuple[float | None, tuple[WorkerLag, ...]]:
     """Returns the lag by MySQL's own clock of a channel, s, and the channel's workers; None and no

@@ -78,9 +78,9 @@ def report(tmp_path: Path, rows: list[dict], name: str = "cur.parquet") -> CostR
 )
 def test_list_prices_to_the_cent(storage, usd):
     prices = FleetPrices()
-    assert round(prices.bill(storage, "us-east-1").usd, 2) == usd
-    assert round(prices.totals([storage], "us-east-1")[0], 2) == usd
-    assert round(FleetPrices(discount_percent=10).bill(storage, "us-east-1").usd, 2) == round(0.9 * usd, 2)
+    assert round(prices.compute_bill(storage, "us-east-1").usd, 2) == usd
+    assert round(prices.compute_totals([storage], "us-east-1")[0], 2) == usd
+    assert round(FleetPrices(discount_percent=10).compute_bill(storage, "us-east-1").usd, 2) == round(0.9 * usd, 2)
 
 
 @pytest.mark.parametrize("name", ["cur.parquet", "cur.csv"])
@@ -89,9 +89,9 @@ def test_a_report_at_list_prices_gives_their_bills(tmp_path, name):
     assert cost_report.month == "2026-10"
     assert {key: round(usd, 2) for key, usd in cost_report.billed.items()} == {"vol-a": 60.00, "vol-b": 4807.60}
     prices = FleetPrices(report=cost_report)
-    assert round(prices.bill("gp3:500:6000:250", "us-east-1", MINE).usd, 2) == 60.00
-    assert round(prices.bill("io2:1000:100000", "us-east-1", MINE).usd, 2) == 4807.60
-    assert {item["source"] for item in prices.bill("gp3:8:4000:250", "us-east-1", MINE).items} == {
+    assert round(prices.compute_bill("gp3:500:6000:250", "us-east-1", MINE).usd, 2) == 60.00
+    assert round(prices.compute_bill("io2:1000:100000", "us-east-1", MINE).usd, 2) == 4807.60
+    assert {item["source"] for item in prices.compute_bill("gp3:8:4000:250", "us-east-1", MINE).items} == {
         "Cost and Usage Report of 2026-10"
     }
     assert prices.source == "rates of the Cost and Usage Report of 2026-10"
@@ -100,7 +100,7 @@ def test_a_report_at_list_prices_gives_their_bills(tmp_path, name):
 def test_a_volume_that_lived_ten_days_has_a_month_s_bill(tmp_path):
     cost_report = report(tmp_path, rows_of("vol-a", "EBS:VolumeUsage.gp2", 1000, 0.10, hours=240))
     assert round(cost_report.billed["vol-a"], 2) == 32.26  # 240 of 744 hours of 100.00
-    assert round(FleetPrices(report=cost_report).bill("gp2:1000", "us-east-1", MINE).usd, 2) == 100.00
+    assert round(FleetPrices(report=cost_report).compute_bill("gp2:1000", "us-east-1", MINE).usd, 2) == 100.00
 
 
 def test_discounts_are_taken_off_and_credits_and_tax_are_told(tmp_path):
@@ -111,9 +111,9 @@ def test_discounts_are_taken_off_and_credits_and_tax_are_told(tmp_path):
     cost_report = report(tmp_path, rows)
     prices = FleetPrices(report=cost_report)
     assert round(cost_report.billed["vol-a"], 2) == 52.00
-    assert round(prices.bill("gp3:500:6000:250", "us-east-1", MINE).usd, 2) == 52.00
-    assert round(prices.bill("gp3:500", "us-east-1", MINE).usd, 2) == 32.00
-    assert round(prices.bill("gp2:1000", "us-east-1", MINE).usd, 2) == 100.00
+    assert round(prices.compute_bill("gp3:500:6000:250", "us-east-1", MINE).usd, 2) == 52.00
+    assert round(prices.compute_bill("gp3:500", "us-east-1", MINE).usd, 2) == 32.00
+    assert round(prices.compute_bill("gp2:1000", "us-east-1", MINE).usd, 2) == 100.00
     assert [note.split(" is not")[0] for note in cost_report.notes if "rate:" in note] == [
         "Credit of -1,000.00 USD", "Refund of -1.00 USD", "Tax of 12.50 USD",
     ]  # fmt: skip
@@ -130,15 +130,15 @@ def test_a_net_cost_takes_the_place_of_the_unblended_cost_and_its_discounts(tmp_
             for row in other("EdpDiscount", -8.0, "vol-a", "EBS:VolumeUsage.gp3")
         ]
         prices = FleetPrices(report=report(tmp_path, rows))
-        assert round(prices.bill("gp3:500", "us-east-1", MINE).usd, 2) == 32.00
-        assert round(prices.bill("gp3:500:6000:250", "us-east-1", MINE).usd, 2) == 52.00
+        assert round(prices.compute_bill("gp3:500", "us-east-1", MINE).usd, 2) == 32.00
+        assert round(prices.compute_bill("gp3:500:6000:250", "us-east-1", MINE).usd, 2) == 52.00
 
 
 def test_what_is_at_own_rates_and_what_is_listed_is_told(tmp_path):
     rows = rows_of("vol-a", "EBS:VolumeUsage.gp3", 500, 0.064) + rows_of("vol-a", "EBS:VolumeP-IOPS.gp3", 3000, 0.005)
     rows += rows_of("vol-b", "EBS:VolumeP-IOPS.io2.tier2", 32000, 0.05)
     prices = FleetPrices(report=report(tmp_path, rows))
-    [table] = prices.tables([("us-east-1", MINE), ("us-east-1", MINE)])
+    [table] = prices.list_tables([("us-east-1", MINE), ("us-east-1", MINE)])
     # 0.064 / 0.08 = 0.8; 0.05 / 0.0455 = 1.0989.
     own = "gp3 GiB (20.0 % below list), gp3 IOPS (as listed), io2 IOPS (step 2) (9.9 % above list)"
     listed = "gp2 GiB, gp3 MiB/s, io1 GiB, io1 IOPS, io2 GiB, io2 IOPS, io2 IOPS (step 3), sc1 GiB, st1 GiB, standard GiB, standard I/Os"
@@ -146,10 +146,10 @@ def test_what_is_at_own_rates_and_what_is_listed_is_told(tmp_path):
         f"us-east-1, account {MINE}: own rates of {own}; list prices of {listed}, which the report does not have (a discount on all usage would lower these too)"
     )
     # Another account, of which the report has nothing, has the rates of all; a region without prices none.
-    assert [table.words[:38] for table in prices.tables([("us-east-1", OTHER), ("nowhere-9", OTHER)])] == [
+    assert [table.words[:38] for table in prices.list_tables([("us-east-1", OTHER), ("nowhere-9", OTHER)])] == [
         "us-east-1, all accounts of the report:"
     ]
-    assert [table.words for table in FleetPrices().tables([("us-east-1", MINE)])] == [""]
+    assert [table.words for table in FleetPrices().list_tables([("us-east-1", MINE)])] == [""]
 
 
 def test_accounts_have_their_own_rates(tmp_path):
@@ -157,7 +157,7 @@ def test_accounts_have_their_own_rates(tmp_path):
         "vol-b", "EBS:VolumeUsage.gp3", 100, 0.04, account=OTHER
     )
     prices = FleetPrices(report=report(tmp_path, rows))
-    totals = [prices.totals(["gp3:100"], "us-east-1", account)[0] for account in (MINE, OTHER, "")]
+    totals = [prices.compute_totals(["gp3:100"], "us-east-1", account)[0] for account in (MINE, OTHER, "")]
     assert [round(usd, 2) for usd in totals] == [8.00, 4.00, 6.00]
 
 
@@ -168,8 +168,8 @@ def test_prefixes_magnetic_and_piops(tmp_path):
     rows += rows_of("arn:aws:ec2:us-east-1:1:volume/vol-c", "EBS:VolumeUsage", 100, 0.05)
     rows += rows_of("vol-c", "EBS:VolumeIOUsage", 3e6, 0.05e-6) + rows_of("vol-d", "EBS:SnapshotUsage", 5, 0.05)
     prices = FleetPrices(report=report(tmp_path, rows))
-    assert round(prices.bill("io1:400:9000", "us-east-1", MINE).usd, 2) == 635.00
-    assert round(prices.bill("standard:100", "us-east-1", MINE, million_ios=3.0).usd, 2) == 5.15
+    assert round(prices.compute_bill("io1:400:9000", "us-east-1", MINE).usd, 2) == 635.00
+    assert round(prices.compute_bill("standard:100", "us-east-1", MINE, million_ios=3.0).usd, 2) == 5.15
 
 
 REFUSED = {

@@ -23,7 +23,7 @@ from headrace.operate.fleet.answer import FleetSettings, VolumeAnswer
 from headrace.operate.fleet.batch import THROTTLED_S, answer_batch
 from headrace.operate.fleet.cost import FleetPrices, read_cost_report
 from headrace.operate.fleet.history import DeviceHistory
-from headrace.operate.fleet.inventory import FleetDevice, inventory_json
+from headrace.operate.fleet.inventory import FleetDevice, parse_inventory
 from headrace.operate.fleet.points import write_points
 from headrace.workload import OpenWorkload
 from headrace.workload.model import MAX_OUTSTANDING
@@ -77,14 +77,14 @@ def one_volume(kind: str, size: int, rate: float, **more) -> tuple[FleetDevice, 
             "balance_percent": nothing, "iops_exceeded": nothing, "throughput_exceeded": nothing, "account": [""] * COUNT,
         }
     )  # fmt: skip
-    (device,) = inventory_json([described]).devices()
+    (device,) = parse_inventory([described]).list_devices()
     return device, {device.key: rows}, described
 
 
 def settings_at(path: Path, device: FleetDevice) -> FleetSettings:
     member = device.members[0]
     prices = FleetPrices(report=read_cost_report([path], {member.id: member.region}))
-    tables = prices.tables([(member.region, member.account)])
+    tables = prices.list_tables([(member.region, member.account)])
     return FleetSettings(fortnights=0, tables=tables, prices=prices.source)
 
 
@@ -176,12 +176,12 @@ def test_a_discount_or_a_price_file_decides_as_well(tmp_path, capsys):
 def test_answers_that_were_kept_at_other_prices_do_not_count(tmp_path):
     device, points, described = one_volume("gp2", 20, 40.0)
     write_points(tmp_path / "points.parquet", points.values())
-    inventory = inventory_json([described])
+    inventory = parse_inventory([described])
     counts: list[int] = []
 
     def stopped(batches, *rest):
         counts.append(len(batches))
-        yield from planning.embedded(batches, *rest)
+        yield from planning.answer_in_process(batches, *rest)
         raise KeyboardInterrupt
 
     def run(settings: FleetSettings) -> None:

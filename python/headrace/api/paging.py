@@ -76,8 +76,8 @@ def cut_request_page(
 def cut_table_page(
     request: ApiRequest, table: CachedTable[Row], size: int | None, shown: Callable[[Row], bool] | None = None
 ) -> tuple[list[Row], str | None]:
-    """Returns a page of the rows for which `shown` is true, as `cut_request_page` does, without a look at
-    the others. `size`: the most rows, None for all."""
+    """Returns a page of the rows for which `shown` is true, as `cut_request_page` does, without
+    a look at the others. `size`: the most rows, None for all."""
     call, token = request.operation, request.params.get("NextToken")
     names = table.list_after(read_token(call, token)) if token else table.order
     rows = (table.rows[name] for name in names)

@@ -104,7 +104,8 @@ def _make_range_refusal(what: str, value: str, rule: str, refusals: Refusals | N
 
 
 class Shown(ABC):
-    """A result. A subclass says in `in_short` what stands between the parentheses of its `repr`."""
+    """A result. A subclass says in `describe_briefly` what stands between the parentheses of its
+    `repr`."""
 
     @abstractmethod
     def describe_briefly(self) -> str:

@@ -426,8 +426,8 @@ class PriceList:
         return sum(item["unit_price_usd"] for item in hourly) if hourly else None
 
     def list_instance_items(self, instance_type: str) -> list[dict]:
-        """Returns the items of an instance's month of HOURS_PER_MONTH hours, as `list_volume_items`.
-        Raises InputError where no price is known."""
+        """Returns the items of an instance's month of HOURS_PER_MONTH hours, as
+        `list_volume_items`. Raises InputError where no price is known."""
         hourly = self._list_hourly_items(instance_type)
         if not hourly:
             hint = "Choose another region or type, or state it in a price file: [instances]."

@@ -68,7 +68,7 @@ class ExperimentLab:
 
     `work`: where its folder is made, None: the system's folder of temporary files. `day`: of the
     volumes' limits, None: the newest. `data_gib`: what its volumes will hold; they lie in memory
-    where that fits, unless `in_memory` is False. Raises as Lab and servers.up.
+    where that fits, unless `in_memory` is False. Raises as Lab and servers.bring_up.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class ExperimentLab:
         progress: Progress = stay_silent,
     ) -> Iterator[servers.Server]:
         """Starts a server with a copy of its data; removed afterwards. `port`: None: a free one;
-        `unpaced`: its volumes have no limits. Raises as servers.up."""
+        `unpaced`: its volumes have no limits. Raises as servers.bring_up."""
         self.load(place.data)
         server = servers.bring_up(
             self.lab,

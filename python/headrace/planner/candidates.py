@@ -66,7 +66,8 @@ def round_figure_up(value: int, steps: Sequence[tuple[float, int]], least: int, 
 
 
 def find_rounding_range(value: int, steps: Sequence[tuple[float, int]], least: int, most: int) -> tuple[int, int]:
-    """Returns the lowest and the highest figure that `round_figure_up` rounds to the same as `value`."""
+    """Returns the lowest and the highest figure that `round_figure_up` rounds to the same as
+    `value`."""
     if value <= least:
         return least, least
     step = next(step for up_to, step in steps if value <= up_to)

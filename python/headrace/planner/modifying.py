@@ -1,5 +1,5 @@
-"""Lists what EBS volumes can be modified into where they are: the same number of volumes in the same
-layout, none of them smaller."""
+"""Lists what EBS volumes can be modified into where they are: the same number of volumes in the
+same layout, none of them smaller."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def list_types(prices: PriceList, exclude: Iterable[str] = ()) -> list[Family]:
 def list_modified_shapes(
     families: Iterable[Family], layout: str, members: int, gib: int, least_gib: int = 0
 ) -> list[Shape]:
-    """Lists a shape for each type of `families` that `members` volumes of `gib` each in a layout can
-    become. A volume below `least_gib` grows to a size that is ordered; a type whose volumes are not
+    """Lists a shape for each type of `families` that `members` volumes of `gib` each in a layout
+    can become. A volume below `least_gib` grows to a size that is ordered; a type whose volumes are not
     made that large is left out."""
     shapes = []
     for family in families:

@@ -2,7 +2,7 @@
 
 >>> from headrace import servers
 >>> from headrace.lab import Lab
->>> server = servers.up(Lab(), name="db", storage="gp3:20", memory_gib=1)        # doctest: +SKIP
+>>> server = servers.bring_up(Lab(), name="db", storage="gp3:20", memory_gib=1)        # doctest: +SKIP
 >>> server.address("shop").label                                              # doctest: +SKIP
 'mysql://headrace@/shop?socket=/run/headrace/mysql/0f3a5e1c9d2b/db/sock/mysql.sock'
 """

@@ -146,10 +146,8 @@ def predict(workload: TransactionWorkload, storage: str, settings: PredictionSet
     rows, response_ms = _run(database_of, run, form, settings.progress)
     summary = summarise(rows)
     done = float(rows["tps"].sum()) if start == "cold" else None
-    virtual_cpus = run["vcpus"] or (None if host is None else host["vcpus"])
-    warnings = database_of.describe_extrapolation(
-        cache_gib=cache, threads=clients, transactions=done, vcpus=virtual_cpus
-    )
+    vcpus = run["vcpus"] or (None if host is None else host["vcpus"])
+    warnings = database_of.describe_extrapolation(cache_gib=cache, threads=clients, transactions=done, vcpus=vcpus)
     warnings += check_cache(cache, host) + _holds(database_of, storage) + _warn_of_bursts(rows)
     summary["response_ms"] = response_ms
     distances = database_of.compute_distances(
@@ -161,7 +159,7 @@ def predict(workload: TransactionWorkload, storage: str, settings: PredictionSet
         release=release,
         tps=summary["tps"],
         core_speed=None if host is None else host["core_speed"],
-        vcpus=virtual_cpus,
+        vcpus=vcpus,
     )
     summary |= _estimate_interval(database_of, run, distances, summary["tps"], draws)
     return Prediction(

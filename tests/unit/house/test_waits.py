@@ -29,7 +29,7 @@ OWN = {
     "servers/topology/threads.py": 1,  # compares two looks
     "servers/volumes.py": 1,  # tries again after an error, and raises the last one
 }
-CLOCKS = frozenset({"now_s", "monotonic", "monotonic_ns", "time", "time_ns", "perf_counter"})
+CLOCKS = frozenset({"read_now_s", "monotonic", "monotonic_ns", "time", "time_ns", "perf_counter"})
 PAUSES = frozenset({"sleep", "wait"})
 
 

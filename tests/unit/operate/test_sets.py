@@ -93,7 +93,7 @@ def test_a_set_that_is_not_listed_yet_was_taken_and_is_waited_for(monkeypatch):
     assert [snapshot.member["place"] for snapshot in taken.snapshots] == ["/data", "/data"]
     monkeypatch.setattr(services, "LOOK_EVERY_S", 0.0)
     snapshot_commands.wait_for_set(service, taken, lambda share: None)
-    [listed] = sets.build_sets(service.stored())
+    [listed] = sets.build_sets(service.list_stored())
     assert listed.stored and replace(listed, snapshots=()) == replace(taken, snapshots=())
     service.snapshots.pop()
     service.listed_within_s = 0.0

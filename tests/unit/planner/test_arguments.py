@@ -22,9 +22,9 @@ import headrace
 day = headrace.load_demand("examples/innodb-tpcc-day.toml")
 plan = headrace.plan(day, goals=["p99_ms<=20", "throttled_min<=0"], exclude="gp2,io1")
 if plan.recommended is not None:
-    print(plan.recommended.storage, headrace.simulate(day, plan.recommended.storage).in_short())
+    print(plan.recommended.storage, headrace.simulate(day, plan.recommended.storage).describe_briefly())
 shop = headrace.load_database("shop.toml")
-print(headrace.plan(shop, goals="tps>=300", hours=2.0).in_short(), headrace.predict(shop, "gp3:500").in_short())
+print(headrace.plan(shop, goals="tps>=300", hours=2.0).describe_briefly(), headrace.predict(shop, "gp3:500").describe_briefly())
 headrace.plan(day, gols=["p99_ms<=20"])  #!
 headrace.plan(day, max_volumes="8")  #!
 headrace.plan_against(shop, shop, goals="tps>=300", hour=2.0)  #!

@@ -40,10 +40,10 @@ class Terrain:
         self.space = SimpleNamespace(
             # Every figure of a terrain is one of its own: nothing is rounded.
             shape=SimpleNamespace(
-                x=(0, width - 1), y=(0, height - 1), members=1, alike=lambda axis, value: (value, value)
+                x=(0, width - 1), y=(0, height - 1), members=1, find_alike=lambda axis, value: (value, value)
             ),
             host=0,
-            candidate=lambda point: (f"{point[0]}:{point[1]}", None, 0),
+            make_candidate=lambda point: (f"{point[0]}:{point[1]}", None, 0),
         )
 
     def usd(self, x: int, y: int) -> float:
@@ -87,7 +87,7 @@ def test_never_dearer_than_the_best_by_more_than_it_says():
         result = terrain.search()
         assert result.best is not None and not result.fails and result.dear is None, seed
         assert terrain.usd(*result.best) == result.usd, seed
-        assert terrain.meets([terrain.space.candidate(result.best)]) == [True], seed
+        assert terrain.meets([terrain.space.make_candidate(result.best)]) == [True], seed
         best = terrain.best()
         assert best * (1 - ROUNDING) <= result.usd <= best / (1 - CLOSE_ENOUGH) * (1 + ROUNDING), (
             f"seed {seed}: {result.usd} against {best}"
@@ -186,13 +186,13 @@ def test_many_spaces_are_searched_together_as_one_by_one():
 
         def compute_cost(self, candidate):
             place, _, text = candidate[0].partition("/")
-            return lone[int(place)].cost((text, None, 0))
+            return lone[int(place)].compute_cost((text, None, 0))
 
     spaces = [
         SimpleNamespace(
             shape=terrain.space.shape,
             host=0,
-            candidate=lambda point, place=place: (f"{place}/{point[0]}:{point[1]}", None, 0),
+            make_candidate=lambda point, place=place: (f"{place}/{point[0]}:{point[1]}", None, 0),
         )
         for place, terrain in enumerate(lone)
     ]

@@ -51,7 +51,7 @@ def run_of(cell, values: list[float], busy: float = 0.02, **columns) -> Measured
         id=f"20260101-000000-{abs(hash(cell.words)) % 9999}",
         summary=summary,
         findings=(),
-        series=lambda: frame,
+        read_series=lambda: frame,
         document={"began_at": "2026-01-01T00:00:00", "environment": {"before": {"busy_share": busy}}},
     )
     return MeasuredCell(cell, record)
@@ -144,7 +144,7 @@ def test_only_complete_runs_are_resumed_and_the_newest_counts():
         record(4, "complete", "other", 8.0),
         record(5, "complete", name, None),
     ]
-    store = SimpleNamespace(runs=lambda: runs)
+    store = SimpleNamespace(list_runs=lambda: runs)
     assert find_reusable("s", [cell], store, {})[cell.key].record.id == "2"
     for resume, retained in ((True, [cell.key]), (False, [])):
         assert list(session.find_resumable_cells(LabOptions(resume=resume), "s", [cell], store, {})) == retained

@@ -343,7 +343,9 @@ def test_capped_day_as_demand(capped):
         )
     assert raised.points["read_kib"].equals(capped.points["read_kib"])
     assert (
-        raised.censored == () and raised.uncensor() is raised and any("is a guess" in text for text in raised.notes())
+        raised.censored == ()
+        and raised.uncensor() is raised
+        and any("is a guess" in text for text in raised.list_notes())
     )
     assert raised.find_recorded_latency().equals(capped.find_recorded_latency())
     assert capped.uncensor(2.0).points["reads_per_s"][620] == 2 * capped.points["reads_per_s"][620]

@@ -62,6 +62,23 @@ class Forecast:
         )
 
 
+def _check_state(
+    space: SpaceHistory | None, balance_percent: float | None, limit_gib: float | None, free_inside_gib: float
+) -> None:
+    """Raises InputError for a balance, percent, or sizes, GiB, out of range, and for sizes without
+    used space."""
+    check_number("--free-inside-gib", free_inside_gib, 0.0, 1e6, "GiB")
+    if balance_percent is not None:
+        check_number("--balance", balance_percent, 0, 100, "percent")
+    if limit_gib is not None:
+        check_number("--full-at-gib", limit_gib, 0.001, 1e6, "GiB")
+    unused = [("--full-at-gib", limit_gib), ("--free-inside-gib", free_inside_gib or None)]
+    for name, value in unused:
+        if space is None and value is not None:
+            hint = "Add --space FILE (used space by day), or leave it out."
+            raise refuse.input(f"{name} {value:g}", "says nothing without used space", hint)
+
+
 def forecast(
     workload: OpenWorkload,
     storage: str,
@@ -88,16 +105,7 @@ def forecast(
 
     check_whole("hours", hours, 1, MOST_HOURS)
     check_whole("seed", seed, 0, 2**63 - 1)
-    check_number("--free-inside-gib", free_inside_gib, 0.0, 1e6, "GiB")
-    if balance_percent is not None:
-        check_number("--balance", balance_percent, 0, 100, "percent")
-    if limit_gib is not None:
-        check_number("--full-at-gib", limit_gib, 0.001, 1e6, "GiB")
-    unused = [("--full-at-gib", limit_gib), ("--free-inside-gib", free_inside_gib or None)]
-    for name, value in unused:
-        if space is None and value is not None:
-            hint = "Add --space FILE (used space by day), or leave it out."
-            raise refuse.input(f"{name} {value:g}", "says nothing without used space", hint)
+    _check_state(space, balance_percent, limit_gib, free_inside_gib)
     history = build_history(workload)
     missing: list[str] = []
     refused: InputError | None = None

@@ -402,7 +402,9 @@ def test_one_whose_rescue_was_cut_off_applies_again(tmp_path, rescued):
     simulated = working("mysql")
     state = require_state(simulated.seen()["s1"])
     stopped = replace(state, channels=tuple(replace(channel, receive="off", apply="off") for channel in state.channels))
-    hands = SimpleNamespace(state_of=lambda host: stopped, change=lambda host, *statements: changed.extend(statements))
+    hands = SimpleNamespace(
+        query_state=lambda host: stopped, change=lambda host, *statements: changed.extend(statements)
+    )
     executor: Any = SimpleNamespace(journal=journal, hands=hands, hosts={"s1": "s1"}, say=changed.append)
     journal.write(Began(FailoverWish("s0"), "watch", ""))
     journal.write(StepDone(FailoverStep(1, "stop-receive", "s1"), 0.1))
@@ -509,7 +511,7 @@ def test_nobody_waits_for_a_relay_log_that_is_gone():
     gtids = simulated.gtids(simulated.servers[1].knows())
     simulated.stop_threads(simulated.servers[1], apply=False)
     states = iter([require_state(simulated.seen()["s1"])])
-    hands: Any = SimpleNamespace(state_of=lambda host: next(states))
+    hands: Any = SimpleNamespace(query_state=lambda host: next(states))
     draining = Draining(hands, lambda event: None, lambda text: None, 3_600.0, 10.0)
     host = AddressHost("s1", Address("u", "s1", 1))
     assert not draining._can_apply(host, gtids).contains(gtids), "it is still to be applied"
@@ -567,7 +569,7 @@ def program(tmp_path):
         'grep -q damaged "$f" && { echo "ERROR: event read error, corrupted" >&2; exit 1; }\ncat "$f"; done\n'
     )
     reader.chmod(0o755)
-    return SimpleNamespace(flavor="mariadb", basedir=tmp_path, tool=lambda *names: (str(reader),))
+    return SimpleNamespace(flavor="mariadb", basedir=tmp_path, find_tool=lambda *names: (str(reader),))
 
 
 def test_only_the_last_binary_log_may_be_cut_off(tmp_path, program):

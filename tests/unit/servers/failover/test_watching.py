@@ -76,7 +76,7 @@ def watched(tmp_path, monkeypatch, looks: list[str], **more) -> tuple[Watcher, l
     host = AddressHost("s0", Address("u", "s0", 1))
     executor: Any = SimpleNamespace(
         journal=Journal(tmp_path / "journal"), hosts={"s0": host}, surroundings=REAL,
-        back=lambda source: None, warm=lambda source: None,
+        give_up=lambda source: None, warm=lambda source: None,
     )  # fmt: skip
     watcher = Watcher(executor, FailoverWish("s0"), every_s=0.0, say=spoken.append, proof=simulated.proof, **more)
     waiting, alive = iter(looks), simulated.seen()

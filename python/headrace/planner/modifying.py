@@ -32,8 +32,8 @@ def list_modified_shapes(
     families: Iterable[Family], layout: str, members: int, gib: int, least_gib: int = 0
 ) -> list[Shape]:
     """Lists a shape for each type of `families` that `members` volumes of `gib` each in a layout
-    can become. A volume below `least_gib` grows to a size that is ordered; a type whose volumes are not
-    made that large is left out."""
+    can become. A volume below `least_gib` grows to a size that is ordered; a type whose volumes are
+    not made that large is left out."""
     shapes = []
     for family in families:
         if family.service != "ec2" or family.layout != "single" or family.volume_type == LOCAL:

@@ -64,9 +64,9 @@ class OpenWorkload(Shown):
     volume must hold, None when not known. `sequential_*_share`: share (0..1) of those I/Os that
     follow on from the one before. `growth_per_year`: 0.3 means 30 % more a year; it is not yet in
     the points (`compute_growth`). `source`: where the figures come from (tool, file, sha256,
-    period_s, device, clock_start). `clock_zone` of `clock_start`: "UTC", "UTC+01:00", or "local, not stated".
-    `caveats`: what the reader must know before trusting them; `list_notes()` has those that follow from
-    the points too.
+    period_s, device, clock_start). `clock_zone` of `clock_start`: "UTC", "UTC+01:00", or "local,
+    not stated". `caveats`: what the reader must know before trusting them; `list_notes()` has those
+    that follow from the points too.
 
     Raises InputError when a limit (docs/reference/workload-file.md) is broken.
     """

@@ -117,7 +117,8 @@ class ReplicationLab:
             self._stack.close()
 
     def get_source(self, load: ReplicaLoad) -> WrittenSource:
-        """Returns a load's source, made and written once. Raises as servers.bring_up and bench.run."""
+        """Returns a load's source, made and written once. Raises as servers.bring_up and
+        bench.run."""
         key = repr(load)
         if key not in self._sources:
             self._sources[key] = self._stack.enter_context(self.open_written_source(load))

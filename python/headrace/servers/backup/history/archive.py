@@ -62,7 +62,8 @@ class Entry:
 class Piece:
     """The index of one file of the archive. `offset`, `length`: its place in the binary log, bytes.
     `gtids`: its transactions, as JSON (see `encode_set`); `earlier`: those before its file, "" if
-    it does not say or there are none. `ended`: rotate, stop, crash, or "" while the file goes on."""
+    it does not say or there are none. `ended`: rotate, stop, crash, or "" while the file goes
+    on."""
 
     kind: str  # live or joined
     timeline: str

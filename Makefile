@@ -92,6 +92,11 @@ $(VENV)/machine.ok: $(VENV)/system.ok
 	  fio xfsprogs sysbench patch openssl zstd mariadb-server mariadb-backup mariadb-plugin-rocksdb
 	@touch $@
 
+# The pages are tried in a browser. Tests that need it are skipped by name where it is missing.
+$(VENV)/browser.ok: $(VENV)/machine.ok
+	@packaging/system_packages.sh "to try the pages in" chromium || true
+	@touch $@
+
 # MySQL itself is not in Debian's stable releases: it is unpacked next to the system, which stays as it is. Tests that
 # need it are skipped by name where it is missing.
 $(VENV)/mysql.ok: $(VENV)/lab-packages.ok $(VENV)/machine.ok
@@ -175,10 +180,11 @@ test:
 	@$(MAKE) --no-print-directory --jobs=2 test-rust test-ready && echo "Rust's tests and the set-up took $$SECONDS s."
 	@$(MAKE) --no-print-directory test-python && echo "Python's tests took $$SECONDS s."
 
-test-ready: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/daemon.ok $(VENV)/model.ok
+test-ready: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/browser.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/daemon.ok $(VENV)/model.ok
 
 # pip and apt-get do one thing at a time, also where make runs two.
 $(VENV)/dev.ok: | $(VENV)/lab-packages.ok
+$(VENV)/mysql.ok: | $(VENV)/browser.ok
 $(VENV)/clients.ok: | $(VENV)/mysql.ok
 $(VENV)/promtool.ok: | $(VENV)/clients.ok
 
@@ -192,7 +198,7 @@ UNIT_TESTS_ENDED := $(VENV)/unit-tests.ended
 # Tests with devices wait for them more than they compute, so they run beside the unit tests, which compute: files of device
 # tests two at a time, each file in one process; what fails is run once more, alone (tests/run_with_retry.py). Their output
 # is shown when they have ended. The tests that call make and cargo are no jobs of this one (MAKEFLAGS=).
-test-python: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/daemon.ok
+test-python: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/browser.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/daemon.ok
 	@rm -f $(UNIT_TESTS_ENDED)
 	@$(MAKE) --no-print-directory --jobs=2 test-unit test-devices ALONE="--alone-after $(UNIT_TESTS_ENDED)"
 
@@ -211,7 +217,7 @@ test-devices:
 quick: $(VENV)/dev.ok
 	@HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow" tests/unit python/headrace
 
-bench: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/peers.ok $(VENV)/daemon.ok
+bench: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/browser.ok $(VENV)/mysql.ok $(VENV)/peers.ok $(VENV)/daemon.ok
 	@$(PIP) "simpy>=4.1,<5"
 	@if [ "$$(id -u)" = 0 ]; then packaging/system_packages.sh "as peers of the lab" qemu-system-common nbdkit libnbd-bin fuse3 || true; fi
 	@$(BIN)/python benchmarks/run.py
@@ -240,7 +246,7 @@ generate: $(VENV)/dev.ok
 	cargo run --release --quiet -p headrace-protocol --example generate
 	$(BIN)/python packaging/aws_api_page.py docs/reference/aws-api.md
 
-soak: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/ray.ok $(VENV)/daemon.ok
+soak: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/browser.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/ray.ok $(VENV)/daemon.ok
 	PROPTEST_CASES=20000 NEAR_CAP_CASES=60 cargo test --release --workspace --exclude headrace-py
 	SIMULATED_SEEDS=100000 $(BIN)/python tests/unit/servers/failover/soak_failovers.py
 	HYPOTHESIS_PROFILE=soak FLEET=200 FORECASTS=100 HEALTHY_WINDOWS=336 SWITCHOVER_SEEDS=20000 DRY_RUN_SEEDS=20000 FAILOVER_SEEDS=20000 WHATIF_QUESTIONS=1000 PAGE_ANSWERS=1000 HEADRACE_REPLICA_PLANS=50 HEADRACE_REPLAYS=200 HEADRACE_PAIRS=40 RECORDED_SEEDS=101,102,103 DAMAGES=200 UNFINISHED_ROUNDS=200 $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace

@@ -168,7 +168,7 @@ def grid(question: Question, plan: Plan) -> list[str]:
 
 def _as_ordered(storage: headrace.Storage, eras: Mapping[str, core.Era]) -> str | None:
     """Returns a storage of equal members with the next round figures, in which the planner answers
-    (docs/guide/planning.md, Round figures); None where they are not sold together."""
+    (docs/guide/planning.md, Round figures); None where they are not sold together, or not that large."""
     volume, count = storage.members[0], len(storage.members)
     era = eras[volume.type]
 
@@ -178,6 +178,8 @@ def _as_ordered(storage: headrace.Storage, eras: Mapping[str, core.Era]) -> str 
     def round_up(value: int, steps: Sequence[tuple[float, int]], part: str, least: str, most: str) -> int:
         return round_figure_up(value, steps, int(figure(part, least)), int(figure(part, most)))
 
+    if volume.size_gib > figure("size_gib", "max"):
+        return None  # else it would become a smaller volume, which does not hold the data
     gib = round_up(volume.size_gib, GIB_STEPS, "size_gib", "min", "max")
     texts = [volume.type, str(gib)]
     if volume.type not in ("gp2", "st1", "sc1"):

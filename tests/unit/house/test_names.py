@@ -51,6 +51,15 @@ MOST = {
 SLACK = 50
 
 
+# First words with which a function of the package may begin: imperatives, and the third person of those that answer yes or no.
+VERBS = frozenset((Path(__file__).parent / "verbs.txt").read_text().split())
+# A conversion begins with what becomes of its value.
+CONVERSIONS = frozenset({"as", "to", "from", "of", "with", "without", "on"})
+# Functions of the package that begin with another word (names of commands, of mathematics, of calls of a library), a ratchet: it
+# goes down only.
+MOST_WITHOUT_VERB = 72
+
+
 # The field of a node that has its name.
 FIELDS = {
     ast.Name: "id",
@@ -174,3 +183,30 @@ def test_a_crate_has_no_vague_names(crate):
 )
 def test_what_is_a_vague_name_of_rust(source, names):
     assert sorted(name for _, name in vague_names_of_rust(source)) == names
+
+
+def list_without_verb(source: str) -> Iterator[str]:
+    """Yields functions that begin with no verb and are no property, conversion, command or call that AWS names."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name.startswith("__"):
+            continue
+        decorators = " ".join(ast.unparse(decorator) for decorator in node.decorator_list)
+        word = node.name.strip("_").partition("_")[0]
+        if word not in VERBS | CONVERSIONS and not re.search(r"property|command|serves|callback|setter", decorators):
+            yield node.name
+
+
+def test_functions_begin_with_a_verb():
+    generated = PACKAGE / "lab/calls.py"  # its names are the protocol's
+    names = [
+        f"{path.relative_to(PACKAGE)}: {name}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path != generated
+        for name in list_without_verb(path.read_text())
+    ]
+    assert len(names) <= MOST_WITHOUT_VERB, "\n".join(names)
+
+
+def test_what_begins_with_a_verb():
+    source = "def _share(): ...\nclass C:\n    @property\n    def size(self): ...\n    def to_row(self): ...\n    def read_row(self): ..."
+    assert list(list_without_verb(source)) == ["_share"]

@@ -44,7 +44,7 @@ SMALL = {"tables": 2, "rows": 2_000}
 def target_of(server, lab=None, database: str = "bench"):
     volumes = (server.volumes.data,) if lab is not None else ()
     return make_server_target(
-        server.address(database),
+        server.make_address(database),
         storage=server.storage,
         devices=server.volumes.devices,
         lab=None if lab is None else lab.place,

@@ -54,7 +54,7 @@ def empty(odd):
 
 
 def run(server, *statements: str):
-    with connect(server.address()) as connection, connection.cursor() as cursor:
+    with connect(server.make_address()) as connection, connection.cursor() as cursor:
         for statement in statements:
             cursor.execute(statement)
         return cursor.fetchall()
@@ -62,8 +62,8 @@ def run(server, *statements: str):
 
 def test_a_snapshot_of_two_volumes_with_commits_in_memory(lab, odd, tmp_path):
     """Every acknowledged commit is in the backup, and each volume is made of its own snapshot."""
-    target, source = open_target(tmp_path / "t"), read_source(odd.address(), odd.name, odd)
-    with connect(odd.address()) as connection, connection.cursor() as cursor:
+    target, source = open_target(tmp_path / "t"), read_source(odd.make_address(), odd.name, odd)
+    with connect(odd.make_address()) as connection, connection.cursor() as cursor:
         for number in range(200):
             cursor.execute("INSERT INTO d.t VALUES (%s, 'x')", (number,))
     result = copying.run(source, target, copying.BackupRequest(method="snapshot"))
@@ -87,7 +87,7 @@ def test_a_snapshot_of_two_volumes_with_commits_in_memory(lab, odd, tmp_path):
 def test_a_row_that_is_twice_as_large_in_a_dump(lab, odd, tmp_path):
     """12 MiB were taken in a packet of 16 MiB; in hexadecimal they are 24 MiB."""
     run(odd, "INSERT INTO d.t VALUES (1, REPEAT('\\0', 12 << 20))")
-    target, source = open_target(tmp_path / "t"), read_source(odd.address(), odd.name, odd)
+    target, source = open_target(tmp_path / "t"), read_source(odd.make_address(), odd.name, odd)
     result = copying.run(source, target, copying.BackupRequest(method="logical"))
     assert result.position.gtid == run(odd, "SELECT @@gtid_binlog_pos")[0][0], "behind the tables of a dump"
     request = RestoreRequest(result.id, "odd-dump", "gp3:2", unpaced=True, settings={"max_allowed_packet": "16M"})
@@ -100,7 +100,7 @@ def test_one_large_transaction_is_streamed_in_pieces(odd, tmp_path, monkeypatch)
     """Larger than a piece and than what may wait on this machine: it comes through, whole."""
     monkeypatch.setattr(stream, "LIVE_BYTES", 1 << 20)
     monkeypatch.setattr(stream, "SPOOL_BYTES", 4 << 20)
-    target, source = open_target(tmp_path / "t"), read_source(odd.address(), odd.name, odd)
+    target, source = open_target(tmp_path / "t"), read_source(odd.make_address(), odd.name, odd)
     run(odd, "FLUSH BINARY LOGS")
     file, begin = (
         run(odd, "SHOW BINARY LOGS")[-1][0],
@@ -135,7 +135,7 @@ def test_one_large_transaction_is_streamed_in_pieces(odd, tmp_path, monkeypatch)
 def test_tables_without_transactions_are_not_dumped_without_locks(odd, tmp_path):
     run(odd, "CREATE TABLE d.m (n INT) ENGINE=MyISAM")
     try:
-        source = read_source(odd.address(), odd.name, odd)
+        source = read_source(odd.make_address(), odd.name, odd)
         with pytest.raises(InputError, match="has tables of MyISAM"):
             copying.run(source, open_target(tmp_path / "t"), copying.BackupRequest(method="logical"))
         assert not (tmp_path / "t").exists()

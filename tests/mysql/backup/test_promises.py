@@ -70,7 +70,7 @@ def shop(request, lab, machine):
 
 
 def run(server, *statements: str):
-    with connect(server.address()) as connection, connection.cursor() as cursor:
+    with connect(server.make_address()) as connection, connection.cursor() as cursor:
         for statement in statements:
             cursor.execute(statement)
         return cursor.fetchall()
@@ -304,7 +304,7 @@ def test_pieces_do_not_pile_up_while_a_binary_log_is_open(lab, shop, tmp_path):
 def test_a_server_that_the_backup_is_not_of_is_refused(lab, shop, server, tmp_path):
     target = open_target(tmp_path / "t")
     result = copying.run(shop, target, copying.BackupRequest(method="logical"))
-    other = read_source(server.address(), server.name, server)
+    other = read_source(server.make_address(), server.name, server)
     run(server, "RESET MASTER")
     with pytest.raises(InputError, match="has not executed .* transactions that the backup of"):
         proving.prove(lab, target, result.id, "gp3:4", other)

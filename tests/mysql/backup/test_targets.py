@@ -181,7 +181,7 @@ def test_a_killed_stream_goes_on_where_it_was(lab, source, tmp_path):
 
 @contextlib.contextmanager
 def connect_to(server):
-    with servers.connect(server.address()) as connection, connection.cursor() as cursor:
+    with servers.connect(server.make_address()) as connection, connection.cursor() as cursor:
         yield cursor
 
 

@@ -150,7 +150,7 @@ def test_caching_sha2_without_tls_and_key(trio, schema, replica):
         line = wait_for_line(lambda: of(trio, replica).problems, "secure connection", "what to do: ", "SOURCE_SSL = 1")
         assert password not in line
     finally:
-        with contextlib.closing(hosts[replica].connected(30.0)) as connection:
+        with contextlib.closing(hosts[replica].open_connection(30.0)) as connection:
             follow(hosts[replica], connection, address)
         sql(source, "DROP USER sha2@'%'")
 
@@ -162,7 +162,7 @@ def test_a_source_whose_clock_is_an_hour_off(trio, schema, replica, step_s):
     addresses = {name: trio.server(name).make_address() for name in (trio.source, replica)}
     places = {(source.host, source.port or 0): trio.source}
     lags, servers_own = [], []
-    with LagWatch(addresses, places) as watch, connect(source.address(), 30.0) as connection:
+    with LagWatch(addresses, places) as watch, connect(source.make_address(), 30.0) as connection:
         time.sleep(0.5)
         with connection.cursor() as cursor:
             for _ in range(20):
@@ -188,7 +188,7 @@ def test_a_lag_that_is_older_than_the_watch(trio, schema, replica):
         other, *dialect.stop_apply(), f"SET GLOBAL {workers} = {0 if dialect.is_mariadb else 1}", *dialect.start_apply()
     )
     try:
-        with connect(other.address(), 60.0) as connection, connection.cursor() as cursor:
+        with connect(other.make_address(), 60.0) as connection, connection.cursor() as cursor:
             cursor.execute(f"LOCK TABLES {schema}.t WRITE")
             past = f"SET TIMESTAMP = UNIX_TIMESTAMP(SYSDATE()) - {behind_s}"
             sql(source, past, *(f"INSERT INTO {schema}.t (v) VALUES ({number})" for number in range(20)))

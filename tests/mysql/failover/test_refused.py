@@ -360,7 +360,7 @@ def test_a_wrong_password_and_an_expired_certificate(trio, tmp_path):
         sql(a, reload)
         place = tmp_path / "ca.pem"
         place.write_bytes(certificate)
-        address = replace(a.address(tcp=True), ssl_mode="VERIFY_CA", ssl_ca=str(place))
+        address = replace(a.make_address(tcp=True), ssl_mode="VERIFY_CA", ssl_ca=str(place))
         with pytest.raises(HeadraceError, match="expired"):
             connect(address, 10.0)
     finally:

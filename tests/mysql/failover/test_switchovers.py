@@ -243,7 +243,7 @@ def test_a_switchover_that_cannot_be_finished_leaves_the_source_open(trio):
         finally:
             executor.close()
 
-    with connect(trio.server(chosen).address(), 60.0) as connection, connection.cursor() as cursor:
+    with connect(trio.server(chosen).make_address(), 60.0) as connection, connection.cursor() as cursor:
         trio.load.start()
         time.sleep(0.7)
         cursor.execute("FLUSH TABLES WITH READ LOCK")

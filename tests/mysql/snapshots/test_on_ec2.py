@@ -50,7 +50,7 @@ def server(aws):
 
 
 def test_a_set(aws, server, service):
-    request = make_ec2_request(server.address(), service, "shop")
+    request = make_ec2_request(server.make_address(), service, "shop")
     prepared = plan(request)
     assert set(prepared.volumes) == {server.volumes.data, server.volumes.log}
     assert service.list_stored() == []  # the plan took nothing
@@ -85,14 +85,14 @@ def test_rights_are_asked_for_before_anything_is_locked(aws, server, service, mo
         monkeypatch.setenv(f"AWS_{name}", value)
     poor, steps = Ec2Service(root=service.root), []
     with pytest.raises(InputError, match="UnauthorizedOperation"):
-        take(make_ec2_request(server.address(), poor, "shop"), steps.append)
+        take(make_ec2_request(server.make_address(), poor, "shop"), steps.append)
     assert steps == []
 
 
 def test_no_endpoint(server, service, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(CouldNotRun, match="could not be called"):
-        take(make_ec2_request(server.address(), Ec2Service(root=service.root), "shop"))
+        take(make_ec2_request(server.make_address(), Ec2Service(root=service.root), "shop"))
 
 
 def test_by_the_name_of_the_attachment(aws, server, monkeypatch, service, tmp_path):
@@ -101,11 +101,11 @@ def test_by_the_name_of_the_attachment(aws, server, monkeypatch, service, tmp_pa
     root.mkdir()
     (root / "dev").symlink_to(aws.folder / "dev")
     (root / "sys").symlink_to("/sys")
-    prepared = plan(make_ec2_request(server.address(), Ec2Service(root=root), "shop"))
+    prepared = plan(make_ec2_request(server.make_address(), Ec2Service(root=root), "shop"))
     assert set(prepared.volumes) == {server.volumes.data, server.volumes.log}
 
 
 def test_a_disk_that_is_no_volume(server, service, tmp_path):
-    lost = replace(make_ec2_request(server.address(), service, "shop"), service=Ec2Service(root=tmp_path / "empty"))
+    lost = replace(make_ec2_request(server.make_address(), service, "shop"), service=Ec2Service(root=tmp_path / "empty"))
     with pytest.raises(InputError, match="no EBS volume is known"):
         take(lost)

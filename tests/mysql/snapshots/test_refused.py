@@ -197,7 +197,7 @@ def test_held_too_short_a_time(lab, server):
 def test_the_lock_is_not_had_in_time(lab, server):
     """Another backup holds it. Nothing was frozen, nothing is locked by us."""
     before = len(LabService(lab).list_stored())
-    with connect(server.address()) as other, other.cursor() as cursor:
+    with connect(server.make_address()) as other, other.cursor() as cursor:
         cursor.execute("BACKUP STAGE START")
         steps = []
         with pytest.raises(CouldNotRun, match="did not get its lock within 1 s"):
@@ -213,7 +213,7 @@ def test_rights_that_are_missing(lab, server):
     try:
         from headrace.mysql import Secret
 
-        address = replace(server.address(), user="poor", password=Secret("poor"))
+        address = replace(server.make_address(), user="poor", password=Secret("poor"))
         with pytest.raises(InputError, match="poor may not"):
             take(replace(make_lab_request(lab, server.name), address=address))
     finally:
@@ -222,7 +222,7 @@ def test_rights_that_are_missing(lab, server):
 
 def test_a_lock_ends_by_itself(server):
     """A session that holds the lock and hangs is ended by the server."""
-    with ServerLock(server.address(), wait_s=5, hold_s=1) as lock:
+    with ServerLock(server.make_address(), wait_s=5, hold_s=1) as lock:
         lock.take()
         # It waits for the lock, longer than the server lets the other hold it.
         sql(server, "SET SESSION lock_wait_timeout = 30", "BACKUP STAGE START", "BACKUP STAGE BLOCK_COMMIT", "BACKUP STAGE END")  # fmt: skip

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from headrace.advice.model import NEWEST_PATCH, ConfigFinding, ServerVersion, parse_server, refuse
+from headrace.advice.model import ConfigFinding, ServerVersion, parse_server, refuse
 from headrace.advice.table import index_names, sources
 from headrace.advice.values import as_bytes, as_number, is_on
 from headrace.base.checks import suggest_nearest
 from headrace.base.packaged import read_rows, read_text
-from headrace.base.releases import detect_flavor, split_release
+from headrace.base.releases import NEWEST_PATCH, describe_newest, detect_flavor, split_release
 from headrace.base.units import MIB
 from headrace.mysql import Address, connect
 from headrace.mysql.option_files import OptionFile, Setting, list_server_groups, read_option_file
@@ -84,7 +84,7 @@ def read_current(
         )
     server = parse_server(flavor, version)
     if not server.patch_known and version not in ASSUMED.values():
-        notes.append(f"{version} without a patch number: the newest of that series is meant")
+        notes.append(describe_newest(version))
     if config is None:
         return CurrentSettings(server, {}, server.label), notes, False
     return read_file(config, server), notes, True

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from headrace.base.checks import check_choice, quote_value
+from headrace.base.releases import NEWEST_PATCH, parse_version
 from headrace.errors import Refusals
 
 refuse = Refusals("docs/reference/advice.md")
@@ -15,9 +15,6 @@ DURABILITIES = ("full", "relaxed")
 SAFE, SLOWER, LOSSY = "safe", "loses performance", "can lose data"
 RISKS = (SAFE, SLOWER, LOSSY)
 NOT_ESTIMATED = "cannot be estimated"
-# Stands for the patch number of a series that is given without one: above every real one.
-NEWEST_PATCH = 9_999
-VERSION = re.compile(r"(\d{1,2})\.(\d{1,2})(?:\.(\d{1,4}))?(?:[-+~. ][\x20-\x7e]{0,120})?\Z", re.ASCII)
 LABELS = {"mysql": "MySQL", "mariadb": "MariaDB", "percona": "Percona Server"}
 KNOWN = {"mysql": "5.7, 8.0 to 8.4 and 9", "percona": "5.7, 8.0 to 8.4", "mariadb": "10.2 to 10.11 and 11"}
 
@@ -63,11 +60,11 @@ def parse_server(flavor: object, version: object) -> ServerVersion:
     text = version if isinstance(version, str) else ""
     if isinstance(version, tuple | list) and len(version) >= 2:
         text = ".".join(str(part) for part in version[:3])
-    match = VERSION.match(text.strip())
-    if match is None:
+    parsed = parse_version(text)
+    if parsed is None:
         hint = "Write it as SELECT VERSION() does, for example 8.0.36."
         raise refuse.input(f"version = {quote_value(version)}", "is not a version number", hint)
-    major, minor, patch = int(match[1]), int(match[2]), match[3]
+    major, minor, patch = parsed
     is_supported = {
         "mysql": (major, minor) == (5, 7) or (major == 8 and minor <= 4) or major == 9,
         "percona": (major, minor) == (5, 7) or (major == 8 and minor <= 4),
@@ -79,7 +76,7 @@ def parse_server(flavor: object, version: object) -> ServerVersion:
         if (flavor == "mariadb") == (major < 10):  # that number belongs to the other flavor
             hint = "Settings have other names in other versions: give the flavor and the version of your server."
         raise refuse.input(f"{LABELS[flavor]} {major}.{minor}", rule, hint)
-    return ServerVersion(flavor, (major, minor, int(patch) if patch else NEWEST_PATCH), patch is not None)
+    return ServerVersion(flavor, (major, minor, NEWEST_PATCH if patch is None else patch), patch is not None)
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from headrace.base.options import UNSET, AsOf, Growth, Option, Region, StartBalance, list_given
 from headrace.errors import InputError
-from headrace.simulation.settings import WITH_SERVICES, BusyPercent, Readers, ReplicaMode
+from headrace.simulation.settings import SYNC_RELAY_LOG, WITH_SERVICES, BusyPercent, Readers, ReplicaMode
 
 if TYPE_CHECKING:
     from headrace.planner.candidates import Host
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Conditions under which some settings have a meaning.
 FOR_DATABASES, WITH_REPLICAS = "Database", "With --replica-lag-s"
+SYNC_OF_PLANNED = replace(SYNC_RELAY_LOG, scope=WITH_REPLICAS)
 MAX_VOLUMES = 128  # the most EBS attachments of any instance type (crates/catalog)
 # A file system, binlogs, temporary tables and an ALTER that copies a table need room next to the
 # data.
@@ -212,15 +213,18 @@ class ReplicaGoal:
     ] = None
     replica_version: Annotated[
         str | None,
-        Option("Mysql-9.7 or the like.", value="FLAVOR-VERSION", usual="the source's", scope=WITH_REPLICAS),
+        Option(
+            "Mysql-8.0.36, or a series such as mysql-9.7: its newest.",
+            value="FLAVOR-VERSION",
+            usual="the source's",
+            scope=WITH_REPLICAS,
+        ),
     ] = None
     replica_mode: Annotated[
         ReplicaMode | None, Option("Rule for transactions that may be applied in parallel.", scope=WITH_REPLICAS)
     ] = None
     replica_binlog: Annotated[bool | None, Option("The replica writes a binary log.", scope=WITH_REPLICAS)] = None
-    sync_relay_log: Annotated[
-        int | None, Option("Events per flush of the relay log.", least=0, most=2**32 - 1, scope=WITH_REPLICAS)
-    ] = None
+    sync_relay_log: Annotated[int | None, SYNC_OF_PLANNED] = None
 
 
 @dataclass(frozen=True, kw_only=True)

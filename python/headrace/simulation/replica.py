@@ -20,11 +20,19 @@ import polars as pl
 from headrace.base import core
 from headrace.base.checks import Shown, check_choice, check_number, check_whole, quote_value
 from headrace.base.core import translate_core_errors
-from headrace.base.releases import detect_flavor, find_number, split_release
+from headrace.base.releases import (
+    NEWEST_PATCH,
+    describe_newest,
+    detect_flavor,
+    exists,
+    find_number,
+    parse_version,
+    split_release,
+)
 from headrace.base.units import GIB, Day, describe_span, normalise_day
 from headrace.errors import InputError, Refusals
 from headrace.simulation.database import DRAWS, check_cache, coarsen_run, find_host, find_vcpus, make_run_settings
-from headrace.simulation.settings import ReplicaMode
+from headrace.simulation.settings import MOST_SYNC, ReplicaMode
 from headrace.workload.replica import get_replica_spread, make_applier
 from headrace.workload.transactions import LEAST_CACHE_GIB, MOST_CACHE_GIB, TransactionWorkload
 from headrace.workload.unexplained import Distances
@@ -61,6 +69,10 @@ MODES_OF = {
     "mariadb": ("single", "minimal", "conservative", "optimistic", "aggressive"),
 }
 WAIT_POINTS = ("after-sync", "after-commit")
+# Largest innodb_flush_log_at_trx_commit (the servers' manuals, read 2026-11).
+MOST_FLUSH = {"mysql": 2, "mariadb": 3}
+# Longest large transaction and latest begin, s: the core's.
+MOST_LARGE_S, LATEST_LARGE_S = 1e7, 1e9
 # The version whose defaults hold where neither a version is named nor the source's is known: the
 # long-term release of MySQL of 2024.
 DEFAULT_VERSION = "mysql-8.4"
@@ -118,9 +130,9 @@ class Replica:
     (`cache_gib`, `instance`, `version`; `log_bin`: see `as_behind`).
 
     `storage`: the catalog's notation; `log_storage`, `relay_storage`: volumes of their own for redo
-    and binary log, and for the relay log. `version`: mysql-9.7, mariadb-10.11 or the like. `mode`:
-    who may be applied at once. `reads_per_tx`: transactions of clients that read here, per
-    transaction applied.
+    and binary log, and for the relay log. `version`: mysql-8.0.36, mariadb-10.11 or the like; a
+    series without a patch number is its newest release. `mode`: who may be applied at once.
+    `reads_per_tx`: transactions of clients that read here, per transaction applied.
     """
 
     storage: str
@@ -143,7 +155,14 @@ class Replica:
     @property
     def release(self) -> str:
         """The version whose defaults hold, as mysql-8.4."""
-        return "-".join(self._split_version())
+        flavor, version = self._split_version()
+        return f"{flavor}-{find_number(version)}"
+
+    @property
+    def names_series(self) -> bool:
+        """True if a version is given without its patch number: its series is meant."""
+        parsed = parse_version(self._split_version()[1])
+        return self.version is not None and parsed is not None and parsed[2] is None
 
     def _split_version(self) -> tuple[str, str]:
         """Splits `version`, with or without a flavor in front; Percona Server is MySQL here."""
@@ -152,23 +171,37 @@ class Replica:
             # An unknown server: `settings` refuses it by its name.
             flavor, _, number = number.strip().partition("-")
         flavor = detect_flavor(number) if flavor is None else flavor
-        return "mysql" if flavor == "percona" else flavor, find_number(number)
+        return "mysql" if flavor == "percona" else flavor, number
+
+    def find_version(self) -> tuple[str, str]:
+        """Returns the flavor and the version whose defaults hold: of a series without a patch
+        number its newest, which the core would take for its first. Raises InputError."""
+        flavor, number = self._split_version()
+        check_choice("flavor", flavor, tuple(MODES_OF))
+        what, parsed = f"replica version {quote_value(self.version)}", parse_version(number)
+        if parsed is None:
+            hint = "Write it as SELECT VERSION() does, for example mysql-8.0.36, or its series: mysql-8.4."
+            raise refuse.input(what, "is not a version number", hint)
+        major, minor, patch = parsed
+        if not exists(flavor, major, minor):
+            rule = "is not known here; known are MySQL 5.6 to 5.7, 8.0 to 8.4 and 9, MariaDB 10.0 to 10.11, 11.0 to 11.8 and 12"
+            raise refuse.input(what, rule, "Give the nearest known version.")
+        return flavor, f"{major}.{minor}.{NEWEST_PATCH if patch is None else patch}"
 
     def as_behind(self, workload: TransactionWorkload) -> Replica:
         """Returns the replica with what it takes from its source: the source's version where none
         is named; and with a source of the same flavor that is known, a binary log of its own, as
         `headrace replica up` makes it (log_bin, log_slave_updates), so that it can take over."""
-        source_release = workload.server.release
+        source_release = workload.server.known_release
         replica = self if self.version is not None or source_release is None else replace(self, version=source_release)
         same = source_release is not None and replica.release.partition("-")[0] == source_release.partition("-")[0]
         return replace(replica, log_bin=True) if same and replica.log_bin is None else replica
 
     def make_settings(self) -> core.ReplicaSettings:
         """Returns the core's settings. Raises InputError."""
-        flavor, number = self._split_version()
-        check_choice("flavor", flavor, tuple(MODES_OF))
+        flavor, version = self.find_version()
         with translate_core_errors():
-            settings = core.replica_settings(flavor, number)
+            settings = core.replica_settings(flavor, version)
         if self.mode is not None:
             check_choice("replica mode", self.mode, MODES)
             if self.mode not in MODES_OF[flavor]:
@@ -176,6 +209,12 @@ class Replica:
                 raise refuse.input(f"replica mode {self.mode}", rule, "Name the other flavour with the version.")
         if self.workers is not None:
             check_whole("workers", self.workers, 0, 1024)
+        if self.flush_log_at_trx_commit is not None:
+            level = self.flush_log_at_trx_commit
+            check_whole(f"innodb_flush_log_at_trx_commit of {flavor}", level, 0, MOST_FLUSH[flavor], refuse)
+        for name in ("sync_binlog", "sync_relay_log"):
+            if (count := getattr(self, name)) is not None:
+                check_whole(name, count, 0, MOST_SYNC, refuse)
         changed = {name: value for name in SETTINGS if (value := getattr(self, name)) is not None}
         return cast("core.ReplicaSettings", settings | changed)
 
@@ -242,10 +281,11 @@ def predict_replica(
 
     The source's arguments are those of `predict`. `semi_sync`: commits wait for acknowledgements.
     `large`: transactions that nothing passes, each (begin, length on the source, length on the
-    replica) in s. `source_tps`: the source's transactions a second as measured, instead of its
-    run; `received`: the relay log has all of them from the start. `step_s`: seconds that a row
-    stands for, and each figure of `source_tps`. `draws`: databases and appliers drawn from what is
-    known, for the interval. Raises InputError.
+    replica) in s; they begin within the load and commit before the run ends. `source_tps`: the
+    source's transactions a second as measured, instead of its run; `received`: the relay log has
+    all of them from the start. `step_s`: seconds that a row stands for, and each figure of
+    `source_tps`. `draws`: databases and appliers drawn from what is known, for the interval. Raises
+    InputError.
     """
     if not isinstance(workload, TransactionWorkload):
         raise InputError(quote_value(workload), "is not a database in transactions", "headrace.predict_replica")
@@ -268,6 +308,7 @@ def predict_replica(
         draws=draws,
     )
     source["step_s"] = check_number("step", step_s, 1.0, 3_600.0, "s")
+    load_s = seconds if source_tps is None else len(source_tps) * source["step_s"]
     grown = workload.scale_data(growth) if growth != 1.0 else workload
     replica = replica.as_behind(workload)
     settings = replica.make_settings()
@@ -275,7 +316,7 @@ def predict_replica(
     run: core.ReplicaRun = {
         **_read_replica(replica, settings, own, instance),
         "semi_sync": _make_semi_sync(semi_sync, replica.release),
-        "large": [(float(at), float(on_source), float(on_replica)) for at, on_source, on_replica in large],
+        "large": [_check_large(transaction, load_s, drain_s) for transaction in large],
         "drain_s": drain_s,
         "source_tps": None if source_tps is None else [float(rate) for rate in source_tps],
         "received": received,
@@ -359,14 +400,31 @@ def _compute_own_cache(
     warnings = check_cache(own, host, "replica-cache-gib")
     if replica.cache_gib is None or engine != "innodb":
         return own, warnings
-    flavor, _, version = replica.release.partition("-")
     pool_gib = (
-        core.innodb_pool_bytes(flavor, version, own * GIB, UNKNOWN_VCPUS if host is None else host["vcpus"]) / GIB
+        core.innodb_pool_bytes(*replica.find_version(), own * GIB, UNKNOWN_VCPUS if host is None else host["vcpus"])
+        / GIB
     )
     if pool_gib > ROUNDED * own:
         rule = "its server rounds it up to whole chunks of 128 MiB"
         warnings = [f"a buffer pool of {own:.4g} GiB becomes {pool_gib:.4g} GiB: {rule}", *warnings]
     return pool_gib, warnings
+
+
+def _check_large(transaction: tuple[float, float, float], load_s: float, drain_s: float) -> tuple[float, float, float]:
+    """Returns a large transaction. Raises InputError for one that cannot be, or that a run of
+    `load_s` and `drain_s` does not see."""
+    at_s, source_s, replica_s = transaction
+    what = f"large {at_s:.10g}:{source_s:.10g}:{replica_s:.10g}"
+    check_number(f"{what}, begin", at_s, 0.0, LATEST_LARGE_S, "s", refuse)
+    check_number(f"{what}, length on the source", source_s, 0.0, MOST_LARGE_S, "s", refuse)
+    check_number(f"{what}, length on the replica", replica_s, 0.0, MOST_LARGE_S, "s", refuse)
+    if at_s >= load_s:
+        rule = f"begins at {at_s:,.10g} s, when the load of {load_s:,.10g} s has ended"
+        raise refuse.input(what, rule, "Let it begin earlier, or the load be longer (--seconds).")
+    if at_s + source_s > load_s + drain_s:
+        rule = f"commits at {at_s + source_s:,.10g} s, and the replica is followed for {load_s + drain_s:,.10g} s"
+        raise refuse.input(what, rule, "Follow it for longer (--drain), or let it begin earlier.")
+    return float(at_s), float(source_s), float(replica_s)
 
 
 def _read_replica(
@@ -531,6 +589,8 @@ def _list_warnings(
             f"The version of the source is not known: the replica is taken for a {DEFAULT_VERSION} with its defaults. "
             "Name it (--replica-version)."
         )
+    if replica.names_series:
+        warnings.append(f"{describe_newest(replica.release)}.")
     spent = summary["without_bursts"]
     if spent is not None and summary["onset_s"] is None and spent["onset_s"] is not None:
         warnings.append(

@@ -21,6 +21,9 @@ MOST_VCPUS = 2_048  # as in a run's description
 MOST_TPS = 1e9  # beyond every server: a guess
 # Databases drawn from the calibration for the 80 % interval: a guess between time and steadiness.
 DRAWS = 24
+# Largest sync_binlog and sync_relay_log of both flavors (their manuals, read 2026-11).
+MOST_SYNC = 2**32 - 1
+SYNC_RELAY_LOG = Option("Events per flush of the relay log; 1 makes semi-sync durable.", least=0, most=MOST_SYNC)
 MOST_READERS = 15  # of an Aurora cluster (data/managed/rules.csv: read_replicas)
 WITH_SERVICES = "With --on"  # the only case in which settings of services have a meaning
 Readers = Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from headrace.base.documents import annotate_range, annotate_rule, convert
-from headrace.base.releases import FLAVORS, detect_flavor, find_number
+from headrace.base.releases import FLAVORS, detect_flavor, exists, find_number, parse_version
 from headrace.workload.points import MAX_SPAN_S
 
 DOC = "docs/reference/workload-file.md"
@@ -46,6 +46,13 @@ class SourceServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return None
         flavor = self.flavor or detect_flavor(self.version)
         return f"{'mariadb' if flavor == 'mariadb' else 'mysql'}-{find_number(self.version)}"
+
+    @property
+    def known_release(self) -> str | None:
+        """Returns `release` where its series is one that the model has defaults of, else None."""
+        flavor, _, number = (self.release or "").partition("-")
+        version = parse_version(number)
+        return self.release if version is not None and exists(flavor, *version[:2]) else None
 
     @property
     def is_full(self) -> bool:

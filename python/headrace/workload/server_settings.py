@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.base import core
-from headrace.base.checks import quote_value, suggest_nearest
+from headrace.base.checks import check_whole, quote_value, suggest_nearest
 from headrace.base.core import translate_core_errors
 from headrace.base.options import FALSE, TRUE, as_bytes
 from headrace.base.packaged import read_rows
@@ -28,13 +28,15 @@ refuse = Refusals("docs/reference/workload-file.md, Settings of the server")
 @dataclass(frozen=True)
 class ServerSetting:
     """A setting that the model has: its name in the server, in a run description (`short`) and in
-    the core, the engine it is of (None: both), how its value is read and the example of one."""
+    the core, the engine it is of (None: both), how its value is read, its largest value where it is
+    a count that has one, and the example of one."""
 
     name: str
     short: str
     core: str
     engine: str | None
     read: Callable[[str], float | int | bool | None]
+    most: int | None
     example: str
 
 
@@ -62,7 +64,15 @@ READERS: dict[str, Callable[[str], float | int | bool | None]] = {
     "switch": _parse_switch,
 }
 SETTINGS = [
-    ServerSetting(row["name"], row["short"], row["core"], row["engine"] or None, READERS[row["kind"]], row["example"])
+    ServerSetting(
+        row["name"],
+        row["short"],
+        row["core"],
+        row["engine"] or None,
+        READERS[row["kind"]],
+        int(row["most"]) if row["most"] else None,
+        row["example"],
+    )
     for row in read_rows("headrace.workload", "server_settings.csv")
 ]
 
@@ -112,7 +122,7 @@ def read_setting(text: str, engine: str) -> tuple[ServerSetting, float | int | b
     read = setting.read(value)
     if read is None:
         raise refuse.input(f"{name}={value[:40]}", f"must be a value such as {setting.example}")
-    return setting, read
+    return setting, read if setting.most is None else check_whole(name, read, 0, setting.most, refuse)
 
 
 def apply_server_settings(database: Mapping[str, object], settings: Mapping[str, object]) -> dict[str, Any]:

@@ -44,6 +44,13 @@ def test_words_rows_and_charts(capsys, tmp_path):
         (["--replica", "gp3:100", "--wait-point", "after-sync"], "--wait-point: needs --semi-sync"),
         (["--replica", "gp3:100", "--semi-sync", "near"], "is not a number"),
         (["--replica", "gp3:100", "--large", "1:2"], "is written START"),
+        (["--replica", "gp3:100", "--large", "0:nan:5"], "large 0:nan:5, length on the source = nan s: must be 0 to"),
+        (["--replica", "gp3:100", "--large", "100000:5:5"], "begins at 100,000 s, when the load of 30 s has ended"),
+        (["--replica", "gp3:100", "--sync-relay-log", "-1"], "--sync-relay-log -1: must be a whole number from 0"),
+        (["--replica", "gp3:100", "--replica-sync-binlog", "-1"], "-1: must be a whole number from 0 to 4,294,967,295"),
+        (["--replica", "gp3:100", "--replica-sync-binlog", "99999999999"], "from 0 to 4,294,967,295"),
+        (["--replica", "gp3:100", "--replica-flush-log", "3"], "of mysql = 3: must be a whole number 0 to 2"),
+        (["--replica", "gp3:100", "--replica-version", "mysql-8,4"], "'mysql-8,4': is not a version number"),
         (["--replica", "gp3:100", "--form", "events"], "is of a source alone"),
         (["--replica", "gp3"], "gp3"),
         (["--replica", "gp3:100", "--replica-mode", "minimal"], "is not a mode of mysql"),
@@ -52,6 +59,12 @@ def test_words_rows_and_charts(capsys, tmp_path):
 def test_bad_options_are_usage_errors(capsys, given, says):
     code, out, err = ran(capsys, *PREDICT, *given)
     assert code == 2 and says in err and not out
+
+
+def test_a_series_is_its_newest_release(capsys):
+    code, out, err = ran(capsys, *PREDICT, "--replica", "gp3:100", "--replica-version", "mysql-8.0")
+    assert code == 0 and "mysql-8.0, logical-clock, 4 workers" in out
+    assert "mysql-8.0 without a patch number: the newest of that series is meant." in out + err
 
 
 def test_demand_has_no_replica(capsys):

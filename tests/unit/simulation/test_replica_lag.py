@@ -102,6 +102,11 @@ def test_semi_sync_slows_the_source_and_says_what_it_is_worth(database):
         ({"cache_gib": 1e9}, "replica-cache-gib"),
         ({"reads_per_tx": -1.0}, "replica-reads"),
         ({"start": "lukewarm"}, "start"),
+        ({"flush_log_at_trx_commit": 3, "version": "mysql-8.4"}, "of mysql = 3: must be a whole number 0 to 2"),
+        ({"flush_log_at_trx_commit": 4, "version": "mariadb-10.11"}, "of mariadb = 4: must be a whole number 0 to 3"),
+        ({"sync_binlog": -1}, "sync_binlog = -1: must be a whole number 0 to 4,294,967,295"),
+        ({"sync_binlog": 99_999_999_999}, "sync_binlog = 99999999999: must be a whole number 0 to 4,294,967,295"),
+        ({"sync_relay_log": -1}, "sync_relay_log = -1: must be a whole number 0 to 4,294,967,295"),
         ({"version": "mariadb-10.11", "preserve_order": False, "mode": "optimistic"}, "kept by MariaDB"),
     ],
 )
@@ -110,6 +115,33 @@ def test_bad_replicas_are_refused(database, change, says):
         headrace.predict_replica(
             database, "gp3:100", replace(headrace.Replica("gp3:100"), **change), seconds=5, draws=0
         )
+
+
+@pytest.mark.parametrize(
+    ("large", "says"),
+    [
+        ((100.0, -5.0, 30.0), "large 100:-5:30, length on the source = -5.0 s"),
+        ((0.0, math.nan, 5.0), "length on the source = nan s"),
+        ((1.0, 3.0, math.nan), "length on the replica = nan s"),
+        ((math.nan, 3.0, 3.0), "begin = nan s"),
+        ((-1.0, 3.0, 3.0), "begin = -1.0 s"),
+        ((5.0, 1.0, 1.0), "begins at 5 s, when the load of 5 s has ended"),
+        ((4.0, 10.0, 1.0), "commits at 14 s, and the replica is followed for 13 s"),
+    ],
+)
+def test_large_transactions_that_cannot_be_are_refused(database, large, says):
+    with pytest.raises(headrace.InputError, match=says):
+        headrace.predict_replica(
+            database, "gp3:100", headrace.Replica("gp3:100"), seconds=5, drain_s=8, draws=0, large=[large]
+        )
+
+
+def test_a_large_transaction_that_commits_after_the_load_is_applied_then(database):
+    replica = headrace.Replica("gp3:100")
+    answer = headrace.predict_replica(
+        database, "gp3:100", replica, seconds=5, drain_s=8, draws=0, large=[(4.0, 3.0, 2.0)]
+    )
+    assert answer.rows.filter(answer.rows["binding"] == "large-transaction")["t_s"].min() >= 5.0
 
 
 @pytest.mark.parametrize(

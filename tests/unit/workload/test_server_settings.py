@@ -66,7 +66,10 @@ def test_a_larger_redo_log_flushes_less_as_the_core_says():
         (SHOP, ["innodb_io_capacity=fast"], "innodb_io_capacity=fast", "such as 2000 (pages a second)"),
         (SHOP, ["innodb_doublewrite=DETECT"], "DETECT", "such as ON or OFF"),
         (SHOP, ["sync_binlog=1", "sync_binlog=0"], "sync_binlog=0", "was given before"),
-        (SHOP, ["innodb_flush_log_at_trx_commit=7"], "7", "must be 0, 1 or 2"),
+        (SHOP, ["innodb_flush_log_at_trx_commit=7"], "7", "must be a whole number 0 to 3"),
+        (SHOP, ["innodb_flush_log_at_trx_commit=300"], "300", "must be a whole number 0 to 3"),
+        (ROCKS, ["rocksdb_flush_log_at_trx_commit=3"], "3", "must be a whole number 0 to 2"),
+        (SHOP, ["sync_binlog=99999999999"], "sync_binlog = 99999999999", "must be a whole number 0 to 4,294,967,295"),
         (SHOP, ["io_capacity=2000", "io_capacity_max=1000"], "1000", "cannot be below innodb_io_capacity = 2000"),
         (SHOP, "sync_binlog=1", "sync_binlog", "must be a list of NAME=VALUE"),
         (

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from headrace.base.lazy import defer_imports
-from headrace.base.options import spell_flag
+from headrace.base.options import Option, spell_flag
 from headrace.cli.options import Output, make_choice, make_flag, make_instance_option, make_option, make_storage_option
 from headrace.cli.output import print_data, print_json, say_each, show, show_progress, write_report
 from headrace.errors import Refusals
 from headrace.planner.settings import PlanSettings, ReplicaGoal
 from headrace.report.output import as_csv
+from headrace.simulation.settings import MOST_SYNC, SYNC_RELAY_LOG
 from headrace.simulation.settings import ReplicaMode as Mode
 
 if TYPE_CHECKING:
@@ -48,7 +49,10 @@ class ReplicaOptions:
     replica_cache_gib: Annotated[float | None, make_option("GIB", "The replica's cache. Default: the source's.")] = None
     replica_version: Annotated[
         str | None,
-        make_option("FLAVOR-VERSION", "mysql-9.7, mariadb-10.11 or another. Default: the source's, else mysql-8.4."),
+        make_option(
+            "FLAVOR-VERSION",
+            "mysql-8.0.36, mariadb-10.11 (the newest of its series) or another. Default: the source's, else mysql-8.4.",
+        ),
     ] = None
     replica_mode: Annotated[
         Mode | None, make_choice("Rule for transactions that may be applied in parallel. Default: the version's.")
@@ -60,13 +64,12 @@ class ReplicaOptions:
     replica_binlog: Annotated[
         bool | None, make_flag("--replica-binlog/--no-replica-binlog", "The replica writes a binary log of its own.")
     ] = None
-    replica_flush_log: Annotated[int | None, make_option("0|1|2", "The replica's innodb_flush_log_at_trx_commit.")] = (
-        None
-    )
-    replica_sync_binlog: Annotated[int | None, make_option("N", "The replica's sync_binlog.")] = None
-    sync_relay_log: Annotated[
-        int | None, make_option("N", "Events per flush of the relay log; 1 makes semi-sync durable.")
+    replica_flush_log: Annotated[
+        int | None,
+        Option("The replica's innodb_flush_log_at_trx_commit; 3 in MariaDB alone.", value="0|1|2|3", least=0, most=3),
     ] = None
+    replica_sync_binlog: Annotated[int | None, Option("The replica's sync_binlog.", least=0, most=MOST_SYNC)] = None
+    sync_relay_log: Annotated[int | None, SYNC_RELAY_LOG] = None
     replica_start: Annotated[
         Literal["cold", "warm"] | None, make_choice("The replica's cache at the start. Default: warm.")
     ] = None

@@ -13,9 +13,11 @@ from headrace.errors import InputError, Refusals
 
 refuse = Refusals("headrace simulate --help")
 NS_PER_S = 1_000_000_000
+# Options as the core takes them, and those of one event: numbers, texts, and lists of either.
+EventOptions = dict[str, Any]
 
 
-def check_events(storage: str, options: dict[str, Any], length_s: float) -> None:
+def check_events(storage: str, options: EventOptions, length_s: float) -> None:
     """Checks that what happens to the volumes is possible on this storage, and in a run of this
     length. Raises InputError."""
     with translate_core_errors():
@@ -24,10 +26,10 @@ def check_events(storage: str, options: dict[str, Any], length_s: float) -> None
         _check_modification(options["modify"], now, length_s)
     if options.get("snapshot"):
         _check_snapshot(options["snapshot"], now)
-    _check_degradations(options.get("degradations"), length_s)
+    _check_degradations(options, length_s)
 
 
-def _check_modification(modify: dict[str, Any], now: core.ParsedStorage, length_s: float) -> None:
+def _check_modification(modify: EventOptions, now: core.ParsedStorage, length_s: float) -> None:
     """Raises InputError for a target of another layout, and for one that the run does not reach."""
     with translate_core_errors():
         after = core.parse_storage(modify["storage"])
@@ -42,7 +44,7 @@ def _check_modification(modify: dict[str, Any], now: core.ParsedStorage, length_
         raise _make_late_refusal(value, length_s)
 
 
-def _check_snapshot(snapshot: dict[str, Any], now: core.ParsedStorage) -> None:
+def _check_snapshot(snapshot: EventOptions, now: core.ParsedStorage) -> None:
     """Raises InputError for a snapshot larger than the storage, and for an initialization rate that
     AWS does not sell."""
     written_gib = snapshot["written_bytes"] / GIB
@@ -58,13 +60,13 @@ def _check_snapshot(snapshot: dict[str, Any], now: core.ParsedStorage) -> None:
         raise InputError(f"initialization rate of {rate / MIB:,.10g} MiB/s", rule, source, hint)
 
 
-def _check_degradations(degradations: Any, length_s: float) -> None:
+def _check_degradations(options: EventOptions, length_s: float) -> None:
     """Raises InputError for degradations of a member that overlap, of which the model would follow
-    the first alone, and for one that the run does not reach. What is no list of degradations at all
-    is left to the core, which says so."""
+    the first alone, and for one that the run does not reach. What is no list of degradations is
+    left to the core, which says so."""
     by_member: dict[int, list[_Degradation]] = {}
     try:
-        for member, event in degradations or ():
+        for member, event in options.get("degradations") or ():
             span = _Degradation(event["from"] / NS_PER_S, event["until"] / NS_PER_S, event["caps_per_mille"] / 10)
             by_member.setdefault(member, []).append(span)
     except (TypeError, ValueError, KeyError):

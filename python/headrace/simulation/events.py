@@ -12,7 +12,7 @@ from headrace.base.units import GIB, MIB
 from headrace.errors import InputError, Refusals
 
 refuse = Refusals("headrace simulate --help")
-NS_PER_S = 1_000_000_000
+NS_PER_S = 1_000_000_000  # ns in a second: the core counts time in ns
 # Options as the core takes them, and those of one event: numbers, texts, and lists of either.
 EventOptions = dict[str, Any]
 
@@ -62,8 +62,8 @@ def _check_snapshot(snapshot: EventOptions, now: core.ParsedStorage) -> None:
 
 def _check_degradations(options: EventOptions, length_s: float) -> None:
     """Raises InputError for degradations of a member that overlap, of which the model would follow
-    the first alone, and for one that the run does not reach. What is no list of degradations is
-    left to the core, which says so."""
+    the first alone, and for one that the run does not reach. The core refuses what is not a list of
+    degradations."""
     by_member: dict[int, list[_Degradation]] = {}
     try:
         for member, event in options.get("degradations") or ():

@@ -12,6 +12,7 @@ from headrace.advice.values import as_bytes
 from headrace.base import core
 from headrace.base.checks import check_choice, check_number, check_text, check_whole
 from headrace.base.core import translate_core_errors
+from headrace.base.instances import check_fits_memory, check_fits_vcpus
 from headrace.base.units import MIB
 from headrace.errors import InputError
 from headrace.workload import TransactionWorkload
@@ -162,6 +163,7 @@ class Situation:
         check_number("memory", self.memory_gib, 0.25, 65_536, "GiB")
         if self.vcpus is not None:
             check_whole("vcpus", self.vcpus, 1, 4_096)
+        self._check_against_instance()
         if not isinstance(self.replica, bool):
             raise refuse.input(f"replica = {self.replica!r}", "must be True or False")
         self._check_workload()
@@ -169,6 +171,19 @@ class Situation:
             self._check_myrocks()
         _check_folder("--log-dir", self.log_dir)
         _check_folder("--tmp-dir", self.tmp_dir)
+
+    def _check_against_instance(self) -> None:
+        """Raises InputError for more memory or virtual CPUs than the instance has; a server may use
+        less."""
+        if self.instance is None:
+            return
+        name, hint = self.instance["instance_type"], "Leave --{} out ({} in Python), or name a larger instance."
+        memory = f"memory of {self.memory_gib:,.10g} GiB"
+        hint_of_memory = hint.format("memory-gib", "memory_gib")
+        check_fits_memory(memory, self.memory_gib, name, self.instance["memory_mib"], hint_of_memory)
+        if self.vcpus is not None:
+            hint_of_vcpus = hint.format("vcpus", "vcpus")
+            check_fits_vcpus(f"vcpus = {self.vcpus}", self.vcpus, name, self.instance["vcpus"], hint_of_vcpus)
 
     def _check_workload(self) -> None:
         """Raises InputError for a workload that is not a database, or of another engine."""

@@ -346,6 +346,15 @@ StartBalance = Annotated[
 ]
 SEED = Option("Seed of all random draws: same seed, same answer.", least=0, most=2**63 - 1)
 Seed = Annotated[int, SEED]
+# AWS takes this range (data/rules.toml, snapshot_restore: provisioned_rate_mib_s).
+INITIALIZATION_RATE = Option(
+    "Initialization rate bought for the blocks of the snapshot, which load in the background.",
+    unit="MiB/s",
+    value="MIB_S",
+    least=100,
+    most=300,
+)
+InitializationRate = Annotated[int | None, INITIALIZATION_RATE]
 StorageText = Annotated[
     str,
     Option("Storage, such as gp2:500, 2xgp3:500:6000:250 or raid10:4xio1:100:3000.", value="SPEC", completed="storage"),

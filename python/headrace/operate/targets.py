@@ -126,8 +126,8 @@ def read_evidence(
     progress: Callable[[float], None] = lambda share: None,
 ) -> Evidence:
     """Returns the evidence of a target. A live one is watched for `seconds` (10); a service is
-    asked for as many where they are given, else for the options' span. Raises InputError,
-    CouldNotRun."""
+    asked for as many where they are given, else for the options' span; a recording takes none.
+    Raises InputError, CouldNotRun."""
     if is_live(target):
         _refuse_times(target, options)
         with closing(open_live(target, options)) as source:
@@ -135,6 +135,9 @@ def read_evidence(
     _check(options)
     if is_service(target):
         return _load_service(target, options, seconds)
+    if seconds is not None:
+        rule = f"is how long a live target is watched, and {target[:80]} was recorded before"
+        raise refuse.input(f"--seconds {seconds:g}", rule, "Leave it out.")
     if target == STDIN:
         return _load_recording(target, load_target(target, options), options)
     path = Path(target)

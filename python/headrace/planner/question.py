@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headrace.base import core
+from headrace.base.checks import quote_value
 from headrace.base.core import translate_core_errors
 from headrace.base.options import complete, list_given
 from headrace.base.storage import Placement, parse_placement
@@ -176,6 +177,10 @@ def _complete_settings(settings: PlanSettings) -> PlanSettings:
             "is the state of a first day; a settled day has its own",
             "Give --cycle first.",
         )
+    if _means_none(settings.instances) and settings.commitment != "on-demand":
+        rule = "is a price of instances, and --instances none plans volumes alone"
+        hint = "Leave one of the two out."
+        raise refuse.input(f"commitment = {quote_value(settings.commitment)}", rule, hint)
     return replace(settings, cycle=cycle, on=_list_deployments(settings))
 
 
@@ -269,6 +274,10 @@ def _make_demand_question(workload: object, settings: PlanSettings) -> PlanQuest
     hosts, skipped = _list_demand_hosts(settings, prices, today)
     on, hosts, skipped, more = _list_demand_services(tuple(settings.on), hosts, skipped, prices)
     notes += more
+    if settings.commitment != "on-demand" and all(host.instance is None for host in hosts):
+        notes.append(
+            f"The commitment {settings.commitment} is in no price: no instances are planned; name --instances."
+        )
     notes += _note_months(settings, workload)
     return PlanQuestion(
         settings=replace(settings, on=on),

@@ -19,6 +19,7 @@ import polars as pl
 from headrace.base import core
 from headrace.base.checks import Shown, check_choice, check_number, check_text, check_whole, quote_value
 from headrace.base.core import translate_core_errors
+from headrace.base.instances import check_fits_memory
 from headrace.base.options import takes
 from headrace.base.units import GIB, describe_span, normalise_day
 from headrace.errors import InputError, Refusals
@@ -326,12 +327,11 @@ def check_cache(cache_gib: float, host: core.Instance | None, option: str = "cac
         return []
     memory, name = host["memory_mib"] / 1024, host["instance_type"]
     room = math.floor(core.cache_gib_for(memory) * 100) / 100
-    if cache_gib > memory:
-        python = option.removeprefix("replica-").replace("-", "_")
-        hint = f"Say --{option} {room:g} ({python}={room:g} in Python), what {name} has room for, or name a larger instance."
-        raise InputError(
-            f"cache of {cache_gib:,.4g} GiB", f"{name} has {memory:,.4g} GiB of memory", "data/instances.csv", hint
-        )
+    python = option.removeprefix("replica-").replace("-", "_")
+    hint = (
+        f"Say --{option} {room:g} ({python}={room:g} in Python), what {name} has room for, or name a larger instance."
+    )
+    check_fits_memory(f"cache of {cache_gib:,.4g} GiB", cache_gib, name, host["memory_mib"], hint)
     if cache_gib > TIGHT_SHARE * memory:
         remainder = f"leaves {memory - cache_gib:,.3g} of the {memory:,.4g} GiB of {name}"
         return [f"A cache of {cache_gib:,.4g} GiB {remainder}: the server would swap; {room:g} GiB have room."]

@@ -18,8 +18,9 @@ from headrace.base import core
 from headrace.base.checks import Shown, check_text, quote_value
 from headrace.base.core import translate_core_errors
 from headrace.base.options import complete, takes
-from headrace.base.units import GIB, describe_span, normalise_day
+from headrace.base.units import describe_span, normalise_day
 from headrace.errors import InputError, Refusals
+from headrace.simulation.events import check_events
 from headrace.simulation.settings import SimulationSettings
 from headrace.workload import ClosedWorkload, OpenWorkload
 
@@ -108,13 +109,13 @@ def simulate(workload: OpenWorkload | ClosedWorkload, storage: str, settings: Si
     if settings.cycle == "settled" and settings.start_balance is not None:
         rule = "a settled cycle starts with what the one before left"
         raise refuse.input(f"start balance {settings.start_balance:g} %", rule, "Leave one of the two out.")
-    _check_options(storage, options)
     workload = workload.scale(settings.growth)
     if isinstance(workload, ClosedWorkload):
         length = settings.seconds or DEFAULT_CLOSED_SECONDS
     else:
         workload = workload if settings.seconds is None else _cut(workload, settings.seconds)
         length = workload.span_s
+    check_events(storage, options, length)
     chosen = _choose(settings.form, workload, settings.cycle, options)
 
     common: dict[str, Any] = {
@@ -149,24 +150,6 @@ def simulate(workload: OpenWorkload | ClosedWorkload, storage: str, settings: Si
     return Simulation(
         rows, answer["summary"], storage, instance, day, chosen, settings.seed, usable_gib, answer["repeated"], workload
     )
-
-
-def _check_options(storage: str, options: dict[str, Any]) -> None:
-    """Checks that what happens to the volumes is possible on this storage. Raises InputError."""
-    with translate_core_errors():
-        now = core.parse_storage(storage)
-        after = core.parse_storage(options["modify"]["storage"]) if options.get("modify") else None
-    if after is not None and (
-        len(after["members"]) != len(now["members"])
-        or any(member != after["members"][0] for member in after["members"])
-    ):
-        rule = f"must have the layout of {now['text']}, with equal members"
-        raise InputError(after["text"], rule, "Amazon EC2 API, ModifyVolume", "Only the volumes change, not the array.")
-    written_gib = options["snapshot"]["written_bytes"] / GIB if options.get("snapshot") else 0.0
-    if written_gib > now["usable_gib"]:
-        rule = f"is more than {now['text']} holds: {now['usable_gib']:,} GiB"
-        source = "Amazon EC2 API, CreateVolume: a volume is at least as large as its snapshot"
-        raise InputError(f"snapshot of {written_gib:,.10g} GiB", rule, source, "Take a larger volume, or less data.")
 
 
 def _choose(form: str, workload: OpenWorkload | ClosedWorkload, cycle: str, options: dict) -> str:

@@ -21,6 +21,7 @@ from headrace.base import core
 from headrace.base.checks import Shown, check_number, check_whole
 from headrace.base.core import translate_core_errors
 from headrace.base.encoding import Document
+from headrace.base.instances import check_fits_memory
 from headrace.base.units import GIB, Day, normalise_day
 from headrace.errors import InputError, Refusals
 from headrace.simulation.database import DRAWS, MAX_SECONDS, count_transactions, find_usual_cap
@@ -258,12 +259,8 @@ class _Asked:
                 service_class = core.service_class(deployment, self.instance, self.day)
                 volumes = self._find_volumes(deployment)
                 rows = self._run(self.workload.database, deployment, volumes, self.seed)
-                memory = service_class["limits"]["memory_mib"] / 1024
-                if memory and self.cache_gib > memory:
-                    rule = f"{service_class['class']} has {memory:,.4g} GiB of memory"
-                    raise InputError(
-                        f"cache of {self.cache_gib:,.4g} GiB", rule, "data/instances.csv", "Take a larger class."
-                    )
+                value, memory_mib = f"cache of {self.cache_gib:,.4g} GiB", service_class["limits"]["memory_mib"]
+                check_fits_memory(value, self.cache_gib, service_class["class"], memory_mib, "Take a larger class.")
         except InputError as error:
             return ServiceOutcome(deployment, name, refusal=f"{error.value}: {error.rule}")
         half = rows[rows.height // 2 :]

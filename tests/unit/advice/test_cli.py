@@ -64,6 +64,22 @@ def test_cnf_and_diff(capsys, tmp_path):
     assert (code, out) == (0, "") and "nothing to change" in err
 
 
+@pytest.mark.parametrize(
+    ("size", "value", "rule"),
+    [
+        (["--memory-gib", "64"], "memory of 64 GiB", "m5.large has 8 GiB of memory"),
+        (["--vcpus", "64"], "vcpus = 64", "m5.large has 2 virtual CPUs"),
+    ],
+)
+def test_an_instance_has_no_more_than_the_catalog_says(capsys, size, value, rule):
+    words = ["--storage", "gp3:500:6000", "--instance", "m5.large", "--output", "cnf"]
+    code, out, err = run(capsys, *words, *size)
+    assert (code, out) == (2, "") and f"{value}: {rule}" in err and "data/instances.csv" in err
+    # Less than it has: another program may use the rest.
+    code, out, err = run(capsys, *words, "--memory-gib", "4", "--vcpus", "1")
+    assert code == 0 and "innodb_buffer_pool_size = 2G" in out
+
+
 def test_a_workload_by_name_gives_effects(capsys):
     code, out, err = run(
         capsys, *ASKED, "--workload", "sysbench-tpcc:warehouses=100,cache_gib=4,threads=16", "--output", "json"

@@ -24,11 +24,44 @@ DAY = "demo:hour"
         ("--degrade 0:-1:10:50", "START_S = '-1'", "seconds, 0 to 31,622,400"),
         ("--snapshot-gib 501", "snapshot of 501 GiB", "more than gp2:500 holds: 500 GiB"),
         ("--snapshot-gib -1", "--snapshot-gib = -1.0 GiB", "0 to 1,048,576 GiB"),
+        ("--snapshot-gib 10 --init-rate 1", "--init-rate 1", "100 to 300"),
+        ("--snapshot-gib 10 --init-rate 99999", "--init-rate 99999", "100 to 300"),
+        ("--degrade 0:3600:600:50", "member 0, 3,600 to 4,200 s at 50 %", "is not in the run, which ends at 3,599 s"),
+        ("--modify gp3:500:6000@3600..7200", "gp3:500:6000 that takes effect at 3,600 s", "which ends at 3,599 s"),
+        ("--xen --instance m6i.large", "--xen", "m6i.large is a Nitro instance"),
+        ("--storage gp3:500 --start-balance 30", "--start-balance 30", "gp3:500 has no credits that could run out"),
     ],
 )
 def test_a_wrong_option_is_refused_in_its_own_unit(call, options, value, rule):
-    code, out, err = call("simulate", DAY, "--storage", "gp2:500", *options.split())
+    code, out, err = call(
+        "simulate", DAY, *([] if "--storage" in options else ["--storage", "gp2:500"]), *options.split()
+    )
     assert (code, out) == (2, "") and value in err and rule in err
+
+
+@pytest.mark.parametrize("second", ["0:0:600:50", "0:300:600:50:10", "0:100:50:50"])
+def test_degradations_of_a_member_do_not_overlap(call, second):
+    words = ["simulate", DAY, "--storage", "gp3:500"]
+    for order in (["0:0:600:1", second], [second, "0:0:600:1"]):
+        code, out, err = call(*words, *(word for text in order for word in ("--degrade", text)))
+        assert (code, out) == (2, "") and "0 to 600 s at 1 %" in err and "s at 50 %" in err and "overlaps" in err
+
+
+def test_degradations_of_several_members_and_times_are_simulated(call):
+    events = ["0:0:600:50", "0:600:600:20", "1:300:600:50"]
+    words = ["simulate", DAY, "--storage", "2xgp3:500", "--output", "json"]
+    code, out, _ = call(*words, *(word for text in events for word in ("--degrade", text)))
+    assert code == 0 and json.loads(out)["summary"]["delivered_ios"] > 0
+
+
+def test_what_fits_is_simulated(call):
+    for words in (
+        ["--storage", "gp2:500", "--xen", "--instance", "m4.large"],
+        ["--storage", "gp2:500", "--start-balance", "30"],
+        ["--storage", "gp3:500", "--instance", "m5.large", "--start-balance", "30"],  # the credits of the instance
+        ["--storage", "gp3:500", "--snapshot-gib", "10", "--init-rate", "300"],
+    ):
+        assert call("simulate", "fio:rw=randread", "--seconds", "5", *words)[0] == 0, words
 
 
 def test_no_hint_to_what_would_be_dangerous(call):
@@ -85,7 +118,7 @@ def test_short_runs_say_that_the_saved_second_counts(call):
 def test_when_it_was_throttled_is_told_and_kept(call, tmp_path):
     path = tmp_path / "day.toml"
     workload.save(workload.new_daily(1500, 700, size_gib=50), path)
-    code, out, _ = call("simulate", str(path), "--storage", "gp3:100", "--output", "json", "--start-balance", "50")
+    code, out, _ = call("simulate", str(path), "--storage", "gp3:100", "--output", "json")
     windows = json.loads(out)["throttled_windows"]
     _, words, _ = call("simulate", str(path), "--storage", "gp3:100")
     assert code == 0 and bool(windows) == ("When: " in words)

@@ -300,8 +300,26 @@ def test_what_stands_beside_the_rates_is_kept(name, columns):
     ],
 )
 def test_the_zone_of_the_clock(name, zone):
-    assert import_file(DATA / name).clock_zone == zone
-    assert import_file(DATA / name, start="2025-11-21T10:00:00-05:00").clock_zone == "UTC-05:00"
+    own = import_file(DATA / name)
+    assert own.clock_zone == zone
+    if zone == "UTC":
+        with pytest.raises(InputError, match="the file's own times begin at 2025-11-21T10:00:00 UTC"):
+            import_file(DATA / name, start="2025-11-21T10:00:00-05:00")
+    else:
+        zoned = import_file(DATA / name, start="2025-11-21T10:00:00-05:00")
+        assert zoned.clock_zone == "UTC-05:00" and zoned.source["clock_start"] == own.source["clock_start"]
+
+
+@pytest.mark.parametrize("start", ["1999-01-01T10:00:00", "2025-11-21T10:05:00", "2025-11-21T09:00:00+01:00"])
+def test_a_clock_start_does_not_contradict_the_times_of_a_file(start):
+    with pytest.raises(InputError, match="the file's own times begin at 2025-11-21T10:00:00") as caught:
+        import_file(DATA / "iostat_12.txt", start=start)
+    assert caught.value.value == f"iostat_12.txt: clock start {start}" and "with the zone" in caught.value.hint
+
+
+@pytest.mark.parametrize("start", ["2025-11-21T10:00:00", "2025-11-21T10:01:00"])
+def test_a_clock_start_may_repeat_the_begin_of_a_file_or_its_first_report(start):
+    assert import_file(DATA / "iostat_12.txt", start=start) == import_file(DATA / "iostat_12.txt")
 
 
 def test_an_array_is_one_device(tmp_path):

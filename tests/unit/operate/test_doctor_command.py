@@ -29,6 +29,12 @@ def test_a_finding(call, recording):
     assert "USD a month" in out and "counted in microseconds" in out
 
 
+def test_seconds_are_of_live_targets(call, recording):
+    path = recording()
+    code, out, err = call("doctor", path, "--seconds", "5")
+    assert (code, out) == (2, "") and f"--seconds 5: is how long a live target is watched, and {path[:80]}" in err
+
+
 def test_all_is_well(call, recording):
     code, out, _ = call("doctor", recording())
     assert code == 0 and out.startswith("FINE:")

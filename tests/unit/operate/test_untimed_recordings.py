@@ -67,6 +67,20 @@ def test_standard_input_is_read(call, tmp_path, monkeypatch, stdin, name):
     assert "standard input" in out
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_clock_start_other_than_the_times_of_a_recording_is_refused(call, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    text = "".join(f"11/20/2026 12:{minute:02}:00 AM\n{report(40.0 + minute)}" for minute in range(5))
+    (tmp_path / "timed.txt").write_text(BANNER + text)
+    words, more, _ = COMMANDS[name]
+    refused, out, err = call(*words, "timed.txt", *more, "--clock-start", "1999-01-01T10:00:00")
+    assert (refused, out) == (
+        2,
+        "",
+    ) and "clock start 1999-01-01T10:00:00: the file's own times begin at 2026-11-20T" in err
+    assert not (tmp_path / "x.toml").exists()
+
+
 def test_doctor_tells_times_from_the_start_or_by_the_clock_that_is_given(call, tmp_path):
     """Reports 13 to 24 of 30 are at 3,000 IOPS and slow: two minutes to four minutes after the start."""
     rates = [(2910.0, 20.0) if 12 <= number < 24 else (400.0 + number, 0.5) for number in range(30)]

@@ -63,6 +63,7 @@ DEMAND = [
     ({"discount_percent": -1}, "discount_percent"),
     ({"discount_percent": 101}, "discount_percent"),
     ({"commitment": "forever"}, "commitment"),
+    ({"commitment": "savings-1y", "instances": "none"}, "--instances none plans volumes alone"),
     ({"price_file": "nowhere.toml"}, "nowhere.toml"),
     ({"nodes": 0}, "nodes"),
     ({"nodes": 1.5}, "nodes"),
@@ -85,6 +86,13 @@ DEMAND = [
 def test_bad_input_is_refused_in_words(changes, word):
     with pytest.raises(headrace.HeadraceError, match=word):
         plan(steady(), **changes)
+
+
+def test_a_commitment_without_instances_is_noted():
+    words = "The commitment savings-1y is in no price"
+    assert any(words in note for note in plan(steady(), commitment="savings-1y", compare="gp3:500").doubts.caveats)
+    planned = plan(steady(), commitment="savings-1y", instances=["m5.large"])
+    assert not any(words in note for note in planned.doubts.caveats)
 
 
 def test_what_cannot_be_planned_is_refused():

@@ -24,6 +24,7 @@ from headrace.base.documents import (
     refuse_unknown_keys,
     require_keys,
 )
+from headrace.base.instances import check_fits_memory, check_fits_vcpus
 from headrace.base.units import GIB
 from headrace.calibration.runs.model import CLIENT_HOSTS, LOCAL_DISKS, BenchmarkLoad, RunFacts, RunMachine
 from headrace.errors import InputError
@@ -201,7 +202,7 @@ def check_description(document: dict, folder: Path) -> Description:
     if read.log_storage is not None:
         log_storage, log_caps, _ = check_storage("log_storage", read.log_storage, as_of, instance)
     settings = check_settings(read.settings, engine)
-    _check_against_instance(instance, host, cache_gib, settings)
+    _check_against_instance(host, cache_gib, settings)
     benchmark = _check_benchmark(read.benchmark)
     if benchmark.name == "hammerdb-tprocc" and engine != "innodb":
         hint = 'Say name = "own" with data_gib.'
@@ -265,18 +266,14 @@ def _find_alone_faster(read: MachineKeys) -> float | None:
         return core.alone_faster(read.processor, read.clock_ghz)
 
 
-def _check_against_instance(instance: str | None, host: core.Instance | None, cache_gib: float, settings: dict) -> None:
+def _check_against_instance(host: core.Instance | None, cache_gib: float, settings: dict) -> None:
     """Refuses a cache or processors that the instance does not have. Raises InputError."""
     if host is None:
         return
-    memory_gib = None if host["memory_mib"] is None else host["memory_mib"] / 1024
-    if memory_gib is not None and cache_gib > memory_gib:
-        hint = "Check cache and instance; cache_gb takes decimal GB."
-        rule = f"{instance} has {memory_gib:g} GiB of memory"
-        raise InputError(f"cache_gib = {cache_gib:g}", rule, "data/instances.csv", hint)
-    if settings.get("vcpus", 0) > (host["vcpus"] or 2**31):
-        rule = f"{instance} has {host['vcpus']}"
-        raise InputError(f"settings.vcpus = {settings['vcpus']}", rule, "data/instances.csv", "Take it out.")
+    name, hint = host["instance_type"], "Check cache and instance; cache_gb takes decimal GB."
+    check_fits_memory(f"cache_gib = {cache_gib:g}", cache_gib, name, host["memory_mib"], hint)
+    vcpus = settings.get("vcpus", 0)
+    check_fits_vcpus(f"settings.vcpus = {vcpus}", vcpus, name, host["vcpus"], "Take it out.")
 
 
 def _check_benchmark(table: dict) -> BenchmarkLoad:

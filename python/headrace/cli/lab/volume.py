@@ -14,7 +14,7 @@ import typer
 from headrace.base import caps
 from headrace.base.checks import read_percent
 from headrace.base.lazy import defer_imports
-from headrace.base.options import AsOfText, list_given
+from headrace.base.options import AsOfText, InitializationRate, list_given
 from headrace.base.units import format_percent
 from headrace.cli import INTERRUPTED
 from headrace.cli.lab.common import (
@@ -379,9 +379,7 @@ def create(
     snapshot: Annotated[
         str | None, make_option("SNAPSHOT", "Made from this snapshot: blocks load on first touch.")
     ] = None,
-    initialization_mib_s: Annotated[
-        int | None, make_option("MIB_S", "Rate at which the snapshot is loaded in the background.", min=100, max=300)
-    ] = None,
+    initialization_mib_s: InitializationRate = None,
     encrypted: Annotated[bool, make_flag("--encrypted", "Encrypt it, and all snapshots of it.")] = False,
     kms_key: Annotated[
         str | None,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from headrace.base.checks import check_number
 from headrace.base.lazy import defer_imports
-from headrace.base.options import StorageText
-from headrace.base.units import GIB, MIB
+from headrace.base.options import InitializationRate, StorageText
+from headrace.base.units import GIB, MIB, normalise_day
 from headrace.cli.inputs import read_demand
 from headrace.cli.options import DemandArgument, Output, OutputOption, PageOrChartOption, make_flag, make_option
 from headrace.cli.output import print_data, print_json, show, show_progress, write_report
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 with defer_imports():
     from headrace.base import storage as base_storage
     from headrace.catalog import facts
+    from headrace.operate.forecast import credits
     from headrace.report import simulation
-    from headrace.simulation import demand, notation
+    from headrace.simulation import database, demand, notation
     from headrace.workload import points
 
 EPILOG = read_epilog("simulate")
@@ -53,11 +54,10 @@ class ModelOptions:
     snapshot_gib: Annotated[
         float | None, make_option("GIB", "The volume was made from a snapshot of this much data.")
     ] = None
-    init_rate: Annotated[
-        float | None, make_option("MIB_S", "Initialization rate that was bought, with --snapshot-gib.")
-    ] = None
+    init_rate: InitializationRate = None
     degrade: Annotated[
-        list[str] | None, make_option(DEGRADE, "A volume delivers less for a while. Repeatable; members count from 0.")
+        list[str] | None,
+        make_option(DEGRADE, "A volume delivers less for a while. Repeatable, not overlapping; members count from 0."),
     ] = None
     modify: Annotated[
         str | None,
@@ -82,14 +82,11 @@ class ModelOptions:
             options["modify"] = notation.parse_modification(self.modify)
         if self.init_rate is not None and self.snapshot_gib is None:
             rule, hint = "needs --snapshot-gib", "Say how much data the snapshot holds."
-            raise InputError(f"--init-rate {self.init_rate:,.10g}", rule, "headrace simulate --help", hint)
+            raise InputError(f"--init-rate {self.init_rate:,}", rule, "headrace simulate --help", hint)
         if self.snapshot_gib is not None:
-            # 100,000 MiB/s is a guess at what no initialization rate reaches.
-            rate = (
-                None if self.init_rate is None else check_number("--init-rate", self.init_rate, 0.001, 100_000, "MiB/s")
-            )
+            rate = None if self.init_rate is None else self.init_rate * MIB
             written = int(check_number("--snapshot-gib", self.snapshot_gib, 0.0, points.MAX_SIZE_GIB, "GiB") * GIB)
-            options["snapshot"] = {"written_bytes": written, "initialization_bytes_s": rate and int(rate * MIB)}
+            options["snapshot"] = {"written_bytes": written, "initialization_bytes_s": rate}
         if self.degrade:
             options["degradations"] = [notation.parse_degradation(text) for text in self.degrade]
         if self.lose_member:
@@ -110,9 +107,23 @@ def simulate(
     check_chart_path(report)
     load, storage = read_demand(workload), base_storage.Storage.parse(storage).text
     options = model.make_options()
+    _check_has_meaning(storage, settings, model)
     with show_progress("simulating") as tick:
         run = demand.simulate(load, storage, **vars(replace(settings, options=options, progress=tick)))
     show_run(run, load, output, report, not model.no_saved_second)
+
+
+def _check_has_meaning(storage: str, settings: SimulationSettings, model: ModelOptions) -> None:
+    """Raises InputError for an option that would change nothing on this storage, or that
+    contradicts its instance."""
+    as_of = normalise_day(settings.as_of)
+    if settings.start_balance is not None:
+        credits.check_balance("--start-balance", settings.start_balance, storage, settings.instance, as_of)
+    if model.xen and settings.instance is not None:
+        host = database.find_host(settings.instance, as_of)
+        if host is not None and host["nitro"]:
+            rule = f"{host['instance_type']} is a Nitro instance: the 2.5 % were measured on Xen"
+            raise InputError("--xen", rule, "data/instances.csv", "Leave it out, or name a Xen instance like m4.large.")
 
 
 def show_run(run: Simulation, load: Workload, output: Output, report: Path | None, saved_second: bool) -> None:

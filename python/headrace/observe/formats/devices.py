@@ -267,9 +267,9 @@ def build(recording: Recording, readings: Readings, options: ImportOptions) -> O
         "period_s": interval_s,
         "device": device,
     }
-    start, zone = _find_clock_start(readings, interval_s, options.start)
-    if start:
-        source["clock_start"] = start
+    begin = determine_begin(recording, readings, interval_s, options.start)
+    if begin is not None:
+        source["clock_start"] = begin.local.isoformat(timespec="seconds")
     name = (
         clip(recording.title or recording.name.rsplit(".", 1)[0].strip() or "recording")
         if options.name is None
@@ -282,7 +282,7 @@ def build(recording: Recording, readings: Readings, options: ImportOptions) -> O
             points=points,
             source=source,
             caveats=tuple(recording.notes),
-            clock_zone=zone or LOCAL_ZONE,
+            clock_zone=(begin and begin.zone) or LOCAL_ZONE,
         )
     except InputError as error:
         raise InputError(f"{recording.name}: {error.value}", error.rule, error.source, error.hint) from None
@@ -539,18 +539,36 @@ def _compute_stamp_delay_s(readings: Readings, interval_s: float) -> float:
     return interval_s if readings.stamped_at == "end" else 0.0
 
 
-def _find_clock_start(
-    readings: Readings, interval_s: float, given_start: str | datetime | None
-) -> tuple[str | None, str | None]:
-    """Returns when the recording began, and the zone of that clock; None for what is not known."""
-    if given_start is not None:
-        text = given_start.isoformat() if isinstance(given_start, datetime) else str(given_start)
-        stamp = parse_iso(text)
-        if stamp is None:
-            raise InputError(f"start = {clip(text)!r}", "must be a date and time like 2025-11-21T10:00:00", "ISO 8601")
-        return stamp.local.isoformat(timespec="seconds"), stamp.zone
-    first = readings.reports[0].stamp
-    if first is None:
-        return None, None
-    back = timedelta(seconds=_compute_stamp_delay_s(readings, interval_s))
-    return (first.local - back).isoformat(timespec="seconds"), first.zone or readings.zone
+def determine_begin(
+    recording: Recording, readings: Readings, interval_s: float, given: str | datetime | None
+) -> Stamp | None:
+    """Returns when the first interval begins: by the times of the reports, else as given; None
+    where neither is known. A given zone counts where the times have none. Raises InputError where
+    what is given contradicts the times."""
+    first, back_s = readings.reports[0].stamp, _compute_stamp_delay_s(readings, interval_s)
+    own = None
+    if first is not None:
+        local = first.local - timedelta(seconds=back_s)
+        own = Stamp(first.epoch_s - back_s, local, first.zone or readings.zone)
+    if given is None:
+        return own
+    text = given.isoformat() if isinstance(given, datetime) else str(given)
+    stamp = parse_iso(text)
+    if stamp is None:
+        raise InputError(f"start = {clip(text)!r}", "must be a date and time like 2025-11-21T10:00:00", "ISO 8601")
+    if own is None:
+        return stamp
+    zoned = own.zone is not None and stamp.zone is not None
+    later_s = stamp.epoch_s - own.epoch_s if zoned else (stamp.local - own.local).total_seconds()
+    # The begin of the first interval, or the time that its report prints.
+    if min(abs(later_s), abs(later_s - back_s)) > STAMP_SLACK_S:
+        begin = own.local.isoformat(timespec="seconds")
+        rule = f"the file's own times begin at {begin}{f' {own.zone}' if own.zone else ''}"
+        hint = (
+            "Leave the clock start out." if own.zone else f"Leave it out, or give {begin} with the zone of its clock."
+        )
+        raise recording.make_error("", f"clock start {clip(text)}", rule, hint)
+    if own.zone is not None or stamp.zone is None:
+        return own
+    offset_s = (stamp.local - EPOCH).total_seconds() - stamp.epoch_s
+    return Stamp(own.epoch_s - offset_s, own.local, stamp.zone)

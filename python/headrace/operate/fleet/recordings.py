@@ -14,10 +14,8 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from headrace.errors import InputError
-from headrace.observe.clock import parse_iso
 from headrace.observe.formats import LoadedRecording, ReadOptions, load_recording
-from headrace.observe.formats.devices import build_device_series, rank_devices
+from headrace.observe.formats.devices import build_device_series, determine_begin, rank_devices
 from headrace.observe.recording import clip
 from headrace.observe.remote import aws
 from headrace.observe.remote.prometheus import PREFIX, list_hosts, parse_target
@@ -112,21 +110,17 @@ def read_recording_points(loaded: LoadedRecording, hints: RecordingHints, notes:
         there = ", ".join(devices[:12]) or "none"
         value = f"{recording.name}: {', '.join(f'--device {name}' for name in hints.volumes) or 'no devices'}"
         raise refuse.input(value, "has no device that is to be imported", f"There are: {there}.")
+    without_zone = False
     for device, volume in volumes.items():
         copy, apart = loaded.copy_parts()
         _, interval_s, series = build_device_series(copy, apart, device, hints.interval_s)
         notes += copy.notes
-        begin = series.begin_s
-        if hints.clock_start is not None:
-            stamp = parse_iso(hints.clock_start)
-            if stamp is None:
-                rule = "must be a date and time like 2026-11-21T10:00:00"
-                raise InputError(f"--clock-start {clip(hints.clock_start)}", rule, "ISO 8601")
-            begin = stamp.epoch_s
+        begin = determine_begin(copy, apart, interval_s, hints.clock_start)
         if begin is None:
             hint = "Say when it began: --clock-start 2026-11-21T10:00:00."
             raise recording.make_error("", "no times", "points of a fleet have their times", hint)
-        times = [begin + start for start in series.start_s]
+        without_zone = begin.zone is None and apart.reports[0].stamp is not None
+        times = [begin.epoch_s + start for start in series.start_s]
         for metric, (column, factor) in RATES.items():
             sums = [(value or 0.0) * factor * interval_s for value in series.columns[column]]
             yield _make_rows(volume, metric, times, sums, interval_s)
@@ -145,7 +139,7 @@ def read_recording_points(loaded: LoadedRecording, hints: RecordingHints, notes:
             f"{unknown[0]}{more}: which volume that is, the recording does not say; an inventory has ids. "
             f"Say it: --device {unknown[0].rpartition('/')[2]}=vol-..."
         )
-    if readings.zone is None and readings.reports[0].stamp is not None and readings.reports[0].stamp.zone is None:
+    if without_zone:
         notes.append(f"{recording.name}: its times are of the host's own clock, without a zone, and are taken for UTC.")
 
 

@@ -8,7 +8,14 @@ from datetime import datetime
 
 from headrace.base.checks import check_number, check_whole
 from headrace.errors import InputError
-from headrace.operate.forecast.credits import MOST_HOURS, RUNS, CreditForecast, forecast_credits, has_credits
+from headrace.operate.forecast.credits import (
+    MOST_HOURS,
+    RUNS,
+    CreditForecast,
+    check_balance,
+    forecast_credits,
+    has_credits,
+)
 from headrace.operate.forecast.growth import GrowthForecast, forecast_limits
 from headrace.operate.forecast.history import DemandHistory, build_history, refuse
 from headrace.operate.forecast.ledger import Promise, choose_name, promises
@@ -110,12 +117,9 @@ def forecast(
     missing: list[str] = []
     refused: InputError | None = None
     credits, growth, full = None, (), None
-    bursts = has_credits(storage, instance, as_of)
-    if not bursts and balance_percent is not None:
-        on = "" if instance is None else f" on {instance}"
-        rule = f"{storage}{on} has no credits that could run out"
-        raise InputError(f"--balance {balance_percent:g}", rule, "data/volumes", "Leave it out, or name other storage.")
-    if bursts:
+    if balance_percent is not None:
+        check_balance("--balance", balance_percent, storage, instance, as_of)
+    if has_credits(storage, instance, as_of):
         try:
             credits = forecast_credits(
                 workload,

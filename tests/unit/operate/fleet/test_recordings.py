@@ -70,6 +70,14 @@ def test_standard_input_without_times(tmp_path, monkeypatch):
     assert points.height == 20 and points["t_unix"][0] == BEGIN and points["read_ops"][0] == 60 * READS
 
 
+def test_a_clock_start_says_the_zone_of_printed_times_and_nothing_else(tmp_path):
+    path, volumes = DATA / "iostat_12.txt", {"nvme1n1": VOL}
+    points, notes = imported(tmp_path, path, volumes=volumes, clock_start="2025-11-21T10:00:00-05:00")
+    assert points["t_unix"][0] == BEGIN + 5 * 3600 and not any("without a zone" in note for note in notes)
+    with pytest.raises(InputError, match="the file's own times begin at 2025-11-21T10:00:00"):
+        imported(tmp_path, path, volumes=volumes, clock_start="2007-01-01T10:00:00")
+
+
 @pytest.mark.parametrize(
     ("answer", "message", "hint"),
     [

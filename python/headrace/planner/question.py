@@ -15,6 +15,7 @@ from headrace.base.units import DAY_S
 from headrace.catalog.price_list import PriceList
 from headrace.errors import InputError, Refusals
 from headrace.planner.candidates import (
+    BY_YOU,
     LOCAL,
     NOT_ASKED_FOR,
     OWN_SHARE,
@@ -182,7 +183,7 @@ def _complete_settings(settings: PlanSettings) -> PlanSettings:
 def _list_excluded(settings: PlanSettings) -> dict[str, str]:
     """Returns the volume types and layouts left out, each with the reason in words. Raises
     InputError for one that is not known."""
-    excluded = {name: "excluded by you" for name in check_exclude(settings.exclude)}
+    excluded = dict.fromkeys(check_exclude(settings.exclude), BY_YOU)
     if not settings.allow_instance_store:
         excluded.setdefault(LOCAL, NOT_ASKED_FOR)
     return excluded

@@ -38,7 +38,8 @@ def list_answer_lines(plan: Plan) -> list[Line]:
         cost = f"{near.place}, {format_usd(near.cost_usd_month)} USD a month"
         lines.append((f"Nothing meets every goal. Closest: {cost}: {'; '.join(near.misses)}.", "warn"))
     else:
-        why = "no storage of that day holds these data or sustains this load"
+        # A plan that an earlier version wrote does not say it.
+        why = plan.choices.why_nothing or "the families of volumes say why"
         lines.append((f"Nothing meets every goal, and nothing comes close: {why}.", "warn"))
     lines += _describe_regret(plan)
     if plan.choices.compared is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from headrace.catalog.facts import describe_day
 from headrace.planner.goals import MAX_HEADROOM_PERCENT
 from headrace.planner.market.durability import LEAST_TOLD, format_small_percent
 from headrace.report.view import Mark
@@ -237,7 +238,7 @@ def make_title(plan: Plan) -> str:
     else:
         parts.append("credits of the settled day" if load.cycle == "settled" else "credits of the first day")
     data = f"{load.size_gib:,.5g} GiB of data with {load.free_percent:g} % free: {load.needed_gib:,.6g} GiB"
-    return ", ".join([*parts, data, plan.search.region, plan.search.as_of])
+    return ", ".join([*parts, data, plan.search.region, describe_day(plan.search.as_of)])
 
 
 def _load_words(plan: Plan) -> str:

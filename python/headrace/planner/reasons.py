@@ -104,8 +104,10 @@ def explain_nothing(
     for verdict in verdicts:
         if verdict.exists and verdict.family != LOCAL:
             families_of.setdefault(verdict.why.replace(f" of {verdict.family} ", " "), []).append(verdict.family)
-    # The reason of a single family says more than one that all share.
-    reasons = sorted(families_of.items(), key=lambda reason: len(reason[1]))
+    searched = {family.name for family in families}
+    # First of those that could be searched; the reason of a single family says more than one that
+    # all share.
+    reasons = sorted(families_of.items(), key=lambda reason: (searched.isdisjoint(reason[1]), len(reason[1])))
     parts = [f"{', '.join(sorted(names))}: {why}" for why, names in reasons[:REASONS_SHOWN]]
     parts += ["others for other reasons (--families)"] if len(reasons) > REASONS_SHOWN else []
     return "; ".join(parts) or "no family of volumes was searched"

@@ -22,6 +22,8 @@ refuse = Refusals("docs/reference/workload-file.md")
 
 def make_path(name: object) -> Path:
     """Returns a file's name as a path. Raises InputError for a value that is not a name."""
+    if name == "":
+        raise refuse.input("''", "is empty, and no file name", "Name a file.")
     if isinstance(name, (str, os.PathLike)) and not isinstance(name, bytes):
         return Path(name)
     raise refuse.input(repr(name)[:60], "is not a file name", "Name a file.")

@@ -357,12 +357,28 @@ class PriceList:
         type (`m5.large`) has a price here."""
         if "." in product:
             return bool(self._list_hourly_items(product))
-        priced = {(row["product"], row["component"]) for row in self._table["items"]}
         if product == "snapshot":
-            return ("snapshot", "storage") in priced
+            return bool(self._select_rows("snapshot", "storage"))
+        return not self._list_missing_rates(product)
+
+    def _list_missing_rates(self, volume_type: str) -> list[str]:
+        """Lists the rates of a volume type that have no price here, as the price file names
+        them."""
         with translate_core_errors():
-            billed = core.billed_as(product)
-        return billed is None or all((billed[0], component) in priced for component in billed[1])
+            billed = core.billed_as(volume_type)
+        if billed is None:
+            return []
+        return [RATES[component] for component in billed[1] if not self._select_rows(billed[0], component)]
+
+    def explain_absence(self, volume_type: str) -> str:
+        """Says which prices of a volume type are missing here; "" where none is."""
+        missing = self._list_missing_rates(volume_type)
+        if not missing:
+            return ""
+        if len(missing) == len((core.billed_as(volume_type) or ("", ()))[1]):
+            return f"no price of {volume_type} is known in {self.region}"
+        named = " and ".join(missing)
+        return f"no price of {volume_type}'s {named} is known in {self.region}: [volumes.{volume_type}] of a price file can state it"
 
     def find_rates(self, volume_type: str) -> dict | None:
         """Returns the US dollars a month of a volume type: `gib`; `iops` and `mib_s` as steps

@@ -141,8 +141,8 @@ def read_evidence(
     if target == STDIN:
         return _load_recording(target, load_target(target, options), options)
     path = Path(target)
-    if not path.exists():
-        raise refuse.input(target[:80], "is neither a target nor a file or folder", f"Targets are {FORMS}.")
+    if not target or not path.exists():  # the path of an empty name is the working folder
+        raise refuse.input(target[:80] or "''", "is neither a target nor a file or folder", f"Targets are {FORMS}.")
     if path.is_dir():
         if not (path / DESCRIPTION).exists():
             rule = f"has no {DESCRIPTION}: it is not a captured folder"

@@ -149,6 +149,15 @@ class Family:
         """Largest volume, GiB."""
         return int(self.era["size_gib"]["max"]["value"])
 
+    @property
+    def most_gib(self) -> int:
+        """GiB of data that the largest array of it holds."""
+        return max(self.counts, default=1) * self.max_gib // self.data_share
+
+    def compute_least_members(self, size_gib: int) -> int:
+        """Returns the number of the largest volumes that hold `size_gib` of data."""
+        return -(-size_gib * self.data_share // self.max_gib)
+
     def compute_member_gib(self, members: int, size_gib: int) -> int:
         """Returns the GiB a volume needs so that `members` of them hold `size_gib` of data."""
         return max(self.min_gib, -(-size_gib * self.data_share // members))
@@ -416,6 +425,7 @@ OWN_SHARE = -1.0  # of memory for the cache: the share all of Headrace takes
 # processors are shared.
 SENSIBLE = re.compile(r"^(?P<letter>[mrci])(?P<generation>\d+)[a-z]*\.\d*(?:large|xlarge|medium)$")
 GENERATIONS = 2  # the newest ones of a letter that are looked at without being named
+BY_YOU = "excluded by you (--exclude)"  # reason of a type or layout that --exclude names
 NOT_ASKED_FOR = "its data is gone when the instance stops (--allow-instance-store)"
 
 
@@ -477,9 +487,8 @@ def _explain_exclusion(
     if preview and preview["value"]:
         return "impossible", f"was a preview on {prices.as_of}, which cannot be counted on ({preview['source']})"
     billed_as = "io2" if kind == "io2-block-express" else kind
-    if kind != LOCAL and not prices.knows(billed_as):
-        return "impossible", f"no price of {billed_as} is known in {prices.region}"
-    return "", ""
+    unpriced = "" if kind == LOCAL else prices.explain_absence(billed_as)
+    return ("impossible", unpriced) if unpriced else ("", "")
 
 
 def _has_same_limits(era: core.Era, other: core.Era) -> bool:

@@ -153,7 +153,8 @@ class Chooser(ABC, Generic[Judge]):
         holds them."""
         needed, missed = self.need.of(candidate[1]), []
         if usable_gib < needed:
-            missed.append(f"holds {usable_gib:,.0f} GiB, {needed:,} GiB needed")
+            logs = f" ({self.need.log_gib:,} of them for redo and binary logs)" if needed > self.need.data_gib else ""
+            missed.append(f"holds {usable_gib:,.0f} GiB, {needed:,} GiB needed{logs}")
         if (
             candidate[1] is not None
             and (log := self.directory.look_up(candidate[1]).storage.usable_gib) < self.need.log_gib
@@ -486,7 +487,9 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
             **{name: _convert_cell(value) for name, value in judge.get_survival(candidate).items()},
         }
         tps = metrics["tps"] or 0.0
-        misses = self._list_missing_room(candidate, common["usable_gib"]) + self._list_missed_goals(metrics, doubt)
+        room, missed = self._list_missing_room(candidate, common["usable_gib"]), self._list_missed_goals(metrics, doubt)
+        # Room for the logs follows from the goals, so it comes behind them.
+        misses = room + missed if common["usable_gib"] < self.need.data_gib else missed + room
         # Arrivals bound an open load; only while a backlog is worked off is its rate higher.
         arriving = judge.conditions.arrivals_tps
         low, high = compute_interval(tps, doubt.spread)

@@ -484,6 +484,8 @@ def list_log_volumes(families: Sequence[Family], size_gib: int) -> list[str]:
         if family.layout != "single" or family.volume_type not in ("gp2", "gp3", "io1", "io2"):
             continue
         gib = family.compute_ordered_gib(family.compute_member_gib(1, size_gib))
+        if gib > family.max_gib:
+            continue
         if family.axis == "size":
             sizes = [family.compute_ordered_gib(gib * times) for times in LOG_SIZES]
             storages += [family.write_notation(1, size) for size in sizes if size <= family.max_gib]

@@ -26,6 +26,7 @@ from headrace.planner.candidates import (
     Candidate,
     Directory,
     Host,
+    Need,
     Space,
     list_families,
     list_hosts,
@@ -38,7 +39,15 @@ from headrace.planner.market.answer import build_services_part
 from headrace.planner.market.services import list_managed_families, list_service_spaces
 from headrace.planner.modifying import can_be_modified, list_modified_shapes
 from headrace.planner.question import PlanQuestion
-from headrace.planner.reasons import compare_latency, explain, judge_family, note_binlogs, recommend, stay
+from headrace.planner.reasons import (
+    compare_latency,
+    explain,
+    explain_nothing,
+    judge_family,
+    note_binlogs,
+    recommend,
+    stay,
+)
 from headrace.planner.replay import WinnerReplay
 from headrace.planner.result import (
     Choice,
@@ -122,6 +131,8 @@ class PlanEngine:
         self.fixed_usd = sum(item["usd"] for item in question.extra_items)
         affordable = (get_budget(question.goals) - self.fixed_usd) / question.settings.nodes
         self.search = FamilySearch(self.judge, self.hosts, question.need, affordable, question.today_family)
+        # Why none of the candidates of a family that were tried can be, by the family's name.
+        self.refused: dict[str, str] = {}
 
     def _judge(self) -> DemandJudge | DatabaseJudge:
         """Makes the judge for the workload: of a demand in I/Os, or of a database in
@@ -323,6 +334,8 @@ class PlanEngine:
                 away += goal.measure_distance(usd)
         possible = [i for i in range(len(candidates)) if not math.isnan(usd[i]) and columns["status"][i] != "invalid"]
         if not possible:
+            ruled_out = next((why for why in columns["why"] if why), "")
+            self.refused[result.family.name] = ruled_out or "a price of what holds the data is not known"
             return None
 
         def rank_candidate(i: int) -> tuple:
@@ -334,10 +347,12 @@ class PlanEngine:
     def _sample_candidates(self, result: FamilyResult) -> list[Candidate]:
         """Lists candidates of some shapes of a family, from the low to the high corner of each,
         from which the nearest miss is taken."""
-        need = self.question.need
-        spaces = [guess.space for guess in result.guessed] or list_service_spaces(
-            result.family, self.hosts, [None], need, self.question.prices.as_of
-        )
+        need, as_of = self.question.need, self.question.prices.as_of
+        spaces = [guess.space for guess in result.guessed]
+        # Goals that nothing reaches may ask for more binary logs than any volume holds: what comes
+        # nearest then holds the data alone.
+        for least in (need, Need(need.data_gib)):
+            spaces = spaces or list_service_spaces(result.family, self.hosts, [None], least, as_of)
         if len(spaces) > NEAREST_SHAPES:
             spaces = [spaces[round(i * (len(spaces) - 1) / (NEAREST_SHAPES - 1))] for i in range(NEAREST_SHAPES)]
         candidates = []
@@ -363,7 +378,8 @@ class PlanEngine:
         overload = None
         if best is not None and not best.meets_goals and isinstance(self.judge, DemandJudge):
             overload = self.judge.compute_overloads([self.get_candidate(best)])[0]
-        return judge_family(best, result.family, cheapest, overload, result.dear, self.question.need.data_gib)
+        refused, needed = self.refused.get(result.family.name, ""), self.question.need.data_gib
+        return judge_family(best, result.family, cheapest, overload, result.dear, needed, refused)
 
     def get_candidate(self, choice: Choice) -> Candidate:
         """Returns the candidate a choice was made of. Two hosts may be of one instance type:
@@ -565,8 +581,12 @@ class PlanEngine:
     def _build_choices(self, out: Selection, moved: Callable[[Choice], Choice]) -> Choices:
         """Returns the choices with the verdicts on families, the chart of cost and the arithmetic.
         `moved` adds the migration to a choice."""
+        needed, may_stripe = self.question.need.data_gib, "raid0" not in self.question.excluded
         return Choices(
             why_recommended=out.why,
+            why_nothing=""
+            if out.winners or out.closest
+            else explain_nothing(self.verdicts, self.families, needed, may_stripe),
             winners=[moved(choice) for choice in out.winners],
             closest=[moved(choice) for choice in out.closest],
             in_place=None if out.in_place is None else moved(out.in_place),

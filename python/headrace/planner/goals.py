@@ -159,13 +159,15 @@ class Goal(Text):
 
     def measure_distance(self, values: object) -> np.ndarray:
         """Says how far `values` miss the bound, without unit: 0 when met, else log(1 + miss /
-        limit); unknown counts as 10.
+        bound); of a lower bound log(1 + miss / value), so that a half of what is asked for is as
+        far as twice what is allowed; unknown counts as 10.
 
         The logarithm keeps one hopeless latency (hours of backlog) from hiding how near the other
         goals are.
         """
         value = np.asarray(np.nan if values is None else values, dtype=float)
-        miss = np.log1p(np.abs(value - self.limit) / max(abs(self.limit), self.about.scale))
+        less = np.abs(value) if self.sign == ">=" else abs(self.limit)
+        miss = np.log1p(np.abs(value - self.limit) / np.maximum(less, self.about.scale))
         return np.where(self.is_met(value), 0.0, np.where(np.isnan(miss), 10.0, miss))
 
 

@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import polars as pl
+
 from headrace.base import core
 from headrace.base.checks import quote_value
 from headrace.base.core import translate_core_errors
@@ -16,6 +18,7 @@ from headrace.base.units import DAY_S
 from headrace.catalog.price_list import PriceList
 from headrace.errors import InputError, Refusals
 from headrace.planner.candidates import (
+    BY_YOU,
     LOCAL,
     NOT_ASKED_FOR,
     OWN_SHARE,
@@ -36,7 +39,7 @@ from headrace.planner.result import PlannedLoad
 from headrace.planner.settings import FOR_DATABASES, PlanSettings
 from headrace.workload import ClosedWorkload, OpenWorkload, TransactionWorkload
 from headrace.workload.observed import note_length
-from headrace.workload.points import check_size
+from headrace.workload.points import MAX_GROWTH, MAX_OPS_PER_S, check_size
 
 refuse = Refusals("headrace plan --help")
 
@@ -97,8 +100,28 @@ def _compute_growth(settings: PlanSettings, workload: OpenWorkload | None) -> Gr
         if given is not None and settings.growth != 1.0:
             rule, hint = f"is given together with {name}", "Give growth for both, or one for each."
             raise refuse.input(f"growth = {settings.growth:g}", rule, hint)
-        factors.append((settings.growth if given is None else given) * by_months)
+        factor = (settings.growth if given is None else given) * by_months
+        if by_months != 1.0 and factor > MAX_GROWTH and workload is not None:
+            rule = f"demand and data would be {factor:.3g} times today's, and at most {MAX_GROWTH:,.0f} times are planned for"
+            hint = "Give fewer --months, or correct growth_per_year in the workload file."
+            value = f"--months {settings.months:g} with growth_per_year = {workload.growth_per_year:g}"
+            raise refuse.input(value, rule, hint)
+        factors.append(factor)
     return Growth(*factors)
+
+
+def _check_peak(workload: OpenWorkload, growth: float, goals: Sequence[Goal]) -> None:
+    """Raises InputError where the peak of a demand, grown and with the head-room that goals ask
+    for, is more than is simulated."""
+    headroom = get_headroom(goals)
+    factor = growth * (1.0 + headroom / 100.0)
+    for name, what in (("reads_per_s", "reads"), ("writes_per_s", "writes")):
+        peak = workload.points.select(pl.col(name).max()).item()
+        if peak * factor > MAX_OPS_PER_S:
+            value = f"{peak:,.0f} {what} a second x {growth:g} for growth, and {headroom:g} % of head-room"
+            rule = f"are {peak * factor:,.0f}, and at most {MAX_OPS_PER_S:,.0f} are simulated"
+            hint = "Correct the workload, or ask for less: --goal 'headroom_percent>=0'."
+            raise refuse.input(value, rule, hint)
 
 
 def _note_months(settings: PlanSettings, workload: OpenWorkload | None) -> list[str]:
@@ -187,7 +210,7 @@ def _complete_settings(settings: PlanSettings) -> PlanSettings:
 def _list_excluded(settings: PlanSettings) -> dict[str, str]:
     """Returns the volume types and layouts left out, each with the reason in words. Raises
     InputError for one that is not known."""
-    excluded = {name: "excluded by you" for name in check_exclude(settings.exclude)}
+    excluded = dict.fromkeys(check_exclude(settings.exclude), BY_YOU)
     if not settings.allow_instance_store:
         excluded.setdefault(LOCAL, NOT_ASKED_FOR)
     return excluded
@@ -260,6 +283,7 @@ def _make_demand_question(workload: object, settings: PlanSettings) -> PlanQuest
         )
     # Points at a limit give less than the demand: they are raised, with a note.
     planned = workload.uncensor()
+    _check_peak(planned, growth.demand, goals)
     grown = replace(planned.scale(growth.demand), size_gib=size)
     totals = grown.summarize()
     if not totals["mean_iops"]:

@@ -11,12 +11,13 @@ import polars as pl
 from headrace.base import caps, core
 from headrace.base.units import MIB, describe_span
 from headrace.planner.actions import describe_migration
-from headrace.planner.candidates import HDD, Candidate, Family, Need
+from headrace.planner.candidates import HDD, LOCAL, Candidate, Family, Need
 from headrace.planner.choice import DatabaseChooser, DemandChooser
 from headrace.planner.database import Conditions
 from headrace.planner.goals import DEMAND, MAX_HEADROOM_PERCENT, format_number
 from headrace.planner.replay import RUNS
 from headrace.planner.result import Choice, EngineComparison, FamilyVerdict, Plan
+from headrace.planner.settings import MAX_VOLUMES
 from headrace.workload import OpenWorkload
 
 CENT = 0.005  # USD: a smaller difference does not show on a bill
@@ -28,6 +29,7 @@ SIGNIFICANTLY_DEARER = 1.005  # below this two costs are called the same
 SAVES_PERCENT, SAVES_USD = 20.0, 20.0
 # Runs near a cap that differ by less than a percent are not told apart.
 RUNS_DIFFER = 1.01
+REASONS_SHOWN = 3  # families, in a sentence; the table has them all
 LEAST_SAVING_USD = 1.0  # a month: below it a modification is not worth its risk (a judgement)
 # Share of random requests up to which st1 and sc1 are recommended: a judgement. The simulation
 # charges each of them a whole MiB and the latency of a seek; but the share is an estimate, and the
@@ -42,16 +44,18 @@ def judge_family(
     overload: float | None,
     dear: float | None,
     needed_gib: int,
+    refused: str = "",
 ) -> FamilyVerdict:
     """Gives the verdict on a family whose cheapest choice that meets the goals, or nearest, is
     `best`; `overload`: the demand over what that sustains; `dear`: USD a month that its cheapest
-    costs at the least, where it was not looked at because of that."""
+    costs at the least, where it was not looked at because of that; `refused`: why none of the
+    candidates that were tried can be, "" where there was none to try."""
     name = family.name
     if best is None:
         if dear is not None:
             least = f"costs at least {dear:,.2f} USD a month, far more than the cheapest"
             return FamilyVerdict(name, "costs more", least)
-        return FamilyVerdict(name, "impossible", _explain_impossibility(family, needed_gib))
+        return FamilyVerdict(name, "impossible", refused or _explain_impossibility(family, needed_gib))
     ratio = best.cost_usd_month / winner.cost_usd_month if winner and winner.cost_usd_month > 0 else None
     if winner is not None and best.key == winner.key:
         sure = "" if best.probability is None else f" with {100 * best.probability:.0f} %"
@@ -69,15 +73,44 @@ def judge_family(
 
 
 def _explain_impossibility(family: Family, needed_gib: int) -> str:
-    """Says in words why nothing of a family can hold the data."""
+    """Says in words why there is no candidate of a family to try."""
     if family.service != "ec2":
-        return f"nothing of {family.name} holds {needed_gib:,} GiB on a class with a known price"
-    if family.volume_type == "instance-store":
+        return f"holds less than the {needed_gib:,} GiB needed"
+    if family.volume_type == LOCAL:
         return "no instance given has local disks of that layout that hold the data"
-    most = max(family.counts, default=1) * family.max_gib // family.data_share
-    if most < needed_gib:
-        return f"holds {most:,} GiB at most, {needed_gib:,} GiB needed"
-    return f"no {family.name} holds {needed_gib:,} GiB with a known price"
+    least = family.compute_least_members(needed_gib)
+    if family.most_gib >= needed_gib:
+        return f"{needed_gib:,} GiB need {least} volumes or more, which no instance given can attach"
+    if family.layout == "single":
+        return f"holds {family.most_gib:,} GiB at most, {needed_gib:,} GiB needed"
+    limited = f"holds {family.most_gib:,} GiB at most with {max(family.counts)} volumes, {needed_gib:,} GiB needed"
+    return f"{limited} (--max-volumes {least} allows that)" if least <= MAX_VOLUMES else limited
+
+
+def explain_nothing(
+    verdicts: Sequence[FamilyVerdict], families: Sequence[Family], needed_gib: int, may_stripe: bool
+) -> str:
+    """Says why there is no candidate at all, nor one that comes near: the exclusion, the prices, or
+    what limits the size. `families`: those that were searched; `may_stripe`: RAID 0 was not
+    excluded."""
+    own = [family for family in families if family.service == "ec2" and family.volume_type != LOCAL]
+    if own and all(family.most_gib < needed_gib for family in own):
+        largest = max(own, key=lambda family: family.most_gib)
+        most = f"the most is {largest.name}'s {largest.most_gib:,} GiB with {max(largest.counts)} volumes at most"
+        words = f"{needed_gib:,} GiB are needed, and {most} (--max-volumes)"
+        least = min(family.compute_least_members(needed_gib) for family in own if family.layout == "single")
+        return f"{words}; --max-volumes {least} would hold them" if may_stripe and least <= MAX_VOLUMES else words
+    families_of: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        if verdict.exists and verdict.family != LOCAL:
+            families_of.setdefault(verdict.why.replace(f" of {verdict.family} ", " "), []).append(verdict.family)
+    searched = {family.name for family in families}
+    # First of those that could be searched; the reason of a single family says more than one that
+    # all share.
+    reasons = sorted(families_of.items(), key=lambda reason: (searched.isdisjoint(reason[1]), len(reason[1])))
+    parts = [f"{', '.join(sorted(names))}: {why}" for why, names in reasons[:REASONS_SHOWN]]
+    parts += ["others for other reasons (--families)"] if len(reasons) > REASONS_SHOWN else []
+    return "; ".join(parts) or "no family of volumes was searched"
 
 
 def _explain_cost(best: Choice, family: Family, winner: Choice, ratio: float, needed_gib: int) -> str:

@@ -27,6 +27,7 @@ from headrace.base.storage import parse_placement
 from headrace.catalog.price_list import PriceList
 from headrace.errors import Refusals
 from headrace.planner.candidates import (
+    BY_YOU,
     OWN_SHARE,
     Candidate,
     Family,
@@ -175,7 +176,7 @@ def plan_replica(workload: TransactionWorkload, settings: ReplicaPlanSettings) -
     hosts = _list_hosts(workload, settings, place.instance, prices) if settings.hosts is None else settings.hosts
     hosts = sorted(hosts, key=lambda host: host.usd_month)
     judge = ReplicaJudge(load, base, prices, hosts, lag_s, (settings.confidence, settings.draws))
-    excluded = dict.fromkeys(check_exclude(settings.exclude), "excluded by you")
+    excluded = dict.fromkeys(check_exclude(settings.exclude), BY_YOU)
     families, _ = list_families(judge.directory, prices, excluded, 1, hosts)
     fitting = [family for family in families if family.volume_type in TYPES]
     refuted, chosen = judge.search(fitting, needed, settings.progress)

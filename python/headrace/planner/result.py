@@ -225,7 +225,8 @@ PLAN_SCHEMA, VERSION = "headrace-plan/", 3
 class Choices:
     """The choices of a plan besides the recommended one.
 
-    `why_recommended`: why the recommendation is not the cheapest; "" where it is. `winners`: the
+    `why_recommended`: why the recommendation is not the cheapest; "" where it is. `why_nothing`:
+    why nothing even comes close, where nothing does; else "". `winners`: the
     cheapest choice of each family and instance that meets every goal, cheapest first; empty when
     nothing does. `closest`: filled then, nearest first. `in_place`: the cheapest that today's
     volumes can be modified into without moving data. `compared`, `saving`: today's, and what the
@@ -244,6 +245,7 @@ class Choices:
     families: list[FamilyVerdict]
     frontier: pl.DataFrame
     explain: list[str]
+    why_nothing: str = ""
 
 
 @dataclass(frozen=True)

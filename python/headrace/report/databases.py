@@ -13,6 +13,7 @@ from headrace.base import caps, core
 from headrace.base.encoding import pick_fields
 from headrace.base.lazy import defer_imports
 from headrace.base.units import GIB
+from headrace.catalog.facts import describe_day
 from headrace.report.charts.rows import TABLE_ROWS, group_by_clock
 from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, make_columns
 from headrace.report.words import describe_storage, format_number, format_percent, format_span, list_row_labels
@@ -49,7 +50,7 @@ def describe_run(run: Prediction, workload: TransactionWorkload) -> list[str]:
     load = format_clients(run.threads) if run.threads else "open load"
     scatter = f"seed {run.seed}" if run.seed is not None else "means only"
     server = f"{workload.engine}, cache {format_number(run.cache_gib)} GiB, {load}"
-    lines = [f"{where}{log}, limits of {run.as_of}; {server}; {format_span(run.rows.height)}, {scatter}."]
+    lines = [f"{where}{log}, limits of {describe_day(run.as_of)}; {server}; {format_span(run.rows.height)}, {scatter}."]
     lines += [f"WARNING: {text}" for text in run.warnings]
     tps, low, high, p5, p95 = (
         format_number(summary[name], 4) for name in ("tps", "tps_low", "tps_high", "tps_p5", "tps_p95")
@@ -57,9 +58,10 @@ def describe_run(run: Prediction, workload: TransactionWorkload) -> list[str]:
     interval = "" if summary["tps_low"] is None else f" (80 % interval of the mean {low} to {high})"
     lines.append(f"Second half: {tps} tps{interval}; one second in twenty below {p5}, one above {p95}.")
     times = ", ".join(f"{name[:3]} {format_number(summary[name])} ms" for name in RESPONSES)
-    lines.append(f"Response times {times} (medians of the second half's seconds).")
+    without = "There are no response times: no transaction ends in the second half."
+    lines.append(f"Response times {times} (medians of the second half's seconds)." if summary["tps"] > 0 else without)
     lines.append(f"Storage: {format_number(summary['iops'], 4)} IOPS, {format_number(summary['mib_s'])} MiB/s.")
-    if summary["response_ms"]:
+    if summary["response_ms"] and summary["tps"] > 0:
         mean, p50, p95, p99 = (format_number(summary["response_ms"][name]) for name in ("mean", "p50", "p95", "p99"))
         lines.append(f"Every I/O simulated: response times mean {mean} ms, p50 {p50} ms, p95 {p95} ms, p99 {p99} ms.")
     lines.append(
@@ -117,7 +119,8 @@ def build_table(run: Prediction, most: int = TABLE_ROWS) -> Table:
     short = parted.group_by("group", maintain_order=True).agg(
         pl.col("t_s").first(),
         pl.col("tps", "iops", "mib_s", "dirty_share", "cached_share").mean(),
-        pl.col("p95_ms").median(),
+        # A second without transactions has no response time.
+        pl.col("p95_ms").filter(pl.col("tps") > 0).median(),
         pl.col("balance_percent").min(),
         pl.col("cap").mode().sort().first(),  # sorted: modes come in no order
     )
@@ -285,7 +288,7 @@ def build_view(run: Prediction, workload: TransactionWorkload) -> View:
     blocks.append(Fold("The run in words", [Items(lines)]))
     blocks.append(Fold("Basis of the prediction", [Items(describe_database(workload))]))
     does = DOES.format(name=workload.name, tps=format_number(run.summary["tps"]), storage=describe_storage(run.storage))
-    return View(does, f"Limits of {run.as_of}", build_cards(run), blocks)
+    return View(does, f"Limits of {describe_day(run.as_of)}", build_cards(run), blocks)
 
 
 def build_cards(run: Prediction) -> list[Card]:

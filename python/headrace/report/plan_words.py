@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from headrace.catalog.facts import describe_day
 from headrace.planner.goals import MAX_HEADROOM_PERCENT
 from headrace.planner.market.durability import LEAST_TOLD, format_small_percent
 from headrace.report.view import Mark
@@ -38,7 +39,8 @@ def list_answer_lines(plan: Plan) -> list[Line]:
         cost = f"{near.place}, {format_usd(near.cost_usd_month)} USD a month"
         lines.append((f"Nothing meets every goal. Closest: {cost}: {'; '.join(near.misses)}.", "warn"))
     else:
-        why = "no storage of that day holds these data or sustains this load"
+        # A plan that an earlier version wrote does not say it.
+        why = plan.choices.why_nothing or "the families of volumes say why"
         lines.append((f"Nothing meets every goal, and nothing comes close: {why}.", "warn"))
     lines += _describe_regret(plan)
     if plan.choices.compared is not None:
@@ -236,7 +238,7 @@ def make_title(plan: Plan) -> str:
     else:
         parts.append("credits of the settled day" if load.cycle == "settled" else "credits of the first day")
     data = f"{load.size_gib:,.5g} GiB of data with {load.free_percent:g} % free: {load.needed_gib:,.6g} GiB"
-    return ", ".join([*parts, data, plan.search.region, plan.search.as_of])
+    return ", ".join([*parts, data, plan.search.region, describe_day(plan.search.as_of)])
 
 
 def _load_words(plan: Plan) -> str:

@@ -12,6 +12,7 @@ from headrace.base import caps, core
 from headrace.base.encoding import pick_fields
 from headrace.base.lazy import defer_imports
 from headrace.base.units import MIB
+from headrace.catalog.facts import describe_day
 from headrace.errors import InputError
 from headrace.report.charts.rows import on_clock, shorten_rows
 from headrace.report.tables import SPARK_WIDTH, draw_sparkline, fold_of
@@ -48,6 +49,8 @@ SHORT_RUN_S = 100.0
 # More requests than that wait for no MySQL: its most connections (max_connections in MySQL's
 # reference manual), each of which waits for one.
 MOST_CLIENTS = 100_000
+# Offered over delivered rate below which both are called equal: 1.00 and 1.00 in three digits.
+CATCHES_UP = 1.005
 SCHEMA = "headrace-simulation/1"
 # Demand over time: panels, columns, and no colours for a table.
 DEMAND = (("IOPS", (("ops_per_s", "IOPS", ""),)), ("MiB/s", (("mib_s", "MiB/s", ""),)))
@@ -72,7 +75,9 @@ def describe_run(run: Simulation, workload: OpenWorkload | ClosedWorkload, saved
 
     where = f"{run.storage} on {run.instance}" if run.instance else f"{run.storage} (no instance limits)"
     form = {"events": "every request simulated", "interval": "interval form"}.get(run.form, run.form)
-    lines = [f"{where}, limits of {run.as_of}; {format_span(summary['seconds'])}, {form}, seed {run.seed}."]
+    lines = [
+        f"{where}, limits of {describe_day(run.as_of)}; {format_span(summary['seconds'])}, {form}, seed {run.seed}."
+    ]
     if workload.size_gib and workload.size_gib > run.usable_gib:
         lines.append(
             f"The data does not fit: {format_number(workload.size_gib)} GiB on {format_number(run.usable_gib)} GiB. What follows is about speed only."
@@ -86,7 +91,8 @@ def describe_run(run: Simulation, workload: OpenWorkload | ClosedWorkload, saved
     lines += _describe_limits(summary)
     lines += _describe_windows(run, start)
     lines += _explain_saved_second(summary, saved_second)
-    lines += _describe_queue(summary, describe_moment, isinstance(workload, ClosedWorkload))
+    settled = bool((getattr(run, "repeated", None) or {}).get("settled"))
+    lines += _describe_queue(summary, describe_moment, isinstance(workload, ClosedWorkload), settled)
     lines += _describe_balances(run, describe_moment)
     lines.append(_describe_latency(summary))
     lines += _describe_cycle(run)
@@ -195,9 +201,9 @@ def _explain_saved_second(summary: core.Summary, saved: bool) -> list[str]:
     ]
 
 
-def _describe_queue(summary: core.Summary, at: Callable[[float | None], str], closed: bool) -> list[str]:
+def _describe_queue(summary: core.Summary, at: Callable[[float | None], str], closed: bool, settled: bool) -> list[str]:
     """Says the longest wait, the most requests that waited, and when the backlog was gone; `at`
-    puts a second of the run into words."""
+    puts a second of the run into words; `settled`: the run is a cycle that ends as it began."""
     if summary["throttled_s"] <= 0:
         return []
     if closed:  # its queue is its depth: nothing builds up
@@ -215,6 +221,9 @@ def _describe_queue(summary: core.Summary, at: Callable[[float | None], str], cl
         line += f"; {format_number(summary['queue_at_end'])} still waiting at the end: it never recovered"
     elif summary["queue_at_end"] >= 1:
         offered, served = (count / summary["seconds"] for count in (summary["asked_ios"], summary["delivered_ios"]))
+        if served and offered < CATCHES_UP * served:
+            line += f"; {format_number(summary['queue_at_end'])} requests still wait at the end"
+            return [line + (", and with them the next cycle begins." if settled else ".")]
         times = f"{format_number(offered / served)} x" if served else "more than"
         line += f"; it never catches up: the offered load is {times} the delivered rate ({format_number(offered, 4)} against {format_number(served, 4)} IOPS on average)"
     return [line + "."]
@@ -369,7 +378,10 @@ def build_view(run: Simulation, workload: OpenWorkload | ClosedWorkload, notes: 
     if notes:
         blocks.append(Fold("Caveats", [Items(notes)]))
     return View(
-        make_headline(run, workload), f"{title}, limits of {run.as_of}, seed {run.seed}", build_cards(run), blocks
+        make_headline(run, workload),
+        f"{title}, limits of {describe_day(run.as_of)}, seed {run.seed}",
+        build_cards(run),
+        blocks,
     )
 
 

@@ -279,7 +279,8 @@ def _run(
 
 def summarise(rows: pl.DataFrame) -> dict[str, Any]:
     """Summarises a series with `tps` and, where present, `p50_ms`, `p95_ms`, `p99_ms`, `iops`,
-    `mib_s`, `balance_percent`, `cap`: means of the second half, quarters, scatter, stalls."""
+    `mib_s`, `balance_percent`, `cap`: means of the second half, quarters, scatter, stalls. Response
+    times are None where no transaction ends in the second half."""
     half = rows[rows.height // 2 :]
     quarter = max(1, rows.height // 4)
     quarters = [rows[i * quarter : (i + 1) * quarter if i < 3 else None] for i in range(4)]
@@ -296,7 +297,7 @@ def summarise(rows: pl.DataFrame) -> dict[str, Any]:
     }
     for name in RESPONSES:
         if name in rows.columns:
-            summary[name] = half[name].median()
+            summary[name] = half[name].median() if summary["tps"] > 0 else None
     for name in ("iops", "mib_s"):
         if name in rows.columns:
             summary[name] = half[name].mean()

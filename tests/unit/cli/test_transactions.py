@@ -263,6 +263,14 @@ def test_predict_has_no_options_of_demands(call, option):
     refusal(call("predict", TPCC, "--storage", "gp3:500", *option), f"no such option: {option[0]}")
 
 
+@pytest.mark.parametrize(
+    "command", [("simulate", "--storage", "gp3:500"), ("predict", "--storage", "gp3:500"), ("plan",), ("doctor",)]
+)
+def test_an_empty_name_is_not_called_a_folder(call, command):
+    # It said ".: is a folder" of a name that was empty.
+    refusal(call(*command, ""), "error: '': is ", "hint: ")
+
+
 def test_simulate_of_a_database_names_predict(call):
     answer = call("simulate", TPCC, "--storage", "gp3:500")
     refusal(answer, "is a database in transactions, not demand in I/Os", "hint: `headrace predict` runs a database")

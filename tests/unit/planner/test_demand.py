@@ -360,6 +360,27 @@ def test_more_data_than_volumes_can_hold_is_a_verdict_not_an_error():
     assert "holds 65,536 GiB at most, 1,000,000 GiB needed" in verdict(result, "gp3").why
 
 
+def test_why_nothing_comes_close_is_said(tmp_path):
+    # It said "no storage of that day holds these data or sustains this load" to all three.
+    excluded = bare(steady(), exclude="gp2,gp3,io1,io2,io2-block-express,st1,sc1,standard").choices.why_nothing
+    assert "gp3" in excluded and "excluded by you (--exclude)" in excluded
+    large = bare(steady(), size_gib=1_000_000)
+    assert "1,000,000 GiB are needed" in large.choices.why_nothing
+    assert large.choices.why_nothing.endswith("--max-volumes 16 would hold them")
+    assert verdict(large, "gp3 RAID 0").why.endswith("(--max-volumes 16 allows that)")
+    assert bare(steady(), size_gib=1_000_000, max_volumes=16).winner.storage.startswith("16x")
+    prices = tmp_path / "prices.toml"
+    prices.write_text("[volumes.gp3]\ngib = 0.07\n")
+    unpriced = bare(steady(), region="eu-central-2", price_file=prices).choices.why_nothing
+    assert unpriced.startswith("gp3: no price of gp3's iops and mib_s is known in eu-central-2")
+    assert bare(steady()).choices.why_nothing == ""
+
+
+def test_an_array_that_no_instance_attaches_is_said():
+    why = verdict(bare(steady(), size_gib=1_000_000, instances="m5.large", max_volumes=128), "gp2 RAID 0").why
+    assert why == "1,000,000 GiB need 62 volumes or more, which no instance given can attach"
+
+
 def test_one_volume_at_most_leaves_no_lines_about_arrays():
     # B16: `--max-volumes 1` still printed twelve rows "needs 2 volumes, at most 1 allowed".
     answer = plan(steady(), max_volumes=1)

@@ -109,6 +109,22 @@ def test_what_cannot_be_planned_is_refused():
         plan(replace(shop(), size_gib=None), goals="tps>=300")
 
 
+def test_growth_over_the_months_is_refused_by_the_names_of_both():
+    # It said "growth = 819628286980801.0", which nobody had written.
+    with pytest.raises(InputError, match="--months 120 with growth_per_year = 30.*8.2e.14 times.*fewer --months"):
+        plan(replace(steady(), growth_per_year=30), months=120)
+
+
+def test_a_peak_above_the_bounds_is_refused_as_it_was_recorded():
+    # It said "12000000: reads a second must be ...": the head-room of 20 % is in that.
+    with pytest.raises(
+        InputError, match="10,000,000 reads a second x 1 for growth, and 20 % of head-room: are 12,000,"
+    ):
+        plan(steady(reads_per_s=10_000_000))
+    with pytest.raises(InputError, match="9,000,000 writes a second x 2 for growth, and 0 % of head-room"):
+        plan(steady(writes_per_s=9_000_000), demand_growth=2.0, goals=["headroom_percent>=0"])
+
+
 DATABASE = [
     ({"goals": []}, "no goal on performance"),
     ({"goals": [None]}, "METRIC"),

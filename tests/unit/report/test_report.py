@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from page_checks import checked
 
 from headrace import demo_day, plan, report_html, simulate, workload
-from headrace.report import html, simulation, tables, view, words
+from headrace.base import core
+from headrace.report import html, plan_words, simulation, tables, view, words
 from headrace.report.charts import cost, drawing, over_time, studies, style
 from headrace.report.charts.builders import TimeAxis
 from headrace.report.charts.rows import TABLE_ROWS, on_clock, shorten_rows
@@ -98,6 +99,28 @@ def test_words_of_a_run_agree_with_its_summary(dry, day):
     text = "\n".join(simulation.describe_run(dry, day))
     assert f"ran dry at {words.format_clock(dry.summary['credits_empty_at_s'], '00:00')}" in text
     assert words.format_span(dry.summary["credits_empty_s"]) in text and "does not run dry" in text
+
+
+def test_a_day_that_the_catalog_does_not_reach_is_said_at_the_head(day):
+    newest = core.newest_date()
+    for as_of, head in (
+        ("2199-01-01", f"limits of 2199-01-01 (newest known: {newest});"),
+        (newest, f"limits of {newest};"),
+    ):
+        run = simulate(day, "gp3:300", as_of=as_of, form="interval")
+        assert head in simulation.describe_run(run, day)[0]
+    answer = plan(day, as_of="2199-01-01", max_volumes=1)
+    assert plan_words.make_title(answer).endswith(f"2199-01-01 (newest known: {newest})")
+
+
+def test_a_settled_backlog_is_carried_over_and_not_called_an_offered_load_of_1_x(day):
+    # It said "it never catches up: the offered load is 1 x the delivered rate (... against ...)".
+    load = workload.new_daily(3000, 1500, size_gib=50)
+    run = simulate(load, "gp2:800", form="interval", cycle="settled", seconds=50_000)
+    assert run.repeated["settled"] and run.summary["queue_at_end"] > simulation.MOST_CLIENTS
+    text = "\n".join(simulation.describe_run(run, load))
+    assert "requests still wait at the end, and with them the next cycle begins." in text
+    assert "never catches up" not in text
 
 
 def test_throttled_spans_are_the_rows_that_waited(dry):

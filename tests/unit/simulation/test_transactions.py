@@ -25,6 +25,7 @@ from headrace.calibration.from_runs import calibrate
 from headrace.calibration.runs import Run
 from headrace.calibration.score import compare_run, leave_out
 from headrace.errors import HeadraceError, InputError
+from headrace.report import databases
 from headrace.simulation.database import COLUMNS, find_vcpus, predict, summarise
 from headrace.workload.server import SourceServer
 from headrace.workload.transactions import Covered, TransactionWorkload
@@ -409,6 +410,17 @@ def test_what_cannot_be_predicted_is_refused(options, words):
     with pytest.raises(InputError) as caught:
         smooth(shop(), "io1:300:2000", **options)
     assert words in f"{caught.value.value}: {caught.value.rule}"
+
+
+def test_without_transactions_there_are_no_response_times():
+    # It said p50 30.7 ms and p95 130 ms of no transaction.
+    load = headrace.sysbench_tpcc(warehouses=100, cache_gib=4, threads=8)
+    for form in ("interval", "events"):
+        run = headrace.predict(load, "gp3:500", arrivals_tps=0, seconds=30, draws=0, form=form)
+        assert run.summary["tps"] == 0 and run.summary["p50_ms"] is run.summary["p95_ms"] is None
+        words = " ".join(databases.describe_run(run, load))
+        assert "There are no response times" in words and "p95" not in words
+        assert {row[2] for row in databases.build_table(run).rows} == {"-"}
 
 
 def test_the_summary_is_what_the_rows_say():

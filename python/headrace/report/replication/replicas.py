@@ -11,6 +11,7 @@ import polars as pl
 from headrace.base.encoding import pick_fields
 from headrace.base.lazy import defer_imports
 from headrace.base.packaged import read_rows
+from headrace.catalog.facts import describe_day
 from headrace.report.charts.rows import TABLE_ROWS, group_by_clock
 from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, make_columns
 from headrace.report.words import describe_storage, format_number, format_percent, format_span, list_row_labels
@@ -84,7 +85,7 @@ def _describe_setup(run: ReplicaPrediction, settings: core.ReplicaSettings) -> s
     places += [f"logs on {replica.log_storage}"] if replica.log_storage else []
     places += [f"relay log on {replica.relay_storage}"] if replica.relay_storage else []
     server = describe_server(replica.release, settings, settings["workers"] or 0)
-    return f"Replica on {', '.join(places)}: {server}, cache {format_number(run.cache_gib)} GiB; source on {run.source['storage']}; limits of {run.as_of}."
+    return f"Replica on {', '.join(places)}: {server}, cache {format_number(run.cache_gib)} GiB; source on {run.source['storage']}; limits of {describe_day(run.as_of)}."
 
 
 def describe_server(release: str, settings: core.ReplicaSettings, workers: int | None) -> str:
@@ -209,7 +210,7 @@ def build_view(run: ReplicaPrediction) -> View:
     blocks.append(Fold("The run as a table", [build_table(run)]))
     lines = [line for line in describe_run(run) if not line.startswith("WARNING: ")]
     blocks.append(Fold("The run in words", [Items(lines)]))
-    where = f"{run.workload.name}, source on {run.source['storage']}; limits of {run.as_of}"
+    where = f"{run.workload.name}, source on {run.source['storage']}; limits of {describe_day(run.as_of)}"
     return View(make_headline(run), where, list(_build_cards(run.summary)), blocks)
 
 

@@ -100,6 +100,18 @@ def test_words_of_a_run_agree_with_its_summary(dry, day):
     assert words.format_span(dry.summary["credits_empty_s"]) in text and "does not run dry" in text
 
 
+def test_what_slowed_a_run_without_a_limit_is_the_same_in_words_and_in_the_table(day):
+    cold = {"snapshot": {"written_bytes": 100 << 30, "initialization_bytes_s": None}}
+    run = simulate(day, "gp3:500", form="interval", seconds=3_600, options=cold)
+    slowed_s = run.rows.filter(pl.col("cap") == "first-touch")["duration_s"].sum()
+    assert run.summary["throttled_s"] == 0 and slowed_s > 0
+    text = "\n".join(simulation.describe_run(run, day))
+    cause = f"slowed by the initialization (first touch) of blocks from a snapshot, {words.format_span(slowed_s)}."
+    assert f"No request waited for a limit. I/Os were {cause}" in text
+    calm = simulate(day, "gp3:500", form="interval", seconds=3_600)
+    assert "slowed" not in "\n".join(simulation.describe_run(calm, day))
+
+
 def test_throttled_spans_are_the_rows_that_waited(dry):
     axis = TimeAxis("00:00:00", 86_400)
     spans = over_time.find_throttled_spans(axis.add(dry.rows))

@@ -145,7 +145,9 @@ def _make_figures(rows: pl.DataFrame) -> tuple[FindingFigure, ...]:
             "ms",
             f"an I/O took {compute_slowest_ms(rows):,.2f} ms (recorded, median)",
         ),
-        FindingFigure("worst_ms", compute_worst_ms(rows), "ms", f"the slowest point is {compute_worst_ms(rows):,.2f} ms"),
+        FindingFigure(
+            "worst_ms", compute_worst_ms(rows), "ms", f"the slowest point is {compute_worst_ms(rows):,.2f} ms"
+        ),
     ]
     seconds = float(rows["duration_s"].sum())
     figures.append(FindingFigure("seconds", seconds, "s", f"it lasted {describe_span(round(seconds))}"))

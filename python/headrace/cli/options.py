@@ -246,7 +246,7 @@ def make_instance_option(help: str, *names: str) -> OptionInfo:
 
 
 TableOrJsonOption = Annotated[TableOrJson, make_choice("Form of the answer on stdout.", "--output")]
-# What WRITES_PAGE allows.
+# The rule is WRITES_PAGE.
 REPLACES = "It replaces one that Headrace wrote, but no Markdown that was changed since."
 ReportOption = Annotated[
     Path | None, make_option("FILE", f"Write a page with charts (.html), or Markdown (.md). {REPLACES}"), WRITES_PAGE

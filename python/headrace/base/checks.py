@@ -65,16 +65,22 @@ def check_text(what: str, value: object, hint: str = "", refusals: Refusals = re
 
 
 def check_number(
-    what: str, value: object, low: float, high: float, unit: str = "", refusals: Refusals | None = None
+    what: str,
+    value: object,
+    low: float,
+    high: float,
+    unit: str = "",
+    refusals: Refusals | None = None,
+    hint: str = "",
 ) -> float:
     """Returns a finite number from `low` to `high` as a float, or raises an InputError of
-    `refusals`; None: that of an option or of the workload file."""
+    `refusals` with `hint`; None: that of an option or of the workload file."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _make_range_refusal(what, quote_value(value), "must be a number", refusals)
+        raise _make_range_refusal(what, quote_value(value), "must be a number", refusals, hint)
     unit = f" {unit}" if unit else ""
     if not low <= value <= high:  # NaN compares false, so it is refused here too
         rule = f"must be {low:,.10g} to {high:,.10g}{unit}"
-        raise _make_range_refusal(what, f"{quote_value(value, 40)}{unit}", rule, refusals)
+        raise _make_range_refusal(what, f"{quote_value(value, 40)}{unit}", rule, refusals, hint)
     return float(value)
 
 
@@ -96,11 +102,11 @@ def read_percent(text: str | None, what: str) -> float | None:
     return float(match[1])
 
 
-def _make_range_refusal(what: str, value: str, rule: str, refusals: Refusals | None) -> InputError:
+def _make_range_refusal(what: str, value: str, rule: str, refusals: Refusals | None, hint: str = "") -> InputError:
     """Returns the refusal, sourced by the command's help for an option, else the workload file."""
     is_option = what.startswith("--")
     refusals = refusals or (refuse_option if is_option else refuse)
-    return refusals.input(f"{what} = {value}", rule, "Give a number in that range." if is_option else "")
+    return refusals.input(f"{what} = {value}", rule, hint or ("Give a number in that range." if is_option else ""))
 
 
 class Shown(ABC):

@@ -246,12 +246,16 @@ def make_instance_option(help: str, *names: str) -> OptionInfo:
 
 
 TableOrJsonOption = Annotated[TableOrJson, make_choice("Form of the answer on stdout.", "--output")]
+# The rule is WRITES_PAGE.
+REPLACES = "It replaces one that Headrace wrote, but no Markdown that was changed since."
 ReportOption = Annotated[
-    Path | None, make_option("FILE", "Write a page with charts (.html), or Markdown (.md)."), WRITES_PAGE
+    Path | None, make_option("FILE", f"Write a page with charts (.html), or Markdown (.md). {REPLACES}"), WRITES_PAGE
 ]
 PageOrChartOption = Annotated[
     Path | None,
-    make_option("FILE", "Write a page with charts (.html), Markdown (.md), or one chart (.svg, .png).", "--report"),
+    make_option(
+        "FILE", f"Write a page with charts (.html), Markdown (.md), or one chart (.svg, .png). {REPLACES}", "--report"
+    ),
     WRITES_PAGE,
 ]
 ForceOption = Annotated[bool, typer.Option("--force", "--yes", "-y", help="Overwrite existing files.")]

@@ -2,8 +2,9 @@
 
 An option that names a file to write has a `Writes` in its annotation. Before the command begins,
 the file is refused with exit code 2 where it exists, unless --force is given or the option says
-that a file of this kind may be replaced (a page or chart that Headrace made). A file that the same
-command reads is refused even with --force. Commands without a --force of their own get one.
+that a file of this kind may be replaced (a page or chart that Headrace made; of Markdown, to which
+people add, only as it was made). A file that the same command reads is refused even with --force.
+Commands without a --force of their own get one.
 
 The shell waits for this file at every TAB: it imports little.
 """

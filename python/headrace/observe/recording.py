@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)?(?:[eE][+-]?[0-9]{1,2})?\Z")
 _NOT_A_NUMBER = re.compile(r"[+-]?(nan|inf|infinity)\Z", re.IGNORECASE)
 _HUMAN = re.compile(r"[0-9]+([.,][0-9]+)?[kMGTB%]i?B?\Z")
 # No counter of a disk comes near this; it keeps sums finite.
-_ABSURD = 1e15
+ABSURD = 1e15
 
 # First bytes of files people hand over by mistake.
 _MAGIC = (
@@ -102,7 +102,7 @@ class Recording:
     def _check_range(self, where: int | str, what: str, value: float) -> float:
         """Returns a figure that a disk can have. Raises InputError for a negative one, NaN, and
         beyond 1e15."""
-        if not -_ABSURD <= value <= _ABSURD:  # also catches NaN
+        if not -ABSURD <= value <= ABSURD:  # also catches NaN
             shown = "NaN or infinite" if isinstance(value, float) and not abs(value) <= 1e308 else "beyond 1e15"
             raise self.make_error(
                 where, f"{what} is {shown}", "no disk does that", "Take the report out, or record again."

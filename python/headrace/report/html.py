@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from headrace.errors import InputError
 from headrace.report.charts.drawing import prepare_inline_svg, render_phone_svg, render_png, render_svg
 from headrace.report.live import WhatIf, build_live_parts
-from headrace.report.output import PAGE_MARK, SVG_MARK, mark_png, sanitize_text, write_bytes, write_text
+from headrace.report.output import PAGE_MARK, SVG_MARK, mark_markdown, mark_png, sanitize_text, write_bytes, write_text
 from headrace.report.page_files import INKED, build_stylesheet
 from headrace.report.view import Block, Card, Chart, Code, Fold, Heading, Items, Sentence, Table, View
 from headrace.report.words import glue_units
@@ -94,7 +94,7 @@ def write_view(path: Path, view: View, live: WhatIf | None = None) -> None:
         case ".png":
             write_bytes(path, mark_png(render_png(_draw_first_chart(path, view))))
         case ".md":
-            write_text(path, f"{render_markdown(view)}\n{SVG_MARK}\n")
+            write_text(path, mark_markdown(render_markdown(view)))
         case _:
             write_text(path, render_page(view, live))
 

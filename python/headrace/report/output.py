@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import hashlib
 import io
 import json
 import sys
@@ -76,18 +77,31 @@ def write_text(path: Path, text: str) -> None:
 # Marks of pages and charts that Headrace wrote: in the head of a page, behind the chart of an SVG,
 # and the text of a PNG (PNG specification, 11.3.4.3 tEXt: keyword "Software").
 PAGE_MARK = '<meta name="generator" content="headrace">'
-SVG_MARK = "<!-- Made by headrace -->"  # of Markdown too
+SVG_MARK = "<!-- Made by headrace -->"
+# The last line of Markdown, with the start of the SHA-256 of all that stands before it: people add
+# notes to Markdown, which show by it.
+MARKDOWN_MARK, DIGEST_CHARACTERS = "<!-- Made by headrace, sha256 {} -->", 16
 PNG_MARK = b"Software\0headrace"
 # Bytes of either end of a file in which the mark stands: ours are within the first or last 100.
 MARK_WITHIN = 1024
 
 
+def mark_markdown(text: str) -> str:
+    """Returns a text with the mark as its last line."""
+    digest = hashlib.sha256(text.encode()).hexdigest()[:DIGEST_CHARACTERS]
+    return f"{text}\n{MARKDOWN_MARK.format(digest)}\n"
+
+
 def is_own_page(path: Path) -> bool:
     """Returns whether a file is a page or chart that Headrace wrote, so that the next one may
-    replace it."""
-    marks = {".html": PAGE_MARK.encode(), ".svg": SVG_MARK.encode(), ".md": SVG_MARK.encode(), ".png": PNG_MARK}
+    replace it; False of Markdown that was changed since."""
+    marks = {".html": PAGE_MARK.encode(), ".svg": SVG_MARK.encode(), ".png": PNG_MARK}
     mark = marks.get(path.suffix.lower())
     try:
+        if path.suffix.lower() == ".md":
+            content = path.read_bytes()
+            text = content.removesuffix(b"\n").rpartition(b"\n")[0].decode(errors="replace")
+            return content == mark_markdown(text).encode()
         with path.open("rb") as file:
             head = file.read(MARK_WITHIN)
             file.seek(max(0, path.stat().st_size - MARK_WITHIN))

@@ -88,7 +88,7 @@ def describe_run(run: Simulation, workload: OpenWorkload | ClosedWorkload, saved
         )
         return lines
     lines += _describe_delivery(summary, isinstance(workload, ClosedWorkload))
-    lines += _describe_limits(summary)
+    lines += _describe_limits(run)
     lines += _describe_windows(run, start)
     lines += _explain_saved_second(summary, saved_second)
     settled = bool((getattr(run, "repeated", None) or {}).get("settled"))
@@ -116,10 +116,17 @@ def _describe_delivery(summary: core.Summary, closed: bool) -> list[str]:
     ]
 
 
-def _describe_limits(summary: core.Summary) -> list[str]:
-    """Says for how long requests waited, and for which limits, the longest wait first."""
+def _describe_limits(run: Simulation) -> list[str]:
+    """Says for how long requests waited, and for which limits, the longest wait first; where they
+    waited for none, what else made them slower, as the column `limited by` has it."""
+    summary = run.summary
     if summary["throttled_s"] <= 0:
-        return ["No request waited for a limit."]
+        slowed = run.rows.filter(pl.col("cap") != "none").group_by("cap").agg(pl.col("duration_s").sum())
+        causes = [
+            f"I/Os were slowed by {caps.describe_cap(cap)}, {format_span(seconds)}."
+            for cap, seconds in slowed.sort("cap").iter_rows()
+        ]
+        return [" ".join(["No request waited for a limit.", *causes])]
     by = sorted(summary["throttled_by_s"], key=lambda pair: -pair[1])
     share = summary["throttled_s"] / summary["seconds"]
     blamed = "; ".join(f"{caps.describe_cap(cap)}, {format_span(seconds)}" for cap, seconds in by)

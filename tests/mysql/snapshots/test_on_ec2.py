@@ -106,6 +106,8 @@ def test_by_the_name_of_the_attachment(aws, server, monkeypatch, service, tmp_pa
 
 
 def test_a_disk_that_is_no_volume(server, service, tmp_path):
-    lost = replace(make_ec2_request(server.make_address(), service, "shop"), service=Ec2Service(root=tmp_path / "empty"))
+    lost = replace(
+        make_ec2_request(server.make_address(), service, "shop"), service=Ec2Service(root=tmp_path / "empty")
+    )
     with pytest.raises(InputError, match="no EBS volume is known"):
         take(lost)

@@ -146,7 +146,7 @@ def test_calibrate_writes_over_a_file_when_told(call, tmp_path):
 
 
 def test_a_page_or_chart_of_ours_is_replaced_and_one_of_others_is_not(call, tmp_path):
-    for ending in (".html", ".svg", ".png"):
+    for ending in (".html", ".svg", ".png", ".md"):
         target = tmp_path / f"day{ending}"
         assert call("workload", "show", "demo:hour", "--report", str(target))[0] == 0
         assert is_own_page(target)
@@ -154,6 +154,18 @@ def test_a_page_or_chart_of_ours_is_replaced_and_one_of_others_is_not(call, tmp_
         target.write_bytes(b"\x89PNG<html>another's")
         code, _, err = call("workload", "show", "demo:day", "--report", str(target))
         assert code == 2 and "exists already" in err
+
+
+@pytest.mark.parametrize("change", [lambda text: f"{text}\nMy notes.\n", lambda text: text.replace("IOPS", "I/Os", 1)])
+def test_markdown_that_was_changed_is_replaced_by_force_only(change, call, tmp_path):
+    target = tmp_path / "day.md"
+    show = ("workload", "show", "demo:day", "--report", str(target))
+    assert call(*show)[0] == 0
+    changed = change(target.read_text())
+    target.write_text(changed)
+    code, _, err = call(*show)
+    assert code == 2 and "exists already" in err and "--force" in err and target.read_text() == changed
+    assert call(*show, "--force")[0] == 0 and is_own_page(target)
 
 
 def test_a_marked_png_is_a_png_still():

@@ -68,6 +68,36 @@ def test_a_calm_recording(tmp_path):
     assert "slowest point" in result.headline
 
 
+@pytest.mark.parametrize(
+    ("storage", "level", "kib", "words"),
+    [
+        ("gp2:100", 3_577.0, 16.0, "nvme1n1 gave 3,577 IOPS, and gp2:100 gives at most 3,000 IOPS"),
+        ("gp3:500", 3_577.0, 16.0, "nvme1n1 gave 3,577 IOPS, and gp3:500 gives at most 3,000 IOPS"),
+        ("gp3:500", 2_500.0, 64.0, "nvme1n1 gave 156.2 MiB/s, and gp3:500 gives at most 125 MiB/s"),
+        ("m4.large/gp3:500:6000:250", 4_000.0, 4.0, "and m4.large gives at most 3,600 IOPS"),
+    ],
+)
+def test_a_recording_above_every_limit_is_not_of_that_storage(tmp_path, storage, level, kib, words):
+    path = iostat(tmp_path / "io.txt", day(random.Random(21), (60, 240), level, kib, 70.0))
+    instance, _, volume = storage.rpartition("/")
+    result = diagnosis_of(path, storage=volume, instance=instance or None)
+    assert (result.verdict, result.findings[0].subject, result.exit_code) == ("cannot tell", "storage", 3)
+    assert words in result.headline and "below every limit" not in result.headline and not result.windows
+    assert (
+        result.headline.startswith("From 2026-11-20 09:59:0")
+        and ("--instance" if instance else "--storage") in result.headline
+    )
+
+
+def test_what_a_rested_volume_has_saved_and_merged_requests_are_within_its_limits(tmp_path):
+    """A second's worth above the limit in each of some seconds; and requests of 16 KiB that st1
+    counts in MiB."""
+    saved = day(random.Random(22), (60, 70), 3_250.0, 16.0, 0.7)
+    assert diagnosis_of(iostat(tmp_path / "io.txt", saved), storage="gp3:500").findings[0].subject != "storage"
+    merged = day(random.Random(23), (60, 240), 2_000.0, 16.0, 5.0)
+    assert diagnosis_of(iostat(tmp_path / "io.txt", merged), storage="st1:2000").findings[0].subject != "storage"
+
+
 def test_slow_at_many_rates_is_no_limit(tmp_path):
     chance = random.Random(4)
     rows = [(chance.uniform(100, 900), 16.0, chance.uniform(4, 30)) for _ in range(300)]

@@ -123,6 +123,18 @@ def test_a_settled_backlog_is_carried_over_and_not_called_an_offered_load_of_1_x
     assert "never catches up" not in text
 
 
+def test_what_slowed_a_run_without_a_limit_is_the_same_in_words_and_in_the_table(day):
+    cold = {"snapshot": {"written_bytes": 100 << 30, "initialization_bytes_s": None}}
+    run = simulate(day, "gp3:500", form="interval", seconds=3_600, options=cold)
+    slowed_s = run.rows.filter(pl.col("cap") == "first-touch")["duration_s"].sum()
+    assert run.summary["throttled_s"] == 0 and slowed_s > 0
+    text = "\n".join(simulation.describe_run(run, day))
+    cause = f"slowed by the initialization (first touch) of blocks from a snapshot, {words.format_span(slowed_s)}."
+    assert f"No request waited for a limit. I/Os were {cause}" in text
+    calm = simulate(day, "gp3:500", form="interval", seconds=3_600)
+    assert "slowed" not in "\n".join(simulation.describe_run(calm, day))
+
+
 def test_throttled_spans_are_the_rows_that_waited(dry):
     axis = TimeAxis("00:00:00", 86_400)
     spans = over_time.find_throttled_spans(axis.add(dry.rows))

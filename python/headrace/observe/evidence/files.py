@@ -187,7 +187,7 @@ def _make_point_row(row: Mapping[str, Any], limits: HoldingLimits | None) -> Row
         "read_mib_s": read_mib_s,
         "write_mib_s": write_mib_s,
         "queue": queue,
-        "idle_share": None if util is None else 1.0 - util / 100.0,
+        "idle_share": None if util is None else max(0.0, 1.0 - util / 100.0),  # iostat shows 100.1 % too
         "read_ms": row.get("read_await_ms", both) if row.get("read_await_ms") is not None else both,
         "write_ms": row.get("write_await_ms") if row.get("write_await_ms") is not None else both,
         "balance_percent": row.get("balance_percent"),

@@ -13,6 +13,31 @@ from headrace.base.core import translate_core_errors
 from headrace.base.storage import Storage
 from headrace.base.units import KIB, MIB
 
+# A volume cannot give more than its limits. The margin: CloudWatch's sums are whole, and a rested
+# volume has saved a second's worth, so that rates have to be means of LEAST_MEAN_S and more.
+MOST_OVER, LEAST_MEAN_S = 1.05, 60.0
+
+
+@dataclass(frozen=True)
+class NearestLimit:
+    """The limit that rates come nearest to, or exceed most. `name`: as in base.caps; `rate` and
+    `allowed`: bytes a second (`in_bytes`), or I/Os a second."""
+
+    name: str
+    rate: float
+    allowed: float
+    in_bytes: bool
+
+    @property
+    def times(self) -> float:
+        """Returns the rate over what is allowed."""
+        return self.rate / self.allowed
+
+    @property
+    def is_exceeded(self) -> bool:
+        """True when this storage cannot have given that rate."""
+        return self.times > MOST_OVER
+
 
 @dataclass(frozen=True)
 class HoldingLimits:
@@ -76,6 +101,16 @@ class HoldingLimits:
         if self.instance_bytes_s != self.instance_burst_bytes_s:
             rates.append(("instance-credits", self.instance_bytes_s, True))
         return [(name, allowed, in_bytes) for name, allowed, in_bytes in rates if allowed]
+
+    def find_nearest_limit(self, iops: float, bytes_s: float) -> NearestLimit:
+        """Returns the limit that these rates come nearest to, of those that hold with full
+        credits."""
+        most = [
+            NearestLimit(name, bytes_s if in_bytes else iops, allowed, in_bytes)
+            for name, allowed, in_bytes in self.list_levels()
+            if not name.endswith("credits")
+        ]
+        return max(most, key=lambda limit: limit.times)
 
     def compute_charged_rates(
         self, reads: float, writes: float, read_mib_s: float, write_mib_s: float

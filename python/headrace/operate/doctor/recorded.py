@@ -14,6 +14,7 @@ from headrace.errors import HeadraceError
 from headrace.observe.evidence.model import Evidence
 from headrace.operate.doctor.advising.gains import Counsel, are_processors_spent, explain_no_gain, explain_refusal
 from headrace.operate.doctor.advising.remedies import find_change
+from headrace.operate.doctor.beyond import judge_excess
 from headrace.operate.doctor.judging import assemble_diagnosis, describe_grain
 from headrace.operate.doctor.levels import describe_rate
 from headrace.operate.doctor.model import Diagnosis, Finding, FindingFigure, Window
@@ -39,6 +40,9 @@ def diagnose_recording(
     were spent; what lasted longest comes first, `fine` without any of them."""
     t = thresholds or Thresholds()
     volume = next(entry for entry in evidence.volumes if entry.facts.role != "member")
+    whole = SlowPart(evidence, volume, volume.rows, _make_clock(workload), t)
+    if (beyond := judge_excess(whole, workload)) is not None:
+        return _conclude(evidence, workload, [beyond], [])
     bound = find_bound_windows(workload, volume, evidence.facts.as_of, t)
     windows = sorted(
         (_make_window(entry, workload, evidence) for entry in bound), key=lambda entry: entry.from_s - entry.to_s
@@ -48,7 +52,7 @@ def diagnose_recording(
         for name in dict.fromkeys(entry.limit for entry in windows)
     ]
     findings = [_add_advice(entry, evidence, bound, counsel, t) for entry in findings]
-    part = SlowPart(evidence, volume, remove_bound_rows(volume.rows, bound), _make_clock(workload), t)
+    part = replace(whole, rows=remove_bound_rows(volume.rows, bound))
     stalled = blame_stalled_device(part)
     findings += [stalled] if stalled else []
     slow = judge_slow_points(replace(part, rows=without_stalls(part.rows)), beside_limits=bool(bound))
@@ -59,11 +63,16 @@ def diagnose_recording(
     findings += [processors] if processors else []
     if not findings:
         findings = [_make_calm_finding(workload, volume.facts.name, t)]
+    return replace(_conclude(evidence, workload, findings, bound), windows=tuple(windows))
+
+
+def _conclude(
+    evidence: Evidence, workload: OpenWorkload, findings: list[Finding], bound: list[BoundWindow]
+) -> Diagnosis:
+    """Returns the diagnosis with these findings, without its windows."""
     grain = describe_grain(evidence.facts.grain_s, False)
     evidence = replace(evidence, notes=_collect_notes(evidence, workload, bound))
-    return replace(
-        assemble_diagnosis(evidence, [replace(entry, grain=grain) for entry in findings]), windows=tuple(windows)
-    )
+    return assemble_diagnosis(evidence, [replace(entry, grain=grain) for entry in findings])
 
 
 def _collect_notes(evidence: Evidence, workload: OpenWorkload, bound: list[BoundWindow]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ import numpy as np
 from headrace.base import core
 from headrace.base.storage import Storage
 from headrace.base.units import format_percent
-from headrace.observe.evidence.limits import get_holding_limits
+from headrace.observe.evidence.limits import MOST_OVER, get_holding_limits
 from headrace.operate.fleet.closed import WaitingClients
 from headrace.operate.fleet.history import GONE_PERCENT, DeviceHistory
 
@@ -29,9 +29,6 @@ LEAST_F1, LEAST_FLAGGED = 0.5, 12
 # A period counts as throttled where requests waited for more than half of it: what CloudWatch's
 # check was found to mean (docs/guide/metrics.md).
 WAITED_SHARE = 0.5
-# A volume cannot give more than its limits: CloudWatch's sums are whole, and a rested volume has
-# saved a second's worth.
-MOST_OVER = 1.05
 # Without flags for it, requests may wait in at most this share of the periods.
 MOST_UNFLAGGED = 0.02
 # Simulated over recorded queue, of means, where both are at least this deep.
@@ -139,7 +136,7 @@ def _describe_excess(history: DeviceHistory, today: Storage, as_of: str | None) 
     """Returns where it delivered more than the storage can give at its best."""
     limits = get_holding_limits(today.text, as_of=as_of)
     iops, bytes_s = history.given_iops, history.given_bytes_s
-    over = [float(np.max(iops / limits.burst_iops)), float(np.max(bytes_s / limits.burst_bytes_s))]
+    over = [limits.find_nearest_limit(float(np.max(iops)), float(np.max(bytes_s))).times]
     with np.errstate(invalid="ignore"):
         gone = history.balance_percent <= GONE_PERCENT
     if gone.sum() >= LEAST_FLAGGED:

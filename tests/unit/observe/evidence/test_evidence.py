@@ -521,6 +521,48 @@ def test_a_recording_that_is_cut(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"t_unix": -1.0}, "line 4: t_unix = -1: must be seconds since 1970"),
+        ({"t_unix": 1e3 * (START + 2)}, "line 4: t_unix = 1.79e+12: must be seconds since 1970"),
+        ({"t_unix": START - 100.0}, "line 4: t_unix: lies 101 s before the tick above it"),
+        ({"t_unix": START + 500 * 86_400.0}, "line 4: t_unix lies 500 days after the first tick"),
+        ({"duration_s": 0.0}, "line 4: duration_s = 0.0 s: must be 1e-06 to 2,678,400 s"),
+        ({"duration_s": 1e300}, "line 4: duration_s = 1e+300 s"),
+        ({"volumes": {"db": {"read_iops": -1.0}}}, "line 4: volumes.db.read_iops = -1.0: must be 0 to 1e+15"),
+        ({"server": {"tps": 1e300}}, "line 4: server.tps = 1e+300"),
+        ({"host": {"user_cpus": -1.0}}, "line 4: host.user_cpus = -1.0"),
+        ({"replica": {"lag_s": -1.0}}, "line 4: replica.lag_s = -1.0"),
+    ],
+)
+def test_a_tick_that_no_source_gives_is_refused_with_its_line_and_field(tmp_path, change, words):
+    """The other recordings have the same rule: `Recording.parse_number`."""
+    path = tmp_path / "seen.jsonl"
+    evidence_file.save(evidence(), path)
+    lines = path.read_text().splitlines()
+    lines[3] = json.dumps(json.loads(lines[3]) | change)
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(InputError) as error:
+        read_evidence(str(path))
+    assert words in str(error.value) and error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("grain_s", 0.0), ("vcpus", 0), ("grain_s", 1e300), ("iops", -1.0), ("burst_bytes_s", 1e300)]
+)
+def test_facts_that_no_source_gives_are_refused(tmp_path, name, value):
+    path = tmp_path / "seen.jsonl"
+    evidence_file.save(evidence(), path)
+    head, *ticks = path.read_text().splitlines()
+    document = json.loads(head)
+    holder = document["facts"] if name in document["facts"] else document["facts"]["volumes"][0]["limits"]
+    holder[name] = value
+    path.write_text("\n".join([json.dumps(document, separators=(",", ":")), *ticks]) + "\n")
+    with pytest.raises(InputError, match=f"line 1.*{name}"):
+        read_evidence(str(path))
+
+
+@pytest.mark.parametrize(
     ("content", "words"),
     [
         (

@@ -12,6 +12,7 @@ from headrace.base.core import translate_core_errors
 from headrace.base.storage import Storage
 from headrace.base.units import HOURS_PER_MONTH, KIB, MIB
 from headrace.catalog.price_list import PriceList
+from headrace.errors import InputError
 from headrace.observe.evidence.limits import HoldingLimits, get_holding_limits
 from headrace.operate.doctor.model import Remedy
 from headrace.operate.doctor.signals import VolumeSignals
@@ -51,8 +52,8 @@ def find_volume_change(
     volume: VolumeSignals, subject: str, factor: float, region: str, as_of: str | None
 ) -> Change | None:
     """Returns the cheapest modification that gives `factor` times today's rates, or as much as can
-    be had. None where nothing better is within one modification. Raises HeadraceError where the
-    region has no prices."""
+    be had. None where nothing better is within one modification. Raises InputError where no price is
+    known."""
     limits = volume.limits
     if limits is None:
         return None
@@ -125,12 +126,16 @@ class LimitJudge:
         return None if cheapest is None else self._read(cheapest.candidate)
 
     def _list_spaces(self) -> list[Space]:
-        """Lists what the volumes can become: more of their own type, gp3 or io2. None where they
-        differ from each other."""
+        """Lists what the volumes can become: more of their own type, gp3 or io2; nothing where they
+        differ from each other. Raises InputError where none of these types was sold at a known
+        price."""
         first, *others = self.today.members
         if not can_be_modified(self.today) or any(other != first for other in others):
             return []
         types = [family for family in list_types(self.prices) if family.volume_type in (first.type, "gp3", "io2")]
+        if not types:
+            rule = f"no type that it can become has a known price in {self.prices.region} on {self.prices.as_of}"
+            raise InputError(self.today.text, rule, "data/prices_volumes.csv", "Name a later day.")
         shapes = list_modified_shapes(types, self.today.layout, len(self.today.members), first.size_gib)
         return [Space(shape, None, 0) for shape in shapes]
 

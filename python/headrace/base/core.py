@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from headrace._core import *  # noqa: F403
-from headrace._core import CoreError
+from headrace._core import CoreError, newest_date
 from headrace.errors import InputError, refuse_text
 
 
@@ -27,3 +27,10 @@ def translate_core_errors() -> Iterator[None]:
         raise InputError(value, rule, source, hint) from None
     except UnicodeEncodeError as error:
         raise refuse_text(error) from None
+
+
+def describe_day(as_of: str) -> str:
+    """Returns the day of limits and prices in words: with the newest day of the catalog where it is
+    later than that, since what holds then is not known."""
+    newest = newest_date()
+    return f"{as_of} (newest known: {newest})" if as_of > newest else as_of

@@ -310,13 +310,6 @@ def check_day(as_of: Day) -> str | None:
     return day
 
 
-def describe_day(as_of: str) -> str:
-    """Returns the day of limits and prices in words: with the newest day of the catalog where it is
-    later than that, since what holds then is not known."""
-    newest = core.newest_date()
-    return f"{as_of} (newest known: {newest})" if as_of > newest else as_of
-
-
 def make_price_refusal(region: str) -> InputError:
     """Returns the refusal of a region that has prices of instances alone."""
     return InputError(

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from headrace.base import caps, core
+from headrace.base.core import describe_day
 from headrace.base.encoding import pick_fields
 from headrace.base.lazy import defer_imports
 from headrace.base.units import MIB
-from headrace.catalog.facts import describe_day
 from headrace.errors import InputError
 from headrace.report.charts.rows import on_clock, shorten_rows
 from headrace.report.tables import SPARK_WIDTH, draw_sparkline, fold_of

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from headrace.base.core import describe_day
 from headrace.base.encoding import pick_fields
 from headrace.base.lazy import defer_imports
 from headrace.base.packaged import read_rows
-from headrace.catalog.facts import describe_day
 from headrace.report.charts.rows import TABLE_ROWS, group_by_clock
 from headrace.report.view import Block, Card, Chart, Fold, Items, Sentence, Table, View, make_columns
 from headrace.report.words import describe_storage, format_number, format_percent, format_span, list_row_labels

@@ -52,8 +52,8 @@ def find_volume_change(
     volume: VolumeSignals, subject: str, factor: float, region: str, as_of: str | None
 ) -> Change | None:
     """Returns the cheapest modification that gives `factor` times today's rates, or as much as can
-    be had. None where nothing better is within one modification. Raises InputError where no price is
-    known."""
+    be had. None where nothing better is within one modification. Raises InputError where no price
+    is known."""
     limits = volume.limits
     if limits is None:
         return None

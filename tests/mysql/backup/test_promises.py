@@ -359,7 +359,7 @@ INTERRUPTS = {
     "run behind its end": ("unfinished.unmark", ["run", "{shop}", "--to", "{target}"], "The backup .* is whole"),
     "run that sends": ("copying._send", ["run", "{shop}", "--to", "{target}", "--spool", "{spool}"], "give the same command again to send"),
     "restore": ("restore._set_position", ["restore", "latest", "--in", "{target}", "--as", "cut", "--storage", "gp3:4"], "nothing is left of the new server"),
-    "prove": ("proving.unreadable", ["prove", "latest", "--in", "{target}", "--storage", "gp3:4"], "The proof before it counts.*nothing is left"),
+    "prove": ("proving.describe_unreadable", ["prove", "latest", "--in", "{target}", "--storage", "gp3:4"], "The proof before it counts.*nothing is left"),
     "prune": ("unfinished.forget", ["prune", "--in", "{target}", "--keep", "1", "--yes"], r"1 of \d+ backups are deleted"),
 }  # fmt: skip
 

@@ -2,7 +2,7 @@
 meaning.
 
 >>> from headrace.base import settings
->>> settings.folder("HEADRACE_SERVERS")
+>>> settings.get_folder("HEADRACE_SERVERS")
 PosixPath('/opt/headrace/servers')
 """
 

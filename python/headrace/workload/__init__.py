@@ -2,7 +2,7 @@
 from.
 
 >>> from headrace.workload import new_constant
->>> round(new_constant(700, 300).summary()["mean_iops"])
+>>> round(new_constant(700, 300).summarize()["mean_iops"])
 1000
 """
 

@@ -29,7 +29,6 @@ DAY = "demo:hour"
         ("--degrade 0:3600:600:50", "member 0, 3,600 to 4,200 s at 50 %", "is not in the run, which ends at 3,599 s"),
         ("--modify gp3:500:6000@3600..7200", "gp3:500:6000 that takes effect at 3,600 s", "which ends at 3,599 s"),
         ("--xen --instance m6i.large", "--xen", "m6i.large is a Nitro instance"),
-        ("--storage gp3:500 --start-balance 30", "--start-balance 30", "gp3:500 has no credits that could run out"),
     ],
 )
 def test_a_wrong_option_is_refused_in_its_own_unit(call, options, value, rule):

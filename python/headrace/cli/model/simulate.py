@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 with defer_imports():
     from headrace.base import storage as base_storage
     from headrace.catalog import facts
-    from headrace.operate.forecast import credits
     from headrace.report import simulation
     from headrace.simulation import database, demand, notation
     from headrace.workload import points
@@ -107,23 +106,20 @@ def simulate(
     check_chart_path(report)
     load, storage = read_demand(workload), base_storage.Storage.parse(storage).text
     options = model.make_options()
-    _check_has_meaning(storage, settings, model)
+    _check_xen(settings, model)
     with show_progress("simulating") as tick:
         run = demand.simulate(load, storage, **vars(replace(settings, options=options, progress=tick)))
     show_run(run, load, output, report, not model.no_saved_second)
 
 
-def _check_has_meaning(storage: str, settings: SimulationSettings, model: ModelOptions) -> None:
-    """Raises InputError for an option that would change nothing on this storage, or that
-    contradicts its instance."""
-    as_of = normalise_day(settings.as_of)
-    if settings.start_balance is not None:
-        credits.check_balance("--start-balance", settings.start_balance, storage, settings.instance, as_of)
-    if model.xen and settings.instance is not None:
-        host = database.find_host(settings.instance, as_of)
-        if host is not None and host["nitro"]:
-            rule = f"{host['instance_type']} is a Nitro instance: the 2.5 % were measured on Xen"
-            raise InputError("--xen", rule, "data/instances.csv", "Leave it out, or name a Xen instance like m4.large.")
+def _check_xen(settings: SimulationSettings, model: ModelOptions) -> None:
+    """Raises InputError where the rate of Xen contradicts the instance."""
+    if not model.xen or settings.instance is None:
+        return
+    host = database.find_host(settings.instance, normalise_day(settings.as_of))
+    if host is not None and host["nitro"]:
+        rule = f"{host['instance_type']} is a Nitro instance: the 2.5 % were measured on Xen"
+        raise InputError("--xen", rule, "data/instances.csv", "Leave it out, or name a Xen instance like m4.large.")
 
 
 def show_run(run: Simulation, load: Workload, output: Output, report: Path | None, saved_second: bool) -> None:

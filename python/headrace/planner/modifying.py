@@ -9,7 +9,7 @@ from headrace.base.storage import Storage
 from headrace.catalog.price_list import PriceList
 from headrace.planner.candidates import LOCAL, Directory, Family, Shape, list_families, make_lone_host, make_shape
 
-# Types that a volume of another type cannot become, and that nothing is looked for instead of.
+# Types that cannot be modified into others: local disks, and magnetic volumes.
 UNCHANGEABLE = (LOCAL, "standard")
 
 
@@ -37,7 +37,7 @@ def list_modified_shapes(
     shapes = []
     for family in families:
         if family.service != "ec2" or family.layout != "single" or family.volume_type == LOCAL:
-            continue  # the types alone count
+            continue  # a layout of its own: only the type is taken, for the layout of today
         own = Family(family.volume_type, layout, family.era, (members,))
         size = max(gib, own.min_gib)
         if least_gib > size:

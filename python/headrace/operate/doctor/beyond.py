@@ -54,7 +54,7 @@ def judge_excess(part: SlowPart, workload: OpenWorkload) -> Finding | None:
         when=f"From {part.at(begins)} to {part.at(ends)}",
         rate=gave,
         allowed=gives,
-        what=_name_what(part.evidence, of_instance),
+        what=_name_target(part.evidence, of_instance),
         option="--instance" if of_instance else "--storage",
         merged="" if most.in_bytes else " (Or EBS merged requests that follow each other, which count as one.)",
     )
@@ -75,6 +75,7 @@ def _compute_rates(volume: VolumeEvidence, limits: HoldingLimits, workload: Open
     return rows.select("t_unix", "duration_s", iops=iops, bytes_s=bytes_s)
 
 
-def _name_what(evidence: Evidence, of_instance: bool) -> str:
+def _name_target(evidence: Evidence, of_instance: bool) -> str:
+    """Returns the instance type, or the storage, whose limit the recording exceeds."""
     storage = next(entry.facts.storage for entry in evidence.volumes if entry.facts.role != "member")
     return str(evidence.facts.instance if of_instance else storage)

@@ -118,7 +118,7 @@ def forecast(
     refused: InputError | None = None
     credits, growth, full = None, (), None
     if balance_percent is not None:
-        check_balance("--balance", balance_percent, storage, instance, as_of)
+        check_balance(balance_percent, storage, instance, as_of)
     if has_credits(storage, instance, as_of):
         try:
             credits = forecast_credits(

@@ -108,12 +108,12 @@ def has_credits(storage: str, instance: str | None, as_of: str | None) -> bool:
     return limits.credits is not None or limits.instance_burst_s > 0
 
 
-def check_balance(option: str, percent: float, storage: str, instance: str | None, as_of: str | None) -> None:
-    """Raises InputError for a balance, given by `option`, of storage that has no credits."""
+def check_balance(percent: float, storage: str, instance: str | None, as_of: str | None) -> None:
+    """Raises InputError for a balance, percent, of storage that has no credits."""
     if has_credits(storage, instance, as_of):
         return
     rule = f"{storage}{'' if instance is None else f' on {instance}'} has no credits that could run out"
-    raise InputError(f"{option} {percent:g}", rule, "data/volumes", "Leave it out, or name other storage.")
+    raise InputError(f"--balance {percent:g}", rule, "data/volumes", "Leave it out, or name other storage.")
 
 
 def forecast_credits(

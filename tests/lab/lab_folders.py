@@ -19,6 +19,7 @@ from pathlib import Path
 from waiting import wait_until
 
 from headrace import lab as lab_package
+from headrace.base.mounts import read_mount_table
 from headrace.errors import HeadraceError
 from headrace.lab import Lab, Settings, doctor
 from headrace.lab.launch import find_headraced
@@ -80,7 +81,7 @@ def clean_up(folder: Path) -> None:
             lab_package.stop_lab(lab, force=True)
     except HeadraceError:
         kill(folder)
-    mounted = {entry.place: entry for entry in doctor.list_mounts(doctor.Machine())}
+    mounted = {entry.place: entry for entry in read_mount_table()}
     loops = loops_of(folder)
     for place in sorted(mounted, reverse=True):
         if place.startswith(f"{folder}/") or mounted[place].source in loops:

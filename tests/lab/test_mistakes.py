@@ -434,3 +434,17 @@ def test_ctrl_c_ends_the_waiting_and_not_the_snapshot(real_lab: Lab):
     assert waiting.returncode == 130 or taken["state"] == "completed"
     wait_until(lambda: real_lab.describe_snapshot(taken["id"])["state"] != "pending", "the snapshot that goes on", 60)
     assert real_lab.describe_snapshot(taken["id"])["state"] == "completed"
+
+
+def test_a_load_does_not_overwrite_a_device_that_something_holds(lab: Lab, headrace: Command):
+    lab.create("gp3:1", name="db")
+    device = lab.attach("db")["attachment"]["device"]
+    load = ("bench", "run", "fio", "--folder", device, "--storage", "gp3:1", "--seconds", "1", "--overwrite")
+    # As an array, a volume group, swap and a mounted partition hold it.
+    holder = os.open(device, os.O_RDWR | os.O_EXCL)
+    try:
+        assert "is in use" in headrace(*load, code=2).stderr
+    finally:
+        os.close(holder)
+    with open(device, "rb") as file:
+        assert not any(file.read(1 << 20)), "nothing was written"

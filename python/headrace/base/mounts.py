@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+
+MOUNT_TABLE = Path("/proc/self/mountinfo")
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,15 @@ def parse_mounts(text: str) -> list[Mount]:
             options = frozenset((*fields[5].split(","), *own))
             mounts.append(Mount(fields[2], _unescape(fields[4]), rest[0], _unescape(rest[1]), options, "ro" in own))
     return mounts
+
+
+def read_mount_table() -> list[Mount]:
+    """Returns the mounts that this process sees, in order; none where the kernel has no table. Only
+    the table is read: to look at a mount itself would wait for one whose server hangs."""
+    try:
+        return parse_mounts(MOUNT_TABLE.read_text(errors="replace"))
+    except OSError:
+        return []
 
 
 def find_mount(path: str, mounts: Iterable[Mount]) -> Mount | None:

@@ -349,6 +349,18 @@ def look_up(pid: int) -> Process | None:
     return Process(pid, int(fields[19]), boot)
 
 
+def is_killed(pid: int) -> bool:
+    """Returns whether a process was killed with SIGKILL and has not ended: for a moment each is,
+    longer where a thread of it waits in the kernel (proc_pid_status(5))."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    fields = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
+    pending = int(fields.get("SigPnd", "0"), 16) | int(fields.get("ShdPnd", "0"), 16)
+    return fields.get("State", "").startswith("Z") or bool(pending & 1 << (signal.SIGKILL - 1))
+
+
 def read_cpu_seconds(pid: int | None) -> float | None:
     """Returns the processor time of a process so far, user and system, s (proc_pid_stat(5), fields
     14 and 15); None if there is no such process."""

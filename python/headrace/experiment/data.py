@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headrace import servers
+from headrace.base.mounts import read_mount_table
 from headrace.base.signals import ends_as_interrupts, ignore_interrupts
 from headrace.base.storage import Storage
 from headrace.base.units import GIB
@@ -21,7 +22,7 @@ from headrace.bench.drivers.benchmark import Say, stay_silent
 from headrace.bench.server import find_tables, hold_connection
 from headrace.errors import Refusals
 from headrace.experiment.cell import DataSet, OnFiles, OnServer, Progress
-from headrace.lab import Settings, doctor, start_lab
+from headrace.lab import Settings, start_lab
 from headrace.lab.initializing import initialize
 from headrace.lab.waiting import wait_for_snapshot
 from headrace.mysql.statements import ask
@@ -297,7 +298,7 @@ def scan_index(target: Target) -> None:
 
 def _remove(folder: Path) -> None:
     """Removes the lab's folder; never what is still mounted in it."""
-    if not any(entry.place.startswith(f"{folder}/") for entry in doctor.list_mounts(doctor.Machine())):
+    if not any(entry.place.startswith(f"{folder}/") for entry in read_mount_table()):
         shutil.rmtree(folder, ignore_errors=True)
 
 

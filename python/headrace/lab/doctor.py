@@ -13,6 +13,7 @@ from pathlib import Path
 
 from headrace.base import settings
 from headrace.base.mounts import Mount, parse_mounts
+from headrace.base.processes import is_killed
 from headrace.base.units import GIB
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab.client import Lab
@@ -248,7 +249,12 @@ def find_leftovers(machine: Machine, where: Place) -> list[Check]:
         for entry in list_mounts(machine)
         if entry.kind.startswith("fuse") and entry.source == MOUNT_SOURCE
     }
-    dead = {folder for folder in folders if can_tell(folder) and not find_daemon(machine, folder)}
+    daemons = {folder: find_daemon(machine, folder) for folder in sorted(folders) if can_tell(folder)}
+    dead = {folder for folder, pid in daemons.items() if pid is None}
+    for folder, pid in daemons.items():
+        if pid is not None and is_killed(pid):
+            finding = f"process {pid} was killed and has not ended: whatever looks at {folder / 'mnt'} waits for it"
+            checks.append(Check("left over", NOTE, finding, f"headrace lab up --lab {folder} ends it and takes over."))
     for folder in sorted(dead):
         do = f"headrace lab up --lab {folder} takes it over; umount -l {folder / 'mnt'} only ends it."
         checks.append(Check("left over", NOTE, f"{folder / 'mnt'} is mounted, and its daemon is gone", do))

@@ -13,6 +13,7 @@ import time
 
 import msgspec
 
+from headrace.base.processes import is_killed
 from headrace.errors import CouldNotRun, InputError, Refusals
 from headrace.lab.place import Place
 
@@ -101,9 +102,7 @@ class Wire:
     def read_peer_pid(self, timeout_s: float = 5.0) -> int:
         """Returns the process id of the daemon, by the kernel's word. Raises NoLab, CouldNotRun."""
         with self._lock:
-            connected = self._connect(time.monotonic() + timeout_s)
-            pid, _, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-            return pid
+            return _read_peer_pid(self._connect(time.monotonic() + timeout_s))
 
     def close(self) -> None:
         """Ends the connection; the next call makes a new one."""
@@ -134,6 +133,16 @@ class Wire:
         except OSError:
             connection.close()
             raise
+        pid = _read_peer_pid(connection)
+        if is_killed(pid):
+            # Its sockets stay open until it has ended, and nobody answers there.
+            connection.close()
+            raise NoLab(
+                path,
+                f"its daemon, process {pid}, was killed and has not ended",
+                "",
+                f"End it and start the lab again: headrace lab up{self.place.build_flags()}",
+            )
         self._socket, self._unread = connection, b""
         return connection
 
@@ -208,6 +217,12 @@ class Wire:
             "",
             f"See headrace lab status{self.place.build_flags()}, and headraced.log.",
         )
+
+
+def _read_peer_pid(connection: socket.socket) -> int:
+    """Returns the id of the process that listens at the other end (unix(7), SO_PEERCRED)."""
+    pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return pid
 
 
 def _compute_seconds_until(deadline: float) -> float:

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from headrace import lab as labs
 from headrace.base.machine import read_memory_bytes
+from headrace.base.mounts import read_mount_table
 from headrace.base.signals import ignore_interrupts
 from headrace.base.units import GIB
 from headrace.errors import HeadraceError, Refusals
-from headrace.lab import doctor
 from headrace.servers.server import destroy, list_servers
 
 MEMORY = Path("/dev/shm")
@@ -78,5 +78,5 @@ def _end(folder: Path) -> None:
         rule = f"the lab could not be ended: {error.rule}"
         raise refuse.run(str(folder), rule, f"End it with: headrace lab down --force --lab {folder}") from None
     # A folder in which something is still mounted is not removed.
-    if not any(entry.place.startswith(f"{folder}/") for entry in doctor.list_mounts(doctor.Machine())):
+    if not any(entry.place.startswith(f"{folder}/") for entry in read_mount_table()):
         shutil.rmtree(folder, ignore_errors=True)

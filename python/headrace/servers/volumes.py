@@ -9,13 +9,13 @@ import time
 from pathlib import Path
 
 from headrace.base.machine import require_program
+from headrace.base.mounts import read_mount_table
 from headrace.base.processes import Command, run_checked
 from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import Lab, LabRefused
 from headrace.lab.calls import LabVolume
 from headrace.lab.client import list_all_snapshots
-from headrace.lab.doctor import Machine, list_mounts
 from headrace.servers.record import Record, ServerPaths, find_data_dir
 
 TAG = "headrace:server"
@@ -292,7 +292,7 @@ def find_mounted_device(place: Path) -> str | None:
 
     It is read from the kernel's list: asking the folder itself could wait for a broken device.
     """
-    devices = [entry.source for entry in list_mounts(Machine()) if entry.place == str(place)]
+    devices = [entry.source for entry in read_mount_table() if entry.place == str(place)]
     return devices[-1] if devices else None
 
 

@@ -253,6 +253,7 @@ def test_the_logs_of_fio_are_put_on_one_axis(tmp_path):
 
 
 def test_writing_to_a_device_needs_to_be_said(tmp_path, monkeypatch):
+    from headrace.base.mounts import Mount
     from headrace.bench.drivers import files
     from headrace.bench.target import Target
 
@@ -262,11 +263,13 @@ def test_writing_to_a_device_needs_to_be_said(tmp_path, monkeypatch):
     device = next((f"/dev/{name}" for name in devices if os.path.exists(f"/dev/{name}")), None)
     if device is None:
         pytest.skip("no block device on this machine")
-    monkeypatch.setattr(files, "_read_mounts", lambda: [])
+    monkeypatch.setattr(files, "read_mount_table", list)
+    monkeypatch.setattr(files, "_is_claimed", lambda device: False)
     with pytest.raises(InputError, match="overwrites it"):
         files.check_overwrite(Target(folder=Path(device)), False)
     files.check_overwrite(Target(folder=Path(device)), True)
-    monkeypatch.setattr(files, "_read_mounts", lambda: [f"{device} /somewhere xfs rw"])
+    mount = Mount("0:1", "/somewhere", "xfs", device, frozenset(), False)
+    monkeypatch.setattr(files, "read_mount_table", lambda: [mount])
     with pytest.raises(InputError, match="is mounted at /somewhere"):
         files.check_overwrite(Target(folder=Path(device)), True)
 

@@ -65,7 +65,7 @@ use crate::engine::snapshotting::SnapshotWorkers;
 use crate::engine::state::State;
 use crate::engine::volumes::{Below, Volumes};
 use crate::events::EventLog;
-use crate::journal::{Checkpoint, Journal};
+use crate::journal::{Checkpoint, Journal, JournalError, Recovered};
 use crate::keyring::Keyring;
 use crate::options::Options;
 use crate::problem::{from_io, in_use, Outcome};
@@ -79,6 +79,12 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Longest wait for the end of a daemon that was killed, and the time between two looks at its lock
+/// (guesses: an exit takes milliseconds).
+const KILLED_END: Duration = Duration::from_secs(10);
+const KILLED_LOOK: Duration = Duration::from_millis(20);
 
 /// A lab that runs: its services, each with its own state and lock, and the end of them all.
 pub struct Engine {
@@ -120,8 +126,8 @@ impl Engine {
             // closed.
             std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o711)).map_err(|error| from_io("opening the folder to the group", &error))?;
         }
-        let (journal, recovered) = Journal::open(&folder)?;
         let mnt = folder.join("mnt");
+        let (journal, recovered) = open_journal(&folder, &mnt)?;
         // Before anything else: a dead mount can neither be looked at nor be made again.
         let released = stale_mounts::release(&mnt).map_err(|error| from_io("releasing what an earlier daemon left", &error))?;
         for name in ["keys", "volumes", "metrics", "mnt", "dev/by-id", "records", "snapshots"] {
@@ -226,6 +232,26 @@ impl Engine {
     /// before: a flush that waits for its own threads would never end.
     pub fn is_down(&self) -> bool {
         self.down.load(Ordering::Acquire)
+    }
+}
+
+/// Opens the journal. A daemon that was killed while a thread of it waited for its own mount cannot
+/// end and holds the lock: its mount is aborted, and its end waited for.
+fn open_journal(folder: &Path, mnt: &Path) -> Outcome<(Journal, Recovered)> {
+    let deadline = Instant::now() + KILLED_END;
+    let mut aborted = false;
+    loop {
+        match Journal::open(folder) {
+            Err(JournalError::InUse { pid: Some(pid), .. }) if stale_mounts::is_killed(pid) && Instant::now() < deadline => {
+                if !aborted {
+                    tracing::warn!("process {pid} was killed and has not ended: aborting its mount on {}", mnt.display());
+                    stale_mounts::abort(mnt).map_err(|error| from_io(format!("aborting {}", mnt.display()), &error))?;
+                    aborted = true;
+                }
+                std::thread::sleep(KILLED_LOOK);
+            }
+            opened => return Ok(opened?),
+        }
     }
 }
 

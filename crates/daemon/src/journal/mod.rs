@@ -60,12 +60,12 @@ const RESERVED_BYTES: u64 = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// Another daemon has the folder.
-    #[error("{}: is in use by {holder}: one lab, one daemon (flock on its file lock). Stop that one with `headrace lab down`, or use another --lab.", .folder.display())]
+    #[error("{}: is in use by {}: one lab, one daemon (flock on its file lock). Stop that one with `headrace lab down`, or use another --lab.", .folder.display(), describe_holder(*.pid))]
     InUse {
         /// The folder.
         folder: PathBuf,
-        /// Process id as it wrote it, in words.
-        holder: String,
+        /// Process id as the daemon wrote it; None if it could not.
+        pid: Option<u32>,
     },
     /// Records that had been acknowledged cannot be read.
     #[error("{}: byte {offset}: {what} (record layout of the journal, version 1). Nothing was changed. {hint}", .file.display())]
@@ -450,10 +450,9 @@ fn lock(folder: &Path) -> Result<File, JournalError> {
         }
         let mut holder = String::new();
         let pid = file.read_to_string(&mut holder).ok().and_then(|_| holder.trim().parse::<u32>().ok());
-        let holder = pid.map_or_else(|| "another daemon".to_string(), |pid| format!("process {pid}"));
-        return Err(JournalError::InUse { folder: folder.to_path_buf(), holder });
+        return Err(JournalError::InUse { folder: folder.to_path_buf(), pid });
     }
-    // For people only: the lock itself ends with the process.
+    // For people, and for what frees a killed daemon: the lock itself ends with the process.
     let note = || -> io::Result<()> {
         file.set_len(0)?;
         file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0)
@@ -461,6 +460,11 @@ fn lock(folder: &Path) -> Result<File, JournalError> {
     // A full disk must not keep a lab from starting.
     let _ = note();
     Ok(file)
+}
+
+/// Returns the daemon that holds a lock, in words.
+fn describe_holder(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another daemon".to_string(), |pid| format!("process {pid}"))
 }
 
 fn fresh_path(path: &Path) -> PathBuf {

@@ -3,10 +3,12 @@ free space."""
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
 
+from headrace.base.mounts import read_mount_table
 from headrace.base.units import GIB
 from headrace.bench.target import DOC, Target, refuse
 from headrace.errors import CouldNotRun, InputError
@@ -30,22 +32,26 @@ def check_overwrite(target: Target, allowed: bool) -> None:
     if not target.files.is_block_device():
         return
     real = os.path.realpath(target.files)
-    used = [line.split()[1] for line in _read_mounts() if os.path.realpath(line.split()[0]) == real]
-    if used:
-        rule = f"is mounted at {used[0]}: writing to it would destroy the file system"
+    places = [mount.place for mount in read_mount_table() if os.path.realpath(mount.source) == real]
+    if places:
+        rule = f"is mounted at {places[0]}: writing to it would destroy the file system"
         raise InputError(str(target.files), rule, "", "Name a folder on it instead.")
+    if _is_claimed(target.files):
+        rule = "is in use: a partition of it is mounted, or it is part of an array, a volume group or swap"
+        raise InputError(str(target.files), rule, "open(2), O_EXCL", f"See lsblk {target.files}.")
     if not allowed:
         rule = "is a block device, and this load overwrites it"
         raise refuse.input(str(target.files), rule, "Say --overwrite when nothing on it is needed.")
 
 
-def _read_mounts() -> list[str]:
-    """Returns the lines of /proc/mounts that have a device, a place and a type; none where it
-    cannot be read."""
+def _is_claimed(device: Path) -> bool:
+    """Returns whether the kernel lets nobody have a block device for himself (open(2), O_EXCL): also
+    while a partition of it is used."""
     try:
-        return [line for line in Path("/proc/mounts").read_text(errors="replace").splitlines() if len(line.split()) > 2]
-    except OSError:
-        return []
+        os.close(os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+    except OSError as error:
+        return error.errno == errno.EBUSY
+    return False
 
 
 def is_file_whole(path: Path, size: int) -> bool:

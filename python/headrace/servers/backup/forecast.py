@@ -13,10 +13,10 @@ import zlib
 from dataclasses import dataclass
 
 from headrace.base import core
+from headrace.base.mounts import find_mount, read_mount_table
 from headrace.base.units import MIB, describe_span
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import Lab
-from headrace.lab.doctor import Machine, list_mounts
 from headrace.servers.backup.targets.folder import FolderTarget, find_nearest
 from headrace.servers.backup.targets.target import BackupTarget, format_size
 from headrace.servers.copies.pipeline import Flow, make_packer
@@ -132,20 +132,11 @@ def find_target_volume(lab: Lab, target: BackupTarget) -> str | None:
     """Returns the id of the lab's volume that a folder lies on; None for other targets."""
     if not isinstance(target, FolderTarget):
         return None
-    device = os.stat(find_nearest(target.folder) or "/").st_dev
-    names = {entry.source for entry in list_mounts(Machine()) if _find_device(entry.place) == device}
+    mount = find_mount(os.path.realpath(find_nearest(target.folder) or "/"), read_mount_table())
     for volume in lab.volumes():
-        if (volume.get("attachment") or {}).get("device") in names:
+        if mount is not None and (volume.get("attachment") or {}).get("device") == mount.source:
             return volume["id"]
     return None
-
-
-def _find_device(place: str) -> int | None:
-    """Returns the device number of the filesystem at a path, None if it cannot be read."""
-    try:
-        return os.stat(place).st_dev
-    except OSError:
-        return None
 
 
 @functools.cache

@@ -101,6 +101,7 @@ def with_settings(workload: TransactionWorkload, settings: Sequence[str]) -> Tra
         rule = "has no effect that could be told: this workload's pages are followed, and one that is written early is not written later"
         raise refuse.input("innodb_io_capacity", rule, "Leave it out.")
     _check_order(given)
+    _check_commit(given, workload.server.flavor)
     return replace(workload, database=apply_server_settings(workload.database, given)) if given else workload
 
 
@@ -130,6 +131,14 @@ def apply_server_settings(database: Mapping[str, object], settings: Mapping[str,
     effect of a setting that Headrace states comes from here. Raises InputError."""
     with translate_core_errors():
         return dict(core.database_under(database, settings))
+
+
+def _check_commit(given: Mapping[str, Any], flavor: str | None) -> None:
+    """Refuses the group commit of MariaDB 10.0, value 3, on a MySQL server, which has no such
+    value."""
+    if flavor in ("mysql", "percona") and given.get("flush_log_at_trx_commit") == 3:
+        value, rule = "innodb_flush_log_at_trx_commit=3", "is a value of MariaDB alone: MySQL takes 0, 1 or 2"
+        raise InputError(value, rule, "MySQL manual, innodb_flush_log_at_trx_commit", "Take 1 for the same safety.")
 
 
 def _check_order(given: Mapping[str, Any]) -> None:

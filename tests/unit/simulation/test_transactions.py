@@ -325,6 +325,8 @@ def test_virtual_cpus_bind_as_an_instances_do():
     )
     with pytest.raises(InputError, match="vcpus"):
         predict(shop, "gp3:500", vcpus=0, seconds=5)
+    with pytest.raises(InputError, match="at most 2, those of m5.large"):
+        predict(shop, "gp3:500", instance="m5.large", vcpus=64, seconds=5)
 
 
 def test_processors_are_those_of_the_runs():

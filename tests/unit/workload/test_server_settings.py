@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 import headrace
 from headrace.base import core
 from headrace.errors import InputError
+from headrace.workload.server import SourceServer
 from headrace.workload.server_settings import SETTINGS
 
 SHOP = headrace.sysbench_oltp(cache_gib=4, threads=8, tables=8, table_size=5_000_000, redo_gib=1.0)
+MYSQL = replace(SHOP, server=SourceServer(flavor="mysql"))
 ROCKS = headrace.sysbench_tpcc(warehouses=100, engine="myrocks", cache_gib=4, threads=8)
 
 
@@ -69,6 +72,7 @@ def test_a_larger_redo_log_flushes_less_as_the_core_says():
         (SHOP, ["innodb_flush_log_at_trx_commit=7"], "7", "must be a whole number 0 to 3"),
         (SHOP, ["innodb_flush_log_at_trx_commit=300"], "300", "must be a whole number 0 to 3"),
         (ROCKS, ["rocksdb_flush_log_at_trx_commit=3"], "3", "must be a whole number 0 to 2"),
+        (MYSQL, ["innodb_flush_log_at_trx_commit=3"], "3", "MySQL takes 0, 1 or 2"),
         (SHOP, ["sync_binlog=99999999999"], "sync_binlog = 99999999999", "must be a whole number 0 to 4,294,967,295"),
         (SHOP, ["io_capacity=2000", "io_capacity_max=1000"], "1000", "cannot be below innodb_io_capacity = 2000"),
         (SHOP, "sync_binlog=1", "sync_binlog", "must be a list of NAME=VALUE"),

@@ -34,6 +34,7 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64) -> Result<Run, SimE
 pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64) -> Result<Run, SimError> {
     load.check()?;
     refuse_lost_members(setup)?;
+    refuse_snapshot(setup)?;
     let read_share = load.rw.read_share(load.rwmixread);
     let sequential = f64::from(u8::from(load.rw.is_sequential()));
     let point = |iops: f64| Point {
@@ -107,6 +108,16 @@ fn refuse_lost_members(setup: &Setup) -> Result<(), SimError> {
     }
 }
 
+fn refuse_snapshot(setup: &Setup) -> Result<(), SimError> {
+    match setup.snapshot {
+        None => Ok(()),
+        Some(origin) => {
+            let rule = "needs the per-I/O form for a closed load: its clients wait for each fetch";
+            Err(SimError::refused("snapshot (bytes)", origin.written_bytes, rule, "Ask for the per-I/O form (events)."))
+        }
+    }
+}
+
 /// Cuts points longer than `interval_s` into rows of that length.
 pub(crate) fn cut(load: &OpenLoad, interval_s: f64) -> Result<OpenLoad, SimError> {
     if !(interval_s >= 1e-3 && interval_s.is_finite()) {
@@ -126,39 +137,65 @@ pub(crate) fn cut(load: &OpenLoad, interval_s: f64) -> Result<OpenLoad, SimError
     Ok(OpenLoad { points, ..load.clone() })
 }
 
-/// Blocks still in a snapshot, for random requests: the share of them that must be fetched, and how
-/// fast they can be.
+/// Blocks still in a snapshot, for random requests: the share of requests that meet one, and the
+/// fetches that wait for the service's rate.
 struct Cold {
     cold_bytes: f64,
-    written_bytes: f64,
     span_bytes: f64,
     background_bytes_s: f64,
     fetch_bytes_s: f64,
+    queued_bytes: f64,
 }
+
+/// Steps of a point in which its first touches are counted, at most, and steps in the time in which
+/// the cold share falls to 1/e (guesses: 1/8 of it changes the share by an eighth at most).
+const COLD_STEPS: f64 = 1_000.0;
+const STEPS_PER_DECAY: f64 = 8.0;
 
 impl Cold {
     /// Returns the state in which no block is loaded yet, with the rates of all members together;
-    /// None for a storage that is not made from a snapshot.
-    fn new(setup: &Setup) -> Option<Cold> {
+    /// None for a storage that is not made from a snapshot. `span_bytes`: of the load, 0 for all.
+    fn new(setup: &Setup, span_bytes: u64) -> Option<Cold> {
         let origin = setup.snapshot.as_ref()?;
         let members = setup.data_members() as f64;
-        let written_bytes = origin.written_bytes as f64;
+        let span_bytes = setup.span_bytes(span_bytes) as f64;
         let bought = origin.initialization_bytes_s.map(|rate| rate as f64 * members);
-        let fetch_bytes_s = bought.unwrap_or(DEFAULT_FETCH_BYTES_S as f64 * members);
-        Some(Cold { cold_bytes: written_bytes, written_bytes, span_bytes: written_bytes.max(1.0), background_bytes_s: bought.unwrap_or(0.0), fetch_bytes_s })
+        Some(Cold {
+            cold_bytes: (origin.written_bytes as f64).min(span_bytes),
+            span_bytes,
+            background_bytes_s: bought.unwrap_or(0.0),
+            fetch_bytes_s: bought.unwrap_or(DEFAULT_FETCH_BYTES_S as f64 * members),
+            queued_bytes: 0.0,
+        })
     }
 
-    /// Requests that met a cold block, and how long those waited for it, ms.
-    fn touch(&mut self, requests: f64, seconds: f64) -> (f64, f64) {
-        let share = (self.cold_bytes / self.span_bytes).clamp(0.0, 1.0);
-        let needed = requests * share * CHUNK_BYTES as f64;
-        let fetched = needed.min(self.fetch_bytes_s * seconds).min(self.cold_bytes);
-        self.cold_bytes = (self.cold_bytes - fetched - self.background_bytes_s * seconds).max(0.0);
-        let overload = if fetched > 0.0 { (needed / fetched).max(1.0) } else { 1.0 };
-        if self.written_bytes <= 0.0 {
-            return (0.0, 0.0);
+    /// Touches blocks with `requests` of `bytes` each in `seconds`; notes the waits of those that
+    /// met a cold one. Returns their number and mean wait, ms.
+    ///
+    /// Random touches leave exp(-touches / blocks) of the blocks cold. A fetch waits for those
+    /// before it, at the service's rate, and for its own latency.
+    fn touch(&mut self, requests: f64, bytes: f64, seconds: f64, waits: &mut Waits) -> (f64, f64) {
+        let touched_bytes_s = requests * bytes.max(CHUNK_BYTES as f64) / seconds;
+        let steps = (STEPS_PER_DECAY * touched_bytes_s * seconds / self.span_bytes).ceil().clamp(1.0, COLD_STEPS);
+        let step_s = seconds / steps;
+        let fetched_share = -libm::expm1(-touched_bytes_s * step_s / self.span_bytes);
+        let (mut cold_requests, mut wait_sum_ms) = (0.0, 0.0);
+        for _ in 0..steps as u64 {
+            if self.cold_bytes <= 0.0 {
+                self.queued_bytes = (self.queued_bytes - self.fetch_bytes_s * step_s).max(0.0);
+                continue;
+            }
+            let fetched = self.cold_bytes * fetched_share;
+            let queued_after = (self.queued_bytes + fetched - self.fetch_bytes_s * step_s).max(0.0);
+            let wait_ms = FETCH_MEAN_NS / 1e6 + 1e3 * 0.5 * (self.queued_bytes + queued_after) / self.fetch_bytes_s;
+            let touching = fetched / bytes.max(CHUNK_BYTES as f64);
+            waits.delay(touching, wait_ms);
+            cold_requests += touching;
+            wait_sum_ms += touching * wait_ms;
+            self.queued_bytes = queued_after;
+            self.cold_bytes = (self.cold_bytes - fetched - self.background_bytes_s * step_s).max(0.0);
         }
-        (fetched / CHUNK_BYTES as f64, FETCH_MEAN_NS / 1e6 * overload)
+        (cold_requests, wait_sum_ms / cold_requests.max(f64::MIN_POSITIVE))
     }
 }
 
@@ -198,7 +235,7 @@ impl<'a> Driver<'a> {
     pub fn cycle(&mut self, each: &mut Each<'_>) -> Summary {
         let mut summary = Summary::default();
         let (mut waits, mut busy, mut step) = (Waits::default(), Busy::default(), Step::default());
-        let mut cold = Cold::new(self.setup);
+        let mut cold = Cold::new(self.setup, self.measured.span_bytes);
         let (mut t_s, mut next) = (0.0, 0);
         self.fluid.forget_extremes();
         let measured = self.measured;
@@ -228,8 +265,9 @@ impl<'a> Driver<'a> {
             summary.asked_ios += point.iops * point.duration_s;
             summary.delivered_ios += step.delivered;
             summary.delivered_bytes += step.delivered_bytes;
-            let cold_delay = cold.as_mut().map(|cold| cold.touch(step.delivered, point.duration_s)).unwrap_or_default();
-            waits.delay(cold_delay.0, cold_delay.1);
+            let request_bytes = step.delivered_bytes / step.delivered.max(f64::MIN_POSITIVE);
+            let touch = |cold: &mut Cold| cold.touch(step.delivered, request_bytes, point.duration_s, &mut waits);
+            let cold_delay = cold.as_mut().map(touch).unwrap_or_default();
             if !step.stretches.is_empty() {
                 note_throttled(&mut summary, &step, self.fluid.backlog(), end_s);
                 if step.peak_queue > summary.peak_queue {

@@ -44,6 +44,8 @@ pub(crate) struct Measured {
 pub struct MeasuredLoad {
     pub(crate) points: Vec<Measured>,
     pub(crate) independent_arrivals: bool,
+    /// Bytes of the device that requests touch, 0: all of it.
+    pub(crate) span_bytes: u64,
     /// Most bytes of one 256 KiB unit, and most bytes a second of reads and of writes.
     pub(crate) bytes_per_unit: f64,
     pub(crate) peak_bytes_s: (f64, f64),
@@ -160,7 +162,8 @@ impl MeasuredLoad {
         let bytes_per_unit = points.iter().map(of_point).fold(0.0, f64::max);
         let most = |get: fn(&Measured) -> f64| points.iter().map(get).fold(0.0, f64::max);
         let peak_bytes_s = (most(|m| m.read_bytes), most(|m| m.write_bytes));
-        MeasuredLoad { points, independent_arrivals: load.arrivals == Arrivals::Poisson, bytes_per_unit, peak_bytes_s, slots: OnceLock::new(), mix }
+        let independent_arrivals = load.arrivals == Arrivals::Poisson;
+        MeasuredLoad { points, independent_arrivals, span_bytes: load.span_bytes, bytes_per_unit, peak_bytes_s, slots: OnceLock::new(), mix }
     }
 
     /// Returns the load's minutes, for the worst five of them.

@@ -234,7 +234,19 @@ impl<'a> Course<'a> {
 /// Runs a scenario; `each` sees every step.
 pub fn run(scenario: &Scenario<'_>, each: &mut dyn FnMut(&Second)) -> Result<(), SimError> {
     scenario.database.check()?;
+    check_vcpus(scenario)?;
     run_checked(scenario, each)
+}
+
+/// Refuses more virtual CPUs than the instance has.
+fn check_vcpus(scenario: &Scenario<'_>) -> Result<(), SimError> {
+    match (scenario.vcpus, scenario.instance) {
+        (Some(vcpus), Some(instance)) if instance.vcpus > 0 && vcpus > instance.vcpus => {
+            let rule = format!("must be at most {}, those of {}", instance.vcpus, instance.instance_type);
+            Err(SimError::refused("virtual CPUs", vcpus, rule, "Name a larger instance, or leave the number out."))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns the commit's share of the time of a transaction with nothing to wait for, at the start

@@ -100,7 +100,22 @@ def advise(
     """Set the server up for this storage: values, reasons, sources, risks, and what the simulator
     expects of them. With --host: the kernel's settings below it."""
     if host:
-        foreign = {"ADDRESS": address, "--config": config, "--memory-gib": memory_gib, "--workload": workload}
+        foreign = {
+            "ADDRESS": address,
+            "--config": config,
+            "--memory-gib": memory_gib,
+            "--vcpus": vcpus,
+            "--instance": instance,
+            "--flavor": flavor,
+            "--server-version": server_version,
+            "--engine": engine,
+            "--log-storage": log_storage,
+            "--log-dir": log_dir,
+            "--tmp-dir": tmp_dir,
+            "--workload": workload,
+            "--durability": None if durability == "full" else durability,
+            "--replica": replica or None,
+        }
         _refuse_with_host(foreign, output)
         return advise_on_host(root, datadir, storage, as_of, check, output)
     _refuse_without_host(root, datadir, output)

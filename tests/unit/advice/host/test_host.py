@@ -462,6 +462,9 @@ def test_the_command(tmp_path, capsys):
         (["advise", "--output", "udev"], "option of --host"),
         (["advise", "--root", root], "option of --host"),
         ([*base, "--memory-gib", "8"], "looks at the machine"),
+        ([*base, "--vcpus", "8"], "looks at the machine"),
+        ([*base, "--durability", "relaxed"], "looks at the machine"),
+        ([*base, "--replica"], "looks at the machine"),
         (["advise"], "--storage"),
     ):
         assert cli.main(wrong) == 2, wrong

@@ -28,9 +28,15 @@ from headrace.servers.failover.lease import Lease
 from headrace.servers.failover.observer import Observer
 from headrace.servers.failover.outage import FirstClient
 from headrace.servers.failover.planning import progress as events
-from headrace.servers.failover.planning.dry_run import MOST_STAGES, doubt_election, elects, find_events, make_election
+from headrace.servers.failover.planning.dry_run import (
+    MOST_STAGES,
+    doubt_election,
+    elects,
+    find_events,
+    make_election,
+    renew_proof,
+)
 from headrace.servers.failover.planning.election import follows, list_writers
-from headrace.servers.failover.planning.guarantee import carry_proof
 from headrace.servers.failover.planning.members import (
     FailoverPlan,
     FailoverStep,
@@ -116,8 +122,8 @@ class ChangeRun:
             # The replicas are observed again: another watcher may have acted before the lease.
             self.seen = self.look()
             self._note_gone(self.seen)
-            if (proof := self.progress.proof) is not None:
-                self.log(events.Proved(carry_proof(proof, self.seen)))
+            if (proved := renew_proof(self.seen, self.progress)) is not None:
+                self.log(proved)
             if (scheduled := find_events(self.seen, self.progress)) is not None:
                 self.log(events.SawEvents(scheduled))
             self.plan = plan(self.seen, self.progress, self.surroundings.read_now_s())

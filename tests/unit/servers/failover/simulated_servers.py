@@ -192,6 +192,14 @@ class Server:
             go_on()
         self.notify()
 
+    def switch_semi_sync_off(self) -> None:
+        """Somebody switches the source's role off until the next start: what waits is answered, and later commits wait
+        for nobody."""
+        if self.up:
+            self.has["source"] = self.status = False
+            self.variable_rows = None
+            self.release()
+
     def acked(self, replica: str, transaction: Transaction, boot: int) -> None:
         if not self.up or boot != self.boots:
             return
@@ -482,7 +490,7 @@ class Server:
             case "master_enabled" | "source_enabled":
                 self.status = self.has["source"] = on
                 if not on:
-                    self.release()
+                    self.switch_semi_sync_off()
             case "slave_enabled" | "replica_enabled":
                 self.has["replica"] = on
             case "master_timeout" | "source_timeout":

@@ -45,6 +45,9 @@ KINDS = [
     "watch",
     "two watches",
 ]
+# What some of the seeds have besides.
+SELDOM = ["semi-sync is switched off", *[""] * 4]
+SWITCHED_OFF_S = 0.9  # after a watch began, which looks every 0.5 s; the source dies 2 s after that at the earliest
 LINES = 60  # of the journal of a change
 ANSWERED_S = 5.0  # within which a commit is answered where nothing is slow any more: messages take 1 ms
 # Why a change may end without a server that takes writes, when everything is back that a person can bring back.
@@ -277,8 +280,10 @@ def watched(cluster: SimulatedCluster, program: Program) -> Outcome:
 def run(seed: int) -> tuple[SimulatedCluster, str]:
     """One history, and how it ended."""
     cluster, handler = build(seed), signal.getsignal(signal.SIGINT)
+    # Drawn on its own, so that a further thing that may happen leaves the runs of the other seeds as they are.
+    happens = random.Random(f"what happens in {seed}").choice(SELDOM)
     try:
-        end = play(cluster, cluster.chance.choice(KINDS))
+        end = play(cluster, cluster.chance.choice(KINDS), happens)
         assert signal.getsignal(signal.SIGINT) is handler, "Ctrl-C is handled as in a clean-up"
         for machine in cluster.machines.values():
             assert machine.busy is None, "its journal is still in use"
@@ -291,8 +296,9 @@ def run(seed: int) -> tuple[SimulatedCluster, str]:
         cluster.time.end(cluster.processes)
 
 
-def play(cluster: SimulatedCluster, kind: str) -> str:
+def play(cluster: SimulatedCluster, kind: str, happens: str = "") -> str:
     chance = cluster.chance
+    switched_off = "watch" in kind and happens == "semi-sync is switched off"
     cluster.say(f"{kind}: {cluster.flavor}, {cluster.count} of {len(cluster.servers) - 1}, {cluster.timeout_s:g} s")
     cluster.machine("m0")
     wait(cluster, chance.uniform(0.2, 2.0))
@@ -302,8 +308,11 @@ def play(cluster: SimulatedCluster, kind: str) -> str:
         # Nothing else goes wrong, so that the source is there to take writes again.
         kind = "switchover"
         cluster.closing = lambda: cluster.time.at(chance.uniform(0.0, 0.02), lambda: strike_closed(cluster))
-    elif chance.random() < 0.6:
+    elif chance.random() < 0.6 and not switched_off:
         disturb(cluster, FAULTS_S)
+    if switched_off:
+        # A watch has seen it at work before, and sees that it is off before the source dies.
+        cluster.time.at(SWITCHED_OFF_S, cluster.source.switch_semi_sync_off)
     if "watch" in kind:
         return watch(cluster, 2 if kind == "two watches" else 1)
     proof = ended(cluster, (first := cluster.program("m0")).begin(lambda: proof_of_watch(first)))

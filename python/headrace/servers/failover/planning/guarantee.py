@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.mysql.state import SemiSync
 from headrace.servers.failover.planning.election import explain_unfit, keeps_relay_log, list_followers, require_state
 from headrace.servers.failover.planning.members import NEVER_S, AckProof, Guarantee, Members, Seen
 
@@ -58,6 +59,11 @@ def _list_conditions(source: Seen, ackers: list[Seen]) -> tuple[str, ...]:
     return tuple(conditions)
 
 
+def is_waiting(semi: SemiSync) -> bool:
+    """Returns whether the commits of a source wait for replicas, however few are connected."""
+    return semi.source_enabled and semi.source_status
+
+
 def list_acking(members: Members, source: Seen) -> list[Seen]:
     """Lists the replicas of `source` that acknowledge."""
     sides = [(follower, require_state(follower).semi_sync) for follower in list_followers(members, source)]
@@ -79,7 +85,7 @@ def find_proof(before: Members, after: Seen, began_s: float) -> AckProof | None:
     # Also replicas that do not take part now: they may join at any moment, and be the only ones.
     others = [member for member in before.values() if member.name != source.name]
     able = [member for member in others if member.state is None or member.state.semi_sync.replica_enabled]
-    works = semi.source_enabled and semi.source_status and semi.clients >= semi.wait_count >= 1
+    works = is_waiting(semi) and semi.clients >= semi.wait_count >= 1
     ackers = list_acking(before, source)
     if not works or judge_guarantee(before, source).level != "kept" or not ackers:
         return None
@@ -96,8 +102,12 @@ def find_proof(before: Members, after: Seen, began_s: float) -> AckProof | None:
     return proof if sum(run.is_settled for run in proof.runs.values()) >= proof.needed else None
 
 
-def carry_proof(proof: AckProof, members: Members) -> AckProof:
-    """Returns the proof with the runs of the replicas that have kept their relay logs since."""
+def carry_proof(proof: AckProof, members: Members) -> AckProof | None:
+    """Returns the proof with the runs of the replicas that have kept their relay logs since; None
+    if the source is seen with its semi-sync at rest: it acknowledges alone from then on."""
+    source = members.get(proof.source)
+    if source is not None and source.state is not None and not is_waiting(source.state.semi_sync):
+        return None
     runs = dict(proof.runs)
     for name in proof.ackers:
         if is_intact(proof, members.get(name)):

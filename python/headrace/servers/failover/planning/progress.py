@@ -71,9 +71,10 @@ class Began(JournalEvent, frozen=True):
 
 
 class Proved(JournalEvent, frozen=True):
-    """The proof of semi-sync, with the replicas that have kept what they received."""
+    """The proof of semi-sync, with the replicas that have kept what they received; None: the source
+    was seen with its semi-sync at rest since."""
 
-    proof: AckProof
+    proof: AckProof | None
 
 
 class SawEvents(JournalEvent, frozen=True):
@@ -423,9 +424,11 @@ class Progress:
         )
         return after if event.proof is None else after._add_proof(event.proof)
 
-    def _add_proof(self, proof: AckProof) -> Progress:
-        """Returns it with a proof. An older fence was undone: the source was seen at work."""
-        undone = self.fenced_s is not None and self.fenced_s < proof.at_s and self.decision is None
+    def _add_proof(self, proof: AckProof | None) -> Progress:
+        """Returns it with a proof, None for one that is over. An older fence was undone: the source
+        was seen at work."""
+        undone = proof is not None and self.fenced_s is not None and self.fenced_s < proof.at_s
+        undone = undone and self.decision is None
         return replace(self, proof=proof, fenced_s=None if undone else self.fenced_s)
 
     def _begin_step(self, step: FailoverStep) -> Progress:

@@ -20,7 +20,7 @@ from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import Lease
 from headrace.servers.failover.observer import LACKS, LOGIN, Observer
 from headrace.servers.failover.planning.election import list_followers, list_heads, list_writers
-from headrace.servers.failover.planning.members import Members, refuse
+from headrace.servers.failover.planning.members import ONE_CLUSTER, Members, refuse
 from headrace.servers.failover.planning.progress import Progress
 from headrace.servers.record import find_data_dir
 from headrace.servers.server import find, list_servers
@@ -149,7 +149,7 @@ def find_source(seen: Members, named: str | None = None, unfinished: Progress | 
     if len(tops) == 1:
         return tops[0]
     if len(tops) > 1:
-        raise refuse.input(", ".join(sorted(tops)), "are all sources", "Name one cluster's servers, or --from NAME.")
+        raise refuse.input(", ".join(sorted(tops)), "are all sources", ONE_CLUSTER)
     _check_answers(seen)
     if len(alone := list_heads(seen)) == 1:
         return alone[0]

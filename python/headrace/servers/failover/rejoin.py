@@ -28,7 +28,14 @@ from headrace.servers.failover.changes import follow
 from headrace.servers.failover.cluster import FailoverCluster
 from headrace.servers.failover.executor import Say, discard_message
 from headrace.servers.failover.hosts import CHANGE_S, AddressHost, LabHost, change, make_lab_host, query_host_state
-from headrace.servers.failover.planning.election import find_extra, follows, list_followers, list_heads, require_state
+from headrace.servers.failover.planning.election import (
+    find_extra,
+    follows,
+    list_followers,
+    list_heads,
+    require_state,
+    shares_history,
+)
 from headrace.servers.failover.planning.members import Members, Seen, refuse
 from headrace.servers.failover.planning.planner import has_taken_over
 from headrace.servers.flavors import CLIENTS
@@ -81,6 +88,7 @@ def rejoin(
             say(f"{name} follows {above} already: nothing was done")
             return answer
         old = seen[name]
+        _check_related(old, seen[above], source)
         may_truncate = isinstance(host, LabHost) and _has_waited_for_replicas(host, old)
         if old.state is not None and not old.state.read_only and isinstance(host, LabHost):
             # Commits that wait for an acknowledgement would be confirmed when its role ends.
@@ -96,6 +104,7 @@ def rejoin(
             raise refuse.run(name, f"does not answer: {old.error}", f"Start it: headrace mysql up {name}.")
         if follows(old, new) is not None:
             return answer
+        _check_related(old, new, source)
         answer["extra"] = find_extra(old, new)
         if answer["extra"]:
             _keep_apart(cluster, host, old, new, answer, say)
@@ -134,6 +143,7 @@ def rejoin_plan(
     old, new = seen[name], seen[above]
     if _is_back(old, new):
         return above, [], [f"{name} follows {above} already"]
+    _check_related(old, new, source)
     steps, is_lab = [], isinstance(host, LabHost)
     if old.state is None and not is_lab:
         raise refuse.run(name, "does not answer", "Start it with read_only and skip_replica_start.")
@@ -178,10 +188,9 @@ def find_source_above(seen: Members, name: str, source: str | None = None) -> st
     if source == name:
         raise refuse.input(name, "cannot follow itself", "Name the new source with --from.")
     open_now = [head for head in list_heads(seen) if head != name and has_taken_over(seen, seen[head], name)]
-    open_now = [head for head in open_now if list_followers(seen, seen[head])] or open_now
     below = [follower.name for follower in list_followers(seen, old)]
-    meant = open_now if source is None else [source]
-    followed = [candidate for candidate in meant if candidate in seen and list_followers(seen, seen[candidate])]
+    meant = [seen[head] for head in (open_now if source is None else [source]) if head in seen]
+    followed = [head for head in meant if list_followers(seen, head) and _may_be_related(old, head)]
     if below and old.state is not None and not old.state.read_only and not followed:
         verb = "follows" if len(below) == 1 else "follow"
         rule = f"is the source ({', '.join(below)} {verb} it): there is nothing to rejoin"
@@ -201,6 +210,19 @@ def find_source_above(seen: Members, name: str, source: str | None = None) -> st
         rule = "does not answer" if new.state is None else "is read-only, so it is not the source"
         raise refuse.input(above, rule, "Fail over first, or name the source: --from NAME.")
     return above
+
+
+def _may_be_related(old: Seen, new: Seen) -> bool:
+    """Returns whether two servers can be of one cluster, as far as they answer."""
+    return old.state is None or new.state is None or shares_history(old, new)
+
+
+def _check_related(old: Seen, new: Seen, source: str | None) -> None:
+    """Raises CouldNotRun for a new source that was not named (`source`: None), if the old one has
+    no transaction in common with it: it may be another cluster's."""
+    if source is None and not _may_be_related(old, new) and find_extra(old, new):
+        rule = f"has no transaction in common with {new.name}, which may be the source of another cluster"
+        raise refuse.run(old.name, rule, "Name the new source: --from NAME.")
 
 
 def _is_back(old: Seen, new: Seen) -> bool:

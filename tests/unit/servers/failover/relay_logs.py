@@ -68,8 +68,11 @@ class Model:
 class Cluster:
     """A source (0) and replicas, a watcher, links between all of them that can be cut."""
 
-    def __init__(self, replicas: int, flavor: str, count: int, timeout_s: float, fence: bool) -> None:
+    def __init__(
+        self, replicas: int, flavor: str, count: int, timeout_s: float, fence: bool, *, first: int = 0
+    ) -> None:
         self.flavor, self.count, self.timeout_s, self.fence_possible = flavor, count, timeout_s, fence
+        self.first = first  # number of its source among the servers of a lab with several clusters
         self.now, self.threads = 0.0, 0
         self.servers = [Model(index, flavor) for index in range(replicas + 1)]
         self.source = self.servers[0]
@@ -200,14 +203,14 @@ class Cluster:
     # --- what the watcher sees --------------------------------------------------------------------
 
     def name(self, index: int) -> str:
-        return f"s{index}"
+        return f"s{self.first + index}"
 
     def gtids(self, transactions: set[Transaction]) -> GtidSet:
         if self.flavor == "mysql":
-            text = ",".join(f"{uuid(writer)}:{number}" for writer, number in sorted(transactions))
+            text = ",".join(f"{uuid(self.first + writer)}:{number}" for writer, number in sorted(transactions))
         else:
             top = max(transactions, key=lambda transaction: transaction[1], default=None)
-            text = "" if top is None else f"0-{top[0] + 1}-{top[1]}"
+            text = "" if top is None else f"0-{self.first + top[0] + 1}-{top[1]}"
         return GtidSet.parse(text, self.flavor)
 
     def state(self, server: Model) -> ServerState:
@@ -225,7 +228,7 @@ class Cluster:
                     name="",
                     source_host=self.name(server.follows),
                     source_port=1,
-                    source_server_id=server.follows + 1,
+                    source_server_id=self.first + server.follows + 1,
                     receive="off" if not server.receiver else "on" if linked else "connecting",
                     apply="on" if server.applier else "off",
                     received=self.gtids(server.knows()),
@@ -256,8 +259,8 @@ class Cluster:
             name=self.name(server.index),
             flavor=self.flavor,
             version=(10, 11, 0) if self.flavor == "mariadb" else (9, 7, 0),
-            server_id=server.index + 1,
-            uuid=uuid(server.index),
+            server_id=self.first + server.index + 1,
+            uuid=uuid(self.first + server.index),
             read_only=server.read_only,
             super_read_only=server.read_only,
             executed=executed,
@@ -281,7 +284,8 @@ class Cluster:
                 wrote: dict[tuple[int, int], int] = {}
                 if self.flavor == "mariadb":
                     for writer, number in server.binlog:
-                        wrote[0, writer + 1] = max(number, wrote.get((0, writer + 1), 0))
+                        key = (0, self.first + writer + 1)
+                        wrote[key] = max(number, wrote.get(key, 0))
                 run = ThreadRun(server.start, 1_000.0, server.receiver, server.applier)
                 base = replace(base, state=self.state(server), run=run, wrote=wrote)
             else:

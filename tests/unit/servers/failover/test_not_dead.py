@@ -45,7 +45,7 @@ from headrace.servers.failover.planning.progress import (
 )
 from headrace.servers.failover.run import ChangeRun
 from headrace.servers.failover.surroundings import REAL
-from headrace.servers.failover.watcher import STALLED_S, Suspicion, Watcher, check_followed
+from headrace.servers.failover.watcher import STALLED_S, Suspicion, Watcher, check_alone, check_followed
 from headrace.servers.topology.threads import to_start
 
 VOLUME, INSTANCE = "vol-1", "i-1"
@@ -203,7 +203,49 @@ def test_a_writable_server_is_not_the_new_source_because_it_is_writable(flavor):
     planned = plan(simulated.seen(), going(proof=simulated.proof))
     assert "it has not taken over" in planned.refusal and not planned.steps
     followed = open_stranger(flavor, follows=1)
-    assert plan(followed.seen(), going(accept_loss=True)).elected == "s3"
+    assert "it has not taken over" in plan(followed.seen(), going(accept_loss=True)).refusal, "of another history"
+    lagging = open_stranger(flavor, follows=1)
+    lagging.servers[3].binlog = [*lagging.source.binlog[:1], (3, 2)]
+    assert plan(lagging.seen(), going(accept_loss=True)).elected == "s3", "one that was promoted with a loss"
+
+
+def two_clusters(flavor: str) -> tuple[Cluster, dict[str, Seen]]:
+    """A source with a replica, which have died and remained, and another cluster of the same lab."""
+    clusters = [Cluster(1, flavor, 1, 1e9, True, first=first) for first in (0, 4)]
+    for each in clusters:
+        for _ in range(3):
+            each.write()
+            each.receive(1)
+            each.apply(1)
+    mine, other = clusters
+    mine.look()
+    return mine, mine.seen() | other.seen()
+
+
+@pytest.mark.parametrize("flavor", ["mariadb", "mysql"])
+def test_the_source_of_another_cluster_has_not_taken_over(flavor):
+    """Its replica follows it, and no transaction of the two clusters is the same."""
+    mine, alive = two_clusters(flavor)
+    with pytest.raises(InputError, match="s4: takes writes next to s0"):
+        check_alone(alive, "s0")
+    check_alone(mine.seen(), "s0")
+    with pytest.raises(InputError, match=r"s0: is the source \(s1 follows it\)"):
+        rejoin.find_source_above(alive, "s0", "s4")
+    mine.kill_source()
+    seen = alive | mine.seen()
+    for accept in (False, True):
+        planned = plan(seen, going(proof=mine.proof, accept_loss=accept))
+        assert "s4 takes writes" in planned.refusal and "without s4" in planned.hint and not planned.steps
+    # Nobody follows the old source once its replica was promoted: the other cluster's is not chosen for it.
+    mine.source.up, mine.source.read_only = True, True
+    mine.servers[1].follows, mine.servers[1].read_only = None, False
+    seen = alive | mine.seen()
+    with pytest.raises(InputError, match="take writes, all of them"):
+        rejoin.find_source_above(seen, "s0")
+    with pytest.raises(CouldNotRun, match="no transaction in common with s4"):
+        rejoin._check_related(seen["s0"], seen["s4"], None)
+    rejoin._check_related(seen["s0"], seen["s4"], "s4")
+    rejoin._check_related(seen["s0"], seen["s1"], None)
 
 
 @pytest.mark.parametrize("kind", ["failover", "switchover"])

@@ -325,7 +325,10 @@ def test_a_server_of_its_own_is_not_what_an_old_source_rejoins():
     with pytest.raises((InputError, CouldNotRun)):
         find_source_above(simulated.seen(), "s0")
     simulated.servers[1].follows, simulated.servers[1].read_only, simulated.servers[2].follows = None, False, 1
-    assert find_source_above(simulated.seen(), "s0") == "s1"
+    # Nobody is left to compare them with, and a replica follows either in another cluster too.
+    with pytest.raises(InputError, match="s1, s3: take writes, all of them"):
+        find_source_above(simulated.seen(), "s0")
+    assert find_source_above(simulated.seen(), "s0", "s1") == "s1"
 
 
 def test_journals_are_in_the_directory_of_the_lab_that_is_meant(tmp_path, monkeypatch):

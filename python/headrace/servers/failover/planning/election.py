@@ -199,18 +199,29 @@ def describe_ranges(transactions: dict[tuple[int, int], tuple[int, int]]) -> str
     )
 
 
+def find_last_numbers(seen: Seen) -> dict[tuple[int, int], int]:
+    """Returns the last number of each (domain, server) that a server of MariaDB is known to have: by
+    its binary log, and by the positions that it has applied. The binary log of a server that was
+    made from a copy begins after the copy, whose end is known by its applied position alone."""
+    return _find_highest([seen.wrote, _find_positions(seen), _list_numbers(require_state(seen).executed)])
+
+
+def shares_history(first: Seen, second: Seen) -> bool:
+    """Returns whether two servers have a transaction in common: those of two clusters have none."""
+    if require_state(first).flavor == "mariadb":
+        return not find_last_numbers(first).keys().isdisjoint(find_last_numbers(second))
+    return has(first).minus(has(second)) != has(first)
+
+
 def find_extra(old: Seen, new: Seen) -> str:
     """Returns the transactions of `old` that `new` lacks, as text; "" if there are none.
 
     MariaDB's positions do not show them: 0-1-105 is below 0-2-110, and yet 0-1-101..105 may be only
-    in its own history. So the last number of each server in both binary logs is compared. The
-    binary log of a server that was made from a copy begins after the copy, whose end is known by
-    its applied position alone.
+    in its own history. So the last number of each server in both is compared.
     """
-    needed_old, needed_new = require_state(old), require_state(new)
-    if needed_old.flavor != "mariadb":
+    if require_state(old).flavor != "mariadb":
         return str(has(old).minus(has(new)))
-    highest = _find_highest([new.wrote, _find_positions(new), _list_numbers(needed_new.executed)])
+    highest = find_last_numbers(new)
     wrote = _find_unsettled(old.wrote, old, highest)
     beyond = {key: last for key, last in wrote.items() if last > highest.get(key, 0)}
     return describe_ranges({key: (highest.get(key, 0) + 1, last) for key, last in beyond.items()})

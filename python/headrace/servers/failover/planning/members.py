@@ -24,6 +24,7 @@ from headrace.mysql.state import Channel, ServerState
 
 refuse = Refusals("docs/guide/failover.md")
 NAMED = "Name each server by the address that its replicas have for it, and leave out those that follow another."
+ONE_CLUSTER = "Name the servers of one cluster alone."
 
 # A fallback to async that comes after this is taken to come never, s. MySQL's largest timeout is
 # 2^32 ms, 49 days; MariaDB's 2^64 ms. A day is longer than anybody leaves a dead source alone.

@@ -30,6 +30,7 @@ from headrace.servers.failover.planning.guarantee import is_intact, judge_guaran
 from headrace.servers.failover.planning.members import (
     NAMED,
     NEVER_S,
+    ONE_CLUSTER,
     AckProof,
     FailoverPlan,
     FailoverStep,
@@ -120,7 +121,7 @@ def _refuse_topology(members: Members, progress: Progress) -> FailoverPlan | Non
         lawful = []
     if len(lawful) > 1 or len(lawful) < len(writable):
         rule = f"{', '.join(sorted(member.name for member in writable))}: writable next to {progress.elected or progress.source}"
-        hint = "Find out who writes there, and SET GLOBAL read_only = ON where nobody should."
+        hint = f"{ONE_CLUSTER} Find out who writes there, and SET GLOBAL read_only = ON where nobody should."
         if progress.elected is not None:
             rule += ", who was elected by a failover that did not end"
             hint += " If that one is of another time, begin a new one from today's source: --from NAME."
@@ -161,7 +162,7 @@ def _plan_failover(members: Members, source: Seen, progress: Progress, now_s: fl
     if elected is None and (strangers := _list_writable(members, progress)):
         names = ", ".join(stranger.name for stranger in strangers)
         rule = f"{names} takes writes, and lacks transactions that the replicas of {source.name} have: it has not taken over"
-        hint = f"Bring it back as a replica (headrace failover rejoin), or name the servers without {names}."
+        hint = f"Name the servers without {names}, or bring it back as a replica (headrace failover rejoin)."
         return FailoverPlan(refusal=rule, hint=hint)
     alive = source.state is not None and not source.state.read_only and source.fence != "done"
     if fenced and elected is None and alive:
@@ -212,11 +213,14 @@ def _list_writable(members: Members, progress: Progress) -> list[Seen]:
 
 
 def has_taken_over(members: Members, candidate: Seen, source: str) -> bool:
-    """Returns whether a writable server may have taken over: replicas follow it, or those that
-    still follow the old source have no transactions that it lacks."""
-    if any(each.name != source for each in election.list_followers(members, candidate)):
+    """Returns whether a writable server may have taken over: those that still follow the old source
+    have no transactions that it lacks, or replicas follow it and it has transactions in common with
+    those. Replicas alone prove nothing: it may be the source of another cluster."""
+    below = election.list_followers(members, members[source])
+    followed = any(each.name != source for each in election.list_followers(members, candidate))
+    if followed and any(election.shares_history(each, candidate) for each in below):
         return True
-    return not any(election.find_extra(each, candidate) for each in election.list_followers(members, members[source]))
+    return not any(election.find_extra(each, candidate) for each in below)
 
 
 def _revoke(source: Seen, replicas: list[Seen], fenced: bool) -> tuple[FailoverStep, ...]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import pwd
 import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,15 +19,18 @@ import pytest
 from relay_logs import OUTCOME, Cluster, going
 
 from headrace.aws import instances
+from headrace.base.processes import Process, User
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql.address import Address
 from headrace.mysql.connection import UNREACHABLE, NoRoom
 from headrace.mysql.dialect import Dialect
-from headrace.servers.failover import observer, rejoin, rescue
+from headrace.servers import record as records
+from headrace.servers import running
+from headrace.servers.failover import hosts, observer, rejoin, rescue
 from headrace.servers.failover import run as runs
 from headrace.servers.failover.draining import Draining
 from headrace.servers.failover.executor import Executor
-from headrace.servers.failover.hosts import AddressHost, Ec2Host, Hands
+from headrace.servers.failover.hosts import AddressHost, Ec2Host, Hands, LabHost
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import LeaseTaken
 from headrace.servers.failover.planning.election import require_state
@@ -93,6 +99,43 @@ def test_a_fence_of_ec2_holds_before_it_is_said_to(monkeypatch, ends):
     monkeypatch.setattr(client, "describe_volumes", lambda VolumeIds: {"Volumes": [{"Attachments": []}]})
     with pytest.raises(CouldNotRun, match="is not stopped and its volumes are not detached"):
         host.fence()
+
+
+# --- fencing on this machine ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def dead_host(tmp_path, monkeypatch) -> LabHost:
+    """A server of the lab that should run, whose process has ended."""
+    where = records.make_server_paths(tmp_path, "db")
+    where.state.mkdir(parents=True)
+    record = records.Record(
+        name="db", flavor="mariadb", version_text="", engine="innodb", storage="gp3:20", log_storage=None,
+        server_path=None, config="default", memory_gib=None, port=3306, should_run=True, process=Process(1, 2, "b"),
+    )  # fmt: skip
+    records.save(where, record)
+    user = pwd.getpwuid(os.getuid())
+    monkeypatch.setattr(running, "find_service_user", lambda: User(user.pw_name, user.pw_uid, user.pw_gid))
+    monkeypatch.setattr(hosts, "LOCKED_S", 0.05)
+    server: Any = SimpleNamespace(paths=where)
+    return LabHost("db", Address("u", "127.0.0.1", 3306), server=server)
+
+
+def test_a_fence_does_not_hold_while_another_command_is_at_work_on_the_server(dead_host):
+    """It may be about to start it: mysql up with a setting stops and starts a source."""
+    where = dead_host.server.paths
+    with records.lock_server(where), pytest.raises(CouldNotRun, match="another headrace is at work on it"):
+        dead_host.fence()
+    assert records.require_record(where).should_run
+    assert dead_host.fence() == "its process was down already"
+    assert not records.require_record(where).should_run
+
+
+def test_a_fence_ends_a_server_whose_record_has_an_older_process(dead_host):
+    """Whoever started it was killed before the record was written."""
+    words = ["-c", "import time; time.sleep(600)", f"--defaults-file={dead_host.server.paths.config}"]
+    with subprocess.Popen([sys.executable, *words]) as started:
+        assert dead_host.fence() == f"killed process {started.pid}"
 
 
 # --- a source that is back ------------------------------------------------------------------------

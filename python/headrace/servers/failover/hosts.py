@@ -88,6 +88,11 @@ class AddressHost:
         Raises as `connect`."""
         return connect(self.address, timeout_s)
 
+    def flushes_log(self) -> bool:
+        """Returns whether it is known, without its answer, to flush its binary log with each
+        commit."""
+        return False
+
     def fence(self) -> str:
         """Ends its ability to acknowledge; returns what was done. Raises CouldNotRun."""
         hint = "Stop it by hand and make sure that it stays down, then add --fenced."
@@ -163,6 +168,12 @@ class LabHost(AddressHost):
         except LabRefused:
             return False
         return True
+
+    def flushes_log(self) -> bool:
+        """Returns whether it was started with sync_binlog = 1, which is MySQL's default."""
+        record = records.load(self.server.paths)
+        value = None if record is None else record.find_setting("sync-binlog")
+        return value == "1" or (value is None and record is not None and record.flavor == "mysql")
 
     def admit_follower(self, follower: AddressHost, connection: SqlConnection, dialect: Dialect) -> SourceOf:
         """Returns how `follower` follows this server. A follower of the lab has the server's

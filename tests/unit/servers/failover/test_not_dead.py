@@ -133,9 +133,21 @@ def test_a_fence_does_not_hold_while_another_command_is_at_work_on_the_server(de
 
 def test_a_fence_ends_a_server_whose_record_has_an_older_process(dead_host):
     """Whoever started it was killed before the record was written."""
-    words = ["-c", "import time; time.sleep(600)", f"--defaults-file={dead_host.server.paths.config}"]
+    words = ["-c", "import time; time.sleep(60)", f"--defaults-file={dead_host.server.paths.config}"]
     with subprocess.Popen([sys.executable, *words]) as started:
         assert dead_host.fence() == f"killed process {started.pid}"
+
+
+def test_a_server_of_the_lab_flushes_its_log_as_its_option_file_says(dead_host):
+    where = dead_host.server.paths
+    record = records.require_record(where)
+    assert not dead_host.flushes_log(), "MariaDB's default is 0"
+    records.save(where, record.with_(flavor="mysql"))
+    assert dead_host.flushes_log()
+    records.save(where, record.with_(options={"sync-binlog": "0"}, settings={"loose_sync_binlog": "1"}))
+    assert dead_host.flushes_log()
+    records.save(where, record.with_(flavor="mysql", settings={"sync_binlog": "100"}))
+    assert not dead_host.flushes_log()
 
 
 # --- a source that is back ------------------------------------------------------------------------

@@ -554,6 +554,22 @@ def test_what_is_lost_is_listed_where_something_may_be():
     assert format_ranges(["0-1-7", "0-1-8", "0-2-9"], "mariadb") == "0-1-7..8, 0-2-9..9"
 
 
+@pytest.mark.parametrize("rescued", [None, 3])
+def test_a_rescue_has_everything_where_each_commit_was_flushed(rescued):
+    """Without semi-sync: what the old source acknowledged last may have been in its memory alone."""
+    simulated = cluster(timeout_s=0.0)
+    simulated.kill_source()
+    for replica in simulated.servers[1:]:
+        simulated.stop_threads(replica, apply=False)
+    seen = simulated.seen()
+    seen |= {"s0": replace(seen["s0"], volume=True)}
+    progress = going(rescue=True, rescued=rescued, fenced_s=simulated.now)
+    planned = plan(seen, progress)
+    assert not planned.refusal and not planned.lossless and "sync_binlog = 1" in planned.uncertain[-1]
+    flushed = plan(seen | {"s0": replace(seen["s0"], log_flushed=True)}, progress)
+    assert not flushed.refusal and flushed.lossless
+
+
 def test_mysqls_own_writes_are_errant_though_its_channel_counts_them():
     """SHOW REPLICA STATUS says in Executed_Gtid_Set all that the server executed, whoever wrote it."""
     simulated = cluster(flavor="mysql")

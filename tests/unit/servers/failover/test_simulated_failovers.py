@@ -28,7 +28,7 @@ from simulated_servers import Server
 from simulated_time import Killed, Task
 
 from headrace.errors import CouldNotRun, HeadraceError
-from headrace.servers.failover.planning.members import AckProof, FailoverWish, Outcome
+from headrace.servers.failover.planning.members import AckProof, FailoverWish, Outcome, Seen
 from headrace.servers.failover.watcher import Watcher
 
 SEEDS = int(os.environ.get("SIMULATED_SEEDS", "500"))
@@ -593,6 +593,32 @@ def test_another_change_follows_a_killed_one(flavor):
         returned += "s0" not in result.left_out
         cluster.time.end(cluster.processes)
     assert returned, "the source of before follows in none of them"
+
+
+def test_whether_the_dead_source_flushed_its_log_is_known_from_before():
+    """A rescue reads that log, and nobody can ask a dead server how often it was flushed."""
+    cluster = quiet_cluster("mysql")
+
+    def look(program: Program) -> Seen:
+        object.__setattr__(program.executor.hosts["s0"], "has_volume", True)
+        seen = ended(cluster, program.begin(program.executor.observer.look))
+        assert isinstance(seen, dict)
+        return seen["s0"]
+
+    program = cluster.program("m0")
+    assert look(program).log_flushed
+    cluster.source.has["sync_binlog"] = 0
+    cluster.source.variable_rows = None
+    assert not look(program).log_flushed
+    cluster.source.has["sync_binlog"] = 1
+    cluster.source.variable_rows = None
+    look(program)
+    cluster.source.stop()
+    dead = look(program)
+    assert dead.state is None and dead.log_flushed
+    assert not look(cluster.program("m0")).log_flushed, "this one saw nothing before"
+    cluster.stopped = True
+    cluster.time.end(cluster.processes)
 
 
 def test_the_same_seed_has_the_same_run():

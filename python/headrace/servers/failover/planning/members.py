@@ -90,7 +90,9 @@ class Seen:
     full: no connection is left for the probe; untried). `run`: shows whether a relay log can have
     been deleted. `wrote`: MariaDB alone, the last sequence number of each (domain, server) in its
     binary log: two positions do not show whether two histories have diverged. `fence`: whether its
-    process or volume can be taken away from here. `volume`: its volume can be read elsewhere.
+    process or volume can be taken away from here. `volume`: its volume can be read elsewhere;
+    `log_flushed`: its binary log there has every commit that it acknowledged, as it flushed each one
+    (sync_binlog = 1) when it answered last, or was told to at its start.
     `deaf`: its receive thread runs and has had no sign of life of its source for some heartbeats.
     `waited_s`: how long the write probe went without an answer. `events`: of a source, those that
     its scheduler runs; None: not asked.
@@ -106,6 +108,7 @@ class Seen:
     wrote: Mapping[tuple[int, int], int] = field(default_factory=dict)
     fence: Fence = "none"
     volume: bool = False
+    log_flushed: bool = False
     deaf: bool = False
     waited_s: float = 0.0
     events: tuple[ScheduledEvent, ...] | None = None

@@ -264,7 +264,12 @@ def _decide(members: Members, source: Seen, progress: Progress, now_s: float, fo
     if silent and not foreseen:
         return FailoverPlan(refusal=silent[0], hint=silent[1])
     uncertain = tuple(_list_doubts(pool, progress, now_s))
-    lossless = not uncertain or progress.rescued is not None
+    # What its binary log has is complete only if each commit was flushed there before it was answered.
+    rescues = progress.rescued is not None or (progress.wish.rescue and source.volume)
+    if uncertain and rescues and not source.log_flushed:
+        uncertain += (f"{source.name} is not known to have flushed its binary log with each commit (sync_binlog = 1)",)
+    complete = rescues and source.log_flushed
+    lossless = not uncertain or (progress.rescued is not None and complete)
     errant = election.find_errant(members, source)
     if errant and progress.wish.errant == "refuse" and progress.elected is None:
         rule = f"transactions of their own: {'; '.join(f'{name}: {text}' for name, text in sorted(errant.items()))}"
@@ -289,7 +294,7 @@ def _decide(members: Members, source: Seen, progress: Progress, now_s: float, fo
         return FailoverPlan(refusal=rule, hint=hint, elected=chosen.name, missing=since, errant=errant)
     steps, refusal = _list_steps(members, source, chosen, pool, progress, errant)
     missing = _find_missing(pool, chosen, _list_replaced(progress, errant))
-    lossless = (lossless and not missing) or (progress.wish.rescue and source.volume)
+    lossless = (lossless and not missing) or complete
     lossless, uncertain = progress.sure or (lossless, uncertain)
     if since:
         lossless, uncertain = False, (since,)

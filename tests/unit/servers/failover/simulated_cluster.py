@@ -172,11 +172,13 @@ class Machine:
 
 
 class Program:
-    """A process of Headrace with an executor. `lines`: it is killed before it writes this line of its journal."""
+    """A process of Headrace with an executor. `lines`: it is killed before it writes this line of its journal; `room`:
+    so many lines find room on its disk, None for all."""
 
     def __init__(self, cluster: SimulatedCluster, machine: Machine, lines: int | None = None) -> None:
         machine.programs += 1
         self.cluster, self.machine, self.lines = cluster, machine, lines
+        self.room: int | None = None
         self.process = Process(f"{machine.name}.{machine.programs}")
         self.surroundings = SimulatedSurroundings(self)
         hosts = {name: SimulatedHost(self, server) for name, server in cluster.servers.items()}
@@ -298,6 +300,10 @@ class SimulatedJournal(Journal):
             if program.lines < 0:
                 program.kill()
                 program.cluster.time.check()
+        if program.room is not None:
+            program.room -= 1
+            if program.room < 0:
+                raise CouldNotRun("journal", "cannot be written: No space left on device", "", "")
         self.machine.journal.append(text)
         if '"StepBegan"' in text:
             program.cluster.change((self.machine.name, self.machine.runs))

@@ -46,7 +46,7 @@ KINDS = [
     "two watches",
 ]
 # What some of the seeds have besides.
-SELDOM = ["semi-sync is switched off", *[""] * 4]
+SELDOM = ["semi-sync is switched off", "the disk is full", *[""] * 6]
 SWITCHED_OFF_S = 0.9  # after a watch began, which looks every 0.5 s; the source dies 2 s after that at the earliest
 LINES = 60  # of the journal of a change
 ANSWERED_S = 5.0  # within which a commit is answered where nothing is slow any more: messages take 1 ms
@@ -210,9 +210,9 @@ def end(cluster: SimulatedCluster) -> None:
         cluster.time.at(chance.uniform(1.0, 30.0), source.start)
 
 
-def carry_out(cluster: SimulatedCluster, job: Job, kills: int) -> object:
+def carry_out(cluster: SimulatedCluster, job: Job, kills: int, full: bool = False) -> object:
     """The result of a command that is given again where its program was killed, and once more when everything that a
-    person can bring back is back."""
+    person can bring back is back. `full`: the disk of its journal has room for some lines until then."""
     chance, time = cluster.chance, cluster.time
     result: object = None
     for remaining in range(kills, -2, -1):
@@ -222,6 +222,8 @@ def carry_out(cluster: SimulatedCluster, job: Job, kills: int) -> object:
             heal(cluster)
             wait(cluster, 8.0)
         program = cluster.program("m0")
+        if full and remaining >= 0:
+            program.room = chance.randrange(LINES)
         if remaining > 0:
             program.lines = chance.choice([None, chance.randrange(LINES)])
             if program.lines is None:
@@ -324,7 +326,7 @@ def play(cluster: SimulatedCluster, kind: str, happens: str = "") -> str:
     def job(program: Program) -> Outcome:
         return program.executor.run(wish, proof=proof if isinstance(proof, AckProof) else None)
 
-    result = carry_out(cluster, job, chance.choice([0, 0, 1, 1, 2, 3]))
+    result = carry_out(cluster, job, chance.choice([0, 0, 1, 1, 2, 3]), happens == "the disk is full")
     return judge(cluster, result, kind)
 
 
@@ -539,6 +541,30 @@ def test_the_chosen_replica_is_hidden_after_a_kill(flavor):
     while play_killed(quiet_cluster(flavor), FailoverWish("s0", kind="switchover", target="s1"), count, hidden="s1"):
         count += 1
     assert count > 10
+
+
+@pytest.mark.parametrize("flavor", ["mariadb", "mysql"])
+def test_one_server_takes_writes_whichever_line_of_the_journal_finds_no_room(flavor):
+    """Also where the election cannot be written: nobody was opened, so the source is open again."""
+    lines, wish = 0, FailoverWish("s0", kind="switchover")
+    while True:
+        cluster = quiet_cluster(flavor)
+        program = cluster.program("m0")
+        program.room = lines
+        result = ended(cluster, program.begin(lambda program=program: program.executor.run(wish)))
+        writable = [server.name for server in cluster.servers.values() if not server.closed]
+        assert len(writable) == 1, f"{lines}: {writable} take writes after {result!r}"
+        if isinstance(result, Outcome):
+            break
+        assert isinstance(result, CouldNotRun) and "No space left" in result.rule
+        program = cluster.program("m0")
+        result = ended(cluster, program.begin(lambda program=program: program.executor.run(wish)))
+        assert isinstance(result, Outcome) and result.lossless, f"{lines}: {result}"
+        judge_outcome(cluster, result, wish.kind)
+        cluster.stopped = True
+        cluster.time.end(cluster.processes)
+        lines += 1
+    assert lines > 10
 
 
 def switched(cluster: SimulatedCluster, source: str, target: str, lines: int | None = None) -> object:

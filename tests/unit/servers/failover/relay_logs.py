@@ -55,6 +55,7 @@ class Model:
     delayed: bool = False
     apply_error: str = ""
     logs_updates: bool = True
+    by_position: bool = False  # MariaDB does not note then what it received
     read_only: bool = True
     acks: bool = True
     source_role: bool = False
@@ -231,7 +232,7 @@ class Cluster:
                     source_server_id=self.first + server.follows + 1,
                     receive="off" if not server.receiver else "on" if linked else "connecting",
                     apply="on" if server.applier else "off",
-                    received=self.gtids(server.knows()),
+                    received=executed if server.by_position else self.gtids(server.knows()),
                     executed=executed,
                     read_file="",
                     read_pos=0,
@@ -243,6 +244,7 @@ class Cluster:
                     delay_s=3600 if server.delayed else 0,
                     filters=(),
                     workers=0,
+                    uses_gtid=not server.by_position,
                 ),
             )
         semi = SemiSync(

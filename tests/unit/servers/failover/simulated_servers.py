@@ -452,7 +452,8 @@ class Server:
         if old:
             position = channel.relay or ([self.applied] if self.applied else [])
             applied = self.gtids([self.applied] if self.applied else [])
-            return [{"Connection_name": "", "Gtid_IO_Pos": self.gtids(position), "Gtid_Slave_Pos": applied} | common]
+            named = {"Connection_name": "", "Using_Gtid": "Slave_Pos"}
+            return [named | {"Gtid_IO_Pos": self.gtids(position), "Gtid_Slave_Pos": applied} | common]
         retrieved = {"Retrieved_Gtid_Set": self.gtids(channel.relay), "Executed_Gtid_Set": self.executed()}
         return [{"Channel_Name": "", "Auto_Position": 1} | retrieved | common]
 

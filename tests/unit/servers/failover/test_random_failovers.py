@@ -36,6 +36,7 @@ def build(chance: random.Random) -> Cluster:
         replica.delayed = chance.random() < 0.1
         replica.logs_updates = chance.random() > 0.05
         replica.acks = timeout_s > 0 and chance.random() > 0.15
+        replica.by_position = flavor == "mariadb" and chance.random() < 0.1
     return cluster
 
 

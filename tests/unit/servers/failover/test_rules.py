@@ -145,8 +145,9 @@ def test_a_timeout_that_may_have_passed_is_no_guarantee():
         (lambda replica: setattr(replica, "delayed", True), "delayed on purpose"),
         (lambda replica: setattr(replica, "logs_updates", False), "does not log what it applies"),
         (lambda replica: setattr(replica, "apply_error", "1062: Duplicate entry"), "cannot apply"),
+        (lambda replica: setattr(replica, "by_position", True), "follows by file positions"),
     ],
-    ids=["delayed", "no log_replica_updates", "broken"],
+    ids=["delayed", "no log_replica_updates", "broken", "by position"],
 )
 def test_unfit_replicas_are_named(harm, words):
     simulated = cluster(replicas=1)
@@ -187,6 +188,25 @@ def test_the_guarantee_follows_the_status():
     for replica in simulated.servers[1:]:
         replica.delayed = True
     assert judge_guarantee(simulated.seen(), simulated.seen()["s0"]).level == "none"
+
+
+def test_a_replica_by_file_positions_is_no_acker_that_counts():
+    """What it acknowledged is in its relay log, and MariaDB does not say what that has."""
+    simulated = cluster()
+    proof = simulated.proof
+    assert proof is not None and is_intact(proof, simulated.seen()["s1"])
+    simulated.servers[1].by_position = True
+    seen = simulated.look()
+    assert not is_intact(proof, seen["s1"]) and is_intact(proof, seen["s2"])
+    guarantee = judge_guarantee(seen, seen["s0"])
+    assert guarantee.level == "async" and "s1 acknowledges and follows by file positions" in guarantee.reasons[0]
+    # Both are asked for each commit: the other one has it too.
+    simulated.count = 2
+    assert judge_guarantee(simulated.seen(), simulated.seen()["s0"]).level == "kept"
+    # MySQL notes it, however it follows.
+    mysql = cluster(flavor="mysql")
+    mysql.servers[1].by_position = True
+    assert judge_guarantee(mysql.seen(), mysql.seen()["s0"]).level == "kept"
 
 
 def test_a_restarted_acker_is_not_intact():

@@ -74,6 +74,12 @@ def keeps_relay_log(state: ServerState) -> bool:
     return not (state.flavor == "mariadb" and state.gtid_on)
 
 
+def shows_received(state: ServerState) -> bool:
+    """Returns whether it is known what a server received: MariaDB does not note it for a channel
+    that follows by file positions."""
+    return state.flavor != "mariadb" or all(channel.uses_gtid for channel in state.channels)
+
+
 def compute_usable(seen: Seen) -> GtidSet:
     """Returns what a server will have executed when its applier has finished its relay log."""
     state = require_state(seen)
@@ -101,6 +107,8 @@ def explain_unfit(seen: Seen, allow_delayed: bool = False) -> str:
         return "does not replicate by GTID"
     if channel is None:
         return ""
+    if not shows_received(state):
+        return "follows by file positions (MASTER_USE_GTID = no), so what it received is not known"
     if channel.apply_error:
         return f"cannot apply: {channel.apply_error[:200]}"
     if any(channel.filters):

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.mysql.state import SemiSync
-from headrace.servers.failover.planning.election import explain_unfit, keeps_relay_log, list_followers, require_state
+from headrace.servers.failover.planning.election import (
+    explain_unfit,
+    keeps_relay_log,
+    list_followers,
+    require_state,
+    shows_received,
+)
 from headrace.servers.failover.planning.members import NEVER_S, AckProof, Guarantee, Members, Seen
 
 
@@ -27,18 +33,25 @@ def judge_guarantee(members: Members, source: Seen) -> Guarantee:
         reasons.append("semi-sync is enabled and its status is OFF: it fell back to asynchronous")
     elif semi.clients < semi.wait_count:
         reasons.append(f"{semi.clients} replicas acknowledge, {semi.wait_count} are asked for")
+    ackers = list_acking(members, source)
+    blind = [acker.name for acker in ackers if not shows_received(require_state(acker))]
+    if not reasons and len(ackers) - len(blind) < _count_needed(semi, ackers):
+        reasons += [f"{name} acknowledges and follows by file positions: what it received is not known" for name in blind]
     if reasons:
         return Guarantee("async", tuple(reasons))
-    ackers = list_acking(members, source)
     return Guarantee("kept", (), _list_conditions(source, ackers))
+
+
+def _count_needed(semi: SemiSync, ackers: list[Seen]) -> int:
+    """Returns the number of acknowledging replicas of which one has the last commit for certain."""
+    return max(len(ackers), semi.clients) - semi.wait_count + 1
 
 
 def _list_conditions(source: Seen, ackers: list[Seen]) -> tuple[str, ...]:
     """Lists in words under which conditions no acknowledged commit is lost. `ackers`: the replicas
     that acknowledge."""
     semi = require_state(source).semi_sync
-    total = max(len(ackers), semi.clients)
-    needed = total - semi.wait_count + 1
+    total, needed = max(len(ackers), semi.clients), _count_needed(semi, ackers)
     conditions = [f"{needed} of {total} acknowledging replicas can be reached at the failover"]
     if semi.timeout_ms / 1000 < NEVER_S:
         conditions.append(
@@ -116,7 +129,7 @@ def carry_proof(proof: AckProof, members: Members) -> AckProof | None:
 
 
 def is_intact(proof: AckProof, seen: Seen | None) -> bool:
-    """Returns whether a replica answers and has everything that it acknowledged."""
-    if seen is None or seen.state is None or seen.name not in proof.runs:
+    """Returns whether a replica answers and is known to have everything that it acknowledged."""
+    if seen is None or seen.state is None or seen.name not in proof.runs or not shows_received(seen.state):
         return False
     return seen.run.is_unbroken(proof.runs[seen.name], keeps_relay_log(seen.state))

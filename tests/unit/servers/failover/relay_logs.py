@@ -83,6 +83,7 @@ class Cluster:
         self.acknowledged: list[tuple[Transaction, float]] = []
         self.fenced_s: float | None = None
         self.proof: AckProof | None = None
+        self.source_waits_alone = True
         self.numbers = 0
         for server in self.servers[1:]:
             server.follows = 0
@@ -254,6 +255,7 @@ class Cluster:
             wait_count=self.count,
             wait_point="AFTER_SYNC",
             timeout_ms=int(self.timeout_s * 1000),
+            waits_alone=server.index != 0 or self.source_waits_alone,
             replica_enabled=server.acks and server.index != 0,
             replica_status=server.acks and bool(server.receiver),
         )

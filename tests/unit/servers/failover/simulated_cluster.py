@@ -40,6 +40,8 @@ STORED = {
     "master_timeout": ("timeout_ms", True),
     "source_timeout": ("timeout_ms", True),
     "source_wait_for_replica_count": ("count", True),
+    "master_wait_no_slave": ("waits_alone", False),
+    "source_wait_no_replica": ("waits_alone", False),
 }
 
 

@@ -87,6 +87,7 @@ class Server:
             "event_scheduler": cluster.scheduler and not replica,
             "timeout_ms": int(cluster.timeout_s * 1000),
             "count": cluster.count,
+            "waits_alone": True,
         }
         self.events = "REPLICA_SIDE_DISABLED" if replica else "ENABLED"
         self.start()
@@ -122,6 +123,7 @@ class Server:
                 channel.relay = channel.relay[: channel.flushed]
             channel.receiver = channel.applier = channel.connected = 0
             channel.applying = False
+            channel.source.miss_replicas()
             if self.flavor == "mariadb":
                 self.applied = self.log[-1] if self.log else None
         for replica in self.cluster.followers(self):
@@ -233,8 +235,18 @@ class Server:
         if (channel := self.channel) is not None:
             if receive:
                 channel.receiver = channel.connected = 0
+                channel.source.miss_replicas()
             if apply:
                 channel.applier, channel.applying = 0, False
+
+    def miss_replicas(self) -> None:
+        """Goes on alone at once where it does not wait for replicas that are gone."""
+        if self.up and self.has["source"] and self.status and not self.has["waits_alone"]:
+            channels = [each.channel for each in self.cluster.followers(self)]
+            there = sum(channel is not None and bool(channel.connected) and channel.acks for channel in channels)
+            if there < self.has["count"]:
+                self.status = False
+                self.release()
 
     def connect(self, receiver: int) -> None:
         """Tries to connect to its source, again and again."""
@@ -271,6 +283,7 @@ class Server:
         if channel is not None and channel.connected:
             channel.beats += int((self.time.now_s - channel.since_s) / HEARTBEAT_S)
             channel.connected = 0
+            channel.source.miss_replicas()
             receiver = channel.receiver
             self.time.at(CONNECT_RETRY_S, lambda: self.connect(receiver))
 
@@ -402,6 +415,7 @@ class Server:
             f"rpl_semi_sync_{source}_enabled": word(has["source"]),
             f"rpl_semi_sync_{replica}_enabled": word(has["replica"]),
             f"rpl_semi_sync_{source}_timeout": has["timeout_ms"],
+            f"rpl_semi_sync_{source}_wait_no_{replica}": word(has["waits_alone"]),
             f"rpl_semi_sync_{source}_wait_point": "AFTER_SYNC",
             "event_scheduler": word(has["event_scheduler"]),
         }
@@ -498,6 +512,8 @@ class Server:
                 self.has["timeout_ms"] = int(number)
             case "source_wait_for_replica_count":
                 self.has["count"] = int(number)
+            case "master_wait_no_slave" | "source_wait_no_replica":
+                self.has["waits_alone"] = on
             case "sync_binlog":
                 self.has["sync_binlog"] = int(number)
             case "event_scheduler":

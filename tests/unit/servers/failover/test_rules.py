@@ -12,7 +12,7 @@ from headrace.mysql.gtid import GtidSet
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.planning.dry_run import doubt_election
 from headrace.servers.failover.planning.election import find_errant, find_extra, has, require_state
-from headrace.servers.failover.planning.guarantee import is_intact, judge_guarantee
+from headrace.servers.failover.planning.guarantee import carry_proof, is_intact, judge_guarantee
 from headrace.servers.failover.planning.members import FailoverStep, FailoverWish, ScheduledEvent, Seen, ThreadRun
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.failover.planning.progress import (
@@ -188,6 +188,22 @@ def test_the_guarantee_follows_the_status():
     for replica in simulated.servers[1:]:
         replica.delayed = True
     assert judge_guarantee(simulated.seen(), simulated.seen()["s0"]).level == "none"
+
+
+@pytest.mark.parametrize("flavor", ["mariadb", "mysql"])
+def test_a_source_that_goes_on_alone_at_once_has_no_timeout_that_counts(flavor):
+    """With rpl_semi_sync_source_wait_no_replica = OFF it acknowledges alone as soon as its replicas have left it."""
+    simulated = cluster(flavor=flavor)
+    proof = simulated.proof
+    assert proof is not None and carry_proof(proof, simulated.seen()) is not None
+    simulated.source_waits_alone = False
+    seen = simulated.look()
+    assert simulated.proof is None and carry_proof(proof, seen) is None
+    name = "rpl_semi_sync_source_wait_no_replica" if flavor == "mysql" else "rpl_semi_sync_master_wait_no_slave"
+    guarantee = judge_guarantee(seen, seen["s0"])
+    assert guarantee.level == "async" and f"{name} is OFF" in guarantee.reasons[0]
+    trap = next(trap for trap in list_traps(seen, seen["s0"]) if trap.name == "goes-on-alone")
+    assert trap.kind == "loss" and trap.do.startswith(f"SET GLOBAL {name} = ON")
 
 
 def test_a_replica_by_file_positions_is_no_acker_that_counts():

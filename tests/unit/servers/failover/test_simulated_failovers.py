@@ -46,7 +46,7 @@ KINDS = [
     "two watches",
 ]
 # What some of the seeds have besides.
-SELDOM = ["semi-sync is switched off", "the disk is full", *[""] * 6]
+SELDOM = ["semi-sync is switched off", "the disk is full", "the source goes on alone", *[""] * 6]
 SWITCHED_OFF_S = 0.9  # after a watch began, which looks every 0.5 s; the source dies 2 s after that at the earliest
 LINES = 60  # of the journal of a change
 ANSWERED_S = 5.0  # within which a commit is answered where nothing is slow any more: messages take 1 ms
@@ -312,6 +312,9 @@ def play(cluster: SimulatedCluster, kind: str, happens: str = "") -> str:
         cluster.closing = lambda: cluster.time.at(chance.uniform(0.0, 0.02), lambda: strike_closed(cluster))
     elif chance.random() < 0.6 and not switched_off:
         disturb(cluster, FAULTS_S)
+    if happens == "the source goes on alone":
+        cluster.source.settings["waits_alone"] = cluster.source.has["waits_alone"] = False
+        cluster.source.variable_rows = None
     if switched_off:
         # A watch has seen it at work before, and sees that it is off before the source dies.
         cluster.time.at(SWITCHED_OFF_S, cluster.source.switch_semi_sync_off)

@@ -31,6 +31,9 @@ def judge_guarantee(members: Members, source: Seen) -> Guarantee:
         reasons.append("semi-sync is off on the source: a commit waits for no replica")
     elif not semi.source_status:
         reasons.append("semi-sync is enabled and its status is OFF: it fell back to asynchronous")
+    elif not semi.waits_alone:
+        variable = state.dialect.name_semi_sync_variable("source", "wait_no_replica")
+        reasons.append(f"{variable} is OFF: a source that its replicas leave acknowledges alone at once")
     elif semi.clients < semi.wait_count:
         reasons.append(f"{semi.clients} replicas acknowledge, {semi.wait_count} are asked for")
     ackers = list_acking(members, source)
@@ -74,7 +77,7 @@ def _list_conditions(source: Seen, ackers: list[Seen]) -> tuple[str, ...]:
 
 def is_waiting(semi: SemiSync) -> bool:
     """Returns whether the commits of a source wait for replicas, however few are connected."""
-    return semi.source_enabled and semi.source_status
+    return semi.source_enabled and semi.source_status and semi.waits_alone
 
 
 def list_acking(members: Members, source: Seen) -> list[Seen]:

@@ -30,6 +30,7 @@ from headrace.servers.failover.executor import Say, discard_message
 from headrace.servers.failover.hosts import CHANGE_S, AddressHost, LabHost, change, make_lab_host, query_host_state
 from headrace.servers.failover.planning.election import (
     find_extra,
+    find_last_numbers,
     follows,
     list_followers,
     list_heads,
@@ -320,11 +321,11 @@ def _find_common(old: Seen, new: Seen) -> GtidSet:
     needed_old, needed_new = require_state(old), require_state(new)
     if needed_old.flavor == "mysql":
         return needed_old.executed.minus(needed_old.executed.minus(needed_new.executed))
-    parts = []
+    parts, last = [], find_last_numbers(new)
     for domain in sorted({key[0] for key in old.wrote}):
-        keys = [key for key in old.wrote if key[0] == domain and new.wrote.get(key, 0)]
+        keys = [key for key in old.wrote if key[0] == domain and last.get(key, 0)]
         if keys:
-            number, server = max((min(old.wrote[key], new.wrote[key]), key[1]) for key in keys)
+            number, server = max((min(old.wrote[key], last[key]), key[1]) for key in keys)
             parts.append(f"{domain}-{server}-{number}")
     return GtidSet.parse(",".join(parts), "mariadb")
 
@@ -339,6 +340,10 @@ def _rewind(host: AddressHost, old: Seen, new: Seen, say: Say) -> None:
         rule = f"logs {state.binary_log.format} with {state.binary_log.row_image} images: nothing can be taken back from that"
         raise refuse.run(host.name, rule, "Seed it anew: --diverged seed.")
     common = _find_common(old, new)
+    if {key[0] for key in old.wrote} - {int(domain) for domain, _ in common.ranges}:
+        # Without a start, its reader goes through everything that it ever logged.
+        rule = f"and {new.name} are not known to have a transaction in common, so that it cannot be taken back to one"
+        raise refuse.run(host.name, rule, "Seed it anew: --diverged seed.")
     program = rescue.find_host_program(host, "mariadb")
     words = rescue.build_reader_command(program, host.list_binary_logs(), common)
     check = subprocess.run(words, capture_output=True, env=PRIVATE_ENVIRONMENT, timeout=FLASHBACK_S)
@@ -350,7 +355,11 @@ def _rewind(host: AddressHost, old: Seen, new: Seen, say: Say) -> None:
     with make_client_file(host.address) as options:
         client = [*program.find_tool(*CLIENTS["mariadb"]), f"--defaults-extra-file={options}"]
         client += ["--init-command=SET SESSION sql_log_bin = 0"]
-        rescue.apply([*words, "--flashback"], client, host.name)
+        try:
+            rescue.apply([*words, "--flashback"], client, host.name)
+        except HeadraceError as error:
+            # What was taken back cannot be taken back again.
+            raise error.amend(hint="Seed it anew: --diverged seed.") from error
     change(host, *state.dialect.begin_at(common))
 
 

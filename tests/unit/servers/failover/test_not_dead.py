@@ -24,6 +24,8 @@ from headrace.errors import CouldNotRun, InputError
 from headrace.mysql.address import Address
 from headrace.mysql.connection import UNREACHABLE, NoRoom
 from headrace.mysql.dialect import Dialect
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.state import BinaryLog
 from headrace.servers import record as records
 from headrace.servers import running
 from headrace.servers.failover import hosts, observer, rejoin, rescue
@@ -616,6 +618,30 @@ def test_nobody_waits_for_a_relay_log_that_is_gone():
     states = iter([require_state(simulated.seen()["s1"])])
     with pytest.raises(CouldNotRun, match="a part of what it had received is lost"):
         draining._can_apply(host, gtids)
+
+
+# --- taking back ----------------------------------------------------------------------------------
+
+
+def test_nothing_is_taken_back_without_a_common_transaction(dead_host, monkeypatch):
+    """The new source was made from a copy after the old one had died: its binary log has nothing of it. Without a start
+    the reader would take back everything that the old one ever logged."""
+    monkeypatch.setattr(rescue, "find_host_program", lambda *_: pytest.fail("its binary log is read"))
+    seen = working().seen()
+    log = BinaryLog(on=True, replica_updates=True, format="ROW", row_image="FULL")
+    old = replace(seen["s0"], wrote={(0, 1): 105}, state=replace(require_state(seen["s0"]), binary_log=log))
+    executed = GtidSet.parse("0-3-160", "mariadb")
+
+    def copied(applied: str) -> Seen:
+        state = replace(require_state(seen["s1"]), channels=(), executed=executed)
+        state = replace(state, applied=GtidSet.parse(applied, "mariadb"))
+        return replace(seen["s1"], wrote={(0, 2): 155, (0, 3): 160}, state=state)
+
+    with pytest.raises(CouldNotRun, match="not known to have a transaction in common") as error:
+        rejoin._rewind(dead_host, old, copied("0-2-150"), print)
+    assert "--diverged seed" in error.value.hint
+    # The position of the copy counts: what it names is common, whatever the binary log has.
+    assert str(rejoin._find_common(old, copied("0-1-100"))) == "0-1-100"
 
 
 # --- accounts -------------------------------------------------------------------------------------

@@ -285,6 +285,12 @@ def read_executed_now(connection: SqlConnection, state: ServerState) -> GtidSet:
     return read_executed_sets(connection, state.dialect)[0]
 
 
+def read_gtid_purged(connection: SqlConnection) -> GtidSet:
+    """Reads the transactions that MySQL has executed and has not in its binary logs: they were purged,
+    or came with a copy."""
+    return GtidSet.parse(str(ask_value(connection, "SELECT @@GLOBAL.gtid_purged") or ""), "mysql")
+
+
 def read_written(connection: SqlConnection, state: ServerState) -> dict[tuple[int, int], int]:
     """Reads the last number of each (domain, server) in MariaDB's binary log; empty for MySQL."""
     if state.flavor != "mariadb":

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.mysql.connection import DENIED, DENIED_DATABASE, EXPIRED, UNREACHABLE, NoRoom, cut
-from headrace.mysql.state import ServerState, observe, read_written
+from headrace.mysql.state import ServerState, observe, read_gtid_purged, read_written
 from headrace.mysql.statements import SqlConnection, ask, ask_value, get_error_number, get_error_words
 from headrace.servers.failover import scheduler
 from headrace.servers.failover.hosts import AddressHost
@@ -125,10 +125,10 @@ class Observer:
                 )
                 deaf = self._is_deaf(name, connection, state)
                 events = None if state.read_only or state.channels else self._read_events(name, connection, state)
+                purged = read_gtid_purged(connection) if state.flavor == "mysql" else None
                 self._flushes[name] = flushes = state.durability.sync_binlog == 1
-                return replace(
-                    seen, state=state, run=run, wrote=wrote, deaf=deaf, events=events, log_flushed=flushes
-                )
+                seen = replace(seen, state=state, run=run, wrote=wrote, deaf=deaf, events=events)
+                return replace(seen, purged=purged, log_flushed=flushes)
             except Exception as error:
                 self._drop(name)
                 failure = describe_failure(error, host)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Literal, TypedDict
 
 from headrace.base.processes import PRIVATE_ENVIRONMENT
-from headrace.errors import CouldNotRun, HeadraceError
+from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql.gtid import GtidSet
 from headrace.servers import record as records
 from headrace.servers import server as server_module
@@ -40,6 +40,7 @@ from headrace.servers.failover.planning.election import (
 from headrace.servers.failover.planning.members import Members, Seen, refuse
 from headrace.servers.failover.planning.planner import has_taken_over
 from headrace.servers.flavors import CLIENTS
+from headrace.servers.topology import checks, seeding
 from headrace.servers.topology.topology import Following, bring_up_replica
 
 Diverged = Literal["refuse", "rewind", "seed"]
@@ -114,11 +115,16 @@ def rejoin(
             if diverged == "seed":
                 _seed_anew(host, cluster.hosts[above].name, _uses_semi_sync(new))
                 return {**answer, "state": "seeded"}
+            _check_reachable(cluster.hosts[above], old, _find_common(old, new))
             _rewind(host, old, new, say)
             answer["state"] = "rewound"
+        else:
+            _check_reachable(cluster.hosts[above], old, require_state(old).executed)
         change(host, *require_state(old).dialect.switch_semi_sync("replica", True)) if _uses_semi_sync(new) else None
         with contextlib.closing(host.open_connection(CHANGE_S)) as connection:
             follow(host, connection, cluster.hosts[above])
+            channels = require_state(old).channels
+            seeding.wait_connected(connection, name, channels[0].name if channels else "")
         return answer
 
 
@@ -224,6 +230,18 @@ def _check_related(old: Seen, new: Seen, source: str | None) -> None:
     if source is None and not _may_be_related(old, new) and find_extra(old, new):
         rule = f"has no transaction in common with {new.name}, which may be the source of another cluster"
         raise refuse.run(old.name, rule, "Name the new source: --from NAME.")
+
+
+def _check_reachable(new: AddressHost, old: Seen, gtids: GtidSet) -> None:
+    """Raises InputError if the new source has purged what the old one, with these transactions,
+    still needs."""
+    with contextlib.closing(new.open_connection(CHANGE_S)) as connection:
+        purged = seeding.read_purged(connection)
+    try:
+        checks.check_reachable(old.name, purged, gtids, new.name)
+    except InputError as error:
+        hint = "It stays read-only and follows nobody. Delete it and make it again: headrace mysql destroy, replica up."
+        raise error.amend(hint=hint) from None
 
 
 def _is_back(old: Seen, new: Seen) -> bool:

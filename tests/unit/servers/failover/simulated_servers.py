@@ -73,6 +73,7 @@ class Server:
         self.log_text: str | None = None  # GTIDs of the log, once they were asked for
         self.variable_rows: Rows | None = None
         self.opened = 0  # order in which servers were opened for writes
+        self.purged: set[Transaction] = set()  # executed, and not in its binary log: MySQL sends none of it
         self.pending: dict[Transaction, tuple[set[str], Callable[[], None]]] = {}
         self.waiting: list[Any] = []
         self.locks: dict[str, Connection] = {}
@@ -267,6 +268,9 @@ class Server:
         else:
             if any(transaction[0] == source.id and transaction not in source.places for transaction in places):
                 channel.receiver, channel.error = 0, "1236: the replica has more GTIDs than the source"
+                return
+            if not source.purged <= places:
+                channel.receiver, channel.error = 0, "1236: the source has purged GTIDs that the replica requires"
                 return
             channel.cursor = 0
         channel.connected, channel.since_s, channel.silent_since_s = source.boots, self.time.now_s, None
@@ -593,6 +597,7 @@ STATEMENTS = [
     statement(r"SELECT @@version", lambda s, c, m: [(dict(s.variables())["version"],)]),
     statement(r"SELECT @@GLOBAL\.gtid_slave_pos, ", lambda s, c, m: [(s.gtids([s.applied] if s.applied else []), s.executed())]),
     statement(r"SELECT @@GLOBAL\.gtid_executed", lambda s, c, m: [(s.executed(),)]),
+    statement(r"SELECT @@GLOBAL\.gtid_purged", lambda s, c, m: [(s.gtids(sorted(s.purged)),)]),
     statement(r"SELECT @@GLOBAL\.gtid_binlog_state", lambda s, c, m: [(",".join(f"0-{writer}-{number}" for writer, number in s.last.items()),)]),
     statement(r"SELECT .*heartbeat_interval|SELECT .*'slave_heartbeat_period'", lambda s, c, m: [(HEARTBEAT_S,)]),
     statement(r"SELECT .*received_heartbeats", lambda s, c, m: [(s.beats(),)]),

@@ -644,6 +644,16 @@ def test_nothing_is_taken_back_without_a_common_transaction(dead_host, monkeypat
     assert str(rejoin._find_common(old, copied("0-1-100"))) == "0-1-100"
 
 
+def test_an_old_source_that_lacks_what_was_purged_does_not_rejoin(monkeypatch):
+    monkeypatch.setattr(rejoin.seeding, "read_purged", lambda _: GtidSet.parse("0-1-50", "mariadb"))
+    new: Any = SimpleNamespace(name="s1", open_connection=lambda _: contextlib.ExitStack())
+    old = working().seen()["s0"]
+    rejoin._check_reachable(new, old, GtidSet.parse("0-1-50", "mariadb"))
+    with pytest.raises(InputError, match="s0: needs 20 transactions that s1 has purged") as error:
+        rejoin._check_reachable(new, old, GtidSet.parse("0-1-30", "mariadb"))
+    assert "follows nobody" in error.value.hint
+
+
 # --- accounts -------------------------------------------------------------------------------------
 
 

@@ -590,6 +590,49 @@ def test_what_is_lost_is_listed_where_something_may_be():
     assert format_ranges(["0-1-7", "0-1-8", "0-2-9"], "mariadb") == "0-1-7..8, 0-2-9..9"
 
 
+@pytest.mark.parametrize("delayed", [False, True])
+def test_a_replica_applies_what_the_new_source_cannot_send(delayed):
+    """The new source was made of a copy: its binary log begins after what the other one has in its relay log alone,
+    which ends when that one follows another."""
+    simulated = cluster(flavor="mysql")
+    for _ in range(2):
+        simulated.write()
+    for replica in simulated.servers[1:]:
+        simulated.receive(replica.index)
+        simulated.receive(replica.index)
+    simulated.fetched(simulated.servers[1], set(simulated.source.binlog))
+    simulated.kill_source()
+    simulated.fenced_s = simulated.now
+    for replica in simulated.servers[1:]:
+        simulated.stop_threads(replica, apply=False)
+    simulated.servers[2].delayed = delayed
+    simulated.stop_threads(simulated.servers[1])
+    simulated.servers[1].follows, simulated.servers[1].read_only = None, False
+    seen = simulated.seen()
+    seen |= {"s1": replace(seen["s1"], purged=require_state(seen["s1"]).executed)}
+    progress = wish(simulated, elected="s1", clients_updated=True)
+    planned = plan(seen, progress)
+    if delayed:
+        assert not planned.steps and "3 transactions that s1 cannot send any more" in planned.left_out["s2"]
+        return
+    assert [(step.action, step.server) for step in planned.steps] == [("wait-applied", "s2")]
+    assert str(planned.steps[0].gtid) == str(require_state(seen["s1"]).executed.minus(require_state(seen["s2"]).executed))
+    assert simulated.do(planned.steps[0])
+    again = simulated.seen() | {"s1": seen["s1"]}
+    assert [(step.action, step.server) for step in plan(again, progress).steps] == [("repoint", "s2")]
+
+
+def test_a_replica_that_its_new_source_refuses_is_named():
+    simulated = promoted()
+    simulated.servers[2].follows = 1
+    seen = simulated.seen()
+    state = require_state(seen["s2"])
+    error = "1236: the binary log it needs is gone"
+    channel = replace(state.channels[0], receive="off", receive_error=error)
+    planned = plan(changed(seen, "s2", channels=(channel,)), wish(simulated, elected="s1", clients_updated=True))
+    assert planned.left_out["s2"] == f"does not receive from s1: {error}"
+
+
 @pytest.mark.parametrize("rescued", [None, 3])
 def test_a_rescue_has_everything_where_each_commit_was_flushed(rescued):
     """Without semi-sync: what the old source acknowledged last may have been in its memory alone."""

@@ -46,7 +46,7 @@ KINDS = [
     "two watches",
 ]
 # What some of the seeds have besides.
-SELDOM = ["semi-sync is switched off", "the disk is full", "the source goes on alone", *[""] * 6]
+SELDOM = ["semi-sync is switched off", "the disk is full", "the source goes on alone", "a replica is a copy", *[""] * 6]
 SWITCHED_OFF_S = 0.9  # after a watch began, which looks every 0.5 s; the source dies 2 s after that at the earliest
 LINES = 60  # of the journal of a change
 ANSWERED_S = 5.0  # within which a commit is answered where nothing is slow any more: messages take 1 ms
@@ -315,6 +315,9 @@ def play(cluster: SimulatedCluster, kind: str, happens: str = "") -> str:
     if happens == "the source goes on alone":
         cluster.source.settings["waits_alone"] = cluster.source.has["waits_alone"] = False
         cluster.source.variable_rows = None
+    if happens == "a replica is a copy" and cluster.flavor == "mysql":
+        copy = cluster.servers["s1"]
+        copy.purged = set(copy.log)  # its binary log begins here
     if switched_off:
         # A watch has seen it at work before, and sees that it is off before the source dies.
         cluster.time.at(SWITCHED_OFF_S, cluster.source.switch_semi_sync_off)

@@ -235,6 +235,13 @@ def find_extra(old: Seen, new: Seen) -> str:
     return describe_ranges({key: (highest.get(key, 0) + 1, last) for key, last in beyond.items()})
 
 
+def find_out_of_reach(seen: Seen, source: Seen) -> GtidSet:
+    """Returns the transactions that `source` cannot send any more, as far as that is known, and that
+    a server has not executed: it can follow once it has them."""
+    state = require_state(seen)
+    return GtidSet(state.flavor) if source.purged is None else source.purged.minus(state.executed)
+
+
 def choose_best(candidates: list[Seen], target: str | None, replaced: GtidSet | None = None) -> Seen | None:
     """Returns the candidate whose usable set contains that of every other, apart from `replaced`:
     errant transactions that empty ones will replace. Chooses `target` if it is as good; None if no

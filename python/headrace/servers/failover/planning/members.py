@@ -95,7 +95,8 @@ class Seen:
     (sync_binlog = 1) when it answered last, or was told to at its start.
     `deaf`: its receive thread runs and has had no sign of life of its source for some heartbeats.
     `waited_s`: how long the write probe went without an answer. `events`: of a source, those that
-    its scheduler runs; None: not asked.
+    its scheduler runs; None: not asked. `purged`: what it has executed and cannot send to a replica;
+    None: not known, as on MariaDB, where the question takes a lock that commits hold.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Seen:
     deaf: bool = False
     waited_s: float = 0.0
     events: tuple[ScheduledEvent, ...] | None = None
+    purged: GtidSet | None = None
 
     @property
     def place(self) -> tuple[str, int]:

@@ -48,7 +48,6 @@ from headrace.servers.failover.planning.progress import (
     PlanRefused,
     Progress,
     StepBegan,
-    StepDone,
     WritesPause,
 )
 from headrace.servers.failover.run import ChangeRun
@@ -485,12 +484,31 @@ def test_a_watcher_that_meets_a_good_source_gives_up_what_was_left(tmp_path):
     hosts_of = {"s1": "s1", "s2": "s2"}
     executor = SimpleNamespace(journal=journal, hands=Hands(), hosts=hosts_of, say=changed.append)
     journal.write(Began(FailoverWish("s0"), "watch", ""))
-    journal.write(StepDone(FailoverStep(1, "stop-receive", "s1"), 0.1))
+    journal.write(StepBegan(FailoverStep(1, "stop-receive", "s1")))
     Executor.give_up(executor, "s1")  # pyright: ignore[reportArgumentType]
     assert journal.read_unfinished() is not None and not changed
     Executor.give_up(executor, "s0")  # pyright: ignore[reportArgumentType]
     assert journal.read_unfinished() is None
     assert [host for host, _ in changed] == ["s1"], "what it stopped receives again, and nobody else"
+
+
+def test_what_an_outdated_change_has_stopped_is_not_forgotten(tmp_path):
+    """A new run begins, elects nobody, and lets those receive again too."""
+    journal, wish = Journal(tmp_path / "journal"), FailoverWish("s0")
+    journal.write(Began(wish, "watch", "boot"))
+    journal.write(StepBegan(FailoverStep(1, "stop-receive", "s1")))
+    progress = journal.read_unfinished()
+    assert progress is not None and progress.stopped == {"s1"}, "it may have been done"
+
+    def look(*_: object) -> None:
+        raise CouldNotRun("s0", "is not looked at", "", "")
+
+    watched: Any = SimpleNamespace(hosts={}, surroundings=REAL, fenced=set(), probe_source=look)
+    lease: Any = SimpleNamespace(take=lambda _: None, release=lambda: None)
+    with pytest.raises(CouldNotRun, match="is not looked at"):
+        Executor(watched, journal, lease).run(wish, seen=writable(working()))
+    again = journal.read_unfinished()
+    assert again is not None and again.by == "user" and again.stopped == {"s1"}
 
 
 @pytest.mark.parametrize("rescued", [False, True])
@@ -506,7 +524,7 @@ def test_one_whose_rescue_was_cut_off_applies_again(tmp_path, rescued):
     )
     executor: Any = SimpleNamespace(journal=journal, hands=hands, hosts={"s1": "s1"}, say=changed.append)
     journal.write(Began(FailoverWish("s0"), "watch", ""))
-    journal.write(StepDone(FailoverStep(1, "stop-receive", "s1"), 0.1))
+    journal.write(StepBegan(FailoverStep(1, "stop-receive", "s1")))
     if rescued:
         journal.write(StepBegan(FailoverStep(3, "rescue", "s1", to="s0")))
     Executor.give_up(executor, "s0")

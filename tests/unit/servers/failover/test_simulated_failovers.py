@@ -573,6 +573,53 @@ def test_one_server_takes_writes_whichever_line_of_the_journal_finds_no_room(fla
     assert lines > 10
 
 
+@pytest.mark.parametrize("semi_sync", [True, False])
+@pytest.mark.parametrize("flavor", ["mariadb", "mysql"])
+def test_a_cut_off_failover_is_ended_where_its_source_is_back(flavor, semi_sync):
+    """A run that is refused then lets the replicas receive, which the one before had stopped: with semi-sync no commit
+    of the source would be answered, and nobody would do it later."""
+    lines = stopped = 0
+    while True:
+        cluster = quiet_cluster(flavor)
+        cluster.can_fence = False
+        if not semi_sync:
+            cluster.source.settings["source"] = False
+            cluster.source.switch_semi_sync_off()
+        wish = FailoverWish("s0", by_hand=not semi_sync, accept_loss=not semi_sync)
+        first = cluster.program("m0")
+        proof = ended(cluster, first.begin(lambda first=first: proof_of_watch(first)))
+        assert isinstance(proof, AckProof) == semi_sync
+        cluster.source.stop()
+        first.lines = lines
+
+        def run_first(first: Program = first, proof: object = proof, wish: FailoverWish = wish) -> Outcome:
+            return first.executor.run(wish, proof=proof if isinstance(proof, AckProof) else None)
+
+        result = ended(cluster, first.begin(run_first))
+        progress = first.executor.journal.read().progress
+        assert isinstance(result, Killed)
+        if progress is not None and progress.decision is not None:
+            break
+        stopped += progress is not None and bool(progress.stopped)
+        cluster.source.start()
+        wait(cluster, 2.0)
+        second = cluster.program("m0")
+
+        def refused(second: Program = second, wish: FailoverWish = wish) -> None:
+            second.executor.check_foreseen(wish, second.executor.preview_run(wish))
+
+        error = ended(cluster, second.begin(refused))
+        assert isinstance(error, CouldNotRun), error
+        assert second.executor.journal.read_unfinished() is None
+        wait(cluster, 8.0)
+        assert all(replica.channel and replica.channel.connected for replica in cluster.followers(cluster.source))
+        check_service(cluster, cluster.source)
+        cluster.stopped = True
+        cluster.time.end(cluster.processes)
+        lines += 1
+    assert stopped
+
+
 def switched(cluster: SimulatedCluster, source: str, target: str, lines: int | None = None) -> object:
     """The result of a switchover by a program of its own; `lines`: it is killed before that line of its journal."""
     program = cluster.program("m0")

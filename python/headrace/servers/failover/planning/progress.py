@@ -60,7 +60,8 @@ class Acknowledged(JournalEvent, frozen=True):
 
 
 class Began(JournalEvent, frozen=True):
-    """A change began, or was resumed. `proof`, `events`, `written_s`: as the caller saw them."""
+    """A change began, or was resumed. `proof`, `events`, `written_s`: as the caller saw them.
+    `stopped`: replicas whose receiving an outdated change has stopped."""
 
     wish: FailoverWish
     by: str
@@ -68,6 +69,7 @@ class Began(JournalEvent, frozen=True):
     proof: AckProof | None = None
     events: Scheduled | None = None
     written_s: float | None = None
+    stopped: frozenset[str] = frozenset()
 
 
 class Proved(JournalEvent, frozen=True):
@@ -420,6 +422,7 @@ class Progress:
             events=earlier.events if earlier.events is not None else event.events,
             written_s=event.written_s if event.written_s is not None else earlier.written_s,
             failed={},
+            stopped=earlier.stopped | event.stopped,
             prepared=replace(prepared, stay=(), chosen=None if event.wish.target else prepared.chosen),
         )
         return after if event.proof is None else after._add_proof(event.proof)
@@ -437,6 +440,8 @@ class Progress:
         match step.action:
             case "rescue":
                 return replace(self, rescuing=self.rescuing | {step.server})
+            case "stop-receive" if self.decision is None:
+                return replace(self, stopped=self.stopped | {step.server})
             case "semi-sync-source-on" if self.decision is None:
                 return replace(self, prepared=replace(prepared, roles=prepared.roles | {step.server}))
             case "repoint-early":
@@ -454,8 +459,6 @@ class Progress:
             longest = max(self.pause.parts.get(step.action, 0.0), seconds)  # servers do it side by side
             after = replace(self, pause=replace(self.pause, parts={**self.pause.parts, step.action: longest}))
         match step.action:
-            case "stop-receive" if self.decision is None:
-                return replace(after, stopped=after.stopped | {step.server})
             case "clients":
                 return replace(after, clients_updated=True)
             case "events":

@@ -3,6 +3,7 @@ and their journal."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Sequence
@@ -57,6 +58,16 @@ class FailoverCluster:
             return journal.read_unfinished()
         finally:
             journal.close()
+
+    def find_last_failover(self, source: str) -> tuple[float, bool] | None:
+        """Returns when the last failover from a server ended, Unix time, s, and whether no
+        acknowledged commit is missing since, by all journals of the folder; None if they have none.
+        Raises InputError, CouldNotRun."""
+        ends = []
+        for path in sorted(self.folder.glob("*.jsonl")):
+            with contextlib.closing(Journal(path)) as journal:
+                ends.append(journal.read().ended.get(source))
+        return max(filter(None, ends), default=None)
 
     def find_dead_source(self) -> str | None:
         """Returns the source of a failover that was cut off, which is meant if no source is named;

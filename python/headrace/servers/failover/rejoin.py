@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Literal, TypedDict
 
+from headrace.base import processes
 from headrace.base.processes import PRIVATE_ENVIRONMENT
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql.gtid import GtidSet
@@ -91,7 +92,7 @@ def rejoin(
             return answer
         old = seen[name]
         _check_related(old, seen[above], source)
-        may_truncate = isinstance(host, LabHost) and _has_waited_for_replicas(host, old)
+        may_truncate = isinstance(host, LabHost) and _has_waited_for_replicas(cluster, host, old)
         if old.state is not None and not old.state.read_only and isinstance(host, LabHost):
             # Commits that wait for an acknowledgement would be confirmed when its role ends.
             say(f"ending {name}, which runs as a source still")
@@ -269,11 +270,16 @@ def _uses_semi_sync(new: Seen) -> bool:
     return require_state(new).semi_sync.source_enabled
 
 
-def _has_waited_for_replicas(host: LabHost, old: Seen) -> bool:
+def _has_waited_for_replicas(cluster: FailoverCluster, host: LabHost, old: Seen) -> bool:
     """Returns whether every commit waited for a replica: a running server's semi-sync works and was
-    never without a replica since its start; a stopped server's record has the role of a source."""
+    never without a replica since its start; a stopped server's record has the role of a source, and
+    the failover from its last run is known to have lost nothing."""
     if old.state is None:
-        return records.require_record(host.server.paths).settings.get(ROLE) == "ON"
+        record = records.require_record(host.server.paths)
+        started = None if record.process is None else processes.find_start(record.process)
+        last = cluster.find_last_failover(host.name)
+        lossless = last is not None and last[1] and started is not None and started < last[0]
+        return lossless and record.settings.get(ROLE) == "ON"
     semi_sync = old.state.semi_sync
     return semi_sync.source_enabled and semi_sync.source_status and not semi_sync.no_tx
 

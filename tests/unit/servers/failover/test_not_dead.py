@@ -19,7 +19,7 @@ import pytest
 from relay_logs import OUTCOME, Cluster, going
 
 from headrace.aws import instances
-from headrace.base.processes import Process, User
+from headrace.base.processes import Process, User, look_up
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql.address import Address
 from headrace.mysql.connection import UNREACHABLE, NoRoom
@@ -30,6 +30,7 @@ from headrace.servers import record as records
 from headrace.servers import running
 from headrace.servers.failover import hosts, observer, rejoin, rescue
 from headrace.servers.failover import run as runs
+from headrace.servers.failover.cluster import FailoverCluster
 from headrace.servers.failover.draining import Draining
 from headrace.servers.failover.executor import Executor
 from headrace.servers.failover.hosts import AddressHost, Ec2Host, Hands, LabHost
@@ -660,6 +661,32 @@ def test_nothing_is_taken_back_without_a_common_transaction(dead_host, monkeypat
     assert "--diverged seed" in error.value.hint
     # The position of the copy counts: what it names is common, whatever the binary log has.
     assert str(rejoin._find_common(old, copied("0-1-100"))) == "0-1-100"
+
+
+def test_a_dead_source_is_cut_off_where_the_failover_of_its_last_run_lost_nothing(dead_host, tmp_path):
+    """Else what it acknowledged alone would be removed before it is listed."""
+    where, mine = dead_host.server.paths, look_up(os.getpid())
+    assert mine is not None
+    record = records.require_record(where).with_(process=mine, settings={rejoin.ROLE: "ON"})
+    cluster = FailoverCluster({"db": dead_host}, tmp_path / "failover")
+
+    def may_be_cut_off(**changes: object) -> bool:
+        records.save(where, record.with_(**changes))
+        return rejoin._has_waited_for_replicas(cluster, dead_host, Seen("db"))
+
+    assert not may_be_cut_off(), "no journal knows of a failover"
+    journal = Journal(tmp_path / "failover" / "of_other_servers.jsonl")
+    for lossless in (False, True):
+        journal.write(Began(FailoverWish("db"), "watch", ""))
+        journal.write(Elected("s1", None, lossless))
+        journal.write(Finished(replace(OUTCOME, lossless=lossless)))
+        assert may_be_cut_off() is lossless
+    assert not may_be_cut_off(settings={rejoin.ROLE: "OFF"})
+    assert not may_be_cut_off(process=replace(mine, started=1 << 50)), "it ran again since"
+    assert not may_be_cut_off(process=replace(mine, boot="another")), "when it started is not known"
+    journal.write(Began(FailoverWish("db", kind="switchover"), "user", ""))
+    journal.write(Finished(replace(OUTCOME, lossless=False)))
+    assert may_be_cut_off(), "a switchover says nothing of a dead source"
 
 
 def test_an_old_source_that_lacks_what_was_purged_does_not_rejoin(monkeypatch):

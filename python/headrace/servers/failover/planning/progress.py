@@ -476,7 +476,9 @@ class JournalHistory:
     its last event happened. `failed_over_at`: when a watch last failed over by itself, None also if
     a person has acknowledged it since; one that was refused before an election does not count.
     `handed`: by source, what a watch handed over, and when; it ends at an election or a sign of
-    life. `hurried`: settings of servers that flush less for now. Moments are Unix seconds."""
+    life. `hurried`: settings of servers that flush less for now. `ended`: by source, when the last
+    failover from it ended, and whether no acknowledged commit is missing since. Moments are Unix
+    seconds."""
 
     progress: Progress | None = None
     last_at: float = 0.0
@@ -484,6 +486,7 @@ class JournalHistory:
     failed_over_at: float | None = None
     handed: Mapping[str, tuple[float, HandedOver]] = field(default_factory=dict)
     hurried: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    ended: Mapping[str, tuple[float, bool]] = field(default_factory=dict)
 
     def add_event(self, at: float, event: AnyEvent) -> JournalHistory:
         """Returns the history after an event. `at`: when it happened, Unix time, s."""
@@ -501,7 +504,10 @@ class JournalHistory:
                 failed_over_at = self.began_at if by_watch else self.failed_over_at
                 history = replace(self, handed={}, failed_over_at=failed_over_at)
             case Finished():
-                return replace(self, progress=None)
+                ended = self.ended
+                if self.progress is not None and self.progress.kind == "failover":
+                    ended = {**ended, self.progress.source: (at, event.outcome.lossless)}
+                return replace(self, progress=None, ended=ended)
             case GivenUp():
                 return replace(self, progress=None, handed={})
             case Hurried():

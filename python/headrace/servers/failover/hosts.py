@@ -23,7 +23,7 @@ from headrace.aws.client import AwsClient, CallLimits, make_client
 from headrace.aws.instances import BY_ID, AwsInstance, read_own_instance
 from headrace.base import processes
 from headrace.base.waiting import wait_until
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.errors import CouldNotRun, InputError
 from headrace.lab import LabRefused
 from headrace.mysql import connect
 from headrace.mysql.address import DEFAULT_PORT, Address, Secret

@@ -616,7 +616,9 @@ def test_a_replica_applies_what_the_new_source_cannot_send(delayed):
         assert not planned.steps and "3 transactions that s1 cannot send any more" in planned.left_out["s2"]
         return
     assert [(step.action, step.server) for step in planned.steps] == [("wait-applied", "s2")]
-    assert str(planned.steps[0].gtid) == str(require_state(seen["s1"]).executed.minus(require_state(seen["s2"]).executed))
+    assert str(planned.steps[0].gtid) == str(
+        require_state(seen["s1"]).executed.minus(require_state(seen["s2"]).executed)
+    )
     assert simulated.do(planned.steps[0])
     again = simulated.seen() | {"s1": seen["s1"]}
     assert [(step.action, step.server) for step in plan(again, progress).steps] == [("repoint", "s2")]

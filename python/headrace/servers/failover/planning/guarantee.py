@@ -39,7 +39,9 @@ def judge_guarantee(members: Members, source: Seen) -> Guarantee:
     ackers = list_acking(members, source)
     blind = [acker.name for acker in ackers if not shows_received(require_state(acker))]
     if not reasons and len(ackers) - len(blind) < _count_needed(semi, ackers):
-        reasons += [f"{name} acknowledges and follows by file positions: what it received is not known" for name in blind]
+        reasons += [
+            f"{name} acknowledges and follows by file positions: what it received is not known" for name in blind
+        ]
     if reasons:
         return Guarantee("async", tuple(reasons))
     return Guarantee("kept", (), _list_conditions(source, ackers))

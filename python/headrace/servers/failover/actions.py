@@ -40,6 +40,9 @@ class StepAction(ABC):
     at_once = False
     leased = True
 
+    def prepare(self, run: ChangeRun, step: FailoverStep) -> None:  # noqa: B027
+        """Precedes the step, which counts as not begun if this fails."""
+
     @abstractmethod
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         """Carries out a step. Raises CouldNotRun and others."""
@@ -178,10 +181,11 @@ class SwitchSemiSync(StepAction):
 class Writable(StepAction):
     """Lets the new source take writes."""
 
+    def prepare(self, run: ChangeRun, step: FailoverStep) -> None:
+        run.store(run.hosts[step.server], run.get_state(step.server).dialect.make_read_only_settings(False))
+
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
-        host, dialect = run.hosts[step.server], run.get_state(step.server).dialect
-        run.store(host, dialect.make_read_only_settings(False))
-        run.hands.change(host, *dialect.switch_read_only(False))
+        run.hands.change(run.hosts[step.server], *run.get_state(step.server).dialect.switch_read_only(False))
 
 
 class KeepRole(StepAction):

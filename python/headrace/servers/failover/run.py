@@ -209,6 +209,7 @@ class ChangeRun:
         is logged and said; any other is raised."""
         action, history = ACTIONS[step.action], self.journal.history
         try:
+            action.prepare(self, step)
             if elects(step, self.progress):
                 self.log(make_election(self.plan, self.progress, self.seen))
             self.log(events.StepBegan(step))

@@ -51,7 +51,7 @@ class SimulatedCluster:
 
     def __init__(self, chance: random.Random, replicas: int, flavor: str, timeout_s: float, can_fence: bool) -> None:
         self.chance, self.time, self.flavor = chance, Time(), flavor
-        self.timeout_s, self.can_fence = timeout_s, can_fence
+        self.timeout_s, self.can_fence, self.fence_fails = timeout_s, can_fence, 0.1
         self.count = 1 if flavor == "mariadb" else chance.randint(1, replicas)
         self.scheduler = chance.random() < 0.2
         self.apply_s = chance.choice([0.0005, 0.05, 0.5, 2.0])  # the last two fall behind
@@ -340,7 +340,7 @@ class SimulatedHost(AddressHost):
     def fence(self) -> str:
         cluster = self.program.cluster
         self.program.surroundings.sleep(cluster.chance.choice([0.001, 0.1, 5.0]))
-        if cluster.chance.random() < 0.1:
+        if cluster.chance.random() < cluster.fence_fails:
             raise CouldNotRun(self.name, "could not be ended")
         self.server.stop()
         self.server.fenced = True

@@ -223,7 +223,7 @@ def carry_out(cluster: SimulatedCluster, job: Job, kills: int, full: bool = Fals
             wait(cluster, 8.0)
         program = cluster.program("m0")
         if full and remaining >= 0:
-            program.room = chance.randrange(LINES)
+            program.room = chance.randrange(1, LINES)  # a run that cannot begin leaves all as it is
         if remaining > 0:
             program.lines = chance.choice([None, chance.randrange(LINES)])
             if program.lines is None:
@@ -471,7 +471,7 @@ def test_seeds_that_the_long_run_has_failed_with(seed):
 def quiet_cluster(flavor: str) -> SimulatedCluster:
     """A source and three replicas that acknowledge and keep up, in a world where nothing goes wrong by chance."""
     cluster = SimulatedCluster(random.Random(flavor), 3, flavor, 1e8, can_fence=True)
-    cluster.apply_s = 0.0005
+    cluster.apply_s, cluster.fence_fails = 0.0005, 0.0
     for replica in list(cluster.servers.values())[1:]:
         replica.settings["replica"] = True
         replica.stop()

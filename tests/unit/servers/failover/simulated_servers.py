@@ -119,6 +119,7 @@ class Server:
                 self.places[transaction] = len(self.log)
                 self.log.append(transaction)
                 self.last[transaction[0]] = max(transaction[1], self.last.get(transaction[0], 0))
+            self.purged &= self.places.keys()
         if (channel := self.channel) is not None:
             if power:
                 channel.relay = channel.relay[: channel.flushed]

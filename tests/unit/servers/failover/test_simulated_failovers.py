@@ -46,7 +46,13 @@ KINDS = [
     "two watches",
 ]
 # What some of the seeds have besides.
-SELDOM = ["semi-sync is switched off", "the disk is full", "the source goes on alone", "a replica is a copy", *[""] * 6]
+SELDOM = [
+    "semi-sync is switched off",
+    "the disk is full",
+    "the source goes on alone",
+    "binary logs are purged",
+    *[""] * 6,
+]
 SWITCHED_OFF_S = 0.9  # after a watch began, which looks every 0.5 s; the source dies 2 s after that at the earliest
 LINES = 60  # of the journal of a change
 ANSWERED_S = 5.0  # within which a commit is answered where nothing is slow any more: messages take 1 ms
@@ -61,10 +67,12 @@ REASONS = re.compile(
 Job = Callable[[Program], Outcome]
 
 
-def build(seed: int) -> SimulatedCluster:
+def build(seed: int, happens: str = "") -> SimulatedCluster:
     chance = random.Random(seed)
     replicas = chance.choice([1, 2, 2, 3])
     timeout_s = chance.choice([0.0, 2.0, 5.0, 1e8, 1e8])
+    if happens in ("semi-sync is switched off", "the source goes on alone"):
+        timeout_s = 1e8
     return SimulatedCluster(chance, replicas, chance.choice(["mariadb", "mysql"]), timeout_s, chance.random() < 0.6)
 
 
@@ -98,6 +106,13 @@ def disturb(cluster: SimulatedCluster, until_s: float) -> None:
         case _:
             if server.up:
                 server.start_threads()
+
+
+def purge(server: Server, until_s: float) -> None:
+    """Empties the binary log of a server, now and later, so that it sends none of that."""
+    server.purged = set(server.log)
+    if server.time.now_s < until_s:
+        server.time.at(0.5, lambda: purge(server, until_s))
 
 
 def heal(cluster: SimulatedCluster, left_out: Iterable[str] = ()) -> None:
@@ -281,11 +296,12 @@ def watched(cluster: SimulatedCluster, program: Program) -> Outcome:
 
 def run(seed: int) -> tuple[SimulatedCluster, str]:
     """One history, and how it ended."""
-    cluster, handler = build(seed), signal.getsignal(signal.SIGINT)
     # Drawn on its own, so that a further thing that may happen leaves the runs of the other seeds as they are.
     happens = random.Random(f"what happens in {seed}").choice(SELDOM)
+    cluster, handler = build(seed, happens), signal.getsignal(signal.SIGINT)
     try:
-        end = play(cluster, cluster.chance.choice(KINDS), happens)
+        kind = cluster.chance.choice(KINDS)
+        end = play(cluster, "watch" if happens == "semi-sync is switched off" else kind, happens)
         assert signal.getsignal(signal.SIGINT) is handler, "Ctrl-C is handled as in a clean-up"
         for machine in cluster.machines.values():
             assert machine.busy is None, "its journal is still in use"
@@ -300,7 +316,7 @@ def run(seed: int) -> tuple[SimulatedCluster, str]:
 
 def play(cluster: SimulatedCluster, kind: str, happens: str = "") -> str:
     chance = cluster.chance
-    switched_off = "watch" in kind and happens == "semi-sync is switched off"
+    switched_off = happens == "semi-sync is switched off"
     cluster.say(f"{kind}: {cluster.flavor}, {cluster.count} of {len(cluster.servers) - 1}, {cluster.timeout_s:g} s")
     cluster.machine("m0")
     wait(cluster, chance.uniform(0.2, 2.0))
@@ -315,9 +331,8 @@ def play(cluster: SimulatedCluster, kind: str, happens: str = "") -> str:
     if happens == "the source goes on alone":
         cluster.source.settings["waits_alone"] = cluster.source.has["waits_alone"] = False
         cluster.source.variable_rows = None
-    if happens == "a replica is a copy" and cluster.flavor == "mysql":
-        copy = cluster.servers["s1"]
-        copy.purged = set(copy.log)  # its binary log begins here
+    if happens == "binary logs are purged" and cluster.flavor == "mysql":
+        purge(cluster.servers["s1"], FAULTS_S)
     if switched_off:
         # A watch has seen it at work before, and sees that it is off before the source dies.
         cluster.time.at(SWITCHED_OFF_S, cluster.source.switch_semi_sync_off)

@@ -156,8 +156,8 @@ class Record(
         return msgspec.structs.replace(self, **changes)
 
     def find_setting(self, name: str) -> str | None:
-        """Returns the value that it is started with for an option, None if it is not given: the last
-        line of an option file wins."""
+        """Returns the value that it is started with for an option, None if it is not given. The
+        last line of an option file wins."""
         given = self.options | self.settings
         return next((given[each] for each in reversed(given) if _normalise_name(each) == name), None)
 

@@ -88,7 +88,7 @@ class AddressHost:
         Raises as `connect`."""
         return connect(self.address, timeout_s)
 
-    def flushes_log(self) -> bool:
+    def is_log_flushed(self) -> bool:
         """Returns whether it is known, without its answer, to flush its binary log with each
         commit."""
         return False
@@ -169,7 +169,7 @@ class LabHost(AddressHost):
             return False
         return True
 
-    def flushes_log(self) -> bool:
+    def is_log_flushed(self) -> bool:
         """Returns whether it was started with sync_binlog = 1, which is MySQL's default."""
         record = records.load(self.server.paths)
         value = None if record is None else record.find_setting("sync-binlog")

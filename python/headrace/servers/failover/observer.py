@@ -108,7 +108,7 @@ class Observer:
         fence = "done" if name in self.fenced else "possible" if host.can_fence else "none"
         seen = Seen(name, host=host.host, port=host.port, fence=fence, volume=host.has_volume)
         if host.has_volume:
-            flushes = self._flushes[name] if name in self._flushes else host.flushes_log()
+            flushes = self._flushes[name] if name in self._flushes else host.is_log_flushed()
             seen = replace(seen, log_flushed=flushes)
         if name in self.fenced:
             return replace(seen, error="it is fenced")

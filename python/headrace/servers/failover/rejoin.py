@@ -36,7 +36,7 @@ from headrace.servers.failover.planning.election import (
     list_followers,
     list_heads,
     require_state,
-    shares_history,
+    has_common_history,
 )
 from headrace.servers.failover.planning.members import Members, Seen, refuse
 from headrace.servers.failover.planning.planner import has_taken_over
@@ -222,7 +222,7 @@ def find_source_above(seen: Members, name: str, source: str | None = None) -> st
 
 def _may_be_related(old: Seen, new: Seen) -> bool:
     """Returns whether two servers can be of one cluster, as far as they answer."""
-    return old.state is None or new.state is None or shares_history(old, new)
+    return old.state is None or new.state is None or has_common_history(old, new)
 
 
 def _check_related(old: Seen, new: Seen, source: str | None) -> None:
@@ -382,7 +382,7 @@ def _rewind(host: AddressHost, old: Seen, new: Seen, say: Say) -> None:
         try:
             rescue.apply([*words, "--flashback"], client, host.name)
         except HeadraceError as error:
-            # What was taken back cannot be taken back again.
+            # A transaction cannot be taken back twice.
             raise error.amend(hint="Seed it anew: --diverged seed.") from error
     change(host, *state.dialect.begin_at(common))
 

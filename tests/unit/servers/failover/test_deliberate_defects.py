@@ -69,7 +69,7 @@ DEFECTS: dict[str, list[tuple[Any, str, Any]]] = {
 # First seed that broke a promise, by defect, on 2026-11-29. `test_simulated_failovers.py` plays the same seeds without a defect.
 NOTICING_SEEDS = {
     "the old source is not fenced": 57,
-    "replicas go on receiving": 154,
+    "replicas go on receiving": 458,
     "a relay log that was thrown away counts": 291,
     "one acknowledging replica fewer suffices": 44,
     "the time-out of semi-sync is never over": 17,

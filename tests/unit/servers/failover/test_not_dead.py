@@ -143,13 +143,13 @@ def test_a_fence_ends_a_server_whose_record_has_an_older_process(dead_host):
 def test_a_server_of_the_lab_flushes_its_log_as_its_option_file_says(dead_host):
     where = dead_host.server.paths
     record = records.require_record(where)
-    assert not dead_host.flushes_log(), "MariaDB's default is 0"
+    assert not dead_host.is_log_flushed(), "MariaDB's default is 0"
     records.save(where, record.with_(flavor="mysql"))
-    assert dead_host.flushes_log()
+    assert dead_host.is_log_flushed()
     records.save(where, record.with_(options={"sync-binlog": "0"}, settings={"loose_sync_binlog": "1"}))
-    assert dead_host.flushes_log()
+    assert dead_host.is_log_flushed()
     records.save(where, record.with_(flavor="mysql", settings={"sync_binlog": "100"}))
-    assert not dead_host.flushes_log()
+    assert not dead_host.is_log_flushed()
 
 
 # --- a source that is back ------------------------------------------------------------------------
@@ -281,7 +281,7 @@ def two_clusters(flavor: str) -> tuple[Cluster, dict[str, Seen]]:
 
 @pytest.mark.parametrize("flavor", ["mariadb", "mysql"])
 def test_the_source_of_another_cluster_has_not_taken_over(flavor):
-    """Its replica follows it, and no transaction of the two clusters is the same."""
+    """A replica follows it, and no transaction of the two clusters is the same."""
     mine, alive = two_clusters(flavor)
     with pytest.raises(InputError, match="s4: takes writes next to s0"):
         check_alone(alive, "s0")

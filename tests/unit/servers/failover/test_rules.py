@@ -207,7 +207,7 @@ def test_a_source_that_goes_on_alone_at_once_has_no_timeout_that_counts(flavor):
 
 
 def test_a_replica_by_file_positions_is_no_acker_that_counts():
-    """What it acknowledged is in its relay log, and MariaDB does not say what that has."""
+    """MariaDB does not say what its relay log has, where the commits are that it acknowledged."""
     simulated = cluster()
     proof = simulated.proof
     assert proof is not None and is_intact(proof, simulated.seen()["s1"])

@@ -45,7 +45,7 @@ KINDS = [
     "watch",
     "two watches",
 ]
-# What some of the seeds have besides.
+# Events that some of the seeds have besides; "" for none.
 SELDOM = [
     "semi-sync is switched off",
     "the disk is full",

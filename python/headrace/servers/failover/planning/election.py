@@ -74,7 +74,7 @@ def keeps_relay_log(state: ServerState) -> bool:
     return not (state.flavor == "mariadb" and state.gtid_on)
 
 
-def shows_received(state: ServerState) -> bool:
+def is_received_known(state: ServerState) -> bool:
     """Returns whether it is known what a server received: MariaDB does not note it for a channel
     that follows by file positions."""
     return state.flavor != "mariadb" or all(channel.uses_gtid for channel in state.channels)
@@ -107,7 +107,7 @@ def explain_unfit(seen: Seen, allow_delayed: bool = False) -> str:
         return "does not replicate by GTID"
     if channel is None:
         return ""
-    if not shows_received(state):
+    if not is_received_known(state):
         return "follows by file positions (MASTER_USE_GTID = no), so what it received is not known"
     if channel.apply_error:
         return f"cannot apply: {channel.apply_error[:200]}"
@@ -214,7 +214,7 @@ def find_last_numbers(seen: Seen) -> dict[tuple[int, int], int]:
     return _find_highest([seen.wrote, _find_positions(seen), _list_numbers(require_state(seen).executed)])
 
 
-def shares_history(first: Seen, second: Seen) -> bool:
+def has_common_history(first: Seen, second: Seen) -> bool:
     """Returns whether two servers have a transaction in common: those of two clusters have none."""
     if require_state(first).flavor == "mariadb":
         return not find_last_numbers(first).keys().isdisjoint(find_last_numbers(second))

@@ -10,7 +10,7 @@ from headrace.servers.failover.planning.election import (
     keeps_relay_log,
     list_followers,
     require_state,
-    shows_received,
+    is_received_known,
 )
 from headrace.servers.failover.planning.members import NEVER_S, AckProof, Guarantee, Members, Seen
 
@@ -37,7 +37,7 @@ def judge_guarantee(members: Members, source: Seen) -> Guarantee:
     elif semi.clients < semi.wait_count:
         reasons.append(f"{semi.clients} replicas acknowledge, {semi.wait_count} are asked for")
     ackers = list_acking(members, source)
-    blind = [acker.name for acker in ackers if not shows_received(require_state(acker))]
+    blind = [acker.name for acker in ackers if not is_received_known(require_state(acker))]
     if not reasons and len(ackers) - len(blind) < _count_needed(semi, ackers):
         reasons += [
             f"{name} acknowledges and follows by file positions: what it received is not known" for name in blind
@@ -135,6 +135,6 @@ def carry_proof(proof: AckProof, members: Members) -> AckProof | None:
 
 def is_intact(proof: AckProof, seen: Seen | None) -> bool:
     """Returns whether a replica answers and is known to have everything that it acknowledged."""
-    if seen is None or seen.state is None or seen.name not in proof.runs or not shows_received(seen.state):
+    if seen is None or seen.state is None or seen.name not in proof.runs or not is_received_known(seen.state):
         return False
     return seen.run.is_unbroken(proof.runs[seen.name], keeps_relay_log(seen.state))

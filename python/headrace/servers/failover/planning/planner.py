@@ -218,7 +218,7 @@ def has_taken_over(members: Members, candidate: Seen, source: str) -> bool:
     those. Replicas alone prove nothing: it may be the source of another cluster."""
     below = election.list_followers(members, members[source])
     followed = any(each.name != source for each in election.list_followers(members, candidate))
-    if followed and any(election.shares_history(each, candidate) for each in below):
+    if followed and any(election.has_common_history(each, candidate) for each in below):
         return True
     return not any(election.find_extra(each, candidate) for each in below)
 

@@ -273,7 +273,7 @@ def plan_rest(
             left_out[name] = f"has transactions that {elected.name} has not: {apart}"
             continue
         if not (gap := find_out_of_reach(member, elected)).is_empty:
-            # Its relay log, which ends when it follows another, is all there is of them.
+            # They are in its relay log alone, which ends when it follows another.
             late += _plan_catch_up(member, gap, stage + 1)
             if not late or late[-1].server != name:
                 words = f"needs {gap.count():,} transactions that {elected.name} cannot send any more"
@@ -296,8 +296,8 @@ def plan_rest(
 
 
 def _plan_catch_up(member: Seen, gtids: GtidSet, stage: int) -> list[FailoverStep]:
-    """Returns steps after which a server has applied transactions of its relay log; none if they are
-    not there, or it applies them late on purpose."""
+    """Returns steps after which a server has applied transactions of its relay log; none if they
+    are not there, or it applies them late on purpose."""
     channel = member.channel
     if channel is None or channel.delay_s or not election.compute_usable(member).contains(gtids):
         return []

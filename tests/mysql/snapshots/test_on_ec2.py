@@ -49,6 +49,13 @@ def server(aws):
     return result
 
 
+def name_instance(root, instance):
+    """Writes the firmware of a Nitro instance, which names it."""
+    firmware = root / "sys/devices/virtual/dmi/id/board_asset_tag"
+    firmware.parent.mkdir(parents=True)
+    firmware.write_text(instance)
+
+
 def test_a_set(aws, server, service):
     request = make_ec2_request(server.make_address(), service, "shop")
     prepared = plan(request)
@@ -100,14 +107,18 @@ def test_by_the_name_of_the_attachment(aws, server, monkeypatch, service, tmp_pa
     root = tmp_path / "xen"
     root.mkdir()
     (root / "dev").symlink_to(aws.folder / "dev")
-    (root / "sys").symlink_to("/sys")
+    (root / "sys").mkdir()
+    (root / "sys/class").symlink_to("/sys/class")
+    name_instance(root, aws.instance)
     prepared = plan(make_ec2_request(server.make_address(), Ec2Service(root=root), "shop"))
     assert set(prepared.volumes) == {server.volumes.data, server.volumes.log}
 
 
-def test_a_disk_that_is_no_volume(server, service, tmp_path):
-    lost = replace(
-        make_ec2_request(server.make_address(), service, "shop"), service=Ec2Service(root=tmp_path / "empty")
-    )
+def test_a_disk_that_is_no_volume(aws, server, service, tmp_path):
+    root = tmp_path / "empty"
+    lost = replace(make_ec2_request(server.make_address(), service, "shop"), service=Ec2Service(root=root))
+    with pytest.raises(InputError, match="does not say which EC2 instance it is"):
+        take(lost)
+    name_instance(root, aws.instance)
     with pytest.raises(InputError, match="no EBS volume is known"):
         take(lost)

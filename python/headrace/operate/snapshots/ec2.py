@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from headrace.aws.client import CREDENTIALS, AwsAnswer, AwsClient, CallLimits, make_client, translate_errors
+from headrace.aws.instances import find_own_instance
 from headrace.aws.volumes import parse_order, read_notation
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.operate.snapshots.freezing.filesystems import Below, find_volume_id
@@ -54,7 +55,7 @@ class Ec2Service:
 
     def find_members(self, device: Below) -> list[MemberVolume]:
         """Returns the volumes by the serial number of the disk, by the name udev gave it, or by the
-        device name of the attachment."""
+        device name of the attachment to this instance."""
         volumes = [find_volume_id(disk, self.root) or self._find_by_name(disk) for disk in device.disks]
         answer = self._call("describe_volumes", VolumeIds=list(dict.fromkeys(volumes)))
         described = {volume["VolumeId"]: volume for volume in answer["Volumes"]}
@@ -74,18 +75,24 @@ class Ec2Service:
         ]
 
     def _find_by_name(self, disk: str) -> str:
-        """Returns the volume attached under a disk's name. Devices of Xen instances have no serial
-        number; /dev/sdf of the attachment may be /dev/xvdf here (EC2 User Guide, "Device
-        names")."""
-        answer = self._call_pages(
-            "describe_volumes", "Volumes", Filters=[{"Name": "attachment.status", "Values": ["attached"]}]
-        )
+        """Returns the volume that is attached to this instance under a disk's name. Devices of Xen
+        instances have no serial number; /dev/sdf of the attachment may be /dev/xvdf here (EC2 User
+        Guide, "Device names")."""
+        instance = find_own_instance(self.root)
+        if instance is None:
+            rule = "has no serial number of EBS, and this machine does not say which EC2 instance it is"
+            hint = "Is it a volume of EBS, on an instance whose metadata service is on? Others have no snapshots."
+            raise refuse.input(f"/dev/{disk}", rule, hint)
+        # Other instances have volumes by the same names.
+        here = [{"Name": "attachment.instance-id", "Values": [instance]}]
         matches = set()
-        for volume in answer:
+        for volume in self._call_pages("describe_volumes", "Volumes", Filters=here):
             for attachment in volume.get("Attachments", ()):
+                if attachment.get("InstanceId") != instance or attachment.get("State") != "attached":
+                    continue
                 name = str(attachment.get("Device", ""))
-                here = os.path.basename(os.path.realpath(self.root / name.lstrip("/")))
-                names = {here, os.path.basename(name), os.path.basename(name).replace("sd", "xvd", 1)}
+                linked = os.path.basename(os.path.realpath(self.root / name.lstrip("/")))
+                names = {linked, os.path.basename(name), os.path.basename(name).replace("sd", "xvd", 1)}
                 if disk in names and os.path.exists(self.root / "sys/class/block" / disk):
                     matches.add(volume["VolumeId"])
         if len(matches) != 1:

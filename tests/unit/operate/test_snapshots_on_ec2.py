@@ -1,16 +1,19 @@
-"""Snapshots of servers on EC2, without a cloud: volumes by the device names of their attachments."""
+"""Snapshots of servers on EC2, without a cloud: volumes by the device names of their attachments, names of servers."""
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
 import pytest
 
 from headrace.errors import InputError
+from headrace.mysql.address import parse_address
 from headrace.operate.snapshots import ec2
 from headrace.operate.snapshots.ec2 import Ec2Service
 from headrace.operate.snapshots.freezing.filesystems import Below
+from headrace.operate.snapshots.targets import make_ec2_request
 
 HERE, OTHERS = "i-0aaaaaaaaaaaaaaaa", ("i-0bbbbbbbbbbbbbbbb", "i-0cccccccccccccccc")
 LETTERS = "bcdefgh"
@@ -77,3 +80,12 @@ def test_a_machine_that_is_no_instance_has_no_volume(monkeypatch, tmp_path):
     service = open_service(monkeypatch, tmp_path, account, "Not Specified")
     with pytest.raises(InputError, match="does not say which EC2 instance it is"):
         service.find_members(Below(("xvdb",), ()))
+
+
+@pytest.mark.parametrize("address", ["root@127.0.0.1", "root@localhost:3307", "root@/?socket=/run/mysqld/mysqld.sock"])
+def test_a_server_without_a_name_has_that_of_its_machine(monkeypatch, tmp_path, address):
+    """By their addresses the servers of all instances would be one server to `prune`."""
+    service = open_service(monkeypatch, tmp_path, Account({}), HERE)
+    server = parse_address(f"mysql://{address}")
+    assert make_ec2_request(server, service, None).name == os.uname().nodename
+    assert make_ec2_request(server, service, "shop").name == "shop"

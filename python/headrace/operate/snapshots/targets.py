@@ -52,9 +52,9 @@ def make_ec2_request(
     address: Address, service: VolumeService, name: str | None, **options: Unpack[SnapshotSettings]
 ) -> SnapshotRequest:
     """Returns the request for a server at an address, which runs on this instance. `name`: for
-    people, else that of the host."""
-    named = name or address.host or os.uname().nodename
-    return SnapshotRequest(name=named, address=address, service=service, about={"ec2": True}, **options)
+    people, else that of this machine: by its address every server may be 127.0.0.1."""
+    machine = os.uname().nodename
+    return SnapshotRequest(name=name or machine, address=address, service=service, about={"ec2": True}, **options)
 
 
 def describe_server(server: Server) -> dict[str, object]:

@@ -12,7 +12,7 @@ from lab_servers import sql
 
 from headrace import servers
 from headrace.errors import CouldNotRun, InputError
-from headrace.operate.snapshots import restore, sets
+from headrace.operate.snapshots import ec2, restore, sets
 from headrace.operate.snapshots.ec2 import Ec2Service
 from headrace.operate.snapshots.take import plan, take
 from headrace.operate.snapshots.targets import make_ec2_request
@@ -98,6 +98,7 @@ def test_rights_are_asked_for_before_anything_is_locked(aws, server, service, mo
 
 def test_no_endpoint(server, service, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr(ec2, "PATIENT", ec2.ONCE)
     with pytest.raises(CouldNotRun, match="could not be called"):
         take(make_ec2_request(server.make_address(), Ec2Service(root=service.root), "shop"))
 

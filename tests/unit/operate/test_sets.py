@@ -52,7 +52,7 @@ def test_no_tag_is_too_long():
 class SlowList:
     """Snapshots of an EC2 that lists them and their tags only at the third look. `error`: what its call ends with."""
 
-    listed_within_s = 60.0
+    listed_within_s, look_every_s = 60.0, 0.0
     error: Exception | None = None
 
     def __init__(self, volumes: list[str]) -> None:
@@ -131,7 +131,7 @@ def test_an_error_of_aws_itself_is_no_refusal(monkeypatch, status, kind):
         answer: Any = {"Error": {"Code": "Sorry"}, "ResponseMetadata": {"HTTPStatusCode": status}}
         raise ClientError(answer, "CreateTags")
 
-    monkeypatch.setattr(ec2, "_open_client", lambda profile, region: SimpleNamespace(create_tags=create_tags))
+    monkeypatch.setattr(ec2, "_open_clients", lambda *_: (SimpleNamespace(create_tags=create_tags), None))
     with pytest.raises(kind, match="Sorry") as caught:
         ec2.Ec2Service().tag(["snap-1"], {})
     assert caught.value.kind == "Sorry"

@@ -288,7 +288,7 @@ def wait_for_set(service: VolumeService, taken: SnapshotSet, tick: Callable[[flo
         if done == len(ids):
             return
         tick(done / len(ids))
-        time.sleep(services.LOOK_EVERY_S)
+        time.sleep(service.look_every_s)
 
 
 def _print_plan(prepared: Prepared, output: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -239,14 +241,53 @@ def test_pruning_deletes_the_oldest_first_and_never_all():
         def delete(self, snapshot: str) -> None:
             deleted.append(snapshot)
 
-    assert retention.prune(Service(), verdicts) == [] and deleted == ["snap-set-b-vol-1"]  # type: ignore[arg-type]
-    from dataclasses import replace
-
+    assert retention.prune(Service(), verdicts) == {} and deleted == ["snap-set-b-vol-1"]  # type: ignore[arg-type]
     with pytest.raises(CouldNotRun, match="last whole set"):
         retention.prune(Service(), [replace(verdict, goes=True) for verdict in verdicts])  # type: ignore[arg-type]
     assert len(deleted) == 1
     with pytest.raises(InputError, match="was not said"):
         retention.judge(result, NOW, None, None)
+
+
+class LockedSnapshots:
+    """A service with sets, of which it does not delete the snapshots `locked`."""
+
+    def __init__(self, snapshots: list[StoredSnapshot], locked: set[str]) -> None:
+        self.snapshots, self.locked = snapshots, locked
+
+    def list_stored(self) -> list[StoredSnapshot]:
+        return list(self.snapshots)
+
+    def get_time(self) -> datetime:
+        return NOW
+
+    def delete(self, name: str) -> None:
+        if name in self.locked:
+            raise InputError(name, "SnapshotLocked", "EC2")
+        self.snapshots = [snapshot for snapshot in self.snapshots if snapshot.id != name]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_locked_snapshots_keep_no_other_set_from_being_pruned(capsys, seed):
+    """Random sets of some servers, some of them locked: all others go, and the answer says which stay."""
+    chance = random.Random(seed)
+    snapshots, going, locked = list[StoredSnapshot](), set[str](), set[str]()
+    for server in "abc":
+        for number in range(chance.randint(1, 4)):
+            name = f"set-{server}-{number}"
+            snapshots += make_snapshots(name, ["vol-1"], NOW - timedelta(days=number), **{sets.SERVER: server})
+            if number > 0:
+                (locked if chance.random() < 0.3 else going).add(name)
+    service = LockedSnapshots(snapshots, {f"snap-{name}-vol-1" for name in locked})
+    place: Any = None
+    options: Any = SimpleNamespace(open=lambda place: nullcontext(service))
+    everything = {snapshot.tags[sets.SET] for snapshot in snapshots}
+    with pytest.raises(CouldNotRun, match="SnapshotLocked") if locked else nullcontext():
+        snapshot_commands.prune(place=place, ec2=options, keep=1, yes=True, output="json")
+    assert {snapshot.tags[sets.SET] for snapshot in service.snapshots} == everything - going
+    rows = {row["id"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows.keys() == everything and {name for name, row in rows.items() if row["goes"]} == going
+    assert {name for name, row in rows.items() if "not deleted" in row["why"]} == locked
 
 
 def test_units_of_systemd():

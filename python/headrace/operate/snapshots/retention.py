@@ -70,20 +70,21 @@ def judge(
     return verdicts
 
 
-def prune(service: VolumeService, verdicts: Sequence[RetentionVerdict]) -> list[str]:
-    """Deletes what goes, the oldest first; returns in words what could not be deleted.
+def prune(service: VolumeService, verdicts: Sequence[RetentionVerdict]) -> dict[str, str]:
+    """Deletes what goes, the oldest first; returns the ids of sets that could not be deleted, with
+    the reasons in words.
 
     Raises CouldNotRun, before it deletes anything, where no whole set would stay that was there.
     """
     whole = [verdict for verdict in verdicts if verdict.chosen.whole]
     if whole and all(verdict.goes for verdict in whole):
         raise refuse.run("prune", "would delete the last whole set", "Keep one: --keep 1.")
-    failures = []
+    failures: dict[str, str] = {}
     for verdict in reversed(verdicts):
         for snapshot in verdict.chosen.snapshots if verdict.goes else ():
             failed = delete_all(service, [snapshot.id])
             if failed:
-                failures += failed  # locked, perhaps: the rest of the set stays as well
+                failures[verdict.chosen.id] = failed[0]  # locked, perhaps: the rest of the set stays as well
                 break
     return failures
 

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 from headrace.cli.lab import snapshot as snapshot_commands
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql import Address
-from headrace.operate.snapshots import ec2, retention, services, sets, take
+from headrace.operate.snapshots import ec2, retention, services, sets, take, targets
 from headrace.operate.snapshots.services import MemberVolume
 from headrace.operate.snapshots.sets import StoredSnapshot
 from headrace.operate.snapshots.take import CreateCall, Prepared, SnapshotRequest, _run_steps
@@ -288,6 +288,34 @@ def test_locked_snapshots_keep_no_other_set_from_being_pruned(capsys, seed):
     rows = {row["id"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows.keys() == everything and {name for name, row in rows.items() if row["goes"]} == going
     assert {name for name, row in rows.items() if "not deleted" in row["why"]} == locked
+
+
+def test_a_restored_server_has_all_settings_but_secrets():
+    plain = {
+        "key-buffer-size": "64M",
+        "innodb-ft-min-token-size": "2",
+        "sql-require-primary-key": "ON",
+        "skip-foreign-key-checks": None,
+        "innodb-io-capacity": "2000",
+    }
+    secret = {
+        "ssl-key": "/etc/mysql/server.pem",
+        "hashicorp-key-management-token": "hvs.CAESIJ",
+        "file-key-management-filekey": "12345678",
+        "report-password": "12345678",
+        "keyring-hashicorp-secret-id": "7",
+    }
+    volumes = SimpleNamespace(data="vol-1", log=None)
+    server: Any = SimpleNamespace(
+        volumes=volumes,
+        settings=plain | secret,
+        engine=None,
+        storage="gp3:1",
+        log_storage=None,
+        memory_gib=1.0,
+        config="default",
+    )
+    assert targets.describe_server(server)["settings"] == plain
 
 
 def test_units_of_systemd():

@@ -182,6 +182,37 @@ def test_random_damage_is_seen(seed):
             sets.check_whole(read)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_copies_with_the_tags_of_a_set_are_no_damage_and_are_not_pruned(seed):
+    """In the same region, next to some originals, and in another one, where there is nothing else."""
+    chance = random.Random(seed)
+    snapshots, originals = list[StoredSnapshot](), set[str]()
+    for number in range(chance.randint(2, 8)):
+        taken = make_snapshots(f"set-{number}", ["vol-1", "vol-2"], NOW - timedelta(days=number))
+        late = (NOW - timedelta(days=number, hours=-1)).isoformat()
+        copies = [replace(each, id=f"copy-{each.id}", volume="", started_at=late, copy=True) for each in taken]
+        if number == 0 or chance.random() < 0.5:
+            originals.add(f"set-{number}")
+            snapshots += taken
+        snapshots += chance.sample(copies, chance.randint(1, 2))
+    chance.shuffle(snapshots)
+    result = sets.build_sets(snapshots)
+    assert {entry.id for entry in result if entry.whole} == originals
+    assert sets.choose_set(result, "latest").id == "set-0"
+    going = [verdict.chosen for verdict in retention.judge(result, NOW, 1, None) if verdict.goes]
+    assert {entry.id for entry in going} == originals - {"set-0"}
+    assert not any(snapshot.copy for entry in going for snapshot in entry.snapshots)
+
+
+def test_ec2_and_the_lab_tell_copies_by_their_volume_and_source():
+    described = {"SnapshotId": "snap-1", "VolumeSize": 1, "State": "completed", "StartTime": NOW}
+    for volume, is_copy in (("vol-0123456789abcdef0", False), ("vol-ffffffff", True)):
+        assert ec2._parse_snapshot(described | {"VolumeId": volume}).copy == is_copy
+    entry: Any = {"id": "snap-1", "size_gib": 1, "state": "completed", "started_at": NOW.isoformat(), "tags": {}}
+    for source, volume in (("volume", "vol-1"), ("copy", None), ("direct", None)):
+        assert services._parse_snapshot(entry | {"source": source, "volume": volume}).copy == (volume is None)
+
+
 def test_tags_that_mean_nothing():
     """Tags of a user, or of a newer version: nothing fails, and nothing is believed."""
     odd = {sets.SET: "set-x", sets.ABOUT: "{not json", sets.FROZEN: "soon", sets.MEMBER: "[1]"}

@@ -41,6 +41,9 @@ LOOK_EVERY_S = 15.0
 # Eventual consistency in the Amazon EC2 API). A guess.
 LISTED_S = 60.0
 MOST_EXCLUDED = 127  # EC2 User Guide: ExcludeDataVolumeIds takes 127 ids
+# EC2's id for the volume of a copy, and of a snapshot that was put block by block; the API reference
+# calls it arbitrary.
+NO_VOLUME = "vol-ffffffff"
 # EC2 API reference, error codes.
 WOULD_RUN, GONE = "DryRunOperation", ("InvalidSnapshot.NotFound", "InvalidVolume.NotFound")
 REFUSED = ("UnauthorizedOperation", "AuthFailure", "AccessDenied", "InvalidClientTokenId", "SignatureDoesNotMatch")
@@ -268,4 +271,5 @@ def _parse_snapshot(described: AwsAnswer) -> StoredSnapshot:
         state=described["State"],
         started_at=started if isinstance(started, str) else started.isoformat(timespec="milliseconds"),
         tags={tag["Key"]: tag["Value"] for tag in described.get("Tags", ())},
+        copy=described.get("VolumeId") == NO_VOLUME,
     )

@@ -39,7 +39,8 @@ def judge(
 
     A whole set goes when it is neither among the newest `keep` nor younger than `keep_for_s`; what
     is None keeps nothing by itself. The newest whole and stored set never goes. A set that is not
-    whole is of no use, and goes once it cannot be one that is being taken. Raises InputError.
+    whole is of no use, and goes once it cannot be one that is being taken, but for a set of copies:
+    it may be all that remains elsewhere. Raises InputError.
     """
     if keep is None and keep_for_s is None:
         raise refuse.input("what to keep", "was not said", "Add --keep N, --keep-for TIME, or both.")
@@ -54,7 +55,8 @@ def judge(
         if not chosen.whole:
             young = age < BEING_TAKEN_S
             why = "may be being taken" if young else f"is not whole: {chosen.problems[0]}"
-            verdicts.append(RetentionVerdict(chosen, not young, why))
+            why = "is made of copies, which are not pruned" if chosen.copied else why
+            verdicts.append(RetentionVerdict(chosen, not young and not chosen.copied, why))
             continue
         _, reason, newer = next(judged)
         pending, old = pending and chosen is not last, timedelta(seconds=int(max(age, 0)))

@@ -161,7 +161,7 @@ def _parse_snapshot(described: Snapshot) -> StoredSnapshot:
         state=described["state"],
         started_at=described["started_at"],
         tags=described["tags"] or {},
-        copy=bool(described["copy_of"]),
+        copy=described["source"] != "volume",
     )
 
 

@@ -106,7 +106,9 @@ def test_a_server_without_a_name_has_that_of_its_machine(monkeypatch, tmp_path, 
     assert make_ec2_request(server, service, "shop").name == "shop"
 
 
-ERROR = "<Response><Errors><Error><Code>RequestLimitExceeded</Code><Message>Later.</Message></Error></Errors></Response>"
+ERROR = (
+    "<Response><Errors><Error><Code>RequestLimitExceeded</Code><Message>Later.</Message></Error></Errors></Response>"
+)
 SNAPSHOT = """<item><snapshotId>snap-{0}</snapshotId><volumeId>vol-{0}</volumeId><volumeSize>1</volumeSize>
 <state>pending</state><startTime>2026-11-22T12:00:00.000Z</startTime></item>"""
 

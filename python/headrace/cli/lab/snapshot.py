@@ -437,9 +437,7 @@ def prune(
         if going and not dry_run:
             confirm(yes, f"Delete {len(going)} sets?", f"{len(going)} sets", "are deleted")
             for name in sorted({verdict.chosen.server for verdict in going}):
-                failures |= retention.prune(
-                    service, [verdict for verdict in verdicts if verdict.chosen.server == name]
-                )
+                failures |= retention.prune(service, [verdict for verdict in verdicts if verdict.chosen.server == name])
     verdicts = [
         replace(verdict, goes=False, why=f"not deleted: {failures[verdict.chosen.id]}")
         if verdict.chosen.id in failures

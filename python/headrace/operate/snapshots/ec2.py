@@ -41,8 +41,8 @@ LOOK_EVERY_S = 15.0
 # Eventual consistency in the Amazon EC2 API). A guess.
 LISTED_S = 60.0
 MOST_EXCLUDED = 127  # EC2 User Guide: ExcludeDataVolumeIds takes 127 ids
-# EC2's id for the volume of a copy, and of a snapshot that was put block by block; the API reference
-# calls it arbitrary.
+# EC2's id for the volume of a copy, and of a snapshot that was put block by block; the API
+# reference calls it arbitrary.
 NO_VOLUME = "vol-ffffffff"
 # EC2 API reference, error codes.
 WOULD_RUN, GONE = "DryRunOperation", ("InvalidSnapshot.NotFound", "InvalidVolume.NotFound")

@@ -42,8 +42,8 @@ TagDocument = dict[str, Any]
 
 @dataclass(frozen=True)
 class StoredSnapshot(Document):
-    """A snapshot as the lab or EC2 shows it. `volume`: "" where it is not known any more. `copy`: it
-    was not taken of a volume, and does not say of which its source was."""
+    """A snapshot as the lab or EC2 shows it. `volume`: "" where it is not known any more. `copy`:
+    it was not taken of a volume, and does not say of which its source was."""
 
     id: str
     volume: str
@@ -165,8 +165,8 @@ def build_sets(snapshots: Iterable[StoredSnapshot]) -> list[SnapshotSet]:
 
 def _make_set(name: str, snapshots: list[StoredSnapshot]) -> SnapshotSet:
     """Returns the set that these snapshots form, with what is wrong with it. The first volume's
-    tags speak for the set. Copies that have the tags of their sources are no part of a set, unless
-    it has nothing else."""
+    tags speak for the set. Copies that have the tags of their sources do not count, unless the
+    set has nothing else."""
     snapshots = [snapshot for snapshot in snapshots if not snapshot.copy] or snapshots
     snapshots.sort(key=lambda snapshot: (snapshot.volume, snapshot.started_at, snapshot.id))
     tags = snapshots[0].tags

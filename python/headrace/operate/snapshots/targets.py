@@ -19,8 +19,8 @@ from headrace.servers.record import find_data_dir
 
 # Settings whose values may be secret stay out of tags, which more people may read than the server.
 SECRET = re.compile(r"pass|secret|credential|filekey", re.IGNORECASE)
-# Keys and tokens are secret as text. Numbers, sizes and switches of such names (key_buffer_size=64M)
-# are not.
+# Keys and tokens are secret as text. Numbers, sizes and switches of such names are not
+# (key_buffer_size=64M).
 KEY = re.compile(r"key|token", re.IGNORECASE)
 PLAIN = re.compile(r"-?\d+[kmgtpe]?|on|off|true|false", re.IGNORECASE)
 

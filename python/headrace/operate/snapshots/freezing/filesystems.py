@@ -189,7 +189,7 @@ def _list_group_devices(root: Path, uuid: str, own: list[str]) -> list[str]:
     for folder in sorted(_list_entries(root / "sys/class/block")):
         if is_of_group(folder.name):
             devices.update(dict.fromkeys(sorted(entry.name for entry in _list_entries(folder / "slaves"))))
-    # Without any, the device itself is looked at, and refused where it is no volume.
+    # Without any, the own devices are followed, and refused where they are not volumes.
     return [name for name in devices if not is_of_group(name)] or own
 
 

@@ -64,8 +64,8 @@ class AlarmCommand:
         values = {PREFIX + name.upper(): "" if value is None else str(value) for name, value in document.items()}
         environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
         try:
-            # A file and no pipe: a process that the program leaves behind may have it open for long.
-            # It is in memory, since the alarm may be about a full filesystem.
+            # A file and no pipe: a process that the program leaves behind may have it open for
+            # long. In memory: the alarm may be about a full filesystem.
             with open(os.memfd_create("errors"), "rb") as errors:
                 done = subprocess.run(
                     list(self.argv),

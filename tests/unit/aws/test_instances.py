@@ -30,7 +30,7 @@ class Metadata(HTTPServer):
                 allowed = handler.headers["X-aws-ec2-metadata-token"] == TOKEN
                 self.answer(handler, self.id if allowed and handler.path == "/latest/meta-data/instance-id" else "")
 
-            def log_message(handler, *_) -> None:
+            def log_message(handler, format: str, *args: object) -> None:
                 pass
 
         super().__init__(("127.0.0.1", 0), Handler)

@@ -129,7 +129,7 @@ class ThrottledEc2(ThreadingHTTPServer):
                 handler.end_headers()
                 handler.wfile.write(text.encode())
 
-            def log_message(handler, *_) -> None:
+            def log_message(handler, format: str, *args: object) -> None:
                 pass
 
         super().__init__(("127.0.0.1", 0), Handler)

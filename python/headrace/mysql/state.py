@@ -286,8 +286,8 @@ def read_executed_now(connection: SqlConnection, state: ServerState) -> GtidSet:
 
 
 def read_gtid_purged(connection: SqlConnection) -> GtidSet:
-    """Reads the transactions that MySQL has executed and has not in its binary logs: they were purged,
-    or came with a copy."""
+    """Reads the transactions that MySQL has executed and has not in its binary logs: they were
+    purged, or came with a copy."""
     return GtidSet.parse(str(ask_value(connection, "SELECT @@GLOBAL.gtid_purged") or ""), "mysql")
 
 

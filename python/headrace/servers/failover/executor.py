@@ -94,8 +94,8 @@ class Executor:
         return build_dry_run(seen, progress, self.surroundings.read_now_s())
 
     def check_foreseen(self, wish: FailoverWish, foreseen: DryRun) -> None:
-        """Raises CouldNotRun if a refusal is foreseen. An unfinished failover is given up before, if
-        its source is alive: its replicas receive again."""
+        """Raises CouldNotRun if a refusal is foreseen. An unfinished failover is given up before,
+        if its source is alive: its replicas receive again."""
         if foreseen.plan.refusal:
             source = foreseen.members.get(wish.source)
             if wish.kind == "failover" and source is not None and source.write in ("ok", "blocked"):

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 # paused volume it does not end, and in neither case does it answer anybody any more).
 KILLED_S = 0.1
 ENDED_S = 30.0  # the same of one that is to be started anew: a volume's pause may be over soon
-# How long a fence waits for a command that has the server's lock, s (a guess: a change of its
-# settings takes milliseconds, a start takes longer, and clients wait meanwhile).
+# Wait of a fence for a command that has the server's lock, s (a guess: a change of its settings
+# takes milliseconds, a start takes longer, and clients wait meanwhile).
 LOCKED_S = 1.0
 GONE_S = 5.0  # how long one that was killed may take until its volume can be taken from it, a guess
 # A statement that changes replication waits for threads to end; those wait for the network.
@@ -140,8 +140,8 @@ class LabHost(AddressHost):
 
     def fence(self) -> str:
         """Kills the process and keeps it down. From SIGKILL on none of its threads runs again, so
-        it answers nobody, even while it waits for a paused volume and cannot end. Raises CouldNotRun
-        if another command has the server's lock, and may be about to start it."""
+        it answers nobody, even while it waits for a paused volume and cannot end. Raises
+        CouldNotRun if another command has the server's lock, and may be about to start it."""
         outcome = self._kill()
         if not wait_until(self._keep_down, LOCKED_S, LOCKED_S / 10):
             rule = f"is not kept down ({outcome}): another headrace is at work on it, and may start it again"
@@ -163,7 +163,7 @@ class LabHost(AddressHost):
         where = self.server.paths
         try:
             with records.lock_server(where):
-                self._kill()  # one that was started by whoever had the lock until now
+                self._kill()  # one that the last command with the lock has started
                 records.save(where, records.require_record(where).with_(should_run=False, clean=False))
         except LabRefused:
             return False

@@ -33,10 +33,10 @@ from headrace.servers.failover.planning.election import (
     find_extra,
     find_last_numbers,
     follows,
+    has_common_history,
     list_followers,
     list_heads,
     require_state,
-    has_common_history,
 )
 from headrace.servers.failover.planning.members import Members, Seen, refuse
 from headrace.servers.failover.planning.planner import has_taken_over

@@ -208,8 +208,8 @@ def describe_ranges(transactions: dict[tuple[int, int], tuple[int, int]]) -> str
 
 
 def find_last_numbers(seen: Seen) -> dict[tuple[int, int], int]:
-    """Returns the last number of each (domain, server) that a server of MariaDB is known to have: by
-    its binary log, and by the positions that it has applied. The binary log of a server that was
+    """Returns the last number of each (domain, server) that a server of MariaDB is known to have,
+    by its binary log and by the positions that it has applied. The binary log of a server that was
     made from a copy begins after the copy, whose end is known by its applied position alone."""
     return _find_highest([seen.wrote, _find_positions(seen), _list_numbers(require_state(seen).executed)])
 
@@ -236,8 +236,8 @@ def find_extra(old: Seen, new: Seen) -> str:
 
 
 def find_out_of_reach(seen: Seen, source: Seen) -> GtidSet:
-    """Returns the transactions that `source` cannot send any more, as far as that is known, and that
-    a server has not executed: it can follow once it has them."""
+    """Returns the transactions that `source` cannot send any more, as far as that is known, and
+    that a server has not executed: it can follow once it has them."""
     state = require_state(seen)
     return GtidSet(state.flavor) if source.purged is None else source.purged.minus(state.executed)
 

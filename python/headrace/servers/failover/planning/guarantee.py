@@ -7,10 +7,10 @@ from dataclasses import replace
 from headrace.mysql.state import SemiSync
 from headrace.servers.failover.planning.election import (
     explain_unfit,
+    is_received_known,
     keeps_relay_log,
     list_followers,
     require_state,
-    is_received_known,
 )
 from headrace.servers.failover.planning.members import NEVER_S, AckProof, Guarantee, Members, Seen
 

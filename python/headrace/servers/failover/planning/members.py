@@ -91,12 +91,12 @@ class Seen:
     been deleted. `wrote`: MariaDB alone, the last sequence number of each (domain, server) in its
     binary log: two positions do not show whether two histories have diverged. `fence`: whether its
     process or volume can be taken away from here. `volume`: its volume can be read elsewhere;
-    `log_flushed`: its binary log there has every commit that it acknowledged, as it flushed each one
-    (sync_binlog = 1) when it answered last, or was told to at its start.
+    `log_flushed`: its binary log there has every commit that it acknowledged, as it flushed each
+    (sync_binlog = 1) when it answered last, or by the settings of its start.
     `deaf`: its receive thread runs and has had no sign of life of its source for some heartbeats.
     `waited_s`: how long the write probe went without an answer. `events`: of a source, those that
-    its scheduler runs; None: not asked. `purged`: what it has executed and cannot send to a replica;
-    None: not known, as on MariaDB, where the question takes a lock that commits hold.
+    its scheduler runs; None: not asked. `purged`: executed, and cannot be sent to a replica; None:
+    not known, as on MariaDB, where the question takes a lock that commits hold.
     """
 
     name: str

@@ -264,7 +264,7 @@ def _decide(members: Members, source: Seen, progress: Progress, now_s: float, fo
     if silent and not foreseen:
         return FailoverPlan(refusal=silent[0], hint=silent[1])
     uncertain = tuple(_list_doubts(pool, progress, now_s))
-    # What its binary log has is complete only if each commit was flushed there before it was answered.
+    # A binary log is complete only if each commit was flushed to it before it was answered.
     rescues = progress.rescued is not None or (progress.wish.rescue and source.volume)
     if uncertain and rescues and not source.log_flushed:
         uncertain += (f"{source.name} is not known to have flushed its binary log with each commit (sync_binlog = 1)",)

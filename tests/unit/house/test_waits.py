@@ -21,6 +21,7 @@ OWN = {
     "observe/live/record.py": 1,  # shows how time goes by
     "observe/live/sampler.py": 1,  # samples on a grid of time
     "servers/backup/history/stream.py": 2,  # reads what a receiver writes; tries again, more and more rarely
+    "servers/failover/actions.py": 1,  # by the clock of the run, which a test simulates
     "servers/failover/run.py": 1,  # says each time what it waits for
     "servers/failover/outage.py": 1,  # ends at an event, and tries again after an error
     "servers/running.py": 1,  # tries again after an error, and raises the last one

@@ -481,6 +481,33 @@ def test_what_a_killed_proof_left_in_memory_is_freed_by_the_next(tmp_path, monke
         assert not rest.exists() and of_another.exists()
 
 
+def test_only_folders_whose_maker_has_ended_are_freed(tmp_path, monkeypatch):
+    memory, lab, disk = (tmp_path / name for name in ("memory", "lab", "disk"))
+    for folder in (memory, lab):
+        folder.mkdir()
+    ended_labs: list[Path] = []
+    monkeypatch.setattr(scratch, "MEMORY", memory)
+    monkeypatch.setattr(scratch, "_end", ended_labs.append)
+    monkeypatch.setattr(scratch, "fits", lambda data_gib: data_gib < 99.0)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    prefix = f"{scratch.PREFIX}{ended.pid}"
+    # Everybody may write to memory: links to a lab in use and to nothing, and a file.
+    (memory / f"{prefix}-link").symlink_to(lab)
+    (memory / f"{prefix}-dangling").symlink_to(tmp_path / "nothing")
+    (memory / f"{prefix}-file").touch()
+    with scratch.make_lab_folder(disk, 99.0):
+        assert ended_labs == []
+    with scratch.make_lab_folder(disk, 1.0) as folder:
+        # As seen from another container that shares this memory: its maker's number is that of no process.
+        in_use = folder.rename(memory / f"{prefix}-use")
+        with scratch.make_lab_folder(disk, 99.0):
+            assert in_use not in ended_labs
+    with scratch.make_lab_folder(disk, 99.0):
+        assert in_use in ended_labs
+    assert set(ended_labs) == {disk, folder, in_use}
+
+
 def dirtier(popularity, changed, pages, other_pages):
     """Dirty share of the pages that leave a cache of `other_pages` over that in one of `pages`, as the core has it."""
     database = core.mysql_tpcc("innodb", 1.0)

@@ -21,13 +21,12 @@ from pathlib import Path
 
 from headrace.api.access import keys
 from headrace.api.server import worker
-from headrace.api.server.startup import get_endpoint_file
 from headrace.base.files import replace_file
 from headrace.base.signals import set_handler
 from headrace.errors import HeadraceError
 from headrace.lab.client import Lab
 from headrace.lab.exporter import connect_lab
-from headrace.lab.place import READY_S, Place
+from headrace.lab.place import READY_S, Place, get_endpoint_file
 
 # Interval at which the supervisor checks the files of the keys for changes, s.
 LOOK_S = 0.5
@@ -66,13 +65,14 @@ class Supervisor:
 
     @contextlib.contextmanager
     def _hold_announcement(self):
-        """Writes the file by which `headrace lab status` finds the endpoint, and removes it at the
-        end."""
+        """Writes the file by which `headrace lab status` finds the endpoint, and removes it once
+        the daemon has ended: before, `headrace lab up` starts the endpoint again by it."""
         self._announce()
         try:
             yield
         finally:
-            get_endpoint_file(self._folder).unlink(missing_ok=True)
+            if select.select([self._daemon], [], [], 0)[0]:
+                get_endpoint_file(self._folder).unlink(missing_ok=True)
 
     def _announce(self) -> None:
         """Writes the file that says where the endpoint is and which keys it has."""

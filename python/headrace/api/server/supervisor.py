@@ -45,8 +45,9 @@ class Supervisor:
         self._place, self._listener, self._daemon = place, listener, daemon
         self._folder = place.data_dir or Path(lab.status()["data_dir"])
         self._region = lab.status()["region"]
-        self._keys = keys.as_message(self._folder)
+        # The stamp first: keys that change in between are handed over again.
         self._seen = keys.read_stamp(self._folder)
+        self._keys = keys.as_message(self._folder)
 
     def run(self) -> None:
         """Runs until the daemon ends."""
@@ -117,11 +118,15 @@ class Supervisor:
                 return False
             if watched in ready:
                 return True
-            if channel in ready:
-                if not channel.recv(16):
-                    return True
-                self._hand_connection(channel)
-            self._hand_keys(channel)
+            try:
+                if channel in ready:
+                    if not channel.recv(16):
+                        return True
+                    self._hand_connection(channel)
+                self._hand_keys(channel)
+            except OSError:
+                # It has just ended: the kernel closes its sockets before it says so.
+                return True
 
     def _hand_connection(self, channel: socket.socket) -> None:
         """Hands the worker a new connection to the daemon, or the reason why there is none."""
@@ -152,8 +157,9 @@ class Supervisor:
                 socket.send_fds(channel, [worker.KEYS], [file.fileno()])
         except HeadraceError as error:
             print(f"api: keys stay as they were: {error}", file=sys.stderr, flush=True)
-        # Commands that changed them wait for this.
-        self._announce()
+        finally:
+            # Commands that changed them wait for this; a worker that has just ended has them when it is started again.
+            self._announce()
 
 
 def main() -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from bench_runs import keep, store_in
 
 import headrace
 from headrace.base import core
@@ -315,6 +316,13 @@ def test_the_verdict_says_how_many_lie_outside_their_interval():
     assert [each.inside_interval for each in (inside, outside, missing)] == [True, False, None]
     assert "1 of 2 measured outside the 80 % interval that was predicted." in proof(inside, outside).verdict
     assert "80 % interval" not in proof(inside).verdict
+
+
+def test_the_processors_that_bind_are_those_that_may_be_used(tmp_path):
+    record = keep(store_in(tmp_path), environment={"cpus": 64, "cpus_usable": 2})
+    for busy, is_bound in ((1.95, True), (1.0, False)):
+        figures = record.summary | {"idle_cpus": 64.0 - busy, "iowait_cpus": None}
+        assert predict.make_measured_result(replace(record, summary=figures)).processors_bound is is_bound
 
 
 def test_a_proof_holds_only_whole_and_in_order():

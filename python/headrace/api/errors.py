@@ -7,7 +7,8 @@ from headrace.lab.wire import LabRefused, LabUnavailable
 
 # KMS's code for a key that cannot be reached, which the daemon names.
 KEY_UNAVAILABLE = "KeyUnavailableException"
-# HTTP status of codes that are not 400 (EC2's "Error codes for the Amazon EC2 API", KMS's API reference).
+# HTTP status of codes that are not 400 (EC2's "Error codes for the Amazon EC2 API", and KMS's API
+# reference).
 STATUS = {
     "AuthFailure": 401,
     "DryRunOperation": 412,
@@ -52,8 +53,8 @@ def make_dry_run_error(service: str) -> AwsError:
 def from_lab(error: HeadraceError, service: str) -> AwsError:
     """Returns a refusal of the lab as this service shapes it.
 
-    What is no fault of the request has a status of 5xx, so that the SDKs try again: a daemon that
-    is down, does not answer or ends, a machine that could not, a key that cannot be reached.
+    A status of 5xx, at which the SDKs try again, says that the request is not to blame: the daemon
+    is down, does not answer or ends, the machine could not do it, or a key cannot be reached.
     """
     code = getattr(error, "code", "")
     message = getattr(error, "message", "") or _describe_error(error)

@@ -43,7 +43,8 @@ def make_lab_folder(otherwise: Path, data_gib: float) -> Iterator[Path]:
         folder = otherwise
         if fits(data_gib):
             folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=MEMORY))
-            # A container that shares this memory has numbers of its own for processes: a lock holds there too.
+            # A container that shares this memory has numbers of its own for processes: the lock
+            # holds there too.
             fcntl.flock(stack.enter_context(_open_folder(folder)), fcntl.LOCK_EX)
         try:
             yield folder
@@ -72,7 +73,7 @@ def _sweep() -> None:
 def _is_abandoned(folder: Path) -> bool:
     """Returns whether the maker of a folder of this user has ended.
 
-    Everybody may write to memory: a link there may lead to a lab that is in use, and is no folder.
+    Everybody may write to memory: a link there may lead to a lab in use, and does not count.
     """
     owner = folder.name.removeprefix(PREFIX).partition("-")[0]
     if not owner.isdigit() or Path(f"/proc/{owner}").exists():

@@ -1,4 +1,4 @@
-"""What the services of AWS answer where the lab could not do what was asked."""
+"""The services of AWS answer in their own codes where the lab could not do what was asked."""
 
 from __future__ import annotations
 

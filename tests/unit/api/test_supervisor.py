@@ -61,7 +61,7 @@ def test_an_endpoint_that_ends_with_its_lab_is_announced_no_more(bed):
 
 @pytest.mark.parametrize("what", ["connection", "unread", "keys"])
 def test_a_worker_that_ends_while_it_is_served_is_started_again(bed, monkeypatch, what):
-    """Its process is seen to end a moment after its sockets are closed, with a wish of it on the way."""
+    """The process of a worker is seen to end a moment after its sockets are closed, with a wish on the way."""
     channel, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     running, process_end = os.pipe()
     if what == "unread":

@@ -507,7 +507,7 @@ def test_only_folders_whose_maker_has_ended_are_freed(tmp_path, monkeypatch):
     with scratch.make_lab_folder(disk, 99.0):
         assert ended_labs == []
     with scratch.make_lab_folder(disk, 1.0) as folder:
-        # As seen from another container that shares this memory: its maker's number is that of no process.
+        # Another container that shares this memory sees the number of no process in its name.
         in_use = folder.rename(memory / f"{prefix}-use")
         with scratch.make_lab_folder(disk, 99.0):
             assert in_use not in ended_labs

@@ -82,7 +82,7 @@ def read_raw_text(data_dir: Path) -> tuple[str, dict[str, str]]:
         text = _read_if_there(folder / KEYS)
         while True:
             policies = {path.name: _read_if_there(path) for path in sorted((folder / POLICIES).glob("*.json"))}
-            # A user who is removed meanwhile is named by the old text, and takes its policies along.
+            # The old text names a user who is removed meanwhile, and whose policies are gone.
             text, former = _read_if_there(folder / KEYS), text
             if text == former:
                 return text, policies

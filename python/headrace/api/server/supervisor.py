@@ -158,7 +158,8 @@ class Supervisor:
         except HeadraceError as error:
             print(f"api: keys stay as they were: {error}", file=sys.stderr, flush=True)
         finally:
-            # Commands that changed them wait for this; a worker that has just ended has them when it is started again.
+            # Commands that changed them wait for this. A worker that has just ended gets them at
+            # its next start.
             self._announce()
 
 

@@ -376,8 +376,8 @@ def read_result(text: str) -> FioResult:
 
 
 def _compute_percentiles(job: dict, sides: list[dict]) -> list[float]:
-    """Returns PERCENTILES of all requests, ms: fio's own where there are reads or writes alone, and
-    for both those of their buckets. Raises KeyError, and ValueError for a report without buckets."""
+    """Returns PERCENTILES of all requests, ms: those of fio where there are reads or writes alone,
+    those of the buckets of both otherwise. Raises KeyError, and ValueError without buckets."""
     if len(sides) == 1:
         percentile = {float(name): value / 1e6 for name, value in sides[0]["clat_ns"]["percentile"].items()}
         return [percentile[percent] for percent in PERCENTILES]

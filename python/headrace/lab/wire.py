@@ -273,4 +273,5 @@ def _make_refusal(error: dict) -> CouldNotRun | LabRefused:
     parts = [str(error.get(part) or "") for part in ("value", "rule", "source", "hint", "code", "message")]
     if kind == UNAVAILABLE:
         return LabUnavailable(*parts)
-    return LabRefused(kind, *parts) if kind else CouldNotRun(*parts[:4])
+    value, rule, source, hint, _, _ = parts
+    return LabRefused(kind, *parts) if kind else CouldNotRun(value, rule, source, hint)

@@ -162,18 +162,22 @@ class VolumePoints:
 
 
 def fetch_volumes(
-    names: Sequence[str], span: TimeSpan, clients: Clients, metrics: Iterable[str], of_instance: Iterable[str] = ()
+    names: Sequence[str],
+    span: TimeSpan,
+    clients: Clients,
+    statistics: Mapping[str, str],
+    of_instance: Mapping[str, str] | None = None,
 ) -> VolumePoints:
-    """Fetches metrics of volumes, and of the instances that they are attached to. The newest
-    periods, of which only a part has arrived, are left out. Raises InputError, CouldNotRun; also
-    where no volume has a point."""
+    """Fetches metrics of volumes, and of the instances that they are attached to, each with its
+    statistic. The newest periods, of which only a part has arrived, are left out. Raises
+    InputError, CouldNotRun; also where no volume has a point."""
     described = describe_volumes(clients("ec2"), names)
     instances = list(dict.fromkeys(volume.instance for volume in described.values() if volume.instance))
     types = find_instance_types(clients("ec2"), instances)
     begin, end, period = compute_bounds(span)
-    owners = [MetricOwner(name, "AWS/EBS", "VolumeId", name, _choose_statistics(metrics)) for name in names]
-    if chosen := _choose_statistics(of_instance):
-        owners += [MetricOwner(name, "AWS/EC2", "InstanceId", name, chosen) for name in instances]
+    owners = [MetricOwner(name, "AWS/EBS", "VolumeId", name, statistics) for name in names]
+    if of_instance:
+        owners += [MetricOwner(name, "AWS/EC2", "InstanceId", name, of_instance) for name in instances]
     points: dict[str, Points] = {}
     for (owner, metric), values in fetch_points(clients("cloudwatch"), owners, begin, end, period).items():
         if values:
@@ -201,7 +205,7 @@ def _without_unfinished(points: Points) -> Points:
 def _fetch_volumes(names: Sequence[str], span: TimeSpan, clients: Clients) -> Fetched:
     """Fetches the metrics and descriptions of EBS volumes from AWS; periods without a figure count
     as 0."""
-    fetched = fetch_volumes(names, span, clients, VOLUME_METRICS)
+    fetched = fetch_volumes(names, span, clients, choose_statistics(VOLUME_METRICS))
     points = {(name, metric): values for name in names for metric, values in _with_zeros(fetched.points[name]).items()}
     descriptions = {
         name: VolumeDescription(name, volume.storage, fetched.types.get(volume.instance or ""))
@@ -228,7 +232,7 @@ def _fetch_database(name: str, span: TimeSpan, clients: Clients) -> Fetched:
     identifier = instance["DBInstanceIdentifier"]
     begin, end, period = compute_bounds(span)
     metrics = [*RDS.needed, *(metric for metric in BESIDE if not metric.startswith("Volume")), *RDS_BESIDE]
-    owner = MetricOwner("rds", "AWS/RDS", "DBInstanceIdentifier", identifier, _choose_statistics(metrics))
+    owner = MetricOwner("rds", "AWS/RDS", "DBInstanceIdentifier", identifier, choose_statistics(metrics))
     fetched = fetch_points(clients("cloudwatch"), [owner], begin, end, period)
     points = {metric: values for (_, metric), values in fetched.items() if values}
     if not any(points.get(metric) for metric in RDS.needed):
@@ -296,7 +300,8 @@ def _make_storage(instance: AwsAnswer, notes: list[str]) -> VolumeDescription:
     return VolumeDescription(name, storage, instance_type)
 
 
-def _choose_statistics(metrics: Iterable[str]) -> dict[str, str]:
+def choose_statistics(metrics: Iterable[str]) -> dict[str, str]:
+    """Returns the statistic that each of these metrics is read with."""
     others = {metric: "Maximum" if metric.endswith("Check") else "Average" for metric in metrics}
     return others | {metric: STATISTICS[metric] for metric in others if metric in STATISTICS}
 

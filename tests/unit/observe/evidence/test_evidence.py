@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import statistics
+import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -159,8 +161,6 @@ class Server:
                 raise pymysql.err.OperationalError(2013, "Lost connection")
             self.rows = tuple(values.items())
         elif "UNIX_TIMESTAMP" in statement:
-            import time
-
             self.rows = ((time.time() + self.clock,),)
         elif "PROCESSLIST" in statement:
             self.rows = ((0,),)
@@ -431,6 +431,59 @@ class Cloud:
 
 def minutes(value, count=10):
     return {START + 60 * index: value for index in range(count)}
+
+
+class KeptMinutes:
+    """EC2 and CloudWatch of volumes, from what they published by volume and metric: longer periods join it by
+    the statistic."""
+
+    JOINED = {"Sum": sum, "Average": statistics.fmean, "Maximum": max}
+
+    def __init__(self, published):
+        self.published = published
+
+    def __call__(self, service):
+        return self
+
+    def describe_volumes(self, VolumeIds):
+        attached = [{"State": "attached", "InstanceId": "i-1", "Device": "/dev/sdf"}]
+        described = {"VolumeType": "gp2", "Size": 100, "Iops": 300, "Attachments": attached}
+        return {"Volumes": [{"VolumeId": name} | described for name in VolumeIds]}
+
+    def describe_volumes_modifications(self, VolumeIds):
+        return {"VolumesModifications": []}
+
+    def describe_instances(self, InstanceIds):
+        return {"Reservations": [{"Instances": [{"InstanceId": "i-1", "InstanceType": "m5.large"}]}]}
+
+    def get_metric_data(self, MetricDataQueries, StartTime, EndTime):
+        results = []
+        for query in MetricDataQueries:
+            asked = query["MetricStat"]
+            published = self.published.get(asked["Metric"]["Dimensions"][0]["Value"], {})
+            by_period = {}
+            for at, value in published.get(asked["Metric"]["MetricName"], {}).items():
+                if StartTime.timestamp() <= at < EndTime.timestamp():
+                    by_period.setdefault(at // asked["Period"] * asked["Period"], []).append(value)
+            moments = [datetime.fromtimestamp(at, UTC) for at in by_period]
+            values = [self.JOINED[asked["Stat"]](part) for part in by_period.values()]
+            results.append({"Id": query["Id"], "Timestamps": moments, "Values": values})
+        return {"MetricDataResults": results}
+
+
+@pytest.mark.parametrize(("days", "period_s", "every"), [(14, 60, 1), (28, 300, 5), (90, 3_600, 60)])
+def test_a_check_of_a_longer_period_is_the_share_of_its_minutes(days, period_s, every):
+    """A minute over the limit in an hour is no hour over it: 2 % are below what is seen as a limit."""
+    until = time.time() // 3_600 * 3_600
+    over = {until - 60 * (minute + 1): float(minute % every == 0) for minute in range(240)}
+    published = {"VolumeReadOps": dict.fromkeys(over, 18_000.0), "VolumeIOPSExceededCheck": over}
+    cloud = KeptMinutes({"vol-1": published, "i-1": {"InstanceEBSIOPSExceededCheck": over}})
+    evidence = aws.fetch_aws_evidence(["vol-1"], TimeSpan(days * 86_400.0, until), cloud)
+    rows = evidence.volumes[0].rows
+    assert set(rows["duration_s"]) == {period_s} and rows.height == 240 * 60 // period_s
+    for column in ("over_volume_iops", "over_instance_iops"):
+        assert rows[column].to_list() == pytest.approx([1 / every] * rows.height)
+    assert (diagnose(evidence).verdict == "binds") == (every <= 5)
 
 
 def test_cloudwatch_every_page_and_what_it_says():

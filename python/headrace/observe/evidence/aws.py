@@ -12,7 +12,14 @@ from headrace.base.units import MIB, MINUTE_S
 from headrace.errors import InputError
 from headrace.observe.evidence.limits import HoldingLimits, get_holding_limits
 from headrace.observe.evidence.model import Evidence, Row, SeenVolume, SourceFacts, Tick, collect_evidence
-from headrace.observe.remote.aws import VOLUME_METRICS, Clients, choose_statistics, fetch_volumes, open_client
+from headrace.observe.remote.aws import (
+    VOLUME_METRICS,
+    Clients,
+    choose_statistics,
+    fetch_volumes,
+    list_times,
+    open_client,
+)
 from headrace.observe.remote.span import TimeSpan
 
 # data/managed and the EBS user guide, "Amazon CloudWatch metrics for Amazon EBS".
@@ -38,7 +45,7 @@ def fetch_aws_evidence(
     for volume in facts:
         own, instance = fetched.points[volume.name], fetched.described[volume.name].instance
         host = fetched.points.get(instance or "", {})
-        times = sorted({at for values in own.values() for at in values})
+        times = list_times(own)
         for at in times:
             figures = {metric: values[at] for part in (own, host) for metric, values in part.items() if at in values}
             row = make_minute_row(figures, volume.limits, fetched.period_s)

@@ -486,6 +486,31 @@ def test_a_check_of_a_longer_period_is_the_share_of_its_minutes(days, period_s, 
     assert (diagnose(evidence).verdict == "binds") == (every <= 5)
 
 
+@pytest.mark.parametrize("span_s", [600.0, 900.0, 3_600.0, 7_200.0])
+def test_each_volume_is_read_at_the_period_at_which_it_publishes(span_s):
+    """vol-1 publishes the sums of five minutes and vol-2 those of each minute: neither changes the rates of the
+    other, however short the time that is asked for."""
+    until = time.time() // 300 * 300
+    fives, ones = ([until - step * (number + 1) for number in range(10_800 // step)] for step in (300, 60))
+    published = {
+        "vol-1": {"VolumeReadOps": dict.fromkeys(fives, 30_000.0), "VolumeIdleTime": dict.fromkeys(fives, 150.0)},
+        "vol-2": {
+            "VolumeReadOps": {at: 600.0 * (at // 60 % 5) for at in ones},
+            "BurstBalance": {at: 10.0 * (at // 60 % 5) for at in ones},
+        },
+    }
+    cloud, span = KeptMinutes(published), TimeSpan(span_s, until)
+    for names in (["vol-1"], ["vol-1", "vol-2"]):
+        evidence = aws.fetch_aws_evidence(names, span, cloud)
+        rows = evidence.volumes[0].rows
+        assert evidence.facts.grain_s == 300 and rows.height == span_s // 300
+        assert set(rows["read_iops"]) == {100.0} and set(rows["idle_share"]) == {None, 0.5}
+    rows = evidence.volumes[1].rows
+    assert rows.height == span_s // 300 and set(rows["read_iops"]) == {20.0} == set(rows["balance_percent"])
+    alone = aws.fetch_aws_evidence(["vol-2"], span, cloud)
+    assert alone.facts.grain_s == 60 and alone.volumes[0].rows.height == span_s // 60
+
+
 def test_cloudwatch_every_page_and_what_it_says():
     points = {
         "VolumeReadOps": minutes(18_000.0),

@@ -42,7 +42,8 @@ CLOCK_S = 600
 RETENTION_S = tuple(
     (period, days * DAY_S - CLOCK_S) for period, days in ((MINUTE_S, 15), (5 * MINUTE_S, 63), (HOUR_S, 455))
 )
-# A count that is missing for more periods than this is not late: it does not come. A guess.
+# A count that is missing for more periods than this is not late: it does not come. Nor is a volume
+# late that lacks so many minutes. A guess.
 MOST_LATE = 5
 # So few points may lie on whole five minutes by chance: one in five does. Ours.
 LEAST_POINTS = 4
@@ -173,8 +174,8 @@ def fetch_volumes(
     of_instance: Mapping[str, str] | None = None,
 ) -> VolumePoints:
     """Fetches metrics of volumes, and of the instances that they are attached to, each with its
-    statistic. The newest periods, of which only a part has arrived, are left out. Raises
-    InputError, CouldNotRun; also where no volume has a point."""
+    statistic. The newest periods, which have not arrived whole of each volume that still publishes,
+    are left out. Raises InputError, CouldNotRun; also where no volume has a point."""
     described = describe_volumes(clients("ec2"), names)
     instances = list(dict.fromkeys(volume.instance for volume in described.values() if volume.instance))
     types = find_instance_types(clients("ec2"), instances)
@@ -195,8 +196,13 @@ def fetch_volumes(
     for owner, own in points.items():
         joined = _join_periods(own, joins, periods[owner], longest)
         points[owner] = _select_points(joined, lambda at: at >= begin) if look < begin else joined
-    if not any(list_times(points[name]) for name in names):
+    lasts = [times[-1] for name in names if (times := list_times(points[name]))]
+    if not lasts:
         raise _make_empty_error(", ".join(names), begin, end)
+    # All end together: a period that one volume lacks would be seen without it, and never again.
+    last = min(at for at in lasts if at >= max(lasts) - max(longest, MOST_LATE * MINUTE_S))
+    for name in names:
+        points[name] = _select_points(points[name], lambda at: at <= last)
     return VolumePoints(described, types, points, float(longest))
 
 

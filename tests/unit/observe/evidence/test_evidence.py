@@ -9,6 +9,7 @@ import statistics
 import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import islice
 from types import SimpleNamespace
 
 import pytest
@@ -24,6 +25,7 @@ from headrace.observe.evidence.counters import explain_new_server, make_status_r
 from headrace.observe.evidence.limits import HoldingLimits, get_holding_limits
 from headrace.observe.evidence.live import HostReader, LiveSource
 from headrace.observe.evidence.model import SeenChannel, SeenVolume, SourceFacts, Tick, collect_evidence
+from headrace.observe.evidence.source import KeptSource
 from headrace.observe.evidence.volumes import DeviceVolumes, make_device_row
 from headrace.observe.live import host
 from headrace.observe.remote.span import TimeSpan
@@ -435,12 +437,12 @@ def minutes(value, count=10):
 
 class KeptMinutes:
     """EC2 and CloudWatch of volumes, from what they published by volume and metric: longer periods join it by
-    the statistic."""
+    the statistic. `late_s`: by volume, how long before the end of a request its points end."""
 
     JOINED = {"Sum": sum, "Average": statistics.fmean, "Maximum": max}
 
-    def __init__(self, published):
-        self.published = published
+    def __init__(self, published, late_s=None):
+        self.published, self.late_s = published, late_s or {}
 
     def __call__(self, service):
         return self
@@ -460,10 +462,11 @@ class KeptMinutes:
         results = []
         for query in MetricDataQueries:
             asked = query["MetricStat"]
-            published = self.published.get(asked["Metric"]["Dimensions"][0]["Value"], {})
+            name = asked["Metric"]["Dimensions"][0]["Value"]
+            published, end = self.published.get(name, {}), EndTime.timestamp() - self.late_s.get(name, 0.0)
             by_period = {}
             for at, value in published.get(asked["Metric"]["MetricName"], {}).items():
-                if StartTime.timestamp() <= at < EndTime.timestamp():
+                if StartTime.timestamp() <= at < end:
                     by_period.setdefault(at // asked["Period"] * asked["Period"], []).append(value)
             moments = [datetime.fromtimestamp(at, UTC) for at in by_period]
             values = [self.JOINED[asked["Stat"]](part) for part in by_period.values()]
@@ -509,6 +512,33 @@ def test_each_volume_is_read_at_the_period_at_which_it_publishes(span_s):
     assert rows.height == span_s // 300 and set(rows["read_iops"]) == {20.0} == set(rows["balance_percent"])
     alone = aws.fetch_aws_evidence(["vol-2"], span, cloud)
     assert alone.facts.grain_s == 60 and alone.volumes[0].rows.height == span_s // 60
+
+
+@pytest.mark.parametrize("late", [0, 1, 3, 5])
+def test_a_volume_whose_points_arrive_later_is_in_each_tick_and_in_the_verdict(late):
+    """Each request is answered with newer minutes of vol-1 than of vol-2, which is over its limit."""
+    until = time.time() // 60 * 60 - 600
+    load = {until + 600 - 60 * (minute + 1): 18_000.0 for minute in range(120)}
+    over = {"VolumeIOPSExceededCheck": dict.fromkeys(load, 1.0)}
+    published = {"vol-1": {"VolumeReadOps": load}, "vol-2": {"VolumeReadOps": load} | over}
+    cloud = KeptMinutes(published, {"vol-2": 60.0 * late})
+    answers = (
+        aws.fetch_aws_evidence(["vol-1", "vol-2"], TimeSpan(1_200.0, until + 60 * minute), cloud) for minute in range(6)
+    )
+    kept = KeptSource(next(answers), lambda: next(answers), every_s=0.0)
+    ticks = list(islice(kept.stream_ticks(), 25 - late))
+    assert [tick.t_unix for tick in ticks] == [until - 1_200 + 60 * minute for minute in range(25 - late)]
+    assert all(set(tick.volumes) == {"vol-1", "vol-2"} for tick in ticks)
+    diagnosis = diagnose(aws.fetch_aws_evidence(["vol-1", "vol-2"], TimeSpan(3_600.0, until), cloud))
+    assert (diagnosis.verdict, diagnosis.findings[0].volume) == ("binds", "vol-2")
+
+
+def test_a_volume_that_was_detached_does_not_hold_the_others_back():
+    until = time.time() // 60 * 60
+    load = {"VolumeReadOps": {until - 60 * (minute + 1): 18_000.0 for minute in range(120)}}
+    cloud = KeptMinutes({"vol-1": load, "vol-2": load}, {"vol-2": 360.0})
+    evidence = aws.fetch_aws_evidence(["vol-1", "vol-2"], TimeSpan(3_600.0, until), cloud)
+    assert [volume.rows["t_unix"][-1] for volume in evidence.volumes] == [until - 60, until - 420]
 
 
 def test_cloudwatch_every_page_and_what_it_says():

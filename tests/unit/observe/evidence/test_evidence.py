@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 import statistics
 import time
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from headrace.observe.evidence.model import SeenChannel, SeenVolume, SourceFacts
 from headrace.observe.evidence.source import KeptSource
 from headrace.observe.evidence.volumes import DeviceVolumes, make_device_row
 from headrace.observe.live import host
+from headrace.observe.live.nvme import COUNTERS, NvmePage
 from headrace.observe.remote.span import TimeSpan
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.output import build_lines
@@ -343,6 +345,32 @@ def test_a_volume_that_is_detached_while_it_is_watched(monkeypatch):
     del disks["nvme1n1"]
     assert volumes.read() == {} and any("detached" in text for text in volumes.notes)
     assert not volumes.exact and any("inferred" in text for text in volumes.missing)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_page_that_cannot_be_read_leaves_the_next_share_of_the_time_right(monkeypatch, seed):
+    """The volume is over its limit for two fifths of the time; the next page that is read covers all the time
+    since the last one."""
+    draw, clock, broken = random.Random(seed), SimpleNamespace(now_s=0.0), set()
+    monkeypatch.setattr(volumes_module, "time", SimpleNamespace(monotonic=lambda: clock.now_s, time=lambda: clock.now_s))
+    monkeypatch.setattr(host, "read_disks", lambda names=None: {"nvme1n1": dict.fromkeys(host.FIELDS, clock.now_s)})
+
+    def page(device):
+        if clock.now_s in broken:
+            raise CouldNotRun(device, "did not answer")
+        return NvmePage("ebs", dict.fromkeys(COUNTERS, round(clock.now_s * 400_000)), {})
+
+    volumes = DeviceVolumes(["/dev/nvme1n1"], page=page)
+    shares = []
+    for number in range(60):
+        clock.now_s += draw.uniform(0.9, 1.6)
+        if draw.random() < 0.4:
+            broken.add(clock.now_s)
+        for rows in volumes.read().values():
+            share = rows["nvme1n1"].get("over_volume_iops")
+            assert (share is None) == (clock.now_s in broken) and number
+            shares += [] if share is None else [share]
+    assert len(shares) > 10 and shares == pytest.approx([0.4] * len(shares), abs=1e-5)
 
 
 def test_a_row_begins_with_its_interval_however_long_that_is(monkeypatch):

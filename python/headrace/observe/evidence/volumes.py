@@ -168,7 +168,7 @@ class DeviceVolumes:
         self._limits = {name: log_limits if name == log else limits for name in self._names}
         self.notes: list[str] = []
         self.missing: list[str] = []
-        # The last page of each device, and when it was read, s: a page may fail to be read in between.
+        # The last page of each device, and when it was read, s: later ones may have failed.
         self._pages: dict[str, tuple[float, nvme.NvmePage]] = {}
         self._before: dict[str, tuple[float, dict[str, float]]] = {}
         self._with_page = {name for name in self._names if self._has_page(name)}

@@ -42,8 +42,8 @@ CLOCK_S = 600
 RETENTION_S = tuple(
     (period, days * DAY_S - CLOCK_S) for period, days in ((MINUTE_S, 15), (5 * MINUTE_S, 63), (HOUR_S, 455))
 )
-# A count that is missing for more periods than this is not late: it does not come. Nor is a volume
-# late that lacks so many minutes. A guess.
+# A count that is missing for more periods than this is not late: it does not come. A volume whose
+# newest point is older by more minutes than this publishes no longer. A guess.
 MOST_LATE = 5
 # So few points may lie on whole five minutes by chance: one in five does. Ours.
 LEAST_POINTS = 4

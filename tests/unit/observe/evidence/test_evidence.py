@@ -349,10 +349,11 @@ def test_a_volume_that_is_detached_while_it_is_watched(monkeypatch):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_page_that_cannot_be_read_leaves_the_next_share_of_the_time_right(monkeypatch, seed):
-    """The volume is over its limit for two fifths of the time; the next page that is read covers all the time
-    since the last one."""
+    """The volume is over its limit for two fifths of the time; the next page that is read covers all
+    the time since the last one."""
     draw, clock, broken = random.Random(seed), SimpleNamespace(now_s=0.0), set()
-    monkeypatch.setattr(volumes_module, "time", SimpleNamespace(monotonic=lambda: clock.now_s, time=lambda: clock.now_s))
+    fake = SimpleNamespace(monotonic=lambda: clock.now_s, time=lambda: clock.now_s)
+    monkeypatch.setattr(volumes_module, "time", fake)
     monkeypatch.setattr(host, "read_disks", lambda names=None: {"nvme1n1": dict.fromkeys(host.FIELDS, clock.now_s)})
 
     def page(device):
@@ -464,8 +465,9 @@ def minutes(value, count=10):
 
 
 class KeptMinutes:
-    """EC2 and CloudWatch of volumes, from what they published by volume and metric: longer periods join it by
-    the statistic. `late_s`: by volume, how long before the end of a request its points end."""
+    """EC2 and CloudWatch of volumes, from what they published by volume and metric: longer periods
+    join it by the statistic. `late_s`: by volume, how long before the end of a request its points
+    end."""
 
     JOINED = {"Sum": sum, "Average": statistics.fmean, "Maximum": max}
 
@@ -504,7 +506,7 @@ class KeptMinutes:
 
 @pytest.mark.parametrize(("days", "period_s", "every"), [(14, 60, 1), (28, 300, 5), (90, 3_600, 60)])
 def test_a_check_of_a_longer_period_is_the_share_of_its_minutes(days, period_s, every):
-    """A minute over the limit in an hour is no hour over it: 2 % are below what is seen as a limit."""
+    """One minute over the limit does not make an hour of it: 2 % of the time are no finding."""
     until = time.time() // 3_600 * 3_600
     over = {until - 60 * (minute + 1): float(minute % every == 0) for minute in range(240)}
     published = {"VolumeReadOps": dict.fromkeys(over, 18_000.0), "VolumeIOPSExceededCheck": over}
@@ -519,8 +521,8 @@ def test_a_check_of_a_longer_period_is_the_share_of_its_minutes(days, period_s, 
 
 @pytest.mark.parametrize("span_s", [600.0, 900.0, 3_600.0, 7_200.0])
 def test_each_volume_is_read_at_the_period_at_which_it_publishes(span_s):
-    """vol-1 publishes the sums of five minutes and vol-2 those of each minute: neither changes the rates of the
-    other, however short the time that is asked for."""
+    """vol-1 publishes the sums of five minutes and vol-2 those of each minute: neither changes the
+    rates of the other, however short the time that is asked for."""
     until = time.time() // 300 * 300
     fives, ones = ([until - step * (number + 1) for number in range(10_800 // step)] for step in (300, 60))
     published = {
@@ -544,7 +546,7 @@ def test_each_volume_is_read_at_the_period_at_which_it_publishes(span_s):
 
 @pytest.mark.parametrize("late", [0, 1, 3, 5])
 def test_a_volume_whose_points_arrive_later_is_in_each_tick_and_in_the_verdict(late):
-    """Each request is answered with newer minutes of vol-1 than of vol-2, which is over its limit."""
+    """Each answer has newer minutes of vol-1 than of vol-2, which is over its limit."""
     until = time.time() // 60 * 60 - 600
     load = {until + 600 - 60 * (minute + 1): 18_000.0 for minute in range(120)}
     over = {"VolumeIOPSExceededCheck": dict.fromkeys(load, 1.0)}

@@ -303,8 +303,8 @@ def test_a_volume_that_is_detached_while_cloudwatch_is_watched(monkeypatch):
 
 
 def test_requests_that_fail_are_a_note_and_end_the_source_with_their_cause():
-    """Credentials expire after some hours: an alarm that is told nothing would look healthy. A request that
-    is answered in between begins the count anew."""
+    """Credentials expire after some hours: an alarm that hears nothing would look healthy. A request
+    that is answered in between begins the count anew."""
     collected = evidence({"queue": 1.0}, with_server=False)
     refused = InputError("CloudWatch", "AWS refuses: the token has expired")
     answers = iter([refused] * (source.MOST_FAILURES - 1) + [collected] + [refused] * source.MOST_FAILURES)

@@ -555,8 +555,8 @@ def test_a_volume_whose_points_arrive_later_is_in_each_tick_and_in_the_verdict(l
     answers = (
         aws.fetch_aws_evidence(["vol-1", "vol-2"], TimeSpan(1_200.0, until + 60 * minute), cloud) for minute in range(6)
     )
-    kept = KeptSource(next(answers), lambda: next(answers), every_s=0.0)
-    ticks = list(islice(kept.stream_ticks(), 25 - late))
+    followed = KeptSource(next(answers), lambda: next(answers), every_s=0.0)
+    ticks = list(islice(followed.stream_ticks(), 25 - late))
     assert [tick.t_unix for tick in ticks] == [until - 1_200 + 60 * minute for minute in range(25 - late)]
     assert all(set(tick.volumes) == {"vol-1", "vol-2"} for tick in ticks)
     diagnosis = diagnose(aws.fetch_aws_evidence(["vol-1", "vol-2"], TimeSpan(3_600.0, until), cloud))

@@ -315,12 +315,12 @@ def test_requests_that_fail_are_a_note_and_end_the_source_with_their_cause():
             raise answer
         return answer
 
-    kept = source.KeptSource(collected, ask, every_s=0.0)
-    ticks = kept.stream_ticks()
-    assert [next(ticks) for _ in collected.list_ticks()] == collected.list_ticks() and not kept.notes
+    followed = source.KeptSource(collected, ask, every_s=0.0)
+    ticks = followed.stream_ticks()
+    assert [next(ticks) for _ in collected.list_ticks()] == collected.list_ticks() and not followed.notes
     with pytest.raises(InputError, match="the token has expired"):
         next(ticks)
-    assert next(answers, None) is None and kept.notes == ("a request failed: AWS refuses: the token has expired",)
+    assert next(answers, None) is None and followed.notes == ("a request failed: AWS refuses: the token has expired",)
 
 
 # --- devices --------------------------------------------------------------------------------------

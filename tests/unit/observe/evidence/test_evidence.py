@@ -491,15 +491,15 @@ class KeptMinutes:
     def get_metric_data(self, MetricDataQueries, StartTime, EndTime):
         results = []
         for query in MetricDataQueries:
-            asked = query["MetricStat"]
-            name = asked["Metric"]["Dimensions"][0]["Value"]
+            statistic = query["MetricStat"]
+            name = statistic["Metric"]["Dimensions"][0]["Value"]
             published, end = self.published.get(name, {}), EndTime.timestamp() - self.late_s.get(name, 0.0)
             by_period = {}
-            for at, value in published.get(asked["Metric"]["MetricName"], {}).items():
+            for at, value in published.get(statistic["Metric"]["MetricName"], {}).items():
                 if StartTime.timestamp() <= at < end:
-                    by_period.setdefault(at // asked["Period"] * asked["Period"], []).append(value)
+                    by_period.setdefault(at // statistic["Period"] * statistic["Period"], []).append(value)
             moments = [datetime.fromtimestamp(at, UTC) for at in by_period]
-            values = [self.JOINED[asked["Stat"]](part) for part in by_period.values()]
+            values = [self.JOINED[statistic["Stat"]](part) for part in by_period.values()]
             results.append({"Id": query["Id"], "Timestamps": moments, "Values": values})
         return {"MetricDataResults": results}
 

@@ -8,7 +8,7 @@ import math
 import random
 
 import pytest
-from planner_cases import BARE, steady
+from planner_cases import BARE, only, steady
 
 import headrace
 from headrace import InputError
@@ -242,6 +242,20 @@ def test_ec2_alone_is_the_plan_it_was():
         alone.storage,
         alone.cost_usd_month,
     )
+
+
+def test_rds_beside_ec2_is_the_plan_that_it_is_alone():
+    """Random demands: what was found of EC2's volumes says nothing of the same notation at RDS, which stripes."""
+    chance = random.Random(11)
+    for kind in ("gp2", "gp3"):
+        for _ in range(4):
+            size, reads = chance.randint(100, 600), chance.randint(1_000, 11_000)
+            request = steady(reads_per_s=reads, writes_per_s=0, size_gib=size, read_kib=4.0)
+            settings = {"instances": ["r7g.4xlarge"], "exclude": only(kind), **BARE}
+            alone = answer(plan(request, on="rds", **settings), "rds:single-az").best
+            both = answer(plan(request, on="ec2,rds", **settings), "rds:single-az").best
+            assert alone is not None and both is not None, (kind, size, reads)
+            assert (both.storage, both.cost_usd_month) == (alone.storage, alone.cost_usd_month), (kind, size, reads)
 
 
 # --- what is refused, and what has no price --------------------------------------------------------

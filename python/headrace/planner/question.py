@@ -92,8 +92,9 @@ class Growth:
 
 
 def _compute_growth(settings: PlanSettings, workload: OpenWorkload | None) -> Growth:
-    """Returns the factors on demand and on data, the workload's growth over the months included.
-    Raises InputError where `growth` is given together with one of the two."""
+    """Returns the factors on demand and on data, the workload's growth over the months included;
+    `workload`: a demand, whose data do not grow where their size is given. Raises InputError for a
+    factor beside one that says the same or the opposite."""
     by_months = 1.0 if workload is None else workload.compute_growth(settings.months)
     factors = []
     for name, given in (("demand_growth", settings.demand_growth), ("data_growth", settings.data_growth)):
@@ -107,6 +108,11 @@ def _compute_growth(settings: PlanSettings, workload: OpenWorkload | None) -> Gr
             value = f"--months {settings.months:g} with growth_per_year = {workload.growth_per_year:g}"
             raise refuse.input(value, rule, hint)
         factors.append(factor)
+    if workload is not None and settings.size_gib is not None:
+        if settings.data_growth is not None:
+            rule, hint = "is given together with size_gib, which does not grow", "Leave it out: give the size to plan for."
+            raise refuse.input(f"data_growth = {settings.data_growth:g}", rule, hint)
+        factors[1] = 1.0
     return Growth(*factors)
 
 
@@ -135,7 +141,8 @@ def _note_months(settings: PlanSettings, workload: OpenWorkload | None) -> list[
         )
         return [f"{words} Give --growth" + ("." if workload is None else ", or write growth_per_year into its file.")]
     factor = workload.compute_growth(months)
-    return [f"{months:g} months at {100 * workload.growth_per_year:g} % a year: demand and data x {factor:.3g}."]
+    grows = "demand and data" if settings.size_gib is None else "demand"
+    return [f"{months:g} months at {100 * workload.growth_per_year:g} % a year: {grows} x {factor:.3g}."]
 
 
 def compute_data_size(workload: OpenWorkload | TransactionWorkload, settings: PlanSettings, growth: float) -> float:
@@ -303,6 +310,8 @@ def _make_demand_question(workload: object, settings: PlanSettings) -> PlanQuest
             f"The commitment {settings.commitment} is in no price: no instances are planned; name --instances."
         )
     notes += _note_months(settings, workload)
+    if settings.size_gib is not None and growth.demand != (settings.demand_growth or 1.0):
+        notes.append("The data are those of --size-gib: they do not grow.")
     return PlanQuestion(
         settings=replace(settings, on=on),
         workload=grown,

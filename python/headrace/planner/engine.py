@@ -115,8 +115,16 @@ class PlanEngine:
         if "ec2" not in question.settings.on:
             self.families, self.verdicts = [], []
         managed = [service for service in question.settings.on if service != "ec2"]
+        load = question.workload
+        is_database = isinstance(load, TransactionWorkload)
+        self.is_mariadb = is_database and load.server.is_mariadb
         more, out = list_managed_families(
-            managed, self.directory, question.excluded, self.hosts, getattr(question.workload, "engine", "")
+            managed,
+            self.directory,
+            question.excluded,
+            self.hosts,
+            load.engine if is_database else "",
+            self.is_mariadb,
         )
         self.families, self.verdicts = self.families + more, self.verdicts + out
         self.judge = self._judge()
@@ -619,7 +627,7 @@ class PlanEngine:
         day, today, in_place = self.question.prices.as_of, choices.compared, choices.in_place
         same = recommended is not None and in_place is not None and recommended.key == in_place.key
         return NextSteps(
-            actions=doing.list_actions(recommended, today, day),
+            actions=doing.list_actions(recommended, today, day, self.is_mariadb),
             in_place_actions=[] if same or in_place is None else doing.list_actions(in_place, today, day),
             alarms=doing.list_alarms(recommended, day),
         )

@@ -42,6 +42,8 @@ UNSEEN = {"rds:single-az": 0.10, "rds:multi-az": 0.15, "rds:multi-az-cluster": 0
 UNSEEN_AURORA, UNSEEN_AURORA_FAR = 0.20, 0.40
 # A published run is near when processors, clients, and data over cache are within this factor.
 NEAR = 2.0
+# Deployments without MariaDB: Aurora, and Multi-AZ clusters of RDS.
+MYSQL_ALONE = ("aurora", "rds:multi-az-cluster")
 # A published figure that is a rate of work.
 RATES = ("tps", "writes_s", "reads_s", "tpmC")
 
@@ -257,6 +259,8 @@ class _Asked:
         aurora = deployment.startswith("aurora")
         name = self.instance if deployment == "ec2" else f"db.{self.instance.removeprefix('db.')}"
         try:
+            if self.workload.server.is_mariadb and not runs_mariadb(deployment):
+                raise refuse.input("MariaDB", "is a server that this service does not run", "Leave the service out.")
             with translate_core_errors():
                 service_class = core.service_class(deployment, self.instance, self.day)
                 volumes = self._find_volumes(deployment)
@@ -451,6 +455,11 @@ class _Asked:
         summary = prediction.summary
         rate = f"up to {summary['applier_tps']:,.3g} tps with {prediction.settings['workers']} workers ({prediction.replica.release})"
         return ReaderLag(ms, f"{words}, {rate}", summary["keeps_up"])
+
+
+def runs_mariadb(deployment: str) -> bool:
+    """Says whether a deployment has MariaDB among its engines."""
+    return not deployment.startswith(MYSQL_ALONE)
 
 
 def find_option(deployment: str, readers: int) -> str | None:

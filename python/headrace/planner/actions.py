@@ -15,7 +15,9 @@ from headrace.planner.result import Choice
 # Services take a copy and the binary log of a server that runs elsewhere: a backup of MySQL, a dump
 # of MariaDB too.
 MOVE_IN = "load a backup or a dump there and replicate into it by the binary log"
-VOLUME_ID = "VOLUME_ID"  # stands for the user's own, as ZONE and MOUNT_POINT do
+VOLUME_ID = "VOLUME_ID"  # stands for the user's own, as ZONE, MOUNT_POINT and DEVICE... do
+# A pattern of numbers takes local disks, and volumes in use, into an array.
+NAMED_BY_ID = "each by its volume: /dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_VOLUME_ID, without the dash of the ID"
 # The API knows one io2; its Block Express limits come with the instance and size.
 API_TYPES = {"io2-block-express": "io2"}
 WITH_IOPS = ("gp3", "io1", "io2", "io2-block-express")
@@ -298,9 +300,8 @@ def _create(storage: Storage) -> dict:
     if count > 1:
         level = storage.layout.removeprefix("raid").removesuffix("f2")
         layout = " --layout=f2" if storage.layout == "raid10f2" else ""
-        lines.append(
-            f"sudo mdadm --create /dev/md0 --level={level}{layout} --chunk={storage.chunk_kib} --raid-devices={count} /dev/nvme[1-{count}]n1"
-        )
+        array = f"--level={level}{layout} --chunk={storage.chunk_kib} --raid-devices={count}"
+        lines.append(f"sudo mdadm --create /dev/md0 {array} DEVICE...    # {NAMED_BY_ID}")
     return {
         "what": what,
         "lines": lines,

@@ -18,6 +18,7 @@ from headrace.base.units import DAY_S
 from headrace.catalog.price_list import PriceList
 from headrace.errors import InputError, Refusals
 from headrace.planner.candidates import (
+    AURORA,
     BY_YOU,
     LOCAL,
     NOT_ASKED_FOR,
@@ -211,7 +212,14 @@ def _complete_settings(settings: PlanSettings) -> PlanSettings:
         rule = "is a price of instances, and --instances none plans volumes alone"
         hint = "Leave one of the two out."
         raise refuse.input(f"commitment = {quote_value(settings.commitment)}", rule, hint)
+    if settings.snapshot_days == 0 and _is_given(settings, "daily_change_percent"):
+        raise refuse.input("--daily-change-percent", "is of snapshots, and none are kept", "Give --snapshot-days too.")
     return replace(settings, cycle=cycle, on=_list_deployments(settings))
+
+
+def _is_given(settings: PlanSettings, name: str) -> bool:
+    """Says whether a setting differs from its default."""
+    return any(setting.name == name for setting in list_given(settings))
 
 
 def _list_excluded(settings: PlanSettings) -> dict[str, str]:
@@ -228,6 +236,8 @@ def _list_deployments(settings: PlanSettings) -> tuple[str, ...]:
     on = expand_deployments(settings.on)
     if on == ("ec2",):
         return on
+    if _is_given(settings, "readers") and not any(service.startswith(AURORA) for service in on):
+        raise refuse.input("--readers", "is of an Aurora cluster, and --on names none", "Leave it out, or add aurora.")
     named = {
         "commitment": settings.commitment != "on-demand",
         "price_file": settings.price_file is not None,
@@ -424,6 +434,9 @@ def _make_database_question(workload: TransactionWorkload, settings: PlanSetting
     size = compute_data_size(workload, settings, growth.data)
     prices = make_price_list(settings)
     today, notes = _parse_today(settings)
+    if settings.cache_share is not None and _means_none(settings.instances) and (today is None or not today.instance):
+        rule = "is of an instance's memory, and --instances none plans volumes alone"
+        raise refuse.input(f"cache_share = {settings.cache_share:g}", rule, "Leave one of the two out.")
     today_family = _find_today_family(workload, today, settings)
     hosts, skipped = _list_hosts(workload, settings, prices, today_family)
     hosts, skipped = _with_services(tuple(settings.on), settings, prices, hosts, skipped)
@@ -432,6 +445,11 @@ def _make_database_question(workload: TransactionWorkload, settings: PlanSetting
     need = _compute_need(size, settings.free_percent, logged.gib)
     if today is not None and today.instance is not None:
         notes += _describe_assumed_cache(workload, today.instance, settings.cache_share, prices.as_of)
+    if today is not None and any("standard" in str(storage) for storage in (today.data, today.log)):
+        notes.append(
+            "Standard volumes are billed by the request too, and a database's requests to today's are not in their cost: "
+            "it is higher, and so is the saving."
+        )
     if settings.growth != 1.0:
         notes.append(
             "Growth multiplies the data of a database; its demand is its goals: ask for more tps, clients or arrivals."

@@ -566,6 +566,13 @@ def test_a_workload_that_names_no_processor_time_says_so():
     assert planned(unsized, size_gib=9).load.size_gib == 9
 
 
+def test_requests_to_standard_volumes_of_today_are_said_to_be_left_out():
+    words = "billed by the request too"
+    assert any(words in note for note in planned(compare="r6i.large/standard:100").doubts.caveats)
+    assert any(words in note for note in planned(compare="r6i.large/gp3:100,log=standard:90").doubts.caveats)
+    assert not any(words in note for note in planned(compare="r6i.large/gp3:100").doubts.caveats)
+
+
 def test_a_database_is_judged_without_its_bursts():
     """Finding of 2026-11-22: a day that begins full let gp2:1200 pass and gp2:3000 fail, because
     the larger one emptied the instance's bucket."""

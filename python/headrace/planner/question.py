@@ -436,7 +436,7 @@ def _make_database_question(workload: TransactionWorkload, settings: PlanSetting
     today, notes = _parse_today(settings)
     if settings.cache_share is not None and _means_none(settings.instances) and (today is None or not today.instance):
         rule = "is of an instance's memory, and --instances none plans volumes alone"
-        raise refuse.input(f"cache_share = {settings.cache_share:g}", rule, "Leave one of the two out.")
+        raise refuse.input(f"cache_share = {quote_value(settings.cache_share)}", rule, "Leave one of the two out.")
     today_family = _find_today_family(workload, today, settings)
     hosts, skipped = _list_hosts(workload, settings, prices, today_family)
     hosts, skipped = _with_services(tuple(settings.on), settings, prices, hosts, skipped)

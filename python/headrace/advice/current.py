@@ -214,7 +214,11 @@ def list_findings(current: CurrentSettings) -> list[ConfigFinding]:
     that can lose data."""
     settings = current.file.settings if current.file else ()
     line_findings = [finding for setting in settings if (finding := _judge_line(setting, current)) is not None]
-    return line_findings + list(_find_lossy(current.values, current.server)) + list(_find_costly(current.values, current.server))
+    return (
+        line_findings
+        + list(_find_lossy(current.values, current.server))
+        + list(_find_costly(current.values, current.server))
+    )
 
 
 def _judge_line(setting: Setting, current: CurrentSettings) -> ConfigFinding | None:

@@ -17,7 +17,9 @@ from headrace.planner.result import Choice
 MOVE_IN = "load a backup or a dump there and replicate into it by the binary log"
 VOLUME_ID = "VOLUME_ID"  # stands for the user's own, as ZONE, MOUNT_POINT and DEVICE... do
 # A pattern of numbers takes local disks, and volumes in use, into an array.
-NAMED_BY_ID = "each by its volume: /dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_VOLUME_ID, without the dash of the ID"
+NAMED_BY_ID = (
+    "each by its volume: /dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_VOLUME_ID, without the dash of the ID"
+)
 # The API knows one io2; its Block Express limits come with the instance and size.
 API_TYPES = {"io2-block-express": "io2"}
 WITH_IOPS = ("gp3", "io1", "io2", "io2-block-express")
@@ -184,9 +186,7 @@ def _list_managed_actions(choice: Choice, engine: str) -> list[dict]:
     words += [f"--iops {volume.iops}"] if volume.iops else []
     words += [f"--storage-throughput {volume.mib_s}"] if volume.mib_s else []
     words += ["--multi-az"] if choice.service == "rds:multi-az" else []
-    line = (
-        f"aws rds create-db-instance --db-instance-identifier NAME {common} {engine} {' '.join(words)} --storage-encrypted"
-    )
+    line = f"aws rds create-db-instance --db-instance-identifier NAME {common} {engine} {' '.join(words)} --storage-encrypted"
     if choice.service == "rds:multi-az-cluster":
         line = line.replace("create-db-instance --db-instance-identifier", "create-db-cluster --db-cluster-identifier")
         line = line.replace("--db-instance-class", "--db-cluster-instance-class")

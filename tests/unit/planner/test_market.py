@@ -143,10 +143,18 @@ def test_two_newest_generations_are_looked_at(prices):
 
 
 def test_what_a_cheaper_host_equals_is_left_out_but_not_today_s_family(prices):
-    hosts, _ = list_hosts(["m5.*", "m6i.*", "r6i.*"], prices, OWN_SHARE)
+    hosts, _ = list_hosts(["m5.*", "m5n.*", "m6i.*", "r6i.*"], prices, OWN_SHARE)
     retained = remove_dominated(hosts)
     assert 0 < len(retained) < len(hosts)
-    names = ("vcpus", "core_speed", "baseline_iops", "max_iops", "baseline_bytes_s", "max_bytes_s", "max_ebs_attachments")
+    names = (
+        "vcpus",
+        "core_speed",
+        "baseline_iops",
+        "max_iops",
+        "baseline_bytes_s",
+        "max_bytes_s",
+        "max_ebs_attachments",
+    )
     for host in hosts:
         if host in retained:
             continue

@@ -95,7 +95,7 @@ class Growth:
 def _compute_growth(settings: PlanSettings, workload: OpenWorkload | None) -> Growth:
     """Returns the factors on demand and on data, the workload's growth over the months included;
     `workload`: a demand, whose data do not grow where their size is given. Raises InputError for a
-    factor beside one that says the same or the opposite."""
+    factor that is given together with another on the same."""
     by_months = 1.0 if workload is None else workload.compute_growth(settings.months)
     factors = []
     for name, given in (("demand_growth", settings.demand_growth), ("data_growth", settings.data_growth)):

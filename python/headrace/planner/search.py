@@ -416,7 +416,7 @@ class FamilySearch:
         ]
         results = Search(self.judge, self.judge.performs, lambda space: math.inf).run(spaces)
         self.hosts.pop()
-        # Its place is that of the next host that is added: today's, or that of another service.
+        # The next host that is added has the same place: that of today, or of another service.
         self.judge.forget_host(len(self.hosts))
         return {result.space.shape: result for result in results}
 

@@ -456,7 +456,7 @@ def build_client_command(server: Server, words: tuple[str, ...] = ()) -> list[st
     if server.state != "running":
         raise refuse.input(server.name, f"is {server.state}", f"Start it: headrace mysql up {server.name}")
     client = find_program(server.flavor, server.server_path).find_tool(*CLIENTS[server.flavor])
-    return [*client, f"--defaults-extra-file={server.paths.client}", *words]
+    return [*client, f"--defaults-file={server.paths.client}", *words]
 
 
 def read_log_lines(server: Server, lines: int, follow: bool = False) -> Iterator[str]:

@@ -25,6 +25,7 @@ from headrace.base.machine import ends_with_us, find_executable, require_program
 from headrace.base.processes import PRIVATE_ENVIRONMENT, User, find_telling_lines, spawn
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun
+from headrace.mysql.address import TOOL_ENVIRONMENT
 
 READ_BYTES = MIB
 # Pieces that a source may be ahead of its target: twice what a folder flushes at once (32 MiB).
@@ -198,7 +199,7 @@ class Flow:
             os.write(write_end, stage.secret + b"\n")  # far below the 4 KiB a pipe always takes
             os.close(write_end)
             words, passed = [word.replace("{fd}", str(read_end)) for word in words], (read_end,)
-        environment = {**(os.environ if stage.user is None else PRIVATE_ENVIRONMENT), "LC_ALL": "C"}
+        environment = {**(os.environ if stage.user is None else PRIVATE_ENVIRONMENT), **TOOL_ENVIRONMENT, "LC_ALL": "C"}
         try:
             return spawn(
                 ends_with_us(*words),

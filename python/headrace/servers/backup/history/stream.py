@@ -29,6 +29,7 @@ from headrace.base.machine import ends_with_us
 from headrace.base.processes import find_telling_lines, spawn
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.mysql.address import TOOL_ENVIRONMENT
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
@@ -277,16 +278,12 @@ class Stream:
         # The receiver sends the file from its beginning: stored bytes are compared, and skipped.
         self._reader, self._following = binlog.Reader(self.state.file), binlog.Transactions(self.state.file)
         self._read, self._waiting, self._stored = 0, [], tuple(self._pieces.entries)
-        number = random.SystemRandom().randint(LEAST_ID, MOST_ID)
-        mariadb = self.source.flavor == "mariadb"
-        tool = self.source.find_tool(*READERS[self.source.flavor])
-        name = "--stop-never-slave-server-id" if mariadb else "--connection-server-id"
-        words = [*ends_with_us(*tool), f"--defaults-extra-file={self.account}", "--read-from-remote-server"]
-        words += ["--raw", "--stop-never", f"{name}={number}", f"--result-file={self.spool}/", self.state.file]
+        words = build_receiver_command(self.source, self.account, self.spool, self.state.file)
         self._output_path = self.spool / "said"
         with open(self._output_path, "wb") as output:
             self._receiver_stopped = False
-            self._child = spawn(words, stdout=output, stderr=output, folder=None)
+            environment = {**os.environ, **TOOL_ENVIRONMENT}
+            self._child = spawn(words, stdout=output, stderr=output, folder=None, environment=environment)
 
     def _handle_receiver_end(self) -> None:
         """Handles the end of the receiver: its source is down, or refuses it. Waits a moment."""
@@ -594,6 +591,16 @@ class Stream:
         there = f"from {self.state.file} on" if self.state.file else "from its begin"
         hint = f"{error.hint} Then stream again: it goes on {there}, as long as the server has that."
         return refuse.run(self.target.label, f"took no more, so the stream ended: {since} is not stored", hint.strip())
+
+
+def build_receiver_command(source: CopySource, account: Path, folder: Path, file: str) -> list[str]:
+    """Returns the command that receives binary logs into a folder, from this file on. It reads no
+    option file but `account`."""
+    number = random.SystemRandom().randint(LEAST_ID, MOST_ID)
+    name = "--stop-never-slave-server-id" if source.flavor == "mariadb" else "--connection-server-id"
+    words = [*ends_with_us(*source.find_tool(*READERS[source.flavor])), f"--defaults-file={account}"]
+    words += ["--read-from-remote-server", "--raw", "--stop-never", f"{name}={number}"]
+    return [*words, f"--result-file={folder}/", file]
 
 
 def _explain_unusable(last: archive.Timeline) -> str:

@@ -166,7 +166,9 @@ def clear(
         run_mark = mark_of_run(target, backup)
         if run_mark is not None and run_mark.alive:
             continue
-        if MANIFEST in files:  # killed behind its last step
+        # Killed behind its last step; or it has become whole since the files were listed: a run
+        # writes its manifest before its mark goes.
+        if MANIFEST in files or target.exists(f"{get_backup_folder(backup)}/{MANIFEST}"):
             unmark(target, backup)
             continue
         source = run_mark.source if run_mark is not None else ""

@@ -181,6 +181,39 @@ def test_a_living_run_is_left_alone(tmp_path):
         copying.run(SOURCE, target, make_request(target.folder, []))
 
 
+def test_a_backup_that_becomes_whole_meanwhile_is_not_cleared(tmp_path, monkeypatch):
+    """Another run ends between the list of files that a clean-up goes by, and its look at that run."""
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    chance = random.Random(seed)
+    target, whole = FolderTarget(tmp_path / "t"), []
+
+    class Meanwhile(FolderTarget):
+        """Lists the files as they were before some steps of the other run were taken."""
+
+        def list(self, prefix):
+            listed = super().list(prefix)
+            for step in steps:
+                step()
+            steps.clear()
+            return listed
+
+    for _ in range(ROUNDS):
+        manifest_of, steps = [], []
+        with monkeypatch.context() as patch:  # everything of a run but its last two steps
+            patch.setattr(copying, "write_manifest", lambda target, manifest, key: manifest_of.append(manifest))
+            patch.setattr(unfinished, "unmark", lambda place, backup: None)
+            running = copying.run(SOURCE, target, make_request(None, [])).id
+        unmark_too = chance.random() < 0.7
+        steps.append(lambda: manifest.write_manifest(target, manifest_of[0], None))
+        if unmark_too:
+            steps.append(lambda running=running: unfinished.unmark(target, running))
+        whole.append(running)
+        assert not unfinished.clear(Meanwhile(target.folder), None)
+        assert [entry.id for entry in manifest.read_backups(target)[0]] == sorted(whole)
+    assert check_whole(target) == ROUNDS
+
+
 @pytest.mark.parametrize("size", [0, 1, (100 << 10) - 1])
 def test_a_truncated_file_of_a_copy_is_found(tmp_path, size):
     target = FolderTarget(tmp_path / "t")

@@ -112,6 +112,7 @@ def bring_up(
     log_seed_from: str | None = None,
     own_address: bool = False,
     host: str | None = None,
+    only_new: bool = False,
     progress: Progress = discard_progress,
     timeout_s: float = READY_S,
 ) -> Server:
@@ -129,7 +130,7 @@ def bring_up(
     told a share (0 to 1) and what is done. `timeout_s`: longest wait for the server to answer.
     `own_address`: not at 127.0.0.1 but with an address of its own in a network namespace, whose
     link can be cut (`topology.links`); at port 3306, if no other is named; `host`: that very
-    address.
+    address. `only_new`: an existing server is refused, and stays as it is.
 
     Raises InputError, CouldNotRun, LabRefused. When `up` fails or is interrupted, nothing is left
     of a new server, and an old one is stopped.
@@ -153,6 +154,8 @@ def bring_up(
     with records.lock_server(where), ends_as_interrupts():
         record = records.load(where)
         if record is not None and record.created:
+            if only_new:
+                raise refuse.input(name, "is there already: it was made meanwhile", "Name a new server.")
             _refuse_other(record, _read_specs(lab, record), new)
             return _observe_server(
                 lab, where, _start_existing(lab, where, record, settings, unpaced, progress, timeout_s)

@@ -140,8 +140,10 @@ def _restore(
                 replay = None
                 shutil.rmtree(work / "relay")
         began = time.monotonic()
+        created: list[Server] = []  # a server that another command made meanwhile is not removed
         try:
-            server = _restore_copy(lab, target, manifest, program, request, key=key, work=work, progress=progress)
+            bring_up = _make_creator(lab, manifest, program, request, created, progress)
+            server = _restore_copy(target, manifest, request, program, bring_up, key=key, work=work, progress=progress)
             copied = time.monotonic()
             source = read_source(server.make_address(), request.name, server)
             base = _set_position(source, manifest)
@@ -158,7 +160,7 @@ def _restore(
         except BaseException as error:
             no_room = ""
             with contextlib.suppress(HeadraceError):
-                if (record := records.load(where)) is not None:
+                if created and (record := records.load(where)) is not None:
                     no_room = volumes.explain_full_disk(lab) or "; ".join(volumes.list_full(lab, where, record))
                     running_servers.destroy(running_servers.find(lab, request.name))
             if no_room and isinstance(error, CouldNotRun) and error.kind != DAMAGED:
@@ -297,12 +299,51 @@ def read_parts(
     return iter(CopyReader(target, manifest, tell))
 
 
-def _restore_copy(
+class Seeds(TypedDict, total=False):
+    """What the volumes of a new server are made from: a folder or snapshots, and the volume for its
+    log."""
+
+    seed_from: str | Path
+    log_seed_from: str
+    log_storage: str
+
+
+def _make_creator(
     lab: Lab,
-    target: BackupTarget,
     manifest: Manifest,
     program: ServerProgram,
     request: RestoreRequest,
+    created: list[Server],
+    progress: Progress,
+) -> Callable[[Seeds], Server]:
+    """Returns the function that makes the new server from seeds, and adds it to `created`. It
+    raises InputError if there is a server of that name by then."""
+    new = {
+        "name": request.name,
+        "flavor": manifest.flavor,
+        "storage": request.storage,
+        "log_storage": request.log_storage,
+        "memory_gib": request.memory_gib,
+        "settings": _make_settings(manifest, program, request),
+        "server_path": request.server_path,
+        "unpaced": request.unpaced,
+        "only_new": True,
+        "progress": progress,
+    }
+
+    def bring_up(seeds: Seeds) -> Server:
+        created.append(running_servers.bring_up(lab, **{**new, **seeds}))
+        return created[-1]
+
+    return bring_up
+
+
+def _restore_copy(
+    target: BackupTarget,
+    manifest: Manifest,
+    request: RestoreRequest,
+    program: ServerProgram,
+    bring_up: Callable[[Seeds], Server],
     *,
     key: bytes | None,
     work: Path,
@@ -311,25 +352,13 @@ def _restore_copy(
     """Makes the server from the copy by its method: from snapshots, by loading a dump, or from
     files that are unpacked and prepared in `work`. `key`: of an encrypted copy, else None. Raises
     InputError, CouldNotRun."""
-    settings = _make_settings(manifest, program, request)
-    new = {
-        "name": request.name,
-        "flavor": manifest.flavor,
-        "storage": request.storage,
-        "log_storage": request.log_storage,
-        "memory_gib": request.memory_gib,
-        "settings": settings,
-        "server_path": request.server_path,
-        "unpaced": request.unpaced,
-        "progress": progress,
-    }
     packing = manifest.packing
     back = make_cipher(key if packing.encrypted else None, back=True) + make_unpacker(packing.packed)
     meter = moments.ByteMeter(manifest.stored_bytes, lambda share: progress(0.1 + 0.4 * share, "unpacking the copy"))
     if manifest.method == "snapshot":
-        return running_servers.bring_up(lab, **{**new, **make_seeds(manifest, request)})
+        return bring_up(make_seeds(manifest, request))
     if manifest.method == "logical":
-        server = running_servers.bring_up(lab, **new)
+        server = bring_up({})
         _load(server, CopyReader(target, manifest, meter), back)
         return server
     seed = work / "seed"
@@ -349,17 +378,9 @@ def _restore_copy(
     about = {"flavor": manifest.flavor, "version": list(program.version), "engine": "innodb"}
     (seed / SAVED).write_bytes(documents.seal_document({"format": SAVED_FORMAT} | about))
     try:
-        return running_servers.bring_up(lab, seed_from=seed, **new)
+        return bring_up({"seed_from": seed})
     finally:
         shutil.rmtree(seed, ignore_errors=True)
-
-
-class Seeds(TypedDict, total=False):
-    """The snapshots that the volumes of a new server are made from, and the volume for its log."""
-
-    seed_from: str
-    log_seed_from: str
-    log_storage: str
 
 
 def make_seeds(manifest: Manifest, request: RestoreRequest) -> Seeds:

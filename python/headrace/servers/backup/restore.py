@@ -205,7 +205,12 @@ def _collect(
     folder = work / "relay"
     folder.mkdir()
     report = lambda share: progress(0.1 * share, "testing the binary logs")  # noqa: E731
-    return moments.collect(target, chosen, at, request.goal, folder, key, report)
+    replay = moments.collect(target, chosen, at, request.goal, folder, key, report)
+    # Any other copy has the data of its end. Where no binary log says how late they are, it may.
+    within = moment is not None and moment < manifest.ended_unix * moments.SECOND_US
+    if moment is not None and within and manifest.method != "logical" and not replay.base_us:
+        raise moments.make_before_base_error(moment, "its own time")
+    return replay
 
 
 @contextmanager

@@ -43,7 +43,8 @@ class ReplayPlan:
     executed afterwards, exactly. `transactions`: their number; `last_us`: when the last was
     committed, µs, Unix. `server_ids`: the servers that wrote them.
 
-    `logs`: relay logs. `doubt`: number of transactions that may belong before the moment and are
+    `base_us`: time of the latest transaction of the backup that the archive knows, µs, Unix; 0 for
+    none. `logs`: relay logs. `doubt`: number of transactions that may belong before the moment and are
     left out, because MariaDB's log has whole seconds. `doubt_gtids`: the first and last of them.
     """
 
@@ -54,6 +55,7 @@ class ReplayPlan:
     last_us: int
     logs: tuple[Path, ...]
     server_ids: frozenset[int]
+    base_us: int = 0
     doubt: int = 0
     doubt_gtids: tuple[str, str] = ("", "")
 
@@ -347,7 +349,7 @@ def collect(
     Raises InputError for a goal before the base, after the end, in a gap, or not in this history,
     and for damaged bytes.
     """
-    reach = _Reach(base, goal)
+    reach = _Reach(base, goal, _find_base_us(chain.timelines[0], base))
     logs: list[Path] = []
     total = sum(file.ends for timeline in chain.timelines for file in _select_needed(timeline, base)) or 1
     meter = ByteMeter(total, progress)
@@ -371,6 +373,7 @@ def collect(
         last_us=reach.last_us,
         logs=tuple(logs),
         server_ids=frozenset(reach.servers),
+        base_us=reach.base_us,
         doubt=len(reach.doubtful),
         doubt_gtids=(reach.doubtful[0], reach.doubtful[-1]) if reach.doubtful else ("", ""),
     )
@@ -389,6 +392,16 @@ class ByteMeter:
 
 def _select_needed(timeline: archive.Timeline, base: GtidSet) -> list[archive.ArchivedFile]:
     return [file for file in timeline.files if not base.contains(file.later)]
+
+
+def _find_base_us(timeline: archive.Timeline, base: GtidSet) -> int:
+    """Returns the latest time in the last file that the base has in full, µs, as the index says it:
+    that file is not read. 0 if there is none."""
+    for file in reversed(timeline.files):
+        times = [entry.last_us for entry in file.entries if entry.transactions]
+        if times and base.contains(file.later):
+            return max(times)
+    return 0
 
 
 def _collect_timeline(
@@ -429,14 +442,15 @@ def _list_writers(gtids: GtidSet) -> dict[tuple[str, int], int]:
 class _Reach:
     """Follows transactions until the goal is reached."""
 
-    def __init__(self, base: GtidSet, goal: RestoreGoal) -> None:
-        """Begins with the GTIDs that the restored copy has executed (`base`). Raises InputError for
-        a goal that cannot be reached from there."""
+    def __init__(self, base: GtidSet, goal: RestoreGoal, base_us: int) -> None:
+        """Begins with the GTIDs that the restored copy has executed (`base`). `base_us`: time of
+        the latest of them that is known, µs, 0 for none. Raises InputError for a goal that cannot
+        be reached from there."""
         self.base, self.goal, self.flavor = base, goal, base.flavor
         self.count, self.last_gtid, self.last_us, self.done = 0, "", 0, False
         self.servers: set[int] = set()
         self.doubtful: list[str] = []
-        self.base_us = 0  # time of the latest transaction of the base that was read, µs
+        self.base_us = base_us
         self._taken: list[str] = []
         self.until: GtidSet | None = None  # where the next timeline takes over
         # MariaDB: who wrote the last transactions of the base, by domain and number. Numbers alone

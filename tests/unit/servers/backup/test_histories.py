@@ -270,6 +270,24 @@ def test_what_was_streamed_again_behind_damage_is_not_asked_for(tmp_path, flavor
         assert replayed(collected(target, tmp_path, base, named="a-2").logs) == [name(n) for n in range(4, 13)]
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_goal_that_the_log_skips_is_refused(tmp_path, seed):
+    """The binary log of a filtered replica has some of its source's numbers: a goal is reached exactly, or refused."""
+    chance, target = random.Random(seed), open_target(tmp_path / "t")
+    there = sorted(chance.sample(range(1, 30), chance.randrange(6, 12)))
+    keep(target, "a-1", "a", "server-1", [mariadb_file(*(f"0-1-{number}" for number in there))], chance)
+    base = base_of("a", "server-1", "mariadb", f"0-1-{there[1]}")
+    for number in range(there[1] + 1, there[-1] + 1):
+        goal = RestoreGoal(GtidSet.parse(f"0-1-{number}", "mariadb"))
+        if number in there:
+            plan = collected(target, tmp_path, base, goal)
+            assert str(plan.executed) == f"0-1-{number}"
+            assert replayed(plan.logs) == [f"0-1-{each}" for each in there[2:] if each <= number]
+        else:
+            with pytest.raises(InputError, match=f"number {number} of domain 0 is missing"):
+                collected(target, tmp_path, base, goal)
+
+
 @pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_moment_within_the_time_of_a_copy_is_refused_if_the_copy_is_later(tmp_path, seed, flavor):

@@ -3,14 +3,16 @@ has one timeline with all that was received."""
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from made_histories import BEGAN, LogFile
+from made_histories import BEGAN, LogFile, keep
 
+from headrace.mysql import binary_events as kinds
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history.stream import Stream
@@ -61,21 +63,25 @@ class BesideReceiver(Stream):
 @pytest.mark.parametrize("seed", range(12))
 def test_a_receiver_that_goes_on_to_the_next_file_loses_nothing(tmp_path, flavor, seed):
     """A file counted as ended when the next one was there, though its last bytes came between the read and that
-    look: the next file then did not join on, and a second timeline began."""
+    look: the next file then did not join on, and a second timeline began. Servers may skip numbers of files: they
+    name one by the highest number in their folder."""
     chance, number, files = random.Random(seed), 0, []
     uuid = "aaaaaaaa-0000-4000-8000-000000000001"
 
     def span(last: int) -> str:
         return "" if not last else f"{uuid}:1-{last}" if flavor == "mysql" else f"0-1-{last}"
 
-    for place in range(1, FILES + 1):
+    places = [*itertools.accumulate(chance.choice([1, 1, 3, 44]) for _ in range(FILES))]
+    for place, behind in zip(places, [*places[1:], None], strict=True):
         file = LogFile(flavor, span(number))
         for _ in range(chance.randrange(5)):
             number += 1
             file.commit(f"{uuid}:{number}" if flavor == "mysql" else f"0-1-{number}", BEGAN)
-        # A server that crashed ends its file without a word.
-        if place < FILES and chance.random() < 0.7:
-            file.rotate(f"binlog.{place + 1:06d}")
+        # A server that crashed ends its file without a word; one that was shut down does not know the next.
+        if behind is not None and chance.random() < 0.5:
+            file.rotate(f"binlog.{behind:06d}")
+        elif behind is not None and chance.random() < 0.5:
+            file.add(kinds.STOP, b"", BEGAN)
         files.append((f"binlog.{place:06d}", bytes(file.raw)))
     size = len(files[-1][1])
     target, spool = open_target(tmp_path / "t"), tmp_path / "spool"
@@ -97,3 +103,48 @@ def test_a_receiver_that_goes_on_to_the_next_file_loses_nothing(tmp_path, flavor
     assert not notes and not line.problems, (notes, line.problems)
     assert [file.name for file in line.files] == [name for name, _ in files]
     assert line.ends == GtidSet.parse(span(number), flavor)
+
+
+class Resuming(Stream):
+    """A stream of a server whose binary logs have these names."""
+
+    def begin(self, spool, names: list[str]) -> None:
+        self.spool, self.names = spool, names
+        self._output_path = spool / "said"
+
+    def _list_logs(self) -> list[str]:
+        return self.names
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_stream_goes_on_behind_a_skipped_number(tmp_path, ended):
+    """The file behind the stored one has a number of its own; that there is none between them, only the list of the
+    server's files says, or, once the stored one is purged, its GTIDs."""
+    file, first, next_one = LogFile("mariadb", ""), "binlog.000001", "binlog.000051"
+    file.commit("0-1-1", BEGAN)
+    if ended:
+        file.rotate(next_one)
+    target = open_target(tmp_path / "t")
+    keep(target, "a-server-1-1", "a", "server-1", [file], random.Random(15))
+    source = SimpleNamespace(flavor="mariadb", name="a", id="server-1", version_text="10.11.19")
+    (tmp_path / "said").write_text("ERROR: Could not find first log file name in binary log index file\n")
+
+    def resume(*names: str) -> Resuming:
+        stream = Resuming(cast(Any, source), target)
+        stream.begin(tmp_path, [*names])
+        stream._resume(None)
+        return stream
+
+    waiting = resume(first)
+    assert (waiting.state.file, waiting.state.stored_to) == (first, len(file.raw))
+    assert resume(first, "binlog.000002", next_one).state.file == ("binlog.000002" if ended else first)
+    assert resume(first, next_one, "binlog.000052").state.file == (next_one if ended else first)
+    # Its receiver waited for 2, which was to come after a shutdown, and the server goes on with 51.
+    for begun, expected in ((0, next_one), (120, first)):
+        stream = resume(first)
+        stream._open_file("binlog.000002")
+        stream.state.stored_to, stream.names = begun, [first, next_one]
+        stream._handle_receiver_end()
+        assert stream.state.file == expected
+        assert stream.state.timeline == ("a-server-1-1" if not begun else "a-server-1-2")
+    assert resume(next_one).state.timeline == "a-server-1-2", "purged: what follows it is not known"

@@ -21,7 +21,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -184,12 +184,13 @@ class Stream:
         self._about, self._indexed = archive.read_description(self.target, last.id, self.key), last.end
         file = last.files[-1]
         if file.ended:
-            following = binlog.make_next_name(file.name)
-            if following not in there and file.name in there:
+            # A server may skip numbers: it names a file by the highest number in its folder.
+            following = _find_later(there, file.name)
+            if not following and file.name in there:
                 # It has not been made yet: the receiver waits for it behind this one.
                 self._open(file, stored=file.ends)
                 return
-            if following in there:
+            if following and (file.name in there or following == binlog.make_next_name(file.name)):
                 self._open_file(following)
                 return
         elif file.name in there:
@@ -295,7 +296,12 @@ class Stream:
             rule = f"may not read the binary log: {message}"
             raise refuse.input(self.source.address.label, rule, "GRANT REPLICATION SLAVE, REPLICATION CLIENT.")
         if "Could not find first log" in message or "purged" in message:
-            self._break(f"{self.source.name} no longer has {self.state.file}", self._list_logs()[0])
+            there = self._list_logs()
+            following = _find_later(there, self.state.file)
+            if following and not self.state.stored_to and not self._first:
+                self._open_file(following)  # the server has skipped a number, if it joins on
+                return
+            self._break(f"{self.source.name} no longer has {self.state.file}", there[0])
             return
         text = f"{self.source.name} is away: {message}"
         if not self.state.notes or self.state.notes[-1] != text:
@@ -322,8 +328,8 @@ class Stream:
         while not self.stop.is_set() and self._child is not None:
             # Both are read before the file: then the bytes read from it are complete. A receiver at
             # a later file has written all of this one.
-            alive, newer = self._child.poll() is None, self.spool / binlog.make_next_name(self.state.file)
-            followed = newer.exists() and (self.spool / self.state.file).exists()
+            alive, newer = self._child.poll() is None, _find_later(os.listdir(self.spool), self.state.file)
+            followed = bool(newer) and (self.spool / self.state.file).exists()
             came = self._take()
             following = self._following
             assert following is not None
@@ -375,6 +381,9 @@ class Stream:
                 file.seek(self._read)
                 data = file.read(READ_BYTES)
         except FileNotFoundError:
+            # The receiver makes its files in order: one that is missing before another never comes.
+            if (later := _find_later(os.listdir(self.spool), self.state.file)) and not path.exists():
+                self._open_file(later)
             return False
         if not data:
             return False
@@ -562,8 +571,17 @@ class Stream:
         if not self._stored:
             self._joiner.begin(self.spool / name, self._pieces, ended=True)
         (self.spool / name).unlink(missing_ok=True)
-        self._open_file(binlog.make_next_name(name))
+        self._open_file(self._find_next())
         self._first = False
+
+    def _find_next(self) -> str:
+        """Returns the name of the file behind the current one: as its end says, else the next one
+        that has come, else the one that should come."""
+        assert self._following is not None
+        name, ending = self.state.file, self._following.next_file or ""
+        if binlog.FILE.fullmatch(ending):
+            return ending
+        return _find_later(os.listdir(self.spool), name) or binlog.make_next_name(name)
 
     def _retry(self, work: Callable[[], object]) -> None:
         """Does the work, again while the target refuses: for a minute, or until `stop` is set."""
@@ -591,6 +609,13 @@ class Stream:
         there = f"from {self.state.file} on" if self.state.file else "from its begin"
         hint = f"{error.hint} Then stream again: it goes on {there}, as long as the server has that."
         return refuse.run(self.target.label, f"took no more, so the stream ended: {since} is not stored", hint.strip())
+
+
+def _find_later(names: Iterable[str], file: str) -> str:
+    """Returns the first of the binary logs behind `file`, by their numbers; "" if there is none."""
+    base, number = archive.split_name(file)
+    numbers = {each: archive.split_name(each)[1] for each in names if archive.split_name(each)[0] == base}
+    return min((each for each in numbers if numbers[each] > number), key=numbers.__getitem__, default="")
 
 
 def build_receiver_command(source: CopySource, account: Path, folder: Path, file: str) -> list[str]:

@@ -114,7 +114,7 @@ def choose(
     if named in [timeline.id for timeline in timelines if timeline.damages and not timeline.files]:
         raise _make_unreadable_error(lost or [timeline for timeline in timelines if timeline.id == named], manifest)
     timelines = [timeline for timeline in timelines if timeline.flavor == manifest.flavor and timeline.files]
-    mine = [timeline for timeline in timelines if _is_own(timeline, manifest) and _joins(timeline, base)]
+    mine = [timeline for timeline in timelines if is_own(timeline, manifest) and _joins(timeline, base)]
     if named is not None:
         chosen = next((timeline for timeline in timelines if timeline.id == named), None)
         if chosen is None:
@@ -125,18 +125,18 @@ def choose(
         if before:
             return ReplayChain((before[-1], chosen))
         raise _make_no_timeline_error([chosen], manifest, base, lost)
-    _refuse_used_again(mine, [timeline for timeline in timelines if _is_own(timeline, manifest)], base, goal)
+    _refuse_used_again(mine, [timeline for timeline in timelines if is_own(timeline, manifest)], base, goal)
     own = _pick_complete(mine, manifest)
     # A server of MariaDB is identified by its server_id, mostly 1: another name is another server.
     others = [timeline for timeline in timelines if timeline.source_id != manifest.source_id]
     if own is None:
         fit = _pick_complete([timeline for timeline in others if _joins(timeline, base)], manifest)
         if fit is None:
-            raise _make_no_timeline_error([each for each in timelines if _is_own(each, manifest)], manifest, base, lost)
+            raise _make_no_timeline_error([each for each in timelines if is_own(each, manifest)], manifest, base, lost)
         return ReplayChain((fit,))
     if _is_within(own, goal):
         return ReplayChain((own,))
-    family = [] if goal is not None and goal.to_gap else [each for each in timelines if _is_own(each, manifest)]
+    family = [] if goal is not None and goal.to_gap else [each for each in timelines if is_own(each, manifest)]
     _refuse_short(own, family, lost, manifest)
     beyond = [each for each in others if own.ends.contains(each.begins) and not own.reach.contains(each.ends)]
     beyond = [timeline for timeline in beyond if base.contains(timeline.begins) or timeline.begins.contains(base)]
@@ -243,10 +243,16 @@ def _is_before(goal: RestoreGoal | None, timeline: archive.Timeline, at: GtidSet
     return goal.moment_us is not None and goal.moment_us < min(beyond, default=0)
 
 
-def _is_own(timeline: archive.Timeline, manifest: Manifest) -> bool:
+def is_own(timeline: archive.Timeline, manifest: Manifest) -> bool:
     """Returns whether a timeline is of the backup's source: by id, with MariaDB by name as well."""
     same = timeline.source_id == manifest.source_id
     return same and (timeline.flavor == "mysql" or timeline.source in ("", manifest.source))
+
+
+def is_namesake(timeline: archive.Timeline, manifest: Manifest) -> bool:
+    """Returns whether a timeline is of another server with the same id: most of MariaDB have
+    server_id 1. It never continues the backup, though its numbers may fit."""
+    return timeline.source_id == manifest.source_id and not is_own(timeline, manifest)
 
 
 def _is_within(own: archive.Timeline, goal: RestoreGoal | None) -> bool:
@@ -266,7 +272,7 @@ def _joins(timeline: archive.Timeline, base: GtidSet) -> bool:
 def is_lost(timeline: archive.Timeline, manifest: Manifest) -> bool:
     """True when a timeline of a backup's source has an unreadable index, or no readable file."""
     stem = archive.make_stem(manifest.source, manifest.source_id)
-    own = timeline.flavor == manifest.flavor and _is_own(timeline, manifest)
+    own = timeline.flavor == manifest.flavor and is_own(timeline, manifest)
     if not own and timeline.id.rpartition("-")[0] != stem or timeline.files and timeline.source_id:
         return False
     return any(not damage.harmless for damage in timeline.damages)

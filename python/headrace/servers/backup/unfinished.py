@@ -155,6 +155,7 @@ def clear(
     """Removes the files of killed runs: backups without a manifest, and snapshots of the lab with
     their tag. `keep`: the backup that is resumed."""
     target.sweep("backups/", older_s)
+    target.sweep("binlogs/", older_s)  # of streams that were killed
     names = [file.name for file in target.list("backups/")]
     by_id: dict[str, set[str]] = {}
     for name in names:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import subprocess
 import threading
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,6 +13,7 @@ from typing import Any, cast
 import pytest
 from made_histories import BEGAN, LogFile, keep
 
+from headrace.errors import CouldNotRun, InputError
 from headrace.mysql import binary_events as kinds
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.history import archive
@@ -148,3 +150,56 @@ def test_a_stream_goes_on_behind_a_skipped_number(tmp_path, ended):
         assert stream.state.file == expected
         assert stream.state.timeline == ("a-server-1-1" if not begun else "a-server-1-2")
     assert resume(next_one).state.timeline == "a-server-1-2", "purged: what follows it is not known"
+
+
+def make_stream(tmp_path) -> Resuming:
+    source = SimpleNamespace(flavor="mariadb", name="a", id="server-1", version_text="10.11.19")
+    stream = Resuming(cast(Any, source), open_target(tmp_path / "t"))
+    stream.begin(tmp_path, ["binlog.000001"])
+    return stream
+
+
+def test_a_refusal_of_the_target_keeps_its_own_hint(tmp_path):
+    """That another stream writes to it is a guess for names that are taken or gone, not for keys that have expired."""
+    stream = make_stream(tmp_path)
+    refusals = iter(
+        [
+            InputError("s3://b", "does not know the keys: ExpiredToken", "S3 error", "Set AWS_PROFILE."),
+            stream.target.make_taken_error("binlogs/a/index"),
+            stream.target.make_missing_error("binlogs/a/index"),
+        ]
+    )
+
+    def refuse() -> None:
+        raise next(refusals)
+
+    with pytest.raises(InputError, match="ExpiredToken") as refusal:
+        stream._retry(refuse)
+    assert refusal.value.hint == "Set AWS_PROFILE." and "another stream" not in refusal.value.rule
+    for _ in range(2):
+        with pytest.raises(CouldNotRun, match="does another stream write to it"):
+            stream._retry(refuse)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_receiver_that_has_ended_need_not_be_held(tmp_path, monkeypatch, stopped):
+    stream = make_stream(tmp_path)
+    child = subprocess.Popen(["true"], start_new_session=True)
+    child.wait()
+    (tmp_path / "binlog.000001").write_bytes(bytes(100))
+    monkeypatch.setattr("headrace.servers.backup.history.stream.SPOOL_BYTES", 1_000 if stopped else 10)
+    stream._child, stream._receiver_stopped = cast(Any, child), stopped
+    stream._hold_receiver()
+    assert stream._receiver_stopped is not stopped
+
+
+def test_a_stream_marks_the_timeline_that_it_writes(tmp_path):
+    """Behind a gap too: else a second stream of this machine begins beside it, and the older one may end."""
+    stream = make_stream(tmp_path)
+    stream._begin_timeline(1, "binlog.000001")
+    stream._mark()
+    stream._break("a gap", "binlog.000001")
+    marks = [entry.name for entry in stream.target.list("binlogs/") if entry.name.endswith(archive.STREAMING)]
+    assert marks == [f"binlogs/a-server-1-2/{archive.STREAMING}"]
+    stream._unmark()
+    assert not [entry for entry in stream.target.list("binlogs/") if entry.name.endswith(archive.STREAMING)]

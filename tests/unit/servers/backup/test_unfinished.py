@@ -170,6 +170,24 @@ def test_a_copy_of_another_day_or_that_is_damaged_is_not_sent(tmp_path, monkeypa
     assert check_whole(target) == 1
 
 
+def test_unfinished_files_of_a_killed_stream_are_removed(tmp_path):
+    """Up to 64 MiB each, or an upload that is billed: no list shows them, and no backup is theirs."""
+    target, name = FolderTarget(tmp_path / "t"), "binlogs/shop-server-7-1/binlog.000001"
+    target.put_new(f"{name}/live-00000000000000000000", b"whole")
+    child = os.fork()
+    if not child:
+        target.create(f"{name}/joined-00000000000000000000").write(b"x")
+        os._exit(9)
+    os.waitpid(child, 0)
+    living = target.create(f"{name}/live-00000000000000000005")
+    living.write(b"y")
+    assert len(list(tmp_path.rglob("*.begun"))) == 2
+    unfinished.clear(target, None)
+    assert len(list(tmp_path.rglob("*.begun"))) == 1
+    living.close()
+    assert len(target.list(f"{name}/")) == 2
+
+
 def test_a_living_run_is_left_alone(tmp_path):
     target = FolderTarget(tmp_path / "t")
     backup = make_id("shop")

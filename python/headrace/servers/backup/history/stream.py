@@ -34,7 +34,7 @@ from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
 from headrace.servers.backup.history.joining import FilePieces, Joiner
-from headrace.servers.backup.targets.target import DAMAGED, BackupTarget, refuse
+from headrace.servers.backup.targets.target import DAMAGED, MISSING, TAKEN, BackupTarget, refuse
 from headrace.servers.backup.unfinished import RunMark, make_own_mark, read_mark, write_mark
 from headrace.servers.copies.folders import hold_folder, make_id
 from headrace.servers.copies.pipeline import END_S, choose_pack
@@ -235,6 +235,9 @@ class Stream:
         new = not self.target.exists(f"binlogs/{self.state.timeline}/{archive.INDEX}")
         about, timeline = self._about, self.state.timeline
         self._retry(lambda: archive.write_index(self.target, timeline, about, end, self.key, new))
+        if self._marked is not None:  # that of the timeline before says nothing of this one
+            self._unmark()
+            self._mark()
         self._first = True
         self._open_file(file)
 
@@ -366,11 +369,13 @@ class Stream:
             return
         waiting = sum(file.stat().st_size for file in self.spool.iterdir()) - self._read
         if not self._receiver_stopped and waiting > SPOOL_BYTES:
-            self._receiver_stopped = True
-            os.killpg(child.pid, signal.SIGSTOP)
+            self._receiver_stopped, number = True, signal.SIGSTOP
         elif self._receiver_stopped and waiting < SPOOL_BYTES // 2:
-            self._receiver_stopped = False
-            os.killpg(child.pid, signal.SIGCONT)
+            self._receiver_stopped, number = False, signal.SIGCONT
+        else:
+            return
+        with contextlib.suppress(ProcessLookupError):  # it has ended, and is started again
+            os.killpg(child.pid, number)
 
     def _take(self) -> bool:
         """Reads the next bytes of the file; returns whether there were any."""
@@ -591,8 +596,8 @@ class Stream:
                 work()
                 return
             except InputError as error:
-                if error.kind == DAMAGED:
-                    raise
+                if error.kind not in (TAKEN, MISSING):
+                    raise  # its own hint says what to do: about keys, a bucket
                 raise refuse.run(error.value, f"{error.rule}: does another stream write to it?", ONE_STREAM) from None
             except CouldNotRun as error:
                 if self.stop.is_set() or time.monotonic() >= until:

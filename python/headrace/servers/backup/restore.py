@@ -28,6 +28,7 @@ from headrace.base.machine import count_cores
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.mysql.gtid import GtidSet
+from headrace.mysql.state import observe
 from headrace.mysql.statements import SqlConnection, ask_named
 from headrace.servers import record as records
 from headrace.servers import server as running_servers
@@ -56,6 +57,8 @@ from headrace.servers.topology.threads import stop_applying
 LOOK_EVERY_S = 0.2
 # While it is restored: nothing writes but the replay. Taken out of its record afterwards.
 HELD = {"read_only": "ON", "event_scheduler": "OFF"}
+# The same: the copy of a replica knows its source, and would follow it at once.
+ALONE = {"mariadb": {"skip_slave_start": "ON"}, "mysql": {"skip_replica_start": "ON"}}
 # Set by the restore itself where the new server has a binary log: not compared.
 RESTORE_OWN = ("server_id",)
 
@@ -146,6 +149,7 @@ def _restore(
             server = _restore_copy(target, manifest, request, program, bring_up, key=key, work=work, progress=progress)
             copied = time.monotonic()
             source = read_source(server.make_address(), request.name, server)
+            _forget_channels(source)
             base = _set_position(source, manifest)
             if request.goal is not None and replay is None:
                 replay = _collect(target, manifest, request, key, work, progress, base)
@@ -420,7 +424,7 @@ def _make_settings(manifest: Manifest, program: ServerProgram, request: RestoreR
             settings |= {"gtid_mode": "ON", "enforce_gtid_consistency": "ON"}
         elif not given & {"log_bin", "skip_log_bin"}:
             settings |= {"log_bin": "ON"}
-    return {**settings, **request.settings, **HELD}
+    return {**settings, **ALONE[manifest.flavor], **request.settings, **HELD}
 
 
 def _load(server: Server, copy: CopyReader, back: list[Stage]) -> None:
@@ -437,6 +441,15 @@ def _load(server: Server, copy: CopyReader, back: list[Stage]) -> None:
         finally:
             with contextlib.suppress(CouldNotRun):
                 fetch_rows(connection, f"SET GLOBAL max_allowed_packet = {before}")
+
+
+def _forget_channels(source: CopySource) -> None:
+    """Removes the replication of a server that was copied while it was a replica: its relay logs
+    are not needed, and the restored server follows nobody."""
+    with source.connect(READY_S) as connection:
+        for channel in observe(connection, source.name).channels:
+            for statement in (*source.dialect.stop(channel.name), *source.dialect.forget(channel.name)):
+                fetch_rows(connection, statement)
 
 
 def _set_position(source: CopySource, manifest: Manifest) -> GtidSet:
@@ -588,11 +601,10 @@ def _release(lab: Lab, source: CopySource, request: RestoreRequest) -> Server:
     where = source.server.paths
     with records.lock_server(where):
         record = records.require_record(where)
-        settings = {
-            name: value
-            for name, value in record.settings.items()
-            if name.replace("-", "_") not in HELD or (request.read_only and name.replace("-", "_") == "read_only")
-        }
+        lasting = {name.replace("-", "_") for name in request.settings} - HELD.keys()
+        lasting |= {"read_only"} if request.read_only else set()
+        own = (HELD.keys() | ALONE[source.flavor].keys()) - lasting
+        settings = {name: value for name, value in record.settings.items() if name.replace("-", "_") not in own}
         records.save(where, record.with_(settings=settings))
     if not request.read_only:
         with source.connect(ANSWER_S) as connection:

@@ -32,7 +32,7 @@ PARAMETERS = ("socket", "ssl-mode", "ssl-ca")
 # of sun_path less its zero (unix(7)).
 MAX_USER, MAX_DATABASE, MAX_HOST, MAX_SOCKET_BYTES = 128, 64, 255, 107
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?\Z|[0-9A-Fa-f:.]+(%[A-Za-z0-9]+)?\Z", re.ASCII)
-# MySQL's clients read this file of logins last, also behind --defaults-file, and the last value wins.
+# MySQL's clients read this file of logins behind every option file, and the last value wins.
 TOOL_ENVIRONMENT = {"MYSQL_TEST_LOGIN_FILE": os.devnull}
 
 
@@ -288,8 +288,8 @@ def _make_ssl_options(address: Address) -> list[str]:
     if address.ssl_mode == "PREFERRED" and address.socket is not None:
         return []
     if address.ssl_mode == "PREFERRED":
-        # MySQL's clients do so by themselves. MariaDB's before 11.4 use TLS only if they are told to,
-        # later ones refuse a server without a certificate that they can check.
+        # MySQL's clients prefer TLS by themselves. MariaDB's before 11.4 use it only if they are
+        # told to, later ones refuse a server without a certificate that they can check.
         return ["[client-mariadb]", "ssl", "skip-ssl-verify-server-cert"]
     lines = [f"loose-ssl-mode={address.ssl_mode}"]
     if address.ssl_ca is not None:

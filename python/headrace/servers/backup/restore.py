@@ -57,7 +57,7 @@ from headrace.servers.topology.threads import stop_applying
 LOOK_EVERY_S = 0.2
 # While it is restored: nothing writes but the replay. Taken out of its record afterwards.
 HELD = {"read_only": "ON", "event_scheduler": "OFF"}
-# The same: the copy of a replica knows its source, and would follow it at once.
+# The copy of a replica knows its source, and would follow it at once: taken out afterwards, too.
 ALONE = {"mariadb": {"skip_slave_start": "ON"}, "mysql": {"skip_replica_start": "ON"}}
 # Set by the restore itself where the new server has a binary log: not compared.
 RESTORE_OWN = ("server_id",)
@@ -210,7 +210,8 @@ def _collect(
     folder.mkdir()
     report = lambda share: progress(0.1 * share, "testing the binary logs")  # noqa: E731
     replay = moments.collect(target, chosen, at, request.goal, folder, key, report)
-    # Any other copy has the data of its end. Where no binary log says how late they are, it may.
+    # Any other copy has the data of its end, which may be later than the moment unless a binary log
+    # says when the last of them were committed.
     within = moment is not None and moment < manifest.ended_unix * moments.SECOND_US
     if moment is not None and within and manifest.method != "logical" and not replay.base_us:
         raise moments.make_before_base_error(moment, "its own time")
@@ -309,8 +310,8 @@ def read_parts(
 
 
 class Seeds(TypedDict, total=False):
-    """What the volumes of a new server are made from: a folder or snapshots, and the volume for its
-    log."""
+    """Names what the volumes of a new server are made from, a folder or snapshots, and the volume
+    for its log."""
 
     seed_from: str | Path
     log_seed_from: str

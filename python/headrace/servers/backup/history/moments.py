@@ -517,7 +517,7 @@ class _Reach:
         self._check_base()
         if self.goal.moment_us is not None and not self._is_in_time(transaction):
             return False
-        # A filtered replica's log skips numbers: behind a goal that it skips lies what was not asked for.
+        # A filtered replica's log skips numbers: what lies behind a skipped goal was not asked for.
         if self.flavor == "mariadb" and number > self.unreached.get(key, number):
             before = self.last_gtid or "the backup"
             rule = f"is not in this history: number {self.unreached[key]} of domain {key} is missing, {transaction.gtid} follows {before}"

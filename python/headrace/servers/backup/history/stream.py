@@ -235,7 +235,7 @@ class Stream:
         new = not self.target.exists(f"binlogs/{self.state.timeline}/{archive.INDEX}")
         about, timeline = self._about, self.state.timeline
         self._retry(lambda: archive.write_index(self.target, timeline, about, end, self.key, new))
-        if self._marked is not None:  # that of the timeline before says nothing of this one
+        if self._marked is not None:  # a mark of the timeline before says nothing about this one
             self._unmark()
             self._mark()
         self._first = True

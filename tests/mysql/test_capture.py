@@ -392,8 +392,7 @@ def test_the_clients_take_the_file_we_write(live, template, tmp_path):
         assert done.returncode == 0 and done.stdout.startswith("watcher@%"), done.stderr
         assert file is local or done.stdout.splitlines()[1].partition("\t")[2].startswith("TLS_")
         assert (
-            subprocess.run(["mariadb-admin", f"--defaults-file={file}", "status"], capture_output=True).returncode
-            == 0
+            subprocess.run(["mariadb-admin", f"--defaults-file={file}", "status"], capture_output=True).returncode == 0
         )
     # An account that needs TLS: Headrace's own connection prefers it, so the tools must.
     needs_tls = write_client_file(live.address("tls", "x", tcp="?tcp"), tmp_path / "tls.cnf")

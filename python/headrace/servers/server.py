@@ -154,9 +154,7 @@ def bring_up(
     with records.lock_server(where), ends_as_interrupts():
         record = records.load(where)
         if record is not None and record.created:
-            if only_new:
-                raise refuse.input(name, "is there already: it was made meanwhile", "Name a new server.")
-            _refuse_other(record, _read_specs(lab, record), new)
+            _refuse_other(record, _read_specs(lab, record), new, only_new)
             return _observe_server(
                 lab, where, _start_existing(lab, where, record, settings, unpaced, progress, timeout_s)
             )
@@ -213,9 +211,11 @@ def is_same_storage(spec: str, other: str) -> bool:
     return first.layout == second.layout and first.size_gib == second.size_gib and limits == others
 
 
-def _refuse_other(record: Record, specs: tuple[str, str | None], new: dict[str, object]) -> None:
-    """Raises InputError if an existing server would get other values than it was created with.
-    `specs`: its data and log storage as they are now."""
+def _refuse_other(record: Record, specs: tuple[str, str | None], new: dict[str, object], only_new: bool) -> None:
+    """Raises InputError if an existing server would get other values than it was created with, or
+    `only_new` allows none. `specs`: its data and log storage as they are now."""
+    if only_new:
+        raise refuse.input(record.name, "is there already: it was made meanwhile", "Name a new server.")
     refuse_other_storage(record.name, specs, new["storage"], new["log_storage"])
     for what, value in new.items():
         if what in ("storage", "log_storage"):

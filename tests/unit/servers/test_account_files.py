@@ -135,8 +135,14 @@ def test_the_load_of_mysqlslap_goes_to_its_server(home, tmp_path):
 
 
 def test_a_reader_of_files_leaves_out_nothing_that_an_option_file_says(program, home):
-    words = rescue.build_reader_command(program, [Path("/x/b.000001")], GtidSet(program.flavor))
-    assert print_defaults(words, home, {}).strip() == ""
+    [*reader, option, _] = rescue.build_reader_command(program, [Path("/x/b.000001")], GtidSet(program.flavor))
+    assert option == "--no-defaults"
+    # The help ends with the values of all options.
+    outputs = {more: run_tool([*reader, *more, "--help"], home, {}) for more in ((), ("--no-defaults",))}
+    assert [re.search(r"^(database|offset) .*(shop|3)$", text, re.M) is None for text in outputs.values()] == [
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize("environment", [TOOL_ENVIRONMENT, {}], ids=["ours", "plain"])

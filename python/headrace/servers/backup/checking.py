@@ -11,8 +11,8 @@ from headrace.servers.backup import manifest as documents
 from headrace.servers.backup import restore
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
-from headrace.servers.backup.manifest import Backup, get_backup_folder
 from headrace.servers.backup.history.moments import is_own
+from headrace.servers.backup.manifest import Backup, get_backup_folder
 from headrace.servers.backup.retention import is_chain_whole
 from headrace.servers.backup.targets.target import BackupTarget
 

@@ -108,8 +108,8 @@ def read_fetched_position(connection: SqlConnection, name: str, log: Path) -> Bi
 
 
 def _end_clone(source: CopySource, number: int) -> None:
-    """Ends the CLONE of a connection that waits for it no longer, before its folder is removed. Its
-    errors are ignored: the next run ends it then."""
+    """Ends the CLONE of a connection that waits for it no longer, before its folder is removed.
+    Ignores errors: the next run ends it then."""
     with contextlib.suppress(HeadraceError), source.connect() as connection:
         _kill_clones(connection, lambda clone: clone[0] == number)
 

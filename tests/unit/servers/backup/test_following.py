@@ -141,7 +141,7 @@ def test_a_stream_goes_on_behind_a_skipped_number(tmp_path, ended):
     assert (waiting.state.file, waiting.state.stored_to) == (first, len(file.raw))
     assert resume(first, "binlog.000002", next_one).state.file == ("binlog.000002" if ended else first)
     assert resume(first, next_one, "binlog.000052").state.file == (next_one if ended else first)
-    # Its receiver waited for 2, which was to come after a shutdown, and the server goes on with 51.
+    # The receiver waited for 2, which was to come after a shutdown, and the server goes on with 51.
     for begun, expected in ((0, next_one), (120, first)):
         stream = resume(first)
         stream._open_file("binlog.000002")
@@ -160,7 +160,7 @@ def make_stream(tmp_path) -> Resuming:
 
 
 def test_a_refusal_of_the_target_keeps_its_own_hint(tmp_path):
-    """That another stream writes to it is a guess for names that are taken or gone, not for keys that have expired."""
+    """Another stream may write to it where a name is taken or gone, but not where keys have expired."""
     stream = make_stream(tmp_path)
     refusals = iter(
         [

@@ -109,7 +109,7 @@ def test_a_server_of_this_restore_is_removed_after_an_error(lab, target, destroy
 
 
 def test_a_server_that_could_not_be_made_is_not_looked_for(lab, target, destroyed, monkeypatch):
-    """What is there under that name then belongs to the command that holds its lock."""
+    """A server of that name then belongs to the command that holds its lock."""
     backup = write_backup(target, "snapshot")
 
     def bring_up(lab: Lab, **options: object) -> None:

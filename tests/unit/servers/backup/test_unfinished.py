@@ -217,13 +217,13 @@ def test_a_backup_that_becomes_whole_meanwhile_is_not_cleared(tmp_path, monkeypa
             return listed
 
     for _ in range(ROUNDS):
-        manifest_of, steps = [], []
+        manifests, steps = [], []
         with monkeypatch.context() as patch:  # everything of a run but its last two steps
-            patch.setattr(copying, "write_manifest", lambda target, manifest, key: manifest_of.append(manifest))
+            patch.setattr(copying, "write_manifest", lambda place, entry, key, entries=manifests: entries.append(entry))
             patch.setattr(unfinished, "unmark", lambda place, backup: None)
             running = copying.run(SOURCE, target, make_request(None, [])).id
         unmark_too = chance.random() < 0.7
-        steps.append(lambda: manifest.write_manifest(target, manifest_of[0], None))
+        steps.append(lambda entry=manifests[0]: manifest.write_manifest(target, entry, None))
         if unmark_too:
             steps.append(lambda running=running: unfinished.unmark(target, running))
         whole.append(running)

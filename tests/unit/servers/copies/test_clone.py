@@ -77,7 +77,9 @@ def test_a_clone_may_take_as_long_as_a_copy(server, tmp_path):
     assert server.timeouts == [COPY_S]
 
 
-@pytest.mark.parametrize("error", [CouldNotRun("CLONE", "lost connection"), KeyboardInterrupt()], ids=["lost", "ctrl-c"])
+@pytest.mark.parametrize(
+    "error", [CouldNotRun("CLONE", "lost connection"), KeyboardInterrupt()], ids=["lost", "ctrl-c"]
+)
 def test_a_clone_that_is_waited_for_no_longer_is_ended_before_its_folder_goes(server, tmp_path, monkeypatch, error):
     server.fails = error
     killed = []

@@ -44,8 +44,9 @@ class ReplayPlan:
     committed, µs, Unix. `server_ids`: the servers that wrote them.
 
     `base_us`: time of the latest transaction of the backup that the archive knows, µs, Unix; 0 for
-    none. `logs`: relay logs. `doubt`: number of transactions that may belong before the moment and are
-    left out, because MariaDB's log has whole seconds. `doubt_gtids`: the first and last of them.
+    none. `logs`: relay logs. `doubt`: number of transactions that may belong before the moment and
+    are left out, because MariaDB's log has whole seconds. `doubt_gtids`: the first and last of
+    them.
     """
 
     timeline: str

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 from made_histories import BEGAN, LogFile, keep
+from waiting import wait_until
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql import binary_events as kinds
@@ -95,8 +96,10 @@ def test_a_receiver_that_goes_on_to_the_next_file_loses_nothing(tmp_path, flavor
     following = threading.Thread(target=stream._follow, daemon=True)
     following.start()
     try:
-        while following.is_alive() and not (stream.state.file == files[-1][0] and stream.state.stored_to == size):
-            following.join(0.005)
+        wait_until(
+            lambda: not following.is_alive() or stream.state.file == files[-1][0] and stream.state.stored_to == size,
+            "the end of the last file",
+        )
     finally:
         stream.stop.set()
         following.join(60)

@@ -209,7 +209,7 @@ def test_a_backup_that_becomes_whole_meanwhile_is_not_cleared(tmp_path, monkeypa
     class Meanwhile(FolderTarget):
         """Lists the files as they were before some steps of the other run were taken."""
 
-        def list(self, prefix):
+        def list(self, prefix: str = ""):
             listed = super().list(prefix)
             for step in steps:
                 step()

@@ -361,6 +361,15 @@ def is_killed(pid: int) -> bool:
     return fields.get("State", "").startswith("Z") or bool(pending & 1 << (signal.SIGKILL - 1))
 
 
+def find_start(process: Process) -> float | None:
+    """Returns when a process of this boot of the machine started, Unix time, s; None for one of
+    another boot."""
+    if BOOT_ID.read_text().strip() != process.boot:
+        return None
+    booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return booted + process.started / os.sysconf("SC_CLK_TCK")
+
+
 def read_cpu_seconds(pid: int | None) -> float | None:
     """Returns the processor time of a process so far, user and system, s (proc_pid_stat(5), fields
     14 and 15); None if there is no such process."""

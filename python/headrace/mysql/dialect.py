@@ -341,15 +341,17 @@ class Dialect:
             side = {"source": "master", "replica": "slave"}[side]
         if name == "wait_count":
             name = f"wait_for_{'replica' if side == 'source' else 'slave'}_count"
+        elif name == "wait_no_replica":
+            name = f"wait_no_{'replica' if side == 'source' else 'slave'}"
         return f"rpl_semi_sync_{side}_{name}"
 
     def make_semi_sync_settings(
         self, side: str, on: bool, timeout_ms: int | None = None, count: int | None = None
     ) -> dict[str, str]:
         """Returns the variables that switch one side (source or replica), with their values, the
-        switch last. `count`: replicas whose answer a commit waits for; None for this or
-        `timeout_ms` leaves the variable as it is. On a replica, the receive thread must be started
-        anew to take part.
+        switch last. A source waits for the whole timeout, also with fewer replicas than it waits
+        for. `count`: replicas whose answer a commit waits for; None for this or `timeout_ms` leaves
+        the variable as it is. On a replica, the receive thread must be started anew to take part.
 
         Before 8.0.26 and on MariaDB there is no count.
         """
@@ -360,6 +362,7 @@ class Dialect:
             if timeout_ms is not None:
                 settings[self.name_semi_sync_variable(side, "timeout")] = str(int(timeout_ms))
             settings[self.name_semi_sync_variable(side, "wait_point")] = "AFTER_SYNC"
+            settings[self.name_semi_sync_variable(side, "wait_no_replica")] = "ON"
         return settings | {self.name_semi_sync_variable(side, "enabled"): "ON" if on else "OFF"}
 
     def switch_semi_sync(

@@ -33,8 +33,9 @@ OLDEST = {"mysql": (8, 0, 22), "mariadb": (10, 5, 2)}
 class SemiSync:
     """Semi-synchronous replication of a server. `*_enabled` is the setting, `*_status` whether it
     works now: only the second counts. `clients`: replicas that are connected and can acknowledge;
-    `wait_count`: those whose answer a commit waits for. `no_tx`: commits that were acknowledged
-    without a replica, `yes_tx`: with one, since the server started."""
+    `wait_count`: those whose answer a commit waits for. `waits_alone`: a source with fewer replicas
+    than that waits for the whole timeout; else it goes on alone at once. `no_tx`: commits that were
+    acknowledged without a replica, `yes_tx`: with one, since the server started."""
 
     source_enabled: bool = False
     source_status: bool = False
@@ -42,6 +43,7 @@ class SemiSync:
     wait_count: int = 1
     wait_point: str = ""
     timeout_ms: int = 0
+    waits_alone: bool = True
     no_tx: int = 0
     yes_tx: int = 0
     replica_enabled: bool = False
@@ -283,6 +285,12 @@ def read_executed_now(connection: SqlConnection, state: ServerState) -> GtidSet:
     return read_executed_sets(connection, state.dialect)[0]
 
 
+def read_gtid_purged(connection: SqlConnection) -> GtidSet:
+    """Reads the transactions that MySQL has executed and has not in its binary logs: they were
+    purged, or came with a copy."""
+    return GtidSet.parse(str(ask_value(connection, "SELECT @@GLOBAL.gtid_purged") or ""), "mysql")
+
+
 def read_written(connection: SqlConnection, state: ServerState) -> dict[tuple[int, int], int]:
     """Reads the last number of each (domain, server) in MariaDB's binary log; empty for MySQL."""
     if state.flavor != "mariadb":
@@ -308,6 +316,7 @@ def _read_semi_sync(variables: dict[str, str], status: dict[str, str]) -> SemiSy
     source = {key: f"source_{key}" for key in ("enabled", "timeout", "wait_point", "status", "clients")}
     old = {key: f"master_{key}" for key in source}
     count = find_value(variables, "source_wait_for_replica_count", "master_wait_for_slave_count")
+    waits_alone = find_value(variables, "source_wait_no_replica", "master_wait_no_slave")
     return SemiSync(
         source_enabled=_is_on(find_value(variables, source["enabled"], old["enabled"])),
         source_status=_is_on(find_value(status, source["status"], old["status"])),
@@ -315,6 +324,7 @@ def _read_semi_sync(variables: dict[str, str], status: dict[str, str]) -> SemiSy
         wait_count=int(count or 1),
         wait_point=find_value(variables, source["wait_point"], old["wait_point"]),
         timeout_ms=int(find_value(variables, source["timeout"], old["timeout"]) or 0),
+        waits_alone=_is_on(waits_alone or "ON"),
         no_tx=int(find_value(status, "source_no_tx", "master_no_tx") or 0),
         yes_tx=int(find_value(status, "source_yes_tx", "master_yes_tx") or 0),
         replica_enabled=_is_on(find_value(variables, "replica_enabled", "slave_enabled")),

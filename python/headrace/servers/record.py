@@ -155,6 +155,12 @@ class Record(
         """Returns a copy of the record with other values."""
         return msgspec.structs.replace(self, **changes)
 
+    def find_setting(self, name: str) -> str | None:
+        """Returns the value that it is started with for an option, None if it is not given. The
+        last line of an option file wins."""
+        given = self.options | self.settings
+        return next((given[each] for each in reversed(given) if _normalise_name(each) == name), None)
+
     def merge_settings(self, changed: Mapping[str, str | None]) -> dict[str, str | None]:
         """Returns its settings with `changed` ones. A name has one value: the prefix `loose-` says
         only that a server without this option may start, and the last line of an option file

@@ -26,7 +26,7 @@ from headrace.servers.topology.topology import Following, bring_up_replica
 ROWS, ROW_BYTES = 2_000, 4_000  # of the transaction: 8 MB
 CUT_AT = 2_000_000  # bytes of it that the replica gets
 SOON_S = 30.0  # much more than applying 8 MB takes, and less than the 10 minutes that a tail may take
-SMALL = {"innodb_buffer_pool_size": "32M"}
+SMALL = {"innodb_buffer_pool_size": "32M", "sync_binlog": "1"}
 
 
 @contextlib.contextmanager

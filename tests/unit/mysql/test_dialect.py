@@ -76,7 +76,18 @@ def test_semi_sync_waits_after_the_sync_and_not_after_the_commit():
             "wait_point = 'AFTER_SYNC'" in statement
             for statement in dialect.switch_semi_sync("source", True, 10_000, 1)
         )
-        assert dialect.switch_semi_sync("source", True)[-1].endswith("= 'ON'")
+        assert dialect.switch_semi_sync("source", True)[-1].endswith("enabled = 'ON'")
+
+
+def test_a_source_of_semi_sync_waits_for_replicas_that_are_not_there_too():
+    names = {
+        MARIADB: "rpl_semi_sync_master_wait_no_slave",
+        Dialect("mysql", (8, 0, 25)): "rpl_semi_sync_master_wait_no_slave",
+        NEW: "rpl_semi_sync_source_wait_no_replica",
+    }
+    for dialect, name in names.items():
+        assert f"SET GLOBAL {name} = 'ON'" in dialect.switch_semi_sync("source", True)
+        assert dialect.make_semi_sync_settings("source", False).keys().isdisjoint({name})
 
 
 @pytest.mark.parametrize("channel", ["a'b", "a b", "..", "x" * 65, "a\nb", "日本"])

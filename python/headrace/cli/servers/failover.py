@@ -389,10 +389,10 @@ def _change(
             plan = foreseen.plan
             if change.dry_run:
                 _show_plan(foreseen, change.output)
-            if plan.refusal:
-                raise members.make_refusal_error(plan, wish.source)
-            if change.dry_run:
+                if plan.refusal:
+                    raise members.make_refusal_error(plan, wish.source)
                 return
+            executor.check_foreseen(wish, foreseen)
             if plan.gives_up:
                 say(f"gives up: {plan.gives_up}")
             confirm(change.yes, f"{kind.capitalize()} from {wish.source} to {plan.elected or 'the best replica'}?")

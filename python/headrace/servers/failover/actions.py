@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
-from headrace.mysql.state import ServerState
+from headrace.mysql.state import ServerState, observe
 from headrace.servers.failover import rescue, scheduler
 from headrace.servers.failover.changes import follow, leave_sources, make_empty_statements, move_below
 from headrace.servers.failover.draining import MOMENT_S, NEAR_ENOUGH_S
@@ -28,6 +28,7 @@ EVENTS_S = 10.0  # of a question for events, or a change of them, a guess
 # A replica that comes no nearer for so long, s, moves when the writes have stopped (a guess).
 EARLY_STANDS_S = 1.0
 EARLY_S = 5.0  # how long a replica may take to have applied all it received before it moves, a guess
+FIRST_TRY_S = 2.0  # how long a replica may take to connect to its new source, or to be refused, a guess
 
 
 class StepAction(ABC):
@@ -38,6 +39,9 @@ class StepAction(ABC):
     optional = False
     at_once = False
     leased = True
+
+    def prepare(self, run: ChangeRun, step: FailoverStep) -> None:  # noqa: B027
+        """Precedes the step, which counts as not begun if this fails."""
 
     @abstractmethod
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
@@ -115,8 +119,8 @@ class WaitApplied(StepAction):
         switchover's source takes writes again. Raises CouldNotRun, also for a replica with
         transactions of its own."""
         host, target = run.hosts[step.server], step.gtid or run.progress.pause.target
-        member, draining, switching = run.seen[step.server], run.draining, run.progress.kind == "switchover"
-        state = member.state
+        member, draining, state = run.seen[step.server], run.draining, run.seen[step.server].state
+        switching = run.progress.kind == "switchover" and bool(step.to)  # else it is to follow the new source
         assert target is not None and state is not None
         if switching:
             run.log(Noted("closed", host.name, draining.count_missing(host, state, target)))
@@ -177,10 +181,11 @@ class SwitchSemiSync(StepAction):
 class Writable(StepAction):
     """Lets the new source take writes."""
 
+    def prepare(self, run: ChangeRun, step: FailoverStep) -> None:
+        run.store(run.hosts[step.server], run.get_state(step.server).dialect.make_read_only_settings(False))
+
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
-        host, dialect = run.hosts[step.server], run.get_state(step.server).dialect
-        run.store(host, dialect.make_read_only_settings(False))
-        run.hands.change(host, *dialect.switch_read_only(False))
+        run.hands.change(run.hosts[step.server], *run.get_state(step.server).dialect.switch_read_only(False))
 
 
 class KeepRole(StepAction):
@@ -262,6 +267,10 @@ class Repoint(StepAction):
         host, to = run.hosts[step.server], run.hosts[step.to]
         with run.hands.hold_connection(host) as connection:
             follow(host, connection, to, run.following.get((to.name, host.name)), step.gtid)
+            if run.progress.is_settled("clients"):  # nobody waits: the error of its first try is seen, if any
+                until = run.surroundings.read_now_s() + FIRST_TRY_S
+                while is_connecting(observe(connection, host.name)) and run.surroundings.read_now_s() < until:
+                    run.surroundings.sleep(FIRST_TRY_S / 20)
 
 
 class RepointEarly(StepAction):
@@ -302,6 +311,11 @@ ACTIONS: Mapping[members.Action, StepAction] = {
     "repoint-early": RepointEarly(),
 }
 PUBLISH = Clients()
+
+
+def is_connecting(state: ServerState) -> bool:
+    """Returns whether a channel of a server has neither connected nor given up."""
+    return any(channel.receive == "connecting" for channel in state.channels)
 
 
 def _get_channel_name(state: ServerState) -> str:

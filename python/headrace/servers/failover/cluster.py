@@ -3,6 +3,7 @@ and their journal."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import Lease
 from headrace.servers.failover.observer import LACKS, LOGIN, Observer
 from headrace.servers.failover.planning.election import list_followers, list_heads, list_writers
-from headrace.servers.failover.planning.members import Members, refuse
+from headrace.servers.failover.planning.members import ONE_CLUSTER, Members, refuse
 from headrace.servers.failover.planning.progress import Progress
 from headrace.servers.record import find_data_dir
 from headrace.servers.server import find, list_servers
@@ -57,6 +58,16 @@ class FailoverCluster:
             return journal.read_unfinished()
         finally:
             journal.close()
+
+    def find_last_failover(self, source: str) -> tuple[float, bool] | None:
+        """Returns when the last failover from a server ended, Unix time, s, and whether no
+        acknowledged commit is missing since, by all journals of the folder; None if they have none.
+        Raises InputError, CouldNotRun."""
+        ends = []
+        for path in sorted(self.folder.glob("*.jsonl")):
+            with contextlib.closing(Journal(path)) as journal:
+                ends.append(journal.read().ended.get(source))
+        return max(filter(None, ends), default=None)
 
     def find_dead_source(self) -> str | None:
         """Returns the source of a failover that was cut off, which is meant if no source is named;
@@ -149,7 +160,7 @@ def find_source(seen: Members, named: str | None = None, unfinished: Progress | 
     if len(tops) == 1:
         return tops[0]
     if len(tops) > 1:
-        raise refuse.input(", ".join(sorted(tops)), "are all sources", "Name one cluster's servers, or --from NAME.")
+        raise refuse.input(", ".join(sorted(tops)), "are all sources", ONE_CLUSTER)
     _check_answers(seen)
     if len(alone := list_heads(seen)) == 1:
         return alone[0]

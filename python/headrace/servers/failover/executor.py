@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from headrace.base.signals import ignore_interrupts
 from headrace.errors import CouldNotRun
 from headrace.mysql.gtid import GtidSet
@@ -19,7 +21,7 @@ from headrace.servers.failover.observer import Observer
 from headrace.servers.failover.planning.dry_run import DryRun, build_dry_run
 from headrace.servers.failover.planning.election import has
 from headrace.servers.failover.planning.guarantee import carry_proof
-from headrace.servers.failover.planning.members import AckProof, FailoverWish, Members, Outcome
+from headrace.servers.failover.planning.members import AckProof, FailoverWish, Members, Outcome, make_refusal_error
 from headrace.servers.failover.planning.progress import Began, GivenUp, HandedOver, Progress, Scheduled
 from headrace.servers.failover.run import ChangeRun, find_excluded
 from headrace.servers.failover.surroundings import Surroundings
@@ -91,6 +93,15 @@ class Executor:
         assert progress is not None
         return build_dry_run(seen, progress, self.surroundings.read_now_s())
 
+    def check_foreseen(self, wish: FailoverWish, foreseen: DryRun) -> None:
+        """Raises CouldNotRun if a refusal is foreseen. An unfinished failover is given up before,
+        if its source is alive: its replicas receive again."""
+        if foreseen.plan.refusal:
+            source = foreseen.members.get(wish.source)
+            if wish.kind == "failover" and source is not None and source.write in ("ok", "blocked"):
+                self.give_up(wish.source)
+            raise make_refusal_error(foreseen.plan, wish.source)
+
     def run(
         self,
         wish: FailoverWish,
@@ -107,14 +118,18 @@ class Executor:
 
         Raises CouldNotRun, InputError."""
         with self.journal.lock():
-            if self._is_over(wish, seen):
-                self.journal.write(GivenUp())
-            unfinished = self.journal.history.progress
-            if unfinished is not None and unfinished.is_same(wish):
+            unfinished, stopped = self.journal.history.progress, frozenset[str]()
+            outdated = self._is_over(wish, seen)
+            if unfinished is not None and unfinished.is_same(wish) and not outdated:
                 self.say(f"going on with the {wish.kind} that {unfinished.by} began")
             self.lease.take(find_excluded(Progress(wish)))
             try:
-                self.journal.write(self._begin(wish, by, seen, proof, events, written_s))
+                if unfinished is not None and outdated:
+                    # Replicas that it stopped are this run's, which may elect nobody.
+                    stopped = unfinished.stopped
+                    self.journal.write(GivenUp())
+                began = self._begin(wish, by, seen, proof, events, written_s)
+                self.journal.write(msgspec.structs.replace(began, stopped=stopped))
                 with translate_errors(wish.source):
                     return ChangeRun(self).carry_out(seen)
             finally:

@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING
 from headrace.aws.client import AwsClient, CallLimits, make_client
 from headrace.aws.instances import BY_ID, AwsInstance, read_own_instance
 from headrace.base import processes
-from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.base.waiting import wait_until
+from headrace.errors import CouldNotRun, InputError
+from headrace.lab import LabRefused
 from headrace.mysql import connect
 from headrace.mysql.address import DEFAULT_PORT, Address, Secret
 from headrace.mysql.binary_events import ENCRYPTED_MAGIC, MAGIC
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
 # paused volume it does not end, and in neither case does it answer anybody any more).
 KILLED_S = 0.1
 ENDED_S = 30.0  # the same of one that is to be started anew: a volume's pause may be over soon
+# Wait of a fence for a command that has the server's lock, s (a guess: a change of its settings
+# takes milliseconds, a start takes longer, and clients wait meanwhile).
+LOCKED_S = 1.0
 GONE_S = 5.0  # how long one that was killed may take until its volume can be taken from it, a guess
 # A statement that changes replication waits for threads to end; those wait for the network.
 CHANGE_S = 30.0
@@ -82,6 +87,11 @@ class AddressHost:
         """Returns a connection of its own. `timeout_s`: for connecting, and for every answer.
         Raises as `connect`."""
         return connect(self.address, timeout_s)
+
+    def is_log_flushed(self) -> bool:
+        """Returns whether it is known, without its answer, to flush its binary log with each
+        commit."""
+        return False
 
     def fence(self) -> str:
         """Ends its ability to acknowledge; returns what was done. Raises CouldNotRun."""
@@ -130,17 +140,40 @@ class LabHost(AddressHost):
 
     def fence(self) -> str:
         """Kills the process and keeps it down. From SIGKILL on none of its threads runs again, so
-        it answers nobody, even while it waits for a paused volume and cannot end."""
-        where = self.server.paths
-        record = records.require_record(where)
-        process = running.find_process(where, record)
-        outcome = "its process was down already"
-        if process is not None:
-            ended = processes.end_process(process, signal.SIGKILL, KILLED_S)
-            outcome = f"killed process {process.pid}{'' if ended else ', which ends when its volume answers'}"
-        with contextlib.suppress(HeadraceError), records.lock_server(where):
-            records.save(where, records.require_record(where).with_(should_run=False, clean=False))
+        it answers nobody, even while it waits for a paused volume and cannot end. Raises
+        CouldNotRun if another command has the server's lock, and may be about to start it."""
+        outcome = self._kill()
+        if not wait_until(self._keep_down, LOCKED_S, LOCKED_S / 10):
+            rule = f"is not kept down ({outcome}): another headrace is at work on it, and may start it again"
+            raise refuse.run(self.name, rule, "Wait until that command has ended, or end it; then begin again.")
         return outcome
+
+    def _kill(self) -> str:
+        """Kills the process, if it runs; returns what was done."""
+        where = self.server.paths
+        process = running.find_process(where, records.require_record(where))
+        if process is None:
+            return "its process was down already"
+        ended = processes.end_process(process, signal.SIGKILL, KILLED_S)
+        return f"killed process {process.pid}{'' if ended else ', which ends when its volume answers'}"
+
+    def _keep_down(self) -> bool:
+        """Kills the process once more, and records that it is to stay down; returns whether nobody
+        else was at work on the server. Raises CouldNotRun, InputError."""
+        where = self.server.paths
+        try:
+            with records.lock_server(where):
+                self._kill()  # one that the last command with the lock has started
+                records.save(where, records.require_record(where).with_(should_run=False, clean=False))
+        except LabRefused:
+            return False
+        return True
+
+    def is_log_flushed(self) -> bool:
+        """Returns whether it was started with sync_binlog = 1, which is MySQL's default."""
+        record = records.load(self.server.paths)
+        value = None if record is None else record.find_setting("sync-binlog")
+        return value == "1" or (value is None and record is not None and record.flavor == "mysql")
 
     def admit_follower(self, follower: AddressHost, connection: SqlConnection, dialect: Dialect) -> SourceOf:
         """Returns how `follower` follows this server. A follower of the lab has the server's

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.mysql.connection import DENIED, DENIED_DATABASE, EXPIRED, UNREACHABLE, NoRoom, cut
-from headrace.mysql.state import ServerState, observe, read_written
+from headrace.mysql.state import ServerState, observe, read_gtid_purged, read_written
 from headrace.mysql.statements import SqlConnection, ask, ask_value, get_error_number, get_error_words
 from headrace.servers.failover import scheduler
 from headrace.servers.failover.hosts import AddressHost
@@ -64,6 +64,7 @@ class Observer:
     fenced: set[str] = field(default_factory=set)
     _scheduled: dict[str, tuple[tuple[ScheduledEvent, ...], float]] = field(default_factory=dict)
     _heard: dict[str, tuple[object, float]] = field(default_factory=dict)
+    _flushes: dict[str, bool] = field(default_factory=dict)  # whether sync_binlog was 1, by server
     _open: dict[str, SqlConnection] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -106,6 +107,9 @@ class Observer:
         host = self.hosts[name]
         fence = "done" if name in self.fenced else "possible" if host.can_fence else "none"
         seen = Seen(name, host=host.host, port=host.port, fence=fence, volume=host.has_volume)
+        if host.has_volume:
+            flushes = self._flushes[name] if name in self._flushes else host.is_log_flushed()
+            seen = replace(seen, log_flushed=flushes)
         if name in self.fenced:
             return replace(seen, error="it is fenced")
         if look_s < self.look_s:
@@ -121,7 +125,10 @@ class Observer:
                 )
                 deaf = self._is_deaf(name, connection, state)
                 events = None if state.read_only or state.channels else self._read_events(name, connection, state)
-                return replace(seen, state=state, run=run, wrote=wrote, deaf=deaf, events=events)
+                purged = read_gtid_purged(connection) if state.flavor == "mysql" else None
+                self._flushes[name] = flushes = state.durability.sync_binlog == 1
+                seen = replace(seen, state=state, run=run, wrote=wrote, deaf=deaf, events=events)
+                return replace(seen, purged=purged, log_flushed=flushes)
             except Exception as error:
                 self._drop(name)
                 failure = describe_failure(error, host)

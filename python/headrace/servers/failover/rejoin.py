@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Literal, TypedDict
 
+from headrace.base import processes
 from headrace.base.processes import PRIVATE_ENVIRONMENT
-from headrace.errors import CouldNotRun, HeadraceError
+from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql.gtid import GtidSet
 from headrace.servers import record as records
 from headrace.servers import server as server_module
@@ -28,9 +29,18 @@ from headrace.servers.failover.changes import follow
 from headrace.servers.failover.cluster import FailoverCluster
 from headrace.servers.failover.executor import Say, discard_message
 from headrace.servers.failover.hosts import CHANGE_S, AddressHost, LabHost, change, make_lab_host, query_host_state
-from headrace.servers.failover.planning.election import find_extra, follows, list_followers, list_heads, require_state
+from headrace.servers.failover.planning.election import (
+    find_extra,
+    find_last_numbers,
+    follows,
+    has_common_history,
+    list_followers,
+    list_heads,
+    require_state,
+)
 from headrace.servers.failover.planning.members import Members, Seen, refuse
 from headrace.servers.failover.planning.planner import has_taken_over
+from headrace.servers.topology import checks, seeding
 from headrace.servers.topology.topology import Following, bring_up_replica
 
 Diverged = Literal["refuse", "rewind", "seed"]
@@ -80,7 +90,8 @@ def rejoin(
             say(f"{name} follows {above} already: nothing was done")
             return answer
         old = seen[name]
-        may_truncate = isinstance(host, LabHost) and _has_waited_for_replicas(host, old)
+        _check_related(old, seen[above], source)
+        may_truncate = isinstance(host, LabHost) and _has_waited_for_replicas(cluster, host, old)
         if old.state is not None and not old.state.read_only and isinstance(host, LabHost):
             # Commits that wait for an acknowledgement would be confirmed when its role ends.
             say(f"ending {name}, which runs as a source still")
@@ -95,6 +106,7 @@ def rejoin(
             raise refuse.run(name, f"does not answer: {old.error}", f"Start it: headrace mysql up {name}.")
         if follows(old, new) is not None:
             return answer
+        _check_related(old, new, source)
         answer["extra"] = find_extra(old, new)
         if answer["extra"]:
             _keep_apart(cluster, host, old, new, answer, say)
@@ -103,11 +115,16 @@ def rejoin(
             if diverged == "seed":
                 _seed_anew(host, cluster.hosts[above].name, _uses_semi_sync(new))
                 return {**answer, "state": "seeded"}
+            _check_reachable(cluster.hosts[above], old, _find_common(old, new))
             _rewind(host, old, new, say)
             answer["state"] = "rewound"
+        else:
+            _check_reachable(cluster.hosts[above], old, require_state(old).executed)
         change(host, *require_state(old).dialect.switch_semi_sync("replica", True)) if _uses_semi_sync(new) else None
         with contextlib.closing(host.open_connection(CHANGE_S)) as connection:
             follow(host, connection, cluster.hosts[above])
+            channels = require_state(old).channels
+            seeding.wait_connected(connection, name, channels[0].name if channels else "")
         return answer
 
 
@@ -133,6 +150,7 @@ def rejoin_plan(
     old, new = seen[name], seen[above]
     if _is_back(old, new):
         return above, [], [f"{name} follows {above} already"]
+    _check_related(old, new, source)
     steps, is_lab = [], isinstance(host, LabHost)
     if old.state is None and not is_lab:
         raise refuse.run(name, "does not answer", "Start it with read_only and skip_replica_start.")
@@ -177,10 +195,9 @@ def find_source_above(seen: Members, name: str, source: str | None = None) -> st
     if source == name:
         raise refuse.input(name, "cannot follow itself", "Name the new source with --from.")
     open_now = [head for head in list_heads(seen) if head != name and has_taken_over(seen, seen[head], name)]
-    open_now = [head for head in open_now if list_followers(seen, seen[head])] or open_now
     below = [follower.name for follower in list_followers(seen, old)]
-    meant = open_now if source is None else [source]
-    followed = [candidate for candidate in meant if candidate in seen and list_followers(seen, seen[candidate])]
+    meant = [seen[head] for head in (open_now if source is None else [source]) if head in seen]
+    followed = [head for head in meant if list_followers(seen, head) and _may_be_related(old, head)]
     if below and old.state is not None and not old.state.read_only and not followed:
         verb = "follows" if len(below) == 1 else "follow"
         rule = f"is the source ({', '.join(below)} {verb} it): there is nothing to rejoin"
@@ -200,6 +217,31 @@ def find_source_above(seen: Members, name: str, source: str | None = None) -> st
         rule = "does not answer" if new.state is None else "is read-only, so it is not the source"
         raise refuse.input(above, rule, "Fail over first, or name the source: --from NAME.")
     return above
+
+
+def _may_be_related(old: Seen, new: Seen) -> bool:
+    """Returns whether two servers can be of one cluster, as far as they answer."""
+    return old.state is None or new.state is None or has_common_history(old, new)
+
+
+def _check_related(old: Seen, new: Seen, source: str | None) -> None:
+    """Raises CouldNotRun for a new source that was not named (`source`: None), if the old one has
+    no transaction in common with it: it may be another cluster's."""
+    if source is None and not _may_be_related(old, new) and find_extra(old, new):
+        rule = f"has no transaction in common with {new.name}, which may be the source of another cluster"
+        raise refuse.run(old.name, rule, "Name the new source: --from NAME.")
+
+
+def _check_reachable(new: AddressHost, old: Seen, gtids: GtidSet) -> None:
+    """Raises InputError if the new source has purged what the old one, with these transactions,
+    still needs."""
+    with contextlib.closing(new.open_connection(CHANGE_S)) as connection:
+        purged = seeding.read_purged(connection)
+    try:
+        checks.check_reachable(old.name, purged, gtids, new.name)
+    except InputError as error:
+        hint = "It stays read-only and follows nobody. Delete it and make it again: headrace mysql destroy, replica up."
+        raise error.amend(hint=hint) from None
 
 
 def _is_back(old: Seen, new: Seen) -> bool:
@@ -227,11 +269,16 @@ def _uses_semi_sync(new: Seen) -> bool:
     return require_state(new).semi_sync.source_enabled
 
 
-def _has_waited_for_replicas(host: LabHost, old: Seen) -> bool:
+def _has_waited_for_replicas(cluster: FailoverCluster, host: LabHost, old: Seen) -> bool:
     """Returns whether every commit waited for a replica: a running server's semi-sync works and was
-    never without a replica since its start; a stopped server's record has the role of a source."""
+    never without a replica since its start; a stopped server's record has the role of a source, and
+    the failover from its last run is known to have lost nothing."""
     if old.state is None:
-        return records.require_record(host.server.paths).settings.get(ROLE) == "ON"
+        record = records.require_record(host.server.paths)
+        started = None if record.process is None else processes.find_start(record.process)
+        last = cluster.find_last_failover(host.name)
+        lossless = last is not None and last[1] and started is not None and started < last[0]
+        return lossless and record.settings.get(ROLE) == "ON"
     semi_sync = old.state.semi_sync
     return semi_sync.source_enabled and semi_sync.source_status and not semi_sync.no_tx
 
@@ -297,11 +344,11 @@ def _find_common(old: Seen, new: Seen) -> GtidSet:
     needed_old, needed_new = require_state(old), require_state(new)
     if needed_old.flavor == "mysql":
         return needed_old.executed.minus(needed_old.executed.minus(needed_new.executed))
-    parts = []
+    parts, last = [], find_last_numbers(new)
     for domain in sorted({key[0] for key in old.wrote}):
-        keys = [key for key in old.wrote if key[0] == domain and new.wrote.get(key, 0)]
+        keys = [key for key in old.wrote if key[0] == domain and last.get(key, 0)]
         if keys:
-            number, server = max((min(old.wrote[key], new.wrote[key]), key[1]) for key in keys)
+            number, server = max((min(old.wrote[key], last[key]), key[1]) for key in keys)
             parts.append(f"{domain}-{server}-{number}")
     return GtidSet.parse(",".join(parts), "mariadb")
 
@@ -316,6 +363,10 @@ def _rewind(host: AddressHost, old: Seen, new: Seen, say: Say) -> None:
         rule = f"logs {state.binary_log.format} with {state.binary_log.row_image} images: nothing can be taken back from that"
         raise refuse.run(host.name, rule, "Seed it anew: --diverged seed.")
     common = _find_common(old, new)
+    if {key[0] for key in old.wrote} - {int(domain) for domain, _ in common.ranges}:
+        # Without a start, its reader goes through everything that it ever logged.
+        rule = f"and {new.name} are not known to have a transaction in common, so that it cannot be taken back to one"
+        raise refuse.run(host.name, rule, "Seed it anew: --diverged seed.")
     program = rescue.find_host_program(host, "mariadb")
     words = rescue.build_reader_command(program, host.list_binary_logs(), common)
     check = subprocess.run(words, capture_output=True, env=PRIVATE_ENVIRONMENT, timeout=FLASHBACK_S)
@@ -326,7 +377,11 @@ def _rewind(host: AddressHost, old: Seen, new: Seen, say: Say) -> None:
     say(f"rewinding {host.name} to {common}")
     with make_client_file(host.address) as options:
         client = [*rescue.build_client_command(program, options), "--init-command=SET SESSION sql_log_bin = 0"]
-        rescue.apply([*words, "--flashback"], client, host.name)
+        try:
+            rescue.apply([*words, "--flashback"], client, host.name)
+        except HeadraceError as error:
+            # A transaction cannot be taken back twice.
+            raise error.amend(hint="Seed it anew: --diverged seed.") from error
     change(host, *state.dialect.begin_at(common))
 
 

@@ -28,9 +28,15 @@ from headrace.servers.failover.lease import Lease
 from headrace.servers.failover.observer import Observer
 from headrace.servers.failover.outage import FirstClient
 from headrace.servers.failover.planning import progress as events
-from headrace.servers.failover.planning.dry_run import MOST_STAGES, doubt_election, elects, find_events, make_election
+from headrace.servers.failover.planning.dry_run import (
+    MOST_STAGES,
+    doubt_election,
+    elects,
+    find_events,
+    make_election,
+    renew_proof,
+)
 from headrace.servers.failover.planning.election import follows, list_writers
-from headrace.servers.failover.planning.guarantee import carry_proof
 from headrace.servers.failover.planning.members import (
     FailoverPlan,
     FailoverStep,
@@ -116,30 +122,34 @@ class ChangeRun:
             # The replicas are observed again: another watcher may have acted before the lease.
             self.seen = self.look()
             self._note_gone(self.seen)
-            if (proof := self.progress.proof) is not None:
-                self.log(events.Proved(carry_proof(proof, self.seen)))
-            if (scheduled := find_events(self.seen, self.progress)) is not None:
-                self.log(events.SawEvents(scheduled))
-            self.plan = plan(self.seen, self.progress, self.surroundings.read_now_s())
-            if self.plan.refusal:
-                self.log(events.PlanRefused(self.plan.refusal))
-                source = self.progress.source
-                self._give_up()
-                raise make_refusal_error(self.plan, source)
-            if (doubt := doubt_election(self.plan, self.progress)) is not None:
-                self.log(doubt)
-            if not self.plan.steps:
-                return self._finish(began_s)
             try:
+                self._plan_stage()
                 self._carry_out_stage()
             except (Exception, KeyboardInterrupt):
                 self._undo()
                 raise
             finally:
                 self.finish_stage()
+            if not self.plan.steps:
+                return self._finish(began_s)
             self.store_postponed()
         rule = f"is not done after {MOST_STAGES} looks"
         raise refuse.run(self.progress.source, rule, "See the journal, and try again.")
+
+    def _plan_stage(self) -> None:
+        """Plans the next stage from what was observed. Raises CouldNotRun for a refusal."""
+        if (proved := renew_proof(self.seen, self.progress)) is not None:
+            self.log(proved)
+        if (scheduled := find_events(self.seen, self.progress)) is not None:
+            self.log(events.SawEvents(scheduled))
+        self.plan = plan(self.seen, self.progress, self.surroundings.read_now_s())
+        if self.plan.refusal:
+            with contextlib.suppress(HeadraceError):  # a full disk does not hide the refusal
+                self.log(events.PlanRefused(self.plan.refusal))
+            self._let_receive()
+            raise make_refusal_error(self.plan, self.progress.source)
+        if (doubt := doubt_election(self.plan, self.progress)) is not None:
+            self.log(doubt)
 
     def _clear_up(self) -> None:
         """Finishes what a run that was cut off left on the servers."""
@@ -197,10 +207,16 @@ class ChangeRun:
     def _carry_out(self, step: FailoverStep) -> None:
         """Carries out a step, with its begin and end in the journal. An error of an optional step
         is logged and said; any other is raised."""
-        action = ACTIONS[step.action]
-        if elects(step, self.progress):
-            self.log(make_election(self.plan, self.progress, self.seen))
-        self.log(events.StepBegan(step))
+        action, history = ACTIONS[step.action], self.journal.history
+        try:
+            action.prepare(self, step)
+            if elects(step, self.progress):
+                self.log(make_election(self.plan, self.progress, self.seen))
+            self.log(events.StepBegan(step))
+        except BaseException:
+            # Nothing was done: without the election, the source of a switchover takes writes again.
+            self.journal.history = history
+            raise
         began = self.surroundings.read_now_s()
         try:
             self.say(step.words)
@@ -283,12 +299,11 @@ class ChangeRun:
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def _give_up(self) -> None:
+    def _let_receive(self) -> None:
         """Lets the stopped replicas receive again, as nobody was elected: its source may return."""
         progress = self.progress
         if progress.decision is None and progress.kind == "failover":
             receive_again(self.hands, self.hosts, progress.stopped, self.say)
-        self._undo()
 
     def _undo(self) -> None:
         """Lets the source of a switchover without an elected server take writes again, and then

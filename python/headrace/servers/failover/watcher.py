@@ -16,10 +16,11 @@ from dataclasses import dataclass, field, replace
 from headrace.errors import CouldNotRun
 from headrace.servers.failover.executor import Executor, Say, discard_message
 from headrace.servers.failover.lease import LeaseTaken
-from headrace.servers.failover.planning.election import follows, has, list_followers, list_strangers
+from headrace.servers.failover.planning.election import follows, has, list_followers, list_heads, list_strangers
 from headrace.servers.failover.planning.guarantee import carry_proof
 from headrace.servers.failover.planning.members import (
     NAMED,
+    ONE_CLUSTER,
     AckProof,
     FailoverWish,
     Members,
@@ -53,6 +54,15 @@ STILL_S = 60.0  # after which a state that goes on is said again, a guess
 def format_clock(unix_s: float) -> str:
     """Returns a moment as this machine's clock shows it."""
     return time.strftime("%H:%M:%S", time.localtime(unix_s))
+
+
+def check_alone(seen: Members, source: str) -> None:
+    """Raises InputError if another server takes writes next to the source and follows nobody: it is
+    of another cluster, and a failover would be refused."""
+    heads = list_heads(seen)
+    if source in heads and (others := [name for name in heads if name != source]):
+        verb = "takes" if len(others) == 1 else "take"
+        raise refuse.input(", ".join(others), f"{verb} writes next to {source}, and follows nobody", ONE_CLUSTER)
 
 
 def check_followed(seen: Members, source: str) -> None:
@@ -162,6 +172,8 @@ class Watcher:
             seen, why = self.look()
             if before is None:
                 check_followed(seen, self.source)
+                if self.acts and not done:
+                    check_alone(seen, self.source)
             if seen[self.source].write == "ok":
                 self._written_s = self._read_now_s()
                 if self.acts and not self._met:

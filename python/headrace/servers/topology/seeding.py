@@ -27,7 +27,7 @@ from headrace.lab.waiting import wait_stored
 from headrace.mysql import connect
 from headrace.mysql.dialect import Dialect, refuse
 from headrace.mysql.gtid import GtidSet
-from headrace.mysql.state import ServerState, observe, read_dialect
+from headrace.mysql.state import ServerState, observe, read_dialect, read_gtid_purged
 from headrace.mysql.statements import SqlConnection, ask_row, load_plugin, run
 from headrace.servers import access, datadir, running, volumes
 from headrace.servers.access import find_service_user
@@ -152,7 +152,7 @@ def wait_connected(connection: SqlConnection, name: str, channel: str) -> Server
 def read_purged(source: SqlConnection) -> GtidSet:
     """Returns the transactions that a source has purged from its binary logs."""
     if not read_dialect(source).is_mariadb:
-        return GtidSet.parse(str(ask_row(source, "SELECT @@GLOBAL.gtid_purged")[0]), "mysql")
+        return read_gtid_purged(source)
     first = ask_row(source, "SHOW BINARY LOGS")
     if not first:
         return GtidSet("mariadb")

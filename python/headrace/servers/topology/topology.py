@@ -286,7 +286,7 @@ def _make_settings(lab: Lab, flavor: str, following: Following) -> dict[str, str
             prefix = f"{following.channel}:"
         options[kind] = ",".join(prefix + value for value in values)
     if following.semi_sync:
-        options |= make_semi_sync_settings(flavor, "replica")
+        options |= make_semi_sync_settings(flavor)
     return options
 
 
@@ -308,12 +308,12 @@ def make_workers_settings(flavor: str, following: Following) -> dict[str, str | 
     return options
 
 
-def make_semi_sync_settings(flavor: str, side: str) -> dict[str, str | None]:
-    """Returns options that keep one side of semi-sync on over restarts."""
+def make_semi_sync_settings(flavor: str) -> dict[str, str | None]:
+    """Returns options that keep a replica's side of semi-sync on over restarts."""
     if flavor == "mariadb":
-        return {f"rpl-semi-sync-{'slave' if side == 'replica' else 'master'}-enabled": "ON"}
+        return {"rpl-semi-sync-slave-enabled": "ON"}
     # The plugins are loaded permanently, by INSTALL PLUGIN.
-    return {f"loose-rpl-semi-sync-{side}-enabled": "ON"}
+    return {"loose-rpl-semi-sync-replica-enabled": "ON"}
 
 
 def switch_semi_sync_on(source: Server) -> None:
@@ -325,11 +325,12 @@ def switch_semi_sync_on(source: Server) -> None:
         seeding.load_semi_sync(connection, state.dialect, source.name)
         run(connection, state.dialect.switch_semi_sync("source", True))
     where = source.paths
-    options = make_semi_sync_settings(source.flavor, "source")
-    point = "loose-rpl-semi-sync-source-wait-point" if source.flavor == "mysql" else "rpl-semi-sync-master-wait-point"
+    prefix = "loose-" if source.flavor == "mysql" else ""  # as for a replica
+    lasting = state.dialect.make_semi_sync_settings("source", True).items()
+    options: dict[str, str | None] = {f"{prefix}{name.replace('_', '-')}": value for name, value in lasting}
     with records.lock_server(where):
         record = records.require_record(where)
-        records.save(where, record.with_(settings=record.merge_settings(options | {point: "AFTER_SYNC"})))
+        records.save(where, record.with_(settings=record.merge_settings(options)))
 
 
 def start_replica(

@@ -55,6 +55,7 @@ class Model:
     delayed: bool = False
     apply_error: str = ""
     logs_updates: bool = True
+    by_position: bool = False  # MariaDB does not note then what it received
     read_only: bool = True
     acks: bool = True
     source_role: bool = False
@@ -68,8 +69,11 @@ class Model:
 class Cluster:
     """A source (0) and replicas, a watcher, links between all of them that can be cut."""
 
-    def __init__(self, replicas: int, flavor: str, count: int, timeout_s: float, fence: bool) -> None:
+    def __init__(
+        self, replicas: int, flavor: str, count: int, timeout_s: float, fence: bool, *, first: int = 0
+    ) -> None:
         self.flavor, self.count, self.timeout_s, self.fence_possible = flavor, count, timeout_s, fence
+        self.first = first  # number of its source among the servers of a lab with several clusters
         self.now, self.threads = 0.0, 0
         self.servers = [Model(index, flavor) for index in range(replicas + 1)]
         self.source = self.servers[0]
@@ -79,6 +83,7 @@ class Cluster:
         self.acknowledged: list[tuple[Transaction, float]] = []
         self.fenced_s: float | None = None
         self.proof: AckProof | None = None
+        self.source_waits_alone = True
         self.numbers = 0
         for server in self.servers[1:]:
             server.follows = 0
@@ -200,14 +205,14 @@ class Cluster:
     # --- what the watcher sees --------------------------------------------------------------------
 
     def name(self, index: int) -> str:
-        return f"s{index}"
+        return f"s{self.first + index}"
 
     def gtids(self, transactions: set[Transaction]) -> GtidSet:
         if self.flavor == "mysql":
-            text = ",".join(f"{uuid(writer)}:{number}" for writer, number in sorted(transactions))
+            text = ",".join(f"{uuid(self.first + writer)}:{number}" for writer, number in sorted(transactions))
         else:
             top = max(transactions, key=lambda transaction: transaction[1], default=None)
-            text = "" if top is None else f"0-{top[0] + 1}-{top[1]}"
+            text = "" if top is None else f"0-{self.first + top[0] + 1}-{top[1]}"
         return GtidSet.parse(text, self.flavor)
 
     def state(self, server: Model) -> ServerState:
@@ -225,10 +230,10 @@ class Cluster:
                     name="",
                     source_host=self.name(server.follows),
                     source_port=1,
-                    source_server_id=server.follows + 1,
+                    source_server_id=self.first + server.follows + 1,
                     receive="off" if not server.receiver else "on" if linked else "connecting",
                     apply="on" if server.applier else "off",
-                    received=self.gtids(server.knows()),
+                    received=executed if server.by_position else self.gtids(server.knows()),
                     executed=executed,
                     read_file="",
                     read_pos=0,
@@ -240,6 +245,7 @@ class Cluster:
                     delay_s=3600 if server.delayed else 0,
                     filters=(),
                     workers=0,
+                    uses_gtid=not server.by_position,
                 ),
             )
         semi = SemiSync(
@@ -249,6 +255,7 @@ class Cluster:
             wait_count=self.count,
             wait_point="AFTER_SYNC",
             timeout_ms=int(self.timeout_s * 1000),
+            waits_alone=server.index != 0 or self.source_waits_alone,
             replica_enabled=server.acks and server.index != 0,
             replica_status=server.acks and bool(server.receiver),
         )
@@ -256,8 +263,8 @@ class Cluster:
             name=self.name(server.index),
             flavor=self.flavor,
             version=(10, 11, 0) if self.flavor == "mariadb" else (9, 7, 0),
-            server_id=server.index + 1,
-            uuid=uuid(server.index),
+            server_id=self.first + server.index + 1,
+            uuid=uuid(self.first + server.index),
             read_only=server.read_only,
             super_read_only=server.read_only,
             executed=executed,
@@ -281,7 +288,8 @@ class Cluster:
                 wrote: dict[tuple[int, int], int] = {}
                 if self.flavor == "mariadb":
                     for writer, number in server.binlog:
-                        wrote[0, writer + 1] = max(number, wrote.get((0, writer + 1), 0))
+                        key = (0, self.first + writer + 1)
+                        wrote[key] = max(number, wrote.get(key, 0))
                 run = ThreadRun(server.start, 1_000.0, server.receiver, server.applier)
                 base = replace(base, state=self.state(server), run=run, wrote=wrote)
             else:

@@ -40,6 +40,8 @@ STORED = {
     "master_timeout": ("timeout_ms", True),
     "source_timeout": ("timeout_ms", True),
     "source_wait_for_replica_count": ("count", True),
+    "master_wait_no_slave": ("waits_alone", False),
+    "source_wait_no_replica": ("waits_alone", False),
 }
 
 
@@ -49,7 +51,7 @@ class SimulatedCluster:
 
     def __init__(self, chance: random.Random, replicas: int, flavor: str, timeout_s: float, can_fence: bool) -> None:
         self.chance, self.time, self.flavor = chance, Time(), flavor
-        self.timeout_s, self.can_fence = timeout_s, can_fence
+        self.timeout_s, self.can_fence, self.fence_fails = timeout_s, can_fence, 0.1
         self.count = 1 if flavor == "mariadb" else chance.randint(1, replicas)
         self.scheduler = chance.random() < 0.2
         self.apply_s = chance.choice([0.0005, 0.05, 0.5, 2.0])  # the last two fall behind
@@ -172,11 +174,13 @@ class Machine:
 
 
 class Program:
-    """A process of Headrace with an executor. `lines`: it is killed before it writes this line of its journal."""
+    """A process of Headrace with an executor. `lines`: it is killed before it writes this line of its journal; `room`:
+    so many lines find room on its disk, None for all."""
 
     def __init__(self, cluster: SimulatedCluster, machine: Machine, lines: int | None = None) -> None:
         machine.programs += 1
         self.cluster, self.machine, self.lines = cluster, machine, lines
+        self.room: int | None = None
         self.process = Process(f"{machine.name}.{machine.programs}")
         self.surroundings = SimulatedSurroundings(self)
         hosts = {name: SimulatedHost(self, server) for name, server in cluster.servers.items()}
@@ -298,6 +302,10 @@ class SimulatedJournal(Journal):
             if program.lines < 0:
                 program.kill()
                 program.cluster.time.check()
+        if program.room is not None:
+            program.room -= 1
+            if program.room < 0:
+                raise CouldNotRun("journal", "cannot be written: No space left on device", "", "")
         self.machine.journal.append(text)
         if '"StepBegan"' in text:
             program.cluster.change((self.machine.name, self.machine.runs))
@@ -332,7 +340,7 @@ class SimulatedHost(AddressHost):
     def fence(self) -> str:
         cluster = self.program.cluster
         self.program.surroundings.sleep(cluster.chance.choice([0.001, 0.1, 5.0]))
-        if cluster.chance.random() < 0.1:
+        if cluster.chance.random() < cluster.fence_fails:
             raise CouldNotRun(self.name, "could not be ended")
         self.server.stop()
         self.server.fenced = True

@@ -73,6 +73,7 @@ class Server:
         self.log_text: str | None = None  # GTIDs of the log, once they were asked for
         self.variable_rows: Rows | None = None
         self.opened = 0  # order in which servers were opened for writes
+        self.purged: set[Transaction] = set()  # executed, and not in its binary log: MySQL sends none of it
         self.pending: dict[Transaction, tuple[set[str], Callable[[], None]]] = {}
         self.waiting: list[Any] = []
         self.locks: dict[str, Connection] = {}
@@ -87,6 +88,7 @@ class Server:
             "event_scheduler": cluster.scheduler and not replica,
             "timeout_ms": int(cluster.timeout_s * 1000),
             "count": cluster.count,
+            "waits_alone": True,
         }
         self.events = "REPLICA_SIDE_DISABLED" if replica else "ENABLED"
         self.start()
@@ -117,11 +119,13 @@ class Server:
                 self.places[transaction] = len(self.log)
                 self.log.append(transaction)
                 self.last[transaction[0]] = max(transaction[1], self.last.get(transaction[0], 0))
+            self.purged &= self.places.keys()
         if (channel := self.channel) is not None:
             if power:
                 channel.relay = channel.relay[: channel.flushed]
             channel.receiver = channel.applier = channel.connected = 0
             channel.applying = False
+            channel.source.miss_replicas()
             if self.flavor == "mariadb":
                 self.applied = self.log[-1] if self.log else None
         for replica in self.cluster.followers(self):
@@ -192,6 +196,14 @@ class Server:
             go_on()
         self.notify()
 
+    def switch_semi_sync_off(self) -> None:
+        """Somebody switches the source's role off until the next start: what waits is answered, and later commits wait
+        for nobody."""
+        if self.up:
+            self.has["source"] = self.status = False
+            self.variable_rows = None
+            self.release()
+
     def acked(self, replica: str, transaction: Transaction, boot: int) -> None:
         if not self.up or boot != self.boots:
             return
@@ -225,8 +237,18 @@ class Server:
         if (channel := self.channel) is not None:
             if receive:
                 channel.receiver = channel.connected = 0
+                channel.source.miss_replicas()
             if apply:
                 channel.applier, channel.applying = 0, False
+
+    def miss_replicas(self) -> None:
+        """Goes on alone at once where it does not wait for replicas that are gone."""
+        if self.up and self.has["source"] and self.status and not self.has["waits_alone"]:
+            channels = [each.channel for each in self.cluster.followers(self)]
+            there = sum(channel is not None and bool(channel.connected) and channel.acks for channel in channels)
+            if there < self.has["count"]:
+                self.status = False
+                self.release()
 
     def connect(self, receiver: int) -> None:
         """Tries to connect to its source, again and again."""
@@ -248,6 +270,9 @@ class Server:
             if any(transaction[0] == source.id and transaction not in source.places for transaction in places):
                 channel.receiver, channel.error = 0, "1236: the replica has more GTIDs than the source"
                 return
+            if not source.purged <= places:
+                channel.receiver, channel.error = 0, "1236: the source has purged GTIDs that the replica requires"
+                return
             channel.cursor = 0
         channel.connected, channel.since_s, channel.silent_since_s = source.boots, self.time.now_s, None
         channel.acks = self.has["replica"]
@@ -263,6 +288,7 @@ class Server:
         if channel is not None and channel.connected:
             channel.beats += int((self.time.now_s - channel.since_s) / HEARTBEAT_S)
             channel.connected = 0
+            channel.source.miss_replicas()
             receiver = channel.receiver
             self.time.at(CONNECT_RETRY_S, lambda: self.connect(receiver))
 
@@ -394,6 +420,7 @@ class Server:
             f"rpl_semi_sync_{source}_enabled": word(has["source"]),
             f"rpl_semi_sync_{replica}_enabled": word(has["replica"]),
             f"rpl_semi_sync_{source}_timeout": has["timeout_ms"],
+            f"rpl_semi_sync_{source}_wait_no_{replica}": word(has["waits_alone"]),
             f"rpl_semi_sync_{source}_wait_point": "AFTER_SYNC",
             "event_scheduler": word(has["event_scheduler"]),
         }
@@ -444,7 +471,8 @@ class Server:
         if old:
             position = channel.relay or ([self.applied] if self.applied else [])
             applied = self.gtids([self.applied] if self.applied else [])
-            return [{"Connection_name": "", "Gtid_IO_Pos": self.gtids(position), "Gtid_Slave_Pos": applied} | common]
+            named = {"Connection_name": "", "Using_Gtid": "Slave_Pos"}
+            return [named | {"Gtid_IO_Pos": self.gtids(position), "Gtid_Slave_Pos": applied} | common]
         retrieved = {"Retrieved_Gtid_Set": self.gtids(channel.relay), "Executed_Gtid_Set": self.executed()}
         return [{"Channel_Name": "", "Auto_Position": 1} | retrieved | common]
 
@@ -482,13 +510,15 @@ class Server:
             case "master_enabled" | "source_enabled":
                 self.status = self.has["source"] = on
                 if not on:
-                    self.release()
+                    self.switch_semi_sync_off()
             case "slave_enabled" | "replica_enabled":
                 self.has["replica"] = on
             case "master_timeout" | "source_timeout":
                 self.has["timeout_ms"] = int(number)
             case "source_wait_for_replica_count":
                 self.has["count"] = int(number)
+            case "master_wait_no_slave" | "source_wait_no_replica":
+                self.has["waits_alone"] = on
             case "sync_binlog":
                 self.has["sync_binlog"] = int(number)
             case "event_scheduler":
@@ -568,6 +598,7 @@ STATEMENTS = [
     statement(r"SELECT @@version", lambda s, c, m: [(dict(s.variables())["version"],)]),
     statement(r"SELECT @@GLOBAL\.gtid_slave_pos, ", lambda s, c, m: [(s.gtids([s.applied] if s.applied else []), s.executed())]),
     statement(r"SELECT @@GLOBAL\.gtid_executed", lambda s, c, m: [(s.executed(),)]),
+    statement(r"SELECT @@GLOBAL\.gtid_purged", lambda s, c, m: [(s.gtids(sorted(s.purged)),)]),
     statement(r"SELECT @@GLOBAL\.gtid_binlog_state", lambda s, c, m: [(",".join(f"0-{writer}-{number}" for writer, number in s.last.items()),)]),
     statement(r"SELECT .*heartbeat_interval|SELECT .*'slave_heartbeat_period'", lambda s, c, m: [(HEARTBEAT_S,)]),
     statement(r"SELECT .*received_heartbeats", lambda s, c, m: [(s.beats(),)]),

@@ -8,16 +8,19 @@ moves the seeds, DEFECT_SEEDS=2000 looks further, and the seeds here are to be w
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from test_simulated_failovers import run as play_seed
 
+from headrace.mysql import state
 from headrace.servers.failover import actions, lease, run
-from headrace.servers.failover.planning import election, members, planner, progress
+from headrace.servers.failover.planning import election, guarantee, members, planner, progress
 from headrace.servers.failover.planning.progress import Fenced
 
 SEEDS = int(os.environ.get("DEFECT_SEEDS", "400"))
+READ_SEMI_SYNC = state._read_semi_sync
 
 
 def do_nothing(*_: Any, **__: Any) -> None:
@@ -31,6 +34,10 @@ def fence_in_words(_: Any, run: Any, step: Any) -> None:
 
 def needed_less_one(proof: members.AckProof) -> int:
     return max(len(proof.ackers), proof.clients) - proof.wait_count
+
+
+def waits_for_ever(*values: Any) -> state.SemiSync:
+    return replace(READ_SEMI_SYNC(*values), waits_alone=True)
 
 
 # Defects by name: the object and attribute that are replaced, and the replacement.
@@ -55,15 +62,17 @@ DEFECTS: dict[str, list[tuple[Any, str, Any]]] = {
     "writes stay closed after a failover": [(actions.Writable, "run", do_nothing)],
     "writes stay closed after a switchover that failed": [(run.ChangeRun, "reopen", do_nothing)],
     "settings for later starts are not stored": [(run.ChangeRun, "store", do_nothing)],
+    "a proof outlives semi-sync": [(guarantee, "is_waiting", lambda _: True)],
+    "a source is taken to wait without its replicas": [(state, "_read_semi_sync", waits_for_ever)],
 }
 
-# First seed that broke a promise, by defect, on 2026-11-29. `test_simulated_failovers.py` plays the same seeds without a defect.
+# A seed that broke a promise, by defect, on 2026-11-30. `test_simulated_failovers.py` plays the same seeds without a defect.
 NOTICING_SEEDS = {
     "the old source is not fenced": 57,
-    "replicas go on receiving": 154,
+    "replicas go on receiving": 458,
     "a relay log that was thrown away counts": 291,
     "one acknowledging replica fewer suffices": 44,
-    "the time-out of semi-sync is never over": 17,
+    "the time-out of semi-sync is never over": 1316,
     "nothing waits for the relay log": 19,
     "any replica is elected": 44,
     "the lease is not taken": 1,
@@ -73,6 +82,8 @@ NOTICING_SEEDS = {
     "writes stay closed after a failover": 1,
     "writes stay closed after a switchover that failed": 42,
     "settings for later starts are not stored": 1,
+    "a proof outlives semi-sync": 60,
+    "a source is taken to wait without its replicas": 272,
 }
 
 

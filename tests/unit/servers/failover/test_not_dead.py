@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import pwd
 import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,15 +19,21 @@ import pytest
 from relay_logs import OUTCOME, Cluster, going
 
 from headrace.aws import instances
+from headrace.base.processes import Process, User, look_up
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql.address import Address
 from headrace.mysql.connection import UNREACHABLE, NoRoom
 from headrace.mysql.dialect import Dialect
-from headrace.servers.failover import observer, rejoin, rescue
+from headrace.mysql.gtid import GtidSet
+from headrace.mysql.state import BinaryLog
+from headrace.servers import record as records
+from headrace.servers import running
+from headrace.servers.failover import hosts, observer, rejoin, rescue
 from headrace.servers.failover import run as runs
+from headrace.servers.failover.cluster import FailoverCluster
 from headrace.servers.failover.draining import Draining
 from headrace.servers.failover.executor import Executor
-from headrace.servers.failover.hosts import AddressHost, Ec2Host, Hands
+from headrace.servers.failover.hosts import AddressHost, Ec2Host, Hands, LabHost
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import LeaseTaken
 from headrace.servers.failover.planning.election import require_state
@@ -40,12 +49,11 @@ from headrace.servers.failover.planning.progress import (
     PlanRefused,
     Progress,
     StepBegan,
-    StepDone,
     WritesPause,
 )
 from headrace.servers.failover.run import ChangeRun
 from headrace.servers.failover.surroundings import REAL
-from headrace.servers.failover.watcher import STALLED_S, Suspicion, Watcher, check_followed
+from headrace.servers.failover.watcher import STALLED_S, Suspicion, Watcher, check_alone, check_followed
 from headrace.servers.topology.threads import to_start
 
 VOLUME, INSTANCE = "vol-1", "i-1"
@@ -93,6 +101,55 @@ def test_a_fence_of_ec2_holds_before_it_is_said_to(monkeypatch, ends):
     monkeypatch.setattr(client, "describe_volumes", lambda VolumeIds: {"Volumes": [{"Attachments": []}]})
     with pytest.raises(CouldNotRun, match="is not stopped and its volumes are not detached"):
         host.fence()
+
+
+# --- fencing on this machine ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def dead_host(tmp_path, monkeypatch) -> LabHost:
+    """A server of the lab that should run, whose process has ended."""
+    where = records.make_server_paths(tmp_path, "db")
+    where.state.mkdir(parents=True)
+    record = records.Record(
+        name="db", flavor="mariadb", version_text="", engine="innodb", storage="gp3:20", log_storage=None,
+        server_path=None, config="default", memory_gib=None, port=3306, should_run=True, process=Process(1, 2, "b"),
+    )  # fmt: skip
+    records.save(where, record)
+    user = pwd.getpwuid(os.getuid())
+    monkeypatch.setattr(running, "find_service_user", lambda: User(user.pw_name, user.pw_uid, user.pw_gid))
+    monkeypatch.setattr(hosts, "LOCKED_S", 0.05)
+    server: Any = SimpleNamespace(paths=where)
+    return LabHost("db", Address("u", "127.0.0.1", 3306), server=server)
+
+
+def test_a_fence_does_not_hold_while_another_command_is_at_work_on_the_server(dead_host):
+    """It may be about to start it: mysql up with a setting stops and starts a source."""
+    where = dead_host.server.paths
+    with records.lock_server(where), pytest.raises(CouldNotRun, match="another headrace is at work on it"):
+        dead_host.fence()
+    assert records.require_record(where).should_run
+    assert dead_host.fence() == "its process was down already"
+    assert not records.require_record(where).should_run
+
+
+def test_a_fence_ends_a_server_whose_record_has_an_older_process(dead_host):
+    """Whoever started it was killed before the record was written."""
+    words = ["-c", "import time; time.sleep(60)", f"--defaults-file={dead_host.server.paths.config}"]
+    with subprocess.Popen([sys.executable, *words]) as started:
+        assert dead_host.fence() == f"killed process {started.pid}"
+
+
+def test_a_server_of_the_lab_flushes_its_log_as_its_option_file_says(dead_host):
+    where = dead_host.server.paths
+    record = records.require_record(where)
+    assert not dead_host.is_log_flushed(), "MariaDB's default is 0"
+    records.save(where, record.with_(flavor="mysql"))
+    assert dead_host.is_log_flushed()
+    records.save(where, record.with_(options={"sync-binlog": "0"}, settings={"loose_sync_binlog": "1"}))
+    assert dead_host.is_log_flushed()
+    records.save(where, record.with_(flavor="mysql", settings={"sync_binlog": "100"}))
+    assert not dead_host.is_log_flushed()
 
 
 # --- a source that is back ------------------------------------------------------------------------
@@ -203,7 +260,49 @@ def test_a_writable_server_is_not_the_new_source_because_it_is_writable(flavor):
     planned = plan(simulated.seen(), going(proof=simulated.proof))
     assert "it has not taken over" in planned.refusal and not planned.steps
     followed = open_stranger(flavor, follows=1)
-    assert plan(followed.seen(), going(accept_loss=True)).elected == "s3"
+    assert "it has not taken over" in plan(followed.seen(), going(accept_loss=True)).refusal, "of another history"
+    lagging = open_stranger(flavor, follows=1)
+    lagging.servers[3].binlog = [*lagging.source.binlog[:1], (3, 2)]
+    assert plan(lagging.seen(), going(accept_loss=True)).elected == "s3", "one that was promoted with a loss"
+
+
+def two_clusters(flavor: str) -> tuple[Cluster, dict[str, Seen]]:
+    """A source with a replica, which have died and remained, and another cluster of the same lab."""
+    clusters = [Cluster(1, flavor, 1, 1e9, True, first=first) for first in (0, 4)]
+    for each in clusters:
+        for _ in range(3):
+            each.write()
+            each.receive(1)
+            each.apply(1)
+    mine, other = clusters
+    mine.look()
+    return mine, mine.seen() | other.seen()
+
+
+@pytest.mark.parametrize("flavor", ["mariadb", "mysql"])
+def test_the_source_of_another_cluster_has_not_taken_over(flavor):
+    """A replica follows it, and no transaction of the two clusters is the same."""
+    mine, alive = two_clusters(flavor)
+    with pytest.raises(InputError, match="s4: takes writes next to s0"):
+        check_alone(alive, "s0")
+    check_alone(mine.seen(), "s0")
+    with pytest.raises(InputError, match=r"s0: is the source \(s1 follows it\)"):
+        rejoin.find_source_above(alive, "s0", "s4")
+    mine.kill_source()
+    seen = alive | mine.seen()
+    for accept in (False, True):
+        planned = plan(seen, going(proof=mine.proof, accept_loss=accept))
+        assert "s4 takes writes" in planned.refusal and "without s4" in planned.hint and not planned.steps
+    # Nobody follows the old source once its replica was promoted: the other cluster's is not chosen for it.
+    mine.source.up, mine.source.read_only = True, True
+    mine.servers[1].follows, mine.servers[1].read_only = None, False
+    seen = alive | mine.seen()
+    with pytest.raises(InputError, match="take writes, all of them"):
+        rejoin.find_source_above(seen, "s0")
+    with pytest.raises(CouldNotRun, match="no transaction in common with s4"):
+        rejoin._check_related(seen["s0"], seen["s4"], None)
+    rejoin._check_related(seen["s0"], seen["s4"], "s4")
+    rejoin._check_related(seen["s0"], seen["s1"], None)
 
 
 @pytest.mark.parametrize("kind", ["failover", "switchover"])
@@ -386,12 +485,31 @@ def test_a_watcher_that_meets_a_good_source_gives_up_what_was_left(tmp_path):
     hosts_of = {"s1": "s1", "s2": "s2"}
     executor = SimpleNamespace(journal=journal, hands=Hands(), hosts=hosts_of, say=changed.append)
     journal.write(Began(FailoverWish("s0"), "watch", ""))
-    journal.write(StepDone(FailoverStep(1, "stop-receive", "s1"), 0.1))
+    journal.write(StepBegan(FailoverStep(1, "stop-receive", "s1")))
     Executor.give_up(executor, "s1")  # pyright: ignore[reportArgumentType]
     assert journal.read_unfinished() is not None and not changed
     Executor.give_up(executor, "s0")  # pyright: ignore[reportArgumentType]
     assert journal.read_unfinished() is None
     assert [host for host, _ in changed] == ["s1"], "what it stopped receives again, and nobody else"
+
+
+def test_what_an_outdated_change_has_stopped_is_not_forgotten(tmp_path):
+    """A new run begins, elects nobody, and lets those receive again too."""
+    journal, wish = Journal(tmp_path / "journal"), FailoverWish("s0")
+    journal.write(Began(wish, "watch", "boot"))
+    journal.write(StepBegan(FailoverStep(1, "stop-receive", "s1")))
+    progress = journal.read_unfinished()
+    assert progress is not None and progress.stopped == {"s1"}, "it may have been done"
+
+    def look(*_: object) -> None:
+        raise CouldNotRun("s0", "is not looked at", "", "")
+
+    watched: Any = SimpleNamespace(hosts={}, surroundings=REAL, fenced=set(), probe_source=look)
+    lease: Any = SimpleNamespace(take=lambda _: None, release=lambda: None)
+    with pytest.raises(CouldNotRun, match="is not looked at"):
+        Executor(watched, journal, lease).run(wish, seen=writable(working()))
+    again = journal.read_unfinished()
+    assert again is not None and again.by == "user" and again.stopped == {"s1"}
 
 
 @pytest.mark.parametrize("rescued", [False, True])
@@ -407,7 +525,7 @@ def test_one_whose_rescue_was_cut_off_applies_again(tmp_path, rescued):
     )
     executor: Any = SimpleNamespace(journal=journal, hands=hands, hosts={"s1": "s1"}, say=changed.append)
     journal.write(Began(FailoverWish("s0"), "watch", ""))
-    journal.write(StepDone(FailoverStep(1, "stop-receive", "s1"), 0.1))
+    journal.write(StepBegan(FailoverStep(1, "stop-receive", "s1")))
     if rescued:
         journal.write(StepBegan(FailoverStep(3, "rescue", "s1", to="s0")))
     Executor.give_up(executor, "s0")
@@ -519,6 +637,66 @@ def test_nobody_waits_for_a_relay_log_that_is_gone():
     states = iter([require_state(simulated.seen()["s1"])])
     with pytest.raises(CouldNotRun, match="a part of what it had received is lost"):
         draining._can_apply(host, gtids)
+
+
+# --- taking back ----------------------------------------------------------------------------------
+
+
+def test_nothing_is_taken_back_without_a_common_transaction(dead_host, monkeypatch):
+    """The new source was made from a copy after the old one had died: its binary log has nothing of it. Without a start
+    the reader would take back everything that the old one ever logged."""
+    monkeypatch.setattr(rescue, "find_host_program", lambda *_: pytest.fail("its binary log is read"))
+    seen = working().seen()
+    log = BinaryLog(on=True, replica_updates=True, format="ROW", row_image="FULL")
+    old = replace(seen["s0"], wrote={(0, 1): 105}, state=replace(require_state(seen["s0"]), binary_log=log))
+    executed = GtidSet.parse("0-3-160", "mariadb")
+
+    def copied(applied: str) -> Seen:
+        state = replace(require_state(seen["s1"]), channels=(), executed=executed)
+        state = replace(state, applied=GtidSet.parse(applied, "mariadb"))
+        return replace(seen["s1"], wrote={(0, 2): 155, (0, 3): 160}, state=state)
+
+    with pytest.raises(CouldNotRun, match="not known to have a transaction in common") as error:
+        rejoin._rewind(dead_host, old, copied("0-2-150"), print)
+    assert "--diverged seed" in error.value.hint
+    # The position of the copy counts: what it names is common, whatever the binary log has.
+    assert str(rejoin._find_common(old, copied("0-1-100"))) == "0-1-100"
+
+
+def test_a_dead_source_is_cut_off_where_the_failover_of_its_last_run_lost_nothing(dead_host, tmp_path):
+    """Else what it acknowledged alone would be removed before it is listed."""
+    where, mine = dead_host.server.paths, look_up(os.getpid())
+    assert mine is not None
+    record = records.require_record(where).with_(process=mine, settings={rejoin.ROLE: "ON"})
+    cluster = FailoverCluster({"db": dead_host}, tmp_path / "failover")
+
+    def may_be_cut_off(**changes: object) -> bool:
+        records.save(where, record.with_(**changes))
+        return rejoin._has_waited_for_replicas(cluster, dead_host, Seen("db"))
+
+    assert not may_be_cut_off(), "no journal knows of a failover"
+    journal = Journal(tmp_path / "failover" / "of_other_servers.jsonl")
+    for lossless in (False, True):
+        journal.write(Began(FailoverWish("db"), "watch", ""))
+        journal.write(Elected("s1", None, lossless))
+        journal.write(Finished(replace(OUTCOME, lossless=lossless)))
+        assert may_be_cut_off() is lossless
+    assert not may_be_cut_off(settings={rejoin.ROLE: "OFF"})
+    assert not may_be_cut_off(process=replace(mine, started=1 << 50)), "it ran again since"
+    assert not may_be_cut_off(process=replace(mine, boot="another")), "when it started is not known"
+    journal.write(Began(FailoverWish("db", kind="switchover"), "user", ""))
+    journal.write(Finished(replace(OUTCOME, lossless=False)))
+    assert may_be_cut_off(), "a switchover says nothing of a dead source"
+
+
+def test_an_old_source_that_lacks_what_was_purged_does_not_rejoin(monkeypatch):
+    monkeypatch.setattr(rejoin.seeding, "read_purged", lambda _: GtidSet.parse("0-1-50", "mariadb"))
+    new: Any = SimpleNamespace(name="s1", open_connection=lambda _: contextlib.ExitStack())
+    old = working().seen()["s0"]
+    rejoin._check_reachable(new, old, GtidSet.parse("0-1-50", "mariadb"))
+    with pytest.raises(InputError, match="s0: needs 20 transactions that s1 has purged") as error:
+        rejoin._check_reachable(new, old, GtidSet.parse("0-1-30", "mariadb"))
+    assert "follows nobody" in error.value.hint
 
 
 # --- accounts -------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ def build(chance: random.Random) -> Cluster:
         replica.delayed = chance.random() < 0.1
         replica.logs_updates = chance.random() > 0.05
         replica.acks = timeout_s > 0 and chance.random() > 0.15
+        replica.by_position = flavor == "mariadb" and chance.random() < 0.1
     return cluster
 
 
@@ -94,7 +95,7 @@ def run(seed: int) -> tuple[Cluster, FailoverPlan, FailoverPlan | None, int | No
         for _ in range(chance.randint(0, 3)):
             happens(cluster, chance, faults=chance.random() < 0.3)
         seen = cluster.look()
-        if cluster.proof is not None:
+        if cluster.proof is not None or progress.decision is None:
             progress = progress.add_event(Proved(cluster.proof))
         made_plan = plan(seen, progress, cluster.now)
         if not made_plan.steps:

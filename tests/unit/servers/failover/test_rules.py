@@ -12,7 +12,7 @@ from headrace.mysql.gtid import GtidSet
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.planning.dry_run import doubt_election
 from headrace.servers.failover.planning.election import find_errant, find_extra, has, require_state
-from headrace.servers.failover.planning.guarantee import is_intact, judge_guarantee
+from headrace.servers.failover.planning.guarantee import carry_proof, is_intact, judge_guarantee
 from headrace.servers.failover.planning.members import FailoverStep, FailoverWish, ScheduledEvent, Seen, ThreadRun
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.failover.planning.progress import (
@@ -145,8 +145,9 @@ def test_a_timeout_that_may_have_passed_is_no_guarantee():
         (lambda replica: setattr(replica, "delayed", True), "delayed on purpose"),
         (lambda replica: setattr(replica, "logs_updates", False), "does not log what it applies"),
         (lambda replica: setattr(replica, "apply_error", "1062: Duplicate entry"), "cannot apply"),
+        (lambda replica: setattr(replica, "by_position", True), "follows by file positions"),
     ],
-    ids=["delayed", "no log_replica_updates", "broken"],
+    ids=["delayed", "no log_replica_updates", "broken", "by position"],
 )
 def test_unfit_replicas_are_named(harm, words):
     simulated = cluster(replicas=1)
@@ -187,6 +188,41 @@ def test_the_guarantee_follows_the_status():
     for replica in simulated.servers[1:]:
         replica.delayed = True
     assert judge_guarantee(simulated.seen(), simulated.seen()["s0"]).level == "none"
+
+
+@pytest.mark.parametrize("flavor", ["mariadb", "mysql"])
+def test_a_source_that_goes_on_alone_at_once_has_no_timeout_that_counts(flavor):
+    """With rpl_semi_sync_source_wait_no_replica = OFF it acknowledges alone as soon as its replicas have left it."""
+    simulated = cluster(flavor=flavor)
+    proof = simulated.proof
+    assert proof is not None and carry_proof(proof, simulated.seen()) is not None
+    simulated.source_waits_alone = False
+    seen = simulated.look()
+    assert simulated.proof is None and carry_proof(proof, seen) is None
+    name = "rpl_semi_sync_source_wait_no_replica" if flavor == "mysql" else "rpl_semi_sync_master_wait_no_slave"
+    guarantee = judge_guarantee(seen, seen["s0"])
+    assert guarantee.level == "async" and f"{name} is OFF" in guarantee.reasons[0]
+    trap = next(trap for trap in list_traps(seen, seen["s0"]) if trap.name == "goes-on-alone")
+    assert trap.kind == "loss" and trap.do.startswith(f"SET GLOBAL {name} = ON")
+
+
+def test_a_replica_by_file_positions_is_no_acker_that_counts():
+    """MariaDB does not say what its relay log has, where the commits are that it acknowledged."""
+    simulated = cluster()
+    proof = simulated.proof
+    assert proof is not None and is_intact(proof, simulated.seen()["s1"])
+    simulated.servers[1].by_position = True
+    seen = simulated.look()
+    assert not is_intact(proof, seen["s1"]) and is_intact(proof, seen["s2"])
+    guarantee = judge_guarantee(seen, seen["s0"])
+    assert guarantee.level == "async" and "s1 acknowledges and follows by file positions" in guarantee.reasons[0]
+    # Both are asked for each commit: the other one has it too.
+    simulated.count = 2
+    assert judge_guarantee(simulated.seen(), simulated.seen()["s0"]).level == "kept"
+    # MySQL notes it, however it follows.
+    mysql = cluster(flavor="mysql")
+    mysql.servers[1].by_position = True
+    assert judge_guarantee(mysql.seen(), mysql.seen()["s0"]).level == "kept"
 
 
 def test_a_restarted_acker_is_not_intact():
@@ -552,6 +588,67 @@ def test_what_is_lost_is_listed_where_something_may_be():
     failed = replace(progress, failed={"events": "a lock", "list-lost": "no volume"})
     assert not plan(seen, failed).steps, "what failed in this run is not tried for ever"
     assert format_ranges(["0-1-7", "0-1-8", "0-2-9"], "mariadb") == "0-1-7..8, 0-2-9..9"
+
+
+@pytest.mark.parametrize("delayed", [False, True])
+def test_a_replica_applies_what_the_new_source_cannot_send(delayed):
+    """The new source was made of a copy: its binary log begins after what the other one has in its relay log alone,
+    which ends when that one follows another."""
+    simulated = cluster(flavor="mysql")
+    for _ in range(2):
+        simulated.write()
+    for replica in simulated.servers[1:]:
+        simulated.receive(replica.index)
+        simulated.receive(replica.index)
+    simulated.fetched(simulated.servers[1], set(simulated.source.binlog))
+    simulated.kill_source()
+    simulated.fenced_s = simulated.now
+    for replica in simulated.servers[1:]:
+        simulated.stop_threads(replica, apply=False)
+    simulated.servers[2].delayed = delayed
+    simulated.stop_threads(simulated.servers[1])
+    simulated.servers[1].follows, simulated.servers[1].read_only = None, False
+    seen = simulated.seen()
+    seen |= {"s1": replace(seen["s1"], purged=require_state(seen["s1"]).executed)}
+    progress = wish(simulated, elected="s1", clients_updated=True)
+    planned = plan(seen, progress)
+    if delayed:
+        assert not planned.steps and "3 transactions that s1 cannot send any more" in planned.left_out["s2"]
+        return
+    assert [(step.action, step.server) for step in planned.steps] == [("wait-applied", "s2")]
+    assert str(planned.steps[0].gtid) == str(
+        require_state(seen["s1"]).executed.minus(require_state(seen["s2"]).executed)
+    )
+    assert simulated.do(planned.steps[0])
+    again = simulated.seen() | {"s1": seen["s1"]}
+    assert [(step.action, step.server) for step in plan(again, progress).steps] == [("repoint", "s2")]
+
+
+def test_a_replica_that_its_new_source_refuses_is_named():
+    simulated = promoted()
+    simulated.servers[2].follows = 1
+    seen = simulated.seen()
+    state = require_state(seen["s2"])
+    error = "1236: the binary log it needs is gone"
+    channel = replace(state.channels[0], receive="off", receive_error=error)
+    planned = plan(changed(seen, "s2", channels=(channel,)), wish(simulated, elected="s1", clients_updated=True))
+    assert planned.left_out["s2"] == f"does not receive from s1: {error}"
+
+
+@pytest.mark.parametrize("rescued", [None, 3])
+def test_a_rescue_has_everything_where_each_commit_was_flushed(rescued):
+    """Without semi-sync: what the old source acknowledged last may have been in its memory alone."""
+    simulated = cluster(timeout_s=0.0)
+    simulated.kill_source()
+    for replica in simulated.servers[1:]:
+        simulated.stop_threads(replica, apply=False)
+    seen = simulated.seen()
+    seen |= {"s0": replace(seen["s0"], volume=True)}
+    progress = going(rescue=True, rescued=rescued, fenced_s=simulated.now)
+    planned = plan(seen, progress)
+    assert not planned.refusal and not planned.lossless and "sync_binlog = 1" in planned.uncertain[-1]
+    flushed = plan(seen | {"s0": replace(seen["s0"], log_flushed=True)}, progress)
+    assert not flushed.refusal and flushed.lossless
 
 
 def test_mysqls_own_writes_are_errant_though_its_channel_counts_them():

@@ -28,7 +28,7 @@ from simulated_servers import Server
 from simulated_time import Killed, Task
 
 from headrace.errors import CouldNotRun, HeadraceError
-from headrace.servers.failover.planning.members import AckProof, FailoverWish, Outcome
+from headrace.servers.failover.planning.members import AckProof, FailoverWish, Outcome, Seen
 from headrace.servers.failover.watcher import Watcher
 
 SEEDS = int(os.environ.get("SIMULATED_SEEDS", "500"))
@@ -45,6 +45,15 @@ KINDS = [
     "watch",
     "two watches",
 ]
+# Events that some of the seeds have besides; "" for none.
+SELDOM = [
+    "semi-sync is switched off",
+    "the disk is full",
+    "the source goes on alone",
+    "binary logs are purged",
+    *[""] * 6,
+]
+SWITCHED_OFF_S = 0.9  # after a watch began, which looks every 0.5 s; the source dies 2 s after that at the earliest
 LINES = 60  # of the journal of a change
 ANSWERED_S = 5.0  # within which a commit is answered where nothing is slow any more: messages take 1 ms
 # Why a change may end without a server that takes writes, when everything is back that a person can bring back.
@@ -58,10 +67,12 @@ REASONS = re.compile(
 Job = Callable[[Program], Outcome]
 
 
-def build(seed: int) -> SimulatedCluster:
+def build(seed: int, happens: str = "") -> SimulatedCluster:
     chance = random.Random(seed)
     replicas = chance.choice([1, 2, 2, 3])
     timeout_s = chance.choice([0.0, 2.0, 5.0, 1e8, 1e8])
+    if happens in ("semi-sync is switched off", "the source goes on alone"):
+        timeout_s = 1e8
     return SimulatedCluster(chance, replicas, chance.choice(["mariadb", "mysql"]), timeout_s, chance.random() < 0.6)
 
 
@@ -95,6 +106,13 @@ def disturb(cluster: SimulatedCluster, until_s: float) -> None:
         case _:
             if server.up:
                 server.start_threads()
+
+
+def purge(server: Server, until_s: float) -> None:
+    """Empties the binary log of a server, now and later, so that it sends none of that."""
+    server.purged = set(server.log)
+    if server.time.now_s < until_s:
+        server.time.at(0.5, lambda: purge(server, until_s))
 
 
 def heal(cluster: SimulatedCluster, left_out: Iterable[str] = ()) -> None:
@@ -207,9 +225,9 @@ def end(cluster: SimulatedCluster) -> None:
         cluster.time.at(chance.uniform(1.0, 30.0), source.start)
 
 
-def carry_out(cluster: SimulatedCluster, job: Job, kills: int) -> object:
+def carry_out(cluster: SimulatedCluster, job: Job, kills: int, full: bool = False) -> object:
     """The result of a command that is given again where its program was killed, and once more when everything that a
-    person can bring back is back."""
+    person can bring back is back. `full`: the disk of its journal has room for some lines until then."""
     chance, time = cluster.chance, cluster.time
     result: object = None
     for remaining in range(kills, -2, -1):
@@ -219,6 +237,8 @@ def carry_out(cluster: SimulatedCluster, job: Job, kills: int) -> object:
             heal(cluster)
             wait(cluster, 8.0)
         program = cluster.program("m0")
+        if full and remaining >= 0:
+            program.room = chance.randrange(1, LINES)  # a run that cannot begin leaves all as it is
         if remaining > 0:
             program.lines = chance.choice([None, chance.randrange(LINES)])
             if program.lines is None:
@@ -276,9 +296,12 @@ def watched(cluster: SimulatedCluster, program: Program) -> Outcome:
 
 def run(seed: int) -> tuple[SimulatedCluster, str]:
     """One history, and how it ended."""
-    cluster, handler = build(seed), signal.getsignal(signal.SIGINT)
+    # Drawn on its own, so that a further thing that may happen leaves the runs of the other seeds as they are.
+    happens = random.Random(f"what happens in {seed}").choice(SELDOM)
+    cluster, handler = build(seed, happens), signal.getsignal(signal.SIGINT)
     try:
-        end = play(cluster, cluster.chance.choice(KINDS))
+        kind = cluster.chance.choice(KINDS)
+        end = play(cluster, "watch" if happens == "semi-sync is switched off" else kind, happens)
         assert signal.getsignal(signal.SIGINT) is handler, "Ctrl-C is handled as in a clean-up"
         for machine in cluster.machines.values():
             assert machine.busy is None, "its journal is still in use"
@@ -291,8 +314,9 @@ def run(seed: int) -> tuple[SimulatedCluster, str]:
         cluster.time.end(cluster.processes)
 
 
-def play(cluster: SimulatedCluster, kind: str) -> str:
+def play(cluster: SimulatedCluster, kind: str, happens: str = "") -> str:
     chance = cluster.chance
+    switched_off = happens == "semi-sync is switched off"
     cluster.say(f"{kind}: {cluster.flavor}, {cluster.count} of {len(cluster.servers) - 1}, {cluster.timeout_s:g} s")
     cluster.machine("m0")
     wait(cluster, chance.uniform(0.2, 2.0))
@@ -302,8 +326,16 @@ def play(cluster: SimulatedCluster, kind: str) -> str:
         # Nothing else goes wrong, so that the source is there to take writes again.
         kind = "switchover"
         cluster.closing = lambda: cluster.time.at(chance.uniform(0.0, 0.02), lambda: strike_closed(cluster))
-    elif chance.random() < 0.6:
+    elif chance.random() < 0.6 and not switched_off:
         disturb(cluster, FAULTS_S)
+    if happens == "the source goes on alone":
+        cluster.source.settings["waits_alone"] = cluster.source.has["waits_alone"] = False
+        cluster.source.variable_rows = None
+    if happens == "binary logs are purged" and cluster.flavor == "mysql":
+        purge(cluster.servers["s1"], FAULTS_S)
+    if switched_off:
+        # A watch has seen it at work before, and sees that it is off before the source dies.
+        cluster.time.at(SWITCHED_OFF_S, cluster.source.switch_semi_sync_off)
     if "watch" in kind:
         return watch(cluster, 2 if kind == "two watches" else 1)
     proof = ended(cluster, (first := cluster.program("m0")).begin(lambda: proof_of_watch(first)))
@@ -315,7 +347,7 @@ def play(cluster: SimulatedCluster, kind: str) -> str:
     def job(program: Program) -> Outcome:
         return program.executor.run(wish, proof=proof if isinstance(proof, AckProof) else None)
 
-    result = carry_out(cluster, job, chance.choice([0, 0, 1, 1, 2, 3]))
+    result = carry_out(cluster, job, chance.choice([0, 0, 1, 1, 2, 3]), happens == "the disk is full")
     return judge(cluster, result, kind)
 
 
@@ -454,7 +486,7 @@ def test_seeds_that_the_long_run_has_failed_with(seed):
 def quiet_cluster(flavor: str) -> SimulatedCluster:
     """A source and three replicas that acknowledge and keep up, in a world where nothing goes wrong by chance."""
     cluster = SimulatedCluster(random.Random(flavor), 3, flavor, 1e8, can_fence=True)
-    cluster.apply_s = 0.0005
+    cluster.apply_s, cluster.fence_fails = 0.0005, 0.0
     for replica in list(cluster.servers.values())[1:]:
         replica.settings["replica"] = True
         replica.stop()
@@ -532,6 +564,77 @@ def test_the_chosen_replica_is_hidden_after_a_kill(flavor):
     assert count > 10
 
 
+@pytest.mark.parametrize("flavor", ["mariadb", "mysql"])
+def test_one_server_takes_writes_whichever_line_of_the_journal_finds_no_room(flavor):
+    """Also where the election cannot be written: nobody was opened, so the source is open again."""
+    lines, wish = 0, FailoverWish("s0", kind="switchover")
+    while True:
+        cluster = quiet_cluster(flavor)
+        program = cluster.program("m0")
+        program.room = lines
+        result = ended(cluster, program.begin(lambda program=program: program.executor.run(wish)))
+        writable = [server.name for server in cluster.servers.values() if not server.closed]
+        assert len(writable) == 1, f"{lines}: {writable} take writes after {result!r}"
+        if isinstance(result, Outcome):
+            break
+        assert isinstance(result, CouldNotRun) and "No space left" in result.rule
+        program = cluster.program("m0")
+        result = ended(cluster, program.begin(lambda program=program: program.executor.run(wish)))
+        assert isinstance(result, Outcome) and result.lossless, f"{lines}: {result}"
+        judge_outcome(cluster, result, wish.kind)
+        cluster.stopped = True
+        cluster.time.end(cluster.processes)
+        lines += 1
+    assert lines > 10
+
+
+@pytest.mark.parametrize("semi_sync", [True, False])
+@pytest.mark.parametrize("flavor", ["mariadb", "mysql"])
+def test_a_cut_off_failover_is_ended_where_its_source_is_back(flavor, semi_sync):
+    """A run that is refused then lets the replicas receive, which the one before had stopped: with semi-sync no commit
+    of the source would be answered, and nobody would do it later."""
+    lines = stopped = 0
+    while True:
+        cluster = quiet_cluster(flavor)
+        cluster.can_fence = False
+        if not semi_sync:
+            cluster.source.settings["source"] = False
+            cluster.source.switch_semi_sync_off()
+        wish = FailoverWish("s0", by_hand=not semi_sync, accept_loss=not semi_sync)
+        first = cluster.program("m0")
+        proof = ended(cluster, first.begin(lambda first=first: proof_of_watch(first)))
+        assert isinstance(proof, AckProof) == semi_sync
+        cluster.source.stop()
+        first.lines = lines
+
+        def run_first(first: Program = first, proof: object = proof, wish: FailoverWish = wish) -> Outcome:
+            return first.executor.run(wish, proof=proof if isinstance(proof, AckProof) else None)
+
+        result = ended(cluster, first.begin(run_first))
+        progress = first.executor.journal.read().progress
+        assert isinstance(result, Killed)
+        if progress is not None and progress.decision is not None:
+            break
+        stopped += progress is not None and bool(progress.stopped)
+        cluster.source.start()
+        wait(cluster, 2.0)
+        second = cluster.program("m0")
+
+        def refused(second: Program = second, wish: FailoverWish = wish) -> None:
+            second.executor.check_foreseen(wish, second.executor.preview_run(wish))
+
+        error = ended(cluster, second.begin(refused))
+        assert isinstance(error, CouldNotRun), error
+        assert second.executor.journal.read_unfinished() is None
+        wait(cluster, 8.0)
+        assert all(replica.channel and replica.channel.connected for replica in cluster.followers(cluster.source))
+        check_service(cluster, cluster.source)
+        cluster.stopped = True
+        cluster.time.end(cluster.processes)
+        lines += 1
+    assert stopped
+
+
 def switched(cluster: SimulatedCluster, source: str, target: str, lines: int | None = None) -> object:
     """The result of a switchover by a program of its own; `lines`: it is killed before that line of its journal."""
     program = cluster.program("m0")
@@ -584,6 +687,32 @@ def test_another_change_follows_a_killed_one(flavor):
         returned += "s0" not in result.left_out
         cluster.time.end(cluster.processes)
     assert returned, "the source of before follows in none of them"
+
+
+def test_whether_the_dead_source_flushed_its_log_is_known_from_before():
+    """A rescue reads that log, and nobody can ask a dead server how often it was flushed."""
+    cluster = quiet_cluster("mysql")
+
+    def look(program: Program) -> Seen:
+        object.__setattr__(program.executor.hosts["s0"], "has_volume", True)
+        seen = ended(cluster, program.begin(program.executor.observer.look))
+        assert isinstance(seen, dict)
+        return seen["s0"]
+
+    program = cluster.program("m0")
+    assert look(program).log_flushed
+    cluster.source.has["sync_binlog"] = 0
+    cluster.source.variable_rows = None
+    assert not look(program).log_flushed
+    cluster.source.has["sync_binlog"] = 1
+    cluster.source.variable_rows = None
+    look(program)
+    cluster.source.stop()
+    dead = look(program)
+    assert dead.state is None and dead.log_flushed
+    assert not look(cluster.program("m0")).log_flushed, "this one saw nothing before"
+    cluster.stopped = True
+    cluster.time.end(cluster.processes)
 
 
 def test_the_same_seed_has_the_same_run():

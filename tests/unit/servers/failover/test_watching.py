@@ -23,6 +23,7 @@ from headrace.servers.failover.interruption import describe_change, describe_rej
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import Lease
 from headrace.servers.failover.observer import Observer, describe_failure
+from headrace.servers.failover.planning.dry_run import renew_proof
 from headrace.servers.failover.planning.election import has, require_state
 from headrace.servers.failover.planning.members import FailoverPlan, FailoverWish, Seen, make_refusal_error
 from headrace.servers.failover.planning.planner import plan
@@ -218,6 +219,30 @@ def test_a_proof_of_another_time_is_not_handed_over(tmp_path, monkeypatch):
     assert not handed()
 
 
+def test_a_source_that_is_seen_without_semi_sync_is_proven_no_more():
+    """It acknowledges alone from then on, whatever was seen before."""
+    simulated = working("mysql")
+    seen: Any = SimpleNamespace(probe_source=lambda *_: (simulated.look(), None))
+    executor: Any = SimpleNamespace(observer=seen, surroundings=REAL)
+    watcher = Watcher(executor, FailoverWish("s0"), source="s0", proof=simulated.proof)
+    watcher.look()
+    assert watcher.proof is not None and plan(dead(simulated), going(proof=watcher.proof)).steps
+    simulated.source.source_role = simulated.source.status = False
+    watcher.look()
+    assert watcher.proof is None and simulated.acknowledged
+    assert "semi-sync was not seen at work" in plan(dead(simulated), going(proof=watcher.proof)).refusal
+    # A run that goes on sees it too, until a server is elected: what was proven then is in the journal.
+    over = renew_proof(simulated.seen(), going(proof=working("mysql").proof))
+    assert over is not None and over.proof is None and going(proof=simulated.proof).add_event(over).proof is None
+    assert renew_proof(simulated.seen(), going(proof=working("mysql").proof, elected="s1")) is None
+
+
+def dead(simulated: Cluster) -> dict[str, Seen]:
+    """The servers as they are once the source has died."""
+    seen = simulated.seen()
+    return seen | {"s0": replace(seen["s0"], state=None, error="no server listens there")}
+
+
 # --- which server is the source -------------------------------------------------------------------
 
 
@@ -300,7 +325,10 @@ def test_a_server_of_its_own_is_not_what_an_old_source_rejoins():
     with pytest.raises((InputError, CouldNotRun)):
         find_source_above(simulated.seen(), "s0")
     simulated.servers[1].follows, simulated.servers[1].read_only, simulated.servers[2].follows = None, False, 1
-    assert find_source_above(simulated.seen(), "s0") == "s1"
+    # Nobody is left to compare them with, and a replica follows either in another cluster too.
+    with pytest.raises(InputError, match="s1, s3: take writes, all of them"):
+        find_source_above(simulated.seen(), "s0")
+    assert find_source_above(simulated.seen(), "s0", "s1") == "s1"
 
 
 def test_journals_are_in_the_directory_of_the_lab_that_is_meant(tmp_path, monkeypatch):

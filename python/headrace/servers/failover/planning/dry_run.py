@@ -16,6 +16,7 @@ from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import Channel, ServerState
 from headrace.servers.failover.planning import progress as events
 from headrace.servers.failover.planning.election import require_state
+from headrace.servers.failover.planning.guarantee import carry_proof
 from headrace.servers.failover.planning.members import FailoverPlan, FailoverStep, Members, ScheduledEvent, Seen
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.failover.planning.progress import Progress
@@ -54,6 +55,8 @@ def build_dry_run(members: Members, progress: Progress, now_s: float = 0.0) -> D
     seen, steps = dict(members), list[FailoverStep]()
     decided = FailoverPlan()
     for stage in range(1, MOST_STAGES + 1):
+        if (proved := renew_proof(seen, progress)) is not None:
+            progress = progress.add_event(proved)
         if (scheduled := find_events(seen, progress)) is not None:
             progress = progress.add_event(events.SawEvents(scheduled))
         stage_plan = plan(seen, progress, now_s)
@@ -69,6 +72,15 @@ def build_dry_run(members: Members, progress: Progress, now_s: float = 0.0) -> D
             progress = _advance_progress(step, progress, stage_plan, seen, now_s)
             seen = _advance_members(step, progress, seen)
     return DryRun(replace(decided, steps=tuple(steps)), seen)
+
+
+def renew_proof(seen: Members, progress: Progress) -> events.Proved | None:
+    """Returns the proof of semi-sync as these observations leave it, its end before an election
+    included; None if there is none."""
+    if progress.proof is None:
+        return None
+    carried = carry_proof(progress.proof, seen)
+    return None if carried is None and progress.decision is not None else events.Proved(carried)
 
 
 def find_events(seen: Members, progress: Progress) -> tuple[ScheduledEvent, ...] | None:

@@ -74,6 +74,12 @@ def keeps_relay_log(state: ServerState) -> bool:
     return not (state.flavor == "mariadb" and state.gtid_on)
 
 
+def is_received_known(state: ServerState) -> bool:
+    """Returns whether it is known what a server received: MariaDB does not note it for a channel
+    that follows by file positions."""
+    return state.flavor != "mariadb" or all(channel.uses_gtid for channel in state.channels)
+
+
 def compute_usable(seen: Seen) -> GtidSet:
     """Returns what a server will have executed when its applier has finished its relay log."""
     state = require_state(seen)
@@ -101,6 +107,8 @@ def explain_unfit(seen: Seen, allow_delayed: bool = False) -> str:
         return "does not replicate by GTID"
     if channel is None:
         return ""
+    if not is_received_known(state):
+        return "follows by file positions (MASTER_USE_GTID = no), so what it received is not known"
     if channel.apply_error:
         return f"cannot apply: {channel.apply_error[:200]}"
     if any(channel.filters):
@@ -199,21 +207,39 @@ def describe_ranges(transactions: dict[tuple[int, int], tuple[int, int]]) -> str
     )
 
 
+def find_last_numbers(seen: Seen) -> dict[tuple[int, int], int]:
+    """Returns the last number of each (domain, server) that a server of MariaDB is known to have,
+    by its binary log and by the positions that it has applied. The binary log of a server that was
+    made from a copy begins after the copy, whose end is known by its applied position alone."""
+    return _find_highest([seen.wrote, _find_positions(seen), _list_numbers(require_state(seen).executed)])
+
+
+def has_common_history(first: Seen, second: Seen) -> bool:
+    """Returns whether two servers have a transaction in common: those of two clusters have none."""
+    if require_state(first).flavor == "mariadb":
+        return not find_last_numbers(first).keys().isdisjoint(find_last_numbers(second))
+    return has(first).minus(has(second)) != has(first)
+
+
 def find_extra(old: Seen, new: Seen) -> str:
     """Returns the transactions of `old` that `new` lacks, as text; "" if there are none.
 
     MariaDB's positions do not show them: 0-1-105 is below 0-2-110, and yet 0-1-101..105 may be only
-    in its own history. So the last number of each server in both binary logs is compared. The
-    binary log of a server that was made from a copy begins after the copy, whose end is known by
-    its applied position alone.
+    in its own history. So the last number of each server in both is compared.
     """
-    needed_old, needed_new = require_state(old), require_state(new)
-    if needed_old.flavor != "mariadb":
+    if require_state(old).flavor != "mariadb":
         return str(has(old).minus(has(new)))
-    highest = _find_highest([new.wrote, _find_positions(new), _list_numbers(needed_new.executed)])
+    highest = find_last_numbers(new)
     wrote = _find_unsettled(old.wrote, old, highest)
     beyond = {key: last for key, last in wrote.items() if last > highest.get(key, 0)}
     return describe_ranges({key: (highest.get(key, 0) + 1, last) for key, last in beyond.items()})
+
+
+def find_out_of_reach(seen: Seen, source: Seen) -> GtidSet:
+    """Returns the transactions that `source` cannot send any more, as far as that is known, and
+    that a server has not executed: it can follow once it has them."""
+    state = require_state(seen)
+    return GtidSet(state.flavor) if source.purged is None else source.purged.minus(state.executed)
 
 
 def choose_best(candidates: list[Seen], target: str | None, replaced: GtidSet | None = None) -> Seen | None:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.servers.failover.planning.election import explain_unfit, keeps_relay_log, list_followers, require_state
+from headrace.mysql.state import SemiSync
+from headrace.servers.failover.planning.election import (
+    explain_unfit,
+    is_received_known,
+    keeps_relay_log,
+    list_followers,
+    require_state,
+)
 from headrace.servers.failover.planning.members import NEVER_S, AckProof, Guarantee, Members, Seen
 
 
@@ -24,20 +31,32 @@ def judge_guarantee(members: Members, source: Seen) -> Guarantee:
         reasons.append("semi-sync is off on the source: a commit waits for no replica")
     elif not semi.source_status:
         reasons.append("semi-sync is enabled and its status is OFF: it fell back to asynchronous")
+    elif not semi.waits_alone:
+        variable = state.dialect.name_semi_sync_variable("source", "wait_no_replica")
+        reasons.append(f"{variable} is OFF: a source that its replicas leave acknowledges alone at once")
     elif semi.clients < semi.wait_count:
         reasons.append(f"{semi.clients} replicas acknowledge, {semi.wait_count} are asked for")
+    ackers = list_acking(members, source)
+    blind = [acker.name for acker in ackers if not is_received_known(require_state(acker))]
+    if not reasons and len(ackers) - len(blind) < _count_needed(semi, ackers):
+        reasons += [
+            f"{name} acknowledges and follows by file positions: what it received is not known" for name in blind
+        ]
     if reasons:
         return Guarantee("async", tuple(reasons))
-    ackers = list_acking(members, source)
     return Guarantee("kept", (), _list_conditions(source, ackers))
+
+
+def _count_needed(semi: SemiSync, ackers: list[Seen]) -> int:
+    """Returns the number of acknowledging replicas of which one has the last commit for certain."""
+    return max(len(ackers), semi.clients) - semi.wait_count + 1
 
 
 def _list_conditions(source: Seen, ackers: list[Seen]) -> tuple[str, ...]:
     """Lists in words under which conditions no acknowledged commit is lost. `ackers`: the replicas
     that acknowledge."""
     semi = require_state(source).semi_sync
-    total = max(len(ackers), semi.clients)
-    needed = total - semi.wait_count + 1
+    total, needed = max(len(ackers), semi.clients), _count_needed(semi, ackers)
     conditions = [f"{needed} of {total} acknowledging replicas can be reached at the failover"]
     if semi.timeout_ms / 1000 < NEVER_S:
         conditions.append(
@@ -56,6 +75,11 @@ def _list_conditions(source: Seen, ackers: list[Seen]) -> tuple[str, ...]:
     if semi.wait_point.upper() == "AFTER_COMMIT":
         conditions.append("AFTER_COMMIT: others may have read a commit that is not acknowledged yet, and that is lost")
     return tuple(conditions)
+
+
+def is_waiting(semi: SemiSync) -> bool:
+    """Returns whether the commits of a source wait for replicas, however few are connected."""
+    return semi.source_enabled and semi.source_status and semi.waits_alone
 
 
 def list_acking(members: Members, source: Seen) -> list[Seen]:
@@ -79,7 +103,7 @@ def find_proof(before: Members, after: Seen, began_s: float) -> AckProof | None:
     # Also replicas that do not take part now: they may join at any moment, and be the only ones.
     others = [member for member in before.values() if member.name != source.name]
     able = [member for member in others if member.state is None or member.state.semi_sync.replica_enabled]
-    works = semi.source_enabled and semi.source_status and semi.clients >= semi.wait_count >= 1
+    works = is_waiting(semi) and semi.clients >= semi.wait_count >= 1
     ackers = list_acking(before, source)
     if not works or judge_guarantee(before, source).level != "kept" or not ackers:
         return None
@@ -96,8 +120,12 @@ def find_proof(before: Members, after: Seen, began_s: float) -> AckProof | None:
     return proof if sum(run.is_settled for run in proof.runs.values()) >= proof.needed else None
 
 
-def carry_proof(proof: AckProof, members: Members) -> AckProof:
-    """Returns the proof with the runs of the replicas that have kept their relay logs since."""
+def carry_proof(proof: AckProof, members: Members) -> AckProof | None:
+    """Returns the proof with the runs of the replicas that have kept their relay logs since; None
+    if the source is seen with its semi-sync at rest: it acknowledges alone from then on."""
+    source = members.get(proof.source)
+    if source is not None and source.state is not None and not is_waiting(source.state.semi_sync):
+        return None
     runs = dict(proof.runs)
     for name in proof.ackers:
         if is_intact(proof, members.get(name)):
@@ -106,7 +134,7 @@ def carry_proof(proof: AckProof, members: Members) -> AckProof:
 
 
 def is_intact(proof: AckProof, seen: Seen | None) -> bool:
-    """Returns whether a replica answers and has everything that it acknowledged."""
-    if seen is None or seen.state is None or seen.name not in proof.runs:
+    """Returns whether a replica answers and is known to have everything that it acknowledged."""
+    if seen is None or seen.state is None or seen.name not in proof.runs or not is_received_known(seen.state):
         return False
     return seen.run.is_unbroken(proof.runs[seen.name], keeps_relay_log(seen.state))

@@ -24,6 +24,7 @@ from headrace.mysql.state import Channel, ServerState
 
 refuse = Refusals("docs/guide/failover.md")
 NAMED = "Name each server by the address that its replicas have for it, and leave out those that follow another."
+ONE_CLUSTER = "Name the servers of one cluster alone."
 
 # A fallback to async that comes after this is taken to come never, s. MySQL's largest timeout is
 # 2^32 ms, 49 days; MariaDB's 2^64 ms. A day is longer than anybody leaves a dead source alone.
@@ -89,10 +90,13 @@ class Seen:
     full: no connection is left for the probe; untried). `run`: shows whether a relay log can have
     been deleted. `wrote`: MariaDB alone, the last sequence number of each (domain, server) in its
     binary log: two positions do not show whether two histories have diverged. `fence`: whether its
-    process or volume can be taken away from here. `volume`: its volume can be read elsewhere.
+    process or volume can be taken away from here. `volume`: its volume can be read elsewhere;
+    `log_flushed`: its binary log there has every commit that it acknowledged, as it flushed each
+    (sync_binlog = 1) when it answered last, or by the settings of its start.
     `deaf`: its receive thread runs and has had no sign of life of its source for some heartbeats.
     `waited_s`: how long the write probe went without an answer. `events`: of a source, those that
-    its scheduler runs; None: not asked.
+    its scheduler runs; None: not asked. `purged`: executed, and cannot be sent to a replica; None:
+    not known, as on MariaDB, where the question takes a lock that commits hold.
     """
 
     name: str
@@ -105,9 +109,11 @@ class Seen:
     wrote: Mapping[tuple[int, int], int] = field(default_factory=dict)
     fence: Fence = "none"
     volume: bool = False
+    log_flushed: bool = False
     deaf: bool = False
     waited_s: float = 0.0
     events: tuple[ScheduledEvent, ...] | None = None
+    purged: GtidSet | None = None
 
     @property
     def place(self) -> tuple[str, int]:

@@ -30,6 +30,7 @@ from headrace.servers.failover.planning.guarantee import is_intact, judge_guaran
 from headrace.servers.failover.planning.members import (
     NAMED,
     NEVER_S,
+    ONE_CLUSTER,
     AckProof,
     FailoverPlan,
     FailoverStep,
@@ -120,7 +121,7 @@ def _refuse_topology(members: Members, progress: Progress) -> FailoverPlan | Non
         lawful = []
     if len(lawful) > 1 or len(lawful) < len(writable):
         rule = f"{', '.join(sorted(member.name for member in writable))}: writable next to {progress.elected or progress.source}"
-        hint = "Find out who writes there, and SET GLOBAL read_only = ON where nobody should."
+        hint = f"{ONE_CLUSTER} Find out who writes there, and SET GLOBAL read_only = ON where nobody should."
         if progress.elected is not None:
             rule += ", who was elected by a failover that did not end"
             hint += " If that one is of another time, begin a new one from today's source: --from NAME."
@@ -161,7 +162,7 @@ def _plan_failover(members: Members, source: Seen, progress: Progress, now_s: fl
     if elected is None and (strangers := _list_writable(members, progress)):
         names = ", ".join(stranger.name for stranger in strangers)
         rule = f"{names} takes writes, and lacks transactions that the replicas of {source.name} have: it has not taken over"
-        hint = f"Bring it back as a replica (headrace failover rejoin), or name the servers without {names}."
+        hint = f"Name the servers without {names}, or bring it back as a replica (headrace failover rejoin)."
         return FailoverPlan(refusal=rule, hint=hint)
     alive = source.state is not None and not source.state.read_only and source.fence != "done"
     if fenced and elected is None and alive:
@@ -212,11 +213,14 @@ def _list_writable(members: Members, progress: Progress) -> list[Seen]:
 
 
 def has_taken_over(members: Members, candidate: Seen, source: str) -> bool:
-    """Returns whether a writable server may have taken over: replicas follow it, or those that
-    still follow the old source have no transactions that it lacks."""
-    if any(each.name != source for each in election.list_followers(members, candidate)):
+    """Returns whether a writable server may have taken over: those that still follow the old source
+    have no transactions that it lacks, or replicas follow it and it has transactions in common with
+    those. Replicas alone prove nothing: it may be the source of another cluster."""
+    below = election.list_followers(members, members[source])
+    followed = any(each.name != source for each in election.list_followers(members, candidate))
+    if followed and any(election.has_common_history(each, candidate) for each in below):
         return True
-    return not any(election.find_extra(each, candidate) for each in election.list_followers(members, members[source]))
+    return not any(election.find_extra(each, candidate) for each in below)
 
 
 def _revoke(source: Seen, replicas: list[Seen], fenced: bool) -> tuple[FailoverStep, ...]:
@@ -260,7 +264,12 @@ def _decide(members: Members, source: Seen, progress: Progress, now_s: float, fo
     if silent and not foreseen:
         return FailoverPlan(refusal=silent[0], hint=silent[1])
     uncertain = tuple(_list_doubts(pool, progress, now_s))
-    lossless = not uncertain or progress.rescued is not None
+    # A binary log is complete only if each commit was flushed to it before it was answered.
+    rescues = progress.rescued is not None or (progress.wish.rescue and source.volume)
+    if uncertain and rescues and not source.log_flushed:
+        uncertain += (f"{source.name} is not known to have flushed its binary log with each commit (sync_binlog = 1)",)
+    complete = rescues and source.log_flushed
+    lossless = not uncertain or (progress.rescued is not None and complete)
     errant = election.find_errant(members, source)
     if errant and progress.wish.errant == "refuse" and progress.elected is None:
         rule = f"transactions of their own: {'; '.join(f'{name}: {text}' for name, text in sorted(errant.items()))}"
@@ -285,7 +294,7 @@ def _decide(members: Members, source: Seen, progress: Progress, now_s: float, fo
         return FailoverPlan(refusal=rule, hint=hint, elected=chosen.name, missing=since, errant=errant)
     steps, refusal = _list_steps(members, source, chosen, pool, progress, errant)
     missing = _find_missing(pool, chosen, _list_replaced(progress, errant))
-    lossless = (lossless and not missing) or (progress.wish.rescue and source.volume)
+    lossless = (lossless and not missing) or complete
     lossless, uncertain = progress.sure or (lossless, uncertain)
     if since:
         lossless, uncertain = False, (since,)

@@ -60,7 +60,8 @@ class Acknowledged(JournalEvent, frozen=True):
 
 
 class Began(JournalEvent, frozen=True):
-    """A change began, or was resumed. `proof`, `events`, `written_s`: as the caller saw them."""
+    """A change began, or was resumed. `proof`, `events`, `written_s`: as the caller saw them.
+    `stopped`: replicas whose receiving an outdated change has stopped."""
 
     wish: FailoverWish
     by: str
@@ -68,12 +69,14 @@ class Began(JournalEvent, frozen=True):
     proof: AckProof | None = None
     events: Scheduled | None = None
     written_s: float | None = None
+    stopped: frozenset[str] = frozenset()
 
 
 class Proved(JournalEvent, frozen=True):
-    """The proof of semi-sync, with the replicas that have kept what they received."""
+    """The proof of semi-sync, with the replicas that have kept what they received; None: the source
+    was seen with its semi-sync at rest since."""
 
-    proof: AckProof
+    proof: AckProof | None
 
 
 class SawEvents(JournalEvent, frozen=True):
@@ -419,13 +422,16 @@ class Progress:
             events=earlier.events if earlier.events is not None else event.events,
             written_s=event.written_s if event.written_s is not None else earlier.written_s,
             failed={},
+            stopped=earlier.stopped | event.stopped,
             prepared=replace(prepared, stay=(), chosen=None if event.wish.target else prepared.chosen),
         )
         return after if event.proof is None else after._add_proof(event.proof)
 
-    def _add_proof(self, proof: AckProof) -> Progress:
-        """Returns it with a proof. An older fence was undone: the source was seen at work."""
-        undone = self.fenced_s is not None and self.fenced_s < proof.at_s and self.decision is None
+    def _add_proof(self, proof: AckProof | None) -> Progress:
+        """Returns it with a proof, None for one that is over. An older fence was undone: the source
+        was seen at work."""
+        undone = proof is not None and self.fenced_s is not None and self.fenced_s < proof.at_s
+        undone = undone and self.decision is None
         return replace(self, proof=proof, fenced_s=None if undone else self.fenced_s)
 
     def _begin_step(self, step: FailoverStep) -> Progress:
@@ -434,6 +440,8 @@ class Progress:
         match step.action:
             case "rescue":
                 return replace(self, rescuing=self.rescuing | {step.server})
+            case "stop-receive" if self.decision is None:
+                return replace(self, stopped=self.stopped | {step.server})
             case "semi-sync-source-on" if self.decision is None:
                 return replace(self, prepared=replace(prepared, roles=prepared.roles | {step.server}))
             case "repoint-early":
@@ -451,8 +459,6 @@ class Progress:
             longest = max(self.pause.parts.get(step.action, 0.0), seconds)  # servers do it side by side
             after = replace(self, pause=replace(self.pause, parts={**self.pause.parts, step.action: longest}))
         match step.action:
-            case "stop-receive" if self.decision is None:
-                return replace(after, stopped=after.stopped | {step.server})
             case "clients":
                 return replace(after, clients_updated=True)
             case "events":
@@ -470,7 +476,9 @@ class JournalHistory:
     its last event happened. `failed_over_at`: when a watch last failed over by itself, None also if
     a person has acknowledged it since; one that was refused before an election does not count.
     `handed`: by source, what a watch handed over, and when; it ends at an election or a sign of
-    life. `hurried`: settings of servers that flush less for now. Moments are Unix seconds."""
+    life. `hurried`: settings of servers that flush less for now. `ended`: by source, when the last
+    failover from it ended, and whether no acknowledged commit is missing since. Moments are Unix
+    seconds."""
 
     progress: Progress | None = None
     last_at: float = 0.0
@@ -478,6 +486,7 @@ class JournalHistory:
     failed_over_at: float | None = None
     handed: Mapping[str, tuple[float, HandedOver]] = field(default_factory=dict)
     hurried: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    ended: Mapping[str, tuple[float, bool]] = field(default_factory=dict)
 
     def add_event(self, at: float, event: AnyEvent) -> JournalHistory:
         """Returns the history after an event. `at`: when it happened, Unix time, s."""
@@ -495,7 +504,10 @@ class JournalHistory:
                 failed_over_at = self.began_at if by_watch else self.failed_over_at
                 history = replace(self, handed={}, failed_over_at=failed_over_at)
             case Finished():
-                return replace(self, progress=None)
+                ended = self.ended
+                if self.progress is not None and self.progress.kind == "failover":
+                    ended = {**ended, self.progress.source: (at, event.outcome.lossless)}
+                return replace(self, progress=None, ended=ended)
             case GivenUp():
                 return replace(self, progress=None, handed={})
             case Hurried():

@@ -78,6 +78,9 @@ def _list_source_traps(members: Members, source: Seen, before: Members) -> Itera
         yield _make_trap(
             "too-few-connected", name, clients=semi.clients, wait_count=semi.wait_count, timeout_s=timeout_s
         )
+    if not semi.waits_alone:
+        variable = state.dialect.name_semi_sync_variable("source", "wait_no_replica")
+        yield _make_trap("goes-on-alone", name, variable=variable, wait_count=semi.wait_count)
     if timeout_s < NEVER_S:
         yield _make_trap("short-timeout", name, timeout_s=timeout_s)
     if semi.wait_point.upper() == "AFTER_COMMIT":

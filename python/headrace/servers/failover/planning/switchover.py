@@ -5,8 +5,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.mysql.gtid import GtidSet
 from headrace.servers.failover.planning import election
-from headrace.servers.failover.planning.election import explain_unfit, find_extra, follows, has, require_state
+from headrace.servers.failover.planning.election import (
+    explain_unfit,
+    find_extra,
+    find_out_of_reach,
+    follows,
+    has,
+    require_state,
+)
 from headrace.servers.failover.planning.members import FailoverPlan, FailoverStep, Members, Seen
 from headrace.servers.failover.planning.progress import Progress
 
@@ -136,7 +144,9 @@ def _find_ackers(chosen: Seen, followers: list[Seen], progress: Progress) -> tup
     ]
     waits_for = old.wait_count if old is not None and waited else semi.wait_count
     needed = progress.proof.wait_count if progress.proof else max(waits_for, 1)
-    return must_wait, ackers, needed, min(needed, len(ackers))
+    # One that can never follow acknowledges nothing.
+    able = [each for each in ackers if election.compute_usable(each).contains(find_out_of_reach(each, chosen))]
+    return must_wait, ackers, needed, min(needed, len(able))
 
 
 def describe_given_up(chosen: Seen, followers: list[Seen], progress: Progress) -> str:
@@ -191,6 +201,7 @@ def plan_promotion(
                 and follower in ackers
                 and not here
                 and not find_extra(follower, chosen)
+                and find_out_of_reach(follower, chosen).is_empty
             ):
                 steps.append(FailoverStep(stage, "repoint", follower.name, to=chosen.name))
     elif progress.kind == "failover" and not progress.is_fenced:
@@ -222,7 +233,7 @@ def plan_rest(
 ) -> tuple[tuple[FailoverStep, ...], dict[str, str]]:
     """Returns the remaining steps when the new source takes writes: the others follow it, its
     events run, and lost transactions are listed; and the servers left out, each with the reason."""
-    steps, left_out = [], {}
+    steps, late, left_out = [], list[FailoverStep](), {}
     if progress.elected is None and not progress.is_settled("clients"):
         # The run that promoted it, with its journal elsewhere, may have been killed before this.
         why = "the run that promoted it may have been killed before it did so"
@@ -248,8 +259,10 @@ def plan_rest(
             continue
         if name == elected.name:
             continue
-        if follows(member, elected) is not None:
+        if (channel := follows(member, elected)) is not None:
             steps += plan_release(member, stage)
+            if channel.receive == "off" and channel.receive_error:
+                left_out[name] = f"does not receive from {elected.name}: {channel.receive_error}"
             continue
         if not old and follows(member, source) is None and name not in progress.prepared.moved:
             if not member.state.channels:
@@ -258,6 +271,13 @@ def plan_rest(
         apart = find_extra(member, elected)
         if apart:
             left_out[name] = f"has transactions that {elected.name} has not: {apart}"
+            continue
+        if not (gap := find_out_of_reach(member, elected)).is_empty:
+            # They are in its relay log alone, which ends when it follows another.
+            late += _plan_catch_up(member, gap, stage + 1)
+            if not late or late[-1].server != name:
+                words = f"needs {gap.count():,} transactions that {elected.name} cannot send any more"
+                left_out[name] = f"{words}: seed it anew, or let it apply them first"
             continue
         if member.state.semi_sync.source_enabled:
             steps.append(FailoverStep(stage, "semi-sync-source-off", name, why=ROLE_OF_REPLICA))
@@ -271,5 +291,18 @@ def plan_rest(
     can_list = progress.kind == "failover" and source.volume and not progress.is_settled("list-lost")
     if can_list and progress.had is not None:
         why = "what the dead source's binary log has beyond this"
-        steps.append(FailoverStep(stage + 1, "list-lost", elected.name, gtid=progress.had, to=source.name, why=why))
-    return tuple(steps), left_out
+        late.append(FailoverStep(stage + 1, "list-lost", elected.name, gtid=progress.had, to=source.name, why=why))
+    return (*steps, *late), left_out
+
+
+def _plan_catch_up(member: Seen, gtids: GtidSet, stage: int) -> list[FailoverStep]:
+    """Returns steps after which a server has applied transactions of its relay log; none if they
+    are not there, or it applies them late on purpose."""
+    channel = member.channel
+    if channel is None or channel.delay_s or not election.compute_usable(member).contains(gtids):
+        return []
+    why = "the new source cannot send them any more"
+    steps = [FailoverStep(stage, "wait-applied", member.name, gtid=gtids, why=why)]
+    if channel.apply == "off":
+        steps.insert(0, FailoverStep(stage, "start-apply", member.name))
+    return steps

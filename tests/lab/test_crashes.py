@@ -16,10 +16,11 @@ from pathlib import Path
 
 import pytest
 from flushing_writer import BLOCK, number_of
-from lab_folders import kill
+from lab_folders import SECTOR, kill, read_mark, write_mark
+from lab_folders import device_of as attached_device_of
 from waiting import wait_until
 
-from headrace.lab import Lab
+from headrace.lab import Lab, LabRefused
 
 CRASHES = int(os.environ.get("CRASHES", "3"))
 BLOCKS = 2_000
@@ -186,3 +187,27 @@ def test_a_missing_file_is_an_error_of_that_volume_alone(labs):
     assert "data" in lab.describe("lost")["error"]
     lab.delete("lost")
     lab.close()
+
+
+def test_volumes_whose_files_come_back_are_usable_again(labs):
+    """As after a start of the machine that mounts the disk of the volumes too late."""
+    folder = labs.folder()
+    with labs.up(folder) as lab:
+        for name in ("attached", "detached"):
+            lab.create("gp3:1", name=name)
+            write_mark(attached_device_of(lab, name))
+        lab.detach("detached")
+    kill(folder)
+    volumes, away = folder / "volumes", folder / "away"
+    volumes.rename(away)
+    with labs.up(folder) as lab:
+        assert [(volume["state"], volume["attachment"]) for volume in lab.volumes()] == [("error", None)] * 2
+        with pytest.raises(LabRefused, match="start the lab again"):
+            lab.attach("detached")
+    kill(folder)
+    volumes.rmdir()
+    away.rename(volumes)
+    with labs.up(folder) as lab:
+        assert [(volume["state"], volume["error"]) for volume in lab.volumes()] == [("available", None)] * 2
+        for name in ("attached", "detached"):
+            assert read_mark(attached_device_of(lab, name)) == SECTOR

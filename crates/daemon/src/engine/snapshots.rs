@@ -529,8 +529,12 @@ fn key_not_accessible(problem: &Problem) -> io::Error {
 }
 
 fn loads_from(volume: &VolumeRecord, snapshot: &SnapshotId) -> bool {
-    let gone = matches!(volume.status, VolumeStatus::Error | VolumeStatus::Deleting);
-    !gone && volume.origin.as_ref().is_some_and(|origin| origin.snapshot == *snapshot && !origin.loaded)
+    let is_gone = match volume.status {
+        VolumeStatus::Deleting => true,
+        VolumeStatus::Error => !volume.was_ready,
+        _ => false,
+    };
+    !is_gone && volume.origin.as_ref().is_some_and(|origin| origin.snapshot == *snapshot && !origin.loaded)
 }
 
 /// A source that fails when the lab goes down: stored blocks stay, and the next start goes on with

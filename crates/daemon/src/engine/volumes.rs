@@ -106,6 +106,12 @@ impl Volumes {
                         tracing::error!(volume, "{}: {}", problem.value, problem.rule);
                     }
                 }
+                // What was away at an earlier start may be back.
+                VolumeStatus::Error if record.was_ready => {
+                    if self.look_after(&record).is_ok() {
+                        self.ledger.command(&Command::Created { volume })?;
+                    }
+                }
                 VolumeStatus::Error => {}
                 VolumeStatus::Available | VolumeStatus::InUse => match self.look_after(&record) {
                     Ok(()) => self.reattach(&record)?,

@@ -123,6 +123,23 @@ def test_a_volume_waits_for_the_key_of_the_snapshot_it_loads_from(labs):
         assert read(device_of(lab, "copy")) == SECTORS
 
 
+def test_keys_outlive_a_journal_that_was_moved_away(labs):
+    folder = labs.folder()
+    with labs.up(folder) as lab:
+        lab.create("gp3:1", name="db", encrypted=True)
+        write(device_of(lab, "db"), SECTORS)
+        lab.detach("db")
+        killed(lab)
+    journal, away = folder / "journal", folder / "away"
+    journal.rename(away)
+    with labs.up(folder) as lab:
+        assert lab.volumes() == []
+        killed(lab)
+    away.rename(journal)
+    with labs.up(folder) as lab:
+        assert read(device_of(lab, "db")) == SECTORS
+
+
 def test_a_crash_keeps_what_was_written_and_keys_are_in_no_other_file(labs):
     folder = labs.folder()
     with labs.up(folder) as lab:

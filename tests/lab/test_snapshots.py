@@ -453,8 +453,8 @@ def test_schedules_keep_what_they_say(labs):
         remaining = lab.snapshots()["snapshots"]
         assert {entry["volume"] for entry in remaining} == {record["id"]}
         assert {entry["schedule"] for entry in remaining} == {"often"}
-        # Two completed ones are kept; those that were pending at a run are not counted yet.
-        assert 1 <= len(remaining) <= 4
+        # Two completed ones are kept; at most five were pending when the schedule was deleted.
+        assert 2 <= len(remaining) <= 7
 
 
 def available(lab: Lab, copy: str) -> None:

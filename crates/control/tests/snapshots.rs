@@ -290,6 +290,38 @@ fn a_schedule_keeps_as_many_as_it_says_and_leaves_the_locked() {
     assert_eq!(bench.lab.snapshots.schedules["s"].next_ms, START_MS + 10 * HOUR_MS);
 }
 
+/// Whatever becomes of the new one, as many completed ones remain as there were, up to the limit.
+#[test]
+fn a_schedule_deletes_the_old_when_the_new_is_completed() {
+    let mut bench = Bench::new();
+    let tags = BTreeMap::from([("backup".to_string(), "yes".to_string())]);
+    bench.run(Command::Tag(headrace_control::TagRequest { resources: vec!["a".into()], set: tags.clone(), ..Default::default() })).expect("tagged");
+    let schedule = ScheduleRequest { name: "s".into(), target_tags: tags, interval_s: 3_600, keep: Some(1), ..Default::default() };
+    bench.snapshot(SnapshotCommand::SetSchedule(schedule)).expect("set");
+    let completed = |bench: &Bench| -> Vec<SnapshotId> {
+        let records = bench.lab.snapshots.records.values().filter(|record| record.state == SnapshotState::Completed);
+        records.map(|record| record.id.clone()).collect()
+    };
+    let run = |bench: &mut Bench| {
+        bench.now += HOUR_MS;
+        begun(&bench.snapshot(SnapshotCommand::RunSchedule { schedule: "s".into() }).expect("run")).remove(0)
+    };
+    let complete = |bench: &mut Bench, snapshot: &SnapshotId| {
+        bench.snapshot(SnapshotCommand::Completed { snapshot: snapshot.clone(), parent: None, stored_bytes: 0, full_bytes: 0 }).expect("completed");
+    };
+    let first = run(&mut bench);
+    complete(&mut bench, &first);
+    let second = run(&mut bench);
+    assert_eq!(completed(&bench), std::slice::from_ref(&first), "the second is pending");
+    bench.snapshot(SnapshotCommand::Failed { snapshot: second, reason: "the store is full".into() }).expect("failed");
+    let third = run(&mut bench);
+    bench.snapshot(SnapshotCommand::Abandon { snapshots: vec![third] }).expect("abandoned");
+    assert_eq!(completed(&bench), std::slice::from_ref(&first), "there is no other");
+    let fourth = run(&mut bench);
+    complete(&mut bench, &fourth);
+    assert_eq!(completed(&bench), [fourth]);
+}
+
 /// Copies of volumes: what is asked of them, how many are at once, and that no snapshot is made.
 #[test]
 fn copies_of_volumes() {

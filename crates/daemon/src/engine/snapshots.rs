@@ -273,13 +273,15 @@ impl Snapshots {
         }
     }
 
-    /// Notes that everything is stored, and lets the instant go.
+    /// Notes that everything is stored, and lets the instant go, and older snapshots that a
+    /// schedule no longer keeps.
     pub(crate) fn complete_snapshot(&self, record: &SnapshotRecord, manifest: &Manifest, parent: Option<SnapshotId>) -> io::Result<()> {
         let (block, full) = (headrace_store::snapshots::BLOCK_BYTES as u64, manifest.blocks());
         let completed =
             SnapshotCommand::Completed { snapshot: record.id.clone(), parent, stored_bytes: manifest.own_blocks() * block, full_bytes: full * block };
         if self.ledger.lab(|lab| lab.snapshots.pending.contains(&record.id)) {
-            self.ledger.command(&Command::Snapshot(completed)).map_err(|problem| io::Error::other(problem.rule))?;
+            let events = self.ledger.command(&Command::Snapshot(completed)).map_err(|problem| io::Error::other(problem.rule))?;
+            self.after_deletions(&events);
         }
         if let Some(instant) = lock(&self.instants).remove(&record.id) {
             instant.finish()?;

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 from flushing_writer import BLOCK, number_of
-from lab_folders import SECTOR, kill, read_mark, write_mark
+from lab_folders import SECTOR, SECTOR_AT, kill, read_mark, write_mark
 from lab_folders import device_of as attached_device_of
 from waiting import wait_until
 
-from headrace.lab import Lab, LabRefused
+from headrace.lab import Lab, LabRefused, stop_lab
 
 CRASHES = int(os.environ.get("CRASHES", "3"))
 BLOCKS = 2_000
@@ -187,6 +187,24 @@ def test_a_missing_file_is_an_error_of_that_volume_alone(labs):
     assert "data" in lab.describe("lost")["error"]
     lab.delete("lost")
     lab.close()
+
+
+def test_an_array_that_was_in_use_is_resynced(labs):
+    folder = labs.folder()
+    with labs.up(folder) as lab:
+        volume = lab.create("raid1:2xgp3:1", name="db")["id"]
+        write_mark(attached_device_of(lab, "db"))
+    kill(folder)
+    place = folder / "volumes" / volume
+    # A write that had reached the first copy alone.
+    other = SECTOR[::-1]
+    with (place / "member-0").open("r+b") as file:
+        os.pwrite(file.fileno(), other, SECTOR_AT)
+    with labs.up(folder) as lab, (place / "member-1").open("rb", buffering=0) as second:
+        assert read_mark(lab.describe("db")["attachment"]["device"]) == other
+        wait_until(lambda: os.pread(second.fileno(), len(other), SECTOR_AT) == other, "two equal copies")
+        stop_lab(lab, force=True)
+    assert not (place / "in-use").exists(), "closed in order"
 
 
 def test_volumes_whose_files_come_back_are_usable_again(labs):

@@ -243,9 +243,15 @@ impl Volumes {
         }
     }
 
-    /// Closes the captures of all open volumes.
-    pub(crate) fn close_captures(&self) {
+    /// Closes the captures and the arrays of all open volumes. An array that somebody still has is
+    /// resynced when it is opened again.
+    pub(crate) fn close_all(&self) {
         let open: Vec<VolumeId> = lock(&self.files).keys().cloned().collect();
         open.iter().for_each(|volume| self.close_capture(volume));
+        for (volume, files) in lock(&self.files).iter().filter(|(_, files)| files.has_no_writer()) {
+            if let Err(error) = files.close_array() {
+                tracing::warn!(volume = volume.as_str(), "closing the array: {error}");
+            }
+        }
     }
 }

@@ -322,6 +322,20 @@ fn a_schedule_deletes_the_old_when_the_new_is_completed() {
     assert_eq!(completed(&bench), [fourth]);
 }
 
+#[test]
+fn an_array_that_is_too_large_has_no_snapshot() {
+    let mut bench = Bench::new();
+    for (name, spec) in [("largest", "8xgp3:65536"), ("larger", "raid10:18xgp3:65536")] {
+        let request = CreateRequest { spec: spec.to_string(), name: Some(name.to_string()), as_of: Some("2026-01-01".to_string()), ..CreateRequest::default() };
+        bench.run(Command::CreateVolume(request)).expect("a volume");
+        bench.run(Command::Created { volume: name.to_string() }).expect("created");
+    }
+    let of = |name: &str| SnapshotCommand::Create(SnapshotRequest { volumes: vec![name.to_string()], ..SnapshotRequest::default() });
+    bench.snapshot(of("largest")).expect("512 TiB");
+    let error = bench.snapshot(of("larger")).unwrap_err();
+    assert!(error.contains("has 589824 GiB, and a snapshot of this lab has at most 524288"), "{error}");
+}
+
 /// Copies of volumes: what is asked of them, how many are at once, and that no snapshot is made.
 #[test]
 fn copies_of_volumes() {

@@ -208,7 +208,7 @@ def test_an_array_that_was_in_use_is_resynced(labs):
 
 
 def test_volumes_whose_files_come_back_are_usable_again(labs):
-    """As after a start of the machine that mounts the disk of the volumes too late."""
+    """A start of the machine may mount the disk of the volumes too late."""
     folder = labs.folder()
     with labs.up(folder) as lab:
         for name in ("attached", "detached"):

@@ -102,7 +102,7 @@ def test_only_a_key_makes_it_readable(lab: Lab, spec: str):
 
 
 def test_a_volume_waits_for_the_key_of_the_snapshot_it_loads_from(labs):
-    """Its own key is enabled throughout; a restart while the other is not must not end it."""
+    """The own key is enabled throughout; a restart while the other is not must not end the volume."""
     folder, place = labs.folder(), 512 << 20  # where no kernel looks for partitions
     with labs.up(folder) as lab:
         others, own = (lab.create_key(description=name)["id"] for name in ("others", "own"))

@@ -188,7 +188,7 @@ fn a_volume_that_could_be_used_comes_back_from_error() {
     bench.ok(Command::Created { volume: data() });
     assert_eq!((bench.record().status.as_str(), &bench.record().error), ("available", &None));
     bench.ok(attach(None)).ok(attached());
-    // What was never made has no bytes to come back to.
+    // A volume that was never made has no bytes to come back to.
     bench.ok(create("gp2:1", Some("young"))).ok(failed("young"));
     bench.refuses(Command::Created { volume: "young".to_string() }, IncorrectState, "young", "is error, and must be creating", "EC2");
     let error = bench.run(Command::Attach { volume: "young".to_string(), request: AttachRequest::default() }).unwrap_err();

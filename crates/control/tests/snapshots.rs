@@ -290,7 +290,7 @@ fn a_schedule_keeps_as_many_as_it_says_and_leaves_the_locked() {
     assert_eq!(bench.lab.snapshots.schedules["s"].next_ms, START_MS + 10 * HOUR_MS);
 }
 
-/// Whatever becomes of the new one, as many completed ones remain as there were, up to the limit.
+/// Completed snapshots remain, up to the limit, whatever becomes of a new one.
 #[test]
 fn a_schedule_deletes_the_old_when_the_new_is_completed() {
     let mut bench = Bench::new();

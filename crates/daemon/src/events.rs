@@ -129,7 +129,7 @@ fn describe(lab: &Lab, event: &Event) -> Option<Body> {
     match &event.change {
         Change::VolumeReady { volume } => match lab.volumes.get(volume)?.status {
             VolumeStatus::Creating => of_volume(volume, "createVolume", "available", ""),
-            // What it lacked is back after a restart, of which AWS has no event.
+            // Files are back after a restart, of which AWS has no event.
             _ => None,
         },
         Change::VolumeFailed { volume, reason } => match lab.volumes.get(volume)?.status {

@@ -13,7 +13,8 @@
 //! (0600) and wrapped by nothing: who can read the lab's folder as root can read its keys. The file
 //! of a key elsewhere says where it is (`headrace_store::kms`). Files of keys that the journal does
 //! not know lie in `keys/set-aside`. In memory material is held by a process that is locked into
-//! memory and cannot be dumped (`bin/headraced.rs`), and is overwritten when it is no longer needed.
+//! memory and cannot be dumped (`bin/headraced.rs`), and is overwritten when it is no longer
+//! needed.
 
 use crate::problem::{could_not, from_io, refused, Outcome};
 use aes_gcm::aead::{Aead, Payload};
@@ -93,7 +94,7 @@ pub(crate) fn is_id(text: &str) -> bool {
     bytes_of(text).is_some()
 }
 
-/// Lists the files of a folder; those whose names are no text are none of a keyring.
+/// Lists the files of a folder whose names are text, as those of keys are.
 fn names_in(folder: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder)? {

@@ -523,7 +523,7 @@ fn a_write_that_failed_half_way_leaves_no_wrong_parity() {
     let piece = layout.pieces(0, 4_096).remove(0);
     let (data, parity) = (piece.copies[0].0, piece.parity.expect("a parity"));
     let raid = Raid::new(RaidLevel::Raid5, layout, members, 2 * MEMBER);
-    // Its neighbour in the row, on the third member, was stored long before.
+    // The neighbour in the row, on the third member, was stored long before.
     raid.write(&[7; 8_192], 64 * KIB).expect("written");
     failing[parity].remaining.store(0, Ordering::SeqCst);
     assert_eq!(raid.write(&[1; 8_192], 0).expect_err("no room").kind(), ErrorKind::StorageFull);
@@ -547,7 +547,7 @@ fn a_write_that_failed_half_way_leaves_no_wrong_parity() {
 }
 
 /// Writes that an end cut off, as other bytes on members behind the array's back; then writes while
-/// it is resynced. Whatever member is lost, the array reads as before the loss.
+/// it is resynced. The array reads as before, whatever member is lost.
 #[test]
 fn a_resync_makes_copies_and_parity_equal_while_the_array_is_in_use() {
     for (level, count, chunk) in shapes().into_iter().filter(|(level, ..)| *level != RaidLevel::Raid0) {

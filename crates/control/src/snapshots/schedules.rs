@@ -117,7 +117,7 @@ pub(crate) fn after_completion(all: &Snapshots, completed: &SnapshotId, at_ms: u
     }
 }
 
-/// Decides the deletion of completed snapshots of a volume that its schedule no longer keeps beside
+/// Decides the deletion of completed snapshots of a volume that its schedule no longer keeps with
 /// `more` that are not completed yet.
 fn delete_old(all: &Snapshots, schedule: &Schedule, volume: &VolumeId, more: usize, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
     let is_of_it = |record: &&SnapshotRecord| {

@@ -135,7 +135,7 @@ fn check_name(name: &str, existing: &Volumes) -> Result<(), ControlError> {
 pub(crate) fn created(record: &VolumeRecord) -> Result<Vec<Change>, ControlError> {
     match record.status {
         VolumeStatus::Creating => {}
-        // Its files are there again.
+        // The files are there again.
         VolumeStatus::Error if record.was_ready => {}
         _ => return Err(record.wrong_status("creating")),
     }

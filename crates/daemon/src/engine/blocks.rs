@@ -232,7 +232,7 @@ mod tests {
         let checksum = BASE64_STANDARD.encode(Sha256::digest(&data));
         snapshots.put_block(&PutBlock { snapshot: id.to_string(), block: 3, data: BASE64_STANDARD.encode(&data), checksum }).unwrap();
         let finish = || snapshots.finish_snapshot(&FinishSnapshot { snapshot: id.to_string(), changed_blocks: 1, checksum: None });
-        // What the block has that is under way.
+        // A block that is being put holds this.
         let under_way = snapshots.put_of(id.as_str()).unwrap().1;
         for _ in 0..2 {
             assert_eq!(finish().unwrap_err().rule, "a block of it is being put");

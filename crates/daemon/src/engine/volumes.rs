@@ -106,7 +106,7 @@ impl Volumes {
                         tracing::error!(volume, "{}: {}", problem.value, problem.rule);
                     }
                 }
-                // What was away at an earlier start may be back.
+                // Files that were away at an earlier start may be back.
                 VolumeStatus::Error if record.was_ready => {
                     if self.look_after(&record).is_ok() {
                         self.ledger.command(&Command::Created { volume })?;

@@ -20,8 +20,8 @@ const LOOK_PLACES: u64 = (1 << 30) / STEP;
 /// Places that are noted one by one. A guess; past it, all places are taken to differ.
 const MOST_PLACES: usize = 4_096;
 
-/// Places of an array whose copies or parity may differ. A place is a run of [`REBUILD_STEP`] bytes:
-/// of each member in RAID 5, of the array in the others.
+/// Places of an array whose copies or parity may differ. A place is a run of [`REBUILD_STEP`]
+/// bytes: of each member in RAID 5, of the array in the others.
 pub(super) struct Dirty {
     /// True if there is any.
     any: AtomicBool,

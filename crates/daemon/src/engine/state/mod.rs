@@ -75,8 +75,7 @@ pub(crate) fn commit(state: &mut State, events: Vec<Event>) -> Outcome<()> {
     }
     // A volume of a snapshot is not made again from what may be out of reach then, nor a copy from
     // an instant that ends with it.
-    let is_of_another =
-        |volume: &VolumeId| state.lab.volumes.get(volume).is_some_and(|record| record.origin.is_some() || record.source_volume.is_some());
+    let is_of_another = |volume: &VolumeId| state.lab.volumes.get(volume).is_some_and(|record| record.origin.is_some() || record.source_volume.is_some());
     let waits = |event: &Event| event.is_repeated_at_start() && !event.change.volume().is_some_and(is_of_another);
     if events.iter().all(waits) && state.waiting.len() < MOST_WAITING {
         state.waiting.extend(events.iter().cloned());

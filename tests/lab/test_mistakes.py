@@ -440,7 +440,7 @@ def test_a_load_does_not_overwrite_a_device_that_something_holds(lab: Lab, headr
     lab.create("gp3:1", name="db")
     device = lab.attach("db")["attachment"]["device"]
     load = ("bench", "run", "fio", "--folder", device, "--storage", "gp3:1", "--seconds", "1", "--overwrite")
-    # As an array, a volume group, swap and a mounted partition hold it.
+    # An array, a volume group, swap and a mounted partition hold it in this way.
     holder = os.open(device, os.O_RDWR | os.O_EXCL)
     try:
         assert "is in use" in headrace(*load, code=2).stderr

@@ -10,8 +10,10 @@ from typing import Any
 from headrace.base.extras import import_optional
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
-# boto3 makes its clients as the program runs, from descriptions: they have no types.
+# boto3 makes its clients as the program runs, from descriptions, and its sessions have no types
+# either.
 AwsClient = Any
+AwsSession = Any
 # The members of an answer by name, of kinds that the description of the operation says.
 AwsAnswer = dict[str, Any]
 CREDENTIALS = "AWS SDKs, credential providers"
@@ -30,36 +32,55 @@ class CallLimits:
     mode: str = ""
 
 
+def open_session(profile: str | None = None, region: str | None = None, needs_keys: bool = True) -> AwsSession:
+    """Returns a session of boto3, whose clients share its credentials. `needs_keys` False: keys are
+    looked for at the first call. Raises CouldNotRun without boto3, InputError without
+    credentials."""
+    with import_optional():
+        import boto3
+    with _explain_settings():
+        session = boto3.Session(profile_name=profile, region_name=region)
+        if needs_keys and session.get_credentials() is None:
+            hint = "Give the instance a role, or set AWS_PROFILE."
+            raise InputError("AWS", "no credentials were found", CREDENTIALS, hint)
+        return session
+
+
 def make_client(
     service: str,
     limits: CallLimits,
     *,
-    profile: str | None = None,
+    session: AwsSession | None = None,
     region: str | None = None,
     else_region: str | None = None,
     endpoint: str | None = None,
     needs_keys: bool = True,
     **settings: object,
 ) -> AwsClient:
-    """Returns a client of boto3. `else_region`: for a user who has configured none. `needs_keys`
-    False: keys are looked for at the first call. `settings`: of botocore's Config.
+    """Returns a client of boto3, of a `session` or of one of its own in `region`. `else_region`:
+    for a user who has configured none. `needs_keys` False: keys are looked for at the first call.
+    `settings`: of botocore's Config.
 
     Raises CouldNotRun without boto3, InputError without credentials or region.
     """
+    opened = open_session(region=region, needs_keys=needs_keys) if session is None else session
     with import_optional():
-        import boto3
         from botocore.config import Config
-        from botocore.exceptions import BotoCoreError
     if limits.tries is not None:
         settings["retries"] = {"total_max_attempts": limits.tries} | ({"mode": limits.mode} if limits.mode else {})
     config = Config(connect_timeout=limits.connect_s, read_timeout=limits.answer_s, **settings)
+    with _explain_settings():
+        region_name = opened.region_name or else_region
+        return opened.client(service, region_name=region_name, endpoint_url=endpoint, config=config)
+
+
+@contextmanager
+def _explain_settings() -> Iterator[None]:
+    """Turns what boto3 raises for the user's settings into InputError."""
+    from botocore.exceptions import BotoCoreError
+
     try:
-        session = boto3.Session(profile_name=profile, region_name=region)
-        if needs_keys and session.get_credentials() is None:
-            hint = "Give the instance a role, or set AWS_PROFILE."
-            raise InputError("AWS", "no credentials were found", CREDENTIALS, hint)
-        region_name = session.region_name or else_region
-        return session.client(service, region_name=region_name, endpoint_url=endpoint, config=config)
+        yield
     except (BotoCoreError, ValueError) as error:  # ValueError: an endpoint that is none
         raise InputError("AWS", str(error)[:300], "AWS SDKs, region and endpoint", "Set AWS_REGION.") from None
 

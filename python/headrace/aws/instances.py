@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import os
+import urllib.request
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 
 from headrace.aws.client import AwsClient, call
@@ -23,6 +26,11 @@ DOWN = ("stopped", "terminated")  # states of an instance without a running mach
 BY_ID = Path("/dev/disk/by-id")
 # AWS, "Identify EC2 instances": the firmware of Nitro instances has the instance's id there.
 ASSET_TAG = Path("/sys/devices/virtual/dmi/id/board_asset_tag")
+# EC2 User Guide, "Use the Instance Metadata Service": an instance asks here about itself, and with
+# a token since IMDSv2.
+METADATA = "http://169.254.169.254"
+METADATA_S = 1.0  # longest wait for each of its answers: as the AWS SDKs wait
+TOKEN_TTL_S, MAX_METADATA_BYTES = "60", 1024  # guesses: one question follows the token at once, ids are short
 
 
 @dataclass(frozen=True)
@@ -143,11 +151,45 @@ def find_instance_types(ec2: AwsClient, ids: Sequence[str]) -> dict[str, str]:
 
 def read_own_instance() -> str:
     """Returns the EC2 instance that this program runs on, by its firmware. Raises InputError."""
-    try:
-        tag = ASSET_TAG.read_text().strip()
-    except OSError:
-        tag = ""
-    if not tag.startswith("i-"):
+    tag = _read_asset_tag(Path("/"))
+    if tag is None:
         rule = "is needed to read the dead source's volume: this machine does not say which instance it is"
         raise refuse.input("--rescue-on INSTANCE", rule, "Run this on an instance of the volume's zone, and name it.")
     return tag
+
+
+def find_own_instance(root: Path = Path("/")) -> str | None:
+    """Returns the EC2 instance that this program runs on, by its firmware or by its metadata
+    service; None where neither names it. `root`: where /sys is: / but for tests."""
+    return _read_asset_tag(root) or _fetch_own_instance()
+
+
+def _read_asset_tag(root: Path) -> str | None:
+    """Returns the id in the firmware of a Nitro instance; None on other machines."""
+    try:
+        tag = (root / ASSET_TAG.relative_to("/")).read_text().strip()
+    except OSError:
+        return None
+    return tag if tag.startswith("i-") else None
+
+
+def _fetch_own_instance() -> str | None:
+    """Returns the instance by its metadata service, which Xen instances have too; None where it is
+    switched off or does not answer. The two variables are those of the AWS SDKs."""
+    if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
+        return None
+    base = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or METADATA
+    # A proxy would answer for the machine that it runs on itself.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def fetch(path: str, headers: Mapping[str, str], method: str = "GET") -> str:
+        request = urllib.request.Request(f"{base.rstrip('/')}/latest/{path}", headers=dict(headers), method=method)
+        with opener.open(request, timeout=METADATA_S) as answer:
+            return answer.read(MAX_METADATA_BYTES).decode("ascii", "replace").strip()
+
+    try:
+        token = fetch("api/token", {"X-aws-ec2-metadata-token-ttl-seconds": TOKEN_TTL_S}, "PUT")
+        name = fetch("meta-data/instance-id", {"X-aws-ec2-metadata-token": token})
+    except (OSError, HTTPException, ValueError):  # ValueError: an address that is none
+        return None
+    return name if name.startswith("i-") else None

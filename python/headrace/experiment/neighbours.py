@@ -60,18 +60,26 @@ def read(folder: Path) -> Neighbours | None:
 
 @dataclass(frozen=True)
 class _Look:
-    """Seconds of work since the machine started: of all processors, and of each process."""
+    """Seconds of work since the machine started: of all processors, and of each process: its
+    parent, its own work, and that of its children that have ended."""
 
     at_s: float
     work_s: float
     waited_s: float | None
-    processes: dict[int, tuple[int, float]]
+    processes: dict[int, tuple[int, float, float]]
+
+    def sum_others(self) -> float:
+        """Sums the work of all other processes. It stays the same when one of them ends: its parent
+        has it from then on."""
+        return sum(
+            own_s + ended_s for process, (_, own_s, ended_s) in self.processes.items() if not _is_own(self, process)
+        )
 
 
 def _look() -> _Look:
     """Reads the seconds of work of all processors and of every process so far; those of this
     process include its children that have ended."""
-    processes: dict[int, tuple[int, float]] = {}
+    processes: dict[int, tuple[int, float, float]] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
@@ -79,8 +87,10 @@ def _look() -> _Look:
             fields = (entry / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue  # it has ended
-        times = (*TIMES, *ENDED_TIMES) if int(entry.name) == os.getpid() else TIMES
-        processes[int(entry.name)] = (int(fields[PARENT]), TICK_S * sum(int(fields[field]) for field in times))
+        own_s, ended_s = (TICK_S * sum(int(fields[field]) for field in times) for times in (TIMES, ENDED_TIMES))
+        if int(entry.name) == os.getpid():
+            own_s, ended_s = own_s + ended_s, 0.0
+        processes[int(entry.name)] = (int(fields[PARENT]), own_s, ended_s)
     counters = host.read_host()
     waited_s = host.read_pressure().get("cpu_some_s")
     return _Look(time.monotonic(), sum(counters[name] for name in WORK), waited_s, processes)
@@ -106,11 +116,12 @@ def watch() -> Iterator[list[Neighbours]]:
         after = _look()
         spent_s = after.at_s - before.at_s
         own_s = sum(
-            total_s - before.processes.get(process, (0, 0.0))[1]
-            for process, (_, total_s) in after.processes.items()
+            total_s - before.processes.get(process, (0, 0.0, 0.0))[1]
+            for process, (_, total_s, _) in after.processes.items()
             if _is_own(after, process)
         )
-        others = min(float(count_cores()), max(0.0, after.work_s - before.work_s - own_s) / spent_s)
+        others_s = max(0.0, after.work_s - before.work_s - own_s, after.sum_others() - before.sum_others())
+        others = min(float(count_cores()), others_s / spent_s)
         waited = None
         if before.waited_s is not None and after.waited_s is not None:
             # The kernel's sum and the clock are read a moment apart.

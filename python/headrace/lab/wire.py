@@ -135,7 +135,7 @@ class Wire:
             raise
         pid = _read_peer_pid(connection)
         if is_killed(pid):
-            # Its sockets stay open until it has ended, and nobody answers there.
+            # The sockets of such a process stay open until it has ended, and nobody answers there.
             connection.close()
             raise NoLab(
                 path,

@@ -12,7 +12,7 @@ from lab_servers import sql
 
 from headrace import servers
 from headrace.errors import CouldNotRun, InputError
-from headrace.operate.snapshots import restore, sets
+from headrace.operate.snapshots import ec2, restore, sets
 from headrace.operate.snapshots.ec2 import Ec2Service
 from headrace.operate.snapshots.take import plan, take
 from headrace.operate.snapshots.targets import make_ec2_request
@@ -47,6 +47,13 @@ def server(aws):
     aws.lab.attach(other, unpaced=True, probe=False)
     sql(result, "CREATE DATABASE d", "CREATE TABLE d.t (n INT)", "INSERT INTO d.t VALUES (1)")
     return result
+
+
+def name_instance(root, instance):
+    """Writes the firmware of a Nitro instance, which names it."""
+    firmware = root / "sys/devices/virtual/dmi/id/board_asset_tag"
+    firmware.parent.mkdir(parents=True)
+    firmware.write_text(instance)
 
 
 def test_a_set(aws, server, service):
@@ -91,6 +98,7 @@ def test_rights_are_asked_for_before_anything_is_locked(aws, server, service, mo
 
 def test_no_endpoint(server, service, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr(ec2, "PATIENT", ec2.ONCE)
     with pytest.raises(CouldNotRun, match="could not be called"):
         take(make_ec2_request(server.make_address(), Ec2Service(root=service.root), "shop"))
 
@@ -100,14 +108,18 @@ def test_by_the_name_of_the_attachment(aws, server, monkeypatch, service, tmp_pa
     root = tmp_path / "xen"
     root.mkdir()
     (root / "dev").symlink_to(aws.folder / "dev")
-    (root / "sys").symlink_to("/sys")
+    (root / "sys").mkdir()
+    (root / "sys/class").symlink_to("/sys/class")
+    name_instance(root, aws.instance)
     prepared = plan(make_ec2_request(server.make_address(), Ec2Service(root=root), "shop"))
     assert set(prepared.volumes) == {server.volumes.data, server.volumes.log}
 
 
-def test_a_disk_that_is_no_volume(server, service, tmp_path):
-    lost = replace(
-        make_ec2_request(server.make_address(), service, "shop"), service=Ec2Service(root=tmp_path / "empty")
-    )
+def test_a_disk_that_is_no_volume(aws, server, service, tmp_path):
+    root = tmp_path / "empty"
+    lost = replace(make_ec2_request(server.make_address(), service, "shop"), service=Ec2Service(root=root))
+    with pytest.raises(InputError, match="does not say which EC2 instance it is"):
+        take(lost)
+    name_instance(root, aws.instance)
     with pytest.raises(InputError, match="no EBS volume is known"):
         take(lost)

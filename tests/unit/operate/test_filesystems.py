@@ -115,6 +115,27 @@ def test_lvm_takes_every_disk_of_the_group(machine):
     assert result.layout[0]["dm"] == "vg-dm-0"
 
 
+def test_lvm_on_encrypted_devices_takes_every_disk_of_the_group(machine):
+    """A group that was extended: a plain volume, and others under dm-crypt, of which dm-0 uses only
+    the first; dm-3 is a part of a thin pool, and no device of its own."""
+    group = "g" * 32
+    for number in range(1, 4):
+        machine.disk(f"nvme{number}n1")
+    machine.disk("dm-1", slaves=("nvme2n1",))
+    machine.disk("dm-2", slaves=("nvme3n1",))
+    machine.disk("dm-3", slaves=("nvme1n1", "dm-1"))
+    machine.disk("dm-0", slaves=("dm-3",))
+    machine.disk("dm-4", slaves=("dm-2",))
+    for name in ("dm-1", "dm-2"):
+        machine.file(f"sys/devices/{name}/dm/uuid", f"CRYPT-LUKS2-{name.ljust(32, 'c')}-{name}\n")
+    for name in ("dm-0", "dm-3", "dm-4"):
+        machine.file(f"sys/devices/{name}/dm/uuid", f"LVM-{group}{name.ljust(32, 'x')}\n")
+    assert sorted(find_disks("dm-0", machine.root).disks) == ["nvme1n1", "nvme2n1", "nvme3n1"]
+    # Every device of the group is encrypted, and dm-4 uses one of them.
+    (machine.root / "sys/devices/dm-3/slaves/nvme1n1").rmdir()
+    assert sorted(find_disks("dm-4", machine.root).disks) == ["nvme2n1", "nvme3n1"]
+
+
 def test_the_root_filesystem_and_a_bind_mount_of_it(machine):
     machine.disk("nvme0n1p1", "259:1")
     with pytest.raises(InputError, match="root filesystem"):

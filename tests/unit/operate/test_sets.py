@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -14,7 +16,7 @@ from botocore.exceptions import ClientError
 from headrace.cli.lab import snapshot as snapshot_commands
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql import Address
-from headrace.operate.snapshots import ec2, retention, services, sets, take
+from headrace.operate.snapshots import ec2, retention, services, sets, take, targets
 from headrace.operate.snapshots.services import MemberVolume
 from headrace.operate.snapshots.sets import StoredSnapshot
 from headrace.operate.snapshots.take import CreateCall, Prepared, SnapshotRequest, _run_steps
@@ -52,7 +54,7 @@ def test_no_tag_is_too_long():
 class SlowList:
     """Snapshots of an EC2 that lists them and their tags only at the third look. `error`: what its call ends with."""
 
-    listed_within_s = 60.0
+    listed_within_s, look_every_s = 60.0, 0.0
     error: Exception | None = None
 
     def __init__(self, volumes: list[str]) -> None:
@@ -131,7 +133,7 @@ def test_an_error_of_aws_itself_is_no_refusal(monkeypatch, status, kind):
         answer: Any = {"Error": {"Code": "Sorry"}, "ResponseMetadata": {"HTTPStatusCode": status}}
         raise ClientError(answer, "CreateTags")
 
-    monkeypatch.setattr(ec2, "_open_client", lambda profile, region: SimpleNamespace(create_tags=create_tags))
+    monkeypatch.setattr(ec2, "_open_clients", lambda *_: (SimpleNamespace(create_tags=create_tags), None))
     with pytest.raises(kind, match="Sorry") as caught:
         ec2.Ec2Service().tag(["snap-1"], {})
     assert caught.value.kind == "Sorry"
@@ -178,6 +180,37 @@ def test_random_damage_is_seen(seed):
     if damage != "none":
         with pytest.raises(InputError):
             sets.check_whole(read)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_copies_with_the_tags_of_a_set_are_no_damage_and_are_not_pruned(seed):
+    """In the same region, next to some originals, and in another one, where there is nothing else."""
+    chance = random.Random(seed)
+    snapshots, originals = list[StoredSnapshot](), set[str]()
+    for number in range(chance.randint(2, 8)):
+        taken = make_snapshots(f"set-{number}", ["vol-1", "vol-2"], NOW - timedelta(days=number))
+        late = (NOW - timedelta(days=number, hours=-1)).isoformat()
+        copies = [replace(each, id=f"copy-{each.id}", volume="", started_at=late, copy=True) for each in taken]
+        if number == 0 or chance.random() < 0.5:
+            originals.add(f"set-{number}")
+            snapshots += taken
+        snapshots += chance.sample(copies, chance.randint(1, 2))
+    chance.shuffle(snapshots)
+    result = sets.build_sets(snapshots)
+    assert {entry.id for entry in result if entry.whole} == originals
+    assert sets.choose_set(result, "latest").id == "set-0"
+    going = [verdict.chosen for verdict in retention.judge(result, NOW, 1, None) if verdict.goes]
+    assert {entry.id for entry in going} == originals - {"set-0"}
+    assert not any(snapshot.copy for entry in going for snapshot in entry.snapshots)
+
+
+def test_ec2_and_the_lab_tell_copies_by_their_volume_and_source():
+    described = {"SnapshotId": "snap-1", "VolumeSize": 1, "State": "completed", "StartTime": NOW}
+    for volume, is_copy in (("vol-0123456789abcdef0", False), ("vol-ffffffff", True)):
+        assert ec2._parse_snapshot(described | {"VolumeId": volume}).copy == is_copy
+    entry: Any = {"id": "snap-1", "size_gib": 1, "state": "completed", "started_at": NOW.isoformat(), "tags": {}}
+    for source, volume in (("volume", "vol-1"), ("copy", None), ("direct", None)):
+        assert services._parse_snapshot(entry | {"source": source, "volume": volume}).copy == (volume is None)
 
 
 def test_tags_that_mean_nothing():
@@ -239,14 +272,81 @@ def test_pruning_deletes_the_oldest_first_and_never_all():
         def delete(self, snapshot: str) -> None:
             deleted.append(snapshot)
 
-    assert retention.prune(Service(), verdicts) == [] and deleted == ["snap-set-b-vol-1"]  # type: ignore[arg-type]
-    from dataclasses import replace
-
+    assert retention.prune(Service(), verdicts) == {} and deleted == ["snap-set-b-vol-1"]  # type: ignore[arg-type]
     with pytest.raises(CouldNotRun, match="last whole set"):
         retention.prune(Service(), [replace(verdict, goes=True) for verdict in verdicts])  # type: ignore[arg-type]
     assert len(deleted) == 1
     with pytest.raises(InputError, match="was not said"):
         retention.judge(result, NOW, None, None)
+
+
+class LockedSnapshots:
+    """A service with sets, of which it does not delete the snapshots `locked`."""
+
+    def __init__(self, snapshots: list[StoredSnapshot], locked: set[str]) -> None:
+        self.snapshots, self.locked = snapshots, locked
+
+    def list_stored(self) -> list[StoredSnapshot]:
+        return list(self.snapshots)
+
+    def get_time(self) -> datetime:
+        return NOW
+
+    def delete(self, name: str) -> None:
+        if name in self.locked:
+            raise InputError(name, "SnapshotLocked", "EC2")
+        self.snapshots = [snapshot for snapshot in self.snapshots if snapshot.id != name]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_locked_snapshots_keep_no_other_set_from_being_pruned(capsys, seed):
+    """Random sets of some servers, some of them locked: all others go, and the answer says which stay."""
+    chance = random.Random(seed)
+    snapshots, going, locked = list[StoredSnapshot](), set[str](), set[str]()
+    for server in "abc":
+        for number in range(chance.randint(1, 4)):
+            name = f"set-{server}-{number}"
+            snapshots += make_snapshots(name, ["vol-1"], NOW - timedelta(days=number), **{sets.SERVER: server})
+            if number > 0:
+                (locked if chance.random() < 0.3 else going).add(name)
+    service = LockedSnapshots(snapshots, {f"snap-{name}-vol-1" for name in locked})
+    place: Any = None
+    options: Any = SimpleNamespace(open=lambda place: nullcontext(service))
+    everything = {snapshot.tags[sets.SET] for snapshot in snapshots}
+    with pytest.raises(CouldNotRun, match="SnapshotLocked") if locked else nullcontext():
+        snapshot_commands.prune(place=place, ec2=options, keep=1, yes=True, output="json")
+    assert {snapshot.tags[sets.SET] for snapshot in service.snapshots} == everything - going
+    rows = {row["id"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows.keys() == everything and {name for name, row in rows.items() if row["goes"]} == going
+    assert {name for name, row in rows.items() if "not deleted" in row["why"]} == locked
+
+
+def test_a_restored_server_has_all_settings_but_secrets():
+    plain = {
+        "key-buffer-size": "64M",
+        "innodb-ft-min-token-size": "2",
+        "sql-require-primary-key": "ON",
+        "skip-foreign-key-checks": None,
+        "innodb-io-capacity": "2000",
+    }
+    secret = {
+        "ssl-key": "/etc/mysql/server.pem",
+        "hashicorp-key-management-token": "hvs.CAESIJ",
+        "file-key-management-filekey": "12345678",
+        "report-password": "12345678",
+        "keyring-hashicorp-secret-id": "7",
+    }
+    volumes = SimpleNamespace(data="vol-1", log=None)
+    server: Any = SimpleNamespace(
+        volumes=volumes,
+        settings=plain | secret,
+        engine=None,
+        storage="gp3:1",
+        log_storage=None,
+        memory_gib=1.0,
+        config="default",
+    )
+    assert targets.describe_server(server)["settings"] == plain
 
 
 def test_units_of_systemd():

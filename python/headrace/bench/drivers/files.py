@@ -45,7 +45,7 @@ def check_overwrite(target: Target, allowed: bool) -> None:
 
 
 def _is_claimed(device: Path) -> bool:
-    """Returns whether the kernel lets nobody have a block device for himself (open(2), O_EXCL): also
+    """Returns whether the kernel refuses exclusive use of a block device (open(2), O_EXCL), also
     while a partition of it is used."""
     try:
         os.close(os.open(device, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))

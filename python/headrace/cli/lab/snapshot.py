@@ -288,7 +288,7 @@ def wait_for_set(service: VolumeService, taken: SnapshotSet, tick: Callable[[flo
         if done == len(ids):
             return
         tick(done / len(ids))
-        time.sleep(services.LOOK_EVERY_S)
+        time.sleep(service.look_every_s)
 
 
 def _print_plan(prepared: Prepared, output: str) -> None:
@@ -433,17 +433,24 @@ def prune(
             )
         ]
         going = [verdict for verdict in verdicts if verdict.goes]
-        rows = [verdict.to_dict() for verdict in verdicts]
+        failures: dict[str, str] = {}
         if going and not dry_run:
             confirm(yes, f"Delete {len(going)} sets?", f"{len(going)} sets", "are deleted")
             for name in sorted({verdict.chosen.server for verdict in going}):
-                locked = retention.prune(service, [verdict for verdict in verdicts if verdict.chosen.server == name])
-                if locked:
-                    raise CouldNotRun("prune", f"not deleted: {'; '.join(locked)}", "", "A locked snapshot stays.")
+                failures |= retention.prune(service, [verdict for verdict in verdicts if verdict.chosen.server == name])
+    verdicts = [
+        replace(verdict, goes=False, why=f"not deleted: {failures[verdict.chosen.id]}")
+        if verdict.chosen.id in failures
+        else verdict
+        for verdict in verdicts
+    ]
+    rows = [verdict.to_dict() for verdict in verdicts]
     columns = ("id", "server", "taken_at", "goes", "why")
     fate = "goes" if dry_run else "deleted"
     cells = [(row["id"], row["server"], row["taken_at"], fate if row["goes"] else "stays", row["why"]) for row in rows]
     print_answer(rows, output, rows, columns, lambda: (make_table(("set", "server", "instant", "", "why"), cells),))
+    if failures:
+        raise CouldNotRun("prune", f"not deleted: {'; '.join(failures.values())}", "", "A locked snapshot stays.")
 
 
 def list_place_options(place: LabPlace) -> list[str]:

@@ -33,6 +33,8 @@ refuse = Refusals("docs/guide/watch.md, Alarms")
 COMMAND_S, WEBHOOK_S = 10.0, 5.0
 # Bytes of a secret file; a key is shorter. Ours.
 MAX_SECRET_BYTES = 4096
+# Bytes of a command's errors that are read for its message, which has 200 characters. A guess.
+MAX_ERROR_BYTES = 4096
 # A webhook is tried twice, as the lab's own.
 TRIES = 2
 PREFIX = "HEADRACE_"
@@ -62,22 +64,26 @@ class AlarmCommand:
         values = {PREFIX + name.upper(): "" if value is None else str(value) for name, value in document.items()}
         environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
         try:
-            done = subprocess.run(
-                list(self.argv),
-                input=json.dumps(document).encode(),
-                env=environment | values,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                timeout=self.timeout_s,
-                start_new_session=True,
-                check=False,
-            )
+            # A file and no pipe: a process that the program leaves behind may have it open for
+            # long. In memory: the alarm may be about a full filesystem.
+            with open(os.memfd_create("errors"), "rb") as errors:
+                done = subprocess.run(
+                    list(self.argv),
+                    input=json.dumps(document).encode(),
+                    env=environment | values,
+                    stdout=subprocess.DEVNULL,
+                    stderr=errors,
+                    timeout=self.timeout_s,
+                    start_new_session=True,
+                    check=False,
+                )
+                text = os.pread(errors.fileno(), MAX_ERROR_BYTES, 0).decode(errors="replace")
         except subprocess.TimeoutExpired:
             return f"{self.argv[0]} took longer than {self.timeout_s:g} s and was ended"
         except OSError as error:
             return f"{self.argv[0]} could not be started: {error.strerror}"
         if done.returncode:
-            output = " ".join(done.stderr.decode(errors="replace").split())[:200]
+            output = " ".join(text.split())[:200]
             return f"{self.argv[0]} ended with exit code {done.returncode}" + (f": {output}" if output else "")
         return None
 

@@ -12,21 +12,38 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headrace.aws.client import CREDENTIALS, AwsAnswer, AwsClient, CallLimits, make_client, translate_errors
+from headrace.aws.client import (
+    CREDENTIALS,
+    AwsAnswer,
+    AwsClient,
+    CallLimits,
+    make_client,
+    open_session,
+    translate_errors,
+)
+from headrace.aws.instances import find_own_instance
 from headrace.aws.volumes import parse_order, read_notation
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.operate.snapshots.freezing.filesystems import Below, find_volume_id
 from headrace.operate.snapshots.services import MemberVolume
 from headrace.operate.snapshots.sets import SET, StoredSnapshot, refuse
 
-# Guesses: shorter than a freeze may last. A call that changes things is tried once: while a
-# filesystem is frozen nothing waits for a second try.
-LIMITS = CallLimits(connect_s=3.0, answer_s=8.0, tries=1)
+# Guesses: shorter than a freeze may last. CreateSnapshots is tried once: while a filesystem is
+# frozen nothing waits for a second try, and a second call would take a second set.
+ONCE = CallLimits(connect_s=3.0, answer_s=8.0, tries=1)
+# Other calls may be sent twice, and nothing is frozen meanwhile: some seconds of throttling end no
+# wait, and throw away no set. Guesses.
+PATIENT = CallLimits(connect_s=3.0, answer_s=20.0, tries=6, mode="standard")
+# Between two looks at snapshots that are being stored, s: as botocore's waiter snapshot_completed.
+LOOK_EVERY_S = 15.0
 # Seconds until EC2 lists what it has begun, at most. It promises no time: "the result of an API
 # command might not be immediately visible to all subsequent commands" (Amazon EC2 Developer Guide,
 # Eventual consistency in the Amazon EC2 API). A guess.
 LISTED_S = 60.0
 MOST_EXCLUDED = 127  # EC2 User Guide: ExcludeDataVolumeIds takes 127 ids
+# EC2's id for the volume of a copy, and of a snapshot that was put block by block; the API
+# reference calls it arbitrary.
+NO_VOLUME = "vol-ffffffff"
 # EC2 API reference, error codes.
 WOULD_RUN, GONE = "DryRunOperation", ("InvalidSnapshot.NotFound", "InvalidVolume.NotFound")
 REFUSED = ("UnauthorizedOperation", "AuthFailure", "AccessDenied", "InvalidClientTokenId", "SignatureDoesNotMatch")
@@ -35,7 +52,7 @@ REFUSED = ("UnauthorizedOperation", "AuthFailure", "AccessDenied", "InvalidClien
 class Ec2Service:
     """EC2 of one account and region."""
 
-    listed_within_s = LISTED_S
+    listed_within_s, look_every_s = LISTED_S, LOOK_EVERY_S
 
     def __init__(
         self,
@@ -47,14 +64,14 @@ class Ec2Service:
         """Opens a client. `zone`: of volumes that are made; None: that of the snapshot's volume.
         Raises CouldNotRun without boto3, InputError without credentials or region."""
         self.root, self.zone = root, zone
-        self._client = _open_client(profile, region)
+        self._client, self._once = _open_clients(profile, region)
         self._instances: dict[str, str] = {}
         # The rehearsal's results, so that the call need not ask while things are frozen.
         self._chosen: dict[tuple[str, ...], AwsAnswer] = {}
 
     def find_members(self, device: Below) -> list[MemberVolume]:
         """Returns the volumes by the serial number of the disk, by the name udev gave it, or by the
-        device name of the attachment."""
+        device name of the attachment to this instance."""
         volumes = [find_volume_id(disk, self.root) or self._find_by_name(disk) for disk in device.disks]
         answer = self._call("describe_volumes", VolumeIds=list(dict.fromkeys(volumes)))
         described = {volume["VolumeId"]: volume for volume in answer["Volumes"]}
@@ -74,18 +91,24 @@ class Ec2Service:
         ]
 
     def _find_by_name(self, disk: str) -> str:
-        """Returns the volume attached under a disk's name. Devices of Xen instances have no serial
-        number; /dev/sdf of the attachment may be /dev/xvdf here (EC2 User Guide, "Device
-        names")."""
-        answer = self._call_pages(
-            "describe_volumes", "Volumes", Filters=[{"Name": "attachment.status", "Values": ["attached"]}]
-        )
+        """Returns the volume that is attached to this instance under a disk's name. Devices of Xen
+        instances have no serial number; /dev/sdf of the attachment may be /dev/xvdf here (EC2 User
+        Guide, "Device names")."""
+        instance = find_own_instance(self.root)
+        if instance is None:
+            rule = "has no serial number of EBS, and this machine does not say which EC2 instance it is"
+            hint = "Is it a volume of EBS, on an instance whose metadata service is on? Others have no snapshots."
+            raise refuse.input(f"/dev/{disk}", rule, hint)
+        # Other instances have volumes by the same names.
+        here = [{"Name": "attachment.instance-id", "Values": [instance]}]
         matches = set()
-        for volume in answer:
+        for volume in self._call_pages("describe_volumes", "Volumes", Filters=here):
             for attachment in volume.get("Attachments", ()):
+                if attachment.get("InstanceId") != instance or attachment.get("State") != "attached":
+                    continue
                 name = str(attachment.get("Device", ""))
-                here = os.path.basename(os.path.realpath(self.root / name.lstrip("/")))
-                names = {here, os.path.basename(name), os.path.basename(name).replace("sd", "xvd", 1)}
+                linked = os.path.basename(os.path.realpath(self.root / name.lstrip("/")))
+                names = {linked, os.path.basename(name), os.path.basename(name).replace("sd", "xvd", 1)}
                 if disk in names and os.path.exists(self.root / "sys/class/block" / disk):
                     matches.add(volume["VolumeId"])
         if len(matches) != 1:
@@ -184,9 +207,10 @@ class Ec2Service:
     # --- calls ---
 
     def _call(self, name: str, **arguments: object) -> AwsAnswer:
-        """Makes one call. Raises InputError with the error's code as `kind`, or CouldNotRun where
+        """Makes a call. Raises InputError with the error's code as `kind`, or CouldNotRun where
         no answer came, or an error of AWS's own side: the call may have been carried out then."""
-        operation: Callable[..., AwsAnswer] = getattr(self._client, name)
+        client = self._once if name == "create_snapshots" else self._client
+        operation: Callable[..., AwsAnswer] = getattr(client, name)
 
         def make_refusal(code: str, message: str, answer: AwsAnswer) -> HeadraceError:
             source, hint = "EC2 API, error codes", ""
@@ -224,11 +248,12 @@ class Ec2Service:
                 raise
 
 
-def _open_client(profile: str | None, region: str | None) -> AwsClient:
-    """Returns a client of EC2. Raises InputError without credentials or region, CouldNotRun without
-    boto3."""
+def _open_clients(profile: str | None, region: str | None) -> tuple[AwsClient, AwsClient]:
+    """Returns a patient client of EC2 and that of calls which are tried once, with the same
+    credentials. Raises InputError without credentials or region, CouldNotRun without boto3."""
     try:
-        return make_client("ec2", LIMITS, profile=profile, region=region)
+        session = open_session(profile, region)
+        return make_client("ec2", PATIENT, session=session), make_client("ec2", ONCE, session=session)
     except InputError as error:
         source = error.source if error.source == CREDENTIALS else refuse.source
         hint = error.hint if error.source == CREDENTIALS else "Set AWS_REGION, or add --region."
@@ -246,4 +271,5 @@ def _parse_snapshot(described: AwsAnswer) -> StoredSnapshot:
         state=described["State"],
         started_at=started if isinstance(started, str) else started.isoformat(timespec="milliseconds"),
         tags={tag["Key"]: tag["Value"] for tag in described.get("Tags", ())},
+        copy=described.get("VolumeId") == NO_VOLUME,
     )

@@ -39,7 +39,8 @@ def judge(
 
     A whole set goes when it is neither among the newest `keep` nor younger than `keep_for_s`; what
     is None keeps nothing by itself. The newest whole and stored set never goes. A set that is not
-    whole is of no use, and goes once it cannot be one that is being taken. Raises InputError.
+    whole is of no use, and goes once it cannot be one that is being taken, but for a set of copies:
+    it may be all that remains elsewhere. Raises InputError.
     """
     if keep is None and keep_for_s is None:
         raise refuse.input("what to keep", "was not said", "Add --keep N, --keep-for TIME, or both.")
@@ -54,7 +55,8 @@ def judge(
         if not chosen.whole:
             young = age < BEING_TAKEN_S
             why = "may be being taken" if young else f"is not whole: {chosen.problems[0]}"
-            verdicts.append(RetentionVerdict(chosen, not young, why))
+            why = "is made of copies, which are not pruned" if chosen.copied else why
+            verdicts.append(RetentionVerdict(chosen, not young and not chosen.copied, why))
             continue
         _, reason, newer = next(judged)
         pending, old = pending and chosen is not last, timedelta(seconds=int(max(age, 0)))
@@ -70,20 +72,21 @@ def judge(
     return verdicts
 
 
-def prune(service: VolumeService, verdicts: Sequence[RetentionVerdict]) -> list[str]:
-    """Deletes what goes, the oldest first; returns in words what could not be deleted.
+def prune(service: VolumeService, verdicts: Sequence[RetentionVerdict]) -> dict[str, str]:
+    """Deletes what goes, the oldest first; returns the ids of sets that could not be deleted, with
+    the reasons in words.
 
     Raises CouldNotRun, before it deletes anything, where no whole set would stay that was there.
     """
     whole = [verdict for verdict in verdicts if verdict.chosen.whole]
     if whole and all(verdict.goes for verdict in whole):
         raise refuse.run("prune", "would delete the last whole set", "Keep one: --keep 1.")
-    failures = []
+    failures: dict[str, str] = {}
     for verdict in reversed(verdicts):
         for snapshot in verdict.chosen.snapshots if verdict.goes else ():
             failed = delete_all(service, [snapshot.id])
             if failed:
-                failures += failed  # locked, perhaps: the rest of the set stays as well
+                failures[verdict.chosen.id] = failed[0]  # locked, perhaps: the rest of the set stays as well
                 break
     return failures
 

@@ -15,7 +15,7 @@ from headrace.lab.client import list_all_snapshots
 from headrace.operate.snapshots.freezing.filesystems import Below
 from headrace.operate.snapshots.sets import SET, StoredSnapshot, parse_moment, refuse
 
-# Between two looks at snapshots, s: EC2 counts requests.
+# Between two looks at snapshots that are not listed yet, and at what the lab stores, s. A guess.
 LOOK_EVERY_S = 1.0
 
 
@@ -31,9 +31,11 @@ class MemberVolume:
 
 class VolumeService(Protocol):
     """The calls that the lab or EC2 must answer. Every method raises InputError for a refusal, or
-    CouldNotRun. `listed_within_s`: longest time until it lists snapshots that it has begun."""
+    CouldNotRun. `listed_within_s`: longest time until it lists snapshots that it has begun.
+    `look_every_s`: between two looks at what is being stored."""
 
     listed_within_s: float
+    look_every_s: float
 
     def find_members(self, device: Below) -> list[MemberVolume]:
         """Returns the volumes of these disks, in their order."""
@@ -78,6 +80,7 @@ class LabService:
     """The lab. An array is one device and one volume there, so its members share a moment."""
 
     listed_within_s = 0.0  # the daemon lists what it has written to its journal
+    look_every_s = LOOK_EVERY_S
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
@@ -158,7 +161,7 @@ def _parse_snapshot(described: Snapshot) -> StoredSnapshot:
         state=described["state"],
         started_at=described["started_at"],
         tags=described["tags"] or {},
-        copy=bool(described["copy_of"]),
+        copy=described["source"] != "volume",
     )
 
 

@@ -42,7 +42,8 @@ TagDocument = dict[str, Any]
 
 @dataclass(frozen=True)
 class StoredSnapshot(Document):
-    """A snapshot as the lab or EC2 shows it. `volume`: "" where it is not known any more."""
+    """A snapshot as the lab or EC2 shows it. `volume`: "" where it is not known any more. `copy`:
+    it was not taken of a volume, and does not say of which its source was."""
 
     id: str
     volume: str
@@ -84,6 +85,11 @@ class SnapshotSet(Document, computed=("whole",), omitted=("about",)):
     def whole(self) -> bool:
         """True when nothing is wrong with the set."""
         return not self.problems
+
+    @property
+    def copied(self) -> bool:
+        """True when it is made of copies: they do not say which volumes they are of."""
+        return all(snapshot.copy for snapshot in self.snapshots)
 
     @property
     def stored(self) -> bool:
@@ -159,7 +165,9 @@ def build_sets(snapshots: Iterable[StoredSnapshot]) -> list[SnapshotSet]:
 
 def _make_set(name: str, snapshots: list[StoredSnapshot]) -> SnapshotSet:
     """Returns the set that these snapshots form, with what is wrong with it. The first volume's
-    tags speak for the set."""
+    tags speak for the set. Copies that have the tags of their sources do not count, unless the
+    set has nothing else."""
+    snapshots = [snapshot for snapshot in snapshots if not snapshot.copy] or snapshots
     snapshots.sort(key=lambda snapshot: (snapshot.volume, snapshot.started_at, snapshot.id))
     tags = snapshots[0].tags
     frozen = tags.get(FROZEN)

@@ -18,7 +18,11 @@ from headrace.servers import Server
 from headrace.servers.record import find_data_dir
 
 # Settings whose values may be secret stay out of tags, which more people may read than the server.
-SECRET = re.compile(r"pass|secret|key|token|credential", re.IGNORECASE)
+SECRET = re.compile(r"pass|secret|credential|filekey", re.IGNORECASE)
+# Keys and tokens are secret as text. Numbers, sizes and switches of such names are not
+# (key_buffer_size=64M).
+KEY = re.compile(r"key|token", re.IGNORECASE)
+PLAIN = re.compile(r"-?\d+[kmgtpe]?|on|off|true|false", re.IGNORECASE)
 
 
 class SnapshotSettings(TypedDict, total=False):
@@ -52,15 +56,15 @@ def make_ec2_request(
     address: Address, service: VolumeService, name: str | None, **options: Unpack[SnapshotSettings]
 ) -> SnapshotRequest:
     """Returns the request for a server at an address, which runs on this instance. `name`: for
-    people, else that of the host."""
-    named = name or address.host or os.uname().nodename
-    return SnapshotRequest(name=named, address=address, service=service, about={"ec2": True}, **options)
+    people, else that of this machine: by its address every server may be 127.0.0.1."""
+    machine = os.uname().nodename
+    return SnapshotRequest(name=name or machine, address=address, service=service, about={"ec2": True}, **options)
 
 
 def describe_server(server: Server) -> dict[str, object]:
     """Returns what a restore needs to make the same server again."""
     roles = {"data": server.volumes.data} | ({"log": server.volumes.log} if server.volumes.log else {})
-    settings = {name: value for name, value in server.settings.items() if not SECRET.search(name)}
+    settings = {name: value for name, value in server.settings.items() if not _is_secret(name, value)}
     description = pick_fields(server, "engine", "storage", "log_storage", "memory_gib")
     description |= {"lab": True, "roles": roles, "settings": settings}
     if server.config not in ("default", "tuned"):
@@ -68,3 +72,9 @@ def describe_server(server: Server) -> dict[str, object]:
     elif server.config != "default":
         description["config"] = server.config
     return {name: value for name, value in description.items() if value not in (None, {})}
+
+
+def _is_secret(name: str, value: str | None) -> bool:
+    """Returns whether the value of a setting may be secret."""
+    is_key = KEY.search(name) is not None and value is not None and PLAIN.fullmatch(value) is None
+    return is_key or SECRET.search(name) is not None

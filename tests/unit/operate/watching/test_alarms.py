@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import os
 import random
+import signal
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -133,6 +135,17 @@ def test_a_command_that_fails_hangs_or_is_gone_is_said(tmp_path):
     for text in ("", "'open", "/no/such/program"):
         with pytest.raises(InputError):
             actions.parse_command(text)
+
+
+@pytest.mark.parametrize(("code", "words"), [(0, ""), (3, "sh ended with exit code 3: pager is down")])
+def test_a_command_that_leaves_a_process_behind_has_ended(tmp_path, code, words):
+    """Such as `notify &` in a script: that process has the script's streams open, and lives on."""
+    pid = tmp_path / "pid"
+    script = f"sleep 600 & echo $! > {pid}; echo pager is down >&2; exit {code}"
+    try:
+        assert (actions.AlarmCommand(("sh", "-c", script)).tell(EVENT) or "") == words
+    finally:
+        os.kill(int(pid.read_text()), signal.SIGKILL)
 
 
 class Receiver(BaseHTTPRequestHandler):

@@ -112,6 +112,8 @@ def find_disks(device: str, root: Path = Path("/")) -> Below:
     layout: dict[str, dict[str, str]] = {}
 
     def follow(name: str) -> None:
+        if name in layout:  # seen: each device of a group leads to the whole group
+            return
         folder = root / "sys/class/block" / name
         if (folder / "partition").exists():
             # /sys/class/block/nvme1n1p1 leads to .../nvme1n1/nvme1n1p1.
@@ -126,7 +128,7 @@ def find_disks(device: str, root: Path = Path("/")) -> Below:
             slaves = sorted(slaves, key=lambda slave: _read_slot(root, name, slave))
         else:
             layout[name] = _read_mapping(root, name)
-            slaves = _find_group_disks(root, layout[name].get("uuid", ""), slaves)
+            slaves = _list_group_devices(root, layout[name].get("uuid", ""), slaves)
         for slave in slaves:
             follow(slave)
 
@@ -174,17 +176,21 @@ def _read_mapping(root: Path, name: str) -> dict[str, str]:
 LVM, GROUP_CHARACTERS = "LVM-", 32
 
 
-def _find_group_disks(root: Path, uuid: str, own: list[str]) -> list[str]:
-    """Returns the disks of all logical volumes of a group, which comes back whole or not at all."""
+def _list_group_devices(root: Path, uuid: str, own: list[str]) -> list[str]:
+    """Returns the devices below all logical volumes of a group, which comes back whole or not at
+    all: disks, arrays, and encrypted devices, but no other parts of the group itself."""
     if not uuid.startswith(LVM):
         return own
-    group, disks = uuid[: len(LVM) + GROUP_CHARACTERS], dict.fromkeys(own)
+    group, devices = uuid[: len(LVM) + GROUP_CHARACTERS], dict.fromkeys(own)
+
+    def is_of_group(name: str) -> bool:
+        return _read_text(root, f"sys/class/block/{name}/dm/uuid").startswith(group)
+
     for folder in sorted(_list_entries(root / "sys/class/block")):
-        if folder.name.startswith("dm-") and _read_text(root, f"sys/class/block/{folder.name}/dm/uuid").startswith(
-            group
-        ):
-            disks.update(dict.fromkeys(sorted(entry.name for entry in _list_entries(folder / "slaves"))))
-    return [name for name in disks if not name.startswith("dm-")] or own
+        if is_of_group(folder.name):
+            devices.update(dict.fromkeys(sorted(entry.name for entry in _list_entries(folder / "slaves"))))
+    # Without any, the own devices are followed, and refused where they are not volumes.
+    return [name for name in devices if not is_of_group(name)] or own
 
 
 def find_volume_id(disk: str, root: Path = Path("/")) -> str | None:

@@ -172,23 +172,6 @@ def test_a_damaged_journal_is_refused_in_words(labs):
     assert journal.read_bytes() == bytes(data), "nothing may be changed"
 
 
-def test_a_missing_file_is_an_error_of_that_volume_alone(labs):
-    folder = labs.folder()
-    lab = labs.up(folder)
-    lost = lab.create("gp3:8", name="lost")["id"]
-    lab.create("gp3:8", name="kept")
-    lab.attach("lost")
-    lab.close()
-    kill(folder)
-    (folder / "volumes" / lost / "data").unlink()
-    lab = labs.up(folder)
-    states = {volume["name"]: volume["state"] for volume in lab.volumes()}
-    assert states == {"lost": "error", "kept": "available"}
-    assert "data" in lab.describe("lost")["error"]
-    lab.delete("lost")
-    lab.close()
-
-
 def test_an_array_that_was_in_use_is_resynced(labs):
     folder = labs.folder()
     with labs.up(folder) as lab:
@@ -229,3 +212,20 @@ def test_volumes_whose_files_come_back_are_usable_again(labs):
         assert [(volume["state"], volume["error"]) for volume in lab.volumes()] == [("available", None)] * 2
         for name in ("attached", "detached"):
             assert read_mark(attached_device_of(lab, name)) == SECTOR
+
+
+def test_a_missing_file_is_an_error_of_that_volume_alone(labs):
+    folder = labs.folder()
+    lab = labs.up(folder)
+    lost = lab.create("gp3:8", name="lost")["id"]
+    lab.create("gp3:8", name="kept")
+    lab.attach("lost")
+    lab.close()
+    kill(folder)
+    (folder / "volumes" / lost / "data").unlink()
+    lab = labs.up(folder)
+    states = {volume["name"]: volume["state"] for volume in lab.volumes()}
+    assert states == {"lost": "error", "kept": "available"}
+    assert "data" in lab.describe("lost")["error"]
+    lab.delete("lost")
+    lab.close()

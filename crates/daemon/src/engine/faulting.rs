@@ -5,7 +5,7 @@ use crate::engine::volume_files::member_of;
 use crate::engine::volumes::Volumes;
 use crate::problem::{bad_input, could_not, from_io, refused, Outcome};
 use headrace_catalog::RaidLevel;
-use headrace_control::{fault_id, Command, ErrorKind, MemberState, Slowness, VolumeRecord, MOST_EXTRA_MS};
+use headrace_control::{fault_id, Command, ErrorKind, MemberState, Slowness, VolumeId, VolumeRecord, MOST_EXTRA_MS};
 use headrace_device::fault_injector::{Fault, FaultKind};
 use headrace_device::AttachedVolume;
 use headrace_model::rates::Degradation;
@@ -28,6 +28,9 @@ const DEGRADED_MS: f64 = 300.0;
 const LATENCY_MS: f64 = 100.0;
 /// A power cut without a wait would find nothing that is not flushed.
 const CUT_AFTER_S: f64 = 1.0;
+/// Time between two looks at whether a device that waits for its power cut is still attached, ns: a
+/// guess, far below a user's patience.
+const CUT_LOOK_NS: u64 = 100_000_000;
 /// Faults of one volume: each is looked at for every request. A guess.
 const MOST_FAULTS: usize = 256;
 /// Interval at which the progress of a rebuild is written to the journal.
@@ -132,9 +135,14 @@ impl Volumes {
 
     /// Arms a power cut: writes can be lost from now on, and at its time the power goes.
     fn cut_power(self: &Arc<Self>, record: &VolumeRecord, request: &FaultRequest, set: FaultSet) -> Outcome<FaultSet> {
+        // A detach ends the cut of the device that it takes: not between a look and the arming.
+        let _work = lock(&self.work);
         let attached = self.attached_of(record)?;
         let power = lock(&self.files).get(&record.id).map(|files| files.power.clone());
         let power = power.ok_or_else(|| could_not(record.label(), "its files are not open", "See the daemon's log."))?;
+        if attached.faults.is_off() {
+            return Err(refused(ErrorKind::IncorrectState, record.label(), "is without power already", "Detach it, and attach it again."));
+        }
         if power.is_armed() {
             return Err(refused(ErrorKind::IncorrectState, record.label(), "has a power cut coming", "Wait for it, or detach the volume."));
         }
@@ -142,10 +150,9 @@ impl Volumes {
         let seed = request.seed.unwrap_or_else(random);
         let (volumes, at, id) = (self.clone(), set.from, record.id.clone());
         std::thread::spawn(move || {
-            while volumes.devices.clock.now() < at && !volumes.ledger.is_stopping() {
-                std::thread::sleep(Duration::from_nanos(at.0.saturating_sub(volumes.devices.clock.now().0).min(100_000_000)));
+            if !volumes.switch_off(&id, &attached, at) {
+                return;
             }
-            attached.faults.set_power(false);
             match power.cut(seed) {
                 Ok(CutReport { unflushed, lost, torn }) => tracing::info!(volume = id.as_str(), unflushed, lost, torn, seed, "power cut"),
                 Err(error) => tracing::error!(volume = id.as_str(), "power cut: {error}"),
@@ -153,6 +160,26 @@ impl Volumes {
         });
         // Off until it is attached again.
         Ok(FaultSet { seed: Some(seed), until: Nanos::NEVER, ..set })
+    }
+
+    /// Waits for the time of a power cut and switches the device off. Returns false if the device was
+    /// taken away before: the cut ended with it, whether or not the volume is attached again.
+    fn switch_off(&self, id: &VolumeId, device: &Arc<AttachedVolume>, at: Nanos) -> bool {
+        loop {
+            let wait = at.0.saturating_sub(self.devices.clock.now().0);
+            let files = lock(&self.files);
+            let attached = files.get(id).and_then(|files| files.attached.as_ref());
+            if !attached.is_some_and(|attached| Arc::ptr_eq(attached, device)) {
+                return false;
+            }
+            if wait == 0 {
+                // Under the lock: who takes the device away sees that it is off, and waits for the cut.
+                device.faults.set_power(false);
+                return true;
+            }
+            drop(files);
+            std::thread::sleep(Duration::from_nanos(wait.min(CUT_LOOK_NS)));
+        }
     }
 
     /// Returns the faults of a volume's device that have not ended.

@@ -509,6 +509,21 @@ def test_a_member_is_lost_and_rebuilt(lab, headrace):
     assert all(read(device, number) == block(number) for number in (0, 50, 99))
 
 
+def test_a_member_that_is_replaced_again_is_rebuilt_from_its_beginning(lab):
+    lab.create("raid1:2xgp3:1", name="pair")
+    device = device_of(lab.attach("pair", unpaced=True, probe=False))
+    write(device, range(2_048))  # 8 MiB: 4 s at 2 MiB/s
+    lab.replace_member("pair", 0, mib_s=2)
+    third = 33 * 2_048 * BLOCK / (1 << 30)  # percent of the member
+    wait_until(lambda: lab.describe("pair")["members"][0]["done_percent"] >= third, "a third of the rebuild")
+    # Between two steps of the rebuild, which does not see that the member was failed.
+    lab.fail_member("pair", 0)
+    lab.replace_member("pair", 0, mib_s=2)
+    wait_until(lambda: lab.describe("pair")["members"][0]["state"] == "ok", "the end of the rebuild", 60)
+    lab.fail_member("pair", 1)
+    assert all(read(device, number) == block(number) for number in range(2_048))
+
+
 def test_a_slow_member(lab, headrace):
     lab.create("raid10:4xgp3:1", name="ten")
     headrace("volume", "fault", "ten", "slow", "--member", "2", "--caps", "20%", "--extra-ms", "5")

@@ -132,12 +132,7 @@ pub(crate) fn member_rebuilding(record: &VolumeRecord, member: u32, done_bytes: 
         MemberState::Rebuilding { total_bytes, .. } if done_bytes <= total_bytes => {
             Ok(vec![Change::MemberRebuilding { volume: record.id.clone(), member, done_bytes }])
         }
-        _ => Err(ControlError::invalid(
-            format!("{done_bytes} bytes"),
-            "a rebuild ends at the size of the member",
-            LAB_RULE,
-            "Report the bytes that are done.",
-        )),
+        _ => Err(ControlError::invalid(format!("{done_bytes} bytes"), "a rebuild ends at the size of the member", LAB_RULE, "Report the bytes that are done.")),
     }
 }
 

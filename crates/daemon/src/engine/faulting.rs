@@ -13,7 +13,7 @@ use headrace_model::record::HostChange as ModelChange;
 use headrace_model::{Io, Nanos, Op};
 use headrace_protocol::arguments::FaultRequest;
 use headrace_store::raid::{MemberData, Raid, REBUILD_STEP};
-use headrace_store::CutReport;
+use headrace_store::{Backing, CutReport};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

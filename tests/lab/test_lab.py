@@ -512,16 +512,17 @@ def test_a_member_is_lost_and_rebuilt(lab, headrace):
 def test_a_member_that_is_replaced_again_is_rebuilt_from_its_beginning(lab):
     lab.create("raid1:2xgp3:1", name="pair")
     device = device_of(lab.attach("pair", unpaced=True, probe=False))
-    write(device, range(2_048))  # 8 MiB: 4 s at 2 MiB/s
-    lab.replace_member("pair", 0, mib_s=2)
-    third = 33 * 2_048 * BLOCK / (1 << 30)  # percent of the member
-    wait_until(lambda: lab.describe("pair")["members"][0]["done_percent"] >= third, "a third of the rebuild")
-    # Between two steps of the rebuild, which does not see that the member was failed.
+    write(device, range(384))  # 6 steps of a rebuild, each of which takes a second
+    lab.slow_member("pair", 1, extra_ms=1_000)
+    lab.replace_member("pair", 0)
+    half = 50 * 384 * BLOCK / (1 << 30)  # percent of the member
+    wait_until(lambda: lab.describe("pair")["members"][0]["done_percent"] >= half, "half of the rebuild")
+    # Within a step, so that the rebuild does not see that the member was failed.
     lab.fail_member("pair", 0)
-    lab.replace_member("pair", 0, mib_s=2)
+    lab.replace_member("pair", 0)
     wait_until(lambda: lab.describe("pair")["members"][0]["state"] == "ok", "the end of the rebuild", 60)
     lab.fail_member("pair", 1)
-    assert all(read(device, number) == block(number) for number in range(2_048))
+    assert all(read(device, number) == block(number) for number in range(384))
 
 
 def test_a_slow_member(lab, headrace):

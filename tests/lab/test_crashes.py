@@ -229,3 +229,25 @@ def test_a_missing_file_is_an_error_of_that_volume_alone(labs):
     assert "data" in lab.describe("lost")["error"]
     lab.delete("lost")
     lab.close()
+
+
+def test_a_rebuild_that_was_under_way_begins_again(labs):
+    folder = labs.folder()
+    lab = labs.up(folder)
+    volume = lab.create("raid1:2xgp3:1", name="pair")["id"]
+    data = random.Random(1).randbytes(8 << 20)
+    with open(lab.attach("pair", unpaced=True, probe=False)["attachment"]["device"], "r+b") as device:
+        device.write(data)
+        device.flush()
+        os.fsync(device.fileno())
+    third = 33 * len(data) / (1 << 30)  # percent of the member
+    lab.replace_member("pair", 0, mib_s=2)  # 4 s
+    wait_until(lambda: lab.describe("pair")["members"][0]["done_percent"] >= third, "a third of the rebuild")
+    lab.close()
+    kill(folder)
+    lab = labs.up(folder)
+    assert lab.describe("pair")["members"][0]["state"] == "rebuilding"
+    wait_until(lambda: lab.describe("pair")["members"][0]["state"] == "ok", "the end of the rebuild", 60)
+    with (folder / "volumes" / volume / "member-0").open("rb") as rebuilt:
+        assert rebuilt.read(len(data)) == data
+    lab.close()

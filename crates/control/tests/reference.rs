@@ -426,10 +426,10 @@ impl Naive {
             }
             Act::Rebuilding(member, bytes) => {
                 let member = self.member(volume, member)?;
-                let done: u64 = self.members[volume][member].parse().map_err(|_| "incorrect-state")?;
+                self.members[volume][member].parse::<u64>().map_err(|_| "incorrect-state")?;
                 // Growing an array with a member in rebuild is refused, so this is the size the
                 // rebuild began with.
-                if bytes < done || bytes > self.member_gib[volume] * 1_073_741_824 {
+                if bytes > self.member_gib[volume] * 1_073_741_824 {
                     return Err("invalid-parameter");
                 }
                 self.set_member(volume, member, &bytes.to_string());

@@ -99,11 +99,6 @@ impl Raid {
         self.states.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the state of a member.
-    pub fn member(&self, index: usize) -> MemberData {
-        self.states()[index]
-    }
-
     /// Fails a member, or says that it is whole again. Requests under way are done with the state
     /// before when this returns.
     pub fn set_member(&self, index: usize, state: MemberData) {

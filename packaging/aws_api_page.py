@@ -36,8 +36,9 @@ HEAD = """# Calls of AWS that a lab answers
 
 Requests are signed (Signature Version 4, in a header or presigned). Every parameter of AWS's own models is handled, or refused
 by name, or said to change nothing; none is ignored in silence. A call that AWS has and a lab has not is `UnsupportedOperation`, one that does not exist
-`InvalidAction`; both are 400, because SDKs try statuses of 5xx again. The one 5xx is 503 `ServiceUnavailable`: the daemon is
-down. Every call of EC2 has DryRun: `DryRunOperation` (412) after all checks. A caller with policies (`headrace lab user`)
+`InvalidAction`; both are 400, because SDKs try statuses of 5xx again. 503 `ServiceUnavailable` says that the daemon is down or ends, or that
+the machine could not do it (a full disk); 500 `KeyUnavailableException` of KMS, that the KMS elsewhere that has the key does not answer.
+Every call of EC2 has DryRun: `DryRunOperation` (412) after all checks. A caller with policies (`headrace lab user`)
 is answered `UnauthorizedOperation` (EC2, 403) or `AccessDenied` for what they do not allow.
 
 What all calls answer to a parameter that is wrong:

@@ -89,11 +89,12 @@ def test_a_worker_that_dies_is_started_again(aws_lab):
     assert "its worker ended and is started again" in (aws_lab.folder / "headraced.log").read_text()
 
 
-def test_a_supervisor_that_dies_takes_its_worker_along_and_lab_up_starts_both_again(aws_lab):
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_a_supervisor_that_ends_takes_its_worker_along_and_lab_up_starts_both_again(aws_lab, end):
     device = aws_lab.lab.attach(aws_lab.lab.create("gp3:1", name="db")["id"], probe=False)["attachment"]
     supervisor, _ = roles(aws_lab.folder)
     assert json.loads(aws_lab.headrace("lab", "status", "--output", "json").stdout)["api_url"] == aws_lab.endpoint
-    os.kill(supervisor, signal.SIGKILL)
+    os.kill(supervisor, end)
     until(lambda: processes(aws_lab.folder), lambda result: not result, "the worker outlived its supervisor")
     status = aws_lab.headrace("lab", "status")
     assert "the AWS endpoint at" in status.stderr and "has ended: headrace lab up" in status.stderr

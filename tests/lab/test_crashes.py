@@ -16,10 +16,11 @@ from pathlib import Path
 
 import pytest
 from flushing_writer import BLOCK, number_of
-from lab_folders import kill
+from lab_folders import SECTOR, SECTOR_AT, kill, read_mark, write_mark
+from lab_folders import device_of as attached_device_of
 from waiting import wait_until
 
-from headrace.lab import Lab
+from headrace.lab import Lab, LabRefused, stop_lab
 
 CRASHES = int(os.environ.get("CRASHES", "3"))
 BLOCKS = 2_000
@@ -171,6 +172,48 @@ def test_a_damaged_journal_is_refused_in_words(labs):
     assert journal.read_bytes() == bytes(data), "nothing may be changed"
 
 
+def test_an_array_that_was_in_use_is_resynced(labs):
+    folder = labs.folder()
+    with labs.up(folder) as lab:
+        volume = lab.create("raid1:2xgp3:1", name="db")["id"]
+        write_mark(attached_device_of(lab, "db"))
+    kill(folder)
+    place = folder / "volumes" / volume
+    # A write that had reached the first copy alone.
+    other = SECTOR[::-1]
+    with (place / "member-0").open("r+b") as file:
+        os.pwrite(file.fileno(), other, SECTOR_AT)
+    with labs.up(folder) as lab, (place / "member-1").open("rb", buffering=0) as second:
+        assert read_mark(lab.describe("db")["attachment"]["device"]) == other
+        wait_until(lambda: os.pread(second.fileno(), len(other), SECTOR_AT) == other, "two equal copies")
+        stop_lab(lab, force=True)
+    assert not (place / "in-use").exists(), "closed in order"
+
+
+def test_volumes_whose_files_come_back_are_usable_again(labs):
+    """A start of the machine may mount the disk of the volumes too late."""
+    folder = labs.folder()
+    with labs.up(folder) as lab:
+        for name in ("attached", "detached"):
+            lab.create("gp3:1", name=name)
+            write_mark(attached_device_of(lab, name))
+        lab.detach("detached")
+    kill(folder)
+    volumes, away = folder / "volumes", folder / "away"
+    volumes.rename(away)
+    with labs.up(folder) as lab:
+        assert [(volume["state"], volume["attachment"]) for volume in lab.volumes()] == [("error", None)] * 2
+        with pytest.raises(LabRefused, match="start the lab again"):
+            lab.attach("detached")
+    kill(folder)
+    volumes.rmdir()
+    away.rename(volumes)
+    with labs.up(folder) as lab:
+        assert [(volume["state"], volume["error"]) for volume in lab.volumes()] == [("available", None)] * 2
+        for name in ("attached", "detached"):
+            assert read_mark(attached_device_of(lab, name)) == SECTOR
+
+
 def test_a_missing_file_is_an_error_of_that_volume_alone(labs):
     folder = labs.folder()
     lab = labs.up(folder)
@@ -185,4 +228,26 @@ def test_a_missing_file_is_an_error_of_that_volume_alone(labs):
     assert states == {"lost": "error", "kept": "available"}
     assert "data" in lab.describe("lost")["error"]
     lab.delete("lost")
+    lab.close()
+
+
+def test_a_rebuild_that_was_under_way_begins_again(labs):
+    folder = labs.folder()
+    lab = labs.up(folder)
+    volume = lab.create("raid1:2xgp3:1", name="pair")["id"]
+    data = random.Random(1).randbytes(8 << 20)
+    with open(lab.attach("pair", unpaced=True, probe=False)["attachment"]["device"], "r+b") as device:
+        device.write(data)
+        device.flush()
+        os.fsync(device.fileno())
+    third = 33 * len(data) / (1 << 30)  # percent of the member
+    lab.replace_member("pair", 0, mib_s=2)  # 4 s
+    wait_until(lambda: lab.describe("pair")["members"][0]["done_percent"] >= third, "a third of the rebuild")
+    lab.close()
+    kill(folder)
+    lab = labs.up(folder)
+    assert lab.describe("pair")["members"][0]["state"] == "rebuilding"
+    wait_until(lambda: lab.describe("pair")["members"][0]["state"] == "ok", "the end of the rebuild", 60)
+    with (folder / "volumes" / volume / "member-0").open("rb") as rebuilt:
+        assert rebuilt.read(len(data)) == data
     lab.close()

@@ -101,6 +101,45 @@ def test_only_a_key_makes_it_readable(lab: Lab, spec: str):
     assert read(device_of(lab, "db")) == SECTORS
 
 
+def test_a_volume_waits_for_the_key_of_the_snapshot_it_loads_from(labs):
+    """The own key is enabled throughout; a restart while the other is not must not end the volume."""
+    folder, place = labs.folder(), 512 << 20  # where no kernel looks for partitions
+    with labs.up(folder) as lab:
+        others, own = (lab.create_key(description=name)["id"] for name in ("others", "own"))
+        lab.create("gp3:1", name="db", encrypted=True, kms_key=others)
+        write(device_of(lab, "db"), SECTORS, place)
+        snapshot = lab.create_snapshot("db")["id"]
+        wait_until(lambda: lab.describe_snapshot(snapshot)["state"] == "completed", "a snapshot that is stored")
+        lab.create("gp3:1", name="copy", snapshot=snapshot, encrypted=True, kms_key=own)
+        device_of(lab, "copy")
+        lab.disable_key(others)
+        killed(lab)
+    with labs.up(folder) as lab:
+        assert lab.describe("copy")["state"] == "available"
+        with pytest.raises(LabRefused) as refused:
+            lab.attach("copy", probe=False)
+        assert refused.value.code == "InvalidKMSKey.InvalidState"
+        lab.enable_key(others)
+        assert read(device_of(lab, "copy"), offset=place) == SECTORS
+
+
+def test_keys_outlive_a_journal_that_was_moved_away(labs):
+    folder = labs.folder()
+    with labs.up(folder) as lab:
+        lab.create("gp3:1", name="db", encrypted=True)
+        write(device_of(lab, "db"), SECTORS)
+        lab.detach("db")
+        killed(lab)
+    journal, away = folder / "journal", folder / "away"
+    journal.rename(away)
+    with labs.up(folder) as lab:
+        assert lab.volumes() == []
+        killed(lab)
+    away.rename(journal)
+    with labs.up(folder) as lab:
+        assert read(device_of(lab, "db")) == SECTORS
+
+
 def test_a_crash_keeps_what_was_written_and_keys_are_in_no_other_file(labs):
     folder = labs.folder()
     with labs.up(folder) as lab:

@@ -468,11 +468,32 @@ def test_a_power_cut(lab):
             memory[:] = block(number)
             os.pwrite(descriptor, memory, number * BLOCK)
             number += 1
+    with pytest.raises(LabRefused, match="is without power already"):
+        lab.fault("db", "power-cut")
     lab.detach("db", force=True)
     again = device_of(lab.attach("db", probe=False))
     assert all(read(again, number) == block(number) for number in range(20))
     torn_or_whole = read(again, 100)
     assert all(torn_or_whole[at : at + 512] in (bytes(512), block(100)[:512]) for at in range(0, BLOCK, 512))
+
+
+def test_a_detach_ends_a_power_cut_that_was_to_come(lab):
+    lab.create("gp3:1", name="db")
+    lab.attach("db", unpaced=True, probe=False)
+    lab.fault("db", "power-cut", in_s=1, seed=7)
+    lab.detach("db")
+    device = device_of(lab.attach("db", unpaced=True, probe=False))
+    with opened(device) as (descriptor, memory):
+        for number in range(200):  # never flushed
+            memory[:] = block(number)
+            assert os.pwrite(descriptor, memory, number * BLOCK) == BLOCK
+    time.sleep(1.5)
+    assert lab.faults("db") == []
+    assert all(read(device, number) == block(number) for number in range(200))
+    # Nor is another refused because of it.
+    lab.fault("db", "power-cut", in_s=1_000)
+    with pytest.raises(LabRefused, match="has a power cut coming"):
+        lab.fault("db", "power-cut", in_s=1_000)
 
 
 def test_a_member_is_lost_and_rebuilt(lab, headrace):
@@ -486,6 +507,22 @@ def test_a_member_is_lost_and_rebuilt(lab, headrace):
     wait_until(lambda: lab.describe("pair")["members"][0]["state"] == "ok", "the end of the rebuild", 60)
     headrace("volume", "fault", "pair", "fail", "--member", "1")
     assert all(read(device, number) == block(number) for number in (0, 50, 99))
+
+
+def test_a_member_that_is_replaced_again_is_rebuilt_from_its_beginning(lab):
+    lab.create("raid1:2xgp3:1", name="pair")
+    device = device_of(lab.attach("pair", unpaced=True, probe=False))
+    write(device, range(384))  # 6 steps of a rebuild, each of which takes a second
+    lab.slow_member("pair", 1, extra_ms=1_000)
+    lab.replace_member("pair", 0)
+    half = 50 * 384 * BLOCK / (1 << 30)  # percent of the member
+    wait_until(lambda: lab.describe("pair")["members"][0]["done_percent"] >= half, "half of the rebuild")
+    # Within a step, so that the rebuild does not see that the member was failed.
+    lab.fail_member("pair", 0)
+    lab.replace_member("pair", 0)
+    wait_until(lambda: lab.describe("pair")["members"][0]["state"] == "ok", "the end of the rebuild", 60)
+    lab.fail_member("pair", 1)
+    assert all(read(device, number) == block(number) for number in range(384))
 
 
 def test_a_slow_member(lab, headrace):

@@ -5,6 +5,7 @@ CRASHES=50 for the soak; every round is killed at another random moment, printed
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import random
@@ -303,6 +304,44 @@ def test_kill_9_loses_no_snapshot(labs):
     lab.close()
 
 
+class PageRange(ctypes.Structure):
+    """struct cachestat_range of Linux."""
+
+    _fields_ = [("offset", ctypes.c_uint64), ("bytes", ctypes.c_uint64)]
+
+
+class CachedPages(ctypes.Structure):
+    """struct cachestat of Linux: pages of a file, by their state."""
+
+    _fields_ = [(name, ctypes.c_uint64) for name in ("cached", "dirty", "written_back", "evicted", "recently_evicted")]
+
+
+def count_unwritten_pages(path: Path, count: int) -> int:
+    """The pages of the first `count` bytes of a file that the disk does not have yet. Needs Linux 6.5."""
+    number = 451  # cachestat, on every architecture
+    pages = CachedPages()
+    with path.open("rb") as file:
+        result = ctypes.CDLL(None, use_errno=True).syscall(
+            number, file.fileno(), ctypes.byref(PageRange(0, count)), ctypes.byref(pages), 0
+        )
+    if result != 0:
+        pytest.skip(f"this kernel does not tell what is on disk: {os.strerror(ctypes.get_errno())}")
+    return pages.dirty + pages.written_back
+
+
+def test_a_volume_that_is_opened_is_not_closed_on_the_disk(labs):
+    """A machine that stops now must not find the changed blocks as they were noted at the end of the
+    last use: those of this use would be missing in the next snapshot."""
+    folder = labs.folder()
+    with labs.up(folder) as lab:
+        volume = fresh(lab, "db")
+        completed(lab, lab.create_snapshot("db")["id"])
+        lab_package.stop_lab(lab)
+    with labs.up(folder) as lab, device(lab, "db"):
+        (marks,) = (folder / "volumes" / volume / "captures").glob("*.after")
+        assert count_unwritten_pages(marks, SECTOR) == 0
+
+
 def test_a_store_that_is_away(labs):
     with labs.up() as lab:
         fresh(lab, "db")
@@ -414,8 +453,8 @@ def test_schedules_keep_what_they_say(labs):
         remaining = lab.snapshots()["snapshots"]
         assert {entry["volume"] for entry in remaining} == {record["id"]}
         assert {entry["schedule"] for entry in remaining} == {"often"}
-        # Two completed ones are kept; those that were pending at a run are not counted yet.
-        assert 1 <= len(remaining) <= 4
+        # Two completed ones are kept; at most five were pending when the schedule was deleted.
+        assert 2 <= len(remaining) <= 7
 
 
 def available(lab: Lab, copy: str) -> None:

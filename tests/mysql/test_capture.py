@@ -380,10 +380,11 @@ def test_the_clients_take_the_file_we_write(live, template, tmp_path):
     remote = write_client_file(
         live.address(tcp=f"?ssl-mode=VERIFY_CA&ssl-ca={template}/ca.pem"), tmp_path / "remote.cnf"
     )
-    for file in (local, remote):
+    plain = write_client_file(live.address(tcp="?tcp"), tmp_path / "plain.cnf")  # TLS where the server has it
+    for file in (local, remote, plain):
         request = [
             "mariadb",
-            f"--defaults-extra-file={file}",
+            f"--defaults-file={file}",
             "-BNe",
             "SELECT CURRENT_USER(); SHOW SESSION STATUS LIKE 'Ssl_cipher'",
         ]
@@ -391,12 +392,16 @@ def test_the_clients_take_the_file_we_write(live, template, tmp_path):
         assert done.returncode == 0 and done.stdout.startswith("watcher@%"), done.stderr
         assert file is local or done.stdout.splitlines()[1].partition("\t")[2].startswith("TLS_")
         assert (
-            subprocess.run(["mariadb-admin", f"--defaults-extra-file={file}", "status"], capture_output=True).returncode
-            == 0
+            subprocess.run(["mariadb-admin", f"--defaults-file={file}", "status"], capture_output=True).returncode == 0
         )
+    # An account that needs TLS: Headrace's own connection prefers it, so the tools must.
+    needs_tls = write_client_file(live.address("tls", "x", tcp="?tcp"), tmp_path / "tls.cnf")
+    connect(live.address("tls", "x", tcp="?tcp")).close()
+    done = subprocess.run(["mariadb", f"--defaults-file={needs_tls}", "-e", "DO 1"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     chosen = write_client_file(live.address("bench", "", database="sb"), tmp_path / "chosen.cnf")
     done = subprocess.run(
-        ["mariadb", f"--defaults-extra-file={chosen}", "-BNe", "SELECT DATABASE()"], capture_output=True, text=True
+        ["mariadb", f"--defaults-file={chosen}", "-BNe", "SELECT DATABASE()"], capture_output=True, text=True
     )
     assert done.stdout.strip() == "sb"
 

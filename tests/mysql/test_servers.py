@@ -90,11 +90,16 @@ def test_the_guide(labs, tmp_path):
     assert "shop: gone" in done.stderr and not (folder / "servers" / "shop").exists()
 
 
-def test_a_volume_that_is_mounted_without_access_times_and_a_client_that_is_logged_in(server, headrace):
+def test_a_volume_that_is_mounted_without_access_times_and_a_client_that_is_logged_in(
+    server, headrace, tmp_path, monkeypatch
+):
     options = subprocess.run(
         ["findmnt", "-no", "OPTIONS", "-t", "xfs", "-T", str(server.paths.datadir)], capture_output=True, text=True
     ).stdout
     assert "noatime" in options.split(",")
+    # The file of a user who mostly works with another server does not count.
+    (tmp_path / ".my.cnf").write_text("[client]\nuser=root\npassword=wrong\nsocket=/nowhere/mysqld.sock\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
     assert headrace("mysql", "cli", server.name, "-N", "-e", "SELECT @@innodb_buffer_pool_size").stdout.split() == [
         str(64 << 20)
     ]

@@ -237,7 +237,7 @@ pub enum Command {
         /// Most MiB/s of the rebuild; else as fast as members allow.
         mib_s: Option<u64>,
     },
-    /// *Daemon*: progress of a rebuild.
+    /// *Daemon*: progress of a rebuild, which a restart begins again.
     MemberRebuilding {
         /// Volume.
         volume: String,

@@ -8,7 +8,7 @@ use headrace_control::{
     ModifyRequest, Settings, TagRequest, VolumeStatus,
 };
 use proptest::prelude::*;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 const MODIFYING_MS: u64 = 30_000;
 const OPTIMIZING_MS: u64 = 600_000;
@@ -135,6 +135,8 @@ struct Naive {
     shape: HashMap<String, usize>,
     name: HashMap<String, u8>,
     status: HashMap<String, &'static str>,
+    /// Volumes that could be used once.
+    was_ready: HashSet<String>,
     tags: HashMap<String, Vec<String>>,
     attachment: HashMap<String, (&'static str, String, bool)>,
     /// Start, state, type and size afterwards.
@@ -224,9 +226,15 @@ impl Naive {
         let key = volume.to_string();
         match act {
             Act::Create(..) => {}
+            Act::Created if self.status[volume] == "error" && self.was_ready.contains(volume) => {
+                self.status.insert(key, if self.attachment.contains_key(volume) { "in-use" } else { "available" });
+            }
             Act::Created => self.set_status(volume, &["creating"], "available")?,
             Act::Failed if self.status[volume] == "deleting" => return Err("incorrect-state"),
             Act::Failed => {
+                if ["available", "in-use"].contains(&self.status[volume]) {
+                    self.was_ready.insert(key.clone());
+                }
                 self.status.insert(key, "error");
             }
             Act::Delete if self.attachment.contains_key(volume) => return Err("in-use"),
@@ -418,10 +426,10 @@ impl Naive {
             }
             Act::Rebuilding(member, bytes) => {
                 let member = self.member(volume, member)?;
-                let done: u64 = self.members[volume][member].parse().map_err(|_| "incorrect-state")?;
+                self.members[volume][member].parse::<u64>().map_err(|_| "incorrect-state")?;
                 // Growing an array with a member in rebuild is refused, so this is the size the
                 // rebuild began with.
-                if bytes < done || bytes > self.member_gib[volume] * 1_073_741_824 {
+                if bytes > self.member_gib[volume] * 1_073_741_824 {
                     return Err("invalid-parameter");
                 }
                 self.set_member(volume, member, &bytes.to_string());

@@ -290,6 +290,52 @@ fn a_schedule_keeps_as_many_as_it_says_and_leaves_the_locked() {
     assert_eq!(bench.lab.snapshots.schedules["s"].next_ms, START_MS + 10 * HOUR_MS);
 }
 
+/// Completed snapshots remain, up to the limit, whatever becomes of a new one.
+#[test]
+fn a_schedule_deletes_the_old_when_the_new_is_completed() {
+    let mut bench = Bench::new();
+    let tags = BTreeMap::from([("backup".to_string(), "yes".to_string())]);
+    bench.run(Command::Tag(headrace_control::TagRequest { resources: vec!["a".into()], set: tags.clone(), ..Default::default() })).expect("tagged");
+    let schedule = ScheduleRequest { name: "s".into(), target_tags: tags, interval_s: 3_600, keep: Some(1), ..Default::default() };
+    bench.snapshot(SnapshotCommand::SetSchedule(schedule)).expect("set");
+    let completed = |bench: &Bench| -> Vec<SnapshotId> {
+        let records = bench.lab.snapshots.records.values().filter(|record| record.state == SnapshotState::Completed);
+        records.map(|record| record.id.clone()).collect()
+    };
+    let run = |bench: &mut Bench| {
+        bench.now += HOUR_MS;
+        begun(&bench.snapshot(SnapshotCommand::RunSchedule { schedule: "s".into() }).expect("run")).remove(0)
+    };
+    let complete = |bench: &mut Bench, snapshot: &SnapshotId| {
+        bench.snapshot(SnapshotCommand::Completed { snapshot: snapshot.clone(), parent: None, stored_bytes: 0, full_bytes: 0 }).expect("completed");
+    };
+    let first = run(&mut bench);
+    complete(&mut bench, &first);
+    let second = run(&mut bench);
+    assert_eq!(completed(&bench), std::slice::from_ref(&first), "the second is pending");
+    bench.snapshot(SnapshotCommand::Failed { snapshot: second, reason: "the store is full".into() }).expect("failed");
+    let third = run(&mut bench);
+    bench.snapshot(SnapshotCommand::Abandon { snapshots: vec![third] }).expect("abandoned");
+    assert_eq!(completed(&bench), std::slice::from_ref(&first), "there is no other");
+    let fourth = run(&mut bench);
+    complete(&mut bench, &fourth);
+    assert_eq!(completed(&bench), [fourth]);
+}
+
+#[test]
+fn an_array_that_is_too_large_has_no_snapshot() {
+    let mut bench = Bench::new();
+    for (name, spec) in [("largest", "8xgp3:65536"), ("larger", "raid10:18xgp3:65536")] {
+        let request = CreateRequest { spec: spec.to_string(), name: Some(name.to_string()), as_of: Some("2026-01-01".to_string()), ..CreateRequest::default() };
+        bench.run(Command::CreateVolume(request)).expect("a volume");
+        bench.run(Command::Created { volume: name.to_string() }).expect("created");
+    }
+    let of = |name: &str| SnapshotCommand::Create(SnapshotRequest { volumes: vec![name.to_string()], ..SnapshotRequest::default() });
+    bench.snapshot(of("largest")).expect("512 TiB");
+    let error = bench.snapshot(of("larger")).unwrap_err();
+    assert!(error.contains("has 589824 GiB, and a snapshot of this lab has at most 524288"), "{error}");
+}
+
 /// Copies of volumes: what is asked of them, how many are at once, and that no snapshot is made.
 #[test]
 fn copies_of_volumes() {

@@ -127,7 +127,11 @@ fn of_volume(volume: &VolumeId, event: &str, result: &str, cause: &str) -> Optio
 
 fn describe(lab: &Lab, event: &Event) -> Option<Body> {
     match &event.change {
-        Change::VolumeReady { volume } => of_volume(volume, "createVolume", "available", ""),
+        Change::VolumeReady { volume } => match lab.volumes.get(volume)?.status {
+            VolumeStatus::Creating => of_volume(volume, "createVolume", "available", ""),
+            // Files are back after a restart, of which AWS has no event.
+            _ => None,
+        },
         Change::VolumeFailed { volume, reason } => match lab.volumes.get(volume)?.status {
             VolumeStatus::Creating => of_volume(volume, "createVolume", "failed", reason),
             _ => of_volume(volume, "volumeError", "error", reason),

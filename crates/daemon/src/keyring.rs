@@ -11,9 +11,10 @@
 //!
 //! The material of each key lies in a file of its own, `keys/UUID`, readable by its owner alone
 //! (0600) and wrapped by nothing: who can read the lab's folder as root can read its keys. The file
-//! of a key elsewhere says where it is (`headrace_store::kms`). In memory material is held by a
-//! process that is locked into memory and cannot be dumped (`bin/headraced.rs`), and is overwritten
-//! when it is no longer needed.
+//! of a key elsewhere says where it is (`headrace_store::kms`). Files of keys that the journal does
+//! not know lie in `keys/set-aside`. In memory material is held by a process that is locked into
+//! memory and cannot be dumped (`bin/headraced.rs`), and is overwritten when it is no longer
+//! needed.
 
 use crate::problem::{could_not, from_io, refused, Outcome};
 use aes_gcm::aead::{Aead, Payload};
@@ -22,9 +23,9 @@ use headrace_control::{ControlError, ErrorKind, Problem};
 use headrace_store::kms::{RemoteError, RemoteKey};
 use rustix::rand::{getrandom, GetRandomFlags};
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use zeroize::Zeroizing;
@@ -39,6 +40,9 @@ const REMOTE_HEADER_BYTES: usize = 1 + ID_BYTES;
 pub(crate) const KEY_BYTES: usize = 32;
 /// Longest file of a key that is elsewhere, bytes. A guess: an address and some names.
 const MOST_REMOTE_BYTES: u64 = 8 << 10;
+
+/// Folder, in that of the keys, for files of keys that the journal does not know.
+const SET_ASIDE: &str = "set-aside";
 
 /// Encryption context: names and values that must be the same to decrypt.
 pub type Context = BTreeMap<String, String>;
@@ -90,6 +94,18 @@ pub(crate) fn is_id(text: &str) -> bool {
     bytes_of(text).is_some()
 }
 
+/// Lists the files of a folder whose names are text, as those of keys are.
+fn names_in(folder: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if !entry.file_type()?.is_dir() {
+            names.extend(entry.file_name().into_string());
+        }
+    }
+    Ok(names)
+}
+
 fn invalid_ciphertext(rule: &str) -> Problem {
     let error = ControlError::new(
         ErrorKind::InvalidParameter,
@@ -114,17 +130,22 @@ fn authenticated(header: &[u8], context: &Context) -> Vec<u8> {
 }
 
 impl Keyring {
-    /// Opens the keys in a folder. The file of a key that is not `is_known` is removed: a crash
-    /// left it.
+    /// Opens the keys in a folder. The file of a key that is not `is_known` is set aside, and
+    /// comes back when the key is known again: a crash may have left it, but the journal may also
+    /// be new, or older than the key.
     ///
     /// # Errors
-    /// The folder cannot be read.
+    /// The folder cannot be read, or a file cannot be moved.
     pub fn open(folder: &Path, is_known: impl Fn(&str) -> bool) -> io::Result<Keyring> {
-        for entry in std::fs::read_dir(folder)? {
-            let entry = entry?;
-            if entry.file_name().to_str().is_none_or(|name| !is_known(name)) {
-                std::fs::remove_file(entry.path())?;
-            }
+        let aside = folder.join(SET_ASIDE);
+        for name in names_in(folder)?.into_iter().filter(|name| !is_known(name)) {
+            DirBuilder::new().recursive(true).mode(0o700).create(&aside)?;
+            std::fs::rename(folder.join(&name), aside.join(&name))?;
+            tracing::warn!("the journal does not know the key of {name}: its file is kept in {}", aside.display());
+        }
+        let set_aside = if aside.is_dir() { names_in(&aside)? } else { Vec::new() };
+        for name in set_aside.into_iter().filter(|name| is_known(name) && !folder.join(name).exists()) {
+            std::fs::rename(aside.join(&name), folder.join(&name))?;
         }
         Ok(Keyring { folder: folder.to_path_buf(), material: Mutex::default() })
     }
@@ -352,10 +373,15 @@ mod tests {
         for cut in 0..sealed.len() {
             refused(&sealed[..cut], &volume);
         }
-        // After a restart, too; a key that no record names is a leftover.
+        // After a restart, too; without the key that no record names.
         let again = Keyring::open(folder.path(), |id| id == first).unwrap();
         assert_eq!(again.decrypt(&sealed, &volume).unwrap().as_slice(), b"a data key");
-        assert!(!folder.path().join(&second).exists());
+        assert_eq!(again.decrypt(&moved, &volume).unwrap_err().code, "KeyUnavailableException");
+        // A journal that is older than the keys, then the one that knows them.
+        Keyring::open(folder.path(), |_| false).unwrap();
+        let again = Keyring::open(folder.path(), |_| true).unwrap();
+        assert_eq!(again.decrypt(&sealed, &volume).unwrap().as_slice(), b"a data key");
+        refused(&moved, &volume);
         again.destroy(&first);
         assert_eq!(again.decrypt(&sealed, &volume).unwrap_err().code, "KeyUnavailableException");
         assert!(!folder.path().join(&first).exists());

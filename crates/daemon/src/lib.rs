@@ -29,6 +29,7 @@
 //! | `engine/blocks` | blocks of snapshots, one at a time |
 //! | `engine/initializing` | volumes made from a snapshot: cold blocks, and their loading |
 //! | `engine/resting` | volumes that nobody uses, with closed files, and the facts about them |
+//! | `engine/resyncing` | copies and parity of arrays, made equal after a crash |
 //! | `engine/metering` | rows of metrics, and the credits noted with them |
 //! | `engine/housekeeping` | work that no call asks for |
 //! | `engine/encryption` | the service of the keys, and the data keys of encrypted volumes |

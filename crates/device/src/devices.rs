@@ -41,6 +41,9 @@ pub enum Pace {
 pub struct AttachedVolume {
     /// Number of its device in the model.
     pub device_number: DeviceNumber,
+    /// Number of the attachment, which no other of this process has. The device number is given to
+    /// another volume once it is free.
+    pub attachment: u64,
     /// The name of its file: the volume id.
     pub id: String,
     /// Bytes of the volume.
@@ -56,8 +59,10 @@ pub struct AttachedVolume {
 impl AttachedVolume {
     /// Makes a volume that follows the model.
     pub fn new(device_number: DeviceNumber, id: &str, backing: Arc<dyn Backing>, now: Nanos) -> AttachedVolume {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         AttachedVolume {
             device_number,
+            attachment: NEXT.fetch_add(1, Ordering::Relaxed),
             id: id.to_string(),
             backing,
             meter: Meter::new(now),

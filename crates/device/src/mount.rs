@@ -5,7 +5,7 @@
 //! read or write the backing at once, and answer, or leave the answer to the timer. Data is copied
 //! once between the backing and a buffer, and once between the buffer and the kernel.
 
-use crate::devices::{AttachedVolume, Devices, Pace};
+use crate::devices::{AttachedVolume, Devices, Pace, MOST_VOLUMES};
 use crate::timer::Timer;
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
@@ -31,10 +31,12 @@ const MOST_BYTES: u32 = 1 << 20;
 const FREE_BYTES: usize = 64 << 20;
 /// Answers closer than this to their time leave at once.
 const AT_ONCE: u64 = 1_000;
-/// Inode of the folder, as FUSE has it, and of the volume with device number 0: a guess that
-/// leaves room for other files.
+/// Inode of the folder, as FUSE has it, and the first inode of a volume: a guess that leaves room
+/// for other files.
 const ROOT: u64 = 1;
 const FIRST: u64 = 16;
+/// Inodes of one attachment: each device number has its own, the probe's too.
+const NUMBERS: u64 = MOST_VOLUMES as u64 + 1;
 /// Flags of linux/falloc.h.
 const FALLOC_KEEP_SIZE: i32 = 1;
 const FALLOC_PUNCH_HOLE: i32 = 2;
@@ -179,7 +181,8 @@ impl Waiting {
 
 impl Files {
     fn volume(&self, inode: INodeNo) -> Option<Arc<AttachedVolume>> {
-        self.devices.volume(usize::try_from(inode.0.checked_sub(FIRST)?).ok()?)
+        let device_number = usize::try_from(inode.0.checked_sub(FIRST)? % NUMBERS).ok()?;
+        self.devices.volume(device_number).filter(|volume| inode_of(volume) == inode.0)
     }
 
     /// Decides a request: its arrival, the time of its answer, and true to answer with an error.
@@ -203,6 +206,13 @@ impl Files {
             self.timer.push(at, waiting);
         }
     }
+}
+
+/// Returns the inode of an attached volume. No other attachment ever has it: who still has the file
+/// of an earlier one open, as the loop device of a mounted volume that was detached by force, must
+/// not reach the volume that has its device number now.
+fn inode_of(volume: &AttachedVolume) -> u64 {
+    FIRST + volume.attachment * NUMBERS + volume.device_number as u64
 }
 
 fn attributes(inode: u64, volume: Option<&AttachedVolume>) -> FileAttr {
@@ -244,7 +254,7 @@ impl Filesystem for Files {
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match name.to_str().filter(|_| parent.0 == ROOT).and_then(|name| self.devices.by_id(name)) {
-            Some(volume) => reply.entry(&UNCACHED, &attributes(volume.device_number as u64 + FIRST, Some(&volume)), Generation(0)),
+            Some(volume) => reply.entry(&UNCACHED, &attributes(inode_of(&volume), Some(&volume)), Generation(0)),
             None => reply.error(Errno::ENOENT),
         }
     }
@@ -270,7 +280,7 @@ impl Filesystem for Files {
             return reply.error(Errno::ENOTDIR);
         }
         for (place, volume) in self.devices.attached().iter().enumerate().skip(offset as usize) {
-            if reply.add(INodeNo(volume.device_number as u64 + FIRST), place as u64 + 1, FileType::RegularFile, &volume.id) {
+            if reply.add(INodeNo(inode_of(volume)), place as u64 + 1, FileType::RegularFile, &volume.id) {
                 break;
             }
         }

@@ -7,14 +7,15 @@ mod huge;
 use common::{direct, outcome, pattern, run, saved, wait_for, Aligned, Lab, MIB};
 use headrace_device::devices::Pace;
 use headrace_device::fault_injector::{Fault, FaultKind};
-use headrace_device::{loopdev, probe};
+use headrace_device::{loopdev, probe, AttachedVolume};
 use headrace_model::record::{Frame, SavedHost};
 use headrace_model::{Io, ModelOptions, Nanos, Op};
-use headrace_store::Backing;
+use headrace_store::{Backing, SparseFile};
 use huge::HugePage;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 const EIO: i32 = 5;
 const HOUR: u64 = 3_600_000_000_000;
@@ -193,6 +194,35 @@ fn without_power_everything_is_an_i_o_error() {
     assert!(!outcome("blkdiscard", &["--force", device]).status.success());
     volume.volume.faults.set_power(true);
     file.read_exact_at(&mut buffer.0[..4_096], 0).expect("power again");
+}
+
+/// Who still has a volume open that was taken away gets I/O errors, also when another volume, or the
+/// same one, is attached with its device number.
+#[test]
+fn a_volume_that_was_taken_away_leads_to_no_later_one() {
+    let mut lab = Lab::new(None);
+    let first = lab.attach("io2:4:1000");
+    let (mut buffer, mut back) = (Aligned::new(), Aligned::new());
+    pattern(&mut buffer.0, 0, 1);
+    let mut open = vec![first.direct(), direct(&lab.mount.file(&first.id))];
+    for id in [first.id.as_str(), "vol-other"] {
+        lab.devices.close(first.device_number);
+        let backing = SparseFile::create(&lab.folder.path().join(format!("later-{id}")), 4 << 30).expect("a file");
+        let later = Arc::new(AttachedVolume::new(first.device_number, id, Arc::new(backing), lab.devices.clock.now()));
+        lab.devices.open(later.clone());
+        let file = direct(&lab.mount.file(id));
+        let code = |outcome: std::io::Result<()>| outcome.expect_err("taken away").raw_os_error();
+        for old in &open {
+            assert_eq!(code(old.write_all_at(&buffer.0, 0)), Some(EIO), "{id}");
+            assert_eq!(code(old.read_exact_at(&mut back.0[..4_096], 0)), Some(EIO), "{id}");
+            assert_eq!(code(old.sync_all()), Some(EIO), "{id}");
+        }
+        assert_eq!(later.backing.allocated().expect("space"), 0, "{id}: nothing was written to it");
+        file.write_all_at(&buffer.0, MIB).expect("written");
+        file.read_exact_at(&mut back.0, MIB).expect("read");
+        assert!(back.0 == buffer.0, "{id}");
+        open.push(file);
+    }
 }
 
 /// Faults reach whoever uses the device: errors as EIO, a pause that ends by being waited out, a

@@ -194,7 +194,7 @@ calls! {
     /// | `latency` | each request takes longer | `extra_ms` (to 60,000), `op` |
     /// | `error` | every Nth request fails with EIO | `every`, `op` |
     /// | `degraded` | limits shrink and requests take longer, in the model: a record replays it | `caps_percent` (0.1 to 100), `extra_ms` (0 to 60,000), `member` |
-    /// | `power-cut` | at its time every request fails, and writes that were not flushed are kept, dropped or torn, by `seed`; until the volume is attached again | `seed` |
+    /// | `power-cut` | at its time every request fails, and writes that were not flushed are kept, dropped or torn, by `seed`; until the volume is attached again. A detach before its time ends it | `seed` |
     VolumeFault(FaultRequest) -> FaultAnswer = "volume.fault" in "Faults" as fault.fault;
     /// Faults that wait or last. Degraded times are the model's and not listed.
     VolumeFaults(OneVolume) -> Faults = "volume.faults" in "Faults" as faults.faults;

@@ -14,6 +14,7 @@
 //! | `objects` | objects under names, in a folder or an S3 bucket |
 //! | `power` | what a power cut does to writes that were not flushed |
 //! | `raid` | the bytes of an array over its members, members that fail, rebuilds |
+//! | `raid/resync` | copies and parity that may differ after a crash, made equal again |
 //! | `encrypted` | bytes on the disk that only a key makes readable |
 //! | `foreground` | work that nobody waits for stands back while the volume is used |
 //! | `kms` | a key in KMS elsewhere, which wraps keys |

@@ -56,15 +56,22 @@ impl PowerCut {
     }
 
     /// Arms the cut: writes can be lost from now on. Earlier writes are flushed, so they cannot be
-    /// lost.
+    /// lost. Where they cannot be flushed, nothing is armed.
     pub fn arm(&self) -> io::Result<()> {
         self.armed.store(true, Ordering::SeqCst);
-        self.flush()
+        self.flush().inspect_err(|_| self.disarm())
     }
 
     /// Returns true if the cut is armed.
     pub fn is_armed(&self) -> bool {
         self.armed.load(Ordering::SeqCst)
+    }
+
+    /// Takes the cut back: no write is lost. Returns after a cut that is under way.
+    pub fn disarm(&self) {
+        let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
+        self.armed.store(false, Ordering::SeqCst);
+        *aside = Aside::default();
     }
 
     /// Cuts the power: every write since the last flush is kept, lost or torn, each a third of the

@@ -1,8 +1,11 @@
 //! The bytes of an array over its members, where the model's geometry says they lie.
 
+mod resync;
+
 use crate::{within, Backing};
 use headrace_catalog::RaidLevel;
 use headrace_model::array::{Layout, Piece};
+use resync::Dirty;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -36,6 +39,7 @@ pub struct Raid {
     states: RwLock<Vec<MemberData>>,
     bytes: AtomicU64,
     locks: Vec<Mutex<()>>,
+    dirty: Dirty,
 }
 
 /// Rows of an array: runs of its bytes that take one chunk of every member (of every second one's
@@ -87,16 +91,12 @@ impl Raid {
     pub fn new(level: RaidLevel, layout: Layout, members: Vec<Arc<dyn Backing>>, bytes: u64) -> Raid {
         let states = RwLock::new(vec![MemberData::Good; members.len()]);
         let rows = Rows::of(level, &layout, members.len() as u64);
-        Raid { level, layout, rows, members, states, bytes: AtomicU64::new(bytes), locks: (0..LOCKS).map(|_| Mutex::new(())).collect() }
+        let locks = (0..LOCKS).map(|_| Mutex::new(())).collect();
+        Raid { level, layout, rows, members, states, bytes: AtomicU64::new(bytes), locks, dirty: Dirty::new() }
     }
 
     fn states(&self) -> RwLockReadGuard<'_, Vec<MemberData>> {
         self.states.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the state of a member.
-    pub fn member(&self, index: usize) -> MemberData {
-        self.states()[index]
     }
 
     /// Fails a member, or says that it is whole again. Requests under way are done with the state
@@ -162,7 +162,7 @@ impl Raid {
             None => {
                 let mut written = false;
                 for &(member, offset) in piece.copies.iter().filter(|&&(member, _)| writable(&states, member)) {
-                    what.put(&*self.members[member], offset, u64::from(piece.bytes))?;
+                    self.put(what, piece, member, offset)?;
                     // A copy that cannot be read yet does not keep the data.
                     written |= readable(&states, member);
                 }
@@ -175,14 +175,26 @@ impl Raid {
         }
     }
 
+    /// Changes one copy of a piece, or its parity.
+    fn put(&self, what: What<'_>, piece: &Piece, member: usize, offset: u64) -> io::Result<()> {
+        let result = what.put(&*self.members[member], offset, u64::from(piece.bytes));
+        // The other copies or the parity may be of another time now.
+        if result.is_err() && self.level != RaidLevel::Raid0 {
+            self.mark_dirty_piece(piece);
+        }
+        result
+    }
+
     fn put_with_parity(&self, states: &[MemberData], piece: &Piece, parity: usize, what: What<'_>) -> io::Result<()> {
         let (member, offset) = piece.copies[0];
         let bytes = piece.bytes as usize;
         if !writable(states, parity) {
-            return if readable(states, member) { what.put(&*self.members[member], offset, bytes as u64) } else { Err(lost()) };
+            return if readable(states, member) { self.put(what, piece, member, offset) } else { Err(lost()) };
         }
         let mut new = vec![0u8; bytes];
-        if readable(states, member) && readable(states, parity) {
+        let others_readable = || (0..states.len()).all(|index| index == member || index == parity || readable(states, index));
+        let is_wrong = self.is_dirty_at(offset) && others_readable();
+        if readable(states, member) && readable(states, parity) && !is_wrong {
             let mut old = vec![0u8; bytes];
             self.members[member].read(&mut old, offset)?;
             self.members[parity].read(&mut new, offset)?;
@@ -196,11 +208,11 @@ impl Raid {
             xor(&mut new, data);
         }
         if writable(states, member) {
-            what.put(&*self.members[member], offset, bytes as u64)?;
+            self.put(what, piece, member, offset)?;
         }
         // Parity of nothing but zeros takes no space either.
         let parity_of = if what == What::Hole && new.iter().all(|&byte| byte == 0) { What::Hole } else { What::Data(&new) };
-        parity_of.put(&*self.members[parity], offset, bytes as u64)
+        self.put(parity_of, piece, parity, offset)
     }
 
     /// Zeros a range. Whole rows are done on each member at once: a discard may be the whole array,
@@ -220,11 +232,13 @@ impl Raid {
         if !self.survives(&states) {
             return Err(lost());
         }
-        let (from, length) = (from / self.rows.bytes * self.rows.chunk, (to - from) / self.rows.bytes * self.rows.chunk);
-        for index in (0..states.len()).filter(|&index| writable(&states, index)) {
-            self.rows.copies.iter().try_for_each(|copy| what.put(&*self.members[index], from + copy, length))?;
+        let (first, length) = (from / self.rows.bytes * self.rows.chunk, (to - from) / self.rows.bytes * self.rows.chunk);
+        let mut members = (0..states.len()).filter(|&index| writable(&states, index));
+        let done = members.try_for_each(|index| self.rows.copies.iter().try_for_each(|copy| what.put(&*self.members[index], first + copy, length)));
+        if done.is_err() {
+            self.mark_dirty_from(if self.level == RaidLevel::Raid5 { first } else { from });
         }
-        Ok(())
+        done
     }
 
     /// Returns true if every byte can be read with members in these states.

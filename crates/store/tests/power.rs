@@ -130,6 +130,21 @@ proptest! {
         prop_assert_eq!(again.power.cut(seed).unwrap(), report);
         prop_assert_eq!(content(&again.power), content(&fixture.power));
     }
+
+    #[test]
+    fn a_cut_that_is_taken_back_loses_nothing(steps in steps(), seed in any::<u64>()) {
+        let fixture = make((SECTORS * SECTOR) as u64);
+        fixture.power.arm().unwrap();
+        run(&fixture.power, &steps);
+        let before = content(&fixture.power);
+        fixture.power.disarm();
+        prop_assert!(!fixture.power.is_armed());
+        // What came while it was armed is out of the reach of a cut, also of a later one.
+        prop_assert_eq!(fixture.power.cut(seed).unwrap(), CutReport::default());
+        fixture.power.arm().unwrap();
+        prop_assert_eq!(fixture.power.cut(seed).unwrap(), CutReport::default());
+        prop_assert_eq!(content(&fixture.power), before);
+    }
 }
 
 #[test]

@@ -8,10 +8,11 @@ use headrace_store::{Backing, SparseFile};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use std::io::ErrorKind;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
 const KIB: u64 = 1 << 10;
+const MIB: usize = 1 << 20;
 const MEMBER: u64 = 2 << 20;
 
 struct Array {
@@ -460,5 +461,146 @@ fn raid0_of_unlike_members_against_a_vector() {
         raid.discard(0, total).expect("discarded");
         plain.fill(0);
         check(&plain, "discarded whole");
+    }
+}
+
+/// A member that fails some requests with a full disk.
+struct Failing {
+    inner: Arc<dyn Backing>,
+    /// Writes and discards that still succeed; then each fails.
+    remaining: AtomicU64,
+}
+
+impl Failing {
+    fn change(&self) -> std::io::Result<()> {
+        let had = self.remaining.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |remaining| remaining.checked_sub(1));
+        had.map(drop).map_err(|_| std::io::Error::new(ErrorKind::StorageFull, "no space left on device"))
+    }
+}
+
+impl Backing for Failing {
+    fn bytes(&self) -> u64 {
+        self.inner.bytes()
+    }
+    fn read(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<()> {
+        self.inner.read(buffer, offset)
+    }
+    fn write(&self, data: &[u8], offset: u64) -> std::io::Result<()> {
+        self.change()?;
+        self.inner.write(data, offset)
+    }
+    fn flush(&self) -> std::io::Result<()> {
+        self.inner.flush()
+    }
+    fn discard(&self, offset: u64, bytes: u64) -> std::io::Result<()> {
+        self.change()?;
+        self.inner.discard(offset, bytes)
+    }
+    fn zero(&self, offset: u64, bytes: u64) -> std::io::Result<()> {
+        self.change()?;
+        self.inner.zero(offset, bytes)
+    }
+    fn grow(&self, bytes: u64) -> std::io::Result<()> {
+        self.inner.grow(bytes)
+    }
+    fn allocated(&self) -> std::io::Result<u64> {
+        self.inner.allocated()
+    }
+    fn may_hold_data(&self, offset: u64, bytes: u64) -> bool {
+        self.inner.may_hold_data(offset, bytes)
+    }
+}
+
+/// A write whose data were stored and whose parity was not is made again when there is room: then
+/// the parity is that of the data, for this member and for the others.
+#[test]
+fn a_write_that_failed_half_way_leaves_no_wrong_parity() {
+    let shape = array(RaidLevel::Raid5, 3, 64 * KIB, MEMBER);
+    let failing: Vec<Arc<Failing>> =
+        shape.members.iter().map(|inner| Arc::new(Failing { inner: inner.clone(), remaining: AtomicU64::new(u64::MAX) })).collect();
+    let members: Vec<Arc<dyn Backing>> = failing.iter().map(|member| member.clone() as Arc<dyn Backing>).collect();
+    let layout = Layout::new(RaidLevel::Raid5, 3, 64 * KIB, MEMBER);
+    let piece = layout.pieces(0, 4_096).remove(0);
+    let (data, parity) = (piece.copies[0].0, piece.parity.expect("a parity"));
+    let raid = Raid::new(RaidLevel::Raid5, layout, members, 2 * MEMBER);
+    // The neighbour in the row, on the third member, was stored long before.
+    raid.write(&[7; 8_192], 64 * KIB).expect("written");
+    failing[parity].remaining.store(0, Ordering::SeqCst);
+    assert_eq!(raid.write(&[1; 8_192], 0).expect_err("no room").kind(), ErrorKind::StorageFull);
+    assert!(raid.resync_step().is_err() && raid.is_dirty(), "there is no room yet");
+    failing[parity].remaining.store(u64::MAX, Ordering::SeqCst);
+    // A part of it again, before anything was put right.
+    raid.write(&[1; 4_096], 0).expect("there is room");
+    raid.flush().expect("flushed");
+    let mut back = [0; 4_096];
+    raid.set_member(data, MemberData::Failed);
+    raid.read(&mut back, 0).expect("from the parity");
+    assert_eq!(back, [1; 4_096], "what was written and flushed");
+    assert!(!raid.resync_step().expect("without a member") && raid.is_dirty(), "the parity is all that is known of it");
+    raid.set_member(data, MemberData::Good);
+    while raid.resync_step().expect("a step") {}
+    assert!(!raid.is_dirty());
+    raid.set_member(3 - data - parity, MemberData::Failed);
+    let mut back = [0; 8_192];
+    raid.read(&mut back, 64 * KIB).expect("from the parity");
+    assert_eq!(back, [7; 8_192], "what the third member had");
+}
+
+/// Writes that an end cut off, as other bytes on members behind the array's back; then writes while
+/// it is resynced. The array reads as before, whatever member is lost.
+#[test]
+fn a_resync_makes_copies_and_parity_equal_while_the_array_is_in_use() {
+    for (level, count, chunk) in shapes().into_iter().filter(|(level, ..)| *level != RaidLevel::Raid0) {
+        let array = array(level, count, chunk, MEMBER);
+        let mut chance = 0x9e37_79b9_7f4a_7c15u64 ^ chunk;
+        let mut draw = |below: u64| {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (chance >> 33) % below
+        };
+        let sectors = array.raid.bytes() / 512;
+        for _ in 0..200 {
+            let (place, byte) = (draw(sectors), draw(255) as u8 + 1);
+            array.raid.write(&vec![byte; (512 * (1 + draw(20))).min(array.raid.bytes() - place * 512) as usize], place * 512).expect("written");
+        }
+        for _ in 0..100 {
+            let (member, place) = (draw(count as u64) as usize, draw(MEMBER / 512));
+            array.members[member].write(&[draw(256) as u8; 512], place * 512).expect("written");
+        }
+        array.raid.mark_dirty();
+        let mut steps = 0;
+        loop {
+            let more = array.raid.resync_step().expect("a step");
+            if !more {
+                break;
+            }
+            steps += 1;
+            array.raid.write(&[draw(256) as u8; 512], draw(sectors) * 512).expect("written");
+            array.raid.discard(draw(sectors) * 512, 512).expect("discarded");
+        }
+        assert!(steps > 1 && !array.raid.is_dirty(), "{level:?} chunk {chunk}: {steps} steps");
+        let expected = array.content().expect("readable");
+        for lost in survivable(level, count) {
+            lost.iter().for_each(|&member| array.raid.set_member(member, MemberData::Failed));
+            assert!(array.content().expect("readable") == expected, "{level:?} chunk {chunk} without {lost:?}");
+            lost.iter().for_each(|&member| array.raid.set_member(member, MemberData::Good));
+        }
+    }
+}
+
+/// Terabytes of which a MiB was written take as many steps as that has.
+#[test]
+fn a_resync_goes_through_what_was_written() {
+    const TIB: u64 = 1 << 40;
+    for (level, count) in [(RaidLevel::Raid1, 2), (RaidLevel::Raid5, 4), (RaidLevel::Raid10, 4), (RaidLevel::Raid10F2, 4)] {
+        let array = array(level, count, 256 * KIB, TIB);
+        array.raid.write(&vec![1; MIB], (TIB / 3) >> 20 << 20).expect("written");
+        array.raid.mark_dirty();
+        let mut steps = 0u64;
+        while array.raid.resync_step().expect("a step") {
+            steps += 1;
+        }
+        // Written parts are known by the MiB, of each member.
+        let most = 2 * count as u64 * (1 << 20) / u64::from(REBUILD_STEP);
+        assert!((1..=most).contains(&steps), "{level:?}: {steps} steps");
     }
 }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from headrace.errors import HeadraceError
-from headrace.lab.wire import UNAVAILABLE, LabRefused
+from headrace.lab.wire import LabRefused, LabUnavailable
 
-# EC2's code for a machine that has no room, which the daemon's refusal does not name; all others
-# name theirs (docs/reference/lab-protocol.md, Errors).
-NO_CAPACITY = "InsufficientVolumeCapacity"
-# HTTP status of codes that are not 400 (EC2's "Error codes for the Amazon EC2 API").
+# KMS's code for a key that cannot be reached, which the daemon names.
+KEY_UNAVAILABLE = "KeyUnavailableException"
+# HTTP status of codes that are not 400 (EC2's "Error codes for the Amazon EC2 API", and KMS's API
+# reference).
 STATUS = {
     "AuthFailure": 401,
     "DryRunOperation": 412,
@@ -21,6 +21,7 @@ STATUS = {
     "RequestExpired": 400,
     "ServiceUnavailable": 503,
     "InternalError": 500,
+    KEY_UNAVAILABLE: 500,
 }
 DRY_RUN = "Request would have succeeded, but DryRun flag is set."
 
@@ -52,15 +53,16 @@ def make_dry_run_error(service: str) -> AwsError:
 def from_lab(error: HeadraceError, service: str) -> AwsError:
     """Returns a refusal of the lab as this service shapes it.
 
-    A daemon that is down or did not answer is the one answer with a status of 5xx: the SDKs then
-    try again.
+    A status of 5xx, at which the SDKs try again, says that the request is not to blame: the daemon
+    is down, does not answer or ends, the machine could not do it, or a key cannot be reached.
     """
-    kind = error.kind
-    code = getattr(error, "code", "") or (NO_CAPACITY if kind == UNAVAILABLE else "")
+    code = getattr(error, "code", "")
     message = getattr(error, "message", "") or _describe_error(error)
-    if kind == "dry-run":
+    if error.kind == "dry-run":
         return make_dry_run_error(service)
-    if not isinstance(error, LabRefused) and not kind:
+    if isinstance(error, LabUnavailable) and not (service == "kms" and code == KEY_UNAVAILABLE):
+        return AwsError("ServiceUnavailable", f"The lab could not do it: {_describe_error(error)}", 503)
+    if not isinstance(error, LabRefused) and not error.kind:
         return AwsError("ServiceUnavailable", f"The lab does not answer: {message}", 503)
     return AwsError(code or "InvalidParameterValue", message, STATUS.get(code))
 

@@ -19,7 +19,7 @@ from headrace.base.documents import to_toml
 from headrace.base.files import write_whole
 from headrace.base.units import GIB
 from headrace.bench import RunRecord
-from headrace.bench.running.summary import LEAST_IDLE_SHARE
+from headrace.bench.running.summary import LEAST_IDLE_SHARE, compute_idle_share
 from headrace.bench.store.store import write_now
 from headrace.calibration.response import FULL, writes_while_filling
 from headrace.experiment import neighbours, small_pools
@@ -191,9 +191,9 @@ def _is_processor_bound(record: RunRecord) -> bool:
     beside = neighbours.read(record.folder)
     if beside is not None and beside.disturb:
         return True
-    cpus = record.document["environment"].get("cpus") or 1
     idle, waiting = (record.summary.get(name) for name in ("idle_cpus", "iowait_cpus"))
-    return idle is not None and idle + (waiting or 0.0) < LEAST_IDLE_SHARE * cpus
+    share = compute_idle_share(record.document["environment"], idle, waiting)
+    return share is not None and share < LEAST_IDLE_SHARE
 
 
 def store(

@@ -23,7 +23,7 @@ from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab.client import Lab
 from headrace.lab.exporter import listen as exporter_listen
-from headrace.lab.place import API_PORT, DEFAULT_DATA_DIR, METRICS_PORT, READY_S, Place, find_place
+from headrace.lab.place import API_PORT, DEFAULT_DATA_DIR, METRICS_PORT, READY_S, Place, find_place, get_endpoint_file
 from headrace.lab.wire import Disconnected, LabRefused, NoLab
 
 BINARY = "headraced"
@@ -178,6 +178,7 @@ def start_lab(
             _wait_ready(started, output.fileno(), where, begun, timeout_s)
         # Popen need not wait for it any more: it lives on as a process of its own.
         started.returncode = 0
+        get_endpoint_file(get_data_folder(where)).unlink(missing_ok=True)  # of a lab that was killed
         lab = Lab(where.data_dir, where.socket)
         for helper in helpers:
             if not _start_helper(helper, where, log):
@@ -238,6 +239,8 @@ def become_daemon(
                 # the daemon's to say.
                 listener = helper.listener.fileno()
                 spawn(helper.build_words(where), stderr=None, folder=None, passed=(listener,), own_session=False)
+            if not settings.api_port:
+                get_endpoint_file(get_data_folder(where)).unlink(missing_ok=True)  # of a lab that had one
             # The listening sockets are theirs alone: this process does not pass them on.
             os.execv(words[0], words)
         except OSError as error:

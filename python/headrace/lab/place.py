@@ -19,6 +19,7 @@ READY_S = 120.0
 DEFAULT_DATA_DIR = Path(settings.VARIABLES["HEADRACE_LAB"].default)
 DEFAULT_SOCKET = Path("/run/headrace/lab.sock")
 SOCKET_NAME = "lab.sock"
+ENDPOINT_NAME = "api.json"
 # struct sockaddr_un holds 108 bytes, one of them the final zero (unix(7)).
 MAX_SOCKET_BYTES = 107
 
@@ -43,6 +44,12 @@ def get_socket(data_dir: Path) -> Path:
     DATA/lab.sock.
     """
     return DEFAULT_SOCKET if data_dir == DEFAULT_DATA_DIR else data_dir / SOCKET_NAME
+
+
+def get_endpoint_file(data_dir: Path) -> Path:
+    """Returns the file that says where the AWS endpoint of the lab is. It stays where the endpoint
+    ended before the lab: `headrace lab up` starts it again at this address."""
+    return data_dir / ENDPOINT_NAME
 
 
 def find_place(data_dir: str | Path | None = None, socket: str | Path | None = None) -> Place:

@@ -55,6 +55,23 @@ class LabRefused(InputError):
         return (type(self), (self.kind, self.value, self.rule, self.source, self.hint, self.code, self.message))
 
 
+class LabUnavailable(CouldNotRun):
+    """The lab's machine could not do what was asked: disk, kernel, devices. Exit code 3.
+
+    `code` and `message` as those of LabRefused.
+    """
+
+    def __init__(
+        self, value: str, rule: str, source: str = "", hint: str = "", code: str = "", message: str = ""
+    ) -> None:
+        super().__init__(value, rule, source, hint, kind=UNAVAILABLE)
+        self.code = code
+        self.message = message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), (self.value, self.rule, self.source, self.hint, self.code, self.message))
+
+
 class NoLab(CouldNotRun):
     """No lab answers at that socket. Exit code 3."""
 
@@ -254,7 +271,7 @@ def _make_refusal(error: dict) -> CouldNotRun | LabRefused:
     LabRefused."""
     kind = str(error.get("kind", ""))
     parts = [str(error.get(part) or "") for part in ("value", "rule", "source", "hint", "code", "message")]
-    if kind in ("", UNAVAILABLE):
-        value, rule, source, hint, _, _ = parts
-        return CouldNotRun(value, rule, source, hint, kind=kind)
-    return LabRefused(kind, *parts)
+    if kind == UNAVAILABLE:
+        return LabUnavailable(*parts)
+    value, rule, source, hint, _, _ = parts
+    return LabRefused(kind, *parts) if kind else CouldNotRun(value, rule, source, hint)

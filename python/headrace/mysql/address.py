@@ -32,6 +32,8 @@ PARAMETERS = ("socket", "ssl-mode", "ssl-ca")
 # of sun_path less its zero (unix(7)).
 MAX_USER, MAX_DATABASE, MAX_HOST, MAX_SOCKET_BYTES = 128, 64, 255, 107
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?\Z|[0-9A-Fa-f:.]+(%[A-Za-z0-9]+)?\Z", re.ASCII)
+# MySQL's clients read this file of logins behind every option file, and the last value wins.
+TOOL_ENVIRONMENT = {"MYSQL_TEST_LOGIN_FILE": os.devnull}
 
 
 class Secret:
@@ -256,7 +258,7 @@ def _check_ssl(text: str, mode: str | None, authority: str | None) -> tuple[str,
 
 
 def build_client_text(address: Address) -> str:
-    """Returns the text of an option file for tools that accept --defaults-extra-file."""
+    """Returns the text of an option file for tools, which read it alone (--defaults-file)."""
     lines = ["[client]", f"user={quote_value(address.user)}"]
     if address.password is not None:
         lines.append(f"password={quote_value(address.password.reveal())}")
@@ -283,8 +285,12 @@ def write_client_file(address: Address, path: str | os.PathLike) -> Path:
 
 def _make_ssl_options(address: Address) -> list[str]:
     """Returns TLS options: MariaDB's clients lack ssl-mode, MySQL's ssl-verify-server-cert."""
-    if address.ssl_mode == "PREFERRED":
+    if address.ssl_mode == "PREFERRED" and address.socket is not None:
         return []
+    if address.ssl_mode == "PREFERRED":
+        # MySQL's clients prefer TLS by themselves. MariaDB's before 11.4 use it only if they are
+        # told to, later ones refuse a server without a certificate that they can check.
+        return ["[client-mariadb]", "ssl", "skip-ssl-verify-server-cert"]
     lines = [f"loose-ssl-mode={address.ssl_mode}"]
     if address.ssl_ca is not None:
         lines.append(f"ssl-ca={quote_value(address.ssl_ca)}")

@@ -46,8 +46,9 @@ HEAD_CHARACTERS = 200  # enough for the first words of any form; ours
 LIVE_SECONDS = 10.0  # ours: ten seconds of one second each; `--seconds` takes more
 TIMES = ("--interval", "--clock-start", "--last", "--until")
 LEAST_SECONDS = 60.0  # of CloudWatch: a point of a minute
-# CloudWatch has a point a minute, and is asked as often; what came late is asked for again, s.
-AWS_EVERY_S, AWS_AGAIN_S = 60.0, 600.0
+# CloudWatch has a point a minute, and is asked as often; what came late is asked for again, s: four
+# points of volumes that publish every five minutes.
+AWS_EVERY_S, AWS_AGAIN_S = 60.0, 1_200.0
 
 
 @dataclass(frozen=True)

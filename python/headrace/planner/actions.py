@@ -12,9 +12,14 @@ from headrace.base.storage import Storage, Volume
 from headrace.base.units import GIB, describe_span
 from headrace.planner.result import Choice
 
-# Both take a backup and the binary log of a MySQL that runs elsewhere.
-MOVE_IN = "restore a backup there and replicate into it by the binary log"
-VOLUME_ID = "VOLUME_ID"  # stands for the user's own, as ZONE and MOUNT_POINT do
+# Services take a copy and the binary log of a server that runs elsewhere: a backup of MySQL, a dump
+# of MariaDB too.
+MOVE_IN = "load a backup or a dump there and replicate into it by the binary log"
+VOLUME_ID = "VOLUME_ID"  # stands for the user's own, as ZONE, MOUNT_POINT and DEVICE... do
+# A pattern of numbers takes local disks, and volumes in use, into an array.
+NAMED_BY_ID = (
+    "each by its volume: /dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_VOLUME_ID, without the dash of the ID"
+)
 # The API knows one io2; its Block Express limits come with the instance and size.
 API_TYPES = {"io2-block-express": "io2"}
 WITH_IOPS = ("gp3", "io1", "io2", "io2-block-express")
@@ -134,11 +139,11 @@ def _describe_move(today: Choice, choice: Choice) -> str:
 # --- lines to paste -------------------------------------------------------------------------------
 
 
-def list_actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dict]:
+def list_actions(choice: Choice | None, today: Choice | None, as_of: str, is_mariadb: bool = False) -> list[dict]:
     """Says what to do to get to `choice`: dicts of `what` (a sentence), `lines` (to paste), `undo`
-    and, where rules are told, their `source`."""
+    and, where rules are told, their `source`. `is_mariadb`: of the server."""
     if choice is not None and choice.service != "ec2":
-        return _list_managed_actions(choice)
+        return _list_managed_actions(choice, "mariadb" if is_mariadb else "mysql")
     if choice is None or choice.volume_type == "instance-store":
         return []
     storage = Storage.parse(choice.storage)
@@ -164,8 +169,8 @@ def list_actions(choice: Choice | None, today: Choice | None, as_of: str) -> lis
     return steps
 
 
-def _list_managed_actions(choice: Choice) -> list[dict]:
-    """Lists what to do for a server at a service: dicts as in `actions`."""
+def _list_managed_actions(choice: Choice, engine: str) -> list[dict]:
+    """Lists what to do for a server at a service: dicts as in `actions`; `engine`: of RDS."""
     common = f"--db-instance-class {choice.instance or 'CLASS'} --engine"
     if choice.volume_type == "aurora":
         kind = "aurora-iopt1" if choice.service.endswith("io-optimized") else "aurora"
@@ -181,9 +186,7 @@ def _list_managed_actions(choice: Choice) -> list[dict]:
     words += [f"--iops {volume.iops}"] if volume.iops else []
     words += [f"--storage-throughput {volume.mib_s}"] if volume.mib_s else []
     words += ["--multi-az"] if choice.service == "rds:multi-az" else []
-    line = (
-        f"aws rds create-db-instance --db-instance-identifier NAME {common} mysql {' '.join(words)} --storage-encrypted"
-    )
+    line = f"aws rds create-db-instance --db-instance-identifier NAME {common} {engine} {' '.join(words)} --storage-encrypted"
     if choice.service == "rds:multi-az-cluster":
         line = line.replace("create-db-instance --db-instance-identifier", "create-db-cluster --db-cluster-identifier")
         line = line.replace("--db-instance-class", "--db-cluster-instance-class")
@@ -297,9 +300,8 @@ def _create(storage: Storage) -> dict:
     if count > 1:
         level = storage.layout.removeprefix("raid").removesuffix("f2")
         layout = " --layout=f2" if storage.layout == "raid10f2" else ""
-        lines.append(
-            f"sudo mdadm --create /dev/md0 --level={level}{layout} --chunk={storage.chunk_kib} --raid-devices={count} /dev/nvme[1-{count}]n1"
-        )
+        array = f"--level={level}{layout} --chunk={storage.chunk_kib} --raid-devices={count}"
+        lines.append(f"sudo mdadm --create /dev/md0 {array} DEVICE...    # {NAMED_BY_ID}")
     return {
         "what": what,
         "lines": lines,

@@ -640,9 +640,9 @@ def get_instance_family(instance: str) -> str:
 
 
 def remove_dominated(hosts: Sequence[Host], kept_families: frozenset[str] = frozenset()) -> list[Host]:
-    """Lists the hosts that no cheaper one equals in virtual CPUs, cache, EBS limits and local
-    disks: the others cannot be part of a cheapest answer. Those of `kept_families` stay, because a
-    recommendation may keep to them."""
+    """Lists the hosts that no cheaper one equals in processors, cache, EBS limits, attachments and
+    local disks: the others cannot be part of a cheapest answer. Those of `kept_families` stay,
+    because a recommendation may keep to them."""
     useful: list[Host] = []
     seen: list[tuple] = []
     for host in hosts:
@@ -663,8 +663,14 @@ def _list_merits(host: Host) -> tuple:
         float(instance[name] or 0)
         for name in ("vcpus", "baseline_iops", "max_iops", "baseline_bytes_s", "max_bytes_s", "instance_store_gb")
     )
+    speed, attached = instance["core_speed"], instance["max_ebs_attachments"]
+    # A core of unknown speed is taken to be as fast as those of the runs: it is no worse and no
+    # better than any other.
+    cores = (speed or 0.0, float(speed is None), float(instance["threads_per_core"] == 1))
+    room = math.inf if attached is None else float(attached)
     # Local disks are told apart by their number too: it decides the layouts.
-    return (*figures, host.cache_gib, float(instance["instance_store_devices"] or 0), float(instance["nitro"]))
+    disks = float(instance["instance_store_devices"] or 0)
+    return (*figures, *cores, host.cache_gib, room, disks, float(instance["nitro"]))
 
 
 def match_instances(pattern: object, instances: dict[str, core.Instance], as_of: str) -> list[str]:

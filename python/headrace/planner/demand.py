@@ -150,6 +150,12 @@ class DemandJudge(CandidateJudge):
             self._known.update(zip(new, fine, strict=True))
         return [self._known[candidate] for candidate in candidates]
 
+    def forget_host(self, place: int) -> None:
+        """Forgets what is known of the candidates on a host that leaves `hosts`, verdicts
+        included."""
+        super().forget_host(place)
+        self._known = {candidate: fine for candidate, fine in self._known.items() if candidate[2] != place}
+
     def refute(self, candidate: Candidate, misses: tuple[str, ...]) -> None:
         """Takes back that a candidate meets the goals: the per-I/O form says that it does not."""
         self._known[candidate] = False

@@ -115,14 +115,24 @@ class PlanEngine:
         if "ec2" not in question.settings.on:
             self.families, self.verdicts = [], []
         managed = [service for service in question.settings.on if service != "ec2"]
+        load = question.workload
+        is_database = isinstance(load, TransactionWorkload)
+        self.is_mariadb = is_database and load.server.is_mariadb
         more, out = list_managed_families(
-            managed, self.directory, question.excluded, self.hosts, getattr(question.workload, "engine", "")
+            managed,
+            self.directory,
+            question.excluded,
+            self.hosts,
+            load.engine if is_database else "",
+            self.is_mariadb,
         )
         self.families, self.verdicts = self.families + more, self.verdicts + out
         self.judge = self._judge()
         self.chooser = self._make_chooser()
         # Low corners of spaces above what a replay refuted; None: nothing of the space will do.
         self.raised: dict[tuple, tuple[int, int] | None] = {}
+        # Storages above which nothing was searched any more.
+        self.given_up: list[str] = []
         # Cheapest modification of today's volumes that meets the goals, once it is searched.
         self.placed: SpaceResult | None = None
         self.replay = WinnerReplay(self.judge) if isinstance(self.judge, DemandJudge) else None
@@ -170,13 +180,13 @@ class PlanEngine:
         regret, undecided = self._compute_regrets(searched)
         selected = self._select_choices(searched, today, regret, undecided)
         # Candidates that pass in the interval form but fail in the per-I/O form are set aside, and
-        # the search goes on above them.
-        for _ in range(MOST_STEPS_UP):
-            refuted = self._find_refuted(selected)
-            if not refuted:
-                break
+        # the search goes on above them; after many steps their whole space is, so that it ends.
+        steps = 0
+        while refuted := self._find_refuted(selected):
+            steps += 1
             for candidate, replayed in refuted.items():
-                self._search_above(searched, candidate, replayed)
+                self._search_above(searched, candidate, replayed.cap if steps <= MOST_STEPS_UP else None)
+                self.given_up += [candidate[0]] if steps > MOST_STEPS_UP else []
             selected = self._select_choices(searched, today, regret, undecided)
         cheapest = selected.winners[0] if selected.winners else None
         nearest = {} if selected.winners else self._find_closest(searched)[1]
@@ -208,31 +218,30 @@ class PlanEngine:
 
     def _find_refuted(self, selected: Selection) -> dict[Candidate, Replayed]:
         """Replays the recommendation and the cheapest winner, and returns those that miss a goal on
-        latency there; the judge is informed."""
+        latency there and were not refuted before; the judge is informed."""
         if self.replay is None or not isinstance(self.judge, DemandJudge):
             return {}
         choices = [choice for choice in (selected.recommended, *selected.winners[:1]) if choice is not None]
         refuted: dict[Candidate, Replayed] = {}
         for candidate in dict.fromkeys(self.get_candidate(choice) for choice in choices):
             replayed = self.replay.of(candidate)
-            if replayed is not None and replayed.misses:
+            if replayed is not None and replayed.misses and candidate not in self.judge.refuted:
                 self.judge.refute(candidate, replayed.misses)
                 self.chooser.forget(candidate)
                 refuted[candidate] = replayed
         return refuted
 
-    def _search_above(self, searched: Sequence[FamilyResult], candidate: Candidate, replayed: Replayed) -> None:
+    def _search_above(self, searched: Sequence[FamilyResult], candidate: Candidate, cap: str | None) -> None:
         """Searches the space of a candidate that was refuted again, above it on the axis of the
-        limit that requests waited for; a space in which they waited for none holds nothing
-        better."""
+        limit that requests waited for; where there is none (`cap` None) the space is set aside."""
         if self.placed is not None and self.placed.candidate == candidate:
-            self.raised[_make_space_key(self.placed.space)] = _find_corner_above(self.placed, replayed.cap)
+            self.raised[_make_space_key(self.placed.space)] = _find_corner_above(self.placed, cap)
         affordable = self.search.affordable
         for family_result in searched:
             for result in [*family_result.guessed, *family_result.sure]:
                 if result.best is None or result.candidate != candidate or not isinstance(self.judge, DemandJudge):
                     continue
-                self.raised[_make_space_key(result.space)] = above = _find_corner_above(result, replayed.cap)
+                self.raised[_make_space_key(result.space)] = above = _find_corner_above(result, cap)
                 start = self._make_start(result.space)
                 again = start
                 if above is not None:
@@ -619,7 +628,7 @@ class PlanEngine:
         day, today, in_place = self.question.prices.as_of, choices.compared, choices.in_place
         same = recommended is not None and in_place is not None and recommended.key == in_place.key
         return NextSteps(
-            actions=doing.list_actions(recommended, today, day),
+            actions=doing.list_actions(recommended, today, day, self.is_mariadb),
             in_place_actions=[] if same or in_place is None else doing.list_actions(in_place, today, day),
             alarms=doing.list_alarms(recommended, day),
         )
@@ -661,6 +670,11 @@ class PlanEngine:
             *workload.caveats,
             *(caveat for choice in shown for caveat in (*choice.far_from_runs, *choice.caveats)),
         ]
+        if self.given_up:
+            caveats.append(
+                f"Above {', '.join(dict.fromkeys(self.given_up))} nothing was searched after {MOST_STEPS_UP} steps up: more of it "
+                "may be cheaper than what is recommended."
+            )
         logs = None if about is None else note_binlogs(about, out.recommended)
         caveats += [logs] if logs else []
         if isinstance(workload, TransactionWorkload) and any(host.instance for host in self.hosts):

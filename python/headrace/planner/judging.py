@@ -30,6 +30,11 @@ class CandidateJudge(ABC):
     def performs(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Says which candidates meet the goals but that on cost, by the best guess."""
 
+    def forget_host(self, place: int) -> None:
+        """Forgets what is known of the candidates on a host that leaves `hosts`: another will have
+        its place."""
+        self._managed_usd = {candidate: usd for candidate, usd in self._managed_usd.items() if candidate[2] != place}
+
     def count_million_ios(self, storage: str) -> float:
         """Returns the millions of requests a month that a storage is billed for: none, unless
         volumes that are billed so are planned for."""

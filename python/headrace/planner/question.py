@@ -18,6 +18,7 @@ from headrace.base.units import DAY_S
 from headrace.catalog.price_list import PriceList
 from headrace.errors import InputError, Refusals
 from headrace.planner.candidates import (
+    AURORA,
     BY_YOU,
     LOCAL,
     NOT_ASKED_FOR,
@@ -92,8 +93,9 @@ class Growth:
 
 
 def _compute_growth(settings: PlanSettings, workload: OpenWorkload | None) -> Growth:
-    """Returns the factors on demand and on data, the workload's growth over the months included.
-    Raises InputError where `growth` is given together with one of the two."""
+    """Returns the factors on demand and on data, the workload's growth over the months included;
+    `workload`: a demand, whose data do not grow where their size is given. Raises InputError for a
+    factor that is given together with another on the same."""
     by_months = 1.0 if workload is None else workload.compute_growth(settings.months)
     factors = []
     for name, given in (("demand_growth", settings.demand_growth), ("data_growth", settings.data_growth)):
@@ -107,6 +109,14 @@ def _compute_growth(settings: PlanSettings, workload: OpenWorkload | None) -> Gr
             value = f"--months {settings.months:g} with growth_per_year = {workload.growth_per_year:g}"
             raise refuse.input(value, rule, hint)
         factors.append(factor)
+    if workload is not None and settings.size_gib is not None:
+        if settings.data_growth is not None:
+            rule, hint = (
+                "is given together with size_gib, which does not grow",
+                "Leave it out: give the size to plan for.",
+            )
+            raise refuse.input(f"data_growth = {settings.data_growth:g}", rule, hint)
+        factors[1] = 1.0
     return Growth(*factors)
 
 
@@ -135,7 +145,8 @@ def _note_months(settings: PlanSettings, workload: OpenWorkload | None) -> list[
         )
         return [f"{words} Give --growth" + ("." if workload is None else ", or write growth_per_year into its file.")]
     factor = workload.compute_growth(months)
-    return [f"{months:g} months at {100 * workload.growth_per_year:g} % a year: demand and data x {factor:.3g}."]
+    grows = "demand and data" if settings.size_gib is None else "demand"
+    return [f"{months:g} months at {100 * workload.growth_per_year:g} % a year: {grows} x {factor:.3g}."]
 
 
 def compute_data_size(workload: OpenWorkload | TransactionWorkload, settings: PlanSettings, growth: float) -> float:
@@ -204,7 +215,14 @@ def _complete_settings(settings: PlanSettings) -> PlanSettings:
         rule = "is a price of instances, and --instances none plans volumes alone"
         hint = "Leave one of the two out."
         raise refuse.input(f"commitment = {quote_value(settings.commitment)}", rule, hint)
+    if settings.snapshot_days == 0 and _is_given(settings, "daily_change_percent"):
+        raise refuse.input("--daily-change-percent", "is of snapshots, and none are kept", "Give --snapshot-days too.")
     return replace(settings, cycle=cycle, on=_list_deployments(settings))
+
+
+def _is_given(settings: PlanSettings, name: str) -> bool:
+    """Says whether a setting differs from its default."""
+    return any(setting.name == name for setting in list_given(settings))
 
 
 def _list_excluded(settings: PlanSettings) -> dict[str, str]:
@@ -221,6 +239,8 @@ def _list_deployments(settings: PlanSettings) -> tuple[str, ...]:
     on = expand_deployments(settings.on)
     if on == ("ec2",):
         return on
+    if _is_given(settings, "readers") and not any(service.startswith(AURORA) for service in on):
+        raise refuse.input("--readers", "is of an Aurora cluster, and --on names none", "Leave it out, or add aurora.")
     named = {
         "commitment": settings.commitment != "on-demand",
         "price_file": settings.price_file is not None,
@@ -303,6 +323,8 @@ def _make_demand_question(workload: object, settings: PlanSettings) -> PlanQuest
             f"The commitment {settings.commitment} is in no price: no instances are planned; name --instances."
         )
     notes += _note_months(settings, workload)
+    if settings.size_gib is not None and growth.demand != (settings.demand_growth or 1.0):
+        notes.append("The data are those of --size-gib: they do not grow.")
     return PlanQuestion(
         settings=replace(settings, on=on),
         workload=grown,
@@ -415,6 +437,9 @@ def _make_database_question(workload: TransactionWorkload, settings: PlanSetting
     size = compute_data_size(workload, settings, growth.data)
     prices = make_price_list(settings)
     today, notes = _parse_today(settings)
+    if settings.cache_share is not None and _means_none(settings.instances) and (today is None or not today.instance):
+        rule = "is of an instance's memory, and --instances none plans volumes alone"
+        raise refuse.input(f"cache_share = {quote_value(settings.cache_share)}", rule, "Leave one of the two out.")
     today_family = _find_today_family(workload, today, settings)
     hosts, skipped = _list_hosts(workload, settings, prices, today_family)
     hosts, skipped = _with_services(tuple(settings.on), settings, prices, hosts, skipped)
@@ -423,6 +448,11 @@ def _make_database_question(workload: TransactionWorkload, settings: PlanSetting
     need = _compute_need(size, settings.free_percent, logged.gib)
     if today is not None and today.instance is not None:
         notes += _describe_assumed_cache(workload, today.instance, settings.cache_share, prices.as_of)
+    if today is not None and any("standard" in str(storage) for storage in (today.data, today.log)):
+        notes.append(
+            "Standard volumes are billed by the request too, and a database's requests to today's are not in their cost: "
+            "it is higher, and so is the saving."
+        )
     if settings.growth != 1.0:
         notes.append(
             "Growth multiplies the data of a database; its demand is its goals: ask for more tps, clients or arrivals."

@@ -416,6 +416,8 @@ class FamilySearch:
         ]
         results = Search(self.judge, self.judge.performs, lambda space: math.inf).run(spaces)
         self.hosts.pop()
+        # The next host that is added has the same place: that of today, or of another service.
+        self.judge.forget_host(len(self.hosts))
         return {result.space.shape: result for result in results}
 
     def _find_start(self, space: Space, alone: dict[Shape, SpaceResult] | None) -> Space | SpaceResult | None:

@@ -7,11 +7,12 @@ end, so they need not survive a crash of this machine.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from headrace import lab as labs
@@ -38,12 +39,18 @@ def make_lab_folder(otherwise: Path, data_gib: float) -> Iterator[Path]:
     At the end the lab in it is ended, and the folder is removed.
     """
     _sweep()
-    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=MEMORY)) if fits(data_gib) else otherwise
-    try:
-        yield folder
-    finally:
-        with ignore_interrupts():
-            _end(folder)
+    with ExitStack() as stack:
+        folder = otherwise
+        if fits(data_gib):
+            folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=MEMORY))
+            # A container that shares this memory has numbers of its own for processes: the lock
+            # holds there too.
+            fcntl.flock(stack.enter_context(_open_folder(folder)), fcntl.LOCK_EX)
+        try:
+            yield folder
+        finally:
+            with ignore_interrupts():
+                _end(folder)
 
 
 def fits(data_gib: float) -> bool:
@@ -59,9 +66,34 @@ def fits(data_gib: float) -> bool:
 def _sweep() -> None:
     """Ends labs whose makers were killed, which would keep their memory otherwise."""
     for folder in MEMORY.glob(f"{PREFIX}*"):
-        owner = folder.name.removeprefix(PREFIX).partition("-")[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists() and folder.stat().st_uid == os.getuid():
+        if _is_abandoned(folder):
             _end(folder)
+
+
+def _is_abandoned(folder: Path) -> bool:
+    """Returns whether the maker of a folder of this user has ended.
+
+    Everybody may write to memory: a link there may lead to a lab in use, and does not count.
+    """
+    owner = folder.name.removeprefix(PREFIX).partition("-")[0]
+    if not owner.isdigit() or Path(f"/proc/{owner}").exists():
+        return False
+    try:
+        with _open_folder(folder) as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return os.fstat(handle).st_uid == os.getuid()
+    except OSError:
+        return False
+
+
+@contextmanager
+def _open_folder(folder: Path) -> Iterator[int]:
+    """Yields a descriptor of a folder. Raises OSError, for a link too."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def _end(folder: Path) -> None:

@@ -112,6 +112,7 @@ def bring_up(
     log_seed_from: str | None = None,
     own_address: bool = False,
     host: str | None = None,
+    only_new: bool = False,
     progress: Progress = discard_progress,
     timeout_s: float = READY_S,
 ) -> Server:
@@ -129,7 +130,7 @@ def bring_up(
     told a share (0 to 1) and what is done. `timeout_s`: longest wait for the server to answer.
     `own_address`: not at 127.0.0.1 but with an address of its own in a network namespace, whose
     link can be cut (`topology.links`); at port 3306, if no other is named; `host`: that very
-    address.
+    address. `only_new`: an existing server is refused, and stays as it is.
 
     Raises InputError, CouldNotRun, LabRefused. When `up` fails or is interrupted, nothing is left
     of a new server, and an old one is stopped.
@@ -153,7 +154,7 @@ def bring_up(
     with records.lock_server(where), ends_as_interrupts():
         record = records.load(where)
         if record is not None and record.created:
-            _refuse_other(record, _read_specs(lab, record), new)
+            _refuse_other(record, _read_specs(lab, record), new, only_new)
             return _observe_server(
                 lab, where, _start_existing(lab, where, record, settings, unpaced, progress, timeout_s)
             )
@@ -210,9 +211,11 @@ def is_same_storage(spec: str, other: str) -> bool:
     return first.layout == second.layout and first.size_gib == second.size_gib and limits == others
 
 
-def _refuse_other(record: Record, specs: tuple[str, str | None], new: dict[str, object]) -> None:
-    """Raises InputError if an existing server would get other values than it was created with.
-    `specs`: its data and log storage as they are now."""
+def _refuse_other(record: Record, specs: tuple[str, str | None], new: dict[str, object], only_new: bool) -> None:
+    """Raises InputError if an existing server would get other values than it was created with, or
+    `only_new` allows none. `specs`: its data and log storage as they are now."""
+    if only_new:
+        raise refuse.input(record.name, "is there already: it was made meanwhile", "Name a new server.")
     refuse_other_storage(record.name, specs, new["storage"], new["log_storage"])
     for what, value in new.items():
         if what in ("storage", "log_storage"):
@@ -456,7 +459,7 @@ def build_client_command(server: Server, words: tuple[str, ...] = ()) -> list[st
     if server.state != "running":
         raise refuse.input(server.name, f"is {server.state}", f"Start it: headrace mysql up {server.name}")
     client = find_program(server.flavor, server.server_path).find_tool(*CLIENTS[server.flavor])
-    return [*client, f"--defaults-extra-file={server.paths.client}", *words]
+    return [*client, f"--defaults-file={server.paths.client}", *words]
 
 
 def read_log_lines(server: Server, lines: int, follow: bool = False) -> Iterator[str]:

@@ -149,7 +149,8 @@ def predict(workload: TransactionWorkload, storage: str, settings: PredictionSet
     done = float(rows["tps"].sum()) if start == "cold" else None
     vcpus = run["vcpus"] or (None if host is None else host["vcpus"])
     warnings = database_of.describe_extrapolation(cache_gib=cache, threads=clients, transactions=done, vcpus=vcpus)
-    warnings += check_cache(cache, host) + _holds(database_of, storage) + _warn_of_bursts(rows)
+    warnings += check_cache(cache, host) + _holds(database_of, storage)
+    warnings += warn_of_bursts(rows, "A longer run (--seconds) or --start-balance 0 shows it.")
     summary["response_ms"] = response_ms
     distances = database_of.compute_distances(
         cache_gib=cache,
@@ -184,8 +185,8 @@ def predict(workload: TransactionWorkload, storage: str, settings: PredictionSet
 LEAST_FALL_PERCENT = 1.0
 
 
-def _warn_of_bursts(rows: pl.DataFrame) -> list[str]:
-    """Warns where a run ends before a bucket that it empties does."""
+def warn_of_bursts(rows: pl.DataFrame, hint: str) -> list[str]:
+    """Warns where a run ends before a bucket that it empties does; `hint`: how to see it empty."""
     warnings = []
     half = rows.height // 2
     kinds = (
@@ -202,7 +203,7 @@ def _warn_of_bursts(rows: pl.DataFrame) -> list[str]:
         lasts_s = last / (fell / (rows.height - 1 - half))
         warnings.append(
             f"{words} at {last:.0f} % when this run ends: at this rate nothing is left {describe_span(round(lasts_s))} later, "
-            "and the database slower from then on. A longer run (--seconds) or --start-balance 0 shows it."
+            f"and the database slower from then on. {hint}"
         )
     return warnings
 

@@ -24,7 +24,7 @@ from headrace.base.encoding import Document
 from headrace.base.instances import check_fits_memory
 from headrace.base.units import GIB, Day, normalise_day
 from headrace.errors import InputError, Refusals
-from headrace.simulation.database import DRAWS, MAX_SECONDS, count_transactions, find_usual_cap
+from headrace.simulation.database import DRAWS, MAX_SECONDS, count_transactions, find_usual_cap, warn_of_bursts
 from headrace.simulation.replica import Replica, predict_replica
 from headrace.simulation.settings import MOST_READERS
 from headrace.workload.parameters import count_data_bytes
@@ -42,6 +42,8 @@ UNSEEN = {"rds:single-az": 0.10, "rds:multi-az": 0.15, "rds:multi-az-cluster": 0
 UNSEEN_AURORA, UNSEEN_AURORA_FAR = 0.20, 0.40
 # A published run is near when processors, clients, and data over cache are within this factor.
 NEAR = 2.0
+# Deployments without MariaDB: Aurora, and Multi-AZ clusters of RDS.
+MYSQL_ALONE = ("aurora", "rds:multi-az-cluster")
 # A published figure that is a rate of work.
 RATES = ("tps", "writes_s", "reads_s", "tpmC")
 
@@ -213,7 +215,9 @@ def compare(
         seed,
         draws,
     )
-    outcomes = tuple(comparison.predict_outcome(deployment) for deployment in deployments)
+    answers = [comparison.predict_outcome(deployment) for deployment in deployments]
+    outcomes = tuple(outcome for outcome, _ in answers)
+    warnings = [warning for _, warnings in answers for warning in warnings]
     return ServiceComparison(
         database.name,
         outcomes,
@@ -227,7 +231,7 @@ def compare(
         busy_percent,
         comparison.compute_data_gib(),
         comparison.find_break_even(outcomes),
-        tuple(comparison.list_notes()),
+        (*comparison.list_notes(), *warnings),
     )
 
 
@@ -250,11 +254,13 @@ class _Asked:
     seed: int | None
     draws: int
 
-    def predict_outcome(self, deployment: str) -> ServiceOutcome:
-        """Says what the deployment gives, or why it cannot be."""
+    def predict_outcome(self, deployment: str) -> tuple[ServiceOutcome, list[str]]:
+        """Says what the deployment gives, or why it cannot be; and warns of what does not last."""
         aurora = deployment.startswith("aurora")
         name = self.instance if deployment == "ec2" else f"db.{self.instance.removeprefix('db.')}"
         try:
+            if self.workload.server.is_mariadb and not runs_mariadb(deployment):
+                raise refuse.input("MariaDB", "is a server that this service does not run", "Leave the service out.")
             with translate_core_errors():
                 service_class = core.service_class(deployment, self.instance, self.day)
                 volumes = self._find_volumes(deployment)
@@ -262,7 +268,7 @@ class _Asked:
                 value, memory_mib = f"cache of {self.cache_gib:,.4g} GiB", service_class["limits"]["memory_mib"]
                 check_fits_memory(value, self.cache_gib, service_class["class"], memory_mib, "Take a larger class.")
         except InputError as error:
-            return ServiceOutcome(deployment, name, refusal=f"{error.value}: {error.rule}")
+            return ServiceOutcome(deployment, name, refusal=f"{error.value}: {error.rule}"), []
         half = rows[rows.height // 2 :]
         tps = float(half["tps"].mean() or 0.0)  # pyright: ignore[reportArgumentType]
         reads = float(half["reads_per_tx"].mean() or 0.0)  # pyright: ignore[reportArgumentType]
@@ -283,7 +289,7 @@ class _Asked:
                 million,
             )
         caps = half["cap"].value_counts().sort("count", descending=True)
-        return ServiceOutcome(
+        outcome = ServiceOutcome(
             deployment,
             service_class["class"],
             volumes=volumes,
@@ -301,6 +307,8 @@ class _Asked:
             cannot=tuple(core.service_limits(deployment)),
             confidence=describe_confidence(deployment, near),
         )
+        warnings = warn_of_bursts(rows, "A longer run (--seconds) shows it.")
+        return outcome, [f"{deployment}: {warning}" for warning in warnings]
 
     def compute_data_gib(self) -> float:
         """Returns the GiB of data that Aurora bills: as the workload says, else its pages."""
@@ -447,6 +455,11 @@ class _Asked:
         summary = prediction.summary
         rate = f"up to {summary['applier_tps']:,.3g} tps with {prediction.settings['workers']} workers ({prediction.replica.release})"
         return ReaderLag(ms, f"{words}, {rate}", summary["keeps_up"])
+
+
+def runs_mariadb(deployment: str) -> bool:
+    """Says whether a deployment has MariaDB among its engines."""
+    return not deployment.startswith(MYSQL_ALONE)
 
 
 def find_option(deployment: str, readers: int) -> str | None:

@@ -236,6 +236,11 @@ class PageServer:
         """Connects to the lab that is shown. Raises CouldNotRun."""
         return import_module("headrace.lab").Lab() if self.open_lab is None else self.open_lab()
 
+    @property
+    def is_serving(self) -> bool:
+        """Returns whether `run` answers requests."""
+        return self._server.started
+
     def run(self) -> None:
         """Serves until it is interrupted."""
         threading.Thread(target=self._import_early, name="headrace-page-imports", daemon=True).start()

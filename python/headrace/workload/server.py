@@ -55,6 +55,11 @@ class SourceServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.release if version is not None and exists(flavor, *version[:2]) else None
 
     @property
+    def is_mariadb(self) -> bool:
+        """Returns True where the server is known to be a MariaDB."""
+        return self.flavor == "mariadb" or (self.release or "").startswith("mariadb")
+
+    @property
     def is_full(self) -> bool:
         """Returns True if the server's processors were full, so that its rate is theirs."""
         return self.busy_share is not None and self.busy_share >= FULL_SHARE

@@ -18,6 +18,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from backup_chains import gone_after
+from waiting import wait_until
 
 from headrace import servers
 from headrace.errors import CouldNotRun, InputError
@@ -30,6 +31,7 @@ from headrace.servers.backup.manifest import read_backups
 from headrace.servers.backup.restore import RestoreRequest
 from headrace.servers.backup.targets import open_target
 from headrace.servers.copies.source import read_source
+from headrace.servers.topology.topology import Following, bring_up_replica
 
 LARGE_MIB = int(os.environ.get("BACKUP_LARGE_MIB", "24"))
 # Commits are in the server's memory for up to a second, and the binary log in the page cache.
@@ -141,3 +143,29 @@ def test_tables_without_transactions_are_not_dumped_without_locks(odd, tmp_path)
         assert not (tmp_path / "t").exists()
     finally:
         run(odd, "DROP TABLE d.m")
+
+
+@pytest.mark.parametrize(("flavor", "method"), [("mariadb", "snapshot"), ("mysql", "snapshot"), ("mysql", "physical")])
+def test_a_backup_of_a_replica_follows_nobody(request, lab, tmp_path, flavor, method):
+    """The copy knows the replica's source, which writes on: the restored server is of the copy's moment."""
+    if flavor == "mysql":
+        request.getfixturevalue("mysql_program")
+    settings = {"innodb_buffer_pool_size": "64M"}
+    above = servers.bring_up(lab, name=f"above-{flavor}", flavor=flavor, storage="gp3:2", settings=settings)
+    with gone_after(above):
+        replica = bring_up_replica(lab, f"below-{flavor}", above.name, Following(prepare_source=True)).server
+        with gone_after(replica):
+            above = servers.find(lab, above.name)
+            run(above, "CREATE DATABASE d2", "CREATE TABLE d2.t (n INT PRIMARY KEY)", "INSERT INTO d2.t VALUES (1)")
+            wait_until(lambda: run(replica, "SHOW TABLES FROM d2 LIKE 't'"), "the table on the replica")
+            wait_until(lambda: run(replica, "SELECT COUNT(*) FROM d2.t") == ((1,),), "the row on the replica")
+            target, source = open_target(tmp_path / "t"), read_source(replica.make_address(), replica.name, replica)
+            result = copying.run(source, target, copying.BackupRequest(method=method))
+            run(above, "INSERT INTO d2.t VALUES (2)")
+            done = restore.restore(lab, target, RestoreRequest(result.id, f"alone-{flavor}", "gp3:4", unpaced=True))
+            with gone_after(done.server):
+                again = servers.start(servers.stop(done.server))
+                for server in (done.server, again):
+                    assert run(server, "SELECT n FROM d2.t") == ((1,),)
+                    assert run(server, "SHOW ALL SLAVES STATUS" if flavor == "mariadb" else "SHOW REPLICA STATUS") == ()
+                assert not any("start" in name for name in again.settings), again.settings

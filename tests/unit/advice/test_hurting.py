@@ -60,6 +60,21 @@ def test_what_is_deprecated_is_not_added():
     assert next(entry for entry in set_already if "dependency" in entry.parameter).active
 
 
+@pytest.mark.parametrize(
+    ("flavor", "version", "value", "lossy"),
+    [
+        ("mariadb", "10.11", "3", False),
+        ("mariadb", "10.11", "2", True),
+        ("mariadb", "10.11", "1", False),
+        ("mysql", "8.0.36", "3", True),
+    ],
+)
+def test_a_commit_that_three_syncs_of_mariadb_keep_is_not_lossy(tmp_path, flavor, version, value, lossy):
+    name = "innodb_flush_log_at_trx_commit"
+    result = advice(tmp_path, f"{name} = {value}", flavor=flavor, version=version)
+    assert any("loses up to about a second" in text for text in texts(result, name)) == lossy
+
+
 GREEDY = ("max_connections = 10000", "sort_buffer_size = 256M", "join_buffer_size = 1G")
 
 

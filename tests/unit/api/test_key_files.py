@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,64 @@ def test_users_have_keys_and_policies_of_their_own(tmp_path):
         keys.remove_user(tmp_path, "ann")
     with pytest.raises(InputError):
         keys.remove_user(tmp_path, "root")
+
+
+def test_commands_on_the_keys_at_once_lose_none(tmp_path):
+    """Random users are made and removed by several at a time, while somebody reads: what each did is there, and the
+    reader meets whole states alone."""
+    root, _ = keys.ensure_root_pair(tmp_path)
+    policy = tmp_path / "p.json"
+    policy.write_text(POLICY)
+    begin, ended = threading.Barrier(5), threading.Event()
+
+    def change(number: int) -> set[str]:
+        chance, users = random.Random(number), {}
+        begin.wait()
+        for count in range(8):
+            if users and chance.random() < 0.4:
+                user = chance.choice(sorted(users))
+                keys.remove_user(tmp_path, user)
+                del users[user]
+            else:
+                user = f"user-{number}-{count}"
+                users[user] = keys.add_user(tmp_path, user, [policy] * chance.randint(1, 3)).access_key
+        return set(users.values())
+
+    def read() -> bool:
+        begin.wait()
+        while not ended.is_set():
+            if root.access_key not in keys.from_message(keys.as_message(tmp_path)):
+                return False
+        return True
+
+    with ThreadPoolExecutor(5) as pool:
+        reader = pool.submit(read)
+        try:
+            expected = set().union(*pool.map(change, range(4)))
+        finally:
+            ended.set()
+        assert reader.result()
+    pairs = keys.read_pairs(tmp_path)
+    assert pairs.keys() == expected | {root.access_key}
+    count = sum(len(pair.policies or ()) for pair in pairs.values())
+    assert len(list((tmp_path / "access/policies").iterdir())) == count
+
+
+def test_a_user_who_is_removed_while_the_keys_are_read_takes_no_other_along(tmp_path, monkeypatch):
+    root, _ = keys.ensure_root_pair(tmp_path)
+    policy = tmp_path / "p.json"
+    policy.write_text(POLICY)
+    keys.add_user(tmp_path, "bob", [policy])
+    read = Path.read_text
+
+    def remove_then_read(path: Path) -> str:
+        if path.name == "bob-1.json":
+            monkeypatch.setattr(Path, "read_text", read)
+            keys.remove_user(tmp_path, "bob")
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_text", remove_then_read)
+    assert keys.read_pairs(tmp_path) == {root.access_key: root}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from bench_runs import keep, series, store_in
+from bench_runs import document, keep, series, store_in
 
 from headrace.bench import Mysqlslap, SysbenchOltp
 from headrace.bench.drivers.benchmark import ToolOutcome
@@ -307,6 +307,20 @@ def test_a_run_without_a_part_that_counts_has_no_figures():
     frame = series(seconds=0, warmup=5)
     figures = summary.compute_figures(frame, ToolOutcome())
     assert figures["tps"] is None and figures["seconds"] == 0.0
+
+
+def test_processors_that_a_run_may_not_use_are_not_idle_for_it():
+    """Two of 64 processors may be used (cpuset, taskset): all their work is 1.96 of them, or 1."""
+    for busy, sentence in ((1.96, "The processors were 98 % busy: "), (1.0, None)):
+        frame = series(seconds=60).with_columns(idle_cpus=pl.lit(64.0 - busy), iowait_cpus=pl.lit(0.0))
+        facts = document(frame, environment={"cpus": 64, "cpus_usable": 2})
+        findings = summary.list_findings(facts, frame, empty_samples(), None, False)
+        assert [each for each in findings if each.startswith(sentence or "The processors")] == findings[
+            : bool(sentence)
+        ]
+    # A run of before usable processors were counted.
+    assert summary.compute_idle_share({"cpus": 4}, 1.0, 1.0) == 0.5
+    assert summary.compute_idle_share({"cpus": 4}, None, None) is None
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import random
 import stat
+import statistics
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -228,6 +232,64 @@ def test_the_buckets_of_fio_hold_their_values():
         top = value.bit_length() - 1
         index = value if top <= fio.BITS else ((top - fio.BITS + 1) << fio.BITS) + ((value >> (top - fio.BITS)) & 63)
         assert abs(fio.compute_bucket_ns(index) - value) <= fio.ERROR_PERCENT / 100 * value + 0.5
+
+
+def make_fio_report(**latencies_ns: list[int]) -> str:
+    """Returns a report of fio as json+, of reads and writes with these latencies."""
+    job = {}
+    for op in ("read", "write"):
+        values = sorted(latencies_ns.get(op, ()))
+        times = (
+            {"mean": statistics.mean(values), "stddev": statistics.pstdev(values), "max": values[-1]} if values else {}
+        )
+        counts = {str(value): count for value, count in Counter(values).items()}
+        shares = {
+            f"{percent:f}": values[math.ceil(round(percent / 100, 6) * len(values)) - 1]
+            for percent in fio.PERCENTILES
+            if values
+        }
+        job[op] = {
+            "total_ios": len(values),
+            "iops": len(values) / 2,
+            "bw_bytes": 4096 * len(values) / 2,
+            "runtime": 2000,
+        }
+        job[op]["clat_ns"] = {"mean": 0.0, "stddev": 0.0, "max": 0, "percentile": shares, "bins": counts} | times
+    return "fio: a warning\n" + json.dumps({"jobs": [job]})
+
+
+def test_figures_of_reads_and_writes_are_those_of_all_requests():
+    seed = random.randrange(10**6)
+    print("seed", seed)
+    chance = random.Random(seed)
+    for _ in range(30):
+        read, write = (
+            [
+                chance.choice(range(scale, 4 * scale, scale // 10))
+                for _ in range(chance.choice((0, chance.randrange(1000))))
+            ]
+            for scale in (1_000_000, 400_000)
+        )
+        every = sorted([*read, *write, 7_000_000])
+        result = fio.read_result(make_fio_report(read=read, write=[*write, 7_000_000]))
+        assert (result.ios, result.iops, result.seconds) == (len(every), len(every) / 2, 2.0)
+        assert result.mean_ms == pytest.approx(statistics.mean(every) / 1e6)
+        assert result.sd_ms == pytest.approx(statistics.pstdev(every) / 1e6)
+        percentiles = [every[math.ceil(share * len(every)) - 1] / 1e6 for share in (0.5, 0.99, 0.999)]
+        assert [result.p50_ms, result.p99_ms, result.p999_ms] == percentiles
+    report = make_fio_report(read=[1_000_000] * 700, write=[400_000] * 300)
+    assert fio.read_result(report).mean_ms == pytest.approx(0.82)
+    # Percentiles of both are in their buckets alone.
+    with pytest.raises(InputError, match="no buckets of both"):
+        fio.read_result(report.replace('"bins"', '"others"'))
+
+
+def test_a_run_of_fio_without_a_request_says_so(tmp_path):
+    with pytest.raises(CouldNotRun, match="finished no request"):
+        fio.read_result(make_fio_report())
+    (tmp_path / fio.JSON).write_text(make_fio_report())
+    outcome = FioJob().read_partial_outcome("", RunLoad(2, 2, 3, 1), tmp_path)
+    assert outcome.histogram is None and outcome.notes
 
 
 def test_the_logs_of_fio_are_put_on_one_axis(tmp_path):

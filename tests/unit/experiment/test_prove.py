@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from bench_runs import keep, store_in
 
 import headrace
 from headrace.base import core
@@ -317,6 +318,13 @@ def test_the_verdict_says_how_many_lie_outside_their_interval():
     assert "80 % interval" not in proof(inside).verdict
 
 
+def test_the_processors_that_bind_are_those_that_may_be_used(tmp_path):
+    record = keep(store_in(tmp_path), environment={"cpus": 64, "cpus_usable": 2})
+    for busy, is_bound in ((1.95, True), (1.0, False)):
+        figures = record.summary | {"idle_cpus": 64.0 - busy, "iowait_cpus": None}
+        assert predict.make_measured_result(replace(record, summary=figures)).processors_bound is is_bound
+
+
 def test_a_proof_holds_only_whole_and_in_order():
     assert proof(step("a", 100.0, 98.0), step("b", 200.0, 195.0)).holds is True
     assert proof(step("a", 100.0, 98.0), step("b", 200.0, 150.0)).holds is False
@@ -479,6 +487,33 @@ def test_what_a_killed_proof_left_in_memory_is_freed_by_the_next(tmp_path, monke
         folder.mkdir()
     with scratch.make_lab_folder(tmp_path / "disk", 99.0):
         assert not rest.exists() and of_another.exists()
+
+
+def test_only_folders_whose_maker_has_ended_are_freed(tmp_path, monkeypatch):
+    memory, lab, disk = (tmp_path / name for name in ("memory", "lab", "disk"))
+    for folder in (memory, lab):
+        folder.mkdir()
+    ended_labs: list[Path] = []
+    monkeypatch.setattr(scratch, "MEMORY", memory)
+    monkeypatch.setattr(scratch, "_end", ended_labs.append)
+    monkeypatch.setattr(scratch, "fits", lambda data_gib: data_gib < 99.0)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    prefix = f"{scratch.PREFIX}{ended.pid}"
+    # Everybody may write to memory: links to a lab in use and to nothing, and a file.
+    (memory / f"{prefix}-link").symlink_to(lab)
+    (memory / f"{prefix}-dangling").symlink_to(tmp_path / "nothing")
+    (memory / f"{prefix}-file").touch()
+    with scratch.make_lab_folder(disk, 99.0):
+        assert ended_labs == []
+    with scratch.make_lab_folder(disk, 1.0) as folder:
+        # Another container that shares this memory sees the number of no process in its name.
+        in_use = folder.rename(memory / f"{prefix}-use")
+        with scratch.make_lab_folder(disk, 99.0):
+            assert in_use not in ended_labs
+    with scratch.make_lab_folder(disk, 99.0):
+        assert in_use in ended_labs
+    assert set(ended_labs) == {disk, folder, in_use}
 
 
 def dirtier(popularity, changed, pages, other_pages):

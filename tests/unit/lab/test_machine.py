@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import doctor, launch
-from headrace.lab.place import DEFAULT_DATA_DIR, DEFAULT_SOCKET, Place, find_place
+from headrace.lab.place import DEFAULT_DATA_DIR, DEFAULT_SOCKET, Place, find_place, get_endpoint_file
 
 
 @pytest.fixture(autouse=True)
@@ -344,6 +344,20 @@ def test_a_long_log_is_set_aside(daemon, monkeypatch):
     launch.start_lab(data, settings=NO_METRICS)
     assert (data / "headraced.log.1").read_text() == "x" * 101
     assert "x" not in (data / "headraced.log").read_text()
+
+
+def test_the_endpoint_of_a_lab_that_was_killed_is_not_that_of_the_next(daemon):
+    data = daemon("print('ready', flush=True)")
+    data.mkdir()
+    get_endpoint_file(data).write_text("{}")
+    launch.start_lab(data, settings=NO_METRICS)
+    assert not get_endpoint_file(data).exists()
+    # A daemon that is refused changes nothing of the lab that holds the folder.
+    data = daemon("import sys; sys.exit(3)")
+    get_endpoint_file(data).write_text("{}")
+    with pytest.raises(CouldNotRun):
+        launch.start_lab(data, settings=NO_METRICS)
+    assert get_endpoint_file(data).exists()
 
 
 def test_without_root_nothing_is_started(daemon, monkeypatch):

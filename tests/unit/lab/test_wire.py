@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import Lab, LabRefused, NoLab
 from headrace.lab import wire as wire_module
+from headrace.lab.wire import LabUnavailable
 
 Behaviour = Callable[[socket.socket, dict], None]
 
@@ -379,6 +380,7 @@ def test_what_is_said_arrives(tmp_path_factory, args):
     [
         LabRefused("in-use", "db", "is attached", "the lab", "Detach it."),
         CouldNotRun("db", "is gone", "", "Look.", 130),
+        LabUnavailable("db", "is gone", "", "Look.", "Unavailable"),
         InputError("x", "is wrong", kind="invalid-parameter"),
     ],
 )

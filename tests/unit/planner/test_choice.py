@@ -226,6 +226,8 @@ def test_what_is_new_is_created_and_an_array_put_together():
         and "--raid-devices=2" in create[1]
         and f"--chunk={Storage.parse(entry.storage).chunk_kib}" in create[1]
     )
+    # Numbers of devices are those of local disks and of volumes in use too.
+    assert shlex.split(create[1], comments=True)[-1] == "DEVICE..." and "by-id" in create[1]
     assert shlex.split(result[0]["undo"], comments=True)[:3] == ["aws", "ec2", "delete-volume"]
     mirrored = bare(steady(), exclude=NO_ARRAYS, compare="raid10:4xgp3:250").choices.compared
     assert "--level=10" in list_actions(mirrored, None, core.newest_date())[0]["lines"][1]

@@ -171,6 +171,14 @@ def test_a_goal_on_durability_is_kept_by_all_that_are_said_to_meet_it(goal, limi
         assert answer.winner is None and any("annual failure rate" in miss for miss in answer.choices.closest[0].misses)
 
 
+def test_local_disks_with_a_log_apart_meet_no_goal_on_durability():
+    """No rate is published of local disks: with that of the log's volume alone they passed as its 0.2 % a year."""
+    local = {"instances": ["i4i.xlarge"], "allow_instance_store": True, "exclude": only("gp3", "instance-store")}
+    assert not all(choice.persistent for choice in planned(**local).choices.winners)
+    durable = planned(goals=["tps>=300", "durability_afr_percent<=0.45"], **local)
+    assert durable.winner is not None and all(choice.persistent for choice in durable.choices.winners)
+
+
 @pytest.mark.parametrize(
     "settings", [{"arrivals_tps": 200}, {"arrivals_tps": 200, "goals": ["headroom_percent>=20"]}, {}]
 )
@@ -556,6 +564,13 @@ def test_a_workload_that_names_no_processor_time_says_so():
     assert any("clock times the work per clock" in caveat for caveat in planned().doubts.caveats)
     unsized = dataclasses.replace(shop(), size_gib=None)
     assert planned(unsized, size_gib=9).load.size_gib == 9
+
+
+def test_requests_to_standard_volumes_of_today_are_said_to_be_left_out():
+    words = "billed by the request too"
+    assert any(words in note for note in planned(compare="r6i.large/standard:100").doubts.caveats)
+    assert any(words in note for note in planned(compare="r6i.large/gp3:100,log=standard:90").doubts.caveats)
+    assert not any(words in note for note in planned(compare="r6i.large/gp3:100").doubts.caveats)
 
 
 def test_a_database_is_judged_without_its_bursts():

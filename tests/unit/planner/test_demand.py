@@ -132,6 +132,18 @@ def test_what_runs_dry_is_told_with_time():
     assert today.binds["cap"] == "volume-credits"
 
 
+def test_a_modification_is_judged_on_the_instance_of_today():
+    # 4,500 IOPS for eight hours, and 3,600 are all that an m5.large has for longer than half an hour. The volumes alone
+    # would do with one modification.
+    day = recorded([4_500.0] * 8 + [300.0] * 16, interval_s=3_600.0, size_gib=116)
+    settings = {"instances": "m6i.xlarge", "exclude": NO_ARRAYS}
+    result = plan(day, compare="m5.large/gp2:155", **settings)
+    assert result.recommended is not None and result.recommended.instance == "m6i.xlarge"
+    assert result.choices.in_place is None and result.steps.in_place_actions == []
+    same = plan(day, compare="m6i.xlarge/gp2:155", **settings).choices.in_place
+    assert same is not None and same.meets_goals
+
+
 def test_head_room_as_a_goal_buys_it():
     answer = plan(steady(), exclude=NO_ARRAYS, free_percent=0, goals=["headroom_percent>=50"])
     # 2,500 x 1.5 = 3,750 IOPS, ordered as 3,800: 800 above the included at 0.005 USD.

@@ -3,6 +3,8 @@ and the gaps of a day or a region."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from planner_cases import only, shop, steady, verdict
 
@@ -141,10 +143,18 @@ def test_two_newest_generations_are_looked_at(prices):
 
 
 def test_what_a_cheaper_host_equals_is_left_out_but_not_today_s_family(prices):
-    hosts, _ = list_hosts(["m5.*", "m6i.*", "r6i.*"], prices, OWN_SHARE)
+    hosts, _ = list_hosts(["m5.*", "m5n.*", "m6i.*", "r6i.*"], prices, OWN_SHARE)
     retained = remove_dominated(hosts)
     assert 0 < len(retained) < len(hosts)
-    names = ("vcpus", "baseline_iops", "max_iops", "baseline_bytes_s", "max_bytes_s")
+    names = (
+        "vcpus",
+        "core_speed",
+        "baseline_iops",
+        "max_iops",
+        "baseline_bytes_s",
+        "max_bytes_s",
+        "max_ebs_attachments",
+    )
     for host in hosts:
         if host in retained:
             continue
@@ -153,12 +163,35 @@ def test_what_a_cheaper_host_equals_is_left_out_but_not_today_s_family(prices):
             for other in retained
             if other.usd_month <= host.usd_month
             and other.cache_gib >= host.cache_gib
+            and other.instance["threads_per_core"] <= host.instance["threads_per_core"]
             and all((other.instance[name] or 0) >= (host.instance[name] or 0) for name in names)
         ]
         assert better, host.name
     assert {host.name for host in remove_dominated(hosts, frozenset({"m5"}))} >= {
         host.name for host in hosts if host.name.startswith("m5.")
     }
+
+
+def test_faster_cores_are_looked_at_though_slower_ones_cost_less():
+    hosts, _ = list_hosts(["c8a.2xlarge", "c8g.2xlarge"], PriceList("us-east-1", core.newest_date()), OWN_SHARE)
+    slower, faster = (host.instance for host in hosts)
+    assert slower is not None and faster is not None and slower["core_speed"] < faster["core_speed"]
+    assert all(slower[name] == faster[name] for name in ("vcpus", "baseline_iops", "max_iops", "memory_mib"))
+    assert len(remove_dominated(hosts)) == 2
+    # Nobody can say of a core whose speed is not known that it is slower.
+    unknown = [replace(host, instance={**host.instance, "core_speed": None}) for host in hosts]
+    assert len(remove_dominated([*hosts, *unknown])) == 3
+
+
+def test_nothing_named_is_cheaper_than_what_is_searched_by_itself():
+    # Twelve times the processor time: processors hold it, and fewer dearer cores may be cheaper than more cheap ones.
+    heavy = shop()
+    heavy.database["clients"]["cpu_ms"] *= 12.0
+    settings = {"goals": ["tps>=600"], "threads": 64, "draws": 4, "exclude": only("gp3")}
+    named = plan(heavy, instances=["c8a.*", "m8a.*"], **settings).recommended
+    by_itself = plan(heavy, **settings).recommended
+    assert named is not None and by_itself is not None
+    assert by_itself.cost_usd_month <= named.cost_usd_month + 0.005, (by_itself.place, named.place)
 
 
 def test_more_volumes_than_an_instance_attaches_are_no_candidate(prices):
@@ -202,8 +235,8 @@ def test_the_chance_to_lose_an_array():
     assert compute_layout_afr_percent("raid5", 3, 0.2) == pytest.approx(100 * (3 * 0.002**2 * 0.998 + 0.002**3))
     assert compute_layout_afr_percent("single", 1, None) is None
     assert (
-        combine_afr_percent([0.2, None, 0.001]) == pytest.approx(100 * (1 - 0.998 * 0.99999))
-        and combine_afr_percent([None]) is None
+        combine_afr_percent([0.2, 0.001]) == pytest.approx(100 * (1 - 0.998 * 0.99999))
+        and combine_afr_percent([0.2, None]) is None
     )
 
 

@@ -37,6 +37,7 @@ DEMAND = [
     ({"data_growth": math.nan}, "data_growth"),
     ({"growth": 2.0, "demand_growth": 3.0}, "is given together with demand_growth"),
     ({"growth": 2.0, "data_growth": 3.0}, "is given together with data_growth"),
+    ({"size_gib": 100, "data_growth": 2.0}, "is given together with size_gib"),
     ({"months": -1}, "months"),
     ({"months": 121}, "months"),
     ({"on": "aurora"}, "cannot be planned for a demand"),
@@ -69,6 +70,8 @@ DEMAND = [
     ({"nodes": 1.5}, "nodes"),
     ({"snapshot_days": -1}, "snapshot_days"),
     ({"daily_change_percent": 101}, "daily_change_percent"),
+    ({"daily_change_percent": 7}, "of snapshots, and none are kept"),
+    ({"on": "ec2,rds", "readers": 2}, "of an Aurora cluster"),
     ({"top": 0}, "top"),
     ({"colour": "blue"}, "is not a setting of a plan"),
     ({"threads": 4}, "belongs to plans for databases"),
@@ -86,6 +89,17 @@ DEMAND = [
 def test_bad_input_is_refused_in_words(changes, word):
     with pytest.raises(headrace.HeadraceError, match=word):
         plan(steady(), **changes)
+
+
+def test_a_size_that_is_given_does_not_grow_and_the_plan_says_so():
+    growing = replace(steady(), growth_per_year=0.3)
+    stays = "The data are those of --size-gib: they do not grow."
+    for changes, factor in (({"months": 12}, 1.3), ({"growth": 1.3}, 1.3), ({"demand_growth": 1.3}, 1.3)):
+        result = plan(growing, size_gib=100, exclude=only("gp3"), **changes)
+        assert (result.load.size_gib, result.load.data_growth) == (100, 1.0)
+        assert result.load.demand_growth == pytest.approx(factor)
+        assert (stays in result.doubts.caveats) == ("demand_growth" not in changes)
+        assert not any("data x" in note for note in result.doubts.caveats)
 
 
 def test_a_commitment_without_instances_is_noted():
@@ -151,6 +165,7 @@ DATABASE = [
     ({"confidence": True}, "confidence"),
     ({"cache_share": 1.5}, "cache_share"),
     ({"cache_share": 0}, "cache_share"),
+    ({"cache_share": 0.5, "instances": "none"}, "of an instance's memory"),
     ({"draws": -1}, "draws"),
     ({"draws": 5_000}, "draws"),
     ({"draws": 2.5}, "draws"),

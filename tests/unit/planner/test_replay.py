@@ -130,6 +130,33 @@ def test_what_the_replay_refutes_is_not_recommended_and_the_next_step_is():
     assert all(choice.storage not in reply.search.stepped_up for choice in reply.choices.winners)
 
 
+def test_nothing_is_recommended_that_was_not_replayed_however_many_steps_it_took(monkeypatch):
+    monkeypatch.setattr("headrace.planner.engine.MOST_STEPS_UP", 3)
+    engine = PlanEngine(
+        make_question(
+            steady(seconds=600), PlanSettings(goals=["headroom_percent>=0"], exclude=NO_ARRAYS, free_percent=0)
+        )
+    )
+
+    class Sterner:
+        """Says of all gp3 that it misses: its steps are more than are taken."""
+
+        replays = {}
+
+        def of(self, candidate):
+            words = ("I/O p99 of the worst 5 min 24 ms against 20 ms",) if "gp3" in candidate[0] else ()
+            replayed = Replayed({"p99_ms": 1.0}, 1, 0.0, words, "volume-iops")
+            return self.replays.setdefault(candidate, replayed)
+
+    engine.replay = cast(WinnerReplay, Sterner())
+    reply = engine.answer()
+    assert reply.recommended is not None and reply.recommended.volume_type != "gp3"
+    assert reply.recommended.replayed is not None and reply.recommended.meets_goals
+    assert all(choice.volume_type != "gp3" for choice in reply.choices.winners)
+    [words] = [note for note in reply.doubts.caveats if "steps up" in note]
+    assert words.startswith("Above gp3:500:")
+
+
 def test_the_replay_takes_the_worst_minutes_and_not_the_day():
     day = recorded([200.0] * 700 + [2_400.0] * 6 + [200.0] * 734, interval_s=60.0, size_gib=100, name="spike")
     answer = plan(day, exclude=NO_ARRAYS, goals=["p99_ms<=20"], max_volumes=1)

@@ -63,6 +63,20 @@ def test_services_stand_in_order_and_each_has_its_doubt():
     assert of(comparison, "aurora:standard").tps == of(comparison, "aurora:io-optimized").tps
 
 
+def test_a_burst_that_outlasts_the_run_is_told_of_each_deployment():
+    # gp2:400 has 1,200 IOPS once its 5.4 million credits are spent, and so have the four volumes of RDS behind it.
+    short = {"instance": "r6g.xlarge", "draws": 4}
+    bursts = [
+        note
+        for note in compare(SHOP, "gp2:400", on=["ec2", "rds:single-az", "aurora:standard"], **short).notes
+        if "burst credits" in note
+    ]
+    assert [note.partition(": ")[0] for note in bursts] == ["ec2", "rds:single-az"]
+    assert all("--seconds" in note and "--start-balance" not in note for note in bursts)
+    lasting = compare(SHOP, "gp3:300", on=["ec2"], **short)
+    assert not any("burst" in note for note in lasting.notes)
+
+
 def test_a_question_far_from_all_published_ones_has_a_wider_interval():
     near = compare(SHOP, "gp3:500", on=["aurora:standard"], **SHORT).outcomes[0]
     far = compare(SHOP, "gp3:500", on=["aurora:standard"], threads=400, **SHORT).outcomes[0]

@@ -22,7 +22,7 @@ from headrace.report.html import write_view
 from headrace.report.study import build_view
 from headrace.studies import scaling_2018
 from headrace.studies.base import Source, read_published
-from headrace.studies.measured import LabOptions, session, verdicts
+from headrace.studies.measured import LabOptions, session, tables, verdicts
 from headrace.studies.measured import engines as engines_study
 
 MODULES = {"iops-900-vs-3000": "iops_threads", "raid-2009": "raid_arrays", "gp2-burst": "burst_oltp", "scaling-2018": "engines", "whitepaper-2017": "tuned_default",
@@ -192,6 +192,15 @@ def test_fewer_iops_are_simulated_slower_and_processors_bound_from_above():
         for of in (HERE, faster)
     )
     assert fast > 2.0 * slow
+
+
+def test_the_processors_that_bind_are_those_that_may_be_used():
+    measured = run_of(module("iops-900-vs-3000").cells(LabOptions())[0], [1.0])
+    measured.record.document["environment"] |= {"cpus": 64, "cpus_usable": 2}
+    measured.record.summary["cap_volume_iops"] = 0.0
+    for idle, words in ((62.05, "processors"), (63.0, "latency")):
+        measured.record.summary["idle_cpus"] = idle
+        assert tables.binds(measured) == words
 
 
 def test_processors_follow_from_littles_law(monkeypatch):

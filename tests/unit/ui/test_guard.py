@@ -9,6 +9,7 @@ import random
 import socket
 import threading
 import time
+import urllib.request
 
 import pytest
 from waiting import patience
@@ -236,3 +237,51 @@ def test_two_pages_have_keys_of_their_own():
 def test_a_port_in_use_is_refused(server, call):
     code, _, err = call("page", "--no-open", "--port", str(server.port))
     assert code == 3 and f"port {server.port}" in err and "--port" in err
+
+
+DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+
+
+@pytest.mark.parametrize("name", DISPLAYS)
+def test_a_browser_is_opened_once_the_page_answers(call, monkeypatch, name):
+    """A browser of the terminal returns when it is closed, and asks for the page before."""
+    servers, statuses = [], []
+
+    class RecordedServer(PageServer):
+        def __init__(self, *arguments) -> None:
+            super().__init__(*arguments)
+            servers.append(self)
+
+    def open_and_ask(address: str) -> None:
+        try:
+            statuses.append(urllib.request.urlopen(address, timeout=patience(10)).status)
+        finally:
+            servers[0].stop()
+
+    monkeypatch.setattr("headrace.ui.server.PageServer", RecordedServer)
+    monkeypatch.setattr("webbrowser.open", open_and_ask)
+    for variable in DISPLAYS:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv(name, "x")
+    assert call("page")[0] == 0 and statuses == [200]
+
+
+def test_no_browser_is_opened_without_a_display(call, monkeypatch):
+    opened = []
+
+    def run(server: PageServer) -> None:
+        server.socket.close()
+        for thread in threading.enumerate():
+            if thread.name == "headrace-page-browser":
+                thread.join()
+
+    monkeypatch.setattr(PageServer, "run", run)
+    monkeypatch.setattr(PageServer, "is_serving", True)
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    for variable in DISPLAYS:
+        monkeypatch.delenv(variable, raising=False)
+    code, _, err = call("page")
+    assert code == 0 and "http://127.0.0.1:" in err and opened == []
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert call("page", "--no-open")[0] == 0 and opened == []
+    assert call("page")[0] == 0 and len(opened) == 1

@@ -26,6 +26,10 @@ const INITIALIZATION_MIB_S: std::ops::RangeInclusive<u64> = 100..=300;
 /// Largest volume, GiB (EC2 API text, CreateVolume: gp3 and io2).
 const MAX_GIB: u64 = 65_536;
 
+/// Largest volume that is snapshotted, GiB: 512 TiB, since the lab tells 2^30 blocks of 512 KiB
+/// apart. Eight volumes of the largest size; an array of more has no snapshot.
+const MAX_SNAPSHOT_GIB: u64 = 524_288;
+
 pub(crate) fn create(lab: &Lab, request: &SnapshotRequest, at_ms: u64, ids: &mut dyn FnMut() -> u64) -> Result<Vec<SnapshotChange>, ControlError> {
     create_for(lab, request, None, at_ms, ids)
 }
@@ -50,6 +54,7 @@ pub(crate) fn create_for(
             return Err(ControlError::invalid(volume, "is named twice", LAB_RULE, "Name each volume once."));
         }
         check_volume(record)?;
+        check_size(record)?;
         check_pending(&lab.snapshots, record, at_ms)?;
         let mut tags = if request.copy_tags { record.tags.clone() } else { BTreeMap::new() };
         tags.extend(request.tags.clone());
@@ -91,6 +96,14 @@ pub(crate) fn check_volume(record: &VolumeRecord) -> Result<(), ControlError> {
         return Err(refusal(ErrorKind::Unsupported, "UnsupportedOperation", message, record.label(), "Copy its data to an EBS volume."));
     }
     Ok(())
+}
+
+fn check_size(record: &VolumeRecord) -> Result<(), ControlError> {
+    if record.size_gib() <= MAX_SNAPSHOT_GIB {
+        return Ok(());
+    }
+    let message = format!("{} has {} GiB, and a snapshot of this lab has at most {MAX_SNAPSHOT_GIB}.", record.id, record.size_gib());
+    Err(refusal(ErrorKind::Unsupported, "UnsupportedOperation", message, record.label(), "Copy its data to a smaller volume."))
 }
 
 fn check_pending(all: &Snapshots, record: &VolumeRecord, at_ms: u64) -> Result<(), ControlError> {

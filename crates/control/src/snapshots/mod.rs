@@ -47,7 +47,9 @@ pub(crate) fn changes(lab: &Lab, command: &SnapshotCommand, at_ms: u64, ids: &mu
         SnapshotCommand::Start(request) => lifecycle::start(all, request, ids),
         SnapshotCommand::Progress { snapshot, percent, waits } => lifecycle::progress(all, snapshot, *percent, waits.as_deref()),
         SnapshotCommand::Completed { snapshot, parent, stored_bytes, full_bytes } => {
-            lifecycle::completed(all, snapshot, parent.as_ref(), *stored_bytes, *full_bytes)
+            let mut changes = lifecycle::completed(all, snapshot, parent.as_ref(), *stored_bytes, *full_bytes)?;
+            changes.extend(schedules::after_completion(all, snapshot, at_ms)?);
+            Ok(changes)
         }
         SnapshotCommand::Failed { snapshot, reason } => lifecycle::failed(all, snapshot, reason),
         SnapshotCommand::Abandon { snapshots } => lifecycle::abandon(all, snapshots),

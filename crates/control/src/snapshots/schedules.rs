@@ -2,6 +2,7 @@
 //! all volumes that have one of its tags, and deletes what its retention no longer keeps.
 
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
+use crate::ids::{SnapshotId, VolumeId};
 use crate::snapshots::messages::{ScheduleRequest, SnapshotChange, SnapshotRequest};
 use crate::snapshots::record::{Schedule, SnapshotRecord, SnapshotState};
 use crate::snapshots::registry::{refusal, Snapshots};
@@ -94,26 +95,45 @@ pub(crate) fn run(lab: &Lab, schedule: &str, at_ms: u64, ids: &mut dyn FnMut() -
     for volume in lab.volumes.values().filter(|volume| usable(volume.status) && has_tag(&volume.tags)) {
         // One at a time, so that one that is refused (five pending, say) does not stop the others.
         let Ok(started) = lifecycle::create_for(lab, &request(volume.id.as_str()), Some(&schedule.name), at_ms, ids) else { continue };
-        let mine = |record: &&SnapshotRecord| {
-            let of_schedule = record.of.schedule.as_deref() == Some(&schedule.name) && record.of.volume.as_ref() == Some(&volume.id);
-            of_schedule && record.state == SnapshotState::Completed
-        };
-        let mut snapshots: Vec<&SnapshotRecord> = all.listed().filter(mine).collect();
-        snapshots.sort_by_key(|record| (record.started_ms, record.id.clone()));
-        let over = match (schedule.keep, schedule.keep_days) {
-            // The new one counts.
-            (Some(keep), _) => (snapshots.len() + 1).saturating_sub(keep as usize).min(snapshots.len()),
-            (None, Some(days)) => snapshots.iter().take_while(|record| record.started_ms + u64::from(days) * DAY_MS <= at_ms).count(),
-            (None, None) => 0,
-        };
         changes.extend(started);
-        for record in snapshots.into_iter().take(over).filter(|record| lifecycle::is_deletable(all, record, at_ms)) {
-            changes.extend(lifecycle::delete(all, record, at_ms)?);
-        }
+        // The new one does not count before it is stored.
+        changes.extend(delete_old(all, schedule, &volume.id, 0, at_ms)?);
     }
     let interval_ms = schedule.interval_s * 1_000;
     let missed = at_ms.saturating_sub(schedule.next_ms) / interval_ms;
     let next_ms = schedule.next_ms + (missed + 1) * interval_ms;
     changes.push(SnapshotChange::ScheduleRan { schedule: schedule.name.clone(), next_ms });
+    Ok(changes)
+}
+
+/// Decides the deletion of snapshots that the schedule of one that is completed now no longer
+/// keeps.
+pub(crate) fn after_completion(all: &Snapshots, completed: &SnapshotId, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
+    let of = all.records.get(completed).map(|record| &record.of);
+    let schedule = of.and_then(|of| of.schedule.as_ref()).and_then(|name| all.schedules.get(name));
+    match (schedule, of.and_then(|of| of.volume.as_ref())) {
+        (Some(schedule), Some(volume)) => delete_old(all, schedule, volume, 1, at_ms),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// Decides the deletion of completed snapshots of a volume that its schedule no longer keeps with
+/// `more` that are not completed yet.
+fn delete_old(all: &Snapshots, schedule: &Schedule, volume: &VolumeId, more: usize, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
+    let is_of_it = |record: &&SnapshotRecord| {
+        let of_schedule = record.of.schedule.as_deref() == Some(&schedule.name) && record.of.volume.as_ref() == Some(volume);
+        of_schedule && record.state == SnapshotState::Completed
+    };
+    let mut snapshots: Vec<&SnapshotRecord> = all.listed().filter(is_of_it).collect();
+    snapshots.sort_by_key(|record| (record.started_ms, record.id.clone()));
+    let over = match (schedule.keep, schedule.keep_days) {
+        (Some(keep), _) => (snapshots.len() + more).saturating_sub(keep as usize),
+        (None, Some(days)) => snapshots.iter().take_while(|record| record.started_ms + u64::from(days) * DAY_MS <= at_ms).count(),
+        (None, None) => 0,
+    };
+    let mut changes = Vec::new();
+    for record in snapshots.into_iter().take(over).filter(|record| lifecycle::is_deletable(all, record, at_ms)) {
+        changes.extend(lifecycle::delete(all, record, at_ms)?);
+    }
     Ok(changes)
 }

@@ -128,15 +128,11 @@ pub(crate) fn replace_member(record: &VolumeRecord, member: u32, mib_s: Option<u
 pub(crate) fn member_rebuilding(record: &VolumeRecord, member: u32, done_bytes: u64) -> Result<Vec<Change>, ControlError> {
     let index = rebuilding(record, member)?;
     match record.members[index].state {
-        MemberState::Rebuilding { done_bytes: before, total_bytes, .. } if (before..=total_bytes).contains(&done_bytes) => {
+        // Fewer than before, too: a restart begins a rebuild again.
+        MemberState::Rebuilding { total_bytes, .. } if done_bytes <= total_bytes => {
             Ok(vec![Change::MemberRebuilding { volume: record.id.clone(), member, done_bytes }])
         }
-        _ => Err(ControlError::invalid(
-            format!("{done_bytes} bytes"),
-            "a rebuild goes forward, up to the size of the member",
-            LAB_RULE,
-            "Report the bytes done since the member was replaced.",
-        )),
+        _ => Err(ControlError::invalid(format!("{done_bytes} bytes"), "a rebuild ends at the size of the member", LAB_RULE, "Report the bytes that are done.")),
     }
 }
 

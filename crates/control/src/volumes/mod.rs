@@ -133,8 +133,11 @@ fn check_name(name: &str, existing: &Volumes) -> Result<(), ControlError> {
 }
 
 pub(crate) fn created(record: &VolumeRecord) -> Result<Vec<Change>, ControlError> {
-    if record.status != VolumeStatus::Creating {
-        return Err(record.wrong_status("creating"));
+    match record.status {
+        VolumeStatus::Creating => {}
+        // The files are there again.
+        VolumeStatus::Error if record.was_ready => {}
+        _ => return Err(record.wrong_status("creating")),
     }
     Ok(vec![Change::VolumeReady { volume: record.id.clone() }])
 }
@@ -201,8 +204,13 @@ pub(crate) fn set_attributes(record: &VolumeRecord, auto_enable_io: Option<bool>
 /// Does what a change of a volume as a whole says.
 pub(crate) fn apply(record: &mut VolumeRecord, change: &Change) {
     match change {
-        Change::VolumeReady { .. } => record.status = VolumeStatus::Available,
+        Change::VolumeReady { .. } => {
+            record.status = if record.attachment.is_some() { VolumeStatus::InUse } else { VolumeStatus::Available };
+            record.error = None;
+            record.was_ready = false;
+        }
         Change::VolumeFailed { reason, .. } => {
+            record.was_ready = record.status != VolumeStatus::Creating;
             record.status = VolumeStatus::Error;
             record.error = Some(reason.clone());
         }

@@ -28,7 +28,8 @@ pub enum VolumeStatus {
     InUse,
     /// The files of the volume are being removed.
     Deleting,
-    /// The volume cannot be used; it can be deleted.
+    /// The volume cannot be used; it can be deleted. One that could be used before can be again
+    /// when a start of the daemon finds its files.
     Error,
 }
 
@@ -359,6 +360,10 @@ pub struct VolumeRecord {
     /// Reason of the status `error`.
     #[serde(default)]
     pub error: Option<String>,
+    /// True in the status `error` if the volume could be used before: its bytes are there when its
+    /// files and keys are.
+    #[serde(default)]
+    pub was_ready: bool,
     /// Tags.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
@@ -399,6 +404,7 @@ impl VolumeRecord {
             created_ms,
             status,
             error,
+            was_ready: false,
             tags,
             members,
             attachment,
@@ -525,7 +531,10 @@ impl VolumeRecord {
             VolumeStatus::Creating | VolumeStatus::Deleting => "Wait a moment and try again.".to_string(),
             VolumeStatus::Error => {
                 let why = self.error.as_deref().unwrap_or("no reason is known");
-                format!("It failed: {why}. Delete it and create another.")
+                match self.was_ready {
+                    true => format!("It failed: {why}. Put back what is missing, then start the lab again: `headrace lab down`, `headrace lab up`."),
+                    false => format!("It failed: {why}. Delete it and create another."),
+                }
             }
             _ => "See `headrace volume list`.".to_string(),
         };

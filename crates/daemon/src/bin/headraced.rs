@@ -70,6 +70,7 @@ fn run(options: &Options) -> Outcome<()> {
     let housekeeper = housekeeping::start(&engine).map_err(|error| from_io("starting the housekeeping", &error))?;
     let watching = alarming::start(&engine.alarms).map_err(|error| from_io("starting the alarms", &error))?;
     engine.volumes.resume_rebuilds();
+    engine.volumes.start_resyncing().map_err(|error| from_io("starting the resync of arrays", &error))?;
     engine.workers.start().map_err(|error| from_io("starting the snapshots", &error))?;
     if let Some(words) = &engine.repaired {
         tracing::warn!("cut off what a crash left: {words}");

@@ -220,9 +220,9 @@ impl Volumes {
     /// Takes away the block device, the attached volume and the links of a volume. Acknowledged
     /// writes are flushed first.
     pub(crate) fn take_device(&self, record: &VolumeRecord) {
-        let attached = lock(&self.files).get_mut(&record.id).and_then(|files| {
+        let taken = lock(&self.files).get_mut(&record.id).and_then(|files| {
             files.used = Instant::now();
-            files.attached.take()
+            Some((files.attached.take()?, files.power.clone()))
         });
         if let Some(device) = device_path(record).filter(|device| self.is_device_of(device, record)) {
             if !loopdev::is_busy(&device) {
@@ -236,12 +236,18 @@ impl Volumes {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        if let Some(attached) = attached {
+        if let Some((attached, power)) = taken {
+            // A power cut that has switched the device off strikes before the bytes are used again.
+            while attached.faults.is_off() && power.is_armed() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             // Requests that come now, from who still has it open, fail at once.
             attached.faults.set_power(false);
             if let Err(error) = attached.backing.flush() {
                 tracing::error!(volume = record.id.as_str(), "flushing: {error}");
             }
+            // One that was to come ends with the device.
+            power.disarm();
             self.devices.close(attached.device_number);
             self.note_detached(&record.id, attached);
         }

@@ -153,6 +153,19 @@ impl Snapshots {
         Ok(())
     }
 
+    /// Takes the builder of a snapshot out. While a block is being put it stays, for that block and
+    /// the next try, and None is returned.
+    fn take_builder(&self, id: &SnapshotId) -> Option<Put> {
+        let mut builders = lock(&self.builders);
+        match Arc::try_unwrap(builders.remove(id)?) {
+            Ok(put) => Some(put),
+            Err(shared) => {
+                builders.insert(id.clone(), shared);
+                None
+            }
+        }
+    }
+
     /// Completes a snapshot that was put block by block.
     pub(crate) fn finish_snapshot(&self, args: &FinishSnapshot) -> Outcome<SnapshotId> {
         let (id, put) = self.put_of(&args.snapshot)?;
@@ -171,7 +184,7 @@ impl Snapshots {
             }
         }
         drop(put);
-        let put = lock(&self.builders).remove(&id).and_then(Arc::into_inner);
+        let put = self.take_builder(&id);
         let record = self.ledger.lab(|lab| lab.snapshots.records.get(&id).cloned());
         let (Some(put), Some(record)) = (put, record) else {
             return Err(refused(ErrorKind::IncorrectState, id.as_str(), "a block of it is being put", "Complete it when every block is answered."));
@@ -187,5 +200,45 @@ impl Snapshots {
             return Err(from_io("completing the snapshot", &error));
         }
         Ok(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::encryption::Keys;
+    use crate::engine::ledger::Ledger;
+    use crate::engine::state::State;
+    use crate::events::EventLog;
+    use crate::journal::{Balances, Journal};
+    use crate::keyring::Keyring;
+    use headrace_control::{LabClock, SnapshotState};
+    use headrace_store::Objects;
+
+    /// A client that sent a block again after its own timeout, and completes when that is answered.
+    #[test]
+    fn a_snapshot_is_completed_after_the_last_block_was_put() {
+        let folder = tempfile::tempdir().unwrap();
+        let (journal, recovered) = Journal::open(folder.path()).unwrap();
+        let events = EventLog::open(folder.path()).unwrap();
+        let state = State::new(recovered.state.lab, journal, LabClock::new(0, 0, 1), Balances::default(), events);
+        let ledger = Arc::new(Ledger::new(state));
+        std::fs::create_dir(folder.path().join("keys")).unwrap();
+        let keys = Arc::new(Keys::new(ledger.clone(), Keyring::open(&folder.path().join("keys"), |_| true).unwrap()));
+        let objects = Objects::open(&format!("file://{}", folder.path().join("objects").display())).unwrap();
+        let snapshots = Snapshots::new(ledger.clone(), keys, objects);
+        let id = snapshots.start_snapshot(DirectRequest { size_gib: 1, ..DirectRequest::default() }, None, None).unwrap();
+        let data = vec![7; BLOCK_BYTES];
+        let checksum = BASE64_STANDARD.encode(Sha256::digest(&data));
+        snapshots.put_block(&PutBlock { snapshot: id.to_string(), block: 3, data: BASE64_STANDARD.encode(&data), checksum }).unwrap();
+        let finish = || snapshots.finish_snapshot(&FinishSnapshot { snapshot: id.to_string(), changed_blocks: 1, checksum: None });
+        // A block that is being put holds this.
+        let under_way = snapshots.put_of(id.as_str()).unwrap().1;
+        for _ in 0..2 {
+            assert_eq!(finish().unwrap_err().rule, "a block of it is being put");
+        }
+        drop(under_way);
+        assert_eq!(finish().unwrap(), id);
+        assert_eq!(ledger.lab(|lab| lab.snapshots.records[&id].state), SnapshotState::Completed);
     }
 }

@@ -119,10 +119,16 @@ impl Keys {
     /// Returns the data key of a volume, unwrapped; None where the volume is not encrypted.
     ///
     /// # Errors
-    /// An error if the KMS key is disabled, will be deleted, or is gone.
+    /// An error if the KMS key is disabled, will be deleted, or is gone; also if that is so of the
+    /// snapshot from which the volume still loads blocks.
     pub fn data_key_of(&self, record: &VolumeRecord) -> Outcome<Option<Arc<SectorCipher>>> {
         let Some(encryption) = &record.encryption else { return Ok(None) };
-        self.unwrapped(&encryption.key, &encryption.wrapped, record.id.as_str()).map(Some)
+        let cipher = self.unwrapped(&encryption.key, &encryption.wrapped, record.id.as_str())?;
+        let loads_from = record.origin.as_ref().filter(|origin| !origin.loaded);
+        if let Some(key) = loads_from.and_then(|origin| origin.encryption.as_ref()) {
+            self.snapshot_cipher(key)?;
+        }
+        Ok(Some(cipher))
     }
 
     /// Unwraps a data key. `context`: the id of the volume, copy or snapshot that it was wrapped

@@ -5,15 +5,16 @@ use crate::engine::volume_files::member_of;
 use crate::engine::volumes::Volumes;
 use crate::problem::{bad_input, could_not, from_io, refused, Outcome};
 use headrace_catalog::RaidLevel;
-use headrace_control::{fault_id, Command, ErrorKind, MemberState, Slowness, VolumeRecord, MOST_EXTRA_MS};
+use headrace_control::{fault_id, Command, ErrorKind, MemberState, Slowness, VolumeId, VolumeRecord, VolumeStatus, MOST_EXTRA_MS};
 use headrace_device::fault_injector::{Fault, FaultKind};
 use headrace_device::AttachedVolume;
 use headrace_model::rates::Degradation;
 use headrace_model::record::HostChange as ModelChange;
 use headrace_model::{Io, Nanos, Op};
 use headrace_protocol::arguments::FaultRequest;
-use headrace_store::raid::{MemberData, REBUILD_STEP};
-use headrace_store::CutReport;
+use headrace_store::raid::{MemberData, Raid, REBUILD_STEP};
+use headrace_store::{Backing, CutReport};
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,10 +29,15 @@ const DEGRADED_MS: f64 = 300.0;
 const LATENCY_MS: f64 = 100.0;
 /// A power cut without a wait would find nothing that is not flushed.
 const CUT_AFTER_S: f64 = 1.0;
+/// Time between two looks at whether a device that waits for its power cut is still attached, ns: a
+/// guess, far below a user's patience.
+const CUT_LOOK_NS: u64 = 100_000_000;
 /// Faults of one volume: each is looked at for every request. A guess.
 const MOST_FAULTS: usize = 256;
 /// Interval at which the progress of a rebuild is written to the journal.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+/// Wait of a rebuild after an error, as of a full disk. A guess.
+const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// A fault that was set.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,6 +84,48 @@ fn operation(named: Option<&str>) -> Outcome<Option<Op>> {
 
 fn nanos(seconds: f64) -> Nanos {
     Nanos((seconds * 1e9) as u64)
+}
+
+/// A step of a rebuild.
+#[derive(Debug)]
+pub enum RebuildStep {
+    /// The bytes from `offset` on are filled, `written` of them not with holes.
+    Done {
+        /// First byte on the member.
+        offset: u64,
+        /// Bytes written.
+        written: u64,
+    },
+    /// Something failed, and is about to be tried again.
+    Failed(io::Error),
+}
+
+/// Fills a member of an array from the others and flushes it. Returns false if `goes_on`, which gets
+/// every step, ended it.
+pub fn fill_member(raid: &Raid, member: usize, mut goes_on: impl FnMut(RebuildStep) -> bool) -> bool {
+    loop {
+        let mut offset = 0;
+        while offset < raid.member_bytes() {
+            let (step, filled) = match raid.rebuild_step(member, offset) {
+                Ok(written) => (RebuildStep::Done { offset, written }, u64::from(REBUILD_STEP)),
+                Err(error) => (RebuildStep::Failed(error), 0),
+            };
+            if !goes_on(step) {
+                return false;
+            }
+            offset += filled;
+        }
+        // Only what is on the disk may be called rebuilt. The kernel may drop what it could not
+        // write, so after a failure all is written again.
+        match raid.flush() {
+            Ok(()) => return true,
+            Err(error) => {
+                if !goes_on(RebuildStep::Failed(error)) {
+                    return false;
+                }
+            }
+        }
+    }
 }
 
 impl Volumes {
@@ -132,9 +180,14 @@ impl Volumes {
 
     /// Arms a power cut: writes can be lost from now on, and at its time the power goes.
     fn cut_power(self: &Arc<Self>, record: &VolumeRecord, request: &FaultRequest, set: FaultSet) -> Outcome<FaultSet> {
+        // A detach ends the cut of the device that it takes: not between a look and the arming.
+        let _work = lock(&self.work);
         let attached = self.attached_of(record)?;
         let power = lock(&self.files).get(&record.id).map(|files| files.power.clone());
         let power = power.ok_or_else(|| could_not(record.label(), "its files are not open", "See the daemon's log."))?;
+        if attached.faults.is_off() {
+            return Err(refused(ErrorKind::IncorrectState, record.label(), "is without power already", "Detach it, and attach it again."));
+        }
         if power.is_armed() {
             return Err(refused(ErrorKind::IncorrectState, record.label(), "has a power cut coming", "Wait for it, or detach the volume."));
         }
@@ -142,10 +195,9 @@ impl Volumes {
         let seed = request.seed.unwrap_or_else(random);
         let (volumes, at, id) = (self.clone(), set.from, record.id.clone());
         std::thread::spawn(move || {
-            while volumes.devices.clock.now() < at && !volumes.ledger.is_stopping() {
-                std::thread::sleep(Duration::from_nanos(at.0.saturating_sub(volumes.devices.clock.now().0).min(100_000_000)));
+            if !volumes.switch_off(&id, &attached, at) {
+                return;
             }
-            attached.faults.set_power(false);
             match power.cut(seed) {
                 Ok(CutReport { unflushed, lost, torn }) => tracing::info!(volume = id.as_str(), unflushed, lost, torn, seed, "power cut"),
                 Err(error) => tracing::error!(volume = id.as_str(), "power cut: {error}"),
@@ -153,6 +205,26 @@ impl Volumes {
         });
         // Off until it is attached again.
         Ok(FaultSet { seed: Some(seed), until: Nanos::NEVER, ..set })
+    }
+
+    /// Waits for the time of a power cut and switches the device off. Returns false if the device was
+    /// taken away before: the cut ended with it, whether or not the volume is attached again.
+    fn switch_off(&self, id: &VolumeId, device: &Arc<AttachedVolume>, at: Nanos) -> bool {
+        loop {
+            let wait = at.0.saturating_sub(self.devices.clock.now().0);
+            let files = lock(&self.files);
+            let attached = files.get(id).and_then(|files| files.attached.as_ref());
+            if !attached.is_some_and(|attached| Arc::ptr_eq(attached, device)) {
+                return false;
+            }
+            if wait == 0 {
+                // Under the lock: who takes the device away sees that it is off, and waits for the cut.
+                device.faults.set_power(false);
+                return true;
+            }
+            drop(files);
+            std::thread::sleep(Duration::from_nanos(wait.min(CUT_LOOK_NS)));
+        }
     }
 
     /// Returns the faults of a volume's device that have not ended.
@@ -215,7 +287,10 @@ impl Volumes {
         self.slow_in_model(device, index, &record.members[index].state);
         if matches!(record.members[index].state, MemberState::Rebuilding { .. }) {
             if let Some(raid) = &raid {
-                raid.empty_member(index).map_err(|error| from_io(format!("emptying {}", record.member_name(index)), &error))?;
+                // The rebuild goes over all of it again: this only gives the space back sooner.
+                if let Err(error) = raid.empty_member(index) {
+                    tracing::warn!(volume = record.id.as_str(), member = index, "emptying: {error}");
+                }
             }
             self.start_rebuild(&record, index);
         }
@@ -250,39 +325,65 @@ impl Volumes {
         });
     }
 
+    /// Returns true while a member of `record` is to be filled. `fail` and `replace`, which may come
+    /// between two looks, begin a rebuild of its own, and end the one before.
+    fn is_rebuilding(&self, record: &VolumeRecord, member: usize) -> bool {
+        let is_same = |now: &VolumeRecord| {
+            let is_usable = matches!(now.status, VolumeStatus::Available | VolumeStatus::InUse);
+            let now = &now.members[member];
+            is_usable && now.replaced == record.members[member].replaced && matches!(now.state, MemberState::Rebuilding { .. })
+        };
+        !self.ledger.is_stopping() && self.ledger.lab(|lab| lab.volumes.get(&record.id).is_some_and(is_same))
+    }
+
     /// Fills a member from the others, as fast as the model lets it; false when it was ended.
     fn rebuild(&self, record: &VolumeRecord, member: usize) -> Outcome<bool> {
         let Some((device_number, raid)) = self.files_of(record, |files| Some((files.device_number, files.raid.clone()?)))? else { return Ok(false) };
         let MemberState::Rebuilding { mib_s, .. } = record.members[member].state else { return Ok(false) };
         let (begun, mut reported) = (Instant::now(), Instant::now());
         let (id, index) = (record.id.to_string(), member as u32);
-        let mut offset = 0;
-        while offset < raid.member_bytes() {
-            if self.ledger.is_stopping() || raid.member(member) != MemberData::Rebuilding {
+        let is_filled = fill_member(&raid, member, |step| {
+            match step {
+                RebuildStep::Done { offset, written } => {
+                    let done_bytes = (offset + u64::from(REBUILD_STEP)).min(raid.member_bytes());
+                    if written > 0 {
+                        self.charge(device_number, record, member, offset);
+                    }
+                    if let Some(most) = mib_s.filter(|_| written > 0) {
+                        let due = Duration::from_secs_f64(done_bytes as f64 / (most << 20) as f64);
+                        std::thread::sleep(due.saturating_sub(begun.elapsed()).min(Duration::from_secs(1)));
+                    }
+                    if reported.elapsed() >= PROGRESS_EVERY && self.is_rebuilding(record, member) {
+                        reported = Instant::now();
+                        // The next report makes up for one that cannot be noted.
+                        if let Err(problem) = self.ledger.command(&Command::MemberRebuilding { volume: id.clone(), member: index, done_bytes }) {
+                            tracing::warn!(volume = id.as_str(), member, "progress of a rebuild: {}: {}", problem.value, problem.rule);
+                        }
+                    }
+                }
+                RebuildStep::Failed(error) => {
+                    tracing::warn!(volume = id.as_str(), member, "rebuilding: {error}");
+                    std::thread::sleep(RETRY_AFTER);
+                }
+            }
+            self.is_rebuilding(record, member)
+        });
+        loop {
+            let work = lock(&self.work);
+            if !is_filled || !self.is_rebuilding(record, member) {
                 return Ok(false);
             }
-            let written = raid.rebuild_step(member, offset).map_err(|error| from_io(format!("rebuilding {}", record.member_name(member)), &error))?;
-            if written > 0 {
-                self.charge(device_number, record, member, offset);
+            match self.ledger.command(&Command::MemberRebuilt { volume: id.clone(), member: index }) {
+                Ok(_) => {
+                    raid.set_member(member, MemberData::Good);
+                    self.devices.change(&ModelChange::Failed { device: device_number, member, failed: false });
+                    return Ok(true);
+                }
+                Err(problem) => tracing::warn!(volume = id.as_str(), member, "end of a rebuild: {}: {}", problem.value, problem.rule),
             }
-            offset += u64::from(REBUILD_STEP);
-            if let Some(most) = mib_s.filter(|_| written > 0) {
-                let due = Duration::from_secs_f64(offset as f64 / (most << 20) as f64);
-                std::thread::sleep(due.saturating_sub(begun.elapsed()).min(Duration::from_secs(1)));
-            }
-            if reported.elapsed() >= PROGRESS_EVERY {
-                reported = Instant::now();
-                self.ledger.command(&Command::MemberRebuilding { volume: id.clone(), member: index, done_bytes: offset.min(raid.member_bytes()) })?;
-            }
+            drop(work);
+            std::thread::sleep(RETRY_AFTER);
         }
-        let _work = lock(&self.work);
-        if raid.member(member) != MemberData::Rebuilding {
-            return Ok(false);
-        }
-        self.ledger.command(&Command::MemberRebuilt { volume: id, member: index })?;
-        raid.set_member(member, MemberData::Good);
-        self.devices.change(&ModelChange::Failed { device: device_number, member, failed: false });
-        Ok(true)
     }
 
     /// Charges the members with a step of a rebuild: a read of the members that have the data, then

@@ -71,16 +71,13 @@ impl Engine {
                     return Ok(());
                 }
             }
-            let gone = match &event.change {
-                Change::Key(KeyChange::Deleted { key }) => Some(key.clone()),
-                _ => None,
-            };
+            // Before the record goes: after a crash in between, the deletion is due again.
+            if let Change::Key(KeyChange::Deleted { key }) = &event.change {
+                self.keys.keyring.destroy(key);
+            }
             let events = [event.clone()];
             self.ledger.commit(event)?;
             self.snapshots.after_deletions(&events);
-            if let Some(key) = gone {
-                self.keys.keyring.destroy(&key);
-            }
         }
         Ok(())
     }

@@ -45,6 +45,7 @@ mod metering;
 pub mod modifying;
 pub(crate) mod parts;
 pub mod resting;
+mod resyncing;
 pub mod snapshots;
 pub mod snapshotting;
 pub(crate) mod state;
@@ -209,7 +210,7 @@ impl Engine {
         });
         let devices = devices.collect();
         attached.iter().for_each(|record| self.volumes.take_device(record));
-        self.volumes.close_captures();
+        self.volumes.close_all();
         if let Err(problem) = self.ledger.note_balances(devices, self.volumes.devices.saved_instance()) {
             tracing::error!("noting balances: {}", problem.rule);
         }

@@ -94,8 +94,12 @@ impl Volumes {
         let mut volumes = lock(&self.files);
         // A request that is still under way has its bytes: next time.
         if volumes.get(id).is_some_and(VolumeFiles::is_quiet) {
-            let cold = volumes.remove(id).and_then(|files| files.restored).map(|restored| (restored.manifest().blocks(), restored.cold_blocks()));
+            let files = volumes.remove(id);
             drop(volumes);
+            if let Some(Err(error)) = files.as_ref().map(VolumeFiles::close_array) {
+                tracing::warn!(volume = id.as_str(), "closing the array: {error}");
+            }
+            let cold = files.and_then(|files| files.restored).map(|restored| (restored.manifest().blocks(), restored.cold_blocks()));
             self.devices.remove(device_number);
             lock(&self.resting).insert(id.clone(), Resting { allocated, cold, device: None });
         }

@@ -273,13 +273,15 @@ impl Snapshots {
         }
     }
 
-    /// Notes that everything is stored, and lets the instant go.
+    /// Notes that everything is stored, and lets the instant go, and older snapshots that a
+    /// schedule no longer keeps.
     pub(crate) fn complete_snapshot(&self, record: &SnapshotRecord, manifest: &Manifest, parent: Option<SnapshotId>) -> io::Result<()> {
         let (block, full) = (headrace_store::snapshots::BLOCK_BYTES as u64, manifest.blocks());
         let completed =
             SnapshotCommand::Completed { snapshot: record.id.clone(), parent, stored_bytes: manifest.own_blocks() * block, full_bytes: full * block };
         if self.ledger.lab(|lab| lab.snapshots.pending.contains(&record.id)) {
-            self.ledger.command(&Command::Snapshot(completed)).map_err(|problem| io::Error::other(problem.rule))?;
+            let events = self.ledger.command(&Command::Snapshot(completed)).map_err(|problem| io::Error::other(problem.rule))?;
+            self.after_deletions(&events);
         }
         if let Some(instant) = lock(&self.instants).remove(&record.id) {
             instant.finish()?;
@@ -529,8 +531,12 @@ fn key_not_accessible(problem: &Problem) -> io::Error {
 }
 
 fn loads_from(volume: &VolumeRecord, snapshot: &SnapshotId) -> bool {
-    let gone = matches!(volume.status, VolumeStatus::Error | VolumeStatus::Deleting);
-    !gone && volume.origin.as_ref().is_some_and(|origin| origin.snapshot == *snapshot && !origin.loaded)
+    let is_gone = match volume.status {
+        VolumeStatus::Deleting => true,
+        VolumeStatus::Error => !volume.was_ready,
+        _ => false,
+    };
+    !is_gone && volume.origin.as_ref().is_some_and(|origin| origin.snapshot == *snapshot && !origin.loaded)
 }
 
 /// A source that fails when the lab goes down: stored blocks stay, and the next start goes on with

@@ -1,6 +1,6 @@
 //! A volume's files and its place in the model.
 
-use headrace_catalog::VolumeLimits;
+use headrace_catalog::{RaidLevel, VolumeLimits};
 use headrace_control::{MemberState, VolumeRecord};
 use headrace_device::AttachedVolume;
 use headrace_model::host::layout_of;
@@ -9,11 +9,16 @@ use headrace_store::encrypted::Locked;
 use headrace_store::raid::MemberData;
 use headrace_store::snapshots::{AsideKey, BlockCipher, Capture, Manifest, Restored};
 use headrace_store::{Backing, Encrypted, Objects, PowerCut, Raid, SectorCipher, SparseFile};
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
+
+/// File in the folder of an array with copies or parity, from the time it is opened to the time it
+/// is closed in order.
+const IN_USE: &str = "in-use";
 
 /// An open volume.
 pub struct VolumeFiles {
@@ -23,6 +28,8 @@ pub struct VolumeFiles {
     pub raid: Option<Arc<Raid>>,
     /// All its bytes, behind what a power cut does.
     pub power: Arc<PowerCut>,
+    /// Folder of its files.
+    folder: PathBuf,
     /// Bytes from which snapshots of the volume are taken.
     pub capture: Arc<Capture>,
     /// Bytes of the snapshot that the volume was made from, while some of them may not be loaded.
@@ -131,6 +138,14 @@ impl VolumeFiles {
     pub fn open(volumes: &Path, record: &VolumeRecord, device_number: usize, key: &DataKey, origin: Option<Origin>) -> io::Result<VolumeFiles> {
         let folder = folder_of(volumes, record);
         let (mut whole, raid) = bytes_of(volumes, record, key)?;
+        if let Some(raid) = raid.as_ref().filter(|_| record.spec.raid != Some(RaidLevel::Raid0)) {
+            match note_in_use(&folder) {
+                Ok(false) => {}
+                Ok(true) => raid.mark_dirty(),
+                // A full disk: it can be read nevertheless.
+                Err(error) => tracing::error!("{} is in use without a note of that: after a crash it is not resynced: {error}", folder.display()),
+            }
+        }
         let (encrypted, locked) = (!matches!(key, DataKey::None), matches!(key, DataKey::Missing));
         let captures = folder.join("captures");
         let fresh = !captures.exists();
@@ -146,18 +161,52 @@ impl VolumeFiles {
         let origin = restored.as_ref().filter(|_| fresh).map(|restored| restored.manifest().name());
         let capture = Capture::sealed(whole, captures, origin, aside)?;
         let power = Arc::new(PowerCut::new(capture.clone()));
-        Ok(VolumeFiles { device_number, raid, power, capture, restored, attached: None, used: Instant::now(), encrypted, locked })
+        Ok(VolumeFiles { device_number, raid, power, folder, capture, restored, attached: None, used: Instant::now(), encrypted, locked })
     }
 }
 
 impl VolumeFiles {
     /// Returns true if only the lab itself holds the bytes of the volume: no request, no instant,
-    /// no loader.
+    /// no loader, no resync.
     pub(crate) fn is_quiet(&self) -> bool {
-        // The power cut contains the capture, and the capture contains the restored blocks.
+        // The power cut contains the capture.
+        self.has_no_writer() && Arc::strong_count(&self.capture) == 2
+    }
+
+    /// Returns true if nobody can write: an instant only reads.
+    pub(crate) fn has_no_writer(&self) -> bool {
+        // The capture contains the restored blocks, and these or the capture the array.
         Arc::strong_count(&self.power) == 1
-            && Arc::strong_count(&self.capture) == 2
             && self.restored.as_ref().is_none_or(|restored| Arc::strong_count(restored) == 2)
+            && self.raid.as_ref().is_none_or(|raid| Arc::strong_count(raid) == 2)
+    }
+
+    /// Puts all that was written to an array on disk, and notes that its copies and its parity are
+    /// equal. Call it when nothing can write any more.
+    ///
+    /// # Errors
+    /// The files cannot be flushed: the array is resynced when it is opened again.
+    pub(crate) fn close_array(&self) -> io::Result<()> {
+        let Some(raid) = self.raid.as_ref().filter(|raid| !raid.is_dirty()) else { return Ok(()) };
+        raid.flush()?;
+        match std::fs::remove_file(self.folder.join(IN_USE)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Notes on disk that an array is in use; true if that was noted before, by a daemon that did not
+/// close it.
+fn note_in_use(folder: &Path) -> io::Result<bool> {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join(IN_USE)) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(true),
+        Err(error) => Err(error),
+        Ok(file) => {
+            file.sync_all()?;
+            File::open(folder)?.sync_all()?;
+            Ok(false)
+        }
     }
 }
 

@@ -106,6 +106,12 @@ impl Volumes {
                         tracing::error!(volume, "{}: {}", problem.value, problem.rule);
                     }
                 }
+                // Files that were away at an earlier start may be back.
+                VolumeStatus::Error if record.was_ready => {
+                    if self.look_after(&record).is_ok() {
+                        self.ledger.command(&Command::Created { volume })?;
+                    }
+                }
                 VolumeStatus::Error => {}
                 VolumeStatus::Available | VolumeStatus::InUse => match self.look_after(&record) {
                     Ok(()) => self.reattach(&record)?,
@@ -237,9 +243,15 @@ impl Volumes {
         }
     }
 
-    /// Closes the captures of all open volumes.
-    pub(crate) fn close_captures(&self) {
+    /// Closes the captures and the arrays of all open volumes. An array that somebody still has is
+    /// resynced when it is opened again.
+    pub(crate) fn close_all(&self) {
         let open: Vec<VolumeId> = lock(&self.files).keys().cloned().collect();
         open.iter().for_each(|volume| self.close_capture(volume));
+        for (volume, files) in lock(&self.files).iter().filter(|(_, files)| files.has_no_writer()) {
+            if let Err(error) = files.close_array() {
+                tracing::warn!(volume = volume.as_str(), "closing the array: {error}");
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Blocks that changed since a capture: a set in memory, and a byte for each block in a file that
 //! is written before the block is. The file is trusted after the process died, and after the
-//! machine died only when it was closed in order.
+//! machine died only when it was closed in order and nothing changed since.
 
 use super::bytes::{framed, put_text, put_u32, unframed, Reader};
 use super::{boot_id, BlockSet};
@@ -9,6 +9,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 const MAGIC: &[u8; 8] = b"HRCHNG01";
 /// Bytes in front of the marks.
@@ -23,19 +24,26 @@ pub struct Changes {
     file: Option<File>,
     /// The file could not be written: the set in memory is right, the file is not.
     lost: AtomicBool,
+    /// True from [`Changes::close`] to the next change: the file says that it is whole. A change
+    /// holds it, shared, while it is noted.
+    closed: RwLock<bool>,
 }
 
 impl Changes {
     /// Makes the set of a volume that was never captured, or whose notes are lost: nothing is
     /// known.
     pub(crate) fn unknown() -> Changes {
-        Changes { since: None, set: BlockSet::default(), file: None, lost: AtomicBool::new(false) }
+        Changes::over(None, None)
+    }
+
+    fn over(since: Option<String>, file: Option<File>) -> Changes {
+        Changes { since, set: BlockSet::default(), file, lost: AtomicBool::new(false), closed: RwLock::new(false) }
     }
 
     /// Creates a new, empty file.
     pub(crate) fn create(path: &Path, since: &str) -> io::Result<Changes> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(path)?;
-        let changes = Changes { since: Some(since.to_string()), set: BlockSet::default(), file: Some(file), lost: AtomicBool::new(false) };
+        let changes = Changes::over(Some(since.to_string()), Some(file));
         changes.write_header(false)?;
         Ok(changes)
     }
@@ -59,8 +67,8 @@ impl Changes {
                 set.insert(block, 1);
             }
         })?;
-        let changes = Changes { since: Some(origin), set, file: Some(file), lost: AtomicBool::new(false) };
-        changes.write_header(false)?;
+        let changes = Changes { set, ..Changes::over(Some(origin), Some(file)) };
+        changes.unseal()?;
         Ok(Some(changes))
     }
 
@@ -90,13 +98,13 @@ impl Changes {
         if self.since.is_none() || (first..first + blocks.min(4)).all(|block| self.set.contains(block)) && blocks <= 4 {
             return;
         }
+        let _open = self.reopened();
         if let Some(file) = &self.file {
             let mut at = first;
             while at < first + blocks {
                 let part = (first + blocks - at).min(MARKS as u64);
-                if file.write_all_at(&vec![1; part as usize], HEADER_BYTES as u64 + at).is_err() && !self.lost.swap(true, Ordering::SeqCst) {
-                    // A full disk: the file must not be taken for the whole set.
-                    let _ = file.set_len(0);
+                if file.write_all_at(&vec![1; part as usize], HEADER_BYTES as u64 + at).is_err() {
+                    self.lose();
                 }
                 at += part;
             }
@@ -104,11 +112,47 @@ impl Changes {
         self.set.insert(first, blocks);
     }
 
-    /// Puts everything on disk: the file is good after the machine died, too, until it is opened
-    /// again.
+    /// Waits until the file says that it may lack changes, on disk, and keeps it from being closed
+    /// while a change is noted.
+    fn reopened(&self) -> RwLockReadGuard<'_, bool> {
+        loop {
+            let closed = self.closed.read().unwrap_or_else(PoisonError::into_inner);
+            if !*closed {
+                return closed;
+            }
+            drop(closed);
+            let mut closed = self.closed.write().unwrap_or_else(PoisonError::into_inner);
+            // Another change may have done it while this one waited.
+            if *closed && self.unseal().is_err() {
+                self.lose();
+            }
+            *closed = false;
+        }
+    }
+
+    /// Says in the file, and on disk, that it may lack changes: a machine that stops after one must
+    /// not find the file as it was closed.
+    fn unseal(&self) -> io::Result<()> {
+        self.write_header(false)?;
+        self.file.as_ref().map_or(Ok(()), File::sync_data)
+    }
+
+    /// Notes that the file could not be written (a full disk): it must not be taken for the whole
+    /// set.
+    fn lose(&self) {
+        if !self.lost.swap(true, Ordering::SeqCst) {
+            let _ = self.file.as_ref().map(|file| file.set_len(0));
+        }
+    }
+
+    /// Puts everything on disk: the file is good after the machine died, too, until the next change
+    /// or until it is opened again.
     pub(crate) fn close(&self) -> io::Result<()> {
+        let mut closed = self.closed.write().unwrap_or_else(PoisonError::into_inner);
         match &self.file {
             Some(file) if !self.lost.load(Ordering::SeqCst) => {
+                // Also where a step of it fails: what the disk has is not known then.
+                *closed = true;
                 file.sync_all()?;
                 self.write_header(true)?;
                 file.sync_all()

@@ -50,6 +50,8 @@ pub struct Restored {
     freed: Condvar,
     /// Blocks with the first mark only.
     unflushed: Mutex<Vec<u64>>,
+    /// The lock under which a flush gives blocks their second mark.
+    flushing: Mutex<()>,
     log: Log,
 }
 
@@ -136,7 +138,7 @@ impl Restored {
         let (cold, cold_count) = (manifest.set().copy(), AtomicU64::new(manifest.blocks()));
         let log: Log = Box::new(|words| eprintln!("{words}"));
         let (busy, unflushed) = (Mutex::new(HashSet::new()), Mutex::new(Vec::new()));
-        Restored { inner, manifest, objects, cipher, marks, cold, cold_count, busy, freed: Condvar::new(), unflushed, log }
+        Restored { inner, manifest, objects, cipher, marks, cold, cold_count, busy, freed: Condvar::new(), unflushed, flushing: Mutex::new(()), log }
     }
 
     /// Tells `log` why a block could not be fetched, instead of standard error.
@@ -306,11 +308,15 @@ impl Backing for Restored {
     }
 
     fn flush(&self) -> io::Result<()> {
+        // Another flush may have the blocks of a write before this one: its marks must be on disk,
+        // too, when this one is answered.
+        let flushing = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
         let marked = std::mem::take(&mut *self.unflushed.lock().unwrap_or_else(PoisonError::into_inner));
+        if marked.is_empty() {
+            drop(flushing);
+            return self.inner.flush();
+        }
         let flushed = self.inner.flush().and_then(|()| {
-            if marked.is_empty() {
-                return Ok(());
-            }
             marked.iter().try_for_each(|block| self.marks.write_all_at(&[FLUSHED], HEADER_BYTES + block))?;
             self.marks.sync_data()
         });

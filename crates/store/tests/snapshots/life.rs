@@ -134,6 +134,12 @@ fn after_the_machine_stopped_only_what_was_closed_counts() {
     drop(third);
     other_boot("snap-2.after");
     assert_eq!(noted(&open(), "snap-3"), Some(1));
+    let fourth = open();
+    fourth.close().unwrap();
+    fourth.write(&[4; 512], 2 * BLOCK).unwrap();
+    drop(fourth);
+    other_boot("snap-3.after");
+    assert_eq!(noted(&open(), "snap-4"), None, "it changed after it was closed");
 }
 
 #[test]

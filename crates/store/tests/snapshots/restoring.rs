@@ -7,7 +7,7 @@ use headrace_store::{Backing, Objects, SparseFile};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -234,6 +234,72 @@ fn a_block_whose_bytes_could_not_be_written_stays_cold() {
     let restored = fixture.open().unwrap();
     assert_eq!(restored.cold_blocks(), BLOCKS / 2);
     assert_eq!(difference(&content(&restored), &fixture.expected), None);
+}
+
+/// A volume whose first flush takes until another one was answered, or this long.
+struct SlowFlush {
+    inner: Arc<dyn Backing>,
+    begun: AtomicBool,
+    answered: Arc<AtomicBool>,
+    longest: Duration,
+}
+
+impl Backing for SlowFlush {
+    fn bytes(&self) -> u64 {
+        self.inner.bytes()
+    }
+    fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.inner.read(buffer, offset)
+    }
+    fn write(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        self.inner.write(data, offset)
+    }
+    fn flush(&self) -> io::Result<()> {
+        if !self.begun.swap(true, Ordering::SeqCst) {
+            let until = std::time::Instant::now() + self.longest;
+            while !self.answered.load(Ordering::SeqCst) && std::time::Instant::now() < until {
+                std::thread::yield_now();
+            }
+        }
+        self.inner.flush()
+    }
+    fn discard(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.inner.discard(offset, bytes)
+    }
+    fn zero(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.inner.zero(offset, bytes)
+    }
+    fn grow(&self, bytes: u64) -> io::Result<()> {
+        self.inner.grow(bytes)
+    }
+    fn allocated(&self) -> io::Result<u64> {
+        self.inner.allocated()
+    }
+}
+
+/// The second flush has nothing to mark, since the first one took the list. When it is answered,
+/// what was written before it is marked as flushed nevertheless.
+#[test]
+fn a_flush_is_answered_when_the_marks_of_another_are_there() {
+    /// The mark of a block whose bytes were flushed, and the bytes in front of the marks.
+    const FLUSHED: (u8, usize) = (2, 4_096);
+    let fixture = prepare();
+    let answered = Arc::new(AtomicBool::new(false));
+    let inner = volume(fixture.folder.path(), "slow", fixture.manifest.bytes());
+    let slow = Arc::new(SlowFlush { inner, begun: AtomicBool::new(false), answered: answered.clone(), longest: Duration::from_millis(300) });
+    let restored = Restored::create(slow.clone(), fixture.manifest.clone(), fixture.objects.clone(), None, &fixture.marks()).unwrap();
+    restored.write(&[7; BLOCK_BYTES], 2 * BLOCK).unwrap();
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| restored.flush().unwrap());
+        while !slow.begun.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        restored.flush().unwrap();
+        let marks = std::fs::read(fixture.marks()).unwrap();
+        answered.store(true, Ordering::SeqCst);
+        first.join().unwrap();
+        assert_eq!(marks[FLUSHED.1 + 2], FLUSHED.0);
+    });
 }
 
 #[test]

@@ -3,6 +3,7 @@ the profile `headrace` of the AWS tools.
 
     keys.toml        every key pair
     policies/        the policy documents of users, as they were given
+    lock             held by a command that changes them
 
 The endpoint's worker cannot read them: the process that starts it hands them over (`as_message`).
 """
@@ -10,6 +11,7 @@ The endpoint's worker cannot read them: the process that starts it hands them ov
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import pwd
@@ -29,7 +31,7 @@ from headrace.errors import CouldNotRun, InputError, Refusals
 
 ACCOUNT = "000000000000"
 ROOT_USER = "root"
-FOLDER, KEYS, POLICIES = "access", "keys.toml", "policies"
+FOLDER, KEYS, POLICIES, LOCK = "access", "keys.toml", "policies", "lock"
 # Begins every access key id of a lab, so that scanners for secrets do not take it for one of AWS.
 KEY_PREFIX = "LABK"
 # Random characters behind it: 20 in all, as long as those of AWS.
@@ -77,14 +79,24 @@ def read_raw_text(data_dir: Path) -> tuple[str, dict[str, str]]:
     name."""
     folder = get_key_folder(data_dir)
     try:
-        text = (folder / KEYS).read_text()
-        policies = {path.name: path.read_text() for path in sorted((folder / POLICIES).glob("*.json"))}
-    except FileNotFoundError:
-        return "", {}
+        text = _read_if_there(folder / KEYS)
+        while True:
+            policies = {path.name: _read_if_there(path) for path in sorted((folder / POLICIES).glob("*.json"))}
+            # The old text names a user who is removed meanwhile, and whose policies are gone.
+            text, former = _read_if_there(folder / KEYS), text
+            if text == former:
+                return text, policies
     except (OSError, UnicodeDecodeError) as error:
         rule = f"cannot be read: {getattr(error, 'strerror', '') or 'it is not UTF-8'}"
         raise refuse.run(str(folder), rule, "Run this as root.") from None
-    return text, policies
+
+
+def _read_if_there(path: Path) -> str:
+    """Returns the text of a file, "" if there is none. Raises OSError, UnicodeDecodeError."""
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""
 
 
 def parse_pairs(text: str, policies: Mapping[str, str], name: str = KEYS) -> dict[str, KeyPair]:
@@ -203,33 +215,59 @@ def _save_pair(data_dir: Path, pair: KeyPair, names: Sequence[str] | None) -> No
 def ensure_root_pair(data_dir: Path) -> tuple[KeyPair, bool]:
     """Returns the key pair of the lab's root user, and whether it was made now. Raises InputError,
     CouldNotRun."""
-    _prepare(data_dir)
-    for pair in read_pairs(data_dir).values():
-        if pair.user == ROOT_USER:
-            return pair, False
-    new_pair = _make_pair(ROOT_USER, None)
-    _save_pair(data_dir, new_pair, None)
+    with _lock_keys(data_dir):
+        for pair in read_pairs(data_dir).values():
+            if pair.user == ROOT_USER:
+                return pair, False
+        new_pair = _make_pair(ROOT_USER, None)
+        _save_pair(data_dir, new_pair, None)
     return new_pair, True
 
 
-def _prepare(data_dir: Path) -> None:
-    """Makes the folders of keys and policies, which root alone may read. Raises CouldNotRun."""
+@contextlib.contextmanager
+def _lock_keys(data_dir: Path) -> Iterator[None]:
+    """Makes the folders of keys and policies, which root alone may read, and lets one command at a
+    time change them: each writes what it has read, and more. Raises CouldNotRun."""
+    folder = get_key_folder(data_dir)
     try:
-        _make_private_folder(get_key_folder(data_dir))
-        _make_private_folder(get_key_folder(data_dir) / POLICIES)
+        _make_private_folder(folder)
+        _make_private_folder(folder / POLICIES)
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
-        raise CouldNotRun(
-            str(get_key_folder(data_dir)), f"cannot be made: {error.strerror}", "", "Run this as root (sudo)."
-        ) from None
+        raise CouldNotRun(str(folder), f"cannot be made: {error.strerror}", "", "Run this as root (sudo).") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def add_user(data_dir: Path, user: str, documents: Sequence[Path]) -> KeyPair:
     """Makes a user with a key pair of its own and these policies. Raises InputError,
     CouldNotRun."""
-    pairs = read_pairs(data_dir)
     if not _USER.fullmatch(user) or user == ROOT_USER:
         rule = "a user's name is 1 to 64 letters, digits and +=,.@_-, and not root"
         raise InputError(user[:80], rule, "IAM guide, IAM and AWS STS quotas", "For example alice.")
+    if not 1 <= len(documents) <= MAX_POLICIES:
+        rule = f"a user has 1 to {MAX_POLICIES} policies"
+        raise InputError(
+            f"{len(documents)} policies", rule, "IAM guide, IAM and AWS STS quotas", "Name them: --policy FILE"
+        )
+    texts = [read_policy_text(path) for path in documents]
+    policies = tuple(read_policy(text, str(path)) for text, path in zip(texts, documents, strict=True))
+    names = [f"{user}-{number}.json" for number in range(1, len(texts) + 1)]
+    with _lock_keys(data_dir):
+        _check_new_user(read_pairs(data_dir), user)
+        for name, text in zip(names, texts, strict=True):
+            _write_private(get_key_folder(data_dir) / POLICIES / name, text.encode())
+        new_pair = _make_pair(user, policies)
+        _save_pair(data_dir, new_pair, names)
+    return new_pair
+
+
+def _check_new_user(pairs: Mapping[str, KeyPair], user: str) -> None:
+    """Raises InputError if a lab with these key pairs has a user of this name, or no room for
+    another."""
     if any(pair.user == user for pair in pairs.values()):
         raise InputError(
             user, "this lab has a user of this name", "", f"Remove it first: headrace lab user {user} --remove"
@@ -238,20 +276,6 @@ def add_user(data_dir: Path, user: str, documents: Sequence[Path]) -> KeyPair:
         raise InputError(
             user, f"a lab has at most {MAX_USERS} users", "", "Remove one: headrace lab user NAME --remove"
         )
-    if not 1 <= len(documents) <= MAX_POLICIES:
-        rule = f"a user has 1 to {MAX_POLICIES} policies"
-        raise InputError(
-            f"{len(documents)} policies", rule, "IAM guide, IAM and AWS STS quotas", "Name them: --policy FILE"
-        )
-    texts = [read_policy_text(path) for path in documents]
-    policies = tuple(read_policy(text, str(path)) for text, path in zip(texts, documents, strict=True))
-    _prepare(data_dir)
-    names = [f"{user}-{number}.json" for number in range(1, len(texts) + 1)]
-    for name, text in zip(names, texts, strict=True):
-        _write_private(get_key_folder(data_dir) / POLICIES / name, text.encode())
-    new_pair = _make_pair(user, policies)
-    _save_pair(data_dir, new_pair, names)
-    return new_pair
 
 
 def read_policy_text(path: Path) -> str:
@@ -285,12 +309,13 @@ def get_user_key(data_dir: Path, user: str) -> str:
 
 def remove_user(data_dir: Path, user: str) -> None:
     """Takes away a user, its key pair and its policies. Raises InputError, CouldNotRun."""
-    others, own = _split_entries(data_dir, user)
-    body = "\n".join("[[key]]\n" + tomli_w.dumps(entry) for entry in others)
-    _write_private(get_key_folder(data_dir) / KEYS, body.encode())
-    for entry in own:
-        for name in entry.get("policies", ()):
-            (get_key_folder(data_dir) / POLICIES / name).unlink(missing_ok=True)
+    with _lock_keys(data_dir):
+        others, own = _split_entries(data_dir, user)
+        body = "\n".join("[[key]]\n" + tomli_w.dumps(entry) for entry in others)
+        _write_private(get_key_folder(data_dir) / KEYS, body.encode())
+        for entry in own:
+            for name in entry.get("policies", ()):
+                (get_key_folder(data_dir) / POLICIES / name).unlink(missing_ok=True)
 
 
 # --- ~/.aws/config and ~/.aws/credentials: the rest of them stays as it is ------------------------

@@ -10,17 +10,12 @@ from pathlib import Path
 
 from headrace.api.access import keys
 from headrace.base.waiting import wait_until
+from headrace.lab.place import get_endpoint_file
 
-FILE = "api.json"
 # For a connection on the loopback.
 ANSWERS_S = 1.0
 # For keys that changed to reach the endpoint: it looks at them twice a second.
 KEYS_S = 5.0
-
-
-def get_endpoint_file(data_dir: Path) -> Path:
-    """Returns the file that says where the endpoint of the lab is, while it runs."""
-    return data_dir / FILE
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,12 @@ from pathlib import Path
 
 from headrace.api.access import keys
 from headrace.api.server import worker
-from headrace.api.server.startup import get_endpoint_file
 from headrace.base.files import replace_file
 from headrace.base.signals import set_handler
 from headrace.errors import HeadraceError
 from headrace.lab.client import Lab
 from headrace.lab.exporter import connect_lab
-from headrace.lab.place import READY_S, Place
+from headrace.lab.place import READY_S, Place, get_endpoint_file
 
 # Interval at which the supervisor checks the files of the keys for changes, s.
 LOOK_S = 0.5
@@ -46,8 +45,9 @@ class Supervisor:
         self._place, self._listener, self._daemon = place, listener, daemon
         self._folder = place.data_dir or Path(lab.status()["data_dir"])
         self._region = lab.status()["region"]
-        self._keys = keys.as_message(self._folder)
+        # The stamp first: keys that change in between are handed over again.
         self._seen = keys.read_stamp(self._folder)
+        self._keys = keys.as_message(self._folder)
 
     def run(self) -> None:
         """Runs until the daemon ends."""
@@ -66,13 +66,14 @@ class Supervisor:
 
     @contextlib.contextmanager
     def _hold_announcement(self):
-        """Writes the file by which `headrace lab status` finds the endpoint, and removes it at the
-        end."""
+        """Writes the file by which `headrace lab status` finds the endpoint, and removes it once
+        the daemon has ended: before, `headrace lab up` starts the endpoint again by it."""
         self._announce()
         try:
             yield
         finally:
-            get_endpoint_file(self._folder).unlink(missing_ok=True)
+            if select.select([self._daemon], [], [], 0)[0]:
+                get_endpoint_file(self._folder).unlink(missing_ok=True)
 
     def _announce(self) -> None:
         """Writes the file that says where the endpoint is and which keys it has."""
@@ -117,11 +118,15 @@ class Supervisor:
                 return False
             if watched in ready:
                 return True
-            if channel in ready:
-                if not channel.recv(16):
-                    return True
-                self._hand_connection(channel)
-            self._hand_keys(channel)
+            try:
+                if channel in ready:
+                    if not channel.recv(16):
+                        return True
+                    self._hand_connection(channel)
+                self._hand_keys(channel)
+            except OSError:
+                # It has just ended: the kernel closes its sockets before it says so.
+                return True
 
     def _hand_connection(self, channel: socket.socket) -> None:
         """Hands the worker a new connection to the daemon, or the reason why there is none."""
@@ -152,8 +157,10 @@ class Supervisor:
                 socket.send_fds(channel, [worker.KEYS], [file.fileno()])
         except HeadraceError as error:
             print(f"api: keys stay as they were: {error}", file=sys.stderr, flush=True)
-        # Commands that changed them wait for this.
-        self._announce()
+        finally:
+            # Commands that changed them wait for this. A worker that has just ended gets them at
+            # its next start.
+            self._announce()
 
 
 def main() -> int:

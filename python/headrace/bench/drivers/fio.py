@@ -7,6 +7,7 @@ histogram at the end.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -27,7 +28,7 @@ from headrace.bench.drivers.benchmark import (
 )
 from headrace.bench.drivers.files import check_folder, check_overwrite, is_file_whole, require_room
 from headrace.bench.target import DOC, Target
-from headrace.errors import InputError, Refusals
+from headrace.errors import CouldNotRun, InputError, Refusals
 
 refuse = Refusals("fio(1)")
 refuse_option = Refusals(f"{DOC}, fio")
@@ -154,7 +155,7 @@ class FioJob(Benchmark):
 
     def read_outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
         """Reads fio's JSON and its logs in `folder`: a histogram, seconds, totals (ms, IOPS,
-        MiB/s), and the wall clock of its start. Raises InputError."""
+        MiB/s), and the wall clock of its start. Raises InputError, CouldNotRun."""
         try:
             text = (folder / JSON).read_text(errors="replace")
         except OSError:
@@ -175,7 +176,7 @@ class FioJob(Benchmark):
         """Reads what fio summed up when it was told to end; a note alone where it did not."""
         try:
             return self.read_outcome(raw, load, folder)  # fio sums up when it is told to end
-        except (InputError, ValueError, KeyError):
+        except (InputError, CouldNotRun, ValueError, KeyError):
             return super().read_partial_outcome(raw, load, folder)
 
     def remove_data(self, target: Target, folder: Path) -> None:
@@ -331,7 +332,7 @@ def run_once(load: FioLoad, target: str | Path) -> FioResult:
     """
     words = _build_words(require_program("fio", "fio"), target, load.rw, load.bs_kib, load.iodepth, load.numjobs)
     words += ["--ioengine=libaio", "--direct=1", f"--runtime={load.seconds:g}", f"--randseed={load.seed}"]
-    words += ["--percentile_list=" + ":".join(f"{p:g}" for p in PERCENTILES), "--output-format=json"]
+    words += ["--percentile_list=" + ":".join(f"{p:g}" for p in PERCENTILES), "--output-format=json+"]
     if load.ramp_s:
         words.append(f"--ramp_time={load.ramp_s:g}")
     if load.size_gib is not None:
@@ -343,26 +344,45 @@ def run_once(load: FioLoad, target: str | Path) -> FioResult:
 
 
 def read_result(text: str) -> FioResult:
-    """Returns the figures of a JSON report with one group. Raises InputError for anything else."""
+    """Returns the figures of a JSON report with one group. Raises InputError for anything else, and
+    CouldNotRun where no request was finished."""
     try:
         # Warnings come before the JSON.
         job = json.loads(text[text.index("{") :])["jobs"][0]
         sides = [job[op] for op in ("read", "write") if job[op]["total_ios"] > 0]
+        if not sides:
+            raise refuse.run("fio", "finished no request", "Look at the device: is it paused or failing?")
         total = sum(side["total_ios"] for side in sides)
-        most = max(sides, key=lambda side: side["total_ios"])
-        times = most["clat_ns"]
-        percentile = {float(name): value / 1e6 for name, value in times["percentile"].items()}
+        mean_ns = sum(side["total_ios"] * side["clat_ns"]["mean"] for side in sides) / total
+        squares = sum(
+            side["total_ios"] * (side["clat_ns"]["stddev"] ** 2 + (side["clat_ns"]["mean"] - mean_ns) ** 2)
+            for side in sides
+        )
+        p50_ms, p99_ms, p999_ms = _compute_percentiles(job, sides)
         return FioResult(
             ios=total,
             iops=sum(side["iops"] for side in sides),
             mib_s=sum(side["bw_bytes"] for side in sides) / MIB,
-            mean_ms=times["mean"] / 1e6,
-            sd_ms=times["stddev"] / 1e6,
-            p50_ms=percentile[50.0],
-            p99_ms=percentile[99.0],
-            p999_ms=percentile[99.9],
-            seconds=most["runtime"] / 1e3,
+            mean_ms=mean_ns / 1e6,
+            sd_ms=math.sqrt(squares / total) / 1e6,
+            p50_ms=p50_ms,
+            p99_ms=p99_ms,
+            p999_ms=p999_ms,
+            seconds=max(side["runtime"] for side in sides) / 1e3,
         )
     except (KeyError, IndexError, ValueError, TypeError) as error:
-        hint = "Give one job group with --output-format=json."
+        hint = "Give one job group with --output-format=json+."
         raise refuse.input("fio's report", f"cannot be read: {error!r}", hint) from error
+
+
+def _compute_percentiles(job: dict, sides: list[dict]) -> list[float]:
+    """Returns PERCENTILES of all requests, ms: those of fio where there are reads or writes alone,
+    those of the buckets of both otherwise. Raises KeyError, and ValueError without buckets."""
+    if len(sides) == 1:
+        percentile = {float(name): value / 1e6 for name, value in sides[0]["clat_ns"]["percentile"].items()}
+        return [percentile[percent] for percent in PERCENTILES]
+    histogram = read_histogram(job)
+    if histogram is None:
+        raise ValueError("it has percentiles of reads and of writes, and no buckets of both")
+    values_ms = (histogram.percentile(round(percent / 100, 6)) for percent in PERCENTILES)
+    return [value_ms for value_ms in values_ms if value_ms is not None]

@@ -20,7 +20,7 @@ from headrace.bench.drivers.sysbench_oltp import ENGINES
 from headrace.bench.server import find_tables, hold_connection, require_database
 from headrace.bench.target import DOC, Target
 from headrace.errors import InputError, Refusals
-from headrace.mysql import write_client_file
+from headrace.mysql.address import TOOL_ENVIRONMENT, write_client_file
 from headrace.mysql.statements import ask, ask_value, send
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Mysqlslap(Benchmark):
         statements.write_text(";\n".join(self._make_statements(load.seed)) + ";\n", encoding="utf-8")
         words = [
             self.get_tool().path,
-            f"--defaults-extra-file={account}",
+            f"--defaults-file={account}",
             f"--concurrency={load.threads}",
             "--iterations=1",
             f"--number-of-queries={ENDLESS}",
@@ -117,7 +117,7 @@ class Mysqlslap(Benchmark):
             "--delimiter=;",
             "--silent",
         ]
-        return Command(tuple(words), folder)
+        return Command(tuple(words), folder, TOOL_ENVIRONMENT)
 
     def read_outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
         """Returns a note alone: mysqlslap reports neither latencies nor seconds."""

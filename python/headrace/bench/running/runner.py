@@ -272,7 +272,7 @@ class _Run:
             return benchmark.read_partial_outcome(raw, load, private), failure
         try:
             return benchmark.read_outcome(raw, load, private), None
-        except InputError as error:
+        except (InputError, CouldNotRun) as error:
             failure = CouldNotRun(error.value, error.rule, error.source, error.hint)
             return benchmark.read_partial_outcome(raw, load, private), failure
 

@@ -150,6 +150,20 @@ def list_findings(
     return sentences + [f"{note}." for note in samples.notes]
 
 
+def compute_idle_share(environment: dict, idle: float | None, waiting: float | None) -> float | None:
+    """Returns the idle share (0..1) of the processors that a run may use (cpuset, taskset), of idle
+    and waiting processors on average; None where nobody counted.
+
+    The kernel's figures are of all processors: those that the run may not use are taken for idle,
+    so what others do on them is taken for the run's own.
+    """
+    if idle is None:
+        return None
+    cpus = environment.get("cpus") or 1
+    usable = environment.get("cpus_usable") or cpus
+    return max(0.0, idle + (waiting or 0.0) - (cpus - usable)) / usable
+
+
 def _describe_machine(document: dict, part: pl.DataFrame) -> list[str]:
     """Returns sentences about a machine that was busy before the run, had no idle processor in it,
     or lost time to the hypervisor."""
@@ -161,10 +175,11 @@ def _describe_machine(document: dict, part: pl.DataFrame) -> list[str]:
             f"use, load {before['load1']:.1f}."
         )
     idle, waiting, steal = (mean(part, name) for name in ("idle_cpus", "iowait_cpus", "steal_cpus"))
-    if idle is not None and (idle + (waiting or 0.0)) < LEAST_IDLE_SHARE * cpus:
+    share = compute_idle_share(document["environment"], idle, waiting)
+    if share is not None and share < LEAST_IDLE_SHARE:
         sentences.append(
-            f"The processors were {format_percent(1 - (idle + (waiting or 0.0)) / cpus)} busy: the figures are those of the "
-            "machine, not of its storage alone."
+            f"The processors were {format_percent(1 - share)} busy: the figures are those of the machine, not of its "
+            "storage alone."
         )
     if steal is not None and steal > STEAL_SHARE * cpus:
         sentences.append(f"{format_percent(steal / cpus, 1)} of the processors' time was taken by the hypervisor.")

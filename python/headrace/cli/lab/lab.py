@@ -281,8 +281,8 @@ def init(
         return
     for path in keys.write_profile(keys.find_profile_files(), parts, force) or [None]:
         say(f"wrote the profile {keys.PROFILE} to {path}" if path else f"the profile {keys.PROFILE} is as it has to be")
-    if endpoint is None:
-        say("the lab has no endpoint yet: sudo $(command -v headrace) lab up")
+    if endpoint is None or not endpoint.answers:
+        say("no endpoint of the lab answers yet: sudo $(command -v headrace) lab up")
     say(f"try: aws --profile {keys.PROFILE} ec2 describe-volumes")
 
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 with defer_imports():
     from headrace import servers
+    from headrace.mysql import address as mysql_address
     from headrace.servers import install as servers_install
     from headrace.servers import record
     from headrace.servers.topology import ending as topology_ending
@@ -291,7 +292,7 @@ def cli(context: typer.Context, place: LabPlace, name: ServerArgument = "db") ->
     with place.open() as lab:
         words = servers.build_client_command(servers.find(lab, name), tuple(context.args))
     sys.stdout.flush()
-    os.execv(words[0], words)
+    os.execve(words[0], words, {**os.environ, **mysql_address.TOOL_ENVIRONMENT})
 
 
 @app.command()

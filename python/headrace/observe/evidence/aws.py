@@ -12,7 +12,14 @@ from headrace.base.units import MIB, MINUTE_S
 from headrace.errors import InputError
 from headrace.observe.evidence.limits import HoldingLimits, get_holding_limits
 from headrace.observe.evidence.model import Evidence, Row, SeenVolume, SourceFacts, Tick, collect_evidence
-from headrace.observe.remote.aws import VOLUME_METRICS, Clients, fetch_volumes, open_client
+from headrace.observe.remote.aws import (
+    VOLUME_METRICS,
+    Clients,
+    choose_statistics,
+    fetch_volumes,
+    list_times,
+    open_client,
+)
 from headrace.observe.remote.span import TimeSpan
 
 # data/managed and the EBS user guide, "Amazon CloudWatch metrics for Amazon EBS".
@@ -31,13 +38,14 @@ def fetch_aws_evidence(
 ) -> Evidence:
     """Returns what these volumes (vol-...) did in that time. `clients`: makes a client of a service
     by its name. Raises InputError, CouldNotRun."""
-    fetched = fetch_volumes(volumes, span, clients or open_client, OF_VOLUME, OF_INSTANCE)
+    metrics = (_choose_shares(OF_VOLUME), _choose_shares(OF_INSTANCE))
+    fetched = fetch_volumes(volumes, span, clients or open_client, *metrics)
     facts = tuple(_make_seen_volume(name, fetched.described[name], fetched.types, as_of) for name in volumes)
     by_time: dict[float, dict[str, Row]] = {}
     for volume in facts:
         own, instance = fetched.points[volume.name], fetched.described[volume.name].instance
         host = fetched.points.get(instance or "", {})
-        times = sorted({at for values in own.values() for at in values})
+        times = list_times(own)
         for at in times:
             figures = {metric: values[at] for part in (own, host) for metric, values in part.items() if at in values}
             row = make_minute_row(figures, volume.limits, fetched.period_s)
@@ -62,9 +70,15 @@ def fetch_aws_evidence(
     return collect_evidence(source, ticks, fetched.notes)
 
 
+def _choose_shares(metrics: Sequence[str]) -> dict[str, str]:
+    """Returns the statistics of these metrics, with the average of the checks: 1 or 0 of a minute,
+    and of longer periods the share of the minutes that were over the limit."""
+    return choose_statistics(metrics) | {metric: "Average" for metric in metrics if metric in CHECKS}
+
+
 def make_minute_row(values: Mapping[str, float], limits: HoldingLimits | None, seconds: float = float(MINUTE_S)) -> Row:
-    """Returns the metrics of a period as figures of a volume. A check is 1 or 0; the published
-    points of a check say "more than about half of the minute"."""
+    """Returns the metrics of a period as figures of a volume. A check is the share of the minutes
+    over the limit; its point of a minute, 1 or 0, says "more than about half of the minute"."""
     reads, writes = values.get("VolumeReadOps"), values.get("VolumeWriteOps")
     read_iops, write_iops = ((0.0 if count is None else count) / seconds for count in (reads, writes))
     read_mib_s, write_mib_s = (values.get(f"Volume{way}Bytes", 0.0) / MIB / seconds for way in ("Read", "Write"))

@@ -7,17 +7,20 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
 from headrace.errors import HeadraceError
 from headrace.observe.evidence.model import Evidence, SourceFacts, Tick
 from headrace.observe.live.nvme import NvmePage
 
+# Requests that may fail in a row before the source ends: at one a minute, what passes by itself has
+# passed. A guess.
+MOST_FAILURES = 5
+
 
 class TickSource(ABC):
     """Gives ticks, oldest first. `facts` and `notes` hold for the newest of them. A reading that
-    fails is a note, and the next one tries again; what cannot be opened raises InputError or
-    CouldNotRun. `follows`: whether ticks go on to come."""
+    fails is a note, and the next one tries again; what cannot be opened, or fails for long, raises
+    InputError or CouldNotRun. `follows`: whether ticks go on to come."""
 
     follows = True
 
@@ -60,6 +63,7 @@ class KeptSource(TickSource):
     ) -> None:
         self._evidence, self._ask, self._every_s = evidence, ask, every_s
         self._within_s = math.inf if within_s is None else within_s
+        self._failure = ""
         self.follows = ask is not None
 
     @property
@@ -68,12 +72,14 @@ class KeptSource(TickSource):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return self._evidence.notes
+        """Returns the notes of the newest answer, and the last request that failed."""
+        return (*self._evidence.notes, self._failure) if self._failure else self._evidence.notes
 
     def stream_ticks(self) -> Iterator[Tick]:
         """Yields the ticks in hand, then those of each new answer that are later, until `within_s`
-        seconds have passed. A request that fails is repeated at the next turn."""
-        last, until = -math.inf, time.monotonic() + self._within_s
+        seconds have passed. A request that fails is a note, and is repeated at the next turn.
+        Raises InputError, CouldNotRun: the failure of the last of MOST_FAILURES in a row."""
+        last, until, failures = -math.inf, time.monotonic() + self._within_s, 0
         while True:
             for tick in self._evidence.list_ticks():
                 if tick.t_unix > last:
@@ -85,5 +91,10 @@ class KeptSource(TickSource):
                 time.sleep(max(0.0, until - time.monotonic()))
                 return
             time.sleep(self._every_s)
-            with suppress(HeadraceError):
-                self._evidence = self._ask()
+            try:
+                self._evidence, failures = self._ask(), 0
+            except HeadraceError as error:
+                failures += 1
+                self._failure = f"a request failed: {error.rule}"
+                if failures >= MOST_FAILURES:
+                    raise

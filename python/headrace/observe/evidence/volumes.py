@@ -168,7 +168,8 @@ class DeviceVolumes:
         self._limits = {name: log_limits if name == log else limits for name in self._names}
         self.notes: list[str] = []
         self.missing: list[str] = []
-        self._pages: dict[str, nvme.NvmePage] = {}
+        # The last page of each device, and when it was read, s: later ones may have failed.
+        self._pages: dict[str, tuple[float, nvme.NvmePage]] = {}
         self._before: dict[str, tuple[float, dict[str, float]]] = {}
         self._with_page = {name for name in self._names if self._has_page(name)}
         self.exact = len(self._with_page) == len(self._names) > 0
@@ -179,7 +180,7 @@ class DeviceVolumes:
         """Reads the statistics page of a device and returns whether it has one; a page that may not
         be read is listed in `missing`."""
         try:
-            self._pages[name] = self._page(f"/dev/{name}")
+            self._pages[name] = (time.monotonic(), self._page(f"/dev/{name}"))
         except HeadraceError as error:
             if isinstance(error, CouldNotRun):
                 self.missing.append(f"the statistics page of {name}: {error.rule}")
@@ -218,7 +219,7 @@ class DeviceVolumes:
             took = at_s - before[0]  # the same for all: who misses a reading begins anew
             row = self._make_row(name, before[1], counters, took)
             if row is not None:
-                rows[name] = row | self._from_page(name, took)
+                rows[name] = row | self._from_page(name, at_s)
         gone = [name for name in self._names if name not in self._before or self._before[name][0] != at_s]
         for name in gone:
             if self._before.pop(name, None) is not None:
@@ -233,7 +234,7 @@ class DeviceVolumes:
 
     def read_pages(self) -> dict[str, nvme.NvmePage]:
         """Returns the pages that were read last."""
-        return dict(self._pages)
+        return {name: page for name, (_, page) in self._pages.items()}
 
     def _make_row(self, name: str, before: Mapping[str, float], now: Mapping[str, float], took: float) -> Row | None:
         """Returns the row of a device from its counters at both ends of `took` seconds; None, with
@@ -244,16 +245,17 @@ class DeviceVolumes:
             return None
         return make_device_row(name, change, took, self._limits[name])
 
-    def _from_page(self, name: str, took: float) -> Row:
-        """Returns the share of `took` seconds (0 to 1) over each limit, from the statistics page;
-        empty without a page, None where a counter went back."""
+    def _from_page(self, name: str, at_s: float) -> Row:
+        """Returns the share of the time since the last page (0 to 1) over each limit, from the
+        statistics page now, at `at_s`; empty without a page, None where a counter went back."""
         if name not in self._with_page:
             return {}
-        before = self._pages[name]
+        before_s, before = self._pages[name]
         try:
-            now = self._pages[name] = self._page(f"/dev/{name}")
+            now = self._page(f"/dev/{name}")
         except HeadraceError:
             return {}
+        self._pages[name] = (at_s, now)
         counters = {
             "volume-iops": "ebs_volume_performance_exceeded_iops",
             "volume-throughput": "ebs_volume_performance_exceeded_tp",
@@ -263,7 +265,7 @@ class DeviceVolumes:
         shares: Row = {}
         for limit, counter in counters.items():
             change = now.counters[counter] - before.counters[counter]
-            shares[OVER[limit]] = min(1.0, change / US_PER_S / took) if change >= 0 else None
+            shares[OVER[limit]] = min(1.0, change / US_PER_S / (at_s - before_s)) if change >= 0 else None
         return shares
 
 

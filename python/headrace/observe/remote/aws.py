@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import takewhile
+from statistics import fmean
 
 from headrace.aws.client import AwsAnswer, AwsClient, CallLimits, call, make_client
 from headrace.aws.instances import find_instance_types
@@ -41,10 +42,13 @@ CLOCK_S = 600
 RETENTION_S = tuple(
     (period, days * DAY_S - CLOCK_S) for period, days in ((MINUTE_S, 15), (5 * MINUTE_S, 63), (HOUR_S, 455))
 )
-# A count that is missing for more periods than this is not late: it does not come. A guess.
+# A count that is missing for more periods than this is not late: it does not come. A volume whose
+# newest point is older by more minutes than this publishes no longer. A guess.
 MOST_LATE = 5
 # So few points may lie on whole five minutes by chance: one in five does. Ours.
 LEAST_POINTS = 4
+# Statistics of CloudWatch, as it joins the points of shorter periods.
+JOINED: dict[str, Callable[[list[float]], float]] = {"Sum": sum, "Average": fmean, "Maximum": max}
 # Storage types of RDS that EBS has by the same names; magnetic disks of old are not among them.
 RDS_TYPES = {"gp2", "gp3", "io1", "io2"}
 # Metrics of RDS besides those of the format: percent of all virtual CPUs at work, bytes.
@@ -134,9 +138,9 @@ def compute_bounds(span: TimeSpan) -> tuple[float, float, int]:
 
 
 def detect_period(times: Collection[float], period: int) -> int:
-    """Returns the period at which points that were asked for each minute were published: five
-    minutes where all of them lie on whole five minutes, as volumes with basic monitoring publish.
-    """
+    """Returns the period at which the points of a volume that were asked for each minute were
+    published: five minutes where all of them lie on whole five minutes, as volumes with basic
+    monitoring publish."""
     five = 5 * MINUTE_S
     sparse = period < five and len(times) >= LEAST_POINTS and all(at % five == 0 for at in times)
     return five if sparse else period
@@ -148,7 +152,8 @@ def detect_period(times: Collection[float], period: int) -> int:
 @dataclass(frozen=True)
 class VolumePoints:
     """Points of EBS volumes. `described`: the volumes, `types`: of their instances, by id;
-    `points`: by volume or instance, and metric; `period_s`: at which volumes publish them."""
+    `points`: by volume or instance, and metric; `period_s`: of them all, the longest at which one
+    of the volumes publishes."""
 
     described: Mapping[str, AwsVolume]
     types: Mapping[str, str]
@@ -162,46 +167,86 @@ class VolumePoints:
 
 
 def fetch_volumes(
-    names: Sequence[str], span: TimeSpan, clients: Clients, metrics: Iterable[str], of_instance: Iterable[str] = ()
+    names: Sequence[str],
+    span: TimeSpan,
+    clients: Clients,
+    statistics: Mapping[str, str],
+    of_instance: Mapping[str, str] | None = None,
 ) -> VolumePoints:
-    """Fetches metrics of volumes, and of the instances that they are attached to. The newest
-    periods, of which only a part has arrived, are left out. Raises InputError, CouldNotRun; also
-    where no volume has a point."""
+    """Fetches metrics of volumes, and of the instances that they are attached to, each with its
+    statistic. The newest periods, which have not arrived whole of each volume that still publishes,
+    are left out. Raises InputError, CouldNotRun; also where no volume has a point."""
     described = describe_volumes(clients("ec2"), names)
     instances = list(dict.fromkeys(volume.instance for volume in described.values() if volume.instance))
     types = find_instance_types(clients("ec2"), instances)
-    begin, end, period = compute_bounds(span)
-    owners = [MetricOwner(name, "AWS/EBS", "VolumeId", name, _choose_statistics(metrics)) for name in names]
-    if chosen := _choose_statistics(of_instance):
-        owners += [MetricOwner(name, "AWS/EC2", "InstanceId", name, chosen) for name in instances]
-    points: dict[str, Points] = {}
-    for (owner, metric), values in fetch_points(clients("cloudwatch"), owners, begin, end, period).items():
+    begin = compute_bounds(span)[0]
+    # An hour at least: a few points do not tell the period at which a volume publishes them.
+    look, end, period = compute_bounds(replace(span, last_s=max(span.last_s, HOUR_S)))
+    owners = [MetricOwner(name, "AWS/EBS", "VolumeId", name, statistics) for name in names]
+    if of_instance:
+        owners += [MetricOwner(name, "AWS/EC2", "InstanceId", name, of_instance) for name in instances]
+    points: dict[str, Points] = {owner.name: {} for owner in owners}
+    for (owner, metric), values in fetch_points(clients("cloudwatch"), owners, look, end, period).items():
         if values:
-            points.setdefault(owner, {})[metric] = values
+            points[owner][metric] = values
     for name in names:
-        points[name] = _without_unfinished(points.get(name, {}))
-    times = {at for name in names for values in points[name].values() for at in values}
-    if not times:
+        points[name] = _without_unfinished(points[name])
+    periods = {owner: detect_period(list_times(own), period) for owner, own in points.items()}
+    longest, joins = max(periods[name] for name in names), {**statistics, **(of_instance or {})}
+    for owner, own in points.items():
+        joined = _join_periods(own, joins, periods[owner], longest)
+        points[owner] = _select_points(joined, lambda at: at >= begin) if look < begin else joined
+    lasts = [times[-1] for name in names if (times := list_times(points[name]))]
+    if not lasts:
         raise _make_empty_error(", ".join(names), begin, end)
-    return VolumePoints(described, types, points, float(detect_period(times, period)))
+    # All end together: a period that one volume lacks would be seen without it, and never again.
+    last = min(at for at in lasts if at >= max(lasts) - max(longest, MOST_LATE * MINUTE_S))
+    for name in names:
+        points[name] = _select_points(points[name], lambda at: at <= last)
+    return VolumePoints(described, types, points, float(longest))
+
+
+def list_times(points: Points) -> list[float]:
+    """Returns the beginnings of the periods that have a point, in order."""
+    return sorted({at for values in points.values() for at in values})
+
+
+def _select_points(points: Points, belongs: Callable[[float], bool]) -> Points:
+    """Returns the points of the periods whose beginning belongs to those that are asked for."""
+    return {metric: {at: value for at, value in values.items() if belongs(at)} for metric, values in points.items()}
+
+
+def _join_periods(points: Points, statistics: Mapping[str, str], period: int, longest: int) -> Points:
+    """Returns points of a longer period, joined by their statistic as CloudWatch joins them; those
+    at the ends are left out where a part of them is missing."""
+    times = list_times(points)
+    if period >= longest or not times:
+        return points
+    begin, end = times[0], times[-1] + period
+    joined: Points = {}
+    for metric, values in points.items():
+        parts: dict[float, list[float]] = {}
+        for at, value in values.items():
+            parts.setdefault(at // longest * longest, []).append(value)
+        join = JOINED[statistics[metric]]
+        joined[metric] = {at: join(part) for at, part in parts.items() if begin <= at and at + longest <= end}
+    return joined
 
 
 def _without_unfinished(points: Points) -> Points:
     """Returns the points of a volume without the newest periods in which counts that came before
     are missing: metrics of a period arrive one by one, and what has not arrived is not zero."""
-    times = sorted({at for values in points.values() for at in values})
+    times = list_times(points)
     expected = [metric for metric in EBS.needed if points.get(metric)]
     late = list(takewhile(lambda at: any(at not in points[metric] for metric in expected), reversed(times)))
     unfinished = set(late) if len(late) <= MOST_LATE else set()
-    return {
-        metric: {at: value for at, value in values.items() if at not in unfinished} for metric, values in points.items()
-    }
+    return _select_points(points, lambda at: at not in unfinished)
 
 
 def _fetch_volumes(names: Sequence[str], span: TimeSpan, clients: Clients) -> Fetched:
     """Fetches the metrics and descriptions of EBS volumes from AWS; periods without a figure count
     as 0."""
-    fetched = fetch_volumes(names, span, clients, VOLUME_METRICS)
+    fetched = fetch_volumes(names, span, clients, choose_statistics(VOLUME_METRICS))
     points = {(name, metric): values for name in names for metric, values in _with_zeros(fetched.points[name]).items()}
     descriptions = {
         name: VolumeDescription(name, volume.storage, fetched.types.get(volume.instance or ""))
@@ -213,7 +258,7 @@ def _fetch_volumes(names: Sequence[str], span: TimeSpan, clients: Clients) -> Fe
 def _with_zeros(points: Points) -> Points:
     """Returns the four counts in every period in which anything was published: a volume publishes
     no count of what it did not do (Xen)."""
-    times = sorted({at for values in points.values() for at in values})
+    times = list_times(points)
     counts = {metric: {at: points.get(metric, {}).get(at, 0.0) for at in times} for metric in EBS.needed}
     return {**points, **counts} if times else {}
 
@@ -228,7 +273,7 @@ def _fetch_database(name: str, span: TimeSpan, clients: Clients) -> Fetched:
     identifier = instance["DBInstanceIdentifier"]
     begin, end, period = compute_bounds(span)
     metrics = [*RDS.needed, *(metric for metric in BESIDE if not metric.startswith("Volume")), *RDS_BESIDE]
-    owner = MetricOwner("rds", "AWS/RDS", "DBInstanceIdentifier", identifier, _choose_statistics(metrics))
+    owner = MetricOwner("rds", "AWS/RDS", "DBInstanceIdentifier", identifier, choose_statistics(metrics))
     fetched = fetch_points(clients("cloudwatch"), [owner], begin, end, period)
     points = {metric: values for (_, metric), values in fetched.items() if values}
     if not any(points.get(metric) for metric in RDS.needed):
@@ -296,7 +341,8 @@ def _make_storage(instance: AwsAnswer, notes: list[str]) -> VolumeDescription:
     return VolumeDescription(name, storage, instance_type)
 
 
-def _choose_statistics(metrics: Iterable[str]) -> dict[str, str]:
+def choose_statistics(metrics: Iterable[str]) -> dict[str, str]:
+    """Returns the statistic that each of these metrics is read with."""
     others = {metric: "Maximum" if metric.endswith("Check") else "Average" for metric in metrics}
     return others | {metric: STATISTICS[metric] for metric in others if metric in STATISTICS}
 

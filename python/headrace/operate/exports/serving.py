@@ -25,8 +25,8 @@ WRITE_S = 5.0
 AGAIN_S = 5.0
 # Figures of a target that are older than this are left out, s.
 STALE_S = 30.0
-# A target of CloudWatch speaks every minute.
-STALE_MINUTES_S = 300.0
+# A target of CloudWatch speaks every minute, or every five.
+STALE_MINUTES_S = 600.0
 
 
 class Targets:

@@ -157,9 +157,9 @@ def format_small_percent(percent: float) -> str:
 
 def combine_afr_percent(parts: Sequence[float | None]) -> float | None:
     """Returns the annual chance to lose any of several storages, percent: data and log apart are
-    lost with either."""
-    published = [part for part in parts if part is not None]
-    return 100 * (1 - math.prod(1 - part / 100 for part in published)) if published else None
+    lost with either. None where the rate of one of them is not known."""
+    rates = [part for part in parts if part is not None]
+    return 100 * (1 - math.prod(1 - part / 100 for part in rates)) if len(rates) == len(parts) else None
 
 
 # Metrics of goals.

@@ -39,6 +39,7 @@ from headrace.planner.candidates import (
     round_figure_up,
 )
 from headrace.planner.result import FamilyVerdict
+from headrace.simulation.services import runs_mariadb
 
 refuse = Refusals("headrace plan --help")
 RDS_TYPES = ("gp3", "gp2", "io1", "io2")
@@ -64,14 +65,22 @@ def expand_deployments(on: Sequence[str] | str) -> tuple[str, ...]:
 
 
 def list_managed_families(
-    deployments: Sequence[str], directory: Directory, excluded: dict[str, str], hosts: Sequence[Host], engine: str = ""
+    deployments: Sequence[str],
+    directory: Directory,
+    excluded: dict[str, str],
+    hosts: Sequence[Host],
+    engine: str = "",
+    is_mariadb: bool = False,
 ) -> tuple[list[Family], list[FamilyVerdict]]:
     """Returns the families of the services, and verdicts on those that are out before any search.
-    `engine`: of a database."""
+    `engine`: of a database; `is_mariadb`: of its server."""
     families, verdicts = [], []
     for service in deployments:
         if engine == "myrocks":
             verdicts.append(FamilyVerdict(service, "impossible", "does not run MyRocks"))
+            continue
+        if is_mariadb and not runs_mariadb(service):
+            verdicts.append(FamilyVerdict(service, "impossible", "does not run MariaDB, but MySQL"))
             continue
         if all(host.service != service for host in hosts):
             verdicts.append(FamilyVerdict(service, "no price", NO_CLASS))

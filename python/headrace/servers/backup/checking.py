@@ -11,6 +11,7 @@ from headrace.servers.backup import manifest as documents
 from headrace.servers.backup import restore
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
+from headrace.servers.backup.history.moments import is_own
 from headrace.servers.backup.manifest import Backup, get_backup_folder
 from headrace.servers.backup.retention import is_chain_whole
 from headrace.servers.backup.targets.target import BackupTarget
@@ -82,11 +83,11 @@ def check_timeline(
 
 def list_broken_chains(backups: Sequence[Backup], histories: Sequence[archive.Timeline]) -> list[str]:
     """Lists, in words, backups that cannot be replayed to the end of their source's archive."""
-    streamed = {timeline.source_id for timeline in histories if timeline.files}
+    streamed = [timeline for timeline in histories if timeline.files]
     return [
         f"{backup.id}: the binary log from its position to the archive's end is not whole"
         for backup in backups
-        if backup.manifest.source_id in streamed
+        if any(is_own(timeline, backup.manifest) for timeline in streamed)
         and backup.manifest.position.file
         and not backup.manifest.only
         and not is_chain_whole(backup, histories)

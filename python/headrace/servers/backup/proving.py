@@ -17,7 +17,7 @@ from headrace.lab import Lab
 from headrace.mysql.gtid import GtidSet
 from headrace.servers import server as running_servers
 from headrace.servers.backup.history import archive
-from headrace.servers.backup.history.moments import RestoreGoal, is_lost
+from headrace.servers.backup.history.moments import RestoreGoal, is_lost, is_own
 from headrace.servers.backup.manifest import Manifest, RestoreProof, read_manifest, write_proof
 from headrace.servers.backup.restore import RestoreRequest, check_fit, restore
 from headrace.servers.backup.targets.target import BROKEN, DAMAGED, BackupTarget, refuse
@@ -187,7 +187,7 @@ def _find_goal(
 
     def read_histories() -> list[archive.Timeline]:
         histories = archive.read_timelines(target, key)
-        own = [each for each in histories if each.flavor == manifest.flavor and each.source_id == manifest.source_id]
+        own = [each for each in histories if each.flavor == manifest.flavor and is_own(each, manifest)]
         return [each for each in histories if is_lost(each, manifest) or (each in own and each.files)]
 
     histories = read_histories()

@@ -28,6 +28,7 @@ from headrace.base.machine import count_cores
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.mysql.gtid import GtidSet
+from headrace.mysql.state import observe
 from headrace.mysql.statements import SqlConnection, ask_named
 from headrace.servers import record as records
 from headrace.servers import server as running_servers
@@ -56,6 +57,8 @@ from headrace.servers.topology.threads import stop_applying
 LOOK_EVERY_S = 0.2
 # While it is restored: nothing writes but the replay. Taken out of its record afterwards.
 HELD = {"read_only": "ON", "event_scheduler": "OFF"}
+# The copy of a replica knows its source, and would follow it at once: taken out afterwards, too.
+ALONE = {"mariadb": {"skip_slave_start": "ON"}, "mysql": {"skip_replica_start": "ON"}}
 # Set by the restore itself where the new server has a binary log: not compared.
 RESTORE_OWN = ("server_id",)
 
@@ -140,10 +143,13 @@ def _restore(
                 replay = None
                 shutil.rmtree(work / "relay")
         began = time.monotonic()
+        created: list[Server] = []  # a server that another command made meanwhile is not removed
         try:
-            server = _restore_copy(lab, target, manifest, program, request, key=key, work=work, progress=progress)
+            bring_up = _make_creator(lab, manifest, program, request, created, progress)
+            server = _restore_copy(target, manifest, request, program, bring_up, key=key, work=work, progress=progress)
             copied = time.monotonic()
             source = read_source(server.make_address(), request.name, server)
+            _forget_channels(source)
             base = _set_position(source, manifest)
             if request.goal is not None and replay is None:
                 replay = _collect(target, manifest, request, key, work, progress, base)
@@ -158,7 +164,7 @@ def _restore(
         except BaseException as error:
             no_room = ""
             with contextlib.suppress(HeadraceError):
-                if (record := records.load(where)) is not None:
+                if created and (record := records.load(where)) is not None:
                     no_room = volumes.explain_full_disk(lab) or "; ".join(volumes.list_full(lab, where, record))
                     running_servers.destroy(running_servers.find(lab, request.name))
             if no_room and isinstance(error, CouldNotRun) and error.kind != DAMAGED:
@@ -203,7 +209,13 @@ def _collect(
     folder = work / "relay"
     folder.mkdir()
     report = lambda share: progress(0.1 * share, "testing the binary logs")  # noqa: E731
-    return moments.collect(target, chosen, at, request.goal, folder, key, report)
+    replay = moments.collect(target, chosen, at, request.goal, folder, key, report)
+    # Any other copy has the data of its end, which may be later than the moment unless a binary log
+    # says when the last of them were committed.
+    within = moment is not None and moment < manifest.ended_unix * moments.SECOND_US
+    if moment is not None and within and manifest.method != "logical" and not replay.base_us:
+        raise moments.make_before_base_error(moment, "its own time")
+    return replay
 
 
 @contextmanager
@@ -297,12 +309,51 @@ def read_parts(
     return iter(CopyReader(target, manifest, tell))
 
 
-def _restore_copy(
+class Seeds(TypedDict, total=False):
+    """Names what the volumes of a new server are made from, a folder or snapshots, and the volume
+    for its log."""
+
+    seed_from: str | Path
+    log_seed_from: str
+    log_storage: str
+
+
+def _make_creator(
     lab: Lab,
-    target: BackupTarget,
     manifest: Manifest,
     program: ServerProgram,
     request: RestoreRequest,
+    created: list[Server],
+    progress: Progress,
+) -> Callable[[Seeds], Server]:
+    """Returns the function that makes the new server from seeds, and adds it to `created`. It
+    raises InputError if there is a server of that name by then."""
+    new = {
+        "name": request.name,
+        "flavor": manifest.flavor,
+        "storage": request.storage,
+        "log_storage": request.log_storage,
+        "memory_gib": request.memory_gib,
+        "settings": _make_settings(manifest, program, request),
+        "server_path": request.server_path,
+        "unpaced": request.unpaced,
+        "only_new": True,
+        "progress": progress,
+    }
+
+    def bring_up(seeds: Seeds) -> Server:
+        created.append(running_servers.bring_up(lab, **{**new, **seeds}))
+        return created[-1]
+
+    return bring_up
+
+
+def _restore_copy(
+    target: BackupTarget,
+    manifest: Manifest,
+    request: RestoreRequest,
+    program: ServerProgram,
+    bring_up: Callable[[Seeds], Server],
     *,
     key: bytes | None,
     work: Path,
@@ -311,25 +362,13 @@ def _restore_copy(
     """Makes the server from the copy by its method: from snapshots, by loading a dump, or from
     files that are unpacked and prepared in `work`. `key`: of an encrypted copy, else None. Raises
     InputError, CouldNotRun."""
-    settings = _make_settings(manifest, program, request)
-    new = {
-        "name": request.name,
-        "flavor": manifest.flavor,
-        "storage": request.storage,
-        "log_storage": request.log_storage,
-        "memory_gib": request.memory_gib,
-        "settings": settings,
-        "server_path": request.server_path,
-        "unpaced": request.unpaced,
-        "progress": progress,
-    }
     packing = manifest.packing
     back = make_cipher(key if packing.encrypted else None, back=True) + make_unpacker(packing.packed)
     meter = moments.ByteMeter(manifest.stored_bytes, lambda share: progress(0.1 + 0.4 * share, "unpacking the copy"))
     if manifest.method == "snapshot":
-        return running_servers.bring_up(lab, **{**new, **make_seeds(manifest, request)})
+        return bring_up(make_seeds(manifest, request))
     if manifest.method == "logical":
-        server = running_servers.bring_up(lab, **new)
+        server = bring_up({})
         _load(server, CopyReader(target, manifest, meter), back)
         return server
     seed = work / "seed"
@@ -349,17 +388,9 @@ def _restore_copy(
     about = {"flavor": manifest.flavor, "version": list(program.version), "engine": "innodb"}
     (seed / SAVED).write_bytes(documents.seal_document({"format": SAVED_FORMAT} | about))
     try:
-        return running_servers.bring_up(lab, seed_from=seed, **new)
+        return bring_up({"seed_from": seed})
     finally:
         shutil.rmtree(seed, ignore_errors=True)
-
-
-class Seeds(TypedDict, total=False):
-    """The snapshots that the volumes of a new server are made from, and the volume for its log."""
-
-    seed_from: str
-    log_seed_from: str
-    log_storage: str
 
 
 def make_seeds(manifest: Manifest, request: RestoreRequest) -> Seeds:
@@ -394,7 +425,7 @@ def _make_settings(manifest: Manifest, program: ServerProgram, request: RestoreR
             settings |= {"gtid_mode": "ON", "enforce_gtid_consistency": "ON"}
         elif not given & {"log_bin", "skip_log_bin"}:
             settings |= {"log_bin": "ON"}
-    return {**settings, **request.settings, **HELD}
+    return {**settings, **ALONE[manifest.flavor], **request.settings, **HELD}
 
 
 def _load(server: Server, copy: CopyReader, back: list[Stage]) -> None:
@@ -411,6 +442,15 @@ def _load(server: Server, copy: CopyReader, back: list[Stage]) -> None:
         finally:
             with contextlib.suppress(CouldNotRun):
                 fetch_rows(connection, f"SET GLOBAL max_allowed_packet = {before}")
+
+
+def _forget_channels(source: CopySource) -> None:
+    """Removes the replication of a server that was copied while it was a replica: its relay logs
+    are not needed, and the restored server follows nobody."""
+    with source.connect(READY_S) as connection:
+        for channel in observe(connection, source.name).channels:
+            for statement in (*source.dialect.stop(channel.name), *source.dialect.forget(channel.name)):
+                fetch_rows(connection, statement)
 
 
 def _set_position(source: CopySource, manifest: Manifest) -> GtidSet:
@@ -562,11 +602,10 @@ def _release(lab: Lab, source: CopySource, request: RestoreRequest) -> Server:
     where = source.server.paths
     with records.lock_server(where):
         record = records.require_record(where)
-        settings = {
-            name: value
-            for name, value in record.settings.items()
-            if name.replace("-", "_") not in HELD or (request.read_only and name.replace("-", "_") == "read_only")
-        }
+        lasting = {name.replace("-", "_") for name in request.settings} - HELD.keys()
+        lasting |= {"read_only"} if request.read_only else set()
+        own = (HELD.keys() | ALONE[source.flavor].keys()) - lasting
+        settings = {name: value for name, value in record.settings.items() if name.replace("-", "_") not in own}
         records.save(where, record.with_(settings=settings))
     if not request.read_only:
         with source.connect(ANSWER_S) as connection:

@@ -15,6 +15,7 @@ from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup import unfinished
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history.archive import Timeline
+from headrace.servers.backup.history.moments import is_namesake, is_own
 from headrace.servers.backup.manifest import MANIFEST, Backup, get_backup_folder, seal_document
 from headrace.servers.backup.targets.target import BackupTarget, refuse
 from headrace.servers.copies.retention import CopyRetention, Reason
@@ -110,6 +111,8 @@ def is_chain_whole(backup: Backup, histories: Sequence[Timeline]) -> bool:
     for timeline in histories:
         if timeline.flavor != manifest.flavor or not timeline.files or timeline.list_damage_behind(at):
             continue
+        if is_namesake(timeline, manifest):
+            continue
         if not at.contains(timeline.begins) or not timeline.ends.contains(at):
             continue
         executed = at
@@ -147,8 +150,10 @@ def list_unneeded(keep: Sequence[Backup], histories: Sequence[Timeline]) -> list
 def _begins_before(backup: Backup, history: Timeline) -> bool:
     """True when a restore of this backup may read this history: it is of the same server, or of a
     promoted server that continues the backup's history (moments.choose)."""
-    if backup.manifest.source_id == history.source_id:
+    if is_own(history, backup.manifest):
         return True
+    if is_namesake(history, backup.manifest):
+        return False
     return history.ends.contains(GtidSet.parse(backup.manifest.position.gtid, history.flavor))
 
 

@@ -155,6 +155,7 @@ def clear(
     """Removes the files of killed runs: backups without a manifest, and snapshots of the lab with
     their tag. `keep`: the backup that is resumed."""
     target.sweep("backups/", older_s)
+    target.sweep("binlogs/", older_s)  # of streams that were killed
     names = [file.name for file in target.list("backups/")]
     by_id: dict[str, set[str]] = {}
     for name in names:
@@ -166,7 +167,9 @@ def clear(
         run_mark = mark_of_run(target, backup)
         if run_mark is not None and run_mark.alive:
             continue
-        if MANIFEST in files:  # killed behind its last step
+        # Killed behind its last step; or it has become whole since the files were listed: a run
+        # writes its manifest before its mark goes.
+        if MANIFEST in files or target.exists(f"{get_backup_folder(backup)}/{MANIFEST}"):
             unmark(target, backup)
             continue
         source = run_mark.source if run_mark is not None else ""

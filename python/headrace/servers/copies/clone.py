@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from headrace.base.files import move_over
+from headrace.base.signals import ignore_interrupts
 from headrace.base.waiting import wait_until
-from headrace.errors import CouldNotRun
+from headrace.errors import CouldNotRun, HeadraceError
 from headrace.mysql.dialect import Dialect, quote_literal
 from headrace.mysql.statements import SqlConnection, ask_row, load_plugin, run
 from headrace.servers.access import find_service_user
-from headrace.servers.copies.copy import Copied, Destination, PhysicalCopy, get_server
+from headrace.servers.copies.copy import COPY_S, Copied, Destination, PhysicalCopy, get_server
 from headrace.servers.copies.folders import hold_folder, is_free
 from headrace.servers.copies.pipeline import Flow, Stage
 from headrace.servers.copies.position import BinlogPosition
@@ -22,9 +24,8 @@ from headrace.servers.flavors import ServerProgram
 
 PLUGIN, LIBRARY = "clone", "mysql_clone.so"
 # A CLONE statement of ours, and how long one that is killed may take to end, s (a guess).
-CLONING = re.compile(r"CLONE LOCAL DATA DIRECTORY = '[^']*/(headrace-[0-9A-Za-z_-]+)'")
+CLONING = re.compile(r"CLONE LOCAL DATA DIRECTORY = '([^']*/headrace-[0-9A-Za-z_-]+)'")
 CLONE_END_S, LOOK_EVERY_S = 30.0, 0.1
-CLONE_S = 3600.0  # a local clone, s: a guess
 # ER_CLONE_...: the server wants a start, and nobody does it; 2006, 2013: gone while it answered.
 ENDED = (3707, 2006, 2013)
 
@@ -40,12 +41,18 @@ class CloneCopy(PhysicalCopy):
         assert into.stream is not None
         if not folder.parent.is_dir():
             raise refuse.input(str(folder.parent), "is not a folder", "Name one that the user mysql may write to.")
-        with source.connect(CLONE_S) as connection:
+        with source.connect(COPY_S) as connection:
             load_plugin(connection, PLUGIN, LIBRARY, source.name)
-            _end_clones(connection, folder.parent)
+            _end_clones(connection)
             with hold_folder(folder):
                 before = read_position(connection, source)
-                fetch_rows(connection, f"CLONE LOCAL DATA DIRECTORY = '{_check_plain(folder)}'")
+                (number,), *_ = fetch_rows(connection, "SELECT CONNECTION_ID()")
+                try:
+                    fetch_rows(connection, f"CLONE LOCAL DATA DIRECTORY = '{_check_plain(folder)}'")
+                except BaseException:
+                    with ignore_interrupts():
+                        _end_clone(source, int(number))
+                    raise
                 after = read_position(connection, source)
                 expected = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
                 words = (shutil.which("tar") or "tar", "--create", "--sparse", "--directory", str(folder), ".")
@@ -100,18 +107,34 @@ def read_fetched_position(connection: SqlConnection, name: str, log: Path) -> Bi
     return BinlogPosition(gtids, str(row[2]), int(row[3]))
 
 
-def _end_clones(connection: SqlConnection, folder: Path) -> None:
-    """Ends CLONE statements of killed runs: the server continues them, and accepts no other."""
+def _end_clone(source: CopySource, number: int) -> None:
+    """Ends the CLONE of a connection that waits for it no longer, before its folder is removed.
+    Ignores errors: the next run ends it then."""
+    with contextlib.suppress(HeadraceError), source.connect() as connection:
+        _kill_clones(connection, lambda clone: clone[0] == number)
+
+
+def _end_clones(connection: SqlConnection) -> None:
+    """Ends CLONE statements of runs that have ended."""
+
+    def is_dead(clone: tuple[int, Path]) -> bool:
+        lock = clone[1].with_name(f"{clone[1].name}.lock")  # of `hold_folder`
+        return not lock.exists() or is_free(lock)
+
+    _kill_clones(connection, is_dead)
+
+
+def _kill_clones(connection: SqlConnection, is_dead: Callable[[tuple[int, Path]], bool]) -> None:
+    """Kills CLONE statements, by their connection and folder: the server continues them without
+    their client, and accepts no other. Waits up to CLONE_END_S seconds for their end."""
     text = "SELECT id, info FROM performance_schema.processlist WHERE info LIKE 'CLONE LOCAL DATA DIRECTORY%'"
 
     def have_ended() -> bool:
-        running = [
-            (connection_id, CLONING.fullmatch(str(info))) for connection_id, info in fetch_rows(connection, text)
-        ]
-        dead = [connection_id for connection_id, match in running if match and is_free(folder / f"{match[1]}.lock")]
-        for connection_id in dead:
+        running = [(int(number), CLONING.fullmatch(str(info))) for number, info in fetch_rows(connection, text)]
+        dead = [number for number, match in running if match and is_dead((number, Path(match[1])))]
+        for number in dead:
             with contextlib.suppress(CouldNotRun):  # it may have ended by itself
-                fetch_rows(connection, f"KILL {int(connection_id)}")
+                fetch_rows(connection, f"KILL {number}")
         return not dead
 
     wait_until(have_ended, CLONE_END_S, LOOK_EVERY_S)

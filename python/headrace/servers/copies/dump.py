@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from headrace.servers.copies.copy import Copied, CopyMethod, Destination
 from headrace.servers.copies.grants import read_rights, refuse_blind
@@ -45,18 +46,20 @@ class DumpCopy(CopyMethod):
             tail.extend(piece)
             del tail[:-TAIL_BYTES]
 
-        tool, words = _find_tool(source)
         assert into.stream is not None
-        with make_client_file(source.address) as file:
-            words = (*tool, f"--defaults-extra-file={file}", *words, "--databases", "--", *names)
+        with make_client_file(source.address) as account:
+            tool, options = find_dump_tool(source, account)
+            words = (*tool, *options, "--databases", "--", *names)
             plain_bytes = into.stream.write(Flow([Stage(words, tool[-1])]), size, look)
         position = read_dump_position(bytes(head), bytes(tail), source.flavor, source.log_bin)
         return Copied(position, plain_bytes, facts={"accounts": "not in a logical copy"})
 
 
-def _find_tool(source: CopySource) -> tuple[tuple[str, ...], list[str]]:
-    """Returns the tool that dumps a server, and its options."""
-    words = ["--single-transaction", "--quick", "--routines", "--events", "--triggers", "--hex-blob"]
+def find_dump_tool(source: CopySource, account: Path) -> tuple[tuple[str, ...], list[str]]:
+    """Returns the tool that dumps a server, and its options: no option file but `account` adds to
+    them, as a `where` or `no-data` there would leave out rows."""
+    words = [f"--defaults-file={account}", "--single-transaction", "--quick", "--routines", "--events", "--triggers"]
+    words.append("--hex-blob")
     # The tools take 16 or 24 MiB by themselves; a row may be as large as a packet can be.
     words += ["--default-character-set=utf8mb4", f"--max-allowed-packet={MOST_PACKET}"]
     if source.flavor == "mariadb":

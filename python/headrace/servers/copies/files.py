@@ -10,6 +10,7 @@ from headrace.base.processes import Command, run_checked
 from headrace.base.signals import ignore_interrupts
 from headrace.base.threads import work_through
 from headrace.errors import CouldNotRun
+from headrace.lab import Lab
 from headrace.mysql.dialect import refuse
 from headrace.servers import record as records
 from headrace.servers import running, volumes
@@ -34,8 +35,8 @@ class FileCopy(CopyMethod):
         where, lab = server.paths, server.lab
         with records.lock_server(where):
             record = records.require_record(where)
-            running.stop(where, record, kill=False)
             try:
+                running.stop(where, record, kill=False)
                 if not records.require_record(where).clean:
                     hint = "Start it, and try again."
                     raise CouldNotRun(source.name, "did not shut down cleanly", str(where.log), hint)
@@ -48,12 +49,27 @@ class FileCopy(CopyMethod):
                     copy_contents(of, to)
             finally:
                 with ignore_interrupts():
-                    volumes.unmount_quietly(where)
-                    started = running.start(lab, where, records.require_record(where))
-                    records.save(where, started)
+                    _start_again(lab, where)
         logs = sorted(into.log.glob("binlog.[0-9]*"))
         position = BinlogPosition("", logs[-1].name, logs[-1].stat().st_size) if logs else BinlogPosition()
         return Copied(position)
+
+
+def _start_again(lab: Lab, where: records.ServerPaths) -> None:
+    """Starts a server that was shut down, or is shutting down: then its end is waited for first. A
+    server that was not asked to end runs on. Raises CouldNotRun, with what remains to be done, if
+    it does not end."""
+    record = records.require_record(where)
+    if running.find_process(where, record) is not None:
+        if record.should_run:
+            return
+        try:
+            running.stop(where, record, kill=False)
+        except CouldNotRun as error:
+            hint = f"{record.name} is still shutting down. When it has ended: headrace mysql up {record.name}"
+            raise error.amend(hint=hint) from None
+    volumes.unmount_quietly(where)
+    records.save(where, running.start(lab, where, records.require_record(where)))
 
 
 def get_log_folder(where: records.ServerPaths, record: records.Record) -> Path:

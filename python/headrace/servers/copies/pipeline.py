@@ -25,13 +25,14 @@ from headrace.base.machine import ends_with_us, find_executable, require_program
 from headrace.base.processes import PRIVATE_ENVIRONMENT, User, find_telling_lines, spawn
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun
+from headrace.mysql.address import TOOL_ENVIRONMENT
 
 READ_BYTES = MIB
 # Pieces that a source may be ahead of its target: twice what a folder flushes at once (32 MiB).
 AHEAD_PIECES = 64
 # Lines of a program's messages that are kept: enough for the reason of its failure.
 KEPT_LINES = 400
-# Longest time for a program to end once its work is done or it was asked to, s: a guess.
+# Longest time for a program to end once its output has ended or it was asked to, s: a guess.
 END_S = 30.0
 # The kind of error of a program that ended by itself, and not for want of room.
 EXITED = "exited"
@@ -145,13 +146,15 @@ class Flow:
             giver.join()
         if failed and not isinstance(failed[0], BrokenPipeError):
             raise failed[0]
-        self._check()
+        self._check(END_S)
 
     def feed(
         self, pieces: Iterable[bytes], stdout: int = subprocess.DEVNULL, broken: Callable[[], None] = lambda: None
     ) -> None:
-        """Writes these bytes to the first program, and waits until all have ended. `broken`: called
-        when a program fails; it may raise an error that explains what is wrong with the bytes."""
+        """Writes these bytes to the first program, and waits until all have ended, however long the
+        last of them work on: a client has statements left when everything has been written.
+        `broken`: called when a program fails; it may raise an error that explains what is wrong
+        with the bytes."""
         self._start(first_stdin=subprocess.PIPE, last_stdout=stdout)
         pipe = self.children[0].stdin
         assert pipe is not None
@@ -162,7 +165,7 @@ class Flow:
         except BrokenPipeError:
             pass  # a program has ended: which, and why, is said below
         try:
-            self._check()
+            self._check(None)
         except CouldNotRun:
             broken()
             raise
@@ -198,7 +201,7 @@ class Flow:
             os.write(write_end, stage.secret + b"\n")  # far below the 4 KiB a pipe always takes
             os.close(write_end)
             words, passed = [word.replace("{fd}", str(read_end)) for word in words], (read_end,)
-        environment = {**(os.environ if stage.user is None else PRIVATE_ENVIRONMENT), "LC_ALL": "C"}
+        environment = {**(os.environ if stage.user is None else PRIVATE_ENVIRONMENT), **TOOL_ENVIRONMENT, "LC_ALL": "C"}
         try:
             return spawn(
                 ends_with_us(*words),
@@ -230,14 +233,15 @@ class Flow:
                     self.on_line(text)
         pipe.close()
 
-    def _check(self) -> None:
-        """Raises CouldNotRun for the first program that failed by itself."""
+    def _check(self, longest_s: float | None) -> None:
+        """Raises CouldNotRun for the first program that failed by itself, or does not end within
+        `longest_s` seconds; None: without a limit."""
         failed = []
         for index, (stage, child) in enumerate(zip(self.stages, self.children, strict=True)):
             try:
-                code = child.wait(END_S)
+                code = child.wait(longest_s)
             except subprocess.TimeoutExpired:
-                raise CouldNotRun(stage.what, f"does not end within {END_S:g} s", stage.words[0], "") from None
+                raise CouldNotRun(stage.what, f"does not end within {longest_s:g} s", stage.words[0], "") from None
             self._readers[index].join(END_S)
             if code not in stage.fine:
                 failed.append((stage, code, "\n".join(self.outputs[index])))

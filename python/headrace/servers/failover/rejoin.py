@@ -40,7 +40,6 @@ from headrace.servers.failover.planning.election import (
 )
 from headrace.servers.failover.planning.members import Members, Seen, refuse
 from headrace.servers.failover.planning.planner import has_taken_over
-from headrace.servers.flavors import CLIENTS
 from headrace.servers.topology import checks, seeding
 from headrace.servers.topology.topology import Following, bring_up_replica
 
@@ -377,8 +376,7 @@ def _rewind(host: AddressHost, old: Seen, new: Seen, say: Say) -> None:
         raise refuse.run(host.name, rule, "Seed it anew: --diverged seed.")
     say(f"rewinding {host.name} to {common}")
     with make_client_file(host.address) as options:
-        client = [*program.find_tool(*CLIENTS["mariadb"]), f"--defaults-extra-file={options}"]
-        client += ["--init-command=SET SESSION sql_log_bin = 0"]
+        client = [*rescue.build_client_command(program, options), "--init-command=SET SESSION sql_log_bin = 0"]
         try:
             rescue.apply([*words, "--flashback"], client, host.name)
         except HeadraceError as error:

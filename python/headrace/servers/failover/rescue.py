@@ -20,6 +20,7 @@ from headrace.base.processes import PRIVATE_ENVIRONMENT, spawn
 from headrace.errors import HeadraceError
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.history.events import select_lacking
+from headrace.servers.copies.dump import MOST_PACKET
 from headrace.servers.copies.source import make_client_file
 from headrace.servers.failover.hosts import CHANGE_S, AddressHost, change, query_host_state
 from headrace.servers.failover.planning.election import describe_ranges
@@ -61,7 +62,7 @@ def rescue(old: AddressHost, new: AddressHost, has: GtidSet, say: Callable[[str]
             if before.flavor == "mysql":  # super_read_only blocks everybody, read_only all but administrators
                 change(new, "SET GLOBAL super_read_only = 0", "SET GLOBAL read_only = 1")
             with make_client_file(new.address) as options:
-                into = [*program.find_tool(*CLIENTS[program.flavor]), f"--defaults-extra-file={options}"]
+                into = build_client_command(program, options)
                 apply(build_reader_command(program, files, has), into, old.name)
             # A transaction that MySQL received in part, and the applier's error about it, prevent a
             # promotion. Everything else that it received is applied.
@@ -126,9 +127,16 @@ def find_host_program(host: AddressHost, flavor: str) -> ServerProgram:
 _spawn = functools.partial(spawn, folder=None, environment=PRIVATE_ENVIRONMENT, own_session=False)
 
 
+def build_client_command(program: ServerProgram, account: Path) -> list[str]:
+    """Returns the command of the client that applies what a reader prints. It reads no option file
+    but `account`."""
+    client = program.find_tool(*CLIENTS[program.flavor])
+    return [*client, f"--defaults-file={account}", f"--max-allowed-packet={MOST_PACKET}"]
+
+
 def build_reader_command(program: ServerProgram, files: list[Path], has: GtidSet) -> list[str]:
     """Returns the command that prints the transactions that `has` lacks."""
-    reader = program.find_tool(*READERS[program.flavor])
+    reader = _find_reader(program)
     names = [str(file) for file in files]
     if program.flavor == "mysql":
         return [*reader, *([] if has.is_empty else [f"--exclude-gtids={has}"]), *names]
@@ -169,10 +177,16 @@ def check_earlier(program: ServerProgram, files: list[Path], name: str) -> None:
     crash."""
     if len(files) < 2:
         return
-    words = [*program.find_tool(*READERS[program.flavor]), *map(str, files[:-1])]
+    words = [*_find_reader(program), *map(str, files[:-1])]
     if reason := read_out(words, subprocess.DEVNULL, APPLY_S):
         hint = "--accept-loss goes on without what only this server has."
         raise refuse.run(name, f"a binary log before its last is damaged: {reason}", hint)
+
+
+def _find_reader(program: ServerProgram) -> list[str]:
+    """Returns the first words of a reader. An option file of this machine (`database`, `offset`)
+    would make it leave out transactions."""
+    return [*program.find_tool(*READERS[program.flavor]), "--no-defaults"]
 
 
 def read_out(words: list[str], into: IO[bytes] | int, longest_s: float) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from headrace.base import caps
 from headrace.base.units import format_percent
+from headrace.bench.running.summary import LEAST_IDLE_SHARE, compute_idle_share
 from headrace.experiment import machine
 from headrace.experiment.cell import OnServer
 from headrace.experiment.run import MeasuredCell
@@ -63,7 +64,6 @@ def _describe_storage(measurement: MeasuredCell) -> str:
 
 
 BOUND_SHARE = 0.2  # of the time (a guess)
-BUSY_SHARE = 0.9  # of the processors (a guess)
 PROCESSORS = "processors"
 
 
@@ -75,8 +75,9 @@ def binds(measurement: MeasuredCell) -> str:
     words, share = max(shares.items(), key=lambda item: item[1])
     if share > BOUND_SHARE:
         return f"{words} ({format_percent(share)} of the time)"
-    idle = (summary.get("idle_cpus") or 0.0) + (summary.get("iowait_cpus") or 0.0)
-    if summary.get("idle_cpus") is not None and idle < (1.0 - BUSY_SHARE) * machine.count_cores():
+    environment = measurement.record.document["environment"]
+    idle = compute_idle_share(environment, summary.get("idle_cpus"), summary.get("iowait_cpus"))
+    if idle is not None and idle < LEAST_IDLE_SHARE:
         return PROCESSORS
     return "latency"
 

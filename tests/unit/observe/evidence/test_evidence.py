@@ -5,8 +5,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
+import statistics
+import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import islice
 from types import SimpleNamespace
 
 import pytest
@@ -22,8 +26,10 @@ from headrace.observe.evidence.counters import explain_new_server, make_status_r
 from headrace.observe.evidence.limits import HoldingLimits, get_holding_limits
 from headrace.observe.evidence.live import HostReader, LiveSource
 from headrace.observe.evidence.model import SeenChannel, SeenVolume, SourceFacts, Tick, collect_evidence
+from headrace.observe.evidence.source import KeptSource
 from headrace.observe.evidence.volumes import DeviceVolumes, make_device_row
 from headrace.observe.live import host
+from headrace.observe.live.nvme import COUNTERS, NvmePage
 from headrace.observe.remote.span import TimeSpan
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.output import build_lines
@@ -159,8 +165,6 @@ class Server:
                 raise pymysql.err.OperationalError(2013, "Lost connection")
             self.rows = tuple(values.items())
         elif "UNIX_TIMESTAMP" in statement:
-            import time
-
             self.rows = ((time.time() + self.clock,),)
         elif "PROCESSLIST" in statement:
             self.rows = ((0,),)
@@ -343,6 +347,33 @@ def test_a_volume_that_is_detached_while_it_is_watched(monkeypatch):
     assert not volumes.exact and any("inferred" in text for text in volumes.missing)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_page_that_cannot_be_read_leaves_the_next_share_of_the_time_right(monkeypatch, seed):
+    """The volume is over its limit for two fifths of the time; the next page that is read covers all
+    the time since the last one."""
+    draw, clock, broken = random.Random(seed), SimpleNamespace(now_s=0.0), set()
+    fake = SimpleNamespace(monotonic=lambda: clock.now_s, time=lambda: clock.now_s)
+    monkeypatch.setattr(volumes_module, "time", fake)
+    monkeypatch.setattr(host, "read_disks", lambda names=None: {"nvme1n1": dict.fromkeys(host.FIELDS, clock.now_s)})
+
+    def page(device):
+        if clock.now_s in broken:
+            raise CouldNotRun(device, "did not answer")
+        return NvmePage("ebs", dict.fromkeys(COUNTERS, round(clock.now_s * 400_000)), {})
+
+    volumes = DeviceVolumes(["/dev/nvme1n1"], page=page)
+    shares = []
+    for number in range(60):
+        clock.now_s += draw.uniform(0.9, 1.6)
+        if draw.random() < 0.4:
+            broken.add(clock.now_s)
+        for rows in volumes.read().values():
+            share = rows["nvme1n1"].get("over_volume_iops")
+            assert (share is None) == (clock.now_s in broken) and number
+            shares += [] if share is None else [share]
+    assert len(shares) > 10 and shares == pytest.approx([0.4] * len(shares), abs=1e-5)
+
+
 def test_a_row_begins_with_its_interval_however_long_that_is(monkeypatch):
     """The first reading comes at any moment, the others a quarter of a second past a whole one; a
     server that does not answer holds them up."""
@@ -431,6 +462,113 @@ class Cloud:
 
 def minutes(value, count=10):
     return {START + 60 * index: value for index in range(count)}
+
+
+class KeptMinutes:
+    """EC2 and CloudWatch of volumes, from what they published by volume and metric: longer periods
+    join it by the statistic. `late_s`: by volume, how long before the end of a request its points
+    end."""
+
+    JOINED = {"Sum": sum, "Average": statistics.fmean, "Maximum": max}
+
+    def __init__(self, published, late_s=None):
+        self.published, self.late_s = published, late_s or {}
+
+    def __call__(self, service):
+        return self
+
+    def describe_volumes(self, VolumeIds):
+        attached = [{"State": "attached", "InstanceId": "i-1", "Device": "/dev/sdf"}]
+        described = {"VolumeType": "gp2", "Size": 100, "Iops": 300, "Attachments": attached}
+        return {"Volumes": [{"VolumeId": name} | described for name in VolumeIds]}
+
+    def describe_volumes_modifications(self, VolumeIds):
+        return {"VolumesModifications": []}
+
+    def describe_instances(self, InstanceIds):
+        return {"Reservations": [{"Instances": [{"InstanceId": "i-1", "InstanceType": "m5.large"}]}]}
+
+    def get_metric_data(self, MetricDataQueries, StartTime, EndTime):
+        results = []
+        for query in MetricDataQueries:
+            statistic = query["MetricStat"]
+            name = statistic["Metric"]["Dimensions"][0]["Value"]
+            published, end = self.published.get(name, {}), EndTime.timestamp() - self.late_s.get(name, 0.0)
+            by_period = {}
+            for at, value in published.get(statistic["Metric"]["MetricName"], {}).items():
+                if StartTime.timestamp() <= at < end:
+                    by_period.setdefault(at // statistic["Period"] * statistic["Period"], []).append(value)
+            moments = [datetime.fromtimestamp(at, UTC) for at in by_period]
+            values = [self.JOINED[statistic["Stat"]](part) for part in by_period.values()]
+            results.append({"Id": query["Id"], "Timestamps": moments, "Values": values})
+        return {"MetricDataResults": results}
+
+
+@pytest.mark.parametrize(("days", "period_s", "every"), [(14, 60, 1), (28, 300, 5), (90, 3_600, 60)])
+def test_a_check_of_a_longer_period_is_the_share_of_its_minutes(days, period_s, every):
+    """One minute over the limit does not make an hour of it: 2 % of the time are no finding."""
+    until = time.time() // 3_600 * 3_600
+    over = {until - 60 * (minute + 1): float(minute % every == 0) for minute in range(240)}
+    published = {"VolumeReadOps": dict.fromkeys(over, 18_000.0), "VolumeIOPSExceededCheck": over}
+    cloud = KeptMinutes({"vol-1": published, "i-1": {"InstanceEBSIOPSExceededCheck": over}})
+    evidence = aws.fetch_aws_evidence(["vol-1"], TimeSpan(days * 86_400.0, until), cloud)
+    rows = evidence.volumes[0].rows
+    assert set(rows["duration_s"]) == {period_s} and rows.height == 240 * 60 // period_s
+    for column in ("over_volume_iops", "over_instance_iops"):
+        assert rows[column].to_list() == pytest.approx([1 / every] * rows.height)
+    assert (diagnose(evidence).verdict == "binds") == (every <= 5)
+
+
+@pytest.mark.parametrize("span_s", [600.0, 900.0, 3_600.0, 7_200.0])
+def test_each_volume_is_read_at_the_period_at_which_it_publishes(span_s):
+    """vol-1 publishes the sums of five minutes and vol-2 those of each minute: neither changes the
+    rates of the other, however short the time that is asked for."""
+    until = time.time() // 300 * 300
+    fives, ones = ([until - step * (number + 1) for number in range(10_800 // step)] for step in (300, 60))
+    published = {
+        "vol-1": {"VolumeReadOps": dict.fromkeys(fives, 30_000.0), "VolumeIdleTime": dict.fromkeys(fives, 150.0)},
+        "vol-2": {
+            "VolumeReadOps": {at: 600.0 * (at // 60 % 5) for at in ones},
+            "BurstBalance": {at: 10.0 * (at // 60 % 5) for at in ones},
+        },
+    }
+    cloud, span = KeptMinutes(published), TimeSpan(span_s, until)
+    for names in (["vol-1"], ["vol-1", "vol-2"]):
+        evidence = aws.fetch_aws_evidence(names, span, cloud)
+        rows = evidence.volumes[0].rows
+        assert evidence.facts.grain_s == 300 and rows.height == span_s // 300
+        assert set(rows["read_iops"]) == {100.0} and set(rows["idle_share"]) == {None, 0.5}
+    rows = evidence.volumes[1].rows
+    assert rows.height == span_s // 300 and set(rows["read_iops"]) == {20.0} == set(rows["balance_percent"])
+    alone = aws.fetch_aws_evidence(["vol-2"], span, cloud)
+    assert alone.facts.grain_s == 60 and alone.volumes[0].rows.height == span_s // 60
+
+
+@pytest.mark.parametrize("late", [0, 1, 3, 5])
+def test_a_volume_whose_points_arrive_later_is_in_each_tick_and_in_the_verdict(late):
+    """Each answer has newer minutes of vol-1 than of vol-2, which is over its limit."""
+    until = time.time() // 60 * 60 - 600
+    load = {until + 600 - 60 * (minute + 1): 18_000.0 for minute in range(120)}
+    over = {"VolumeIOPSExceededCheck": dict.fromkeys(load, 1.0)}
+    published = {"vol-1": {"VolumeReadOps": load}, "vol-2": {"VolumeReadOps": load} | over}
+    cloud = KeptMinutes(published, {"vol-2": 60.0 * late})
+    answers = (
+        aws.fetch_aws_evidence(["vol-1", "vol-2"], TimeSpan(1_200.0, until + 60 * minute), cloud) for minute in range(6)
+    )
+    followed = KeptSource(next(answers), lambda: next(answers), every_s=0.0)
+    ticks = list(islice(followed.stream_ticks(), 25 - late))
+    assert [tick.t_unix for tick in ticks] == [until - 1_200 + 60 * minute for minute in range(25 - late)]
+    assert all(set(tick.volumes) == {"vol-1", "vol-2"} for tick in ticks)
+    diagnosis = diagnose(aws.fetch_aws_evidence(["vol-1", "vol-2"], TimeSpan(3_600.0, until), cloud))
+    assert (diagnosis.verdict, diagnosis.findings[0].volume) == ("binds", "vol-2")
+
+
+def test_a_volume_that_was_detached_does_not_hold_the_others_back():
+    until = time.time() // 60 * 60
+    load = {"VolumeReadOps": {until - 60 * (minute + 1): 18_000.0 for minute in range(120)}}
+    cloud = KeptMinutes({"vol-1": load, "vol-2": load}, {"vol-2": 360.0})
+    evidence = aws.fetch_aws_evidence(["vol-1", "vol-2"], TimeSpan(3_600.0, until), cloud)
+    assert [volume.rows["t_unix"][-1] for volume in evidence.volumes] == [until - 60, until - 420]
 
 
 def test_cloudwatch_every_page_and_what_it_says():

@@ -302,6 +302,27 @@ def test_a_volume_that_is_detached_while_cloudwatch_is_watched(monkeypatch):
         pass
 
 
+def test_requests_that_fail_are_a_note_and_end_the_source_with_their_cause():
+    """Credentials expire after some hours: an alarm that hears nothing would look healthy. A request
+    that is answered in between begins the count anew."""
+    collected = evidence({"queue": 1.0}, with_server=False)
+    refused = InputError("CloudWatch", "AWS refuses: the token has expired")
+    answers = iter([refused] * (source.MOST_FAILURES - 1) + [collected] + [refused] * source.MOST_FAILURES)
+
+    def ask():
+        answer = next(answers)
+        if isinstance(answer, InputError):
+            raise answer
+        return answer
+
+    followed = source.KeptSource(collected, ask, every_s=0.0)
+    ticks = followed.stream_ticks()
+    assert [next(ticks) for _ in collected.list_ticks()] == collected.list_ticks() and not followed.notes
+    with pytest.raises(InputError, match="the token has expired"):
+        next(ticks)
+    assert next(answers, None) is None and followed.notes == ("a request failed: AWS refuses: the token has expired",)
+
+
 # --- devices --------------------------------------------------------------------------------------
 
 

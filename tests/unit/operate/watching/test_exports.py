@@ -15,6 +15,7 @@ import time
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -376,6 +377,18 @@ def test_targets_that_do_not_go_on_are_refused(tmp_path):
     for targets in ([str(tmp_path)], ["lab:db", "lab:db"]):
         with pytest.raises(InputError):
             serving.Targets(targets, SourceOptions())
+
+
+def test_figures_of_five_minutes_stay_until_the_next_ones_are_late(monkeypatch):
+    from headrace.operate.targets import SourceOptions
+
+    now = [0.0]
+    monkeypatch.setattr(serving, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    targets = serving.Targets(["aws:vol-1"], SourceOptions())
+    moment = Moment("aws:vol-1", 0.0, 300.0, (LiveVerdict("fine", None, "", "x"),))
+    targets._newest["aws:vol-1"] = (0.0, moment)
+    for now[0], listed in ((360.0, [moment]), (601.0, [])):
+        assert targets.list_moments() == listed
 
 
 class OtlpReceiver(BaseHTTPRequestHandler):

@@ -6,9 +6,10 @@ from __future__ import annotations
 import json
 import math
 import random
+from dataclasses import replace
 
 import pytest
-from planner_cases import BARE, steady
+from planner_cases import BARE, only, recorded, steady
 
 import headrace
 from headrace import InputError
@@ -20,6 +21,7 @@ from headrace.planner.database import DatabaseJudge
 from headrace.planner.market.services import list_managed_shapes
 from headrace.planner.question import PlanSettings, make_question
 from headrace.simulation.services import SECONDS_A_MONTH, compare
+from headrace.workload.server import SourceServer
 
 SHOP = headrace.sysbench_tpcc(warehouses=500, engine="innodb", cache_gib=24, threads=64)
 GOALS = ["tps>=300"]
@@ -244,6 +246,20 @@ def test_ec2_alone_is_the_plan_it_was():
     )
 
 
+def test_rds_beside_ec2_is_the_plan_that_it_is_alone():
+    """Random sizes: four volumes of RDS burst to 12,000 IOPS, and that one of EC2 in the same notation fails says
+    nothing of them."""
+    chance = random.Random(11)
+    for _ in range(4):
+        size, reads = chance.randint(420, 900), chance.randint(4_000, 9_000)
+        request = recorded([float(reads)] + [100.0] * 23, interval_s=3_600.0, size_gib=size, read_kib=4.0)
+        settings = {"instances": ["r7g.4xlarge"], "exclude": only("gp2"), **BARE}
+        alone = answer(plan(request, on="rds", **settings), "rds:single-az").best
+        both = answer(plan(request, on="ec2,rds", **settings), "rds:single-az").best
+        assert alone is not None and both is not None, (size, reads)
+        assert (both.storage, both.cost_usd_month) == (alone.storage, alone.cost_usd_month), (size, reads)
+
+
 # --- what is refused, and what has no price --------------------------------------------------------
 
 
@@ -278,6 +294,21 @@ def test_aurora_does_not_run_myrocks():
     assert result.recommended.service == "ec2"
     assert answer(result, "aurora:standard").best is None
     assert "MyRocks" in answer(result, "aurora:standard").why
+
+
+def test_a_mariadb_stays_one_and_goes_where_that_is_run():
+    maria = replace(SHOP, server=SourceServer(flavor="mariadb", version="10.11.6-MariaDB"))
+    result = plan(maria, on="rds,aurora", **QUICK)
+    assert result.recommended is not None and result.recommended.service.startswith("rds:")
+    [line] = [line for action in result.steps.actions for line in action["lines"] if "create-db-instance" in line]
+    assert "--engine mariadb" in line and "--engine mysql" not in line
+    for deployment in ("rds:multi-az-cluster", "aurora:standard", "aurora:io-optimized"):
+        assert answer(result, deployment).best is None and "MariaDB" in answer(result, deployment).why
+    outcomes = compare(maria, "gp3:500", on=["rds", "aurora"], instance="r6g.xlarge", seconds=60, draws=4).outcomes
+    refused = {outcome.deployment for outcome in outcomes if outcome.refusal and "MariaDB" in outcome.refusal}
+    assert refused == {"rds:multi-az-cluster", "aurora:standard", "aurora:io-optimized"}
+    [line] = [line for line in plan(SHOP, on="rds", **QUICK).steps.actions[0]["lines"] if "create-db" in line]
+    assert "--engine mysql" in line
 
 
 @pytest.mark.parametrize(

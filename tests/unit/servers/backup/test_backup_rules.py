@@ -25,9 +25,9 @@ from headrace.servers.backup.retention import choose_guarded, plan
 from headrace.servers.backup.targets import open_target
 from headrace.servers.backup.targets.folder import FolderTarget
 from headrace.servers.backup.targets.target import check_name
-from headrace.servers.copies import folders
+from headrace.servers.copies import folders, pipeline
 from headrace.servers.copies.dump import read_dump_position
-from headrace.servers.copies.pipeline import read_ahead
+from headrace.servers.copies.pipeline import Flow, Stage, read_ahead
 from headrace.servers.copies.position import BinlogPosition
 
 
@@ -411,3 +411,18 @@ def test_staging_folders_of_killed_runs_are_removed(tmp_path):
         with folders.hold_folder(tmp_path / "headrace-20261122T000003Z-a-00aa"):
             assert mine.exists(), "another run does not remove it"
     assert not list(tmp_path.iterdir())
+
+
+def test_a_program_that_is_fed_may_work_on_and_that_of_a_copy_may_not(monkeypatch):
+    """A client that loads a dump has statements left when all bytes are written; a program whose output has ended has
+    none."""
+    monkeypatch.setattr(pipeline, "END_S", 0.5)
+    slow = Stage(("sh", "-c", "cat > /dev/null; sleep 1.5"), "the client")
+    with Flow([Stage(("cat",), "cat"), slow]) as flow:
+        flow.feed([b"x" * 1000])
+    stuck = Stage(("sh", "-c", "exec >&-; sleep 60"), "the dump")
+    with pytest.raises(CouldNotRun, match="the dump: does not end within 0.5 s"), Flow([stuck]) as flow:
+        list(flow.read_pieces())
+    failing = Stage(("sh", "-c", "cat > /dev/null; sleep 1.5; echo its reason >&2; exit 3"), "the client")
+    with pytest.raises(CouldNotRun, match="its reason"), Flow([failing]) as flow:
+        flow.feed([b"x"])

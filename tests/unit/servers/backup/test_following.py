@@ -3,14 +3,19 @@ has one timeline with all that was received."""
 
 from __future__ import annotations
 
+import itertools
 import random
+import subprocess
 import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from made_histories import BEGAN, LogFile
+from made_histories import BEGAN, LogFile, keep
+from waiting import wait_until
 
+from headrace.errors import CouldNotRun, InputError
+from headrace.mysql import binary_events as kinds
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history.stream import Stream
@@ -61,21 +66,25 @@ class BesideReceiver(Stream):
 @pytest.mark.parametrize("seed", range(12))
 def test_a_receiver_that_goes_on_to_the_next_file_loses_nothing(tmp_path, flavor, seed):
     """A file counted as ended when the next one was there, though its last bytes came between the read and that
-    look: the next file then did not join on, and a second timeline began."""
+    look: the next file then did not join on, and a second timeline began. Servers may skip numbers of files: they
+    name one by the highest number in their folder."""
     chance, number, files = random.Random(seed), 0, []
     uuid = "aaaaaaaa-0000-4000-8000-000000000001"
 
     def span(last: int) -> str:
         return "" if not last else f"{uuid}:1-{last}" if flavor == "mysql" else f"0-1-{last}"
 
-    for place in range(1, FILES + 1):
+    places = [*itertools.accumulate(chance.choice([1, 1, 3, 44]) for _ in range(FILES))]
+    for place, behind in zip(places, [*places[1:], None], strict=True):
         file = LogFile(flavor, span(number))
         for _ in range(chance.randrange(5)):
             number += 1
             file.commit(f"{uuid}:{number}" if flavor == "mysql" else f"0-1-{number}", BEGAN)
-        # A server that crashed ends its file without a word.
-        if place < FILES and chance.random() < 0.7:
-            file.rotate(f"binlog.{place + 1:06d}")
+        # A server that crashed ends its file without a word; one that was shut down does not know the next.
+        if behind is not None and chance.random() < 0.5:
+            file.rotate(f"binlog.{behind:06d}")
+        elif behind is not None and chance.random() < 0.5:
+            file.add(kinds.STOP, b"", BEGAN)
         files.append((f"binlog.{place:06d}", bytes(file.raw)))
     size = len(files[-1][1])
     target, spool = open_target(tmp_path / "t"), tmp_path / "spool"
@@ -87,8 +96,10 @@ def test_a_receiver_that_goes_on_to_the_next_file_loses_nothing(tmp_path, flavor
     following = threading.Thread(target=stream._follow, daemon=True)
     following.start()
     try:
-        while following.is_alive() and not (stream.state.file == files[-1][0] and stream.state.stored_to == size):
-            following.join(0.005)
+        wait_until(
+            lambda: not following.is_alive() or stream.state.file == files[-1][0] and stream.state.stored_to == size,
+            "the end of the last file",
+        )
     finally:
         stream.stop.set()
         following.join(60)
@@ -97,3 +108,101 @@ def test_a_receiver_that_goes_on_to_the_next_file_loses_nothing(tmp_path, flavor
     assert not notes and not line.problems, (notes, line.problems)
     assert [file.name for file in line.files] == [name for name, _ in files]
     assert line.ends == GtidSet.parse(span(number), flavor)
+
+
+class Resuming(Stream):
+    """A stream of a server whose binary logs have these names."""
+
+    def begin(self, spool, names: list[str]) -> None:
+        self.spool, self.names = spool, names
+        self._output_path = spool / "said"
+
+    def _list_logs(self) -> list[str]:
+        return self.names
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_stream_goes_on_behind_a_skipped_number(tmp_path, ended):
+    """The file behind the stored one has a number of its own; that there is none between them, only the list of the
+    server's files says, or, once the stored one is purged, its GTIDs."""
+    file, first, next_one = LogFile("mariadb", ""), "binlog.000001", "binlog.000051"
+    file.commit("0-1-1", BEGAN)
+    if ended:
+        file.rotate(next_one)
+    target = open_target(tmp_path / "t")
+    keep(target, "a-server-1-1", "a", "server-1", [file], random.Random(15))
+    source = SimpleNamespace(flavor="mariadb", name="a", id="server-1", version_text="10.11.19")
+    (tmp_path / "said").write_text("ERROR: Could not find first log file name in binary log index file\n")
+
+    def resume(*names: str) -> Resuming:
+        stream = Resuming(cast(Any, source), target)
+        stream.begin(tmp_path, [*names])
+        stream._resume(None)
+        return stream
+
+    waiting = resume(first)
+    assert (waiting.state.file, waiting.state.stored_to) == (first, len(file.raw))
+    assert resume(first, "binlog.000002", next_one).state.file == ("binlog.000002" if ended else first)
+    assert resume(first, next_one, "binlog.000052").state.file == (next_one if ended else first)
+    # The receiver waited for 2, which was to come after a shutdown, and the server goes on with 51.
+    for begun, expected in ((0, next_one), (120, first)):
+        stream = resume(first)
+        stream._open_file("binlog.000002")
+        stream.state.stored_to, stream.names = begun, [first, next_one]
+        stream._handle_receiver_end()
+        assert stream.state.file == expected
+        assert stream.state.timeline == ("a-server-1-1" if not begun else "a-server-1-2")
+    assert resume(next_one).state.timeline == "a-server-1-2", "purged: what follows it is not known"
+
+
+def make_stream(tmp_path) -> Resuming:
+    source = SimpleNamespace(flavor="mariadb", name="a", id="server-1", version_text="10.11.19")
+    stream = Resuming(cast(Any, source), open_target(tmp_path / "t"))
+    stream.begin(tmp_path, ["binlog.000001"])
+    return stream
+
+
+def test_a_refusal_of_the_target_keeps_its_own_hint(tmp_path):
+    """Another stream may write to it where a name is taken or gone, but not where keys have expired."""
+    stream = make_stream(tmp_path)
+    refusals = iter(
+        [
+            InputError("s3://b", "does not know the keys: ExpiredToken", "S3 error", "Set AWS_PROFILE."),
+            stream.target.make_taken_error("binlogs/a/index"),
+            stream.target.make_missing_error("binlogs/a/index"),
+        ]
+    )
+
+    def refuse() -> None:
+        raise next(refusals)
+
+    with pytest.raises(InputError, match="ExpiredToken") as refusal:
+        stream._retry(refuse)
+    assert refusal.value.hint == "Set AWS_PROFILE." and "another stream" not in refusal.value.rule
+    for _ in range(2):
+        with pytest.raises(CouldNotRun, match="does another stream write to it"):
+            stream._retry(refuse)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_receiver_that_has_ended_need_not_be_held(tmp_path, monkeypatch, stopped):
+    stream = make_stream(tmp_path)
+    child = subprocess.Popen(["true"], start_new_session=True)
+    child.wait()
+    (tmp_path / "binlog.000001").write_bytes(bytes(100))
+    monkeypatch.setattr("headrace.servers.backup.history.stream.SPOOL_BYTES", 1_000 if stopped else 10)
+    stream._child, stream._receiver_stopped = cast(Any, child), stopped
+    stream._hold_receiver()
+    assert stream._receiver_stopped is not stopped
+
+
+def test_a_stream_marks_the_timeline_that_it_writes(tmp_path):
+    """Behind a gap too: else a second stream of this machine begins beside it, and the older one may end."""
+    stream = make_stream(tmp_path)
+    stream._begin_timeline(1, "binlog.000001")
+    stream._mark()
+    stream._break("a gap", "binlog.000001")
+    marks = [entry.name for entry in stream.target.list("binlogs/") if entry.name.endswith(archive.STREAMING)]
+    assert marks == [f"binlogs/a-server-1-2/{archive.STREAMING}"]
+    stream._unmark()
+    assert not [entry for entry in stream.target.list("binlogs/") if entry.name.endswith(archive.STREAMING)]

@@ -6,15 +6,18 @@ import random
 import struct
 import tracemalloc
 import uuid
+from dataclasses import replace
 
 import pytest
 from made_histories import BEGAN, LogFile, base_of, keep, replayed
 
 from headrace.errors import InputError
 from headrace.mysql.gtid import GtidSet
+from headrace.servers.backup import restore
 from headrace.servers.backup.history import archive, moments
 from headrace.servers.backup.history.events import select_lacking
 from headrace.servers.backup.history.moments import RestoreGoal
+from headrace.servers.backup.restore import RestoreRequest
 from headrace.servers.backup.targets import open_target
 
 A, C = "aaaaaaaa-0000-4000-8000-000000000001", "cccccccc-0000-4000-8000-000000000003"
@@ -265,6 +268,67 @@ def test_what_was_streamed_again_behind_damage_is_not_asked_for(tmp_path, flavor
             collected(target, tmp_path, base)
         assert "--timeline a-2" in refusal.value.hint
         assert replayed(collected(target, tmp_path, base, named="a-2").logs) == [name(n) for n in range(4, 13)]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_goal_that_the_log_skips_is_refused(tmp_path, seed):
+    """The binary log of a filtered replica has some of its source's numbers: a goal is reached exactly, or refused."""
+    chance, target = random.Random(seed), open_target(tmp_path / "t")
+    there = sorted(chance.sample(range(1, 30), chance.randrange(6, 12)))
+    keep(target, "a-1", "a", "server-1", [mariadb_file(*(f"0-1-{number}" for number in there))], chance)
+    base = base_of("a", "server-1", "mariadb", f"0-1-{there[1]}")
+    for number in range(there[1] + 1, there[-1] + 1):
+        goal = RestoreGoal(GtidSet.parse(f"0-1-{number}", "mariadb"))
+        if number in there:
+            plan = collected(target, tmp_path, base, goal)
+            assert str(plan.executed) == f"0-1-{number}"
+            assert replayed(plan.logs) == [f"0-1-{each}" for each in there[2:] if each <= number]
+        else:
+            with pytest.raises(InputError, match=f"number {number} of domain 0 is missing"):
+                collected(target, tmp_path, base, goal)
+
+
+@pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_moment_within_the_time_of_a_copy_is_refused_if_the_copy_is_later(tmp_path, seed, flavor):
+    """A copy that runs from BEGAN on and has the data of its end, where a binary log ends too: no file that is read has a
+    transaction of the copy."""
+    chance = random.Random(seed)
+    name = {"mysql": lambda n: f"{A}:{n}", "mariadb": lambda n: f"0-1-{n}"}[flavor]
+    span = {"mysql": lambda n: f"{A}:1-{n}", "mariadb": lambda n: f"0-1-{n}"}[flavor]
+    server, last = A if flavor == "mysql" else "server-1", chance.randrange(2, 6)
+    first, second = LogFile(flavor, ""), LogFile(flavor, span(last))
+    for number in range(1, last + 1):
+        first.commit(name(number), BEGAN + 60 * number)
+    first.rotate("binlog.000002")
+    for number in range(last + 1, last + 4):
+        second.commit(name(number), BEGAN + 3600 + 60 * number)
+    target = open_target(tmp_path / "t")
+    keep(target, "a-1", "a", server, [first, second], chance)
+    base = base_of("a", server, flavor, span(last)).with_(began_unix=BEGAN - 5.0, ended_unix=BEGAN + 900.0)
+    request = RestoreRequest(base.id, "back", "gp3:4")
+
+    def collect(target, seconds: float, manifest):
+        goal = RestoreGoal(moment_us=int((BEGAN + seconds) * 1_000_000))
+        work = tmp_path / f"work-{random.randrange(1 << 60)}"
+        work.mkdir()
+        return restore._collect(target, manifest, replace(request, goal=goal), None, work, lambda share, what: None)
+
+    for number in range(1, last):
+        with pytest.raises(InputError, match="is before the backup"):
+            collect(target, 60 * number + 30, base)
+    for seconds in (60 * last + 30, 880, 1200):
+        assert collect(target, seconds, base).transactions == 0
+    assert replayed(collect(target, 3600 + 60 * (last + 2) + 30, base).logs) == [name(last + 1), name(last + 2)]
+    # The binary logs of the copy are pruned: how late its data are is not known, but that it ended then.
+    pruned = open_target(tmp_path / "pruned")
+    keep(pruned, "a-1", "a", server, [second], chance)
+    for seconds in (30, 60 * last + 30, 880):
+        with pytest.raises(InputError, match="is before the backup"):
+            collect(pruned, seconds, base)
+    assert collect(pruned, 1200, base).transactions == 0
+    # A dump has the data of its begin.
+    assert collect(pruned, 30, base.with_(method="logical")).transactions == 0
 
 
 @pytest.mark.parametrize("flavor", ["mysql", "mariadb"])

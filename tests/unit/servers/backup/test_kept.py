@@ -21,6 +21,7 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup import proving, unfinished
+from headrace.servers.backup.checking import list_broken_chains
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.manifest import (
     MANIFEST,
@@ -32,7 +33,7 @@ from headrace.servers.backup.manifest import (
     read_backups,
 )
 from headrace.servers.backup.proving import TableSums, describe_unreadable, prove
-from headrace.servers.backup.retention import RetentionPlan, carry_out, list_unneeded, plan, remove
+from headrace.servers.backup.retention import RetentionPlan, carry_out, is_chain_whole, list_unneeded, plan, remove
 from headrace.servers.backup.targets import folder as folders
 from headrace.servers.backup.targets.folder import FolderTarget
 from headrace.servers.backup.targets.s3 import S3Target, _S3Writer
@@ -62,6 +63,54 @@ def test_binary_logs_of_a_promoted_server_stay_for_the_backup_of_the_one_before(
     promoted = Backup(base_of("r1", NEW, "mysql", f"{OLD}:1-30"), None)
     assert not [name for name in list_unneeded([mine, promoted], timelines) if "/r1-1/" in name]
     assert [name for name in list_unneeded([promoted], timelines) if "/r1-1/" in name], "else nothing would ever go"
+
+
+def log_of(numbers: range, step: int) -> list[LogFile]:
+    """Binary logs of a MariaDB with server_id 1, `step` transactions in each."""
+    files, before = [], numbers.start - 1
+    for first in range(numbers.start, numbers.stop, step):
+        file = LogFile("mariadb", f"0-1-{before}" if before else "")
+        for number in range(first, min(first + step, numbers.stop)):
+            file.commit(f"0-1-{number}")
+            before = number
+        if before + 1 < numbers.stop:
+            file.rotate(f"binlog.{len(files) + 2:06d}")
+        files.append(file)
+    return files
+
+
+def test_two_servers_of_one_id_are_two(tmp_path):
+    """Most servers of MariaDB have server_id 1, and their numbers fit each other by chance: the backups of one keep no
+    binary log of the other, free none of it, and do not go on in it."""
+    target, chance = FolderTarget(tmp_path), random.Random(15)
+    keep(target, "a-server-1-1", "a", "server-1", log_of(range(1, 101), 20), chance)
+    keep(target, "b-server-1-1", "b", "server-1", log_of(range(1, 301), 50), chance)
+    timelines = archive.read_timelines(target)
+    of_a, of_b, quiet_b = (
+        Backup(base_of(name, "server-1", "mariadb", f"0-1-{number}"), None)
+        for name, number in (("a", 90), ("b", 240), ("b", 5))
+    )
+
+    def unneeded(*backups: Backup) -> set[str]:
+        return {"/".join(name.split("/")[1:3]) for name in list_unneeded(backups, timelines)}
+
+    files_a, files_b = ({f"{name}-server-1-1/binlog.{n:06d}" for n in range(1, 5)} for name in "ab")
+    assert unneeded(of_b) == files_b, "what a wrote may be all there is"
+    assert unneeded(of_a) == files_a, "what b wrote may be all there is"
+    assert unneeded(of_a, of_b) == files_a | files_b
+    assert unneeded(of_a, quiet_b) == files_a, "a backup of b that lies behind does not keep the logs of a"
+    # The log of a is damaged behind its backup, and that of b goes on by number.
+    assert is_chain_whole(of_a, timelines) and not list_broken_chains([of_a, of_b], timelines)
+    for entry in target.list("binlogs/a-server-1-1/binlog.000005/"):
+        (tmp_path / entry.name).write_bytes(b"damaged")
+    damaged = archive.read_timelines(target)
+    assert not is_chain_whole(of_a, damaged) and is_chain_whole(of_b, damaged)
+    assert [words.split(":")[0] for words in list_broken_chains([of_a, of_b], damaged)] == [of_a.id]
+    # A third that is not streamed at all has no broken chain, and its proof has no replay.
+    of_c = Backup(base_of("c", "server-1", "mariadb", "0-1-400"), None)
+    assert not list_broken_chains([of_c], timelines)
+    assert proving._find_goal(target, of_c.manifest, None, None) is None
+    assert proving._find_goal(target, of_b.manifest, None, None) is not None
 
 
 def test_an_archive_that_was_pruned_is_whole_and_one_whose_first_file_is_gone_is_not(tmp_path):

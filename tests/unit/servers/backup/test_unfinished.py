@@ -170,6 +170,24 @@ def test_a_copy_of_another_day_or_that_is_damaged_is_not_sent(tmp_path, monkeypa
     assert check_whole(target) == 1
 
 
+def test_unfinished_files_of_a_killed_stream_are_removed(tmp_path):
+    """Up to 64 MiB each, or an upload that is billed: no list shows them, and no backup is theirs."""
+    target, name = FolderTarget(tmp_path / "t"), "binlogs/shop-server-7-1/binlog.000001"
+    target.put_new(f"{name}/live-00000000000000000000", b"whole")
+    child = os.fork()
+    if not child:
+        target.create(f"{name}/joined-00000000000000000000").write(b"x")
+        os._exit(9)
+    os.waitpid(child, 0)
+    living = target.create(f"{name}/live-00000000000000000005")
+    living.write(b"y")
+    assert len(list(tmp_path.rglob("*.begun"))) == 2
+    unfinished.clear(target, None)
+    assert len(list(tmp_path.rglob("*.begun"))) == 1
+    living.close()
+    assert len(target.list(f"{name}/")) == 2
+
+
 def test_a_living_run_is_left_alone(tmp_path):
     target = FolderTarget(tmp_path / "t")
     backup = make_id("shop")
@@ -179,6 +197,39 @@ def test_a_living_run_is_left_alone(tmp_path):
     assert target.exists(f"{get_backup_folder(backup)}/data.00001")
     with pytest.raises(InputError, match="is the target itself"):
         copying.run(SOURCE, target, make_request(target.folder, []))
+
+
+def test_a_backup_that_becomes_whole_meanwhile_is_not_cleared(tmp_path, monkeypatch):
+    """Another run ends between the list of files that a clean-up goes by, and its look at that run."""
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    chance = random.Random(seed)
+    target, whole = FolderTarget(tmp_path / "t"), []
+
+    class Meanwhile(FolderTarget):
+        """Lists the files as they were before some steps of the other run were taken."""
+
+        def list(self, prefix: str = ""):
+            listed = super().list(prefix)
+            for step in steps:
+                step()
+            steps.clear()
+            return listed
+
+    for _ in range(ROUNDS):
+        manifests, steps = [], []
+        with monkeypatch.context() as patch:  # everything of a run but its last two steps
+            patch.setattr(copying, "write_manifest", lambda place, entry, key, entries=manifests: entries.append(entry))
+            patch.setattr(unfinished, "unmark", lambda place, backup: None)
+            running = copying.run(SOURCE, target, make_request(None, [])).id
+        unmark_too = chance.random() < 0.7
+        steps.append(lambda entry=manifests[0]: manifest.write_manifest(target, entry, None))
+        if unmark_too:
+            steps.append(lambda running=running: unfinished.unmark(target, running))
+        whole.append(running)
+        assert not unfinished.clear(Meanwhile(target.folder), None)
+        assert [entry.id for entry in manifest.read_backups(target)[0]] == sorted(whole)
+    assert check_whole(target) == ROUNDS
 
 
 @pytest.mark.parametrize("size", [0, 1, (100 << 10) - 1])

@@ -73,9 +73,10 @@ pub(crate) fn commit(state: &mut State, events: Vec<Event>) -> Outcome<()> {
     if events.is_empty() {
         return Ok(());
     }
-    // A volume of a snapshot is not made again from what may be out of reach then.
-    let of_snapshot = |volume: &VolumeId| state.lab.volumes.get(volume).is_some_and(|record| record.origin.is_some());
-    let waits = |event: &Event| event.is_repeated_at_start() && !event.change.volume().is_some_and(of_snapshot);
+    // A volume of a snapshot is not made again from what may be out of reach then, nor a copy from
+    // an instant that ends with it.
+    let is_of_another = |volume: &VolumeId| state.lab.volumes.get(volume).is_some_and(|record| record.origin.is_some() || record.source_volume.is_some());
+    let waits = |event: &Event| event.is_repeated_at_start() && !event.change.volume().is_some_and(is_of_another);
     if events.iter().all(waits) && state.waiting.len() < MOST_WAITING {
         state.waiting.extend(events.iter().cloned());
     } else {
@@ -98,4 +99,38 @@ pub(crate) fn write_waiting(state: &mut State) -> Outcome<()> {
         state.waiting.clear();
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headrace_control::{Command, CreateRequest, VolumeStatus};
+
+    /// The instant of its source, which a copy cannot be made again without, ends right after.
+    #[test]
+    fn a_copy_that_is_available_is_so_after_a_kill() {
+        let folder = tempfile::tempdir().unwrap();
+        let (journal, recovered) = Journal::open(folder.path()).unwrap();
+        let events = EventLog::open(folder.path()).unwrap();
+        let mut state = State::new(recovered.state.lab, journal, LabClock::new(0, 0, 1), Balances::default(), events);
+        let mut ids = 0;
+        let mut carry_out = |command: &Command| {
+            let events = state.lab.decide(command, 1_700_000_000_000, &mut || {
+                ids += 1;
+                ids
+            });
+            let events = events.unwrap();
+            let volume = events.iter().find_map(|event| event.change.volume().cloned()).unwrap();
+            commit(&mut state, events).unwrap();
+            volume
+        };
+        let source = carry_out(&Command::CreateVolume(CreateRequest { spec: "gp3:1".to_string(), ..CreateRequest::default() }));
+        carry_out(&Command::Created { volume: source.to_string() });
+        let copy = carry_out(&Command::CreateVolume(CreateRequest { source_volume: Some(source.to_string()), ..CreateRequest::default() }));
+        carry_out(&Command::Created { volume: copy.to_string() });
+        // The daemon is killed: nothing else is written.
+        drop(state);
+        let (_, recovered) = Journal::open(folder.path()).unwrap();
+        assert_eq!(recovered.state.lab.volumes[&copy].status, VolumeStatus::Available);
+    }
 }

@@ -43,8 +43,10 @@ class ReplayPlan:
     executed afterwards, exactly. `transactions`: their number; `last_us`: when the last was
     committed, µs, Unix. `server_ids`: the servers that wrote them.
 
-    `logs`: relay logs. `doubt`: number of transactions that may belong before the moment and are
-    left out, because MariaDB's log has whole seconds. `doubt_gtids`: the first and last of them.
+    `base_us`: time of the latest transaction of the backup that the archive knows, µs, Unix; 0 for
+    none. `logs`: relay logs. `doubt`: number of transactions that may belong before the moment and
+    are left out, because MariaDB's log has whole seconds. `doubt_gtids`: the first and last of
+    them.
     """
 
     timeline: str
@@ -54,6 +56,7 @@ class ReplayPlan:
     last_us: int
     logs: tuple[Path, ...]
     server_ids: frozenset[int]
+    base_us: int = 0
     doubt: int = 0
     doubt_gtids: tuple[str, str] = ("", "")
 
@@ -112,7 +115,7 @@ def choose(
     if named in [timeline.id for timeline in timelines if timeline.damages and not timeline.files]:
         raise _make_unreadable_error(lost or [timeline for timeline in timelines if timeline.id == named], manifest)
     timelines = [timeline for timeline in timelines if timeline.flavor == manifest.flavor and timeline.files]
-    mine = [timeline for timeline in timelines if _is_own(timeline, manifest) and _joins(timeline, base)]
+    mine = [timeline for timeline in timelines if is_own(timeline, manifest) and _joins(timeline, base)]
     if named is not None:
         chosen = next((timeline for timeline in timelines if timeline.id == named), None)
         if chosen is None:
@@ -123,18 +126,18 @@ def choose(
         if before:
             return ReplayChain((before[-1], chosen))
         raise _make_no_timeline_error([chosen], manifest, base, lost)
-    _refuse_used_again(mine, [timeline for timeline in timelines if _is_own(timeline, manifest)], base, goal)
+    _refuse_used_again(mine, [timeline for timeline in timelines if is_own(timeline, manifest)], base, goal)
     own = _pick_complete(mine, manifest)
     # A server of MariaDB is identified by its server_id, mostly 1: another name is another server.
     others = [timeline for timeline in timelines if timeline.source_id != manifest.source_id]
     if own is None:
         fit = _pick_complete([timeline for timeline in others if _joins(timeline, base)], manifest)
         if fit is None:
-            raise _make_no_timeline_error([each for each in timelines if _is_own(each, manifest)], manifest, base, lost)
+            raise _make_no_timeline_error([each for each in timelines if is_own(each, manifest)], manifest, base, lost)
         return ReplayChain((fit,))
     if _is_within(own, goal):
         return ReplayChain((own,))
-    family = [] if goal is not None and goal.to_gap else [each for each in timelines if _is_own(each, manifest)]
+    family = [] if goal is not None and goal.to_gap else [each for each in timelines if is_own(each, manifest)]
     _refuse_short(own, family, lost, manifest)
     beyond = [each for each in others if own.ends.contains(each.begins) and not own.reach.contains(each.ends)]
     beyond = [timeline for timeline in beyond if base.contains(timeline.begins) or timeline.begins.contains(base)]
@@ -241,10 +244,16 @@ def _is_before(goal: RestoreGoal | None, timeline: archive.Timeline, at: GtidSet
     return goal.moment_us is not None and goal.moment_us < min(beyond, default=0)
 
 
-def _is_own(timeline: archive.Timeline, manifest: Manifest) -> bool:
+def is_own(timeline: archive.Timeline, manifest: Manifest) -> bool:
     """Returns whether a timeline is of the backup's source: by id, with MariaDB by name as well."""
     same = timeline.source_id == manifest.source_id
     return same and (timeline.flavor == "mysql" or timeline.source in ("", manifest.source))
+
+
+def is_namesake(timeline: archive.Timeline, manifest: Manifest) -> bool:
+    """Returns whether a timeline is of another server with the same id: most of MariaDB have
+    server_id 1. It never continues the backup, though its numbers may fit."""
+    return timeline.source_id == manifest.source_id and not is_own(timeline, manifest)
 
 
 def _is_within(own: archive.Timeline, goal: RestoreGoal | None) -> bool:
@@ -264,7 +273,7 @@ def _joins(timeline: archive.Timeline, base: GtidSet) -> bool:
 def is_lost(timeline: archive.Timeline, manifest: Manifest) -> bool:
     """True when a timeline of a backup's source has an unreadable index, or no readable file."""
     stem = archive.make_stem(manifest.source, manifest.source_id)
-    own = timeline.flavor == manifest.flavor and _is_own(timeline, manifest)
+    own = timeline.flavor == manifest.flavor and is_own(timeline, manifest)
     if not own and timeline.id.rpartition("-")[0] != stem or timeline.files and timeline.source_id:
         return False
     return any(not damage.harmless for damage in timeline.damages)
@@ -347,7 +356,7 @@ def collect(
     Raises InputError for a goal before the base, after the end, in a gap, or not in this history,
     and for damaged bytes.
     """
-    reach = _Reach(base, goal)
+    reach = _Reach(base, goal, _find_base_us(chain.timelines[0], base))
     logs: list[Path] = []
     total = sum(file.ends for timeline in chain.timelines for file in _select_needed(timeline, base)) or 1
     meter = ByteMeter(total, progress)
@@ -371,6 +380,7 @@ def collect(
         last_us=reach.last_us,
         logs=tuple(logs),
         server_ids=frozenset(reach.servers),
+        base_us=reach.base_us,
         doubt=len(reach.doubtful),
         doubt_gtids=(reach.doubtful[0], reach.doubtful[-1]) if reach.doubtful else ("", ""),
     )
@@ -389,6 +399,16 @@ class ByteMeter:
 
 def _select_needed(timeline: archive.Timeline, base: GtidSet) -> list[archive.ArchivedFile]:
     return [file for file in timeline.files if not base.contains(file.later)]
+
+
+def _find_base_us(timeline: archive.Timeline, base: GtidSet) -> int:
+    """Returns the latest time in the last file that the base has in full, µs, as the index says it:
+    that file is not read. 0 if there is none."""
+    for file in reversed(timeline.files):
+        times = [entry.last_us for entry in file.entries if entry.transactions]
+        if times and base.contains(file.later):
+            return max(times)
+    return 0
 
 
 def _collect_timeline(
@@ -429,14 +449,15 @@ def _list_writers(gtids: GtidSet) -> dict[tuple[str, int], int]:
 class _Reach:
     """Follows transactions until the goal is reached."""
 
-    def __init__(self, base: GtidSet, goal: RestoreGoal) -> None:
-        """Begins with the GTIDs that the restored copy has executed (`base`). Raises InputError for
-        a goal that cannot be reached from there."""
+    def __init__(self, base: GtidSet, goal: RestoreGoal, base_us: int) -> None:
+        """Begins with the GTIDs that the restored copy has executed (`base`). `base_us`: time of
+        the latest of them that is known, µs, 0 for none. Raises InputError for a goal that cannot
+        be reached from there."""
         self.base, self.goal, self.flavor = base, goal, base.flavor
         self.count, self.last_gtid, self.last_us, self.done = 0, "", 0, False
         self.servers: set[int] = set()
         self.doubtful: list[str] = []
-        self.base_us = 0  # time of the latest transaction of the base that was read, µs
+        self.base_us = base_us
         self._taken: list[str] = []
         self.until: GtidSet | None = None  # where the next timeline takes over
         # MariaDB: who wrote the last transactions of the base, by domain and number. Numbers alone
@@ -497,7 +518,12 @@ class _Reach:
         self._check_base()
         if self.goal.moment_us is not None and not self._is_in_time(transaction):
             return False
-        if self.flavor == "mariadb" and key in self.unreached and number == self.unreached[key]:
+        # A filtered replica's log skips numbers: what lies behind a skipped goal was not asked for.
+        if self.flavor == "mariadb" and number > self.unreached.get(key, number):
+            before = self.last_gtid or "the backup"
+            rule = f"is not in this history: number {self.unreached[key]} of domain {key} is missing, {transaction.gtid} follows {before}"
+            raise refuse.input(f"--to-gtid {self.goal.gtid}", rule, "Name a transaction that is there.")
+        if self.flavor == "mariadb" and number == self.unreached.get(key):
             named = dict(self.goal.gtid.writers).get(key) if self.goal.gtid else None
             if named is not None and named != writer:
                 rule = f"is not in this history: number {number} of domain {key} is {transaction.gtid}"
@@ -515,7 +541,7 @@ class _Reach:
         if key not in self.unreached:
             return
         if self.flavor == "mariadb":
-            if number >= self.unreached[key]:
+            if number == self.unreached[key]:
                 del self.unreached[key]
         else:
             assert self._unreached_set is not None

@@ -21,7 +21,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -29,11 +29,12 @@ from headrace.base.machine import ends_with_us
 from headrace.base.processes import find_telling_lines, spawn
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.mysql.address import TOOL_ENVIRONMENT
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
 from headrace.servers.backup.history.joining import FilePieces, Joiner
-from headrace.servers.backup.targets.target import DAMAGED, BackupTarget, refuse
+from headrace.servers.backup.targets.target import DAMAGED, MISSING, TAKEN, BackupTarget, refuse
 from headrace.servers.backup.unfinished import RunMark, make_own_mark, read_mark, write_mark
 from headrace.servers.copies.folders import hold_folder, make_id
 from headrace.servers.copies.pipeline import END_S, choose_pack
@@ -183,12 +184,13 @@ class Stream:
         self._about, self._indexed = archive.read_description(self.target, last.id, self.key), last.end
         file = last.files[-1]
         if file.ended:
-            following = binlog.make_next_name(file.name)
-            if following not in there and file.name in there:
+            # A server may skip numbers: it names a file by the highest number in its folder.
+            following = _find_later(there, file.name)
+            if not following and file.name in there:
                 # It has not been made yet: the receiver waits for it behind this one.
                 self._open(file, stored=file.ends)
                 return
-            if following in there:
+            if following and (file.name in there or following == binlog.make_next_name(file.name)):
                 self._open_file(following)
                 return
         elif file.name in there:
@@ -233,6 +235,9 @@ class Stream:
         new = not self.target.exists(f"binlogs/{self.state.timeline}/{archive.INDEX}")
         about, timeline = self._about, self.state.timeline
         self._retry(lambda: archive.write_index(self.target, timeline, about, end, self.key, new))
+        if self._marked is not None:  # a mark of the timeline before says nothing about this one
+            self._unmark()
+            self._mark()
         self._first = True
         self._open_file(file)
 
@@ -277,16 +282,12 @@ class Stream:
         # The receiver sends the file from its beginning: stored bytes are compared, and skipped.
         self._reader, self._following = binlog.Reader(self.state.file), binlog.Transactions(self.state.file)
         self._read, self._waiting, self._stored = 0, [], tuple(self._pieces.entries)
-        number = random.SystemRandom().randint(LEAST_ID, MOST_ID)
-        mariadb = self.source.flavor == "mariadb"
-        tool = self.source.find_tool(*READERS[self.source.flavor])
-        name = "--stop-never-slave-server-id" if mariadb else "--connection-server-id"
-        words = [*ends_with_us(*tool), f"--defaults-extra-file={self.account}", "--read-from-remote-server"]
-        words += ["--raw", "--stop-never", f"{name}={number}", f"--result-file={self.spool}/", self.state.file]
+        words = build_receiver_command(self.source, self.account, self.spool, self.state.file)
         self._output_path = self.spool / "said"
         with open(self._output_path, "wb") as output:
             self._receiver_stopped = False
-            self._child = spawn(words, stdout=output, stderr=output, folder=None)
+            environment = {**os.environ, **TOOL_ENVIRONMENT}
+            self._child = spawn(words, stdout=output, stderr=output, folder=None, environment=environment)
 
     def _handle_receiver_end(self) -> None:
         """Handles the end of the receiver: its source is down, or refuses it. Waits a moment."""
@@ -298,7 +299,12 @@ class Stream:
             rule = f"may not read the binary log: {message}"
             raise refuse.input(self.source.address.label, rule, "GRANT REPLICATION SLAVE, REPLICATION CLIENT.")
         if "Could not find first log" in message or "purged" in message:
-            self._break(f"{self.source.name} no longer has {self.state.file}", self._list_logs()[0])
+            there = self._list_logs()
+            following = _find_later(there, self.state.file)
+            if following and not self.state.stored_to and not self._first:
+                self._open_file(following)  # the server has skipped a number, if it joins on
+                return
+            self._break(f"{self.source.name} no longer has {self.state.file}", there[0])
             return
         text = f"{self.source.name} is away: {message}"
         if not self.state.notes or self.state.notes[-1] != text:
@@ -325,8 +331,8 @@ class Stream:
         while not self.stop.is_set() and self._child is not None:
             # Both are read before the file: then the bytes read from it are complete. A receiver at
             # a later file has written all of this one.
-            alive, newer = self._child.poll() is None, self.spool / binlog.make_next_name(self.state.file)
-            followed = newer.exists() and (self.spool / self.state.file).exists()
+            alive, newer = self._child.poll() is None, _find_later(os.listdir(self.spool), self.state.file)
+            followed = bool(newer) and (self.spool / self.state.file).exists()
             came = self._take()
             following = self._following
             assert following is not None
@@ -363,11 +369,13 @@ class Stream:
             return
         waiting = sum(file.stat().st_size for file in self.spool.iterdir()) - self._read
         if not self._receiver_stopped and waiting > SPOOL_BYTES:
-            self._receiver_stopped = True
-            os.killpg(child.pid, signal.SIGSTOP)
+            self._receiver_stopped, number = True, signal.SIGSTOP
         elif self._receiver_stopped and waiting < SPOOL_BYTES // 2:
-            self._receiver_stopped = False
-            os.killpg(child.pid, signal.SIGCONT)
+            self._receiver_stopped, number = False, signal.SIGCONT
+        else:
+            return
+        with contextlib.suppress(ProcessLookupError):  # it has ended, and is started again
+            os.killpg(child.pid, number)
 
     def _take(self) -> bool:
         """Reads the next bytes of the file; returns whether there were any."""
@@ -378,6 +386,9 @@ class Stream:
                 file.seek(self._read)
                 data = file.read(READ_BYTES)
         except FileNotFoundError:
+            # The receiver makes its files in order: one that is missing before another never comes.
+            if (later := _find_later(os.listdir(self.spool), self.state.file)) and not path.exists():
+                self._open_file(later)
             return False
         if not data:
             return False
@@ -565,8 +576,17 @@ class Stream:
         if not self._stored:
             self._joiner.begin(self.spool / name, self._pieces, ended=True)
         (self.spool / name).unlink(missing_ok=True)
-        self._open_file(binlog.make_next_name(name))
+        self._open_file(self._find_next())
         self._first = False
+
+    def _find_next(self) -> str:
+        """Returns the name of the file behind the current one: as its end says, else the next one
+        that has come, else the one that should come."""
+        assert self._following is not None
+        name, ending = self.state.file, self._following.next_file or ""
+        if binlog.FILE.fullmatch(ending):
+            return ending
+        return _find_later(os.listdir(self.spool), name) or binlog.make_next_name(name)
 
     def _retry(self, work: Callable[[], object]) -> None:
         """Does the work, again while the target refuses: for a minute, or until `stop` is set."""
@@ -576,8 +596,8 @@ class Stream:
                 work()
                 return
             except InputError as error:
-                if error.kind == DAMAGED:
-                    raise
+                if error.kind not in (TAKEN, MISSING):
+                    raise  # its own hint says what to do: about keys, a bucket
                 raise refuse.run(error.value, f"{error.rule}: does another stream write to it?", ONE_STREAM) from None
             except CouldNotRun as error:
                 if self.stop.is_set() or time.monotonic() >= until:
@@ -594,6 +614,23 @@ class Stream:
         there = f"from {self.state.file} on" if self.state.file else "from its begin"
         hint = f"{error.hint} Then stream again: it goes on {there}, as long as the server has that."
         return refuse.run(self.target.label, f"took no more, so the stream ended: {since} is not stored", hint.strip())
+
+
+def _find_later(names: Iterable[str], file: str) -> str:
+    """Returns the first of the binary logs behind `file`, by their numbers; "" if there is none."""
+    base, number = archive.split_name(file)
+    numbers = {each: archive.split_name(each)[1] for each in names if archive.split_name(each)[0] == base}
+    return min((each for each in numbers if numbers[each] > number), key=numbers.__getitem__, default="")
+
+
+def build_receiver_command(source: CopySource, account: Path, folder: Path, file: str) -> list[str]:
+    """Returns the command that receives binary logs into a folder, from this file on. It reads no
+    option file but `account`."""
+    number = random.SystemRandom().randint(LEAST_ID, MOST_ID)
+    name = "--stop-never-slave-server-id" if source.flavor == "mariadb" else "--connection-server-id"
+    words = [*ends_with_us(*source.find_tool(*READERS[source.flavor])), f"--defaults-file={account}"]
+    words += ["--read-from-remote-server", "--raw", "--stop-never", f"{name}={number}"]
+    return [*words, f"--result-file={folder}/", file]
 
 
 def _explain_unusable(last: archive.Timeline) -> str:

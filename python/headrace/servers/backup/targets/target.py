@@ -21,8 +21,8 @@ from headrace.errors import InputError, Refusals
 
 refuse = Refusals("docs/guide/backups.md")
 # Kinds of errors: a file is not as it was written; copy and binary logs do not lead to the goal, so
-# the backup cannot be restored to it; there is no such file.
-DAMAGED, BROKEN, MISSING = "damaged", "broken", "missing"
+# the backup cannot be restored to it; there is no such file; there is one of that name already.
+DAMAGED, BROKEN, MISSING, TAKEN = "damaged", "broken", "missing", "taken"
 FORM = "file:///FOLDER, a path, or s3://BUCKET[/PREFIX][?region=R&endpoint=URL]"
 # st1 and sc1 count a request of up to 1 MiB as one I/O, and a smaller one as much
 # (docs: Amazon EBS volume types, "Throughput Optimized HDD"): nothing smaller is written.
@@ -155,4 +155,5 @@ class BackupTarget(ABC):
     def make_taken_error(self, name: str) -> InputError:
         """Returns the error for a name that exists already."""
         rule = "is there already, and a backup is never overwritten"
-        return refuse.input(f"{self.label}: {name}", rule, "Does another headrace write to this target?")
+        hint = "Does another headrace write to this target?"
+        return refuse.input(f"{self.label}: {name}", rule, hint, kind=TAKEN)

@@ -196,8 +196,8 @@ fn without_power_everything_is_an_i_o_error() {
     file.read_exact_at(&mut buffer.0[..4_096], 0).expect("power again");
 }
 
-/// Who still has a volume open that was taken away gets I/O errors, also when another volume, or the
-/// same one, is attached with its device number.
+/// A file of a volume that was taken away gives I/O errors, also when another volume, or the same
+/// one, is attached with its device number.
 #[test]
 fn a_volume_that_was_taken_away_leads_to_no_later_one() {
     let mut lab = Lab::new(None);

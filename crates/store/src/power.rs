@@ -56,7 +56,7 @@ impl PowerCut {
     }
 
     /// Arms the cut: writes can be lost from now on. Earlier writes are flushed, so they cannot be
-    /// lost. Where they cannot be flushed, nothing is armed.
+    /// lost; nothing is armed where that fails.
     pub fn arm(&self) -> io::Result<()> {
         self.armed.store(true, Ordering::SeqCst);
         self.flush().inspect_err(|_| self.disarm())

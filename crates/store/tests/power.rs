@@ -139,7 +139,7 @@ proptest! {
         let before = content(&fixture.power);
         fixture.power.disarm();
         prop_assert!(!fixture.power.is_armed());
-        // What came while it was armed is out of the reach of a cut, also of a later one.
+        // Writes that came while it was armed are out of the reach of a cut, also of a later one.
         prop_assert_eq!(fixture.power.cut(seed).unwrap(), CutReport::default());
         fixture.power.arm().unwrap();
         prop_assert_eq!(fixture.power.cut(seed).unwrap(), CutReport::default());

@@ -100,8 +100,8 @@ pub enum RebuildStep {
     Failed(io::Error),
 }
 
-/// Fills a member of an array from the others and flushes it. Returns false if `goes_on`, which gets
-/// every step, ended it.
+/// Fills a member of an array from the others and flushes it. Returns false if `goes_on`, which
+/// gets every step, ended it.
 pub fn fill_member(raid: &Raid, member: usize, mut goes_on: impl FnMut(RebuildStep) -> bool) -> bool {
     loop {
         let mut offset = 0;
@@ -207,8 +207,8 @@ impl Volumes {
         Ok(FaultSet { seed: Some(seed), until: Nanos::NEVER, ..set })
     }
 
-    /// Waits for the time of a power cut and switches the device off. Returns false if the device was
-    /// taken away before: the cut ended with it, whether or not the volume is attached again.
+    /// Waits for the time of a power cut and switches the device off. Returns false if the device
+    /// was taken away before: the cut ended with it, whether or not the volume is attached again.
     fn switch_off(&self, id: &VolumeId, device: &Arc<AttachedVolume>, at: Nanos) -> bool {
         loop {
             let wait = at.0.saturating_sub(self.devices.clock.now().0);
@@ -218,7 +218,7 @@ impl Volumes {
                 return false;
             }
             if wait == 0 {
-                // Under the lock: who takes the device away sees that it is off, and waits for the cut.
+                // Under the lock: a detach sees that the power is off, and waits for the cut.
                 device.faults.set_power(false);
                 return true;
             }
@@ -325,8 +325,8 @@ impl Volumes {
         });
     }
 
-    /// Returns true while a member of `record` is to be filled. `fail` and `replace`, which may come
-    /// between two looks, begin a rebuild of its own, and end the one before.
+    /// Returns true while a member of `record` is to be filled. `fail` and `replace`, which may
+    /// come between two looks, begin another rebuild, and end the one before.
     fn is_rebuilding(&self, record: &VolumeRecord, member: usize) -> bool {
         let is_same = |now: &VolumeRecord| {
             let is_usable = matches!(now.status, VolumeStatus::Available | VolumeStatus::InUse);

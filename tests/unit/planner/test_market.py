@@ -179,7 +179,7 @@ def test_faster_cores_are_looked_at_though_slower_ones_cost_less():
     assert all(slower[name] == faster[name] for name in ("vcpus", "baseline_iops", "max_iops", "memory_mib"))
     assert len(remove_dominated(hosts)) == 2
     # Nobody can say of a core whose speed is not known that it is slower.
-    unknown = [replace(host, instance={**host.instance, "core_speed": None}) for host in hosts]
+    unknown = [replace(host, instance=dict(host.instance or {}, core_speed=None)) for host in hosts]
     assert len(remove_dominated([*hosts, *unknown])) == 3
 
 

@@ -95,7 +95,8 @@ class AwsLab:
         """A boto3 client that does not try again. `key`: another user's id and secret."""
         root = self._profile("AWS_SHARED_CREDENTIALS_FILE")[PROFILE]
         access, secret = key or (root["aws_access_key_id"], root["aws_secret_access_key"])
-        return boto3.client(
+        # The default session keeps the profiles of the test that made it.
+        return boto3.Session().client(
             service,
             endpoint_url=self.endpoint,
             region_name=self.region,

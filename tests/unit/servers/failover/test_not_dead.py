@@ -286,6 +286,7 @@ def test_the_source_of_another_cluster_has_not_taken_over(flavor):
     with pytest.raises(InputError, match="s4: takes writes next to s0"):
         check_alone(alive, "s0")
     check_alone(mine.seen(), "s0")
+    assert rejoin.find_source_above(alive, "s1") == "s0", "which it follows"
     with pytest.raises(InputError, match=r"s0: is the source \(s1 follows it\)"):
         rejoin.find_source_above(alive, "s0", "s4")
     mine.kill_source()

@@ -195,9 +195,8 @@ def find_source_above(seen: Members, name: str, source: str | None = None) -> st
     if source == name:
         raise refuse.input(name, "cannot follow itself", "Name the new source with --from.")
     open_now = [head for head in list_heads(seen) if head != name and has_taken_over(seen, seen[head], name)]
-    if old.state is not None:
-        # A replica belongs to the source that it follows, whoever else takes writes.
-        open_now = [head for head in open_now if follows(old, seen[head])] or open_now
+    # A replica belongs to the source that it follows, though other servers take writes too.
+    open_now = [head for head in open_now if follows(old, seen[head])] or open_now
     below = [follower.name for follower in list_followers(seen, old)]
     meant = [seen[head] for head in (open_now if source is None else [source]) if head in seen]
     followed = [head for head in meant if list_followers(seen, head) and _may_be_related(old, head)]

@@ -439,7 +439,7 @@ def test_ctrl_c_ends_the_waiting_and_not_the_snapshot(real_lab: Lab):
 def test_a_load_does_not_overwrite_a_device_that_something_holds(lab: Lab, headrace: Command):
     lab.create("gp3:1", name="db")
     device = str(lab.attach("db")["attachment"]["device"])
-    load = ("bench", "run", "fio", "--folder", device, "--storage", "gp3:1", "--seconds", "2", "--overwrite")
+    load = ("bench", "run", "fio", "--folder", device, "--storage", "gp3:1", "--rw", "randwrite", "--overwrite")
     # An array, a volume group, swap and a mounted partition hold it in this way.
     holder = os.open(device, os.O_RDWR | os.O_EXCL)
     try:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from relay_logs import OUTCOME, Cluster, going
+from waiting import wait_until
 
 from headrace.aws import instances
 from headrace.base.processes import Process, User, look_up
@@ -137,6 +138,8 @@ def test_a_fence_ends_a_server_whose_record_has_an_older_process(dead_host):
     """Whoever started it was killed before the record was written."""
     words = ["-c", "import time; time.sleep(60)", f"--defaults-file={dead_host.server.paths.config}"]
     with subprocess.Popen([sys.executable, *words]) as started:
+        # The kernel has the words of a program a moment after it has begun.
+        wait_until(lambda: words[-1] in Path(f"/proc/{started.pid}/cmdline").read_text(), "the words of the program")
         assert dead_host.fence() == f"killed process {started.pid}"
 
 

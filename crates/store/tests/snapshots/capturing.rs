@@ -203,7 +203,7 @@ fn a_beginning_waits_for_writes_in_flight_and_blocks_no_others() {
         }
         Ok(())
     };
-    let slow = Hooked { inner: volume(folder.path(), "volume", 8 * BLOCK), before_read: Box::new(|_| Ok(())), before_write: Box::new(before_write) };
+    let slow = Hooked { before_write: Box::new(before_write), ..Hooked::new(volume(folder.path(), "volume", 8 * BLOCK)) };
     let capture = Capture::new(Arc::new(slow), folder.path().join("captures")).unwrap();
     let begun = AtomicBool::new(false);
     let guard = gate.lock().unwrap();

@@ -263,7 +263,7 @@ fn a_full_disk_ends_the_snapshot_and_not_the_volume() {
         true => Err(io::Error::new(io::ErrorKind::StorageFull, "no space left on device")),
         false => Ok(()),
     };
-    let inner = Hooked { inner: volume(folder.path(), "volume", 4 * BLOCK), before_read: Box::new(before_read), before_write: Box::new(|_| Ok(())) };
+    let inner = Hooked { before_read: Box::new(before_read), ..Hooked::new(volume(folder.path(), "volume", 4 * BLOCK)) };
     let inner = Arc::new(inner);
     let capture = Capture::new(inner.clone(), folder.path().join("captures")).unwrap();
     capture.write(&[1; 4_096], 0).unwrap();

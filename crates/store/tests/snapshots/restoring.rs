@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const BLOCKS: u64 = 40;
 
@@ -223,7 +223,7 @@ fn a_block_whose_bytes_could_not_be_written_stays_cold() {
         _ => Err(io::Error::new(io::ErrorKind::StorageFull, "no space left on device")),
     };
     let inner = volume(fixture.folder.path(), "restored", BLOCKS * BLOCK);
-    let hooked = Hooked { inner, before_read: Box::new(|_| Ok(())), before_write: Box::new(before_write) };
+    let hooked = Hooked { before_write: Box::new(before_write), ..Hooked::new(inner) };
     let restored = Restored::create(Arc::new(hooked), fixture.manifest.clone(), fixture.objects.clone(), None, &fixture.marks()).unwrap();
     let mut buffer = [0; 512];
     restored.read(&mut buffer, 0).expect_err("nowhere to put it");
@@ -236,47 +236,6 @@ fn a_block_whose_bytes_could_not_be_written_stays_cold() {
     assert_eq!(difference(&content(&restored), &fixture.expected), None);
 }
 
-/// A volume whose first flush takes until another one was answered, or this long.
-struct SlowFlush {
-    inner: Arc<dyn Backing>,
-    begun: AtomicBool,
-    answered: Arc<AtomicBool>,
-    longest: Duration,
-}
-
-impl Backing for SlowFlush {
-    fn bytes(&self) -> u64 {
-        self.inner.bytes()
-    }
-    fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.inner.read(buffer, offset)
-    }
-    fn write(&self, data: &[u8], offset: u64) -> io::Result<()> {
-        self.inner.write(data, offset)
-    }
-    fn flush(&self) -> io::Result<()> {
-        if !self.begun.swap(true, Ordering::SeqCst) {
-            let until = std::time::Instant::now() + self.longest;
-            while !self.answered.load(Ordering::SeqCst) && std::time::Instant::now() < until {
-                std::thread::yield_now();
-            }
-        }
-        self.inner.flush()
-    }
-    fn discard(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        self.inner.discard(offset, bytes)
-    }
-    fn zero(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        self.inner.zero(offset, bytes)
-    }
-    fn grow(&self, bytes: u64) -> io::Result<()> {
-        self.inner.grow(bytes)
-    }
-    fn allocated(&self) -> io::Result<u64> {
-        self.inner.allocated()
-    }
-}
-
 /// The second flush has nothing to mark, since the first one took the list. When it is answered,
 /// what was written before it is marked as flushed nevertheless.
 #[test]
@@ -284,14 +243,23 @@ fn a_flush_is_answered_when_the_marks_of_another_are_there() {
     /// The mark of a block whose bytes were flushed, and the bytes in front of the marks.
     const FLUSHED: (u8, usize) = (2, 4_096);
     let fixture = prepare();
-    let answered = Arc::new(AtomicBool::new(false));
+    let (begun, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (begins, answers) = (begun.clone(), answered.clone());
+    // The first flush takes until the other one was answered, or this long.
+    let wait = move || {
+        let until = Instant::now() + Duration::from_millis(300);
+        let is_first = !begins.swap(true, Ordering::SeqCst);
+        while is_first && !answers.load(Ordering::SeqCst) && Instant::now() < until {
+            std::thread::yield_now();
+        }
+    };
     let inner = volume(fixture.folder.path(), "slow", fixture.manifest.bytes());
-    let slow = Arc::new(SlowFlush { inner, begun: AtomicBool::new(false), answered: answered.clone(), longest: Duration::from_millis(300) });
-    let restored = Restored::create(slow.clone(), fixture.manifest.clone(), fixture.objects.clone(), None, &fixture.marks()).unwrap();
+    let slow = Hooked { before_flush: Box::new(wait), ..Hooked::new(inner) };
+    let restored = Restored::create(Arc::new(slow), fixture.manifest.clone(), fixture.objects.clone(), None, &fixture.marks()).unwrap();
     restored.write(&[7; BLOCK_BYTES], 2 * BLOCK).unwrap();
     std::thread::scope(|scope| {
         let first = scope.spawn(|| restored.flush().unwrap());
-        while !slow.begun.load(Ordering::SeqCst) {
+        while !begun.load(Ordering::SeqCst) {
             std::thread::yield_now();
         }
         restored.flush().unwrap();

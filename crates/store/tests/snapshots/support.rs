@@ -71,6 +71,14 @@ pub struct Hooked {
     pub inner: Arc<dyn Backing>,
     pub before_read: Hook,
     pub before_write: Hook,
+    pub before_flush: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Hooked {
+    /// Makes a backing that does what `inner` does.
+    pub fn new(inner: Arc<dyn Backing>) -> Hooked {
+        Hooked { inner, before_read: Box::new(|_| Ok(())), before_write: Box::new(|_| Ok(())), before_flush: Box::new(|| ()) }
+    }
 }
 
 impl Backing for Hooked {
@@ -86,6 +94,7 @@ impl Backing for Hooked {
         self.inner.write(data, offset)
     }
     fn flush(&self) -> io::Result<()> {
+        (self.before_flush)();
         self.inner.flush()
     }
     fn discard(&self, offset: u64, bytes: u64) -> io::Result<()> {

@@ -125,10 +125,10 @@ class Resuming(Stream):
 def test_a_stream_goes_on_behind_a_skipped_number(tmp_path, ended):
     """The file behind the stored one has a number of its own; that there is none between them, only the list of the
     server's files says, or, once the stored one is purged, its GTIDs."""
-    file, first, next_one = LogFile("mariadb", ""), "binlog.000001", "binlog.000051"
+    file, first, later = LogFile("mariadb", ""), "binlog.000001", "binlog.000051"
     file.commit("0-1-1", BEGAN)
     if ended:
-        file.rotate(next_one)
+        file.rotate(later)
     target = open_target(tmp_path / "t")
     keep(target, "a-server-1-1", "a", "server-1", [file], random.Random(15))
     source = SimpleNamespace(flavor="mariadb", name="a", id="server-1", version_text="10.11.19")
@@ -142,17 +142,17 @@ def test_a_stream_goes_on_behind_a_skipped_number(tmp_path, ended):
 
     waiting = resume(first)
     assert (waiting.state.file, waiting.state.stored_to) == (first, len(file.raw))
-    assert resume(first, "binlog.000002", next_one).state.file == ("binlog.000002" if ended else first)
-    assert resume(first, next_one, "binlog.000052").state.file == (next_one if ended else first)
+    assert resume(first, "binlog.000002", later).state.file == ("binlog.000002" if ended else first)
+    assert resume(first, later, "binlog.000052").state.file == (later if ended else first)
     # The receiver waited for 2, which was to come after a shutdown, and the server goes on with 51.
-    for begun, expected in ((0, next_one), (120, first)):
+    for begun, expected in ((0, later), (120, first)):
         stream = resume(first)
         stream._open_file("binlog.000002")
-        stream.state.stored_to, stream.names = begun, [first, next_one]
+        stream.state.stored_to, stream.names = begun, [first, later]
         stream._handle_receiver_end()
         assert stream.state.file == expected
         assert stream.state.timeline == ("a-server-1-1" if not begun else "a-server-1-2")
-    assert resume(next_one).state.timeline == "a-server-1-2", "purged: what follows it is not known"
+    assert resume(later).state.timeline == "a-server-1-2", "purged: what follows it is not known"
 
 
 def make_stream(tmp_path) -> Resuming:

@@ -186,6 +186,8 @@ def test_an_array_that_was_in_use_is_resynced(labs):
     with labs.up(folder) as lab, (place / "member-1").open("rb", buffering=0) as second:
         assert read_mark(lab.describe("db")["attachment"]["device"]) == other
         wait_until(lambda: os.pread(second.fileno(), len(other), SECTOR_AT) == other, "two equal copies")
+        # The place is on disk, and the next was looked for, a moment after it can be read.
+        wait_until(lambda: not lab.describe("db")["resyncing"], "an array that is in sync")
         stop_lab(lab, force=True)
     assert not (place / "in-use").exists(), "closed in order"
 

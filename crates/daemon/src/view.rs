@@ -142,6 +142,7 @@ impl Volumes {
             throughput_mib_s: limits.iter().map(|limits| limits.throughput_bytes_s >> 20).sum(),
             raid: record.spec.raid.map(|level| level.as_str().to_string()),
             members: members.collect(),
+            resyncing: self.is_resyncing(&record.id),
             state: record.status.as_str().to_string(),
             error: record.error.clone(),
             created_at: lab_time(record.created_ms),

@@ -345,6 +345,9 @@ message! {
         pub raid: Option<String>;
         /// Members in the order of the array; a single volume is its own member.
         pub members: Vec<MemberView>;
+        /// True while copies or parity of the array, which may differ after an end in the middle of
+        /// writes, are made equal.
+        pub resyncing: bool;
         /// `creating`, `available`, `in-use`, `deleting` or `error`.
         pub state: String;
         /// Reason of the state error; null in other states.

@@ -244,6 +244,9 @@ class LabVolume(TypedDict):
     throughput_mib_s: int  # MiB/s, provisioned or baseline, all members together, without credits.
     raid: str | None  # RAID level; null for a single volume.
     members: list[Member]  # Members in the order of the array; a single volume is its own member.
+    # True while copies or parity of the array, which may differ after an end in the middle of
+    # writes, are made equal.
+    resyncing: bool
     state: str  # `creating`, `available`, `in-use`, `deleting` or `error`.
     error: str | None  # Reason of the state error; null in other states.
     created_at: str  # Lab time of its creation.

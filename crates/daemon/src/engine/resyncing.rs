@@ -26,6 +26,11 @@ impl Volumes {
         std::thread::Builder::new().name("headrace-resync".into()).spawn(work).map(drop)
     }
 
+    /// Returns true while copies or parity of a volume may differ, and are made equal.
+    pub(crate) fn is_resyncing(&self, id: &VolumeId) -> bool {
+        lock(&self.files).get(id).and_then(|files| files.raid.as_ref()).is_some_and(|raid| raid.needs_resync())
+    }
+
     fn resync_arrays(&self) {
         let volumes = lock(&self.files);
         let waiting = volumes.iter().filter(|(_, files)| !files.locked && files.raid.as_ref().is_some_and(|raid| raid.needs_resync()));

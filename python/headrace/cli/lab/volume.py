@@ -661,6 +661,7 @@ def _list_facts(volume: LabVolume) -> list[tuple[str, object]]:
         ("created", volume["created_at"]),
         ("recording", volume.get("recording")),
         ("faults", volume.get("faults")),
+        ("resync", "under way: copies or parity may differ until it is through" if volume.get("resyncing") else None),
     ]
 
 

@@ -69,6 +69,24 @@ def test_storage_that_is_innocent(server, host, volume, expected):
     assert verdicts[0].verdict not in OF_STORAGE
 
 
+@pytest.mark.parametrize(
+    ("server_cpus", "running", "expected"),
+    [
+        # The processors' weight is 0.95 of the 0.5 statements under way of 8 connections, the network's 0.7 of the rest.
+        (0.1, 0.5, "network"),
+        # The server is one of those who took them, and so may its clients be.
+        (1.0, 0.5, "processors"),
+        # Others took them, and the statements wait.
+        (0.1, 8.0, "processors"),
+    ],
+)
+def test_processors_that_others_took(server_cpus, running, expected):
+    server = {"server_cpus": server_cpus, "threads_running": running, "threads_connected": 8.0}
+    server |= {"log_bytes_per_s": 0.0, "pool_reads_per_s": 40.0}
+    host = {"user_cpus": 3.5, "system_cpus": 0.3}
+    assert headline(evidence(None, server, host)) == ("not storage", expected)
+
+
 def test_pages_that_the_cleaner_keeps_free_are_not_a_cold_cache():
     """A pool of 25 MiB has 1,600 pages of 16 KiB, and MariaDB frees up to 1,536 of them under load."""
     seen = {"free_share": lambda index: 0.95 - 0.09 * index, "uptime_s": 28.0}

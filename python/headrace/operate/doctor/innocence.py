@@ -105,7 +105,7 @@ def _blame_cold_pool(signals: Signals, t: Thresholds) -> Finding | None:
         return None
     left_s = free / (server.filled / server.seconds) if server.seconds else 0.0
     # Share of the clients' time that reads take.
-    weight = (server.felt_read or 0.0) * min(1.0, server.running / max(server.connected, 1.0))
+    weight = (server.felt_read or 0.0) * server.running_share
     return row.make_finding(
         felt=server.felt,
         weight=weight,
@@ -134,7 +134,7 @@ def _blame_processors(signals: Signals, t: Thresholds) -> Finding | None:
         return None
     return read_verdicts()["steal" if steal >= t.steal_share else "processors"].make_finding(
         felt=felt,
-        weight=rest * max(busy, by_server, steal, 1.0 if queued else 0.0),
+        weight=rest * max(busy, by_server, steal, 1.0 if queued else 0.0) * _compute_share_under_way(signals, t),
         busy=busy,
         by_server=by_server,
         steal=steal,
@@ -145,6 +145,16 @@ def _blame_processors(signals: Signals, t: Thresholds) -> Finding | None:
         server_share=host.server,
         steal_share=host.steal,
     )
+
+
+def _compute_share_under_way(signals: Signals, t: Thresholds) -> float:
+    """Returns the share of the connections' time that the processors can explain: all of it where
+    the server computes, for its clients may do so on the same host; where it hardly does, others
+    took the processors, and only statements under way wait for these."""
+    server, by_server = signals.server, signals.host.server
+    if server is None or by_server is None or by_server >= t.queued_server_share:
+        return 1.0
+    return server.running_share
 
 
 def _has_processor_queue(signals: Signals, rest: float, t: Thresholds) -> bool:
@@ -165,7 +175,7 @@ def _blame_clients(signals: Signals, t: Thresholds) -> Finding | None:
     work = None if server is None else server.get("questions_per_s") if server.facts.replica else server.tps
     if server is None or not server.connected:
         return None
-    share, row = server.running / server.connected, read_verdicts()["network"]
+    share, row = server.running_share, read_verdicts()["network"]
     if not row.holds(t, connected=server.connected, work_per_s=work, running_share=share):
         return None
     if ((server.felt or 0.0) >= t.felt_share or server.commits_unknown) and _compute_limit_share(signals, t):

@@ -129,6 +129,11 @@ class ServerSignals:
     filled: float = 0.0  # share of the buffer pool that was filled within the window
 
     @property
+    def running_share(self) -> float:
+        """The share of the connections that have a statement under way, on average: 0 to 1."""
+        return min(1.0, self.running / max(self.connected, 1.0))
+
+    @property
     def kept_share(self) -> float:
         """The share of the pages read that took a free place in the buffer pool."""
         variables = self.facts.variables

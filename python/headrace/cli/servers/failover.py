@@ -312,9 +312,9 @@ def rejoin(
         try:
             outcome = failover_rejoin.rejoin(failover_cluster, name, source, diverged, say)
         except KeyboardInterrupt as stopped:
-            command = stopped.command if isinstance(stopped, failover_rejoin.SeedInterrupted) else ""
+            state = stopped.state if isinstance(stopped, failover_rejoin.RejoinInterrupted) else ""
             with ignore_interrupts(), contextlib.closing(failover_cluster.make_observer()) as observer:
-                words = interruption.describe_rejoin(observer.look(), name, above, command)
+                words = interruption.describe_rejoin(observer.look(), name, above, state)
             raise _make_interruption(words) from None
     print_answer(outcome, output, [dict(outcome)], tuple(outcome), lambda: (_format_pairs(outcome),))
     exit_if(outcome["state"] == "diverged")

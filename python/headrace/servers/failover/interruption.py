@@ -16,10 +16,11 @@ def describe_change(seen: Members, source: str, unfinished: bool) -> str:
     return " ".join([f"{_describe_writers(seen)}{_describe_stragglers(seen, source)}.", AGAIN])
 
 
-def describe_rejoin(seen: Members, name: str, source: str, command: str = "") -> str:
-    """Describes the state after a rejoin. `command`: it makes a deleted server again."""
-    if command:
-        return f"{_describe_writers(seen)}; {name} is deleted and not made again yet. This finishes it: {command}"
+def describe_rejoin(seen: Members, name: str, source: str, state: str = "") -> str:
+    """Describes the state after a rejoin. `state`: the server's and what finishes it, in words, where
+    the same command does not."""
+    if state:
+        return f"{_describe_writers(seen)}; {name} {state}"
     member, above = seen.get(name), seen.get(source)
     if member is not None and above is not None and follows(member, above) is not None:
         return f"{_describe_writers(seen)}; {name} follows {source}."

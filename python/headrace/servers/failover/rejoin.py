@@ -44,6 +44,10 @@ from headrace.servers.topology import checks, seeding
 from headrace.servers.topology.topology import Following, bring_up_replica
 
 Diverged = Literal["refuse", "rewind", "seed"]
+# A server whose rewind was interrupted; its name stands before it.
+REWOUND_IN_PART = (
+    "may be rewound in part, and cannot be rewound twice. Give the same command with --diverged seed to finish."
+)
 FLASHBACK_S = 600.0  # a guess: what diverged is seconds of writes
 CLOSE_S = 5  # longest wait for its writes to end, a guess
 ROLE = "rpl-semi-sync-master-enabled"  # as the record of a server of MariaDB has it
@@ -65,12 +69,13 @@ class RejoinAnswer(TypedDict):
     file: str
 
 
-class SeedInterrupted(KeyboardInterrupt):
-    """An interrupt between a server's deletion and its creation anew, which `command` does."""
+class RejoinInterrupted(KeyboardInterrupt):
+    """An interrupt after which the same command does not finish. `state` describes the server, and
+    what finishes it, in words."""
 
-    def __init__(self, command: str) -> None:
-        super().__init__(command)
-        self.command = command
+    def __init__(self, state: str) -> None:
+        super().__init__(state)
+        self.state = state
 
 
 def rejoin(
@@ -356,7 +361,8 @@ def _find_common(old: Seen, new: Seen) -> GtidSet:
 
 
 def _rewind(host: AddressHost, old: Seen, new: Seen, say: Say) -> None:
-    """Reverts its extra transactions, by its own binary log (mariadb-binlog --flashback)."""
+    """Reverts its extra transactions, by its own binary log (mariadb-binlog --flashback). Raises
+    RejoinInterrupted, CouldNotRun with a way on when only a part was reverted."""
     state = require_state(old)
     if state.flavor != "mariadb" or not isinstance(host, LabHost):
         rule = "only MariaDB's binary log can be read backwards, and only where its files are"
@@ -376,20 +382,22 @@ def _rewind(host: AddressHost, old: Seen, new: Seen, say: Say) -> None:
     if schema:
         rule = f"changed its schema meanwhile, which cannot be taken back: {schema[0][:120].decode(errors='replace')}"
         raise refuse.run(host.name, rule, "Seed it anew: --diverged seed.")
-    say(f"rewinding {host.name} to {common}")
-    with make_client_file(host.address) as options:
-        client = [*rescue.build_client_command(program, options), "--init-command=SET SESSION sql_log_bin = 0"]
-        try:
+    try:
+        say(f"rewinding {host.name} to {common}")
+        with make_client_file(host.address) as options:
+            client = [*rescue.build_client_command(program, options), "--init-command=SET SESSION sql_log_bin = 0"]
             rescue.apply([*words, "--flashback"], client, host.name)
-        except HeadraceError as error:
-            # A transaction cannot be taken back twice.
-            raise error.amend(hint="Seed it anew: --diverged seed.") from error
-    change(host, *state.dialect.begin_at(common))
+        change(host, *state.dialect.begin_at(common))
+    # A transaction cannot be taken back twice.
+    except HeadraceError as error:
+        raise error.amend(hint="Seed it anew: --diverged seed.") from error
+    except KeyboardInterrupt:
+        raise RejoinInterrupted(REWOUND_IN_PART) from None
 
 
 def _seed_anew(host: AddressHost, source: str, semi_sync: bool) -> None:
     """Deletes it with its data, and creates it again as a replica, which acknowledges if its source
-    waits for that. Raises SeedInterrupted, CouldNotRun with the command that creates it."""
+    waits for that. Raises RejoinInterrupted, CouldNotRun with the command that creates it."""
     if not isinstance(host, LabHost):
         raise refuse.run(host.name, "cannot be made again from here", "Seed it by hand.")
     server = host.server
@@ -410,7 +418,7 @@ def _seed_anew(host: AddressHost, source: str, semi_sync: bool) -> None:
         )
     except KeyboardInterrupt:
         if records.load(server.paths) is None:
-            raise SeedInterrupted(again) from None
+            raise RejoinInterrupted(f"is deleted and not made again yet. This finishes it: {again}") from None
         raise
     except HeadraceError as error:
         if records.load(server.paths) is None:

@@ -158,9 +158,12 @@ def apply(words: list[str], into: list[str], name: str) -> None:
             source.stdout.close()
         try:
             _, errors = applying.communicate(timeout=APPLY_S)
-        except subprocess.TimeoutExpired:
+        except BaseException as error:
+            # An interrupt may be meant for this process alone: none of them goes on unseen.
             applying.kill()
             source.kill()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
             rule = f"its tail was not applied within {APPLY_S:g} s"
             raise refuse.run(name, rule, "Begin again: what was applied stays.") from None
         code = source.wait()

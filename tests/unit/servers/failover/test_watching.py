@@ -353,3 +353,4 @@ def test_an_interrupt_says_who_takes_writes_and_what_finishes_it():
     assert describe_change(dead.seen(), "s0", True) == f"Nobody takes writes. {again}"
     assert describe_rejoin(promoted(), "s0", "s1") == f"s1 takes writes; s0 does not follow s1 yet. {again}"
     assert describe_rejoin(promoted(follow=True), "s0", "s1") == "s1 takes writes; s0 follows s1."
+    assert describe_rejoin(promoted(), "s0", "s1", "is deleted.") == "s1 takes writes; s0 is deleted."

@@ -17,8 +17,8 @@ def describe_change(seen: Members, source: str, unfinished: bool) -> str:
 
 
 def describe_rejoin(seen: Members, name: str, source: str, state: str = "") -> str:
-    """Describes the state after a rejoin. `state`: the server's and what finishes it, in words, where
-    the same command does not."""
+    """Describes the state after a rejoin. `state`: the server's, and what finishes it where the
+    same command does not, in words."""
     if state:
         return f"{_describe_writers(seen)}; {name} {state}"
     member, above = seen.get(name), seen.get(source)

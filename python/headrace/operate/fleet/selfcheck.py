@@ -18,7 +18,7 @@ import numpy as np
 
 from headrace.base import core
 from headrace.base.storage import Storage
-from headrace.base.units import format_percent
+from headrace.base.units import KIB, format_percent
 from headrace.observe.evidence.limits import MOST_OVER, get_holding_limits
 from headrace.operate.fleet.closed import WaitingClients
 from headrace.operate.fleet.history import GONE_PERCENT, DeviceHistory
@@ -29,6 +29,10 @@ LEAST_F1, LEAST_FLAGGED = 0.5, 12
 # A period counts as throttled where requests waited for more than half of it: what CloudWatch's
 # check was found to mean (docs/guide/metrics.md).
 WAITED_SHARE = 0.5
+# Least share of its baseline that a volume without credits delivers in the median. At less, a gp2 of
+# 100 GiB earns 60 credits a second, and 1 % of 5.4 million within a quarter of an hour
+# (EBS user guide, gp2 volumes: I/O credits).
+LEAST_WITHOUT_CREDITS = 0.8
 # Without flags for it, requests may wait in at most this share of the periods.
 MOST_UNFLAGGED = 0.02
 # Simulated over recorded queue, of means, where both are at least this deep.
@@ -74,6 +78,7 @@ def check(
     figures = {"balance_error": balance_error, "throttled_f1": f1, "queue_ratio": ratio}
     why = (
         _describe_excess(history, today, as_of)
+        or _describe_shortfall(history, today, as_of)
         or _describe_balance_gap(balance_error)
         or _describe_throttling_gap(history, waited, f1)
         or _describe_clients_gap(clients)
@@ -144,6 +149,21 @@ def _describe_excess(history: DeviceHistory, today: Storage, as_of: str | None) 
         # with the last of the credits.
         over.append(float(np.median(iops[gone])) / limits.iops)
     return f"it delivered {max(over):.2f} times what {today.text} can give" if max(over) > MOST_OVER else ""
+
+
+def _describe_shortfall(history: DeviceHistory, today: Storage, as_of: str | None) -> str:
+    """Returns where it delivered less than its baseline while its credits were gone: they would
+    have come back. A stripe has the rate of its slowest member, so arrays are not judged."""
+    limits = get_holding_limits(today.text, as_of=as_of)
+    with np.errstate(invalid="ignore"):
+        gone = history.balance_percent <= GONE_PERCENT
+    if len(today.members) > 1 or limits.credit_unit != "ios" or gone.sum() < LEAST_FLAGGED:
+        return ""
+    charged = np.maximum(history.given_iops, history.given_bytes_s / (limits.io_kib * KIB))[gone]
+    share = float(np.median(charged)) / limits.iops
+    if share >= LEAST_WITHOUT_CREDITS:
+        return ""
+    return f"its credits are gone, and it delivered {share:.2f} times what {today.text} gives without credits"
 
 
 def _compute_balance_error(history: DeviceHistory, simulated: np.ndarray) -> float | None:

@@ -134,6 +134,27 @@ def test_a_volume_is_held_to_the_limits_of_the_day_of_the_answer(day, over):
     assert ("times what gp2:1000 can give" in entry.why) == bool(over) and over in entry.why, entry.why
 
 
+@pytest.mark.parametrize(
+    ("iops", "kib", "share"),
+    [
+        (100.0, 16, "0.33 times"),  # of the 300 IOPS of 100 GiB: 200 credits a second come back
+        (290.0, 16, ""),
+        (100.0, 1_024, ""),  # four credits each: 400
+    ],
+)
+def test_credits_that_are_gone_mean_that_the_baseline_was_delivered(iops, kib, share):
+    count = 8 * 288
+    size = np.full(count, iops / 2 * 300 * kib * 1024)
+    columns = {
+        "balance_percent": np.zeros(count),
+        "iops_exceeded": np.ones(count),
+        "throughput_exceeded": np.zeros(count),
+    }
+    rows = points(iops, read_bytes=size, write_bytes=size, **columns)
+    entry = answered(rows, VolumeType="gp2", Size=100, Iops=300, Throughput=None)
+    assert ("gp2:100 gives without credits" in entry.why) == bool(share) and share in entry.why, entry.why
+
+
 # --- pages at once and point by point -------------------------------------------------------------
 
 

@@ -29,8 +29,8 @@ LEAST_F1, LEAST_FLAGGED = 0.5, 12
 # A period counts as throttled where requests waited for more than half of it: what CloudWatch's
 # check was found to mean (docs/guide/metrics.md).
 WAITED_SHARE = 0.5
-# Least share of its baseline that a volume without credits delivers in the median. At less, a gp2 of
-# 100 GiB earns 60 credits a second, and 1 % of 5.4 million within a quarter of an hour
+# Least share of its baseline that a volume without credits delivers in the median. At less, a gp2
+# of 100 GiB earns 60 credits a second: 1 % of 5.4 million within a quarter of an hour
 # (EBS user guide, gp2 volumes: I/O credits).
 LEAST_WITHOUT_CREDITS = 0.8
 # Without flags for it, requests may wait in at most this share of the periods.

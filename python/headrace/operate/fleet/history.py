@@ -80,10 +80,16 @@ class DeviceHistory:
         return at_limit if self.at_instance is None else at_limit | self.at_instance
 
     @cached_property
+    def without_credits(self) -> np.ndarray:
+        """The points whose published balance is at most `GONE_PERCENT`."""
+        with np.errstate(invalid="ignore"):
+            return self.balance_percent <= GONE_PERCENT
+
+    @cached_property
     def throttled(self) -> np.ndarray:
         """The points at a limit of the volume itself."""
         with np.errstate(invalid="ignore"):
-            at_limit = (self.exceeded > 0) | (self.balance_percent <= GONE_PERCENT)
+            at_limit = (self.exceeded > 0) | self.without_credits
         return at_limit if self.at_rate is None else at_limit | self.at_rate
 
     @cached_property
@@ -95,8 +101,7 @@ class DeviceHistory:
         """Returns whether it was at a limit in IOPS, and in MiB/s; both where it was at one and
         nothing says in which."""
         limits = get_holding_limits(storage, as_of=as_of)
-        with np.errstate(invalid="ignore"):
-            gone = bool((self.balance_percent <= GONE_PERCENT).any())
+        gone = bool(self.without_credits.any())
         iops, throughput = self.exceeded_of
         iops |= (gone and limits.credit_unit == "ios") or self.given_iops.max() >= AT_LIMIT * limits.burst_iops
         throughput |= gone and limits.credit_unit == "bytes"

@@ -21,7 +21,7 @@ from headrace.base.storage import Storage
 from headrace.base.units import KIB, format_percent
 from headrace.observe.evidence.limits import MOST_OVER, get_holding_limits
 from headrace.operate.fleet.closed import WaitingClients
-from headrace.operate.fleet.history import GONE_PERCENT, DeviceHistory
+from headrace.operate.fleet.history import DeviceHistory
 
 MOST_BALANCE_ERROR = 5.0  # points of a percent, median
 # Agreement on throttled periods (F1); asked where at least this many periods were flagged.
@@ -142,8 +142,7 @@ def _describe_excess(history: DeviceHistory, today: Storage, as_of: str | None) 
     limits = get_holding_limits(today.text, as_of=as_of)
     iops, bytes_s = history.given_iops, history.given_bytes_s
     over = [limits.find_nearest_limit(float(np.max(iops)), float(np.max(bytes_s))).times]
-    with np.errstate(invalid="ignore"):
-        gone = history.balance_percent <= GONE_PERCENT
+    gone = history.without_credits
     if gone.sum() >= LEAST_FLAGGED:
         # Without credits there is the baseline and no more; the median, because a period may begin
         # with the last of the credits.
@@ -155,8 +154,7 @@ def _describe_shortfall(history: DeviceHistory, today: Storage, as_of: str | Non
     """Returns where it delivered less than its baseline while its credits were gone: they would
     have come back. A stripe has the rate of its slowest member, so arrays are not judged."""
     limits = get_holding_limits(today.text, as_of=as_of)
-    with np.errstate(invalid="ignore"):
-        gone = history.balance_percent <= GONE_PERCENT
+    gone = history.without_credits
     if len(today.members) > 1 or limits.credit_unit != "ios" or gone.sum() < LEAST_FLAGGED:
         return ""
     charged = np.maximum(history.given_iops, history.given_bytes_s / (limits.io_kib * KIB))[gone]

@@ -159,7 +159,7 @@ def apply(words: list[str], into: list[str], name: str) -> None:
         try:
             _, errors = applying.communicate(timeout=APPLY_S)
         except BaseException as error:
-            # An interrupt may be meant for this process alone: none of them goes on unseen.
+            # An interrupt may be meant for this process alone: neither program goes on unseen.
             applying.kill()
             source.kill()
             if not isinstance(error, subprocess.TimeoutExpired):

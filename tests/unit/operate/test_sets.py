@@ -321,6 +321,25 @@ def test_locked_snapshots_keep_no_other_set_from_being_pruned(capsys, seed):
     assert {name for name, row in rows.items() if "not deleted" in row["why"]} == locked
 
 
+@pytest.mark.parametrize("on_ec2", [True, False])
+def test_two_servers_of_one_instance_without_names_are_pruned_apart(capsys, on_ec2):
+    """Both have the instance's name, and each keeps its newest set; a server of the lab is told by its name alone."""
+    snapshots = list[StoredSnapshot]()
+    for number in range(6):
+        tags = {
+            sets.MEMBER: json.dumps({"place": f"/srv/db{number % 2}"}),
+            sets.ABOUT: json.dumps({"ec2" if on_ec2 else "lab": True}),
+        }
+        snapshots += make_snapshots(f"set-{number}", ["vol-1"], NOW - timedelta(days=number), **tags)
+    service = LockedSnapshots(snapshots, set())
+    place: Any = None
+    options: Any = SimpleNamespace(open=lambda place: nullcontext(service))
+    snapshot_commands.prune(place=place, ec2=options, keep=1, yes=True, output="json")
+    assert json.loads(capsys.readouterr().out)
+    remaining = {snapshot.tags[sets.SET] for snapshot in service.snapshots}
+    assert remaining == ({"set-0", "set-1"} if on_ec2 else {"set-0"})
+
+
 def test_a_restored_server_has_all_settings_but_secrets():
     plain = {
         "key-buffer-size": "64M",

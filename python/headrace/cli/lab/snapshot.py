@@ -427,17 +427,18 @@ def prune(
         keep_for_s = None if keep_for is None else read_span(keep_for, "--keep-for")
         verdicts = [
             verdict
-            for name in sorted({snapshot_set.server for snapshot_set in snapshot_sets} or {""})
+            for identity in sorted({snapshot_set.identity for snapshot_set in snapshot_sets} or {()})
             for verdict in retention.judge(
-                [snapshot_set for snapshot_set in snapshot_sets if snapshot_set.server == name], now, keep, keep_for_s
+                [entry for entry in snapshot_sets if entry.identity == identity], now, keep, keep_for_s
             )
         ]
         going = [verdict for verdict in verdicts if verdict.goes]
         failures: dict[str, str] = {}
         if going and not dry_run:
             confirm(yes, f"Delete {len(going)} sets?", f"{len(going)} sets", "are deleted")
-            for name in sorted({verdict.chosen.server for verdict in going}):
-                failures |= retention.prune(service, [verdict for verdict in verdicts if verdict.chosen.server == name])
+            for identity in sorted({verdict.chosen.identity for verdict in going}):
+                same = [verdict for verdict in verdicts if verdict.chosen.identity == identity]
+                failures |= retention.prune(service, same)
     verdicts = [
         replace(verdict, goes=False, why=f"not deleted: {failures[verdict.chosen.id]}")
         if verdict.chosen.id in failures

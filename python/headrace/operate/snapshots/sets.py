@@ -97,6 +97,13 @@ class SnapshotSet(Document, computed=("whole",), omitted=("about",)):
         return all(snapshot.state == "completed" for snapshot in self.snapshots)
 
     @property
+    def identity(self) -> tuple[str, ...]:
+        """The server's name; of an instance's server also where its volumes were mounted, since two
+        servers of one instance have its name if they were given none."""
+        places = {str(snapshot.member.get("place", "")) for snapshot in self.snapshots}
+        return (self.server, *sorted(places)) if self.about.get("ec2") else (self.server,)
+
+    @property
     def size_gib(self) -> int:
         """The size of its volumes together, GiB."""
         return sum(snapshot.size_gib for snapshot in self.snapshots)

@@ -327,7 +327,7 @@ fn the_newest_day_has_every_type() {
     assert_eq!(catalog.rule("modify_volume", "wait_hours").unwrap().value.as_u64(), Some(6));
 }
 
-/// A misspelt region is mended; another number, partition or place is not: its prices are others.
+/// A misspelt region is corrected; another number, partition or place is not: its prices are others.
 #[test]
 fn unknown_regions_offer_no_other() {
     let hint = |region| Catalog::embedded().region(region).unwrap_err().hint().to_string();

@@ -54,7 +54,7 @@ def fill(trio: Trio) -> None:
             file.write(b"x" * 4096)
 
 
-def mended(trio: Trio, name: str) -> None:
+def repair_server(trio: Trio, name: str) -> None:
     """The fault is over."""
     server = trio.server(name)
     trio.lab.clear_fault(server.volumes.data or "")
@@ -117,7 +117,7 @@ def rounds(trio: Trio, chance: random.Random) -> None:
         states = states_of_events(new)
         assert states["ticks"] == "ENABLED" and states["ticks_off"] != "ENABLED", states
         old, trio.source = trio.source, outcome.elected
-        mended(trio, old)
+        repair_server(trio, old)
         trio.forget_failover()
         answer = trio.rejoin(old, REWINDS[trio.flavor])
         ends[answer["state"]] = ends.get(answer["state"], 0) + 1

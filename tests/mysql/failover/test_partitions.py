@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from test_faults import mended
+from test_faults import repair_server
 from under_load import FLAVORS, PASSWORD, REWINDS, SCHEMA, Trio
 
 from headrace.mysql import Address, connect
@@ -73,7 +73,7 @@ def test_no_commit_is_acknowledged_on_the_old_side(labs, tmp_path, flavor):
         finally:
             inside.stop.set()
             trio.load.stop()
-            link.mend()
+            link.restore()
             time.sleep(1.0)  # whoever is answered late would be answered now
         first = trio.load.first_on(new.host, cut)
         assert first is not None, f"round {number}: nobody could write again"
@@ -88,7 +88,7 @@ def test_no_commit_is_acknowledged_on_the_old_side(labs, tmp_path, flavor):
         before, trio.source = trio.source, outcome.elected
         assert fenced or trio.server(before).pid is not None, "the old side still runs"
         if fenced:
-            mended(trio, before)
+            repair_server(trio, before)
         trio.forget_failover()
         answer = trio.rejoin(before, REWINDS[flavor])
         assert trio.equal(), f"round {number}: the servers differ after {answer}"

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from lab_servers import sql
-from test_faults import kill, mended
+from test_faults import kill, repair_server
 from under_load import NEVER_MS, Trio
 from waiting import wait_until
 
@@ -327,7 +327,7 @@ def test_errant_transactions_are_made_up_for(trio, observer):
     trio.source = outcome["elected"]
     assert trio.source in ("b", "c") and not outcome["left_out"], outcome
     having = ("b",) if trio.source == "c" else ("a", "b")
-    mended(trio, "a")
+    repair_server(trio, "a")
     trio.forget_failover()
     assert trio.rejoin("a", "seed")["state"] in ("rejoined", "seeded") and trio.equal()
     for name in trio.names:

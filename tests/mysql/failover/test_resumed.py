@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from lab_servers import sql
-from test_faults import kill, mended
+from test_faults import kill, repair_server
 from under_load import REWINDS, Trio
 from waiting import wait_until
 
@@ -89,7 +89,7 @@ def resumed(trio: Trio, kind: str, line: int) -> bool:
     lost = trio.load.missing(new)
     assert not lost, f"line {line}: {len(lost)} lost: {stderr}"
     if kind == "failover":
-        mended(trio, old)
+        repair_server(trio, old)
         trio.forget_failover()
         assert trio.rejoin(old, REWINDS[trio.flavor])["state"] in ("rejoined", "rewound", "seeded")
     assert trio.equal(), f"line {line}: {stderr}"
@@ -129,7 +129,7 @@ def test_of_two_watchers_one_acts(trio):
             == 1
         )
         assert not trio.load.missing(trio.server(trio.source)), number
-        mended(trio, old)
+        repair_server(trio, old)
         for folder in ("journal", "other"):
             for path in (trio.folder / folder).glob("*.jsonl"):
                 path.unlink()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from lab_servers import sql
-from test_faults import mended, pid_of
+from test_faults import pid_of, repair_server
 from under_load import FLAVORS, NEVER_MS, REWINDS, SCHEMA, Trio, event, states_of_events
 
 from headrace.errors import CouldNotRun
@@ -182,7 +182,7 @@ def rescue(trio: Trio, chance: random.Random, number: int) -> int:
     assert not lost, f"round {number}: {len(lost)} of {len(trio.load.notes)} are missing after the rescue"
     assert outcome.rescued and outcome.lossless and outcome.lost is None
     before, trio.source = trio.source, new.name
-    mended(trio, before)
+    repair_server(trio, before)
     answer = trio.rejoin(before)
     assert answer["state"] == "rejoined" and trio.equal(), f"round {number}: {answer}"
     print(f"round {number} rescue {trio.flavor}: {outcome.rescued} transactions, {outcome.seconds:.2f} s")
@@ -200,7 +200,7 @@ def lose(trio: Trio, chance: random.Random, number: int) -> int:
     listed = Path(outcome.lost_file).read_text().split()
     assert len(listed) == len(set(listed)) == outcome.lost
     missing = trio.load.missing(new)
-    mended(trio, old)
+    repair_server(trio, old)
     trio.source = new.name
     answer = trio.rejoin(old)
     assert answer["state"] == "diverged", f"round {number}: {answer}"

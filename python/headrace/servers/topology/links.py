@@ -97,7 +97,8 @@ class Link:
         """Cuts the link: no frame passes in either direction."""
         run_ip(f"link set {self.port} down")
 
-    def mend(self) -> None:
+    def restore(self) -> None:
+        """Takes back `cut`."""
         run_ip(f"link set {self.port} up")
 
     def part(self, other: Link, both: bool = True) -> None:

@@ -89,7 +89,7 @@ class SimulatedCluster:
         return frozenset((near, far)) not in self.cut
 
     def link(self, near: str, far: str, on: bool) -> None:
-        """Cuts or mends a link."""
+        """Cuts or restores a link."""
         pair = frozenset((near, far))
         (self.cut.discard if on else self.cut.add)(pair)
         for name in pair & self.servers.keys():

@@ -293,7 +293,7 @@ class Server:
             self.time.at(CONNECT_RETRY_S, lambda: self.connect(receiver))
 
     def link_changed(self) -> None:
-        """A link was cut or mended: a silent connection ends after the time-out of its network."""
+        """A link was cut or restored: a silent connection ends after the time-out of its network."""
         channel = self.channel
         if channel is None or not channel.connected:
             return

@@ -37,8 +37,8 @@ MYSQL_PACKAGES = ("mysql-server-core", "mysql-client-core")
 MARIADB_PACKAGES = ("mariadb-server", "mariadb-plugin-rocksdb", "mariadb-client")
 # Only scripts need these, and no script is run.
 NOT_UNPACKED = ("perl", "libperl", "debconf", "gcc-")
-NOT_KEPT = [f"usr/share/{name}" for name in ("doc", "man", "locale", "lintian", "gdb", "gcc")]
-NOT_KEPT += ["usr/lib/x86_64-linux-gnu/gconv", "etc"]
+REMOVED = [f"usr/share/{name}" for name in ("doc", "man", "locale", "lintian", "gdb", "gcc")]
+REMOVED += ["usr/lib/x86_64-linux-gnu/gconv", "etc"]
 # MySQL 9.7.4 of November 2026: 66 MB of packages, 346 MB unpacked.
 ROOM_BYTES = 600 << 20
 # Guesses for a slow network and a slow disk.
@@ -75,10 +75,10 @@ def install_mysql(progress: Progress) -> ServerProgram:
     if not KEYRING.is_file():
         rule = "is not there, so the signatures of packages cannot be checked"
         raise refuse.run(str(KEYRING), rule, "apt-get install debian-archive-keyring")
-    made_by_us = False
+    created = False
     try:
         _check_room(folder)
-        made_by_us = not folder.exists()
+        created = not folder.exists()
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as fresh:
             program = _fetch_and_unpack(Path(fresh), apt, dpkg, folder, progress)
@@ -86,7 +86,7 @@ def install_mysql(progress: Progress) -> ServerProgram:
         hint = "Run it with sudo, or name another folder in HEADRACE_SERVERS."
         raise refuse.run(str(folder), f"cannot be written: {error.strerror or error}", hint) from None
     finally:
-        if made_by_us and folder.is_dir() and not any(folder.iterdir()):
+        if created and folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
     _make_user()
     return program
@@ -111,7 +111,7 @@ def _fetch_and_unpack(fresh: Path, apt: str, dpkg: str, folder: Path, progress: 
         progress(0.5 + 0.4 * index / len(packages), "unpacking")
         if not package.name.startswith(NOT_UNPACKED):
             _run([dpkg, "--extract", str(package), str(tree)], f"unpacking {package.name}", UNPACK_S)
-    for name in NOT_KEPT:
+    for name in REMOVED:
         shutil.rmtree(tree / name, ignore_errors=True)
     progress(0.95, "trying it")
     manifest = {

@@ -77,7 +77,7 @@ def get_device(described: LabVolume) -> str:
     return device
 
 
-def needs_attaching(lab: Lab, volume: str, unpaced: bool) -> str | None:
+def explain_unusable(lab: Lab, volume: str, unpaced: bool) -> str | None:
     """Returns why a volume's device cannot be used as it is; None when it can."""
     described = lab.describe(volume)
     attachment = described.get("attachment")
@@ -100,7 +100,7 @@ def bring_back(lab: Lab, where: ServerPaths, record: Record) -> None:
     for volume, place in list_own_mounts(where, record):
         # A filesystem that met errors, or lost its device, gives errors until it is mounted anew.
         unmount(place, lazily=True)
-        if needs_attaching(lab, volume, record.volumes.unpaced) is not None:
+        if explain_unusable(lab, volume, record.volumes.unpaced) is not None:
             attach_fresh(lab, volume, record.volumes.unpaced)
         mount(get_device(lab.describe(volume)), place)
     grow(where, record)
@@ -132,7 +132,7 @@ def list_obstacles(lab: Lab, where: ServerPaths, record: Record, running: bool) 
         try:
             described = lab.describe(volume)
             label = described.get("name") or volume
-            why = needs_attaching(lab, volume, record.volumes.unpaced)
+            why = explain_unusable(lab, volume, record.volumes.unpaced)
             if why is None and running:
                 why = _explain_not_mounted(get_device(described), place)
         except LabRefused as refused:

@@ -36,7 +36,7 @@ from headrace.servers.copies import source as sources
 from headrace.servers.copies.copy import Destination, Pace
 from headrace.servers.copies.folders import make_id
 from headrace.servers.copies.methods import METHODS, PHYSICAL
-from headrace.servers.copies.pipeline import Flow, Pumped, choose_pack, make_cipher, make_packer, read_ahead
+from headrace.servers.copies.pipeline import ChainedFlow, Flow, choose_pack, make_cipher, make_packer, read_ahead
 from headrace.servers.copies.source import CopySource
 from headrace.servers.running import Progress, discard_progress
 
@@ -69,18 +69,18 @@ class BackupRequest:
 def run(source: CopySource, target: BackupTarget, request: BackupRequest) -> Manifest:
     """Takes a backup, or resumes that of a killed run. Raises InputError, CouldNotRun; then nothing
     remains but, if the copy was complete, the copy in `spool`."""
-    _refuse(source, target, request)
+    _check_request(source, target, request)
     spool = FolderTarget(request.spool) if request.spool is not None else None
     lab = source.server.lab if source.server is not None else None
     previous = None if request.anew else _find_previous(source, target, spool, lab, request)
-    _clear(source, target, spool, lab, request, previous)
+    _clear_killed_runs(source, target, spool, lab, request, previous)
     backup = previous.id if previous is not None else make_id(source.name)
     tagged = lab if request.method == "snapshot" else None
     places = [target] if spool is None else [target, spool]
     try:
         with contextlib.ExitStack() as marks:
             for place in places:
-                marks.enter_context(unfinished.hold_mark(place, backup, source.name, tagged))
+                marks.enter_context(unfinished.renew_mark(place, backup, source.name, tagged))
             manifest = previous if previous is not None else _take_copy(source, places[-1], request, backup)
             if spool is not None:
                 if previous is None:
@@ -109,7 +109,7 @@ def run(source: CopySource, target: BackupTarget, request: BackupRequest) -> Man
     return manifest
 
 
-def _refuse(source: CopySource, target: BackupTarget, request: BackupRequest) -> None:
+def _check_request(source: CopySource, target: BackupTarget, request: BackupRequest) -> None:
     """Raises InputError for a request that cannot be met."""
     check_choice("method", request.method, documents.METHODS, refuse)
     refuse_method(source, request.method)
@@ -193,7 +193,7 @@ def _find_previous(
     return None
 
 
-def _clear(
+def _clear_killed_runs(
     source: CopySource,
     target: BackupTarget,
     spool: BackupTarget | None,
@@ -262,7 +262,7 @@ class PartsWriter:
             look(piece)
             self.request.pace.keep_pace(len(piece))
 
-        flow, written = Pumped(copy, make_packer(self.pack) + make_cipher(self.request.key), see), 0
+        flow, written = ChainedFlow(copy, make_packer(self.pack) + make_cipher(self.request.key), see), 0
         try:
             with flow, contextlib.closing(read_ahead(flow.read_pieces())) as pieces:
                 for piece in pieces:

@@ -222,7 +222,7 @@ class LabSignals:
         self.source, self.limits = source, limits
         self.volume: str = server.volumes.data
         self.volumes = [volume for volume in (server.volumes.data, server.volumes.log, target_volume) if volume]
-        self._column: str | None = None
+        self._latency_column: str | None = None
         self.before_ms = self._measure_latency(BASELINE_ROWS) if limits.latency_ratio is not None else None
 
     def __call__(self) -> PaceSignals:
@@ -253,13 +253,15 @@ class LabSignals:
         nothing, it is the p50 of reads: most of them are the load's. None with too few of both."""
         metrics = self.lab.metrics(self.volume, resolution="second", last=seconds)
         columns = {name: index for index, name in enumerate(metrics["columns"])}
-        if self._column is None:
+        if self._latency_column is None:
             counts = {column: sum(row[columns[column]] is not None for row in metrics["rows"]) for column in LATENCIES}
-            self._column = next((column for column in LATENCIES if counts[column] >= FEWEST_ROWS), None)
-        if self._column is None:
+            self._latency_column = next((column for column in LATENCIES if counts[column] >= FEWEST_ROWS), None)
+        if self._latency_column is None:
             return None
         values = [
-            float(row[columns[self._column]]) for row in metrics["rows"] if row[columns[self._column]] is not None
+            float(row[columns[self._latency_column]])
+            for row in metrics["rows"]
+            if row[columns[self._latency_column]] is not None
         ]
         return statistics.median(values) / 1000 if values else None
 

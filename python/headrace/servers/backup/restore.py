@@ -38,7 +38,7 @@ from headrace.servers.backup import manifest as documents
 from headrace.servers.backup.history import archive, moments
 from headrace.servers.backup.history.moments import ReplayPlan, RestoreGoal
 from headrace.servers.backup.manifest import Manifest
-from headrace.servers.backup.settings import OtherSetting, as_options, list_others
+from headrace.servers.backup.settings import OtherSetting, as_options, list_differences
 from headrace.servers.backup.targets.target import BROKEN, DAMAGED, MISSING, BackupTarget, refuse
 from headrace.servers.copies.dump import MOST_PACKET
 from headrace.servers.copies.folders import hold_folder, make_id
@@ -56,9 +56,9 @@ from headrace.servers.topology.threads import stop_applying
 # an ALTER TABLE of hours, so only a stopped applier ends the wait.
 LOOK_EVERY_S = 0.2
 # While it is restored: nothing writes but the replay. Taken out of its record afterwards.
-HELD = {"read_only": "ON", "event_scheduler": "OFF"}
+RESTORE_SETTINGS = {"read_only": "ON", "event_scheduler": "OFF"}
 # The copy of a replica knows its source, and would follow it at once: taken out afterwards, too.
-ALONE = {"mariadb": {"skip_slave_start": "ON"}, "mysql": {"skip_replica_start": "ON"}}
+NO_REPLICATION = {"mariadb": {"skip_slave_start": "ON"}, "mysql": {"skip_replica_start": "ON"}}
 # Set by the restore itself where the new server has a binary log: not compared.
 RESTORE_OWN = ("server_id",)
 
@@ -133,7 +133,7 @@ def _restore(
     if records.load(where) is not None or where.data_mount.exists() and any(where.data_mount.iterdir()):
         rule = "is there already: a restore never writes over data"
         raise refuse.input(request.name, rule, "Name a new server: --as NAME.")
-    with _work(request.work, manifest) as work:
+    with _make_work_folder(request.work, manifest) as work:
         replay = None
         if request.goal is not None:
             replay = _collect(target, manifest, request, key, work, progress)
@@ -157,9 +157,9 @@ def _restore(
                 play(source, replay, request.workers, progress)
             with source.connect() as connection:
                 gtids = read_executed(connection, source)
-                otherwise = tuple(list_others(connection, manifest.settings, (*request.settings, *RESTORE_OWN)))
+                otherwise = tuple(list_differences(connection, manifest.settings, (*request.settings, *RESTORE_OWN)))
             _check_exact(manifest, replay, base, gtids)
-            released = _release(lab, source, request)
+            released = _remove_restore_settings(lab, source, request)
             return Restored(released, manifest, replay, gtids, copied - began, time.monotonic() - copied, otherwise)
         except BaseException as error:
             no_room = ""
@@ -219,7 +219,7 @@ def _collect(
 
 
 @contextmanager
-def _work(folder: Path | None, manifest: Manifest) -> Iterator[Path]:
+def _make_work_folder(folder: Path | None, manifest: Manifest) -> Iterator[Path]:
     """Makes a folder for unpacked files, and removes it afterwards. Raises CouldNotRun if the disk
     has too little room."""
     if folder is not None and not folder.is_dir():
@@ -425,7 +425,7 @@ def _make_settings(manifest: Manifest, program: ServerProgram, request: RestoreR
             settings |= {"gtid_mode": "ON", "enforce_gtid_consistency": "ON"}
         elif not given & {"log_bin", "skip_log_bin"}:
             settings |= {"log_bin": "ON"}
-    return {**settings, **ALONE[manifest.flavor], **request.settings, **HELD}
+    return {**settings, **NO_REPLICATION[manifest.flavor], **request.settings, **RESTORE_SETTINGS}
 
 
 def _load(server: Server, copy: CopyReader, back: list[Stage]) -> None:
@@ -488,21 +488,21 @@ def play(source: CopySource, replay: ReplayPlan, workers: int | None, progress: 
         if own in replay.server_ids:
             rule = f"is also the id of a server in the binary log: its events would be passed over (server_id {own})"
             raise refuse.input(server.name, rule, "Restore with --set server_id=N, another one.")
-        before = _hurry(connection, source, count)
+        before = _speed_up_replay(connection, source, count)
         try:
             first = _place_logs(connection, source, replay)
             fetch_rows(connection, _make_change_statement(source, f", RELAY_LOG_FILE = '{first}', RELAY_LOG_POS = 4"))
             for statement in source.dialect.start_apply():
                 fetch_rows(connection, statement)
-            _wait(connection, source, replay, progress)
+            _wait_replayed(connection, source, replay, progress)
         finally:
             with contextlib.suppress(HeadraceError):
-                _forget(connection, source)
+                _end_replay(connection, source)
                 for name, value in before.items():
                     fetch_rows(connection, f"SET GLOBAL {name} = {value}")
 
 
-def _hurry(connection: SqlConnection, source: CopySource, workers: int) -> dict[str, str]:
+def _speed_up_replay(connection: SqlConnection, source: CopySource, workers: int) -> dict[str, str]:
     """Sets the number of workers and, while nobody relies on the data, fewer flushes; returns the
     old values as SQL, by variable."""
     variables = {"sync_binlog": "0", "innodb_flush_log_at_trx_commit": "2"}
@@ -539,7 +539,7 @@ def _place_logs(connection: SqlConnection, source: CopySource, replay: ReplayPla
     if len(indexes) != 1:
         raise refuse.run(str(server.paths.datadir), "has no one index of relay logs")
     base = indexes[0].with_suffix("")
-    _forget(connection, source)
+    _end_replay(connection, source)
     size = sum(path.stat().st_size for path in replay.logs)
     if size > volumes.count_free_bytes(base.parent):
         rule = f"has too little room for {size / 2**30:,.2f} GiB of binary log to be replayed"
@@ -557,7 +557,7 @@ def _place_logs(connection: SqlConnection, source: CopySource, replay: ReplayPla
     return f"{base.name}.000001"  # the server puts its folder in front
 
 
-def _forget(connection: SqlConnection, source: CopySource) -> None:
+def _end_replay(connection: SqlConnection, source: CopySource) -> None:
     """Ends the replay, and removes the source and relay logs from the server; its errors are
     ignored."""
     with contextlib.suppress(CouldNotRun):
@@ -567,7 +567,7 @@ def _forget(connection: SqlConnection, source: CopySource) -> None:
             fetch_rows(connection, statement)
 
 
-def _wait(connection: SqlConnection, source: CopySource, replay: ReplayPlan, progress: Progress) -> None:
+def _wait_replayed(connection: SqlConnection, source: CopySource, replay: ReplayPlan, progress: Progress) -> None:
     """Waits until everything is applied. Raises CouldNotRun if the applier stops."""
     goal = replay.executed
     while True:
@@ -596,15 +596,15 @@ def _check_exact(manifest: Manifest, replay: ReplayPlan | None, base: GtidSet, g
     raise refuse.run(manifest.id, rule, "Tell us: this is a defect of Headrace. The backup is untouched.", kind=BROKEN)
 
 
-def _release(lab: Lab, source: CopySource, request: RestoreRequest) -> Server:
+def _remove_restore_settings(lab: Lab, source: CopySource, request: RestoreRequest) -> Server:
     """Removes the restore's settings, and lets clients write unless the request is read-only."""
     assert source.server is not None
     where = source.server.paths
     with records.lock_server(where):
         record = records.require_record(where)
-        lasting = {name.replace("-", "_") for name in request.settings} - HELD.keys()
+        lasting = {name.replace("-", "_") for name in request.settings} - RESTORE_SETTINGS.keys()
         lasting |= {"read_only"} if request.read_only else set()
-        own = (HELD.keys() | ALONE[source.flavor].keys()) - lasting
+        own = (RESTORE_SETTINGS.keys() | NO_REPLICATION[source.flavor].keys()) - lasting
         settings = {name: value for name, value in record.settings.items() if name.replace("-", "_") not in own}
         records.save(where, record.with_(settings=settings))
     if not request.read_only:

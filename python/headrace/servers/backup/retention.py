@@ -185,7 +185,7 @@ def carry_out(
 
 
 def _describe_lock(lab: Lab, backup: Backup) -> str:
-    return unfinished.lock_on(lab, backup.id, tuple(backup.manifest.snapshots.values()))
+    return unfinished.describe_lock(lab, backup.id, tuple(backup.manifest.snapshots.values()))
 
 
 def remove(target: BackupTarget, backup: Backup, lab: Lab | None = None) -> int:

@@ -77,7 +77,9 @@ def _is_alike(default: str | None, value: str) -> bool:
     return {"TRUE": "ON", "FALSE": "OFF"}.get(default or "", default or "") == value
 
 
-def list_others(connection: SqlConnection, settings: Mapping[str, str], given: Iterable[str]) -> list[OtherSetting]:
+def list_differences(
+    connection: SqlConnection, settings: Mapping[str, str], given: Iterable[str]
+) -> list[OtherSetting]:
     """Lists settings that differ between a restored server and its source, but for those given."""
     wished = {str(name).replace("-", "_") for name in given}
     here = read_settings(connection)

@@ -98,7 +98,7 @@ def write_mark(target: BackupTarget, name: str, run_mark: RunMark) -> None:
 
 
 @contextlib.contextmanager
-def hold_mark(
+def renew_mark(
     target: BackupTarget, backup: str, source: str, lab: Lab | None, every_s: float = SEEN_EVERY_S
 ) -> Iterator[None]:
     """Writes a mark and renews it during the block, since a copy may take days. The mark stays."""
@@ -125,7 +125,7 @@ def unmark(target: BackupTarget, backup: str) -> None:
         target.remove(f"{get_backup_folder(backup)}/{name}")
 
 
-def mark_of_run(target: BackupTarget, backup: str) -> RunMark | None:
+def read_backup_mark(target: BackupTarget, backup: str) -> RunMark | None:
     """Reads the mark of a backup; None if it has none."""
     return read_mark(target, _make_mark_name(backup))
 
@@ -164,7 +164,7 @@ def clear(
     for backup, files in sorted(by_id.items()):
         if backup == keep or not ID.fullmatch(backup) or (MANIFEST in files and RUNNING not in files):
             continue
-        run_mark = mark_of_run(target, backup)
+        run_mark = read_backup_mark(target, backup)
         if run_mark is not None and run_mark.alive:
             continue
         # Killed behind its last step; or it has become whole since the files were listed: a run
@@ -221,7 +221,7 @@ def list_snapshot_ids(lab: Lab, backup: str, listed: Collection[str] = ()) -> li
     return [str(snapshot["id"]) for snapshot in _list_snapshots(lab, backup, listed)]
 
 
-def lock_on(lab: Lab, backup: str, listed: Collection[str] = ()) -> str:
+def describe_lock(lab: Lab, backup: str, listed: Collection[str] = ()) -> str:
     """Returns, in words, which of its snapshots is locked against deletion; "" for none. Without
     its manifest the backup would be forgotten, and that snapshot would stay."""
     for snapshot in _list_snapshots(lab, backup, listed):
@@ -246,7 +246,7 @@ def list_spooled(spool: BackupTarget, source: CopySource, key: bytes | None) -> 
     """Lists the complete copies of a server that no living run is sending, the newest first."""
     manifests = [backup.manifest for backup in documents.read_backups(spool, key)[0]]
     mine = [manifest for manifest in manifests if (manifest.source, manifest.source_id) == (source.name, source.id)]
-    marks = [(manifest, mark_of_run(spool, manifest.id)) for manifest in mine]
+    marks = [(manifest, read_backup_mark(spool, manifest.id)) for manifest in mine]
     return [manifest for manifest, by in reversed(marks) if by is None or not by.alive]
 
 
@@ -257,7 +257,7 @@ def list_stored_snapshots(target: BackupTarget, source: CopySource, lab: Lab, ke
         _, backup, file = name.split("/", 2)
         if file != BEGUN or not ID.fullmatch(backup):
             continue
-        run_mark = mark_of_run(target, backup)
+        run_mark = read_backup_mark(target, backup)
         if run_mark is None or run_mark.alive or run_mark.lab != _find_place(lab):
             continue
         with contextlib.suppress(InputError):

@@ -15,7 +15,7 @@ from headrace.errors import CouldNotRun, HeadraceError
 from headrace.mysql.dialect import Dialect, quote_literal
 from headrace.mysql.statements import SqlConnection, ask_row, load_plugin, run
 from headrace.servers.access import find_service_user
-from headrace.servers.copies.copy import COPY_S, Copied, Destination, PhysicalCopy, get_server
+from headrace.servers.copies.copy import COPY_S, CopyResult, Destination, PhysicalCopy, get_server
 from headrace.servers.copies.folders import hold_folder, is_free
 from headrace.servers.copies.pipeline import Flow, Stage
 from headrace.servers.copies.position import BinlogPosition
@@ -35,7 +35,7 @@ class CloneCopy(PhysicalCopy):
 
     form = "tar"
 
-    def take(self, source: CopySource, into: Destination) -> Copied:
+    def take(self, source: CopySource, into: Destination) -> CopyResult:
         """Lets the server clone into a folder, and sends that as a tar stream."""
         size, folder = count_physical_bytes(get_server(source)), into.folder
         assert into.stream is not None
@@ -59,7 +59,7 @@ class CloneCopy(PhysicalCopy):
                 into.stream.write(Flow([Stage(words, "tar", user=find_service_user())]), expected)
         # Only a server started on the clone can tell its position: it lies between these two.
         facts = {"position": "of the begin; the copy itself knows its own", "gtid_at_most": after.gtid}
-        return Copied(before, size, facts=facts)
+        return CopyResult(before, size, facts=facts)
 
     def unpack(self, folder: Path) -> Stage:
         tar = shutil.which("tar") or "tar"

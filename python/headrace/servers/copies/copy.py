@@ -60,7 +60,7 @@ class Destination:
 
 
 @dataclass(frozen=True)
-class Copied:
+class CopyResult:
     """A copy that was taken. `data_bytes`: its size at the source. `snapshots`: ids by volume.
     `facts`: what else a restore should know."""
 
@@ -76,7 +76,7 @@ class CopyMethod(ABC):
     form: str
 
     @abstractmethod
-    def take(self, source: CopySource, into: Destination) -> Copied:
+    def take(self, source: CopySource, into: Destination) -> CopyResult:
         """Copies the server, which goes on. Raises InputError, CouldNotRun; then nothing of it is
         locked."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from headrace.servers.copies.copy import Copied, CopyMethod, Destination
+from headrace.servers.copies.copy import CopyMethod, CopyResult, Destination
 from headrace.servers.copies.grants import read_rights, refuse_blind
 from headrace.servers.copies.pipeline import Flow, Stage
 from headrace.servers.copies.position import BinlogPosition
@@ -27,7 +27,7 @@ class DumpCopy(CopyMethod):
 
     form = "sql"
 
-    def take(self, source: CopySource, into: Destination) -> Copied:
+    def take(self, source: CopySource, into: Destination) -> CopyResult:
         """Dumps the databases of `only`, or all that the account sees, into the destination's
         stream. Raises InputError if the account does not see all of them, CouldNotRun for a dump
         without position."""
@@ -52,7 +52,7 @@ class DumpCopy(CopyMethod):
             words = (*tool, *options, "--databases", "--", *names)
             plain_bytes = into.stream.write(Flow([Stage(words, tool[-1])]), size, look)
         position = read_dump_position(bytes(head), bytes(tail), source.flavor, source.log_bin)
-        return Copied(position, plain_bytes, facts={"accounts": "not in a logical copy"})
+        return CopyResult(position, plain_bytes, facts={"accounts": "not in a logical copy"})
 
 
 def find_dump_tool(source: CopySource, account: Path) -> tuple[tuple[str, ...], list[str]]:

@@ -14,7 +14,7 @@ from headrace.lab import Lab
 from headrace.mysql.dialect import refuse
 from headrace.servers import record as records
 from headrace.servers import running, volumes
-from headrace.servers.copies.copy import COPY_S, Copied, CopyMethod, Destination, get_server
+from headrace.servers.copies.copy import COPY_S, CopyMethod, CopyResult, Destination, get_server
 from headrace.servers.copies.position import BinlogPosition
 from headrace.servers.copies.source import CopySource
 
@@ -28,7 +28,7 @@ class FileCopy(CopyMethod):
 
     form = "files"
 
-    def take(self, source: CopySource, into: Destination) -> Copied:
+    def take(self, source: CopySource, into: Destination) -> CopyResult:
         """Shuts the server down, copies its files into the destination's folders, and starts it
         again, after an error too. Raises CouldNotRun, also if it did not shut down cleanly."""
         server = get_server(source)
@@ -52,7 +52,7 @@ class FileCopy(CopyMethod):
                     _start_again(lab, where)
         logs = sorted(into.log.glob("binlog.[0-9]*"))
         position = BinlogPosition("", logs[-1].name, logs[-1].stat().st_size) if logs else BinlogPosition()
-        return Copied(position)
+        return CopyResult(position)
 
 
 def _start_again(lab: Lab, where: records.ServerPaths) -> None:

@@ -12,7 +12,7 @@ from headrace.base.machine import ends_with_us
 from headrace.base.processes import Command, describe_failure, run_checked, run_to_end
 from headrace.errors import CouldNotRun
 from headrace.mysql.option_files import quote_value
-from headrace.servers.copies.copy import COPY_S, Copied, Destination, PhysicalCopy, get_server
+from headrace.servers.copies.copy import COPY_S, CopyResult, Destination, PhysicalCopy, get_server
 from headrace.servers.copies.folders import hold_folder
 from headrace.servers.copies.pipeline import Flow, Stage
 from headrace.servers.copies.position import BinlogPosition
@@ -40,7 +40,7 @@ class MariabackupCopy(PhysicalCopy):
 
     form = "mbstream"
 
-    def take(self, source: CopySource, into: Destination) -> Copied:
+    def take(self, source: CopySource, into: Destination) -> CopyResult:
         """Runs mariabackup into the destination's stream, or into its folder without one. Raises
         CouldNotRun, also for a copy without position of a server with a binary log."""
         server, gentle = get_server(source), into.pace.gentle
@@ -78,7 +78,7 @@ class MariabackupCopy(PhysicalCopy):
         if source.log_bin and not positions:
             rule = "told no binary log position, so nothing could be replayed on top of the copy"
             raise refuse.run("mariabackup", rule, "Does the account have BINLOG MONITOR?")
-        return Copied(positions[-1] if positions else BinlogPosition(), size)
+        return CopyResult(positions[-1] if positions else BinlogPosition(), size)
 
     def unpack(self, folder: Path) -> Stage:
         return Stage(("mbstream", "-x", "-C", str(folder)), "mbstream")

@@ -31,7 +31,7 @@ READ_BYTES = MIB
 # Pieces that a source may be ahead of its target: twice what a folder flushes at once (32 MiB).
 AHEAD_PIECES = 64
 # Lines of a program's messages that are kept: enough for the reason of its failure.
-KEPT_LINES = 400
+MOST_LINES = 400
 # Longest time for a program to end once its output has ended or it was asked to, s: a guess.
 END_S = 30.0
 # The kind of error of a program that ended by itself, and not for want of room.
@@ -98,7 +98,7 @@ class Flow:
         first program writes to its error output."""
         self.stages, self.on_line = stages, on_line
         self.children: list[subprocess.Popen[bytes]] = []
-        self.outputs: list[deque[str]] = [deque(maxlen=KEPT_LINES) for _ in stages]
+        self.outputs: list[deque[str]] = [deque(maxlen=MOST_LINES) for _ in stages]
         self._readers: list[threading.Thread] = []
 
     def __enter__(self) -> Flow:
@@ -255,7 +255,7 @@ class Flow:
             raise CouldNotRun(stage.what, rule, stage.words[0], hint, kind=kind)
 
 
-class Pumped(Flow):
+class ChainedFlow(Flow):
     """A flow, and programs behind it. `see` is called with every piece that passes between them,
     and may wait: the first flow then waits too."""
 

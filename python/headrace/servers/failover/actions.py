@@ -67,7 +67,7 @@ class StartApply(StepAction):
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         state = run.get_state(step.server)
-        run.hands.change(run.hosts[step.server], *state.dialect.start_apply(_get_channel_name(state)))
+        run.pool.change(run.hosts[step.server], *state.dialect.start_apply(_get_channel_name(state)))
 
 
 class StopReceive(StepAction):
@@ -77,7 +77,7 @@ class StopReceive(StepAction):
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         state = run.get_state(step.server)
-        with run.hands.hold_connection(run.hosts[step.server]) as connection:
+        with run.pool.hold_connection(run.hosts[step.server]) as connection:
             stop_receiving(connection, state, _get_channel_name(state))
 
 
@@ -89,7 +89,7 @@ class WaitNear(StepAction):
         afterwards."""
         host, to = run.hosts[step.server], run.hosts[step.to]
         with contextlib.ExitStack() as hurry:
-            run.draining.come_near(host, to, run.get_state(step.server), hurry)
+            run.draining.wait_until_near(host, to, run.get_state(step.server), hurry)
             if step.stage > 1:
                 # It is hurried until it has everything: the flush takes less time than that saves.
                 run.hurry = hurry.pop_all()
@@ -102,7 +102,7 @@ class ReadOnly(StepAction):
         """Stops the writes, and logs the source's GTIDs and the seconds that stopping took."""
         assert run.closing is not None
         gtids = run.closing.stop(
-            run.say, run.hands.list_connection_ids(step.server) | run.lease.list_connection_ids(step.server)
+            run.say, run.pool.list_connection_ids(step.server) | run.lease.list_connection_ids(step.server)
         )
         # Attempts before the last one let clients write in between.
         at_s = run.closing.began_s
@@ -153,14 +153,14 @@ class Inject(StepAction):
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         assert step.gtid is not None
-        run.hands.change(run.hosts[step.server], *make_empty_statements(step.gtid))
+        run.pool.change(run.hosts[step.server], *make_empty_statements(step.gtid))
 
 
 class LeaveSource(StepAction):
     """Ends all channels of the chosen server."""
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
-        with run.hands.hold_connection(run.hosts[step.server]) as connection:
+        with run.pool.hold_connection(run.hosts[step.server]) as connection:
             leave_sources(connection, run.get_state(step.server), step.gtid)
 
 
@@ -175,7 +175,7 @@ class SwitchSemiSync(StepAction):
         host, state = run.hosts[step.server], run.get_state(step.server)
         timeout = choose_timeout_ms(run.progress, state, run.seen) if self.side == "source" and self.on else None
         run.store(host, state.dialect.make_semi_sync_settings(self.side, self.on, timeout, step.count))
-        run.hands.change(host, *state.dialect.switch_semi_sync(self.side, self.on, timeout, step.count))
+        run.pool.change(host, *state.dialect.switch_semi_sync(self.side, self.on, timeout, step.count))
 
 
 class Writable(StepAction):
@@ -185,7 +185,7 @@ class Writable(StepAction):
         run.store(run.hosts[step.server], run.get_state(step.server).dialect.make_read_only_settings(False))
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
-        run.hands.change(run.hosts[step.server], *run.get_state(step.server).dialect.switch_read_only(False))
+        run.pool.change(run.hosts[step.server], *run.get_state(step.server).dialect.switch_read_only(False))
 
 
 class KeepRole(StepAction):
@@ -250,7 +250,7 @@ class ListLost(StepAction):
         Raises CouldNotRun."""
         assert step.gtid is not None
         old, flavor = run.hosts[step.to], run.get_state(step.server).flavor
-        lost = rescue.tail(old, step.gtid, flavor)
+        lost = rescue.list_tail(old, step.gtid, flavor)
         at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(run.surroundings.read_unix_s()))
         path = run.journal.path.with_name(f"{old.name.replace('/', '_')}-lost-{at}.txt")
         run.surroundings.write(path, "".join(f"{gtid}\n" for gtid in lost).encode())
@@ -265,7 +265,7 @@ class Repoint(StepAction):
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         host, to = run.hosts[step.server], run.hosts[step.to]
-        with run.hands.hold_connection(host) as connection:
+        with run.pool.hold_connection(host) as connection:
             follow(host, connection, to, run.following.get((to.name, host.name)), step.gtid)
             if run.progress.is_settled("clients"):  # nobody waits: the error of its first try is seen, if any
                 until = run.surroundings.read_now_s() + FIRST_TRY_S
@@ -283,8 +283,8 @@ class RepointEarly(StepAction):
         before if that takes longer than EARLY_S seconds. Raises CouldNotRun."""
         host, to, source = run.hosts[step.server], run.hosts[step.to], run.hosts[run.progress.source]
         with contextlib.ExitStack() as hurry:
-            run.draining.come_near(host, source, run.get_state(step.server), hurry, EARLY_STANDS_S)
-        with run.hands.hold_connection(host) as connection, run.hands.hold_connection(to) as above:
+            run.draining.wait_until_near(host, source, run.get_state(step.server), hurry, EARLY_STANDS_S)
+        with run.pool.hold_connection(host) as connection, run.pool.hold_connection(to) as above:
             move_below(host, connection, to, above, run.following.get((to.name, host.name)), EARLY_S)
 
 

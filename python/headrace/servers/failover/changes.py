@@ -14,11 +14,11 @@ from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import ServerState, observe, read_dialect, read_executed_sets
 from headrace.mysql.statements import SqlConnection, ask, ask_row, run
 from headrace.servers.failover import scheduler
-from headrace.servers.failover.hosts import CHANGE_S, AddressHost, Hands, change
+from headrace.servers.failover.hosts import CHANGE_S, AddressHost, ConnectionPool, change
 from headrace.servers.failover.planning.members import refuse
 from headrace.servers.failover.surroundings import REAL, Background, Surroundings
 from headrace.servers.topology import accounts
-from headrace.servers.topology.threads import leave_source, stop_applying, stop_receiving, to_start
+from headrace.servers.topology.threads import leave_source, make_start_statements, stop_applying, stop_receiving
 
 # Time that one attempt to stop the writes waits for statements that run, s: the least that
 # lock_wait_timeout takes. Whoever wants to write waits as long, so an attempt that fails is given
@@ -46,7 +46,7 @@ STAYS = (
     "stays stopped: MariaDB would throw away what it received and has not applied (MDEV-4698); once its source is back, "
     "START SLAVE fetches that anew"
 )
-KEEP = {"Binlog Dump", "Binlog Dump GTID", "Daemon", "Slave_IO", "Slave_SQL", "Slave_worker", "Connect"}
+STAY_CONNECTED = {"Binlog Dump", "Binlog Dump GTID", "Daemon", "Slave_IO", "Slave_SQL", "Slave_worker", "Connect"}
 
 
 @dataclass
@@ -109,7 +109,7 @@ class Closing:
             self.surroundings.sleep(BETWEEN_S)
         at_once, later = [], []
         for number, command, user, busy in ask(self.connection, CLIENTS):
-            if command not in KEEP and number not in own_ids:
+            if command not in STAY_CONNECTED and number not in own_ids:
                 (at_once if busy or user in self._bypassing else later).append(int(number))
         _kill(self.connection, at_once)
         executed, *_ = read_executed_sets(self.connection, dialect)
@@ -138,7 +138,7 @@ def reopen(host: AddressHost, connection: SqlConnection, state: ServerState, eve
 
 
 def receive_again(
-    hands: Hands,
+    pool: ConnectionPool,
     hosts: Mapping[str, AddressHost],
     names: Collection[str],
     say: Callable[[str], None],
@@ -148,8 +148,8 @@ def receive_again(
     stay stopped, since somebody stopped them, except on `rescuing`, where a rescue was cut off."""
     for name in sorted(set(names) & set(hosts)):
         try:
-            statements, stopped = to_start(hands.query_state(hosts[name]), appliers=name in rescuing)
-            hands.change(hosts[name], *statements)
+            statements, stopped = make_start_statements(pool.query_state(hosts[name]), appliers=name in rescuing)
+            pool.change(hosts[name], *statements)
         except Exception as error:
             say(f"{name} does not receive again: {error}")
         else:
@@ -182,7 +182,7 @@ def move_below(
         follow(host, connection, to, source_options)
     except BaseException:
         with contextlib.suppress(Exception):
-            statements, _ = to_start(observe(connection, host.name))
+            statements, _ = make_start_statements(observe(connection, host.name))
             run(connection, tuple(statements))
         raise
 
@@ -252,7 +252,7 @@ def follow_again(host: AddressHost, connection: SqlConnection, source: AddressHo
     """Follows a source that it followed before. The relay log is kept if it still has that channel
     and its threads can be started without deleting it; else it is fetched again."""
     state = observe(connection, host.name)
-    statements, stopped = to_start(state)
+    statements, stopped = make_start_statements(state)
     still = any(channel.place == (source.host, source.port) for channel in state.channels)
     if still and not stopped:
         run(connection, tuple(statements))

@@ -13,13 +13,13 @@ from headrace.base.signals import ignore_interrupts
 from headrace.errors import CouldNotRun
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.failover.changes import receive_again
-from headrace.servers.failover.hosts import AddressHost, Hands, translate_errors
+from headrace.servers.failover.hosts import AddressHost, ConnectionPool, translate_errors
 from headrace.servers.failover.interruption import describe_change
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import Lease
 from headrace.servers.failover.observer import Observer
 from headrace.servers.failover.planning.dry_run import DryRun, build_dry_run
-from headrace.servers.failover.planning.election import has
+from headrace.servers.failover.planning.election import collect_gtids
 from headrace.servers.failover.planning.guarantee import carry_proof
 from headrace.servers.failover.planning.members import AckProof, FailoverWish, Members, Outcome, make_refusal_error
 from headrace.servers.failover.planning.progress import Began, GivenUp, HandedOver, Progress, Scheduled
@@ -54,7 +54,7 @@ class Executor:
     max_wait_s: float = MAX_WAIT_S
 
     def __post_init__(self) -> None:
-        self.hands = Hands(self.surroundings)
+        self.pool = ConnectionPool(self.surroundings)
 
     @property
     def hosts(self) -> Mapping[str, AddressHost]:
@@ -67,14 +67,14 @@ class Executor:
     def close(self) -> None:
         """Closes its connections."""
         self.lease.release()
-        self.hands.close()
+        self.pool.close()
         self.observer.close()
         self.journal.close()
 
     def warm(self, source: str) -> None:
         """Connects to the replicas in advance of a failover."""
         others = [host for name, host in self.hosts.items() if name != source]
-        self.hands.warm(others)
+        self.pool.warm(others)
         self.lease.warm(others)
 
     def preview_run(self, wish: FailoverWish) -> DryRun:
@@ -86,7 +86,7 @@ class Executor:
             seen, _ = self.observer.probe_source(wish.source)
         else:
             seen = self.observer.look()
-        if self._is_over(wish, seen):
+        if self._is_outdated(wish, seen):
             history = history.add_event(self.surroundings.read_unix_s(), GivenUp())
         began = self._begin(wish, "user", seen)
         progress = history.add_event(self.surroundings.read_unix_s(), began).progress
@@ -119,7 +119,7 @@ class Executor:
         Raises CouldNotRun, InputError."""
         with self.journal.lock():
             unfinished, stopped = self.journal.history.progress, frozenset[str]()
-            outdated = self._is_over(wish, seen)
+            outdated = self._is_outdated(wish, seen)
             if unfinished is not None and unfinished.is_same(wish) and not outdated:
                 self.say(f"going on with the {wish.kind} that {unfinished.by} began")
             self.lease.take(find_excluded(Progress(wish)))
@@ -135,11 +135,11 @@ class Executor:
             finally:
                 self.lease.release()
 
-    def _is_over(self, wish: FailoverWish, seen: Members | None) -> bool:
+    def _is_outdated(self, wish: FailoverWish, seen: Members | None) -> bool:
         """Returns whether the unfinished change of the journal is outdated."""
         history = self.journal.history
         age_s = max(0.0, self.surroundings.read_unix_s() - history.last_at)
-        return history.progress is not None and history.progress.is_over(wish, seen, age_s)
+        return history.progress is not None and history.progress.is_outdated(wish, seen, age_s)
 
     def _begin(
         self,
@@ -158,17 +158,17 @@ class Executor:
         handed = self.journal.history.find_handed_over(wish.source, self.surroundings.read_unix_s(), boot)
         if handed is not None and wish.kind == "failover" and proof is None and fresh:
             members = seen or self.observer.look()
-            if self._counts(handed, members):
+            if self._is_still_valid(handed, members):
                 proof, events = carry_proof(handed.proof, members), events or handed.events
         return Began(wish, by, boot, proof, events, written_s)
 
-    def _counts(self, handed: HandedOver, seen: Members) -> bool:
+    def _is_still_valid(self, handed: HandedOver, seen: Members) -> bool:
         """Returns whether what was handed over is still so."""
         for name, text in handed.received.items():
             member = seen.get(name)
             if member is None or member.state is None:
                 continue
-            if not GtidSet.parse(text, member.state.flavor).contains(has(member)):
+            if not GtidSet.parse(text, member.state.flavor).contains(collect_gtids(member)):
                 source = handed.source
                 self.say(f"{name} has received more since {source} was watched: what was seen then does not count")
                 return False
@@ -188,5 +188,5 @@ class Executor:
         if progress is None or not progress.is_same(FailoverWish(source)) or progress.decision is not None:
             return
         with contextlib.suppress(CouldNotRun), self.journal.lock():
-            receive_again(self.hands, self.hosts, progress.stopped, self.say, progress.rescuing)
+            receive_again(self.pool, self.hosts, progress.stopped, self.say, progress.rescuing)
             self.journal.write(GivenUp())

@@ -182,7 +182,7 @@ class LabHost(AddressHost):
             return super().admit_follower(follower, connection, dialect)
         if not (self.server.paths.state / accounts.FILE).exists():
             accounts.create_account(self.server.paths, connection, dialect, self.host)
-        return accounts.follow(follower.server.paths, self.server)
+        return accounts.make_source_options(follower.server.paths, self.server)
 
     def remember(self, **settings: str | None) -> None:
         """Stores settings in its record, from which every start writes its option file."""
@@ -335,7 +335,7 @@ def translate_errors(name: str) -> Iterator[None]:
         raise CouldNotRun(name, str(message)[:300], f"error {number} of the server", "") from None
 
 
-class Hands:
+class ConnectionPool:
     """Connections for reuse: on a busy machine a TLS handshake takes longer than a statement."""
 
     def __init__(self, surroundings: Surroundings = REAL) -> None:

@@ -14,7 +14,7 @@ from headrace.servers.failover.surroundings import REAL, Surroundings
 
 LEASE = "headrace_failover"
 LEASE_S = 2.0  # how long each server may take to grant it, a guess
-HELD_S = 86_400  # how long it is held without a word, s: a day, longer than any drain
+WAIT_TIMEOUT_S = 86_400  # how long it is held without a word, s: a day, longer than any drain
 
 # Time for which a lock may outlive its killed holder, s: until the server notices its end.
 LAST_S = 0.5
@@ -83,7 +83,7 @@ class Lease:
         for connection in self._open_connections(host):
             try:
                 # A server whose own wait_timeout is short would end it in a long drain, unseen.
-                run(connection, (f"SET SESSION wait_timeout = {HELD_S}",))
+                run(connection, (f"SET SESSION wait_timeout = {WAIT_TIMEOUT_S}",))
                 if ask_row(connection, f"SELECT GET_LOCK('{LEASE}', {LAST_S})")[:1] == (1,):
                     self.locks[host.name] = connection
                     return ""

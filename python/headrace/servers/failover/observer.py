@@ -93,7 +93,7 @@ class Observer:
         if seen.state is None or seen.state.read_only:
             return before, None
         began = self.surroundings.read_now_s()
-        write, why = self._write(source, before, write_s or self.write_s)
+        write, why = self._try_write(source, before, write_s or self.write_s)
         after = replace(seen, write=write, error=why, waited_s=self.surroundings.read_now_s() - began)
         proof = None
         if write == "ok":
@@ -194,7 +194,7 @@ class Observer:
 
     # --- the write probe --------------------------------------------------------------------------
 
-    def _write(self, name: str, before: Members, write_s: float) -> tuple[Write, str]:
+    def _try_write(self, name: str, before: Members, write_s: float) -> tuple[Write, str]:
         """Tries a write; returns its result, and in words why it failed, "" for none. `write_s`:
         longest wait for each answer."""
         from pymysql.err import MySQLError
@@ -241,12 +241,12 @@ class Observer:
             if any(lock in state for lock in LOCKS):
                 return "blocked", f"a write waits for a lock: {state}"
             if SEMI_SYNC in state or "slave ACK" in state:
-                return _without_acknowledgement(name, before, state)
+                return _judge_missing_replicas(name, before, state)
             words += f" ({state})" if state else ""
         return "stalled", words
 
 
-def _without_acknowledgement(name: str, before: Members, state: str) -> tuple[Write, str]:
+def _judge_missing_replicas(name: str, before: Members, state: str) -> tuple[Write, str]:
     """Judges a source that waits for replicas: if they answer us and not it, it is cut off, and
     another server could take over; if they answer nobody, no other could."""
     source = before[name]

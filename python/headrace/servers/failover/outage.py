@@ -34,7 +34,7 @@ class FirstClient:
 
     def begin(self) -> None:
         """Connects and writes, in a thread of its own."""
-        self._trying = self.surroundings.begin(self._come)
+        self._trying = self.surroundings.begin(self._try_to_commit)
 
     def measure_outage_s(self) -> float | None:
         """Returns the time from the last write of the old source to the first answered commit of
@@ -44,7 +44,7 @@ class FirstClient:
         self._over = True
         return None if self._answered_s is None else max(0.0, self._answered_s - self.since_s)
 
-    def _come(self) -> None:
+    def _try_to_commit(self) -> None:
         """Tries to connect and write until a write is answered, for at most LONGEST_S seconds, and
         keeps the time of the answer."""
         until = self.surroundings.read_now_s() + LONGEST_S

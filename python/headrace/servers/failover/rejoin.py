@@ -30,9 +30,9 @@ from headrace.servers.failover.cluster import FailoverCluster
 from headrace.servers.failover.executor import Say, discard_message
 from headrace.servers.failover.hosts import CHANGE_S, AddressHost, LabHost, change, make_lab_host, query_host_state
 from headrace.servers.failover.planning.election import (
+    find_channel,
     find_extra,
     find_last_numbers,
-    follows,
     has_common_history,
     list_followers,
     list_heads,
@@ -104,17 +104,17 @@ def rejoin(
             old = replace(old, state=None)
         if old.state is None:
             host = _start_without_threads(cluster, host, may_truncate, say)
-        _close(host)
+        _make_read_only(host)
         seen = observer.look()
         old, new = seen[name], seen[above]
         if old.state is None:
             raise refuse.run(name, f"does not answer: {old.error}", f"Start it: headrace mysql up {name}.")
-        if follows(old, new) is not None:
+        if find_channel(old, new) is not None:
             return answer
         _check_related(old, new, source)
         answer["extra"] = find_extra(old, new)
         if answer["extra"]:
-            _keep_apart(cluster, host, old, new, answer, say)
+            _save_extra(cluster, host, old, new, answer, say)
             if diverged == "refuse":
                 return {**answer, "state": "diverged"}
             if diverged == "seed":
@@ -201,7 +201,7 @@ def find_source_above(seen: Members, name: str, source: str | None = None) -> st
         raise refuse.input(name, "cannot follow itself", "Name the new source with --from.")
     open_now = [head for head in list_heads(seen) if head != name and has_taken_over(seen, seen[head], name)]
     # A replica belongs to the source that it follows, though other servers take writes too.
-    open_now = [head for head in open_now if follows(old, seen[head])] or open_now
+    open_now = [head for head in open_now if find_channel(old, seen[head])] or open_now
     below = [follower.name for follower in list_followers(seen, old)]
     meant = [seen[head] for head in (open_now if source is None else [source]) if head in seen]
     followed = [head for head in meant if list_followers(seen, head) and _may_be_related(old, head)]
@@ -253,11 +253,11 @@ def _check_reachable(new: AddressHost, old: Seen, gtids: GtidSet) -> None:
 
 def _is_back(old: Seen, new: Seen) -> bool:
     """Returns whether it is a working replica already."""
-    channel = follows(old, new)
+    channel = find_channel(old, new)
     return channel is not None and not channel.is_broken and require_state(old).read_only
 
 
-def _keep_apart(
+def _save_extra(
     cluster: FailoverCluster, host: AddressHost, old: Seen, new: Seen, answer: RejoinAnswer, say: Say
 ) -> None:
     """Writes a file with the extra transactions of the old source, if its files can be read."""
@@ -309,7 +309,7 @@ def _start_without_threads(cluster: FailoverCluster, host: AddressHost, may_trun
     return again
 
 
-def _close(host: AddressHost) -> None:
+def _make_read_only(host: AddressHost) -> None:
     """Makes it read-only and ends its source role: writes there would be lost."""
     state = query_host_state(host)
     statements = state.dialect.switch_read_only(True)
@@ -335,13 +335,13 @@ def _list_extra(cluster: FailoverCluster, host: LabHost, old: Seen, new: Seen, a
         file.flush()
         program = rescue.find_host_program(host, require_state(old).flavor)
         words = rescue.build_reader_command(program, host.list_binary_logs(), _find_common(old, new))
-        _write_out([*words, "--verbose"], file, host.name)
+        _require_reader_output([*words, "--verbose"], file, host.name)
     return path
 
 
-def _write_out(words: list[str], file: IO[bytes], name: str) -> None:
+def _require_reader_output(words: list[str], file: IO[bytes], name: str) -> None:
     """Writes a reader's complete output. Raises CouldNotRun otherwise: nothing is deleted then."""
-    if reason := rescue.read_out(words, file, FLASHBACK_S):
+    if reason := rescue.write_reader_output(words, file, FLASHBACK_S):
         hint = "Nothing was thrown away. Read its binary logs by hand before it is seeded anew."
         raise refuse.run(name, f"what only it has could not be read: {reason}", hint)
 

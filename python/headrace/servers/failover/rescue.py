@@ -80,7 +80,7 @@ def rescue(old: AddressHost, new: AddressHost, has: GtidSet, say: Callable[[str]
     return after.executed.minus(before.executed).count()
 
 
-def tail(old: AddressHost, has: GtidSet, flavor: str) -> list[str]:
+def list_tail(old: AddressHost, has: GtidSet, flavor: str) -> list[str]:
     """Lists the GTIDs on the old source's volume that `has` lacks, in order; the first 100,000."""
     with old.open_binary_logs() as files:
         if not files:
@@ -181,7 +181,7 @@ def check_earlier(program: ServerProgram, files: list[Path], name: str) -> None:
     if len(files) < 2:
         return
     words = [*_find_reader(program), *map(str, files[:-1])]
-    if reason := read_out(words, subprocess.DEVNULL, APPLY_S):
+    if reason := write_reader_output(words, subprocess.DEVNULL, APPLY_S):
         hint = "--accept-loss goes on without what only this server has."
         raise refuse.run(name, f"a binary log before its last is damaged: {reason}", hint)
 
@@ -192,7 +192,7 @@ def _find_reader(program: ServerProgram) -> list[str]:
     return [*program.find_tool(*READERS[program.flavor]), "--no-defaults"]
 
 
-def read_out(words: list[str], into: IO[bytes] | int, longest_s: float) -> str:
+def write_reader_output(words: list[str], into: IO[bytes] | int, longest_s: float) -> str:
     """Writes the output of a reader to `into`; returns its error if it did not read everything
     within `longest_s`, else ""."""
     try:

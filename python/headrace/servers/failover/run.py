@@ -22,7 +22,7 @@ from headrace.servers.failover import scheduler
 from headrace.servers.failover.actions import ACTIONS, EVENTS_S, PUBLISH
 from headrace.servers.failover.changes import Closing, follow_again, receive_again, reopen
 from headrace.servers.failover.draining import Draining
-from headrace.servers.failover.hosts import AddressHost, Hands, translate_errors
+from headrace.servers.failover.hosts import AddressHost, ConnectionPool, translate_errors
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import Lease
 from headrace.servers.failover.observer import Observer
@@ -36,7 +36,7 @@ from headrace.servers.failover.planning.dry_run import (
     make_election,
     renew_proof,
 )
-from headrace.servers.failover.planning.election import follows, list_writers
+from headrace.servers.failover.planning.election import find_channel, list_writers
 from headrace.servers.failover.planning.members import (
     FailoverPlan,
     FailoverStep,
@@ -77,12 +77,12 @@ class ChangeRun:
         self.observer: Observer = executor.observer
         self.journal: Journal = executor.journal
         self.lease: Lease = executor.lease
-        self.hands: Hands = executor.hands
+        self.pool: ConnectionPool = executor.pool
         self.clients: Path | None = executor.clients
         self.say = executor.say
         self.hosts = executor.hosts
         self.surroundings = executor.surroundings
-        self.draining = Draining(self.hands, self.log, self.say, executor.drain_s, executor.max_wait_s)
+        self.draining = Draining(self.pool, self.log, self.say, executor.drain_s, executor.max_wait_s)
 
     @property
     def progress(self) -> Progress:
@@ -97,7 +97,7 @@ class ChangeRun:
 
     def get_state(self, name: str) -> ServerState:
         """Returns the state of a server as it was observed last, or asks for it."""
-        return self.seen[name].state or self.hands.query_state(self.hosts[name])
+        return self.seen[name].state or self.pool.query_state(self.hosts[name])
 
     def store(self, host: AddressHost, settings: dict[str, str]) -> None:
         """Stores settings for later starts before the server is changed: a run that sees the change
@@ -200,7 +200,7 @@ class ChangeRun:
                 self.say(LEASE_TAKEN_AGAIN)
                 return
             if len(steps) > 1:
-                self._carry_out_abreast(steps)
+                self._carry_out_in_parallel(steps)
             else:
                 self._carry_out(steps[0])
 
@@ -231,7 +231,7 @@ class ChangeRun:
             self.log(events.StepDone(step, round(self.surroundings.read_now_s() - began, 4)))
         action.conclude(self, step)
 
-    def _carry_out_abreast(self, steps: Sequence[FailoverStep]) -> None:
+    def _carry_out_in_parallel(self, steps: Sequence[FailoverStep]) -> None:
         """Carries out a step for several servers at once."""
 
         def catch_error(step: FailoverStep) -> Exception | None:
@@ -262,8 +262,8 @@ class ChangeRun:
         for name, host in self.hosts.items():
             if name == new.name or (new.name, name) in self.following:
                 continue
-            if follows(self.seen[name], self.seen[new.name]) is None:
-                with self.hands.hold_connection(new) as connection:
+            if find_channel(self.seen[name], self.seen[new.name]) is None:
+                with self.pool.hold_connection(new) as connection:
                     self.following[new.name, name] = new.admit_follower(host, connection, read_dialect(connection))
 
     def _prepare_closing(self) -> None:
@@ -272,7 +272,7 @@ class ChangeRun:
         state = self.get_state(host.name)
         with contextlib.ExitStack() as hurry:
             # It may take long, and the source's events run as long.
-            self.draining.come_near(chosen, host, self.get_state(chosen.name), hurry)
+            self.draining.wait_until_near(chosen, host, self.get_state(chosen.name), hurry)
         self.log(events.WritesClosing(host.name, chosen.name, state.event_scheduler == "ON"))
         self.closing = Closing.prepare(host, state, self.surroundings)
         until, long = self.surroundings.read_now_s() + self.executor.max_wait_s, self.closing.list_long_writers()
@@ -303,7 +303,7 @@ class ChangeRun:
         """Lets the stopped replicas receive again, as nobody was elected: its source may return."""
         progress = self.progress
         if progress.decision is None and progress.kind == "failover":
-            receive_again(self.hands, self.hosts, progress.stopped, self.say)
+            receive_again(self.pool, self.hosts, progress.stopped, self.say)
 
     def _undo(self) -> None:
         """Lets the source of a switchover without an elected server take writes again, and then
@@ -324,7 +324,7 @@ class ChangeRun:
         for name in sorted(progress.prepared.roles):
             # A replica with this role would wait for acknowledgements of what it applies.
             try:
-                with self.hands.hold_connection(self.hosts[name]) as connection:
+                with self.pool.hold_connection(self.hosts[name]) as connection:
                     run(connection, read_dialect(connection).switch_semi_sync("source", False))
             except Exception as error:
                 self.say(f"{name} keeps the source's role of semi-sync until the next change: {error}")
@@ -333,7 +333,7 @@ class ChangeRun:
         source = self.hosts[progress.source]
         for name in progress.prepared.moved:
             try:
-                with self.hands.hold_connection(self.hosts[name]) as connection:
+                with self.pool.hold_connection(self.hosts[name]) as connection:
                     follow_again(self.hosts[name], connection, source)
             except Exception as error:
                 self.say(f"{name} does not follow {source.name} as before: {error}")
@@ -344,7 +344,7 @@ class ChangeRun:
         """Lets the source take writes again; returns whether it is the source still."""
         source = self.hosts[progress.source]
         others = [name for name in list_writers(self.seen) if name != source.name]
-        with self.hands.hold_connection(source) as connection:
+        with self.pool.hold_connection(source) as connection:
             state = observe(connection, source.name)
             still = not state.channels and not others
             if still:

@@ -44,7 +44,7 @@ def create_account(where: ServerPaths, connection: SqlConnection, dialect: Diale
     run(connection, dialect.create_replication_account(ACCOUNT, hosts, password))
 
 
-def follow(
+def make_source_options(
     replica: ServerPaths, source: Server, position: str | tuple[str, int] = "gtid", channel: str = "", delay_s: int = 0
 ) -> SourceOf:
     """Returns how a server follows another server of the lab, and places the source's authority
@@ -73,7 +73,7 @@ def follow(
 
 
 def is_ours(authority: str) -> bool:
-    """Returns whether `follow` placed the file of an authority for a single source."""
+    """Returns whether `make_source_options` placed the file of an authority for a single source."""
     return PurePosixPath(authority).match(access.AUTHORITY.format(name="*"))
 
 

@@ -110,7 +110,7 @@ def list_problems(state: ServerState) -> Iterator[str]:
         if channel.source_server_id and channel.source_server_id == state.server_id:
             yield f"{name}its source has the same server_id {state.server_id}"
     if state.channels:
-        yield from _as_candidate(state)
+        yield from _list_promotion_obstacles(state)
     yield from _list_semi_sync_warnings(state)
 
 
@@ -143,7 +143,7 @@ def with_advice(error: str) -> str:
 
 def list_warnings(state: ServerState) -> Iterator[str]:
     """Yields, in words, what works now and will cause trouble later."""
-    yield from _on_purpose(state)
+    yield from _list_deliberate_settings(state)
     logs = state.binary_log.on and (not state.channels or state.binary_log.replica_updates)
     if logs and state.binary_log.format == "STATEMENT":
         yield (
@@ -220,7 +220,7 @@ def list_table_warnings(connection: SqlConnection, state: ServerState) -> list[s
     return descriptions
 
 
-def _as_candidate(state: ServerState) -> Iterator[str]:
+def _list_promotion_obstacles(state: ServerState) -> Iterator[str]:
     """Yields, in words, what speaks against a replica as the next source."""
     if not state.binary_log.on:
         yield "cannot be promoted: it writes no binary log"
@@ -232,7 +232,7 @@ def _as_candidate(state: ServerState) -> Iterator[str]:
         yield "gtid_strict_mode is OFF: a write here would be numbered into its source's history unnoticed"
 
 
-def _on_purpose(state: ServerState) -> Iterator[str]:
+def _list_deliberate_settings(state: ServerState) -> Iterator[str]:
     """Yields deliberate settings that speak against a promotion all the same."""
     for channel in state.channels:
         name = f"channel {channel.name}: " if channel.name else ""

@@ -85,7 +85,7 @@ def group_up(
     names = [f"{name}-{number}" for number in range(1, size + 1)]
     there = [member_name for member_name in names if member_name in records.list_names(find_data_dir(lab))]
     if there and len(there) == size and all(_is_member(lab, member_name) for member_name in names):
-        return _start_again(lab, names, progress)
+        return _start_existing(lab, names, progress)
     if there:
         rule = "is there already, and is not a whole group"
         raise refuse.input(", ".join(there), rule, "headrace mysql destroy it, or take another name.")
@@ -96,7 +96,7 @@ def group_up(
     try:
         members = _create_servers(lab, names, request | {"unpaced": unpaced}, dict(settings or {}), progress)
         progress(0.7, "forming the group")
-        _form(members)
+        _form_group(members)
     except BaseException:
         for member_name in names:
             if make_server_paths(find_data_dir(lab), member_name).state.exists():
@@ -142,7 +142,7 @@ def _create_servers(
     return [find(lab, member_name) for member_name in names]
 
 
-def _form(members: list[Server]) -> None:
+def _form_group(members: list[Server]) -> None:
     """Makes the group's account on each member and starts its replication; the first member begins
     the group. Raises CouldNotRun."""
     password = Secret(secrets.token_urlsafe(access.PASSWORD_BYTES))
@@ -211,7 +211,7 @@ def _is_member(lab: Lab, name: str) -> bool:
     return record is not None and record.created and "loose-group-replication-group-name" in record.settings
 
 
-def _start_again(lab: Lab, names: list[str], progress: Progress) -> list[Server]:
+def _start_existing(lab: Lab, names: list[str], progress: Progress) -> list[Server]:
     """Starts members that are down. If no member runs, the group is begun anew by the member that
     has all transactions of the others; without such a member it is not begun. Raises
     CouldNotRun."""
@@ -224,7 +224,7 @@ def _start_again(lab: Lab, names: list[str], progress: Progress) -> list[Server]
             bring_up(lab, name=member_name)
     members = [find(lab, member_name) for member_name in names]
     if not any(member.is_online for member in query_group_status(members)):
-        _begin_again(members)
+        _restart_group(members)
     for server in members:
         with accounts.open_connection(server) as connection:
             if _read_own_state(connection) in ("", "OFFLINE", "ERROR"):
@@ -244,7 +244,7 @@ def _start_alone(lab: Lab, name: str) -> None:
         records.save(where, started.with_(settings=record.settings))
 
 
-def _begin_again(members: list[Server]) -> None:
+def _restart_group(members: list[Server]) -> None:
     """Begins the group with the member that has all transactions of the others. Raises CouldNotRun
     if no member has them."""
     has: dict[str, GtidSet] = {}

@@ -94,7 +94,7 @@ class Follower:
             run(connection, dialect.switch_semi_sync("replica", True))
         self._point(where, connection, dialect)
 
-    def follow_too(self, where: ServerPaths, record: Record, connection: SqlConnection) -> None:
+    def add_source(self, where: ServerPaths, record: Record, connection: SqlConnection) -> None:
         """Adds a source to a server with data, from its first binary log or a file position on."""
         state = observe(connection, self.name)
         self._check(state)
@@ -117,7 +117,7 @@ class Follower:
             if self.begins is None or not self.begins.file:
                 raise refuse.input(self.name, "has no file position to begin at", "--position FILE:OFFSET")
             position = (self.begins.file, self.begins.offset)
-        source_options = accounts.follow(where, self.source, position, self.channel, self.delay_s)
+        source_options = accounts.make_source_options(where, self.source, position, self.channel, self.delay_s)
         run(connection, (*dialect.point_at(source_options), *dialect.start(self.channel)))
         wait_connected(connection, self.name, self.channel)
 
@@ -169,10 +169,10 @@ def _connect_socket(where: ServerPaths, timeout_s: float = accounts.ASK_S) -> Sq
 
 # Identity, persisted settings and channels of the server the files are of: MySQL's auto.cnf and
 # mysqld-auto.cnf, MariaDB's master.info and relay-log.info.
-NOT_KEPT = ("auto.cnf", "mysqld-auto.cnf", "*master*.info", "*relay*.info")
+IDENTITY_FILES = ("auto.cnf", "mysqld-auto.cnf", "*master*.info", "*relay*.info")
 
 
-def _forget(folder: Path, *patterns: str) -> None:
+def _delete_matching(folder: Path, *patterns: str) -> None:
     """Deletes the files of a folder that match a pattern."""
     for path in [path for pattern in patterns for path in folder.glob(pattern)]:
         path.unlink()
@@ -198,7 +198,7 @@ class CopiedFollower(Follower):
 
     def adopt_files(self, into: Destination) -> None:
         """Makes copied files those of another server."""
-        _forget(into.folder, *NOT_KEPT)
+        _delete_matching(into.folder, *IDENTITY_FILES)
         for folder in (into.folder, into.log):
             datadir.give(folder, find_service_user())
 
@@ -211,7 +211,7 @@ class CopySeed(CopiedFollower):
         """Copies the source's files, without relay logs, and corrects the index of the binary
         logs."""
         into = self.take("files", where, record)
-        _forget(into.log, "relay*")
+        _delete_matching(into.log, "relay*")
         # The index names the files by the path they had.
         logs = sorted(into.log.glob("binlog.[0-9]*"))
         (into.log / "binlog.index").write_text("".join(f"{path}\n" for path in logs))
@@ -245,9 +245,9 @@ class SnapshotSeed(CopiedFollower):
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
         """Removes the source's identity and logs from the volumes that were made from its
         snapshots."""
-        _forget(where.datadir, *NOT_KEPT)
+        _delete_matching(where.datadir, *IDENTITY_FILES)
         # Under the lock no transaction was between engine and binary log: recovery needs no log.
-        _forget(get_log_folder(where, record), "binlog.*", "relay*")
+        _delete_matching(get_log_folder(where, record), "binlog.*", "relay*")
         shutil.rmtree(where.data_mount / "tmp", ignore_errors=True)
         datadir.make_folders(where, find_service_user(), record.log_storage is not None)
 
@@ -270,7 +270,7 @@ class CloneSeed(CopiedFollower):
         from their position; returns its record. Raises CouldNotRun."""
         source = self.make_copy_source()
         with _connect_socket(where, COPY_S) as connection:
-            authority = accounts.follow(where, self.source).ssl_ca or ""
+            authority = accounts.make_source_options(where, self.source).ssl_ca or ""
             fetch(connection, read_dialect(connection), source, self.name, authority)
         if record.process is not None and not processes.wait_gone(record.process, CONNECT_S):
             raise CouldNotRun(self.name, "did not end after CLONE", str(where.log), "See headrace mysql log.")

@@ -13,7 +13,7 @@ from headrace.mysql.statements import Row, SqlConnection, ask, run
 
 # A transaction under way for so long without a new event of it is held, s: a guess; events of one
 # that is received follow each other in milliseconds.
-HELD_S = 0.2
+STUCK_S = 0.2
 APPLIES_S = 15.0  # s, for one that is applied, before it is told to stop: a guess
 KILLED_S = 0.3  # how long one that was killed may take to go before it is stopped, a guess
 
@@ -53,10 +53,10 @@ def _end_waiting_appliers(connection: SqlConnection, appliers: str, coordinates:
         if waiting := [applier for applier in still if busy[applier] and before[applier]]:
             for number, _ in waiting:
                 ask(connection, f"KILL {int(number)}")
-            wait_until(lambda: not ask(connection, coordinates), until - time.monotonic(), HELD_S / 4)
+            wait_until(lambda: not ask(connection, coordinates), until - time.monotonic(), STUCK_S / 4)
             return
         before = busy
-        time.sleep(HELD_S)
+        time.sleep(STUCK_S)
 
 
 def leave_source(connection: SqlConnection, dialect: Dialect, channel: str = "") -> None:
@@ -65,7 +65,7 @@ def leave_source(connection: SqlConnection, dialect: Dialect, channel: str = "")
     run(connection, (*dialect.stop(channel), *dialect.forget(channel)))
 
 
-def to_start(state: ServerState, appliers: bool = True) -> tuple[list[str], list[str]]:
+def make_start_statements(state: ServerState, appliers: bool = True) -> tuple[list[str], list[str]]:
     """Returns statements that start stopped receive threads, and with `appliers` stopped appliers,
     if nothing is lost by it; and the names of channels that stay stopped. With both threads stopped
     MariaDB deletes its relay log when the first one starts (MDEV-4698): then they are started only

@@ -49,7 +49,7 @@ FIRST_SERVER_ID = 101  # of a replica; users number theirs from 1
 # and takes part in semi-sync within a second (guesses).
 SETTLE_S, SETTLE_LOOK_S = 5.0, 0.2
 # A server that is started to be looked at: nothing is received, applied or written on it.
-LOOKED_AT: dict[str, dict[str, str | None]] = {
+INSPECTION_SETTINGS: dict[str, dict[str, str | None]] = {
     "mariadb": {"skip-slave-start": "ON", "read-only": "ON", "event-scheduler": "OFF"},
     "mysql": {"skip-replica-start": "ON", "read-only": "ON", "super-read-only": "ON", "event-scheduler": "OFF"},
 }
@@ -130,7 +130,7 @@ def bring_up_replica(
     with records.lock_server(where), ends_as_interrupts():
         existing = records.load(where)
         if existing is not None and existing.created:
-            notes = _follow_too(lab, where, existing, followed, following)
+            notes = _add_source(lab, where, existing, followed, following)
         else:
             record = _make_record(lab, name, followed, following, given, settings, unpaced)
             kind = following.seed or seeding.DEFAULT_SEED[record.flavor]
@@ -380,7 +380,7 @@ def _open_existing(
     work on it fails."""
     was_down = running.find_process(where, record) is None
     if was_down:
-        once = LOOKED_AT[record.flavor]
+        once = INSPECTION_SETTINGS[record.flavor]
         started = running.start(lab, where, record.with_(settings=record.merge_settings(once)), progress, timeout_s)
         records.save(where, started.with_(settings=record.settings))
     try:
@@ -393,7 +393,7 @@ def _open_existing(
         raise
 
 
-def _follow_too(lab: Lab, where: ServerPaths, record: Record, source: Server, following: Following) -> tuple[str, ...]:
+def _add_source(lab: Lab, where: ServerPaths, record: Record, source: Server, following: Following) -> tuple[str, ...]:
     """Lets an existing replica follow this source too, if it does not yet; returns notes about what
     was not necessary. Raises InputError for a server that follows nobody."""
     with _open_existing(lab, where, record) as (connection, state, was_down):
@@ -412,7 +412,7 @@ def _follow_too(lab: Lab, where: ServerPaths, record: Record, source: Server, fo
             run(connection, state.dialect.set_filters(dict(following.filters), following.channel))
         seed = seeding.Follower(source, record.name, following.position, following.channel, following.delay_s)
         try:
-            seed.follow_too(where, record, connection)
+            seed.add_source(where, record, connection)
         except BaseException:
             with contextlib.suppress(Exception):
                 leave_source(connection, state.dialect, following.channel)

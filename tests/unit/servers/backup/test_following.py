@@ -192,7 +192,7 @@ def test_a_receiver_that_has_ended_need_not_be_held(tmp_path, monkeypatch, stopp
     (tmp_path / "binlog.000001").write_bytes(bytes(100))
     monkeypatch.setattr("headrace.servers.backup.history.stream.SPOOL_BYTES", 1_000 if stopped else 10)
     stream._child, stream._receiver_stopped = cast(Any, child), stopped
-    stream._hold_receiver()
+    stream._pause_receiver()
     assert stream._receiver_stopped is not stopped
 
 

@@ -142,7 +142,7 @@ class Reader:
 # --- transactions ---------------------------------------------------------------------------------
 
 
-class Transactions:
+class TransactionParser:
     """Follows events and reports each complete transaction."""
 
     def __init__(self, where: str) -> None:
@@ -152,7 +152,7 @@ class Transactions:
         self.next_file: str | None = None
         self.stopped = False
         self.whole_to = len(codes.MAGIC)  # up to here nothing is half
-        self._open: _Begun | None = None
+        self._open: _OpenTransaction | None = None
 
     @property
     def inside(self) -> bool:
@@ -178,7 +178,7 @@ class Transactions:
         if event.kind in codes.CONTROL:
             raise make_damage_error(self.where, event.offset, "the file goes on inside of a transaction")
         begun = self._open
-        if not (_ends(event, begun.alone) if begun.ends is None else event.end >= begun.ends):
+        if not (_ends_transaction(event, begun.alone) if begun.ends is None else event.end >= begun.ends):
             return None
         if begun.ends is not None and event.end != begun.ends:
             raise make_damage_error(self.where, event.offset, "a transaction is longer than its GTID event says")
@@ -187,7 +187,7 @@ class Transactions:
 
 
 @dataclass(frozen=True)
-class _Begun:
+class _OpenTransaction:
     """A transaction whose end has not been seen. `ends`: its end in bytes, which MySQL announces;
     MariaDB announces only whether it is a single statement (`alone`)."""
 
@@ -198,7 +198,7 @@ class _Begun:
     alone: bool = False
 
 
-def _ends(event: Event, alone: bool) -> bool:
+def _ends_transaction(event: Event, alone: bool) -> bool:
     """True when an event ends a transaction of MariaDB."""
     if event.kind in (codes.XID, codes.XA_PREPARE):
         return True
@@ -213,15 +213,19 @@ def _read_statement(body: bytes) -> bytes:
     return body[13 + status + database + 1 :].strip()
 
 
-def _parse_gtid_event(event: Event) -> _Begun:
+def _parse_gtid_event(event: Event) -> _OpenTransaction:
     """Parses a GTID event: the begin of a transaction."""
     body, time_us = event.body, event.time_s * 1_000_000
     if event.kind == codes.MARIADB_GTID:
         number, domain, flags = struct.unpack_from("<QIB", body)
-        return _Begun(f"{domain}-{event.server_id}-{number}", time_us, event.offset, None, bool(flags & STANDALONE))
+        return _OpenTransaction(
+            f"{domain}-{event.server_id}-{number}", time_us, event.offset, None, bool(flags & STANDALONE)
+        )
     if event.kind == codes.MYSQL_TAGGED:
         gtid_event = codes.parse_tagged(body)
-        return _Begun(gtid_event.gtid, gtid_event.committed_us, event.offset, event.offset + gtid_event.length)
+        return _OpenTransaction(
+            gtid_event.gtid, gtid_event.committed_us, event.offset, event.offset + gtid_event.length
+        )
     # Flags, UUID, number, kind and two logical times; then 7 bytes of µs, a second time of them
     # where the first has its highest bit set, and the length of the transaction.
     committed = int.from_bytes(body[42:49], "little")
@@ -229,7 +233,7 @@ def _parse_gtid_event(event: Event) -> _Begun:
     length, _ = _read_packed(body, at)
     gtid = f"{uuid.UUID(bytes=body[1:17])}:{int.from_bytes(body[17:25], 'little')}"
     gtid = "" if event.kind == codes.MYSQL_ANONYMOUS else gtid
-    return _Begun(gtid, committed & ~(1 << 55) or time_us, event.offset, event.offset + length)
+    return _OpenTransaction(gtid, committed & ~(1 << 55) or time_us, event.offset, event.offset + length)
 
 
 def _read_packed(body: bytes, at: int) -> tuple[int, int]:

@@ -115,12 +115,12 @@ def choose(
     if named in [timeline.id for timeline in timelines if timeline.damages and not timeline.files]:
         raise _make_unreadable_error(lost or [timeline for timeline in timelines if timeline.id == named], manifest)
     timelines = [timeline for timeline in timelines if timeline.flavor == manifest.flavor and timeline.files]
-    mine = [timeline for timeline in timelines if is_own(timeline, manifest) and _joins(timeline, base)]
+    mine = [timeline for timeline in timelines if is_own(timeline, manifest) and joins(timeline, base)]
     if named is not None:
         chosen = next((timeline for timeline in timelines if timeline.id == named), None)
         if chosen is None:
             raise refuse.input(named[:60], "is not a timeline in this target", "See headrace backup list --binlogs.")
-        if _joins(chosen, base):
+        if joins(chosen, base):
             return ReplayChain((chosen,))
         before = [each for each in mine if each.ends.contains(chosen.begins) and chosen.begins.contains(base)]
         if before:
@@ -131,7 +131,7 @@ def choose(
     # A server of MariaDB is identified by its server_id, mostly 1: another name is another server.
     others = [timeline for timeline in timelines if timeline.source_id != manifest.source_id]
     if own is None:
-        fit = _pick_complete([timeline for timeline in others if _joins(timeline, base)], manifest)
+        fit = _pick_complete([timeline for timeline in others if joins(timeline, base)], manifest)
         if fit is None:
             raise _make_no_timeline_error([each for each in timelines if is_own(each, manifest)], manifest, base, lost)
         return ReplayChain((fit,))
@@ -176,10 +176,10 @@ def _refuse_used_again(
     for earlier in mine:
         for later in own[own.index(earlier) + 1 :]:
             again = earlier.reach.minus(later.begins)
-            either = _joins(later, base) or later.begins.contains(base)
+            either = joins(later, base) or later.begins.contains(base)
             if again.is_empty or not either or not earlier.ends.contains(later.begins):
                 continue
-            if _joins(later, base) and _has_all_of(later, earlier):
+            if joins(later, base) and _has_all_of(later, earlier):
                 continue
             if not _is_before(goal, earlier, later.begins):
                 rule = f"used the numbers of {again.count():,} transactions again, in {later.id} ({archive.shorten_set(again)})"
@@ -266,7 +266,7 @@ def _is_within(own: archive.Timeline, goal: RestoreGoal | None) -> bool:
     return goal.moment_us is not None and last > goal.moment_us
 
 
-def _joins(timeline: archive.Timeline, base: GtidSet) -> bool:
+def joins(timeline: archive.Timeline, base: GtidSet) -> bool:
     return base.contains(timeline.begins) and timeline.ends.contains(base)
 
 
@@ -292,7 +292,7 @@ def _make_no_timeline_error(
     """Returns the error for a backup that no timeline of the archive continues. `same`: timelines
     of its source, or the one that was named; `base`: the GTIDs it has executed; `lost`: timelines
     of its source that cannot be read."""
-    if lost and not (same and _joins(same[-1], base)):
+    if lost and not (same and joins(same[-1], base)):
         return _make_unreadable_error(lost, manifest)
     if not same:
         rule = f"no binary log of its source ({manifest.source_id}) lies in this target"
@@ -356,33 +356,33 @@ def collect(
     Raises InputError for a goal before the base, after the end, in a gap, or not in this history,
     and for damaged bytes.
     """
-    reach = _Reach(base, goal, _find_base_us(chain.timelines[0], base))
+    selection = _Selection(base, goal, _find_base_us(chain.timelines[0], base))
     logs: list[Path] = []
     total = sum(file.ends for timeline in chain.timelines for file in _select_needed(timeline, base)) or 1
     meter = ByteMeter(total, progress)
     for timeline, behind in zip(chain.timelines, (*chain.timelines[1:], None), strict=True):
-        if reach.done:
+        if selection.done:
             break
-        reach.enter(behind.begins if behind is not None else None, chain.parts)
-        _collect_timeline(target, timeline, reach, folder, key, logs, meter)
-        if behind is not None and not reach.done and not reach.executed.contains(behind.begins):
-            if damage := timeline.list_damage_behind(reach.base):
-                raise _make_damage_error(timeline, damage, reach.executed, reach.last_gtid)
-            missing = behind.begins.minus(reach.executed)
+        selection.enter(behind.begins if behind is not None else None, chain.parts)
+        _write_relay_logs(target, timeline, selection, folder, key, logs, meter)
+        if behind is not None and not selection.done and not selection.executed.contains(behind.begins):
+            if damage := timeline.list_damage_behind(selection.base):
+                raise _make_damage_error(timeline, damage, selection.executed, selection.last_gtid)
+            missing = behind.begins.minus(selection.executed)
             rule = f"ends before {behind.id} begins: {missing.count():,} transactions between are missing"
             raise refuse.input(timeline.id, rule, "Take a newer backup as the base.", kind=BROKEN)
-    reach.finish(chain.timelines[-1])
+    selection.finish(chain.timelines[-1])
     return ReplayPlan(
         timeline=", ".join(timeline.id for timeline in chain.timelines),
-        executed=reach.executed,
-        transactions=reach.count,
-        last_gtid=reach.last_gtid,
-        last_us=reach.last_us,
+        executed=selection.executed,
+        transactions=selection.count,
+        last_gtid=selection.last_gtid,
+        last_us=selection.last_us,
         logs=tuple(logs),
-        server_ids=frozenset(reach.servers),
-        base_us=reach.base_us,
-        doubt=len(reach.doubtful),
-        doubt_gtids=(reach.doubtful[0], reach.doubtful[-1]) if reach.doubtful else ("", ""),
+        server_ids=frozenset(selection.servers),
+        base_us=selection.base_us,
+        doubt=len(selection.doubtful),
+        doubt_gtids=(selection.doubtful[0], selection.doubtful[-1]) if selection.doubtful else ("", ""),
     )
 
 
@@ -411,29 +411,29 @@ def _find_base_us(timeline: archive.Timeline, base: GtidSet) -> int:
     return 0
 
 
-def _collect_timeline(
+def _write_relay_logs(
     target: BackupTarget,
     timeline: archive.Timeline,
-    reach: _Reach,
+    selection: _Selection,
     folder: Path,
     key: bytes | None,
     logs: list[Path],
     meter: ByteMeter,
 ) -> None:
     """Writes the relay logs of a timeline."""
-    executed = reach.base
+    executed = selection.base
     files = _select_needed(timeline, executed)
     for index, file in enumerate(files):
-        _check_join(timeline, file, executed, index == 0, reach)
+        _check_join(timeline, file, executed, index == 0, selection)
         path = folder / f"relay.{len(logs) + 1:06d}"
         with open(path, "wb") as out:
-            for size in _copy(target, file, reach, out, key):
+            for size in _write_relay_log(target, file, selection, out, key):
                 meter(size)
         logs.append(path)
-        if reach.done or (reach.until is not None and reach.executed.contains(reach.until)):
+        if selection.done or (selection.until is not None and selection.executed.contains(selection.until)):
             return
         executed = executed.union(file.later)
-        _check_end(timeline, file, files[index + 1] if index + 1 < len(files) else None, reach)
+        _check_end(timeline, file, files[index + 1] if index + 1 < len(files) else None, selection)
 
 
 def _holds(gtids: GtidSet, key: str, number: int) -> bool:
@@ -446,7 +446,7 @@ def _list_writers(gtids: GtidSet) -> dict[tuple[str, int], int]:
     return {(key, gtids.get_last_number(key)): writer for key, writer in gtids.writers}
 
 
-class _Reach:
+class _Selection:
     """Follows transactions until the goal is reached."""
 
     def __init__(self, base: GtidSet, goal: RestoreGoal, base_us: int) -> None:
@@ -466,9 +466,9 @@ class _Reach:
         self.unreached: dict[str, int] = {}
         self._unreached_set: GtidSet | None = None
         if goal.gtid is not None:
-            self._begin(goal.gtid)
+            self._find_unreached(goal.gtid)
 
-    def _begin(self, goal: GtidSet) -> None:
+    def _find_unreached(self, goal: GtidSet) -> None:
         """Finds the GTIDs of the goal that the base lacks; none: the goal is reached (`done`).
         Raises InputError for GTIDs of the other flavor, an empty set, and a goal before the
         base."""
@@ -592,12 +592,12 @@ class _Reach:
         raise refuse.input(value, rule, "Let the stream catch up, or take --latest, all there is.")
 
 
-def _copy(
-    target: BackupTarget, file: archive.ArchivedFile, reach: _Reach, out: BinaryIO, key: bytes | None
+def _write_relay_log(
+    target: BackupTarget, file: archive.ArchivedFile, selection: _Selection, out: BinaryIO, key: bytes | None
 ) -> Iterator[int]:
     """Writes the transactions of a file that are replayed, and yields the bytes read. A transaction
     is written as it is read and cut off again if it is not replayed: it may exceed the memory."""
-    reader, following = binlog.Reader(f"{target.label}: {file.name}"), binlog.Transactions(file.name)
+    reader, parser = binlog.Reader(f"{target.label}: {file.name}"), binlog.TransactionParser(file.name)
     raw, at, begun, complete_to = bytearray(), 0, False, 0
 
     def drop() -> None:
@@ -616,14 +616,14 @@ def _copy(
                     begun = True
                 elif event.kind == codes.PREVIOUS_GTIDS:  # MySQL requires it in every relay log
                     complete_to += out.write(raw[event.offset - at : event.end - at])
-                ended = following.see(event)
-                if following.inside or ended is not None:
+                ended = parser.see(event)
+                if parser.inside or ended is not None:
                     out.write(raw[event.offset - at : event.end - at])
-                if ended is not None and reach.take(ended, event.server_id):
+                if ended is not None and selection.take(ended, event.server_id):
                     complete_to = out.tell()
                 elif ended is not None:
                     drop()
-                if reach.done:
+                if selection.done:
                     drop()
                     return
             done = reader.offset - at
@@ -632,32 +632,36 @@ def _copy(
                 at += done
             yield len(data)
     drop()  # a transaction that is incomplete at the end of the archive
-    if following.earlier is None:
+    if parser.earlier is None:
         raise binlog.make_damage_error(
             f"{target.label}: {file.name}", 0, "does not say which transactions came before it"
         )
 
 
 def _check_join(
-    timeline: archive.Timeline, file: archive.ArchivedFile, executed: GtidSet, first: bool, reach: _Reach
+    timeline: archive.Timeline, file: archive.ArchivedFile, executed: GtidSet, first: bool, selection: _Selection
 ) -> None:
     """Raises InputError if transactions between two files are missing."""
     missing = file.earlier.minus(executed)
     if missing.is_empty and (first or executed.minus(file.earlier.union(file.own)).is_empty):
         return
-    if behind := timeline.list_damage_behind(reach.base):
-        raise _make_damage_error(timeline, behind, reach.executed, reach.last_gtid)
+    if behind := timeline.list_damage_behind(selection.base):
+        raise _make_damage_error(timeline, behind, selection.executed, selection.last_gtid)
     rule = f"{missing.count():,} transactions before it are missing from the archive: {archive.shorten_set(missing)}"
     if missing.is_empty:
         rule = f"is of another history: its source has not executed {archive.shorten_set(executed.minus(file.earlier))}"
-    last = f"--to-gtid {reach.last_gtid} is the last that can be reached" if reach.last_gtid else "Take a newer backup"
+    last = (
+        f"--to-gtid {selection.last_gtid} is the last that can be reached"
+        if selection.last_gtid
+        else "Take a newer backup"
+    )
     raise refuse.input(f"{timeline.id}/{file.name}", rule, f"{last}.", kind=BROKEN)
 
 
 def _check_end(
-    timeline: archive.Timeline, file: archive.ArchivedFile, behind: archive.ArchivedFile | None, reach: _Reach
+    timeline: archive.Timeline, file: archive.ArchivedFile, behind: archive.ArchivedFile | None, selection: _Selection
 ) -> None:
     """Raises InputError if a file stops early and others follow."""
     if behind is not None and not file.ended:
-        damage = timeline.list_damage_behind(reach.base) or timeline.damages
-        raise _make_damage_error(timeline, damage, reach.executed, reach.last_gtid)
+        damage = timeline.list_damage_behind(selection.base) or timeline.damages
+        raise _make_damage_error(timeline, damage, selection.executed, selection.last_gtid)

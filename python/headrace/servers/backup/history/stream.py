@@ -103,7 +103,7 @@ class Stream:
         self.state = StreamState()
         self.archived = GtidSet(source.flavor)
         self._reader: binlog.Reader | None = None
-        self._following: binlog.Transactions | None = None
+        self._parser: binlog.TransactionParser | None = None
         self._waiting: list[binlog.Transaction] = []
         self._read = 0
         self._about: dict[str, object] = {}
@@ -260,7 +260,7 @@ class Stream:
         self.state.file, self.state.stored_to = name, 0
         self._read, self._pieces, self._waiting = 0, FilePieces(), []
         self._stored, self._begun, self._last = (), False, {}
-        self._reader, self._following = binlog.Reader(name), binlog.Transactions(name)
+        self._reader, self._parser = binlog.Reader(name), binlog.TransactionParser(name)
 
     def _open(self, file: archive.ArchivedFile, stored: int) -> None:
         """Continues inside of a file, of which the first `stored` bytes are stored."""
@@ -280,7 +280,7 @@ class Stream:
         for old in self.spool.iterdir():
             old.unlink()
         # The receiver sends the file from its beginning: stored bytes are compared, and skipped.
-        self._reader, self._following = binlog.Reader(self.state.file), binlog.Transactions(self.state.file)
+        self._reader, self._parser = binlog.Reader(self.state.file), binlog.TransactionParser(self.state.file)
         self._read, self._waiting, self._stored = 0, [], tuple(self._pieces.entries)
         words = build_receiver_command(self.source, self.account, self.spool, self.state.file)
         self._output_path = self.spool / "said"
@@ -334,7 +334,7 @@ class Stream:
             alive, newer = self._child.poll() is None, _find_later(os.listdir(self.spool), self.state.file)
             followed = bool(newer) and (self.spool / self.state.file).exists()
             came = self._take()
-            following = self._following
+            following = self._parser
             assert following is not None
             full = self._find_reach() - self.state.stored_to >= LIVE_BYTES
             done = bool(following.next_file or following.stopped)
@@ -351,16 +351,16 @@ class Stream:
                 return
             if not came:
                 self.stop.wait(LOOK_EVERY_S)
-            self._hold_receiver()
+            self._pause_receiver()
 
     def _find_reach(self) -> int:
         """Returns up to which byte the file can be stored: the end of a transaction, or a place
         inside of a transaction that is larger than a piece, and perhaps larger than the memory."""
-        assert self._following is not None and self._reader is not None
-        whole, read = self._following.whole_to, self._reader.offset
+        assert self._parser is not None and self._reader is not None
+        whole, read = self._parser.whole_to, self._reader.offset
         return read if read - max(whole, self.state.stored_to) >= LIVE_BYTES else whole
 
-    def _hold_receiver(self) -> None:
+    def _pause_receiver(self) -> None:
         """Stops the receiver while too many bytes are not stored, and resumes it when half of them
         are. A source that waits too long ends the connection: then the receiver is started
         again."""
@@ -379,7 +379,7 @@ class Stream:
 
     def _take(self) -> bool:
         """Reads the next bytes of the file; returns whether there were any."""
-        path, reader, following = self.spool / self.state.file, self._reader, self._following
+        path, reader, following = self.spool / self.state.file, self._reader, self._parser
         assert reader is not None and following is not None
         try:
             with open(path, "rb", buffering=0) as file:
@@ -398,7 +398,7 @@ class Stream:
             if following.earlier is not None and not self._begun:
                 self._begun = True
                 self._check_join(GtidSet.parse(following.earlier, self.source.flavor))
-                if self._following is not following:
+                if self._parser is not following:
                     return True
             if ended is not None and ended.ends > self.state.stored_to:
                 self._check_next(ended)
@@ -431,16 +431,16 @@ class Stream:
 
     def _find_ending(self) -> str:
         """Returns how the file ended: "rotate", "stop", or "" if its end was not read."""
-        assert self._following is not None
-        return "rotate" if self._following.next_file else "stop" if self._following.stopped else ""
+        assert self._parser is not None
+        return "rotate" if self._parser.next_file else "stop" if self._parser.stopped else ""
 
     def _store(self, ended: str = "") -> None:
         """Stores the complete transactions that are not stored yet."""
-        following = self._following
+        following = self._parser
         if following is None or not self._begun:
             return
         self._check_prefix()
-        if self._following is not following:
+        if self._parser is not following:
             return
         start = self.state.stored_to
         end = max(start, self._find_reach())
@@ -495,7 +495,7 @@ class Stream:
     def _make_piece(self, start: int, end: int, ended: str) -> tuple[archive.Piece, bytes]:
         """Returns the piece from byte `start` to `end` of the current file, with these bytes, and
         takes its transactions off `_waiting`. `ended`: how the file ends, "" if it goes on."""
-        assert self._following is not None
+        assert self._parser is not None
         data = self._read_bytes(start, end)
         mine = [transaction for transaction in self._waiting if start < transaction.ends <= end]
         self._waiting = self._waiting[len(mine) :]
@@ -519,7 +519,7 @@ class Stream:
             flavor=self.source.flavor,
             gtids=archive.encode_set(gtids),
             begins=start == 0,
-            earlier=self._following.earlier or "" if start == 0 else "",
+            earlier=self._parser.earlier or "" if start == 0 else "",
             ended=ended,
             packed="none",
             encrypted=self.key is not None,
@@ -582,8 +582,8 @@ class Stream:
     def _find_next(self) -> str:
         """Returns the name of the file behind the current one: as its end says, else the next one
         that has come, else the one that should come."""
-        assert self._following is not None
-        name, ending = self.state.file, self._following.next_file or ""
+        assert self._parser is not None
+        name, ending = self.state.file, self._parser.next_file or ""
         if binlog.FILE.fullmatch(ending):
             return ending
         return _find_later(os.listdir(self.spool), name) or binlog.make_next_name(name)

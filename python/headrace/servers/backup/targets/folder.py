@@ -18,7 +18,7 @@ from headrace.errors import CouldNotRun
 from headrace.servers.backup.targets.target import (
     WRITE_BYTES,
     BackupTarget,
-    Stored,
+    StoredFile,
     TargetWriter,
     check_name,
     format_size,
@@ -61,12 +61,12 @@ class FolderTarget(BackupTarget):
             raise refuse.input(str(folder), "is not a folder", "Name a folder, or one that can be made.")
         self._filesystem = self._find_device()
 
-    def list(self, prefix: str = "") -> list[Stored]:
+    def list(self, prefix: str = "") -> list[StoredFile]:
         """Lists its files whose name begins with `prefix`, by name, without hidden ones, which are
         unfinished. A file that is removed meanwhile is left out, and the folder is listed again, up
         to MOST_LISTS times in all: a joined piece may have taken its place. Raises CouldNotRun."""
         self._check_place()
-        stored: list[Stored] = []
+        stored: list[StoredFile] = []
         try:
             for _ in range(MOST_LISTS):
                 stored, changed = _list_files(self.folder, prefix)
@@ -181,10 +181,10 @@ class FolderTarget(BackupTarget):
         return CouldNotRun(shorten_name(place), f"cannot be {what}: {reason}", "operating system", hint)
 
 
-def _list_files(folder: Path, prefix: str) -> tuple[list[Stored], bool]:
+def _list_files(folder: Path, prefix: str) -> tuple[list[StoredFile], bool]:
     """Returns the files under a folder whose name begins with `prefix`, and whether others were
     removed while it looked; none for a folder that is missing. Raises OSError."""
-    stored: list[Stored] = []
+    stored: list[StoredFile] = []
     removed: list[OSError] = []
 
     def note_removed(error: OSError) -> None:
@@ -199,7 +199,7 @@ def _list_files(folder: Path, prefix: str) -> tuple[list[Stored], bool]:
             if file.startswith(".") or not name.startswith(prefix):
                 continue
             try:
-                stored.append(Stored(name, os.stat(path).st_size))
+                stored.append(StoredFile(name, os.stat(path).st_size))
             except FileNotFoundError as error:
                 removed.append(error)
     return stored, bool(removed)

@@ -27,7 +27,7 @@ from headrace.servers.backup.targets.target import (
     MISSING,
     WRITE_BYTES,
     BackupTarget,
-    Stored,
+    StoredFile,
     TargetWriter,
     check_name,
     refuse,
@@ -64,7 +64,7 @@ class S3Target(BackupTarget):
         self.label = f"s3://{bucket}" + (f"/{prefix}" if prefix else "")
         self._client = _make_client(region, endpoint)
 
-    def list(self, prefix: str = "") -> list[Stored]:
+    def list(self, prefix: str = "") -> list[StoredFile]:
         """Lists its files whose name begins with `prefix`, by name, from all pages. Raises
         InputError, CouldNotRun."""
         stored = []
@@ -72,7 +72,7 @@ class S3Target(BackupTarget):
             pages = self._client.get_paginator("list_objects_v2")
             for page in pages.paginate(Bucket=self.bucket, Prefix=self.prefix + prefix):
                 for entry in page.get("Contents", ()):
-                    stored.append(Stored(entry["Key"].removeprefix(self.prefix), int(entry["Size"])))
+                    stored.append(StoredFile(entry["Key"].removeprefix(self.prefix), int(entry["Size"])))
         return sorted(stored, key=lambda file: file.name)
 
     def create(self, name: str, expected_bytes: int = 0) -> TargetWriter:

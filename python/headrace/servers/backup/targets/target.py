@@ -53,7 +53,7 @@ def format_size(count: int) -> str:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredFile:
     """A file in a target, with its size in bytes."""
 
     name: str
@@ -105,7 +105,7 @@ class BackupTarget(ABC):
     label: str
 
     @abstractmethod
-    def list(self, prefix: str = "") -> list[Stored]:
+    def list(self, prefix: str = "") -> list[StoredFile]:
         """Lists its files whose name begins with `prefix`, by name. Raises CouldNotRun."""
 
     @abstractmethod

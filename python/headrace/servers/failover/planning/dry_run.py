@@ -32,7 +32,7 @@ class DryRun:
     plan: FailoverPlan
     members: Members
 
-    def end_state(self) -> list[str]:
+    def describe_end_state(self) -> list[str]:
         """Lists, in words, who takes writes at the end, who follows whom, and who is down."""
         writers = [each.name for each in self.members.values() if each.state is not None and not each.state.read_only]
         places = {member.place: member.name for member in self.members.values()}

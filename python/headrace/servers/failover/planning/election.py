@@ -14,7 +14,7 @@ from headrace.mysql.state import Channel, ServerState
 from headrace.servers.failover.planning.members import Members, Seen
 
 
-def follows(seen: Seen, source: Seen) -> Channel | None:
+def find_channel(seen: Seen, source: Seen) -> Channel | None:
     """Returns the channel by which a server follows another, None if it does not."""
     for channel in seen.state.channels if seen.state else ():
         if channel.place == source.place:
@@ -25,7 +25,7 @@ def follows(seen: Seen, source: Seen) -> Channel | None:
 def list_followers(members: Members, source: Seen) -> list[Seen]:
     """Lists the servers that answer and follow `source` directly, by name."""
     ordered = (members[name] for name in sorted(members))
-    return [member for member in ordered if member.name != source.name and follows(member, source) is not None]
+    return [member for member in ordered if member.name != source.name and find_channel(member, source) is not None]
 
 
 def list_writers(members: Members) -> list[str]:
@@ -60,7 +60,7 @@ def _is_another(seen: Seen, channel: Channel, source: Seen) -> bool:
     return channel.receive == "on" and not seen.deaf
 
 
-def has(seen: Seen) -> GtidSet:
+def collect_gtids(seen: Seen) -> GtidSet:
     """Returns everything that a server received or executed."""
     state = require_state(seen)
     gtids = state.executed
@@ -160,7 +160,7 @@ def _find_unique(seen: Seen, own: GtidSet | dict[tuple[int, int], int], others: 
     # writes included. Without another server to compare, they may be from a time as the source.
     remaining = own
     for other in others:
-        remaining = remaining.minus(has(other))
+        remaining = remaining.minus(collect_gtids(other))
     return str(remaining) if others else ""
 
 
@@ -218,7 +218,7 @@ def has_common_history(first: Seen, second: Seen) -> bool:
     """Returns whether two servers have a transaction in common: those of two clusters have none."""
     if require_state(first).flavor == "mariadb":
         return not find_last_numbers(first).keys().isdisjoint(find_last_numbers(second))
-    return has(first).minus(has(second)) != has(first)
+    return collect_gtids(first).minus(collect_gtids(second)) != collect_gtids(first)
 
 
 def find_extra(old: Seen, new: Seen) -> str:
@@ -228,7 +228,7 @@ def find_extra(old: Seen, new: Seen) -> str:
     in its own history. So the last number of each server in both is compared.
     """
     if require_state(old).flavor != "mariadb":
-        return str(has(old).minus(has(new)))
+        return str(collect_gtids(old).minus(collect_gtids(new)))
     highest = find_last_numbers(new)
     wrote = _find_unsettled(old.wrote, old, highest)
     beyond = {key: last for key, last in wrote.items() if last > highest.get(key, 0)}

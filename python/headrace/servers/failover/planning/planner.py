@@ -19,10 +19,10 @@ from headrace.errors import InputError
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.failover.planning import election, switchover
 from headrace.servers.failover.planning.election import (
+    collect_gtids,
     compute_usable,
     explain_unfit,
-    follows,
-    has,
+    find_channel,
     list_strangers,
     require_state,
 )
@@ -139,7 +139,7 @@ def _find_circle(members: Members) -> list[str]:
     for start in sorted(members):
         path, at = [start], members[start]
         while True:
-            above = [each for each in members.values() if each.name != at.name and follows(at, each) is not None]
+            above = [each for each in members.values() if each.name != at.name and find_channel(at, each) is not None]
             if not above:
                 break
             at = above[0]
@@ -234,7 +234,7 @@ def _revoke(source: Seen, replicas: list[Seen], fenced: bool) -> tuple[FailoverS
     if not fenced and source.fence == "possible":
         steps.append(FailoverStep(1, "fence", source.name, why="the old source must not come back by itself"))
     for replica in replicas:
-        channel = follows(replica, source)
+        channel = find_channel(replica, source)
         if channel is None or channel.receive == "off":
             continue
         if channel.apply == "off" and not channel.apply_error:
@@ -324,7 +324,7 @@ def _can_still_acknowledge(
     ahead = (
         []
         if elected is None
-        else [member for member in pool if not has(member).minus(compute_usable(elected)).is_empty]
+        else [member for member in pool if not collect_gtids(member).minus(compute_usable(elected)).is_empty]
     )
     if progress.proof is not None and len(ahead) >= progress.proof.wait_count:
         ahead = []
@@ -347,7 +347,7 @@ def _describe_received(pool: list[Seen], chosen: Seen, progress: Progress) -> st
     if progress.sure is None or not progress.sure[0]:
         return ""
     stopped = [member for member in pool if member.name in progress.stopped - {chosen.name}]
-    beyond = {member.name: has(member).minus(compute_usable(chosen)) for member in stopped}
+    beyond = {member.name: collect_gtids(member).minus(compute_usable(chosen)) for member in stopped}
     return "; ".join(f"{name} received {gtids} since then" for name, gtids in beyond.items() if not gtids.is_empty)
 
 
@@ -436,10 +436,10 @@ def _find_missing(pool: list[Seen], chosen: Seen, replaced: GtidSet | None = Non
     will = compute_usable(chosen)
     if replaced is not None:
         will = will.union(replaced)
-    beyond = [has(member).minus(will) for member in pool if member.name != chosen.name]
+    beyond = [collect_gtids(member).minus(will) for member in pool if member.name != chosen.name]
     texts = [str(gtids) for gtids in beyond if not gtids.is_empty]
     # The part of its own relay log that the chosen server cannot apply is lost too.
-    own = has(chosen).minus(will)
+    own = collect_gtids(chosen).minus(will)
     return "; ".join(dict.fromkeys([*texts, *([] if own.is_empty else [str(own)])]))
 
 
@@ -474,7 +474,7 @@ def _list_steps(
             rule = "MariaDB cannot be given empty transactions in place of those another server wrote"
             return (), (rule, "Use --errant leave, and seed the replica anew afterwards.")
         for name in sorted(errant.keys() - {chosen.name}):
-            gtid, why = has(members[name]).minus(has(chosen)), "empty, so that histories agree"
+            gtid, why = collect_gtids(members[name]).minus(collect_gtids(chosen)), "empty, so that histories agree"
             steps.append(FailoverStep(2, "inject", chosen.name, gtid=gtid, to=name, why=why))
     promote, refusal = switchover.plan_promotion(chosen, siblings, progress, stage=3)
     return (*steps, *promote), refusal

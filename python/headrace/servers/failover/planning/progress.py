@@ -350,7 +350,7 @@ class Progress:
         """Returns whether a call resumes this change: the same change of the same source."""
         return (self.source, self.kind) == (wish.source, wish.kind)
 
-    def is_over(self, wish: FailoverWish, seen: Members | None, age_s: float) -> bool:
+    def is_outdated(self, wish: FailoverWish, seen: Members | None, age_s: float) -> bool:
         """Returns whether a failover that elected nobody is outdated: it is long ago, or its source
         takes writes again. The fence and the proof are not valid any more then."""
         if self.kind != "failover" or self.source != wish.source or self.decision is not None:
@@ -374,9 +374,9 @@ class Progress:
             case SawEvents():
                 return replace(self, events=event.events)
             case StepBegan():
-                return self._begin_step(event.step)
+                return self._add_begun_step(event.step)
             case StepDone():
-                return self._finish_step(event.step, event.seconds)
+                return self._add_finished_step(event.step, event.seconds)
             case StepFailed(step=FailoverStep(action="repoint-early")):
                 stay = _add_name(self.prepared.stay, event.step.server)
                 return replace(self, prepared=replace(self.prepared, stay=stay))
@@ -434,7 +434,7 @@ class Progress:
         undone = undone and self.decision is None
         return replace(self, proof=proof, fenced_s=None if undone else self.fenced_s)
 
-    def _begin_step(self, step: FailoverStep) -> Progress:
+    def _add_begun_step(self, step: FailoverStep) -> Progress:
         """Returns the progress with a step that began, as far as resuming has to know of it."""
         prepared = self.prepared
         match step.action:
@@ -451,7 +451,7 @@ class Progress:
                 return replace(self, prepared=replace(prepared, moved=_add_name(prepared.moved, step.server)))
         return self
 
-    def _finish_step(self, step: FailoverStep, seconds: float) -> Progress:
+    def _add_finished_step(self, step: FailoverStep, seconds: float) -> Progress:
         """Returns the progress with a step that took `seconds`. While the writes are closed it is a
         part of the pause; of steps on several servers the longest counts."""
         after = self
@@ -498,7 +498,7 @@ class JournalHistory:
             case HandedOver():
                 return replace(self, handed={**self.handed, event.source: (at, event)})
             case Began():
-                return replace(self, last_at=at, began_at=at, progress=self._begin_change(event))
+                return replace(self, last_at=at, began_at=at, progress=self._add_begun_change(event))
             case Elected():
                 by_watch = self.progress is not None and self.progress.by == "watch"
                 failed_over_at = self.began_at if by_watch else self.failed_over_at
@@ -520,7 +520,7 @@ class JournalHistory:
         progress = None if self.progress is None else self.progress.add_event(event)
         return replace(history, last_at=at, progress=progress)
 
-    def _begin_change(self, event: Began) -> Progress:
+    def _add_begun_change(self, event: Began) -> Progress:
         """Returns the progress of a change that begins, or is resumed."""
         earlier = self.progress
         if earlier is None or not earlier.is_same(event.wish):

@@ -100,7 +100,7 @@ class LagReading:
 
 
 @dataclass
-class _Watched:
+class _WatchedServer:
     """The latest observations of a server, written by its thread under the lock."""
 
     name: str
@@ -131,7 +131,7 @@ class LagWatch:
     ) -> None:
         self.places = dict(places)
         self.heartbeat_on = heartbeat_on
-        self._watched = {name: _Watched(name, address) for name, address in servers.items()}
+        self._watched = {name: _WatchedServer(name, address) for name, address in servers.items()}
         self._lock = threading.Lock()
         self._end = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -155,7 +155,7 @@ class LagWatch:
         """Returns Unix seconds: those at the begin of the watch, counted on monotonically."""
         return self._wall_s + time.monotonic()
 
-    def _begin(self, work: Callable[[SqlConnection, _Watched], None], server: _Watched) -> None:
+    def _begin(self, work: Callable[[SqlConnection, _WatchedServer], None], server: _WatchedServer) -> None:
         """Begins a thread that does the work on a connection to the server."""
         thread = threading.Thread(
             target=self._keep_connected, args=(work, server), name=f"lag of {server.name}", daemon=True
@@ -163,7 +163,7 @@ class LagWatch:
         thread.start()
         self._threads.append(thread)
 
-    def _keep_connected(self, work: Callable[[SqlConnection, _Watched], None], server: _Watched) -> None:
+    def _keep_connected(self, work: Callable[[SqlConnection, _WatchedServer], None], server: _WatchedServer) -> None:
         """Does the work on a connection, and on a new connection when that is lost."""
         while not self._end.is_set():
             try:
@@ -181,7 +181,7 @@ class LagWatch:
 
     # --- sampling ---------------------------------------------------------------------------------
 
-    def _sample(self, connection: SqlConnection, server: _Watched) -> None:
+    def _sample(self, connection: SqlConnection, server: _WatchedServer) -> None:
         """Reads a server's GTIDs every SAMPLE_S seconds, and its state every STATUS_S, until the
         watch ends. Raises the errors of the connection."""
         state = observe(connection, server.name)
@@ -216,7 +216,7 @@ class LagWatch:
             return None  # it has not come here yet
         return None if at_us is None else int(at_us)
 
-    def _beat(self, connection: SqlConnection, server: _Watched) -> None:
+    def _beat(self, connection: SqlConnection, server: _WatchedServer) -> None:
         """Writes the time, µs, Unix, into the table of heartbeats every HEARTBEAT_S seconds."""
         ask(connection, f"CREATE DATABASE IF NOT EXISTS {SCHEMA}")
         ask(connection, f"CREATE TABLE IF NOT EXISTS {TABLE} (id INT PRIMARY KEY, at_us BIGINT NOT NULL)")
@@ -256,7 +256,7 @@ class LagWatch:
                 figures.append(("headrace_semi_sync_unanswered_total", labels, sync.no_tx))
         return figures
 
-    def _make_reading(self, server: _Watched, channel: Channel, now: float) -> LagReading:
+    def _make_reading(self, server: _WatchedServer, channel: Channel, now: float) -> LagReading:
         """Returns the reading of a channel from the latest observations. `now`: monotonic time,
         s."""
         name = self.places.get(channel.place, "")
@@ -300,7 +300,9 @@ class LagWatch:
             problem=self._describe_problem(server, source, channel, silent),
         )
 
-    def _describe_problem(self, server: _Watched, source: _Watched | None, channel: Channel, silent: bool) -> str:
+    def _describe_problem(
+        self, server: _WatchedServer, source: _WatchedServer | None, channel: Channel, silent: bool
+    ) -> str:
         """Returns in words why a channel does not work or is not seen, "" for no reason. `silent`:
         the replica's state is too old to count."""
         words = []

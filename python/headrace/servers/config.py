@@ -52,11 +52,8 @@ def is_placed(name: str) -> bool:
 
 
 def check_settings(settings: Mapping[str, str | None] | None, what: str = "settings") -> Options:
-    """Returns the settings with dashes in their names, as text.
-
-    Raises InputError for a setting that no option file can hold, and for options that Headrace
-    sets.
-    """
+    """Returns the settings with dashes in their names, as text. Raises InputError for a setting
+    that no option file can hold, and for options that Headrace sets."""
     options: Options = {}
     for key, value in (settings or {}).items():
         if not isinstance(key, str) or not OPTION.fullmatch(key):
@@ -267,9 +264,7 @@ FOLLOW_UPS = ("Aborting", "unknown option '----args-separator----'")
 
 def check(program: ServerProgram, config: Path, what: str) -> list[str]:
     """Lets the server itself check the file; returns its messages about values that it adjusts.
-
-    Raises InputError for options that it does not know and values that it does not accept.
-    """
+    Raises InputError for options that it does not know and values that it does not accept."""
     words = [*program.command, f"--defaults-file={config}"]
     # The real folders are on volumes that are not there yet, and the check wants them to exist.
     words += [f"--secure-file-priv={config.parent}", f"--tmpdir={config.parent}"]

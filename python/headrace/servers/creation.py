@@ -46,11 +46,9 @@ class Seeding(Protocol):
 
 @dataclass(frozen=True)
 class CreateRequest:
-    """A server to create, checked as far as possible without changing anything.
-
-    `seed`: a folder of saved data, the id of a snapshot of the data volume, or another server's
-    data as a `Seeding`; `log_seed`: a snapshot of the log volume, of the same moment.
-    """
+    """A server to create, checked as far as possible without changing anything. `seed`: a folder of
+    saved data, the id of a snapshot of the data volume, or another server's data as a `Seeding`;
+    `log_seed`: a snapshot of the log volume, of the same moment."""
 
     record: Record
     program: ServerProgram
@@ -61,11 +59,8 @@ class CreateRequest:
 def check_request(
     program: ServerProgram, record: Record, seed: Path | str | Seeding | None, log_seed: str | None = None
 ) -> CreateRequest:
-    """Returns the request with the options of its kind of configuration.
-
-    Raises InputError for values that no server can have, CouldNotRun for tools that this machine
-    lacks.
-    """
+    """Returns the request with the options of its kind of configuration. Raises InputError for
+    values that no server can have, CouldNotRun for tools that this machine lacks."""
     engine, port = record.engine, record.port
     check_choice("engine", engine, ENGINES, refuse)
     if engine not in program.engines:

@@ -112,11 +112,9 @@ def _forget_uuid(data: Path) -> None:
 
 
 def adopt(where: ServerPaths, log_volume: bool) -> None:
-    """Adapts files that came from snapshots of another server to this one.
-
-    The other may run on this machine: the lists of its binary log have its paths, and the new
-    server would read, and purge, the files of the old one.
-    """
+    """Adapts files that came from snapshots of another server to this one. The other may run on
+    this machine: the lists of its binary log have its paths, and the new server would read, and
+    purge, the files of the old one."""
     data, log = where.datadir, (where.log_mount if log_volume else where.data_mount) / "log"
     _forget_uuid(data)
     for folder in (data, log):

@@ -101,10 +101,8 @@ def get_unpacked_folder() -> Path:
 
 
 def find_program(flavor: str = "mariadb", server_path: str | os.PathLike | None = None) -> ServerProgram:
-    """Returns the newest server of a flavor, or the server at `server_path`.
-
-    Raises InputError, CouldNotRun with how to install it.
-    """
+    """Returns the newest server of a flavor, or the server at `server_path`. Raises InputError,
+    CouldNotRun with how to install it."""
     check_choice("flavor", flavor, FLAVORS, refuse, "Any other server: --server-path.")
     if server_path is not None:
         return _find_given(os.fspath(server_path))

@@ -50,12 +50,9 @@ Progress = Callable[[float, str], None]
 
 
 def install(flavor: str, progress: Progress = lambda share, what: None, upgrade: bool = False) -> ServerProgram:
-    """Installs a server and returns its program.
-
-    An installed server is not changed. With `upgrade`, the newest MySQL is added.
-
-    Raises InputError, CouldNotRun; then nothing was changed.
-    """
+    """Installs a server and returns its program. An installed server is not changed. With
+    `upgrade`, the newest MySQL is added. Raises InputError, CouldNotRun; then nothing was
+    changed."""
     check_choice("flavor", flavor, FLAVORS, refuse)
     there = list_installed(flavor)
     if flavor == "mysql":
@@ -241,10 +238,8 @@ def _refuse_removals(apt: str) -> None:
 
 @contextmanager
 def _block_services() -> Iterator[None]:
-    """Keeps packages from starting services (Debian policy 9.3.3.1: policy-rc.d, exit code 101).
-
-    A policy-rc.d that the system has already stays in force.
-    """
+    """Keeps packages from starting services (Debian policy 9.3.3.1: policy-rc.d, exit code 101). A
+    policy-rc.d that the system has already stays in force."""
     if POLICY.exists() or POLICY.is_symlink():
         yield
         return

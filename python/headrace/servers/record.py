@@ -121,14 +121,11 @@ class ServerVolumes:
 class Record(
     msgspec.Struct, frozen=True, tag_field="format", tag=FORMAT, rename={"created": "made", "should_run": "wanted"}
 ):
-    """The lasting record of a server.
-
-    `created`: it was ready once. `should_run`: it was started and not stopped. `clean`: its last
-    end was a shutdown. `options`: its [mysqld], without those that Headrace sets. `settings`:
-    options that were requested one by one. `log_begun`: byte of its error log at which its present
-    run begins. `host`: the address it listens at, if it has a port; other than 127.0.0.1 it is in a
-    network namespace of its own (topology/links).
-    """
+    """The lasting record of a server. `created`: it was ready once. `should_run`: it was started
+    and not stopped. `clean`: its last end was a shutdown. `options`: its [mysqld], without those
+    that Headrace sets. `settings`: options that were requested one by one. `log_begun`: byte of its
+    error log at which its present run begins. `host`: the address it listens at, if it has a port;
+    other than 127.0.0.1 it is in a network namespace of its own (topology/links)."""
 
     name: str
     flavor: str

@@ -93,9 +93,7 @@ def launch(
     more: tuple[str, ...] = (),
 ) -> Record:
     """Starts the process on mounted volumes, waits until it answers, and kills it on an error.
-
-    `more`: options for this start alone.
-    """
+    `more`: options for this start alone."""
     user = find_service_user()
     # Files of a killed server: MySQL would believe the lock if another process had its id now.
     lock = where.socket.with_name(f"{where.socket.name}.lock")

@@ -34,10 +34,8 @@ MEMORY_SHARE = 0.6
 
 @contextmanager
 def make_lab_folder(otherwise: Path, data_gib: float) -> Iterator[Path]:
-    """Yields a folder for a lab with `data_gib` of data: in memory if it fits, else `otherwise`.
-
-    At the end the lab in it is ended, and the folder is removed.
-    """
+    """Yields a folder for a lab with `data_gib` of data: in memory if it fits, else `otherwise`. At
+    the end the lab in it is ended, and the folder is removed."""
     _sweep()
     with ExitStack() as stack:
         folder = otherwise
@@ -71,10 +69,8 @@ def _sweep() -> None:
 
 
 def _is_abandoned(folder: Path) -> bool:
-    """Returns whether the maker of a folder of this user has ended.
-
-    Everybody may write to memory: a link there may lead to a lab in use, and does not count.
-    """
+    """Returns whether the maker of a folder of this user has ended. Everybody may write to memory:
+    a link there may lead to a lab in use, and does not count."""
     owner = folder.name.removeprefix(PREFIX).partition("-")[0]
     if not owner.isdigit() or Path(f"/proc/{owner}").exists():
         return False

@@ -47,11 +47,9 @@ class AttachedVolumes(ServerVolumes):
 
 @dataclass(frozen=True)
 class Server(Document, omitted=("lab", "paths", "volumes")):
-    """A server of a lab, as it was at the moment of the query.
-
-    `state`: running, stopped (with `stop`), or dead (it should run and does not). `paths`: its
-    files. `notes`: options that were left out of its option file. `problems`: each a phrase.
-    """
+    """A server of a lab, as it was at the moment of the query. `state`: running, stopped (with
+    `stop`), or dead (it should run and does not). `paths`: its files. `notes`: options that were
+    left out of its option file. `problems`: each a phrase."""
 
     name: str
     flavor: str
@@ -76,9 +74,7 @@ class Server(Document, omitted=("lab", "paths", "volumes")):
 
     def make_address(self, database: str | None = None, tcp: bool = False) -> Address:
         """Returns its address with the password: its socket, or with `tcp` its port over TLS.
-
-        Raises InputError without a port, CouldNotRun where this user may not read the password.
-        """
+        Raises InputError without a port, CouldNotRun where this user may not read the password."""
         if tcp and self.port is None:
             raise refuse.input(self.name, "has no port", "Make it with --port.")
         return access.make_address(self.paths, self.port if tcp else None, database, self.host)
@@ -270,9 +266,7 @@ def start(
     timeout_s: float = READY_S,
 ) -> Server:
     """Starts a server with `settings` added to its own; if they change, it is shut down first.
-
-    `unpaced` and errors: as for `up`.
-    """
+    `unpaced` and errors: as for `up`."""
     return bring_up(
         server.lab, name=server.name, settings=settings, unpaced=unpaced, progress=progress, timeout_s=timeout_s
     )
@@ -282,9 +276,7 @@ def stop(
     server: Server, kill: bool = False, progress: Progress = discard_progress, timeout_s: float = STOP_S
 ) -> Server:
     """Shuts a server down, or kills it, and unmounts its filesystems; its volumes stay attached.
-
-    Raises InputError, CouldNotRun; not for a server that does not run.
-    """
+    Raises InputError, CouldNotRun; not for a server that does not run."""
     access.check_root()
     where = server.paths
     with records.lock_server(where):
@@ -328,10 +320,7 @@ class MountedVolume:
 def mount(server: Server) -> list[MountedVolume]:
     """Mounts the volumes of a server that is down, so that its files can be reached: a full volume
     is emptied that way. `stop` unmounts them again, and so does the next start. The volumes of a
-    running server are mounted already.
-
-    Raises InputError, CouldNotRun, LabRefused.
-    """
+    running server are mounted already. Raises InputError, CouldNotRun, LabRefused."""
     access.check_root()
     where = server.paths
     with records.lock_server(where), ends_as_interrupts():
@@ -364,10 +353,8 @@ def list_servers(lab: Lab) -> list[Server]:
 
 
 def save_data(server: Server, folder: str | os.PathLike) -> Path:
-    """Copies the data of a server that was shut down into a new folder, for `seed_from`.
-
-    Raises InputError for a server that runs or was killed, CouldNotRun.
-    """
+    """Copies the data of a server that was shut down into a new folder, for `seed_from`. Raises
+    InputError for a server that runs or was killed, CouldNotRun."""
     access.check_root()
     where, folder = server.paths, Path(os.path.abspath(folder))
     with records.lock_server(where):
@@ -420,10 +407,8 @@ def _observe_server(lab: Lab, where: ServerPaths, record: Record) -> Server:
 
 
 def _read_specs(lab: Lab, record: Record) -> tuple[str, str | None]:
-    """Returns data and log storage as the lab has them now, else as they were asked for.
-
-    `headrace volume modify` changes them.
-    """
+    """Returns data and log storage as the lab has them now, else as they were asked for. `headrace
+    volume modify` changes them."""
     asked = [record.storage, record.log_storage]
     for index, volume in enumerate(record.volumes.ids):
         with contextlib.suppress(HeadraceError):
@@ -452,10 +437,7 @@ def _examine_volumes(
 
 def build_client_command(server: Server, words: tuple[str, ...] = ()) -> list[str]:
     """Returns the command of its client, which logs in with a password file that only root may
-    read.
-
-    Raises InputError for a server that does not run, CouldNotRun without a client.
-    """
+    read. Raises InputError for a server that does not run, CouldNotRun without a client."""
     if server.state != "running":
         raise refuse.input(server.name, f"is {server.state}", f"Start it: headrace mysql up {server.name}")
     client = find_program(server.flavor, server.server_path).find_tool(*CLIENTS[server.flavor])

@@ -237,10 +237,8 @@ def make_filesystem(device: str) -> None:
 
 def mount_options(kind: str, *more: str) -> str:
     """Returns the options to mount a volume that may be from a snapshot, with `more` of them.
-
     noatime: access times would be writes. nouuid: such a volume has the UUID of its origin, which
-    may be mounted; xfs alone refuses that, and alone knows the option (xfs(5)).
-    """
+    may be mounted; xfs alone refuses that, and alone knows the option (xfs(5))."""
     return ",".join([*more, "noatime", *(["nouuid"] if kind == KIND else [])])
 
 
@@ -264,11 +262,9 @@ def mount_to_read(device: str, place: Path) -> None:
 
 
 def unmount(place: Path, lazily: bool = False) -> None:
-    """Unmounts every filesystem at a place. `lazily`: also one that stays busy, or is broken.
-
-    A process that has ended may hold files a moment longer: the kernel closes those of io_uring
-    after its end.
-    """
+    """Unmounts every filesystem at a place. `lazily`: also one that stays busy, or is broken. A
+    process that has ended may hold files a moment longer: the kernel closes those of io_uring after
+    its end."""
     until = time.monotonic() + BUSY_S
     while (device := find_mounted_device(place)) is not None:
         try:
@@ -288,10 +284,8 @@ def unmount(place: Path, lazily: bool = False) -> None:
 
 
 def find_mounted_device(place: Path) -> str | None:
-    """Returns the device that is mounted at a place, the uppermost if there are several.
-
-    It is read from the kernel's list: asking the folder itself could wait for a broken device.
-    """
+    """Returns the device that is mounted at a place, the uppermost if there are several. It is read
+    from the kernel's list: asking the folder itself could wait for a broken device."""
     devices = [entry.source for entry in read_mount_table() if entry.place == str(place)]
     return devices[-1] if devices else None
 

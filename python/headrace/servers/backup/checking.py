@@ -19,7 +19,8 @@ from headrace.servers.backup.targets.target import BackupTarget
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Result of a check: what was checked, its files, its size (bytes), its problems as phrases."""
+    """The result of a check. `what`: id of the backup or timeline. `files`: number of its files,
+    `size`: bytes that were read, `problems`: what is wrong with it, in words."""
 
     what: str
     files: int
@@ -30,7 +31,8 @@ class CheckResult:
 def check_backup(
     target: BackupTarget, backup: str, key: bytes | None = None, tell: Callable[[int], None] = lambda count: None
 ) -> CheckResult:
-    """Reads every file of a backup. Raises CouldNotRun if the target cannot be read."""
+    """Reads every file of a backup, and returns what is wrong with it. `tell`: called with the
+    number of bytes of each piece read. Raises CouldNotRun if the target cannot be read."""
     problems: list[str] = []
     size = 0
     try:
@@ -38,9 +40,8 @@ def check_backup(
     except InputError as error:
         return CheckResult(backup, 1, 0, (f"{error.value}: {error.rule}",))
     for part in manifest.parts:
-        alone = manifest.with_(parts=(part,))
         try:
-            for piece in restore.read_parts(target, alone, tell):
+            for piece in restore.read_parts(target, manifest.with_(parts=(part,)), tell):
                 size += len(piece)
         except InputError as error:
             problems.append(f"{error.value}: {error.rule}")
@@ -62,7 +63,8 @@ def check_timeline(
     key: bytes | None = None,
     tell: Callable[[int], None] = lambda count: None,
 ) -> CheckResult:
-    """Reads every byte of a timeline: checksums, events, and the transactions of each index."""
+    """Reads every byte of a timeline, and returns what is wrong with its checksums, its events, and
+    the number of transactions by its index. `tell`: called with the bytes of each piece read."""
     problems, size, count = list(timeline.problems), 0, 0
     for file in timeline.files:
         reader, parser = binlog.Reader(file.name), binlog.TransactionParser(file.name)

@@ -110,7 +110,8 @@ def run(source: CopySource, target: BackupTarget, request: BackupRequest) -> Man
 
 
 def _check_request(source: CopySource, target: BackupTarget, request: BackupRequest) -> None:
-    """Raises InputError for a request that cannot be met."""
+    """Raises InputError for a method that cannot copy this server, or options that exclude each
+    other."""
     check_choice("method", request.method, documents.METHODS, refuse)
     refuse_method(source, request.method)
     if request.only and request.method != "logical":
@@ -124,7 +125,8 @@ def _check_request(source: CopySource, target: BackupTarget, request: BackupRequ
 
 
 def _take_copy(source: CopySource, place: BackupTarget, request: BackupRequest, backup: str) -> Manifest:
-    """Writes the copy into `place`, without its manifest, which is returned."""
+    """Writes a copy of the server into `place`, and returns its manifest, which is not written yet.
+    A copy in snapshots gets the document BEGUN, so that the next run can resume with them."""
     began, stream = time.time(), PartsWriter(place, backup, request)
     with source.connect() as connection:
         databases = request.only or tuple(sources.list_databases(connection))
@@ -161,7 +163,6 @@ def _take_copy(source: CopySource, place: BackupTarget, request: BackupRequest, 
         facts=dict(copied.facts),
     )
     if manifest.snapshots:
-        # If this run is killed while the snapshots are stored, the next run resumes with them.
         write_manifest(place, manifest, request.key, documents.BEGUN)
     elif not manifest.parts:
         raise refuse.run(source.name, "the copy is empty", "See the server's error log.")
@@ -174,8 +175,8 @@ def _take_copy(source: CopySource, place: BackupTarget, request: BackupRequest, 
 def _find_previous(
     source: CopySource, target: BackupTarget, spool: BackupTarget | None, lab: Lab | None, request: BackupRequest
 ) -> Manifest | None:
-    """Returns the copy of a killed run that this run resumes: not older than a day, and taken with
-    the same options."""
+    """Returns the copy of a killed run that this run resumes, and notes that; None for none. Such a
+    copy is not older than a day, and was taken with the same options."""
     candidates: list[Manifest] = []
     if spool is not None:
         candidates = unfinished.list_spooled(spool, source, request.key)
@@ -201,7 +202,8 @@ def _clear_killed_runs(
     request: BackupRequest,
     previous: Manifest | None,
 ) -> None:
-    """Removes the files of killed runs, and notes that, and why this run starts anew."""
+    """Removes the files of killed runs, except those of `previous`, the copy that is resumed. Calls
+    `request.note` for each, and with the reason if a new copy is taken instead."""
     keep = previous.id if previous is not None else ""
     opened = (lambda: lab) if lab is not None else None
     leftovers = unfinished.clear(target, opened, keep)
@@ -223,15 +225,15 @@ def _send(spool: BackupTarget, target: BackupTarget, manifest: Manifest, request
     """Copies the files of a complete copy into the target. Files that a killed run has sent are
     read back and compared, and not sent again. Raises InputError, CouldNotRun."""
     folder, present_files, sent = get_backup_folder(manifest.id), 0, 0
-    there = {file.name for file in target.list(f"{folder}/")}
+    names = {file.name for file in target.list(f"{folder}/")}
     for part in manifest.parts:
-        name, alone = f"{folder}/{part.name}", manifest.with_(parts=(part,))
-        if name in there and _is_whole(target, alone):
+        name, single = f"{folder}/{part.name}", manifest.with_(parts=(part,))
+        if name in names and _is_whole(target, single):
             present_files += 1
         else:
             target.remove(name)
             with target.create(name, part.size) as writer:
-                for piece in read_parts(spool, alone):
+                for piece in read_parts(spool, single):
                     writer.write(piece)
         sent += part.size
         request.progress(sent / max(1, manifest.stored_bytes), "sending")
@@ -248,7 +250,8 @@ def _is_whole(target: BackupTarget, manifest: Manifest) -> bool:
 
 
 class PartsWriter:
-    """Packs, encrypts and writes a copy's bytes as files of one size; `parts`: complete ones."""
+    """Packs, encrypts and writes the bytes of a copy as files of equal size. `parts`: the complete
+    files, each with its checksum."""
 
     def __init__(self, target: BackupTarget, backup: str, request: BackupRequest) -> None:
         self.target, self.folder, self.request = target, get_backup_folder(backup), request
@@ -256,7 +259,8 @@ class PartsWriter:
         self._file: TargetWriter | None = None
 
     def write(self, copy: Flow, expected_bytes: int, look: Callable[[bytes], None] = lambda piece: None) -> int:
-        """Writes the output of the programs, as fast as the pace allows, and returns its bytes."""
+        """Writes the output of the programs of a copy, as fast as the pace allows, and returns its
+        number of bytes before packing. `look`: called with each piece."""
 
         def see(piece: bytes) -> None:
             look(piece)
@@ -277,20 +281,21 @@ class PartsWriter:
         return flow.plain_bytes
 
     def append(self, data: bytes, expected_bytes: int) -> None:
-        """Appends to the files, each of which has a share of the bytes that are expected."""
-        view, each = memoryview(data), max(PART_BYTES, expected_bytes // MOST_PARTS)
+        """Appends bytes to the current file, and begins the next file when it is full. A file has
+        1/MOST_PARTS of `expected_bytes`, at least PART_BYTES."""
+        view, part_bytes = memoryview(data), max(PART_BYTES, expected_bytes // MOST_PARTS)
         while view:
             if self._file is None:
                 name = f"{self.folder}/data.{len(self.parts) + 1:05d}"
-                self._file = self.target.create(name, min(each, expected_bytes))
-            taken = view[: each - self._file.size]
+                self._file = self.target.create(name, min(part_bytes, expected_bytes))
+            taken = view[: part_bytes - self._file.size]
             self._file.write(bytes(taken))
             view = view[len(taken) :]
-            if self._file.size >= each:
+            if self._file.size >= part_bytes:
                 self.close()
 
     def close(self) -> None:
-        """Ends the last file."""
+        """Closes the current file, if any, and adds it to `parts`."""
         if self._file is not None:
             file, self._file = self._file, None
             file.close()
@@ -298,7 +303,8 @@ class PartsWriter:
 
 
 def _choose_folder(source: CopySource, request: BackupRequest, backup: str) -> Path:
-    """Returns a folder for the tools; the server's own account CLONEs the whole copy into it."""
+    """Returns the folder that the tools of a method use; MySQL's CLONE writes the whole copy there.
+    It is not created."""
     folder = Path(tempfile.gettempdir())
     if request.method == "physical" and source.flavor == "mysql" and source.server is not None:
         folder = Path(request.staging or source.server.paths.datadir.parent / "tmp")

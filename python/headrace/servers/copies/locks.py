@@ -45,12 +45,10 @@ ANSWER_S = 5.0
 @dataclass(frozen=True)
 class ServerPosition:
     """The position of a server when its commits were held back. Every commit up to here is in the
-    snapshot.
-
-    `gtid`: everything it had executed; "" without GTIDs. `file`, `offset`: its binary log; "" and 0
-    without one. `replica_gtid`: what a MariaDB replica had applied. `lsn`: of MySQL's InnoDB.
-    `exact`: no commit came between position and freeze, so nothing later is in the snapshot.
-    """
+    snapshot. `gtid`: everything it had executed; "" without GTIDs. `file`, `offset`: its binary
+    log; "" and 0 without one. `replica_gtid`: what a MariaDB replica had applied. `lsn`: of MySQL's
+    InnoDB. `exact`: no commit came between position and freeze, so nothing later is in the
+    snapshot."""
 
     gtid: str = ""
     file: str = ""

@@ -10,9 +10,7 @@ from headrace.mysql.gtid import GtidSet
 @dataclass(frozen=True)
 class BinlogPosition:
     """The position of a copy in its source's history: `gtid` executed, `file` and `offset` next.
-
-    `gtid`: "" if the source has none or writes no binary log; then `file` is "" too.
-    """
+    `gtid`: "" if the source has none or writes no binary log; then `file` is "" too."""
 
     gtid: str = ""
     file: str = ""

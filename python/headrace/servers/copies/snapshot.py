@@ -38,9 +38,7 @@ def capture(
 ) -> tuple[ServerPosition, Answer]:
     """Locks the server, writes everything back, and calls `create`; returns the position of the
     lock, and what `create` answers. The lock stays: `ServerLock.release` tells whether it held.
-
-    Without a `lock` the position is empty. `sync` writes dirty pages to the volumes.
-    """
+    Without a `lock` the position is empty. `sync` writes dirty pages to the volumes."""
     sync()  # most of it, while nobody waits
     position = ServerPosition()
     if lock is not None:

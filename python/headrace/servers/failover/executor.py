@@ -114,9 +114,7 @@ class Executor:
         """Carries out the change, or raises an error with the reason; the journal has what was
         done, and the same command resumes it. `seen`: servers that were observed just now; `proof`,
         `events`: the source's semi-sync and events as they were seen before; `written_s`: when it
-        was last seen to take a write, on the monotonic clock.
-
-        Raises CouldNotRun, InputError."""
+        was last seen to take a write, on the monotonic clock. Raises CouldNotRun, InputError."""
         with self.journal.lock():
             unfinished, stopped = self.journal.history.progress, frozenset[str]()
             outdated = self._is_outdated(wish, seen)

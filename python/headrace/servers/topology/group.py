@@ -74,9 +74,7 @@ def group_up(
     progress: Progress = discard_progress,
 ) -> list[Server]:
     """Creates a group of NAME-1, NAME-2, ... and starts it, or starts an existing group again.
-
-    Raises InputError, CouldNotRun, LabRefused; then a new group is removed again.
-    """
+    Raises InputError, CouldNotRun, LabRefused; then a new group is removed again."""
     access.check_root()
     check_name(name)
     if not SMALLEST <= size <= LARGEST:

@@ -107,12 +107,9 @@ def bring_up_replica(
     timeout_s: float = READY_S,
 ) -> TopologyMember:
     """Creates a replica of a server of the lab and starts it. An existing replica is started again,
-    or follows an additional source, by another channel.
-
-    Options that are not given are the source's. Raises InputError, CouldNotRun, LabRefused; then a
-    new replica is removed again. A server that follows nobody is refused: its own transactions
-    would be mixed with the source's.
-    """
+    or follows an additional source, by another channel. Options that are not given are the
+    source's. Raises InputError, CouldNotRun, LabRefused; then a new replica is removed again. A
+    server that follows nobody is refused: its own transactions would be mixed with the source's."""
     access.check_root()
     following = _check_following(following or Following())
     where = make_server_paths(find_data_dir(lab), name)
@@ -336,11 +333,8 @@ def switch_semi_sync_on(source: Server) -> None:
 def start_replica(
     lab: Lab, name: str, progress: Progress = discard_progress, timeout_s: float = READY_S
 ) -> TopologyMember:
-    """Starts an existing replica, and its receive threads and appliers.
-
-    Raises InputError for a server that follows nobody, which is left as it was; CouldNotRun,
-    LabRefused.
-    """
+    """Starts an existing replica, and its receive threads and appliers. Raises InputError for a
+    server that follows nobody, which is left as it was; CouldNotRun, LabRefused."""
     access.check_root()
     server = find(lab, name)
     with records.lock_server(server.paths), ends_as_interrupts():

@@ -201,7 +201,7 @@ def test_a_stream_marks_the_timeline_that_it_writes(tmp_path):
     stream = make_stream(tmp_path)
     stream._begin_timeline(1, "binlog.000001")
     stream._mark()
-    stream._break("a gap", "binlog.000001")
+    stream._begin_after_gap("a gap", "binlog.000001")
     marks = [entry.name for entry in stream.target.list("binlogs/") if entry.name.endswith(archive.STREAMING)]
     assert marks == [f"binlogs/a-server-1-2/{archive.STREAMING}"]
     stream._unmark()

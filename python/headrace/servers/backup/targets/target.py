@@ -33,7 +33,8 @@ MOST_DOCUMENT_BYTES = 64 * MIB
 
 
 def check_name(name: str) -> str:
-    """Returns a file's name in a target. Raises InputError for a name that could lead out of it."""
+    """Returns the name of a file in a target. Raises InputError for one that could lead out of
+    it."""
     if not all(PART.fullmatch(part) for part in name.split("/")):
         rule = "is not a name of a file in a backup: letters, digits, . _ - between slashes, and no part begins with ."
         raise refuse.input(repr(name)[:80], rule, "Was this written by something else?")
@@ -69,6 +70,7 @@ class TargetWriter(ABC):
 
     @property
     def sha256(self) -> str:
+        """The SHA-256 of the bytes written so far, in hexadecimal."""
         return self._hash.hexdigest()
 
     def write(self, data: bytes) -> None:
@@ -78,7 +80,8 @@ class TargetWriter(ABC):
         self._write(data)
 
     @abstractmethod
-    def _write(self, data: bytes) -> None: ...
+    def _write(self, data: bytes) -> None:
+        """Appends bytes to the place where the target has them. Raises CouldNotRun."""
 
     @abstractmethod
     def close(self) -> None:
@@ -114,7 +117,7 @@ class BackupTarget(ABC):
 
     @abstractmethod
     def read(self, name: str, offset: int = 0) -> Iterator[bytes]:
-        """Yields the bytes of a file from `offset` on. Raises InputError if it does not exist."""
+        """Yields the bytes of a file from byte `offset` on. Raises InputError if it is missing."""
 
     @abstractmethod
     def replace(self, name: str, content: bytes) -> None:
@@ -130,7 +133,7 @@ class BackupTarget(ABC):
         ended or longer than `older_s` ago. Returns their number."""
 
     def put_new(self, name: str, content: bytes) -> None:
-        """Writes a new file of these bytes."""
+        """Writes a new file of these bytes. Raises InputError if the name exists, CouldNotRun."""
         with self.create(name, len(content)) as writer:
             writer.write(content)
 

@@ -119,11 +119,9 @@ def explain_unfit(seen: Seen, allow_delayed: bool = False) -> str:
 
 
 def find_errant(members: Members, source: Seen) -> dict[str, str]:
-    """Returns the transactions that followers wrote themselves, by name, as text.
-
-    MySQL: those of its own UUID that it did not receive. MariaDB: those of its own server id in its
-    binary log, which are legitimate only after a promotion.
-    """
+    """Returns the transactions that followers wrote themselves, by name, as text. MySQL: those of
+    its own UUID that it did not receive. MariaDB: those of its own server id in its binary log,
+    which are legitimate only after a promotion."""
     texts = {}
     for follower in list_followers(members, source):
         own = find_own_writes(follower)
@@ -222,11 +220,9 @@ def has_common_history(first: Seen, second: Seen) -> bool:
 
 
 def find_extra(old: Seen, new: Seen) -> str:
-    """Returns the transactions of `old` that `new` lacks, as text; "" if there are none.
-
-    MariaDB's positions do not show them: 0-1-105 is below 0-2-110, and yet 0-1-101..105 may be only
-    in its own history. So the last number of each server in both is compared.
-    """
+    """Returns the transactions of `old` that `new` lacks, as text; "" if there are none. MariaDB's
+    positions do not show them: 0-1-105 is below 0-2-110, and yet 0-1-101..105 may be only in its
+    own history. So the last number of each server in both is compared."""
     if require_state(old).flavor != "mariadb":
         return str(collect_gtids(old).minus(collect_gtids(new)))
     highest = find_last_numbers(new)

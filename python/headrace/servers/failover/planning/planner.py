@@ -225,11 +225,8 @@ def has_taken_over(members: Members, candidate: Seen, source: str) -> bool:
 
 def _revoke(source: Seen, replicas: list[Seen], fenced: bool) -> tuple[FailoverStep, ...]:
     """Returns steps that end the old source's ability to acknowledge: its process and volume, and
-    its replicas.
-
-    The fence comes first if the source has one: what a dead source sent is still in the sockets,
-    and the replicas may receive it until they are stopped.
-    """
+    its replicas. The fence comes first if the source has one: what a dead source sent is still in
+    the sockets, and the replicas may receive it until they are stopped."""
     steps = []
     if not fenced and source.fence == "possible":
         steps.append(FailoverStep(1, "fence", source.name, why="the old source must not come back by itself"))

@@ -276,14 +276,12 @@ class WritesPause:
 
 @dataclass(frozen=True)
 class Progress:
-    """A change that began: what the user asks (`wish`), and what has become of it.
-
-    `written_s`: when the old source was last seen to take a write; `fenced_s`: when it was fenced.
-    `decision`: the election. `failed`: in this run, steps that a change goes on without, with the
-    reasons. `stopped`: replicas whose receiving was stopped before the election; `rescuing`: those
-    whose appliers a rescue may have stopped. `prepared`, `pause`: of a switchover. `postponed`:
-    settings of servers that are not stored yet.
-    """
+    """A change that began: what the user asks (`wish`), and what has become of it. `written_s`:
+    when the old source was last seen to take a write; `fenced_s`: when it was fenced. `decision`:
+    the election. `failed`: in this run, steps that a change goes on without, with the reasons.
+    `stopped`: replicas whose receiving was stopped before the election; `rescuing`: those whose
+    appliers a rescue may have stopped. `prepared`, `pause`: of a switchover. `postponed`: settings
+    of servers that are not stored yet."""
 
     wish: FailoverWish
     by: str = ""

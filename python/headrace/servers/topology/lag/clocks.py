@@ -109,11 +109,9 @@ class Trace:
 
 
 def compute_age(source: Trace, replica: Trace, now_s: float) -> Age | None:
-    """Returns the lag of a replica; None while one of the two has never answered.
-
-    Both are compared at the same moment, at which the replica was sampled and after which the
-    source was: neither counts as ahead because it was sampled a little later.
-    """
+    """Returns the lag of a replica; None while one of the two has never answered. Both are compared
+    at the same moment, at which the replica was sampled and after which the source was: neither
+    counts as ahead because it was sampled a little later."""
     if source.seen_s is None or replica.seen_s is None or replica.latest is None:
         return None
     lost = now_s - source.seen_s > STALE_S, now_s - replica.seen_s > STALE_S

@@ -57,12 +57,10 @@ class WorkerLag:
 
 @dataclass(frozen=True)
 class LagClocks:
-    """The lag of a channel by each clock, s; None for a clock without an answer.
-
-    `gtid_s`: age of the oldest transaction that it lacks; `heartbeat_s`: of the newest row of
-    `--heartbeat`; `server_s`: the server's own figure; `commit_s`: by commit timestamps (MySQL);
-    `estimate_s`: of the backlog at the source's present rate.
-    """
+    """The lag of a channel by each clock, s; None for a clock without an answer. `gtid_s`: age of
+    the oldest transaction that it lacks; `heartbeat_s`: of the newest row of `--heartbeat`;
+    `server_s`: the server's own figure; `commit_s`: by commit timestamps (MySQL); `estimate_s`: of
+    the backlog at the source's present rate."""
 
     gtid_s: float | None = None
     heartbeat_s: float | None = None
@@ -73,12 +71,10 @@ class LagClocks:
 
 @dataclass(frozen=True)
 class LagReading:
-    """The lag of a channel at a moment (`at_unix`, s, Unix).
-
-    `lag_s`: by GTIDs if that clock is `exact`; else the largest of all `clocks`, as each of them
-    may miss a part. `at_least`: no other clock exceeds the GTIDs, which give a lower bound.
-    `backlog`: transactions that the replica lacks; `unapplied`: those of them that it has received.
-    """
+    """The lag of a channel at a moment (`at_unix`, s, Unix). `lag_s`: by GTIDs if that clock is
+    `exact`; else the largest of all `clocks`, as each of them may miss a part. `at_least`: no other
+    clock exceeds the GTIDs, which give a lower bound. `backlog`: transactions that the replica
+    lacks; `unapplied`: those of them that it has received."""
 
     at_unix: float
     replica: str

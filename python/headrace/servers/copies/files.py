@@ -23,8 +23,8 @@ BLOCK, AHEAD, FLUSH_EVERY = 1 << 20, 8 << 20, 64 << 20  # bytes; an I/O of EBS i
 
 
 class FileCopy(CopyMethod):
-    """Shuts the server down, copies its files into existing folders, and starts it again whatever
-    happens. A server that is started on the copy tells its GTIDs."""
+    """A copy of the files of a server while it is shut down. The copy's position has no GTIDs: a
+    server that is started on it has them."""
 
     form = "files"
 
@@ -42,11 +42,12 @@ class FileCopy(CopyMethod):
                     raise CouldNotRun(source.name, "did not shut down cleanly", str(where.log), hint)
                 volumes.bring_back(lab, where, record)
                 log = get_log_folder(where, record)
-                for of, to in ((where.data_mount / "data", into.folder), (log, into.log)):
-                    words = ("cp", "--archive", "--attributes-only", f"{of}/.", str(to))
-                    command = Command(words, what=f"copying {of}")
-                    run_checked(command, COPY_S, "Is there room? Is a volume paused?")
-                    copy_contents(of, to)
+                for folder, copy in ((where.data_mount / "data", into.folder), (log, into.log)):
+                    arguments = ("cp", "--archive", "--attributes-only", f"{folder}/.", str(copy))
+                    run_checked(
+                        Command(arguments, what=f"copying {folder}"), COPY_S, "Is there room? Is a volume paused?"
+                    )
+                    copy_contents(folder, copy)
             finally:
                 with ignore_interrupts():
                     _start_again(lab, where)
@@ -56,9 +57,9 @@ class FileCopy(CopyMethod):
 
 
 def _start_again(lab: Lab, where: records.ServerPaths) -> None:
-    """Starts a server that was shut down, or is shutting down: then its end is waited for first. A
-    server that was not asked to end runs on. Raises CouldNotRun, with what remains to be done, if
-    it does not end."""
+    """Starts a server that was shut down; waits first for the end of one that is shutting down, and
+    leaves one that was not asked to end. Raises CouldNotRun, with the command that starts it, if it
+    does not end."""
     record = records.require_record(where)
     if running.find_process(where, record) is not None:
         if record.should_run:
@@ -77,13 +78,14 @@ def get_log_folder(where: records.ServerPaths, record: records.Record) -> Path:
     return (where.log_mount if record.log_storage is not None else where.data_mount) / "log"
 
 
-def copy_contents(of: Path, to: Path) -> None:
-    """Copies the bytes of all files below a folder into existing, empty files below another. A
+def copy_contents(folder: Path, copy: Path) -> None:
+    """Copies the bytes of all files below a folder into existing, empty files below `copy`. A
     single stream would wait for each of its reads: several, with read-ahead, use a volume's
     throughput. Raises CouldNotRun."""
 
-    def copy(path: Path, ended: threading.Event) -> None:
-        with open(path, "rb", buffering=0) as source, open(to / path.relative_to(of), "r+b", buffering=0) as target:
+    def copy_file(path: Path, ended: threading.Event) -> None:
+        place = copy / path.relative_to(folder)
+        with open(path, "rb", buffering=0) as source, open(place, "r+b", buffering=0) as target:
             at = flushed = 0
             while not ended.is_set() and (block := source.read(BLOCK)):
                 at += len(block)
@@ -96,10 +98,10 @@ def copy_contents(of: Path, to: Path) -> None:
             os.fdatasync(target.fileno())
 
     # The largest first: they take longest.
-    files = [path for path in of.rglob("*") if path.is_file() and not path.is_symlink()]
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
     files.sort(key=lambda path: path.stat().st_size, reverse=True)
     try:
-        work_through(files, copy, STREAMS)
+        work_through(files, copy_file, STREAMS)
     except OSError as error:
         rule = f"cannot be copied: {error.strerror}"
-        raise refuse.run(str(error.filename or of), rule, "Is there room? Is a volume paused?") from None
+        raise refuse.run(str(error.filename or folder), rule, "Is there room? Is a volume paused?") from None

@@ -62,19 +62,20 @@ class MariabackupCopy(PhysicalCopy):
             make_client_file(source.address, f"!include {server.paths.config}\n", more) as options,
             limit_read_ahead(server) if gentle else contextlib.nullcontext(),
         ):
-            words = (*tool, f"--defaults-file={options}", "--backup", f"--target-dir={into.folder}")
+            arguments = (*tool, f"--defaults-file={options}", "--backup", f"--target-dir={into.folder}")
             if into.stream is None:
-                command = Command(ends_with_us(*words, f"--parallel={FOLDER_THREADS}"), what="mariabackup, the backup")
+                arguments = ends_with_us(*arguments, f"--parallel={FOLDER_THREADS}")
+                command = Command(arguments, what="mariabackup, the backup")
                 done = run_to_end(command, COPY_S, "Is there room?")
                 if done.code != 0:
                     raise CouldNotRun(command.label, describe_failure(done), command.words[0], "Is there room?")
                 for line in done.errors.splitlines():
                     watch_log(line)
             else:
-                words = (*words, "--stream=mbstream", *(() if gentle else (f"--parallel={STREAM_THREADS}",)))
+                arguments += ("--stream=mbstream", *(() if gentle else (f"--parallel={STREAM_THREADS}",)))
                 with hold_folder(into.folder):
                     into.folder.mkdir(mode=0o700)
-                    into.stream.write(Flow([Stage(words, "mariabackup")], watch_log), size)
+                    into.stream.write(Flow([Stage(arguments, "mariabackup")], watch_log), size)
         if source.log_bin and not positions:
             rule = "told no binary log position, so nothing could be replayed on top of the copy"
             raise refuse.run("mariabackup", rule, "Does the account have BINLOG MONITOR?")
@@ -86,8 +87,9 @@ class MariabackupCopy(PhysicalCopy):
     def prepare(self, data: Path, log: Path, program: ServerProgram) -> None:
         """Applies the redo log to the files of the copy, and moves it to `log`. Raises
         CouldNotRun."""
-        words = ends_with_us(*program.find_tool("mariabackup", "mariadb-backup"), "--prepare", f"--target-dir={data}")
-        run_checked(Command(words, what="mariabackup --prepare"), COPY_S, "Is there room?")
+        tool = program.find_tool("mariabackup", "mariadb-backup")
+        arguments = ends_with_us(*tool, "--prepare", f"--target-dir={data}")
+        run_checked(Command(arguments, what="mariabackup --prepare"), COPY_S, "Is there room?")
         for note in [note for pattern in NOTES for note in data.glob(pattern)]:
             note.unlink()
         for redo in [*data.glob("ib_logfile*")]:
@@ -96,8 +98,9 @@ class MariabackupCopy(PhysicalCopy):
 
 @contextlib.contextmanager
 def limit_read_ahead(server: Server) -> Iterator[None]:
-    """Limits the kernel's read-ahead on the data volume, so that other reads wait shortly behind
-    it: two steps, doubled for a file read in order, take 1/128 s of the volume's throughput."""
+    """Limits the kernel's read-ahead on a server's data volume during the block, so that other
+    reads wait shortly behind it: two steps, doubled for a file read in order, take 1/128 s of the
+    volume's throughput. Errors are ignored."""
     assert server.volumes.data is not None
     volume = server.lab.describe(server.volumes.data)
     device = Path(str((volume["attachment"] or {}).get("device", ""))).resolve().name

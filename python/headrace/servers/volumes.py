@@ -28,7 +28,8 @@ FULL_BYTES = 16 << 20
 
 
 def create(lab: Lab, record: Record, role: str, spec: str, snapshot: str | None = None) -> str:
-    """Makes a tagged volume called NAME-ROLE, empty or from a snapshot; its id."""
+    """Creates a volume called NAME-ROLE with the tags of a server, empty or from a snapshot, and
+    returns its id."""
     tags = {TAG: record.name, ROLE_TAG: role}
     encrypted = record.volumes.encrypted or None  # None: the lab's default for new volumes
     volume = lab.create(spec, name=f"{record.name}-{role}", tags=tags, snapshot=snapshot, encrypted=encrypted)
@@ -41,19 +42,19 @@ def list_tagged(lab: Lab, name: str) -> list[str]:
 
 
 def drop_seeds(lab: Lab, name: str) -> None:
-    """Deletes snapshots that were taken to create this server, if that was cut short."""
+    """Deletes the snapshots that were taken to create a server, which a killed command has left."""
     for snapshot in list_all_snapshots(lab):
         if (snapshot.get("tags") or {}).get(SEED_TAG) == name:
             lab.delete_snapshot(snapshot["id"])
 
 
 def list_own_mounts(where: ServerPaths, record: Record) -> list[tuple[str, Path]]:
-    """Returns volume ids and where the volumes are mounted, data first."""
+    """Lists the ids of a server's volumes, data first, each with its mount point."""
     return list(zip(record.volumes.ids, (where.data_mount, where.log_mount), strict=False))
 
 
 def list_devices(lab: Lab, record: Record) -> tuple[str, ...]:
-    """Returns the block devices of its attached volumes as they are now, data first."""
+    """Returns the present block devices of a server's attached volumes, data first."""
     paths = []
     for volume in record.volumes.ids:
         attachment = lab.describe(volume).get("attachment") or {}
@@ -63,7 +64,8 @@ def list_devices(lab: Lab, record: Record) -> tuple[str, ...]:
 
 
 def attach_fresh(lab: Lab, volume: str, unpaced: bool = False) -> str:
-    """Attaches a volume, after detaching it if it is attached, and returns its device."""
+    """Attaches a volume, after detaching it if it is attached, and returns its block device.
+    `unpaced`: without its limits."""
     if lab.describe(volume).get("attachment"):
         lab.detach(volume, force=True)
     return get_device(lab.attach(volume, unpaced=unpaced, probe=not unpaced))
@@ -78,7 +80,8 @@ def get_device(described: LabVolume) -> str:
 
 
 def explain_unusable(lab: Lab, volume: str, unpaced: bool) -> str | None:
-    """Returns why a volume's device cannot be used as it is; None when it can."""
+    """Returns, in words, why a volume must be attached anew before it is used; None if it need not.
+    `unpaced`: it is to have no limits."""
     described = lab.describe(volume)
     attachment = described.get("attachment")
     if described["state"] == "error":
@@ -96,7 +99,8 @@ def explain_unusable(lab: Lab, volume: str, unpaced: bool) -> str | None:
 
 
 def bring_back(lab: Lab, where: ServerPaths, record: Record) -> None:
-    """Attaches and mounts every volume again. The server must not be running."""
+    """Mounts every volume of a server that does not run, and attaches it first where its device
+    cannot be used; grows the filesystems."""
     for volume, place in list_own_mounts(where, record):
         # A filesystem that met errors, or lost its device, gives errors until it is mounted anew.
         unmount(place, lazily=True)
@@ -125,7 +129,8 @@ def remove(lab: Lab, volume: str) -> None:
 
 
 def list_obstacles(lab: Lab, where: ServerPaths, record: Record, running: bool) -> list[str]:
-    """Lists, in words, why a server cannot use its volumes as they are."""
+    """Lists, in words, why a server cannot use its volumes as they are. `running`: it runs, so they
+    must be mounted too."""
     reasons = []
     for volume, place in list_own_mounts(where, record):
         label = volume
@@ -170,15 +175,14 @@ def list_full(lab: Lab, where: ServerPaths, record: Record, unmounted: bool = Fa
                 continue
             if free < FULL_BYTES:
                 label = lab.describe(volume).get("name") or volume
-                reasons.append(
-                    f"volume {label} is full: {free >> 20} MiB left; {suggest_more_room(label, record.name)}"
-                )
+                hint = suggest_more_room(label, record.name)
+                reasons.append(f"volume {label} is full: {free >> 20} MiB left; {hint}")
     return reasons
 
 
 def explain_full_disk(lab: Lab) -> str:
-    """Returns a hint if the disk on which a lab keeps its volumes is full: they answer with I/O
-    errors then. "" if it has room, or cannot be looked at."""
+    """Returns a hint if the disk under a lab's volumes is full, which answer with I/O errors then;
+    "" if it has room, or that cannot be read."""
     with contextlib.suppress(OSError, HeadraceError):
         folder = find_data_dir(lab)
         if (free := count_free_bytes(folder)) < FULL_BYTES:
@@ -204,7 +208,7 @@ def unmount_quietly(where: ServerPaths) -> None:
             unmount(place, lazily=True)
 
 
-# ENOSPC as MariaDB, InnoDB and the kernel say it.
+# ENOSPC in the messages of MariaDB, InnoDB and the kernel.
 NO_ROOM = re.compile(r"[Ee]rror (?:number )?28\b|Errcode: 28\b|errno: 28\b|No space left")
 
 
@@ -252,8 +256,8 @@ def mount(device: str, place: Path) -> None:
 def mount_to_read(device: str, place: Path) -> None:
     """Mounts a volume that Headrace did not format, with xfs or ext4. A filesystem's log is
     replayed (a crash left its last writes there), and no file is changed. Raises CouldNotRun."""
-    words = [require_program("blkid", "util-linux"), "-o", "value", "-s", "TYPE", device]
-    kind = run_checked(Command(tuple(words), what=f"looking at {device}"), TIMEOUT_S).strip()
+    arguments = (require_program("blkid", "util-linux"), "-o", "value", "-s", "TYPE", device)
+    kind = run_checked(Command(arguments, what=f"looking at {device}"), TIMEOUT_S).strip()
     if kind not in (KIND, "ext4"):
         hint = "Assemble an array or a volume group, mount it, and read its binary log by hand."
         raise CouldNotRun(device, f"holds {kind or 'no filesystem'}, and only xfs and ext4 are read", "", hint)
@@ -291,7 +295,7 @@ def find_mounted_device(place: Path) -> str | None:
 
 
 def count_free_bytes(place: Path) -> int:
-    """Returns the room for files at a place, bytes."""
+    """Returns the free bytes for files of the filesystem at a place. Raises OSError."""
     room = os.statvfs(place)
     return room.f_bavail * room.f_frsize
 
@@ -311,13 +315,15 @@ SUPERBLOCK_S = 20.0  # to read it: some I/Os of a volume whose credits may be us
 def read_free_bytes(device: str) -> int:
     """Returns the room for files, bytes, on a filesystem that is not mounted, by its superblock as
     of its last unmount. Raises CouldNotRun."""
-    words = [require_program("xfs_db", "xfsprogs"), "-r", "-c", "sb 0", "-c", "p blocksize dblocks fdblocks", device]
-    answer = run_checked(Command(tuple(words), what=f"reading the superblock of {device}"), SUPERBLOCK_S)
+    query = ("-r", "-c", "sb 0", "-c", "p blocksize dblocks fdblocks", device)
+    command = (require_program("xfs_db", "xfsprogs"), *query)
+    answer = run_checked(Command(command, what=f"reading the superblock of {device}"), SUPERBLOCK_S)
     sizes = {name.strip(): int(value) for name, _, value in (line.partition("=") for line in answer.splitlines())}
     reserved_blocks = min(sizes["dblocks"] // HELD_BACK_SHARE, HELD_BACK_BLOCKS) + int(sizes["dblocks"] * TREES_SHARE)
     return max(0, sizes["fdblocks"] - reserved_blocks) * sizes["blocksize"]
 
 
-def _run(words: list[str], what: str, hint: str = "") -> None:
+def _run(arguments: list[str], what: str, hint: str = "") -> None:
+    """Runs a command to its end. `what`: its name in errors. Raises CouldNotRun with a hint."""
     hint = hint or "Look at the volume: headrace volume list, headrace volume fault."
-    run_checked(Command(tuple(words), what=what), TIMEOUT_S, hint)
+    run_checked(Command(tuple(arguments), what=what), TIMEOUT_S, hint)

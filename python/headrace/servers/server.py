@@ -279,8 +279,8 @@ def start(
 def stop(
     server: Server, kill: bool = False, progress: Progress = discard_progress, timeout_s: float = STOP_S
 ) -> Server:
-    """Shuts a server down, or kills it, and unmounts its filesystems; its volumes stay attached.
-    Raises InputError, CouldNotRun; not for a server that does not run."""
+    """Shuts a server down, or kills it, unmounts its filesystems, and returns it; its volumes stay
+    attached. A server that does not run is left so. Raises CouldNotRun."""
     access.check_root()
     where = server.paths
     with records.lock_server(where):

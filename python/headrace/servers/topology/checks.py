@@ -96,12 +96,6 @@ def check_reachable(name: str, purged: GtidSet, has: GtidSet, source: str) -> No
         raise refuse.input(name, rule, "Seed it anew: --seed copy, clone, mariabackup or snapshot.")
 
 
-def find_errant(replica: ServerState, source: ServerState) -> GtidSet:
-    """Returns the transactions that only the replica has. The replica must be read first: what the
-    source gains meanwhile does not matter."""
-    return replica.executed.minus(source.executed)
-
-
 def list_problems(state: ServerState) -> Iterator[str]:
     """Yields, in words, what is wrong with a server's replication, or would be once promoted."""
     for channel in state.channels:

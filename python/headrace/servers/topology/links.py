@@ -80,11 +80,6 @@ class Link:
         run_ip(f"-n {self.namespace} link set eth0 up")
         run_ip(f"link set {self.port} master {self.bridge} up")
 
-    def remove(self) -> None:
-        """Removes namespace and link, and with the last link the bridge."""
-        self._drop()
-        remove_bridge(self.lab)
-
     def _drop(self) -> None:
         """Removes the server's namespace and link, as far as they exist. Raises CouldNotRun."""
         if (NAMESPACES / self.namespace).exists():

@@ -61,7 +61,7 @@ def _is_another(seen: Seen, channel: Channel, source: Seen) -> bool:
 
 
 def collect_gtids(seen: Seen) -> GtidSet:
-    """Returns everything that a server received or executed."""
+    """Returns the GTIDs that a server has executed, or received and not yet applied."""
     state = require_state(seen)
     gtids = state.executed
     for channel in state.channels:
@@ -75,7 +75,7 @@ def keeps_relay_log(state: ServerState) -> bool:
 
 
 def is_received_known(state: ServerState) -> bool:
-    """Returns whether it is known what a server received: MariaDB does not note it for a channel
+    """Returns whether a server knows which transactions it received: MariaDB does not for a channel
     that follows by file positions."""
     return state.flavor != "mariadb" or all(channel.uses_gtid for channel in state.channels)
 
@@ -145,9 +145,8 @@ def find_own_writes(seen: Seen) -> GtidSet | dict[tuple[int, int], int]:
     return own
 
 
-def _find_unique(seen: Seen, own: GtidSet | dict[tuple[int, int], int], others: Iterable[Seen]) -> str:
-    """Returns the part of `own` that no other server has, as text."""
-    others = list(others)
+def _find_unique(seen: Seen, own: GtidSet | dict[tuple[int, int], int], others: list[Seen]) -> str:
+    """Returns the transactions of `own`, written by a server, that no other server has, as text."""
     if isinstance(own, dict):
         # The position contains own transactions that came back from a later source.
         everywhere = _find_highest([*(other.wrote for other in others), _find_positions(seen)])
@@ -172,11 +171,11 @@ def _find_highest(logs: Iterable[Mapping[tuple[int, int], int]]) -> dict[tuple[i
 
 
 def _find_positions(seen: Seen) -> dict[tuple[int, int], int]:
-    """Returns what a server has applied as a replica, by its channels and after them."""
+    """Returns the last number of each (domain, server) that a server of MariaDB has applied as a
+    replica, by its present channels and by its position."""
     state = require_state(seen)
-    return _find_highest(
-        [_list_numbers(state.applied), *(_list_numbers(channel.executed) for channel in state.channels)]
-    )
+    positions = (state.applied, *(channel.executed for channel in state.channels))
+    return _find_highest(map(_list_numbers, positions))
 
 
 def _list_numbers(position: GtidSet) -> dict[tuple[int, int], int]:
@@ -199,7 +198,8 @@ def _find_unsettled(
 
 
 def describe_ranges(transactions: dict[tuple[int, int], tuple[int, int]]) -> str:
-    """Returns MariaDB's transactions of a server as text, DOMAIN-SERVER-FIRST..LAST."""
+    """Returns ranges of MariaDB's numbers, by (domain, server), as text:
+    DOMAIN-SERVER-FIRST..LAST."""
     return ", ".join(
         f"{domain}-{server}-{first}..{last}" for (domain, server), (first, last) in sorted(transactions.items())
     )
@@ -232,35 +232,27 @@ def find_extra(old: Seen, new: Seen) -> str:
 
 
 def find_out_of_reach(seen: Seen, source: Seen) -> GtidSet:
-    """Returns the transactions that `source` cannot send any more, as far as that is known, and
-    that a server has not executed: it can follow once it has them."""
+    """Returns the transactions that a server has not executed and `source` has purged, as far as
+    that is known: the server can follow it only once it has them."""
     state = require_state(seen)
     return GtidSet(state.flavor) if source.purged is None else source.purged.minus(state.executed)
 
 
 def choose_best(candidates: list[Seen], target: str | None, replaced: GtidSet | None = None) -> Seen | None:
-    """Returns the candidate whose usable set contains that of every other, apart from `replaced`:
-    errant transactions that empty ones will replace. Chooses `target` if it is as good; None if no
-    set contains all others."""
+    """Returns the candidate whose usable GTIDs contain those of every other, apart from `replaced`,
+    errant transactions that empty ones will replace; None if there is no such candidate. Among
+    several it is `target`, else the one that has applied most."""
     sets = [compute_usable(each) if replaced is None else compute_usable(each).minus(replaced) for each in candidates]
-    able = [
-        candidate
-        for candidate, gtids in zip(candidates, sets, strict=True)
-        if all(gtids.contains(other) for other in sets)
-    ]
-    named = [candidate for candidate in able if candidate.name == target]
+    pairs = zip(candidates, sets, strict=True)
+    able = [each for each, gtids in pairs if all(gtids.contains(other) for other in sets)]
+    named = [each for each in able if each.name == target]
     # Among equals the candidate that has applied most is ready soonest; then by name, so that two
     # watchers make the same choice.
-    able.sort(
-        key=lambda candidate: (
-            compute_usable(candidate).minus(require_state(candidate).executed).count(),
-            candidate.name,
-        )
-    )
+    able.sort(key=lambda each: (compute_usable(each).minus(require_state(each).executed).count(), each.name))
     return (named or able or [None])[0]
 
 
 def require_state(seen: Seen) -> ServerState:
-    """Returns the state of a server that answered."""
+    """Returns the state of a server that is known to have answered."""
     assert seen.state is not None, seen.name
     return seen.state

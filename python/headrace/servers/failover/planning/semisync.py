@@ -36,7 +36,7 @@ TEXTS = {row["name"]: row for row in read_rows("headrace.servers.failover.planni
 
 @dataclass(frozen=True)
 class Trap:
-    """A finding on a server."""
+    """A trap on a server: `what` is wrong, and what to `do`, in words."""
 
     name: str
     server: str
@@ -46,7 +46,8 @@ class Trap:
 
 
 def list_traps(members: Members, source: Seen, before: Members | None = None) -> list[Trap]:
-    """Lists what is wrong with semi-sync. `before`: an earlier observation, for counters."""
+    """Lists the traps of semi-sync on all servers, the gravest first. `before`: an earlier
+    observation, with which counters are compared."""
     trap_list = []
     if source.state is not None:
         trap_list += _list_source_traps(members, source, before or {})
@@ -57,7 +58,7 @@ def list_traps(members: Members, source: Seen, before: Members | None = None) ->
 
 
 def _make_trap(name: str, server: str, **values: object) -> Trap:
-    """Returns a trap on a server, with its texts of the table."""
+    """Returns a trap on a server with the texts of traps.csv, whose fields are `values`."""
     row = TEXTS[name]
     what, do = (row[column].format(server=server, **values) for column in ("what", "do"))
     return Trap(name, server, KINDS[row["kind"]], what, do)

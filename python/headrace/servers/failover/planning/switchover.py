@@ -85,11 +85,8 @@ def _plan_early_moves(
     commit is acknowledged: as many as it waits for, as long as the old source keeps as many as *it*
     waits for. Without semi-sync nobody waits for them, and they are moved afterwards."""
     count = max((step.count for step in promote if step.action == "semi-sync-source-on"), default=0)
-    there = [
-        each
-        for each in others
-        if find_channel(each, chosen) is not None and require_state(each).semi_sync.replica_enabled
-    ]
+    below = [each for each in others if find_channel(each, chosen) is not None]
+    ready = [each for each in below if require_state(each).semi_sync.replica_enabled]
     semi = require_state(source).semi_sync
     acking = [replica for replica in replicas if require_state(replica).semi_sync.replica_enabled]
     spare = len(acking) - (semi.wait_count if semi.source_enabled else 0)
@@ -100,7 +97,7 @@ def _plan_early_moves(
             continue
         if channel is None or channel.is_broken or channel.delay_s or channel.apply_error or replica.deaf:
             continue
-        if len(steps) < min(count - len(there), spare):
+        if len(steps) < min(count - len(ready), spare):
             why = "the first commit of the new source finds it there; it applies all it received before"
             steps.append(FailoverStep(1, "repoint-early", replica.name, to=chosen.name, why=why))
     return steps
@@ -134,7 +131,7 @@ def list_siblings(pool: list[Seen], chosen: Seen) -> list[Seen]:
 
 def _find_ackers(chosen: Seen, followers: list[Seen], progress: Progress) -> tuple[bool, list[Seen], int, int]:
     """Returns whether the new source's commits must wait for replicas, the replicas that could
-    acknowledge, the number to wait for, and the possible number."""
+    acknowledge, the number of acknowledgements to wait for, and the number that is possible."""
     semi = require_state(chosen).semi_sync
     # At a switchover the old source is among the followers: it shows whether commits waited for
     # replicas, and a successor that did not acknowledge itself has to wait as well.
@@ -222,8 +219,9 @@ def plan_promotion(
 
 
 def plan_release(member: Seen, stage: int) -> list[FailoverStep]:
-    """Returns the step that lets a replica apply again whose commits wait for acknowledgements that
-    nobody sends: it has the source's role of semi-sync, perhaps from a run that was cut off."""
+    """Returns the step that switches off the source's role of semi-sync on a replica, perhaps left
+    by a run that was cut off, so that it does not wait for acknowledgements that nobody sends; []
+    for none."""
     state = require_state(member)
     if not (state.channels and state.semi_sync.source_status and not state.semi_sync.clients):
         return []

@@ -43,9 +43,10 @@ class Draining:
 
     @contextlib.contextmanager
     def hurry_replica(self, host: AddressHost, state: ServerState, gtids: GtidSet, moment_s: float) -> Iterator[None]:
-        """Lets a replica apply without a flush for each transaction, as its relay log is not
-        flushed either. Everything is flushed before anybody may write. It does nothing if the relay
-        log is flushed, so that a power cut of both servers loses nothing."""
+        """Lets a replica apply without a flush for each transaction during the block, and flushes
+        everything after it. It does nothing for a replica that executes `gtids` within `moment_s`,
+        and for one whose relay log is flushed, so that a power cut of both servers loses
+        nothing."""
         durability = state.durability
         settings = {"sync_binlog": durability.sync_binlog, "innodb_flush_log_at_trx_commit": durability.flush_log}
         with self.pool.hold_connection(host) as connection:
@@ -61,7 +62,7 @@ class Draining:
             self.end_hurry(host, settings)
 
     def end_hurry(self, host: AddressHost, settings: Mapping[str, int]) -> None:
-        """Flushes everything, and restores the settings."""
+        """Restores the settings of a hurried replica, flushes its logs, and logs that."""
         self.pool.change(host, *(f"SET GLOBAL {name} = {int(value)}" for name, value in settings.items()))
         self.pool.change(host, "FLUSH NO_WRITE_TO_BINLOG BINARY LOGS", "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS")
         self.log(Unhurried(host.name))
@@ -74,10 +75,10 @@ class Draining:
         hurry: contextlib.ExitStack,
         stands_s: float = STANDS_S,
     ) -> None:
-        """Waits until the replica needs only a moment for its backlog. Writes go on meanwhile. A
-        replica that does not catch up for `stands_s` is given up, unless its backlog is small
-        enough. `hurry`: it applies hurried until this is closed, if it is not near at once.
-        Raises CouldNotRun."""
+        """Waits until a replica needs only a moment for its backlog, while writes go on. It applies
+        hurried until `hurry` is closed, unless it is near at once. Returns as well if it comes no
+        nearer for `stands_s` and needs less than half of `max_wait_s`; else raises CouldNotRun
+        then, and after `drain_s`."""
         began = best_at = reported_at = self.pool.surroundings.read_now_s()
         best = math.inf
         with self.pool.hold_connection(source) as above, self.pool.hold_connection(host) as below:
@@ -103,13 +104,9 @@ class Draining:
                     self.say(f"{host.name} comes no nearer: writes will be out for some {need_s:.1f} s")
                     return
                 if now - best_at > stands_s or now - began > self.drain_s:
-                    rule = (
-                        f"is {missing:,} transactions behind and comes no nearer, so the writes were not stopped for it"
-                    )
-                    hint = (
-                        "Choose another (--to), let there be fewer writes, or let them be out for longer: --max-wait."
-                    )
-                    raise refuse.run(host.name, rule, hint)
+                    rule = f"is {missing:,} transactions behind and comes no nearer"
+                    hint = "Choose another (--to), let there be fewer writes, or let them be out for longer: "
+                    raise refuse.run(host.name, f"{rule}, so the writes were not stopped for it", f"{hint}--max-wait.")
                 if now - reported_at > REPORT_EVERY_S:
                     reported_at = now
                     self.say(f"{host.name} is {missing:,} transactions behind {source.name}; writes go on")
@@ -117,8 +114,9 @@ class Draining:
     def wait(
         self, host: AddressHost, state: ServerState, gtids: GtidSet, longest_s: float, received: bool = False
     ) -> None:
-        """Waits until a set is executed. `received`: it was received, and nobody sends it again.
-        Raises CouldNotRun after `longest_s`, or when a part of it is gone."""
+        """Waits until a replica has executed these GTIDs. `received`: it has received them, and
+        nobody sends them again. Raises CouldNotRun after `longest_s`, if its applier fails, or if a
+        part of its relay log is gone."""
         until = self.pool.surroundings.read_now_s() + longest_s
         # A replica that hangs blocks the writes: its answer may not outlast the wait itself.
         limit_s = min(CHANGE_S, longest_s + WAIT_S)
@@ -138,7 +136,7 @@ class Draining:
                 self.say(f"{host.name} has {missing:,} transactions to apply")
 
     def count_missing(self, host: AddressHost, state: ServerState, gtids: GtidSet) -> int:
-        """Counts the transactions of a set that are still to be applied."""
+        """Returns the number of these transactions that a replica has not executed."""
         with self.pool.hold_connection(host) as connection:
             return gtids.minus(read_executed_now(connection, state)).count()
 
@@ -154,18 +152,18 @@ class Draining:
             raise refuse.run(host.name, rule, "Find out who writes there; nothing was changed.")
 
     def _read_applied(self, host: AddressHost, gtids: GtidSet | None = None) -> GtidSet:
-        """Returns what it has applied. Raises CouldNotRun if its applier cannot go on, or will
-        never have `gtids`: a part of its relay log is gone."""
-        now = self.pool.query_state(host)
+        """Returns the GTIDs that a replica has executed. Raises CouldNotRun if its applier has
+        failed, or it will never have `gtids`, because a part of its relay log is gone."""
+        state = self.pool.query_state(host)
         if gtids is not None:
-            received = now.executed
-            for channel in now.channels:
+            received = state.executed
+            for channel in state.channels:
                 received = received.union(channel.received)
             if not received.contains(gtids):
                 rule = "or its threads were started anew, and a part of what it had received is lost"
                 raise refuse.run(host.name, rule, "Begin again: what each replica has now decides.")
-        errors = [channel.apply_error for channel in now.channels if channel.apply_error]
+        errors = [channel.apply_error for channel in state.channels if channel.apply_error]
         if errors:
             hint = "Correct it there and begin again; or elect another."
             raise refuse.run(host.name, f"cannot apply what it received: {errors[0]}", hint)
-        return now.executed
+        return state.executed

@@ -78,9 +78,8 @@ class Executor:
         self.lease.warm(others)
 
     def preview_run(self, wish: FailoverWish) -> DryRun:
-        """Returns every step that `run` would take now, and the end state. It changes nothing,
-        except that a source which answers writes a row of Headrace's own table: if it takes writes
-        there is no reason to fail over."""
+        """Returns every step that `run` would take, and the servers after them. It changes nothing
+        but a row of Headrace's own table, which shows whether the source takes writes."""
         history = self.journal.read()
         if wish.kind == "failover":
             seen, _ = self.observer.probe_source(wish.source)
@@ -88,14 +87,14 @@ class Executor:
             seen = self.observer.look()
         if self._is_outdated(wish, seen):
             history = history.add_event(self.surroundings.read_unix_s(), GivenUp())
-        began = self._begin(wish, "user", seen)
+        began = self._make_beginning(wish, "user", seen)
         progress = history.add_event(self.surroundings.read_unix_s(), began).progress
         assert progress is not None
         return build_dry_run(seen, progress, self.surroundings.read_now_s())
 
     def check_foreseen(self, wish: FailoverWish, foreseen: DryRun) -> None:
-        """Raises CouldNotRun if a refusal is foreseen. An unfinished failover is given up before,
-        if its source is alive: its replicas receive again."""
+        """Raises CouldNotRun if a dry run ends in a refusal. If the source is alive, an unfinished
+        failover from it is given up first: its replicas receive again."""
         if foreseen.plan.refusal:
             source = foreseen.members.get(wish.source)
             if wish.kind == "failover" and source is not None and source.write in ("ok", "blocked"):
@@ -126,7 +125,7 @@ class Executor:
                     # Replicas that it stopped are this run's, which may elect nobody.
                     stopped = unfinished.stopped
                     self.journal.write(GivenUp())
-                began = self._begin(wish, by, seen, proof, events, written_s)
+                began = self._make_beginning(wish, by, seen, proof, events, written_s)
                 self.journal.write(msgspec.structs.replace(began, stopped=stopped))
                 with translate_errors(wish.source):
                     return ChangeRun(self).carry_out(seen)
@@ -139,7 +138,7 @@ class Executor:
         age_s = max(0.0, self.surroundings.read_unix_s() - history.last_at)
         return history.progress is not None and history.progress.is_outdated(wish, seen, age_s)
 
-    def _begin(
+    def _make_beginning(
         self,
         wish: FailoverWish,
         by: str,
@@ -148,8 +147,9 @@ class Executor:
         events: Scheduled | None = None,
         written_s: float | None = None,
     ) -> Began:
-        """Returns the beginning of a change, or of its resumption. It adds the proof that a watch
-        has handed over, if there is no other and no replica has received anything since."""
+        """Returns the event with which a change begins, or is resumed; it is not written. The proof
+        that a watch has handed over is added, if there is no other and no replica has received
+        anything since."""
         boot, progress = self.surroundings.read_boot(), self.journal.history.progress
         resumed = None if progress is None or not progress.is_same(wish) else progress.adapt_to_boot(boot)
         fresh = resumed is None or (resumed.proof is None and resumed.decision is None)
@@ -161,7 +161,8 @@ class Executor:
         return Began(wish, by, boot, proof, events, written_s)
 
     def _is_still_valid(self, handed: HandedOver, seen: Members) -> bool:
-        """Returns whether what was handed over is still so."""
+        """Returns whether no replica has received more since a watch handed over its observations;
+        says which it is."""
         for name, text in handed.received.items():
             member = seen.get(name)
             if member is None or member.state is None:
@@ -181,7 +182,9 @@ class Executor:
             return describe_change(self.observer.look(), wish.source, unfinished)
 
     def give_up(self, source: str) -> None:
-        """Gives up an unfinished failover without election, as its source takes writes again."""
+        """Ends an unfinished failover without election in the journal, as its source takes writes
+        again, and lets its replicas receive again. Does nothing while another failover has the
+        journal."""
         progress = self.journal.read().progress
         if progress is None or not progress.is_same(FailoverWish(source)) or progress.decision is not None:
             return

@@ -10,7 +10,8 @@ AGAIN = "Give the same command again to finish."
 
 
 def describe_change(seen: Members, source: str, unfinished: bool) -> str:
-    """Describes the state after a change of `source`, by the journal begun and `unfinished`."""
+    """Describes the state after an interrupted change of `source`. `unfinished`: by the journal it
+    began and did not end; else nothing was changed."""
     if not unfinished:
         return f"{_describe_writers(seen)}. Nothing was changed."
     return " ".join([f"{_describe_writers(seen)}{_describe_stragglers(seen, source)}.", AGAIN])

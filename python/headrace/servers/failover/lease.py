@@ -14,7 +14,7 @@ from headrace.servers.failover.surroundings import REAL, Surroundings
 
 LEASE = "headrace_failover"
 LEASE_S = 2.0  # how long each server may take to grant it, a guess
-WAIT_TIMEOUT_S = 86_400  # how long it is held without a word, s: a day, longer than any drain
+WAIT_TIMEOUT_S = 86_400  # wait_timeout of a connection that has the lock, s: a day, longer than any drain
 
 # Time for which a lock may outlive its killed holder, s: until the server notices its end.
 LAST_S = 0.5
@@ -37,7 +37,8 @@ class Lease:
 
     def take(self, source: str | None) -> None:
         """Takes the lock on all servers but `source`, which may be dead (None: on all). Raises
-        CouldNotRun if another process holds it, or too few answer."""
+        LeaseTaken if another process has it, CouldNotRun if no majority answers; then no lock is
+        taken."""
         replicas = [host for name, host in sorted(self.hosts.items()) if name != source]
         remaining = [host for host in replicas if host.name not in self.locks]
         refused = []
@@ -57,7 +58,7 @@ class Lease:
             raise refuse.run("the lease", rule, "Bring replicas back.")
 
     def warm(self, hosts: Sequence[AddressHost]) -> None:
-        """Connects to the servers beforehand, without taking the lock."""
+        """Begins to connect to the servers in the background, without taking the lock."""
 
         def connect_ahead(host: AddressHost) -> None:
             with contextlib.suppress(Exception):
@@ -70,7 +71,7 @@ class Lease:
                 self.surroundings.begin(lambda host=host: connect_ahead(host))
 
     def _open_connections(self, host: AddressHost) -> Iterator[SqlConnection]:
-        """Yields the connection that was made beforehand, if any, then a new one, if the server
+        """Yields the connection that `warm` opened, if any, then a new one, if the server
         answers."""
         ready = self._ready.pop(host.name, None)
         if ready is not None:

@@ -33,12 +33,13 @@ class FirstClient:
     _trying: Background | None = None
 
     def begin(self) -> None:
-        """Connects and writes, in a thread of its own."""
+        """Begins to connect and write in the background."""
         self._trying = self.surroundings.begin(self._try_to_commit)
 
     def measure_outage_s(self) -> float | None:
         """Returns the time from the last write of the old source to the first answered commit of
-        the new source, s. None if no commit was answered in time."""
+        the new one, s, after a wait of up to LONGEST_S seconds for that; None if no commit was
+        answered."""
         if self._trying is not None:
             self._trying.join(LONGEST_S)
         self._over = True

@@ -63,8 +63,8 @@ def format_clock(unix_s: float) -> str:
 
 
 def check_alone(seen: Members, source: str) -> None:
-    """Raises InputError if another server takes writes next to the source and follows nobody: it is
-    of another cluster, and a failover would be refused."""
+    """Raises InputError if another server takes writes and follows nobody, as the source does: it
+    is of another cluster, and a failover would be refused."""
     heads = list_heads(seen)
     if source in heads and (others := [name for name in heads if name != source]):
         verb = "takes" if len(others) == 1 else "take"
@@ -96,6 +96,7 @@ class Suspicion:
 
     @property
     def is_empty(self) -> bool:
+        """True if nothing speaks for a failover."""
         return not self.silent and self.stalled_since is None
 
     def compute_write_s(self, now_s: float) -> float | None:
@@ -141,8 +142,9 @@ class Suspicion:
 
 @dataclass
 class Watcher:
-    """Observes every `every_s`. `wish`: the choices for a failover (accept a loss, rescue). `acts`:
-    it fails over; else it only reports. `report`: called with each observation."""
+    """Observes the servers every `every_s` seconds. `wish`: the choices for a failover (accept a
+    loss, rescue). `acts`: it fails over; else it only reports. `report`: called with each
+    observation. `proof`, `events`: the last ones of the source."""
 
     executor: Executor
     wish: FailoverWish
@@ -166,8 +168,8 @@ class Watcher:
         return self.executor.surroundings.read_now_s()
 
     def watch(self, stop: Stop, failovers: int = 1) -> list[Outcome]:
-        """Watches until `stop` is set, or it has failed over `failovers` times. Raises CouldNotRun
-        if a failover is refused."""
+        """Watches until `stop` is set, or it has failed over `failovers` times, and returns the
+        outcomes. Raises InputError for a source that is not followed, CouldNotRun for a refusal."""
         done: list[Outcome] = []
         self.source = self.source or self.wish.source
         before: Members | None = None
@@ -219,7 +221,8 @@ class Watcher:
         return outcome
 
     def _report_reason(self, why: str, seen: Members) -> None:
-        """Reports a source that is dead or useless, at times and at its end, if it does not act."""
+        """Reports why a failover is due (`why`), now and then, if the watcher does not act, and
+        when the source answers again. The proof is handed over first."""
         if why:
             if self._repeated is None:
                 self._hand_over(seen)
@@ -229,7 +232,7 @@ class Watcher:
             self.say(f"{self.source} answers again")
 
     def _report_state(self, text: str) -> None:
-        """Reports a lasting state when it changes, and again once in a while."""
+        """Reports a lasting state when it changes, and again after STILL_S seconds."""
         kind, now = re.split(r"[(:]", text)[0], self._read_now_s()
         if self._repeated is None or self._repeated[0] != kind:
             self.say(text)
@@ -240,7 +243,7 @@ class Watcher:
         self._repeated = (kind, now)
 
     def _report_pause(self) -> None:
-        """Reports that it will not act for a while after a failover, and when it will again."""
+        """Reports the begin and the end of the pause after a failover, in which it does not act."""
         now_s = self._read_now_s()
         if self._pause_looked_s and (self._pause_until is None or now_s - self._pause_looked_s < PAUSE_LOOK_S):
             return
@@ -266,7 +269,7 @@ class Watcher:
         return last + FLAP_S
 
     def _hand_over(self, seen: Members) -> None:
-        """Leaves the proof that semi-sync worked to a failover by hand."""
+        """Writes the proof that semi-sync worked into the journal, for a failover by hand."""
         if self.proof is None:
             return
         replicas = {name: member for name, member in seen.items() if name != self.source}
@@ -292,7 +295,8 @@ class Watcher:
         return seen, why
 
     def act(self, why: str, seen: Members | None = None) -> Outcome:
-        """Fails over, unless it did so lately. `seen`: the observation with the reason."""
+        """Fails over because of `why`, and returns the outcome. `seen`: the observation that gave
+        the reason. Raises CouldNotRun during the pause after an earlier failover."""
         if (until := self._find_pause_end()) is not None:
             self._hand_over(seen or {})
             ago = self.executor.surroundings.read_unix_s() - (until - FLAP_S)
@@ -321,16 +325,16 @@ class Watcher:
         )
 
     def _report_traps(self, seen: Members, before: Members | None) -> list[Trap]:
-        """Reports each trap when it appears and when it has gone. While a server, or the source,
-        does not answer, its traps count as present."""
+        """Reports each trap when it appears and when it has gone, and returns the present ones.
+        While a server, or the source, does not answer, its traps count as present."""
         current_traps = list_traps(seen, seen[self.source], before)
-        now = {(trap.server, trap.name) for trap in current_traps}
+        keys = {(trap.server, trap.name) for trap in current_traps}
         silent = {name for name, member in seen.items() if member.state is None}
-        now |= {key for key in self._reported_traps if self.source in silent or key[0] in silent}
+        keys |= {key for key in self._reported_traps if self.source in silent or key[0] in silent}
         for trap in current_traps:
             if (trap.server, trap.name) not in self._reported_traps:
                 self.say(f"{trap.kind}: {trap.server}: {trap.what}. {trap.do}")
-        for server, name in sorted(self._reported_traps - now):
+        for server, name in sorted(self._reported_traps - keys):
             self.say(f"over: {server}: {name}")
-        self._reported_traps = now
+        self._reported_traps = keys
         return current_traps

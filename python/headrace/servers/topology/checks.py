@@ -89,7 +89,8 @@ def check_ring(name: str, sources_of: dict[str, tuple[str, ...]], source: str) -
 
 
 def check_reachable(name: str, purged: GtidSet, has: GtidSet, source: str) -> None:
-    """Raises InputError when the source has removed what the replica still needs."""
+    """Raises InputError if `source` has purged transactions that the server `name`, with the GTIDs
+    `has`, still needs."""
     gone = purged.minus(has)
     if not gone.is_empty:
         rule = f"needs {gone.count():,} transactions that {source} has purged from its binary log: {str(gone)[:120]}"
@@ -128,7 +129,7 @@ KNOWN_ERRORS = [
 
 
 def with_advice(error: str) -> str:
-    """Returns an error of a replica's thread, with advice if there is any."""
+    """Returns the text of an error of a replica's thread, with the advice of known_errors.csv."""
     for signs, advice in KNOWN_ERRORS:
         if any(sign in error.lower() for sign in signs):
             return f"{error} (what to do: {advice})"
@@ -150,7 +151,7 @@ def list_warnings(state: ServerState) -> Iterator[str]:
 
 
 def list_pair_warnings(states: Mapping[str, ServerState]) -> Iterator[tuple[str, str]]:
-    """Yields warnings that need the states of two servers: name, and words."""
+    """Yields warnings that need the states of two servers, each with the name of its server."""
     for name, source in sorted(states.items()):
         ready = [
             other
@@ -215,7 +216,7 @@ def list_table_warnings(connection: SqlConnection, state: ServerState) -> list[s
 
 
 def _list_promotion_obstacles(state: ServerState) -> Iterator[str]:
-    """Yields, in words, what speaks against a replica as the next source."""
+    """Yields, in words, what prevents or speaks against the promotion of a replica."""
     if not state.binary_log.on:
         yield "cannot be promoted: it writes no binary log"
     elif not state.binary_log.replica_updates:
@@ -227,7 +228,7 @@ def _list_promotion_obstacles(state: ServerState) -> Iterator[str]:
 
 
 def _list_deliberate_settings(state: ServerState) -> Iterator[str]:
-    """Yields deliberate settings that speak against a promotion all the same."""
+    """Yields, in words, deliberate settings of a replica that speak against its promotion."""
     for channel in state.channels:
         name = f"channel {channel.name}: " if channel.name else ""
         if channel.filters:
@@ -256,4 +257,5 @@ def _list_semi_sync_warnings(state: ServerState) -> Iterator[str]:
 
 
 def _format_version(state: ServerState) -> str:
+    """Returns a server's version as text, as 10.11.19."""
     return ".".join(map(str, state.version))

@@ -28,7 +28,7 @@ class ExplainedSetting:
 
 
 def explain_settings(state: ServerState) -> list[ExplainedSetting]:
-    """Returns the settings that decide, with this server's values."""
+    """Returns the settings that decide how durable replication is, with a server's values."""
     semi_sync, switch = state.semi_sync, {True: "ON", False: "OFF"}
     values = asdict(state.durability) | {
         "lab": LAB,

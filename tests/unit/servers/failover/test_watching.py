@@ -175,19 +175,19 @@ def test_its_proof_is_handed_to_the_run_that_it_recommends(tmp_path, monkeypatch
     assert handed is not None and handed.proof == simulated.proof and set(handed.received) == {"s1", "s2"}
     spoken: list[str] = []
     executor, wish, seen = executor_of(journal, spoken), FailoverWish("s0"), simulated.seen()
-    got = executor._begin(wish, "user", seen)
+    got = executor._make_beginning(wish, "user", seen)
     assert got.proof is not None and got.proof.ackers == simulated.proof.ackers and "that counts" in spoken[-1]
     simulated.kill_source()
     assert "semi-sync was not seen at work" in plan(simulated.seen(), going()).refusal
     assert plan(simulated.seen(), going().add_event(got)).steps[0].action == "fence", "with it nothing is refused"
     # A switchover, another source, a proof of its own, or one who was elected: nothing is taken over.
     for other in (replace(wish, kind="switchover"), replace(wish, source="s2")):
-        assert executor._begin(other, "user", seen).proof is None
+        assert executor._make_beginning(other, "user", seen).proof is None
     today = replace(simulated.proof, at_s=simulated.proof.at_s + 1)
-    assert executor._begin(wish, "user", seen, today).proof == today
+    assert executor._make_beginning(wish, "user", seen, today).proof == today
     journal.write(Began(wish, "user", boot))
     journal.write(Elected("s1", None, True))
-    assert executor._begin(wish, "user", seen).proof is None
+    assert executor._make_beginning(wish, "user", seen).proof is None
 
 
 def test_a_proof_of_another_time_is_not_handed_over(tmp_path, monkeypatch):

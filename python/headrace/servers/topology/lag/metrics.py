@@ -17,7 +17,7 @@ METRICS = read_rows("headrace.servers.topology.lag", "metrics.csv")
 
 
 class LagCollector(Collector):
-    """Turns what a watch knows now into families of metrics; one without samples is left out."""
+    """Turns the present readings of a watch into metrics for Prometheus."""
 
     def __init__(self, watch: LagWatch) -> None:
         self.watch = watch

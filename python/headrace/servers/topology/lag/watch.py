@@ -160,7 +160,8 @@ class LagWatch:
         self._threads.append(thread)
 
     def _keep_connected(self, work: Callable[[SqlConnection, _WatchedServer], None], server: _WatchedServer) -> None:
-        """Does the work on a connection, and on a new connection when that is lost."""
+        """Does the work on a connection, and begins it again on a new one when that is lost, until
+        the watch ends; the server's `error` says why."""
         while not self._end.is_set():
             try:
                 with contextlib.closing(connect(server.address, ANSWER_S)) as connection:
@@ -222,7 +223,7 @@ class LagWatch:
     # --- reading ----------------------------------------------------------------------------------
 
     def read(self) -> list[LagReading]:
-        """Returns the reading of every channel of every server, as of now."""
+        """Returns the reading of every channel of every server, from the latest observations."""
         with self._lock:
             now = time.monotonic()
             return [
@@ -238,7 +239,7 @@ class LagWatch:
             return {server.name: server.error for server in self._watched.values() if server.error}
 
     def list_server_figures(self) -> list[tuple[str, dict[str, str], float]]:
-        """Returns figures of servers, not of channels: name, labels, value."""
+        """Returns the metrics of servers, not of channels: name, labels and value of each."""
         figures: list[tuple[str, dict[str, str], float]] = []
         with self._lock:
             for server in self._watched.values():

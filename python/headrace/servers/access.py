@@ -141,8 +141,7 @@ def create_certificates(where: ServerPaths, name: str, host: str = "127.0.0.1") 
 
 
 def _run_openssl(folder: Path, arguments: str, *more: str) -> None:
-    """Runs openssl in a folder, with `arguments` that are split at blanks and `more` that are not.
-    Raises CouldNotRun."""
+    """Runs openssl in a folder, with `arguments` split at blanks, and `more` as they are."""
     command = Command((require_program("openssl", "openssl"), *arguments.split(), *more), folder, what="openssl")
     run_checked(command, OPENSSL_S, "TLS needs OpenSSL 1.1.1 or newer.")
 

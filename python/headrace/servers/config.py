@@ -47,15 +47,13 @@ Options = dict[str, str | None]
 
 
 def is_placed(name: str) -> bool:
-    """True if Headrace sets an option itself. `name`: with dashes; a prefix such as skip- is left
-    aside."""
+    """True if Headrace sets an option itself. `name`: with dashes, and perhaps a prefix."""
     return name in PLACED or PREFIX.sub("", name, count=1) in PLACED
 
 
 def check_settings(settings: Mapping[str, str | None] | None, what: str = "settings") -> Options:
     """Returns settings as options: names with dashes, values as text. `what`: their name in errors.
-    Raises InputError for a setting that no option file can hold, and for those that Headrace
-    sets."""
+    Raises InputError for one that no option file can hold, and those that Headrace sets."""
     options: Options = {}
     for key, value in (settings or {}).items():
         if not isinstance(key, str) or not OPTION.fullmatch(key):
@@ -89,8 +87,7 @@ def parse_settings(texts: list[str] | None) -> dict[str, str | None] | None:
 
 def check_memory(memory_gib: float | None) -> float | None:
     """Returns `--memory-gib` of a new server, the memory by which its caches are sized, GiB; None
-    if it is not given. Raises InputError outside the range, and where the caches alone need more
-    than this machine has."""
+    if it is not given. Raises InputError outside the range, and for caches beyond this machine."""
     if memory_gib is None:
         return None
     check_number("--memory-gib", memory_gib, SMALLEST_MEMORY_GIB, LARGEST_MEMORY_GIB, "GiB", refuse)
@@ -109,8 +106,7 @@ def compute_cache_bytes(memory_gib: float) -> int:
 
 def choose(program: ServerProgram, record: Record) -> tuple[Options, list[str]]:
     """Returns the options of [mysqld] for the `config` of a record (default, tuned, or an option
-    file), without those that Headrace sets; and notes that name the options left out of a file.
-    Raises InputError, CouldNotRun."""
+    file), without those that Headrace sets; and notes that name the options left out of a file."""
     kind, memory_gib = record.config, record.memory_gib
     notes: list[str] = []
     options: Options = {}
@@ -215,8 +211,7 @@ def _make_network_options(where: ServerPaths, port: int | None, host: str) -> Op
 
 
 def is_binlog_on(program: ServerProgram, given: Options) -> bool:
-    """True if a server writes a binary log, by the options `given`, else by default (MySQL from 8.0
-    on)."""
+    """True if a server writes a binary log: by its options, or by default (MySQL from 8.0 on)."""
     for name in BINLOG_OFF:
         if name in given and (given[name] or "1").lower() not in OFF:
             return False
@@ -246,8 +241,7 @@ REPEATED = re.compile(r"(?:[\w]+\.)?(?:replicate|binlog)-(?:wild-)?(?:do|ignore)
 
 
 def render_options(options: Options, of: str) -> str:
-    """Returns the text of an option file with one group, [mysqld]. `of`: its server, for the
-    comment in its first line."""
+    """Returns the text of an option file with [mysqld] alone. `of`: its server, for a comment."""
     lines = [f"# {of}: written by headrace at every start. Change it with `headrace mysql up --set`.", "[mysqld]"]
     for name, value in options.items():
         if value is None:

@@ -37,8 +37,7 @@ class Seeding(Protocol):
         ...
 
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
-        """Copies the data to the mounted volumes, or adapts volumes from snapshots to this
-        server."""
+        """Copies the data to the mounted volumes, or adapts volumes from snapshots."""
         ...
 
     def finish(self, lab: Lab, where: ServerPaths, record: Record) -> Record:
@@ -88,8 +87,7 @@ def check_request(
 def create(
     lab: Lab, where: ServerPaths, request: CreateRequest, progress: running.Progress, timeout_s: float
 ) -> Record:
-    """Creates and starts a server, and returns its record. After an error it is removed, or the
-    error says what remains."""
+    """Creates and starts a server, and returns its record. An error removes it."""
     try:
         return _create(lab, where, request, progress, timeout_s)
     except BaseException as error:
@@ -117,8 +115,7 @@ def _create(
     lab: Lab, where: ServerPaths, request: CreateRequest, progress: running.Progress, timeout_s: float
 ) -> Record:
     """Creates volumes, filesystems and data, starts the server, and returns its record, which is
-    saved after each step. It removes nothing after an error. `timeout_s`: longest wait until the
-    server answers."""
+    saved after each step. It removes nothing after an error."""
     record, program, user = request.record, request.program, find_service_user()
     where.state.mkdir(mode=0o700, parents=True)
     save(where, record)

@@ -34,8 +34,7 @@ def make_folders(where: ServerPaths, user: User, log_volume: bool) -> None:
 
 
 def make(program: ServerProgram, config: Path, user: User) -> None:
-    """Creates the data directory that an option file names. Raises CouldNotRun with the server's
-    error."""
+    """Creates the data directory that an option file names. Raises CouldNotRun."""
     if program.flavor == "mysql":
         arguments = [*program.command, f"--defaults-file={config}", "--initialize-insecure", "--skip-log-bin"]
     else:
@@ -59,8 +58,7 @@ def make(program: ServerProgram, config: Path, user: User) -> None:
 
 
 def read_saved(folder: Path, program: ServerProgram, engine: str) -> dict:
-    """Returns the description of saved data (flavor, version, engine). Raises InputError if the
-    data do not fit this server."""
+    """Returns the description of saved data. Raises InputError if they do not fit this server."""
     try:
         saved = json.loads((folder / SAVED).read_format_value())
         if saved["format"] != FORMAT:

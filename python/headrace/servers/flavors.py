@@ -68,8 +68,7 @@ class ServerProgram:
         return f"{NAMES[self.flavor]} {'.'.join(map(str, self.version))}"
 
     def knows(self, variable: str) -> bool:
-        """Returns whether the program has an option (with dashes or underscores), without those of
-        plugins."""
+        """Returns whether the program has an option, with dashes or underscores, not of plugins."""
         return replace_underscores(variable) in self.defaults
 
     def find_tool(self, *names: str) -> tuple[str, ...]:
@@ -143,8 +142,7 @@ def read_command(manifest: Path) -> tuple[str, ...]:
 
 
 def _find_given(path: str) -> ServerProgram:
-    """Returns the server program at a path: its executable or its base directory. Raises
-    InputError, CouldNotRun."""
+    """Returns the server program at a path, of its executable or its base directory."""
     where = Path(os.path.abspath(path))
     if where.is_dir():
         inside = [where / folder / name for folder in ("bin", "sbin") for name in ("mariadbd", "mysqld")]
@@ -158,8 +156,7 @@ def _find_given(path: str) -> ServerProgram:
 @lru_cache(maxsize=32)
 def _query(command: tuple[str, ...], changed_ns: int) -> ServerProgram:
     """Returns a server program by its output for --version and --help. The answer is cached, per
-    command and change of its file (`changed_ns`, ns, Unix). Raises InputError for another program,
-    CouldNotRun."""
+    command and change of its file (`changed_ns`, ns, Unix). Raises InputError, CouldNotRun."""
     text = _read_output((*command, "--no-defaults", "--version"))
     match = re.search(r"Ver\s+(\d+)\.(\d+)\.(\d+)(\S*)", text)
     if match is None:
@@ -201,8 +198,7 @@ def ask(command: tuple[str, ...]) -> ServerProgram:
 
 
 def _read_output(arguments: tuple[str, ...]) -> str:
-    """Runs a program, and returns its output. Raises CouldNotRun if it fails or does not end within
-    ASK_S seconds."""
+    """Runs a program, and returns its output. Raises CouldNotRun, also after ASK_S seconds."""
     command = Command(arguments, environment=PRIVATE_ENVIRONMENT, what=f"{arguments[0]} {arguments[-1]}")
     done = run_to_end(command, ASK_S, "Is it a server?")
     if done.code != 0:

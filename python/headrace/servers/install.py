@@ -51,8 +51,7 @@ Progress = Callable[[float, str], None]
 
 def install(flavor: str, progress: Progress = lambda share, what: None, upgrade: bool = False) -> ServerProgram:
     """Installs a server, and returns its program. An installed server is not changed; with
-    `upgrade` the newest MySQL is added. Raises InputError, CouldNotRun; then nothing was
-    changed."""
+    `upgrade` the newest MySQL is added. Raises InputError, CouldNotRun."""
     check_choice("flavor", flavor, FLAVORS, refuse)
     installed = list_installed(flavor)
     if flavor == "mysql":
@@ -139,8 +138,7 @@ def _make_apt_options(folder: Path) -> list[str]:
 
 
 def _get_mirror() -> str:
-    """Returns the URL of the Debian mirror to fetch from. Raises InputError if the variable is
-    none."""
+    """Returns the URL of the Debian mirror to fetch from. Raises InputError for no URL."""
     named = settings.get_value(MIRROR_VARIABLE).rstrip("/")
     if not named.startswith(("http://", "https://", "file:/")) or any(character.isspace() for character in named):
         hint = f"For example {settings.VARIABLES[MIRROR_VARIABLE].default}."
@@ -260,8 +258,7 @@ def _block_services() -> Iterator[None]:
 
 
 def _require(name: str, package: str) -> str:
-    """Returns the path of a program. Raises CouldNotRun if it is not installed, with Debian's
-    package that has it."""
+    """Returns the path of a program of a Debian package. Raises CouldNotRun without it."""
     program_path = find_executable(name)
     if program_path is None:
         hint = f"On Debian and Ubuntu it is in {package}. Elsewhere: --server-path FILE names any server."

@@ -36,8 +36,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
 
 @dataclass(frozen=True)
 class ServerPaths:
-    """The paths of a server's files: in `state` those of Headrace, in `run` those the server
-    reads."""
+    """The files of a server: in `state` those of Headrace, in `run` those the server reads."""
 
     state: Path
     record: Path
@@ -225,8 +224,7 @@ def require_record(where: ServerPaths) -> Record:
 
 @contextmanager
 def lock_server(where: ServerPaths) -> Iterator[None]:
-    """Holds the lock of a server during the block. Raises LabRefused (busy), without waiting, if
-    another command has it."""
+    """Holds the lock of a server during the block. Raises LabRefused (busy) at once."""
     with explain_unwritable(where.lock, "Is the lab's directory yours to write?"):
         where.lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(where.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

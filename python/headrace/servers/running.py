@@ -256,8 +256,7 @@ def stop(
 
 
 def _end(record: Record, running: Process, progress: Progress, timeout_s: float) -> None:
-    """Asks a server to shut down, and waits for its end. Raises CouldNotRun after `timeout_s`; the
-    shutdown goes on then."""
+    """Asks a server to shut down, and waits for its end. Raises CouldNotRun after `timeout_s`."""
     processes.end_process(running, signal.SIGTERM, 0)
     began = time.monotonic()
     while not processes.wait_gone(running, 1.0):

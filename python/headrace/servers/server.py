@@ -40,8 +40,7 @@ SNAPSHOT = re.compile(r"snap-[0-9a-f]{17}")  # as EC2 names them
 
 @dataclass(frozen=True)
 class AttachedVolumes(ServerVolumes):
-    """The volumes of a server, and their block devices, data first; no devices while the lab is
-    down."""
+    """The volumes of a server, and their devices, data first; none while the lab is down."""
 
     devices: tuple[str, ...] = ()
 
@@ -75,16 +74,14 @@ class Server(Document, omitted=("lab", "paths", "volumes")):
 
     def make_address(self, database: str | None = None, tcp: bool = False) -> Address:
         """Returns the address of Headrace's account with the password: its socket, or with `tcp`
-        its port over TLS. Raises InputError without a port, CouldNotRun if this user may not read
-        the password."""
+        its port over TLS. Raises InputError without a port, CouldNotRun."""
         if tcp and self.port is None:
             raise refuse.input(self.name, "has no port", "Make it with --port.")
         return access.make_address(self.paths, self.port if tcp else None, database, self.host)
 
     def list_entries(self) -> dict[str, object]:
-        """Returns the attributes by name, without secrets; the address as text, and of the files
-        those that an administrator opens: socket, data directory, option files, error log,
-        folder."""
+        """Returns the attributes by name, without secrets; the address as text, and the paths of
+        files that an administrator opens."""
         paths, volumes = self.paths, self.volumes
         address = {"address": Address(access.ACCOUNT, socket=str(paths.socket)).label}
         storage = {"data_volume": volumes.data, "log_volume": volumes.log, "devices": volumes.devices}
@@ -199,8 +196,7 @@ def refuse_other_storage(name: str, has: tuple[str, str | None], data: object, l
 
 
 def is_same_storage(spec: str, other: str) -> bool:
-    """Returns whether two notations name the same layout, size and limits, as gp3:20 and
-    gp3:20:3000."""
+    """Returns whether two notations name equal layout, size and limits: gp3:20, gp3:20:3000."""
     if spec == other:
         return True
     try:
@@ -252,8 +248,7 @@ def _start_existing(
 
 
 def _check_settings(where: ServerPaths, record: Record) -> None:
-    """Lets the server program check the settings of a record that is not saved. Raises
-    InputError."""
+    """Lets the server program check settings before they are saved. Raises InputError."""
     program, draft = running.find_record_program(record), where.config.with_name("asked.cnf")
     running.write_config(where, record, program, access.find_service_user(), draft)
     try:
@@ -296,8 +291,7 @@ def destroy(server: Server) -> None:
 
 
 def find(lab: Lab, name: str = "db") -> Server:
-    """Returns a server of a lab, which may be down if its directory is given. Raises InputError if
-    there is no such server."""
+    """Returns a server of a lab, which may be down if its directory is given. Raises InputError."""
     where = make_server_paths(find_data_dir(lab), name)
     return _observe_server(lab, where, records.require_record(where))
 
@@ -381,8 +375,7 @@ def save_data(server: Server, folder: str | os.PathLike) -> Path:
 
 
 def _observe_server(lab: Lab, where: ServerPaths, record: Record) -> Server:
-    """Returns a server by its record, its process and its volumes now, with its problems in
-    words."""
+    """Returns a server by its record, process and volumes, with its problems in words."""
     process = running.find_process(where, record)
     (devices, problems), specs = _examine_volumes(lab, where, record, process is not None), _read_specs(lab, record)
     state = "running" if process else "dead" if record.should_run else "stopped"
@@ -407,8 +400,7 @@ def _observe_server(lab: Lab, where: ServerPaths, record: Record) -> Server:
 
 
 def _read_specs(lab: Lab, record: Record) -> tuple[str, str | None]:
-    """Returns the notations of data and log storage as the lab has them now, after modifications;
-    else those of the record."""
+    """Returns the notations of data and log storage, in the lab or else in the record."""
     specs = [record.storage, record.log_storage]
     for index, volume in enumerate(record.volumes.ids):
         with contextlib.suppress(HeadraceError):
@@ -419,8 +411,7 @@ def _read_specs(lab: Lab, record: Record) -> tuple[str, str | None]:
 def _examine_volumes(
     lab: Lab, where: ServerPaths, record: Record, is_running: bool
 ) -> tuple[tuple[str, ...], list[str]]:
-    """Returns the devices of a server's volumes, none if the lab does not answer, and in words what
-    is wrong with the volumes."""
+    """Returns the devices of a server's volumes (none without the lab), and problems in words."""
     try:
         problems = volumes.list_obstacles(lab, where, record, is_running)
         if not problems:

@@ -28,8 +28,7 @@ FULL_BYTES = 16 << 20
 
 
 def create(lab: Lab, record: Record, role: str, spec: str, snapshot: str | None = None) -> str:
-    """Creates a volume called NAME-ROLE with the tags of a server, empty or from a snapshot, and
-    returns its id."""
+    """Creates a tagged volume NAME-ROLE, empty or from a snapshot, and returns its id."""
     tags = {TAG: record.name, ROLE_TAG: role}
     encrypted = record.volumes.encrypted or None  # None: the lab's default for new volumes
     volume = lab.create(spec, name=f"{record.name}-{role}", tags=tags, snapshot=snapshot, encrypted=encrypted)
@@ -64,8 +63,7 @@ def list_devices(lab: Lab, record: Record) -> tuple[str, ...]:
 
 
 def attach_fresh(lab: Lab, volume: str, unpaced: bool = False) -> str:
-    """Attaches a volume, after detaching it if it is attached, and returns its block device.
-    `unpaced`: without its limits."""
+    """Attaches a volume, after detaching it if it is attached, and returns its block device."""
     if lab.describe(volume).get("attachment"):
         lab.detach(volume, force=True)
     return get_device(lab.attach(volume, unpaced=unpaced, probe=not unpaced))
@@ -129,8 +127,7 @@ def remove(lab: Lab, volume: str) -> None:
 
 
 def list_obstacles(lab: Lab, where: ServerPaths, record: Record, running: bool) -> list[str]:
-    """Lists, in words, why a server cannot use its volumes as they are. `running`: it runs, so they
-    must be mounted too."""
+    """Lists, in words, why a server cannot use its volumes as they are. `running`: it runs."""
     reasons = []
     for volume, place in list_own_mounts(where, record):
         label = volume

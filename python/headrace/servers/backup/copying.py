@@ -110,8 +110,7 @@ def run(source: CopySource, target: BackupTarget, request: BackupRequest) -> Man
 
 
 def _check_request(source: CopySource, target: BackupTarget, request: BackupRequest) -> None:
-    """Raises InputError for a method that cannot copy this server, or options that exclude each
-    other."""
+    """Raises InputError for a method that cannot copy this server, or contradictory options."""
     check_choice("method", request.method, documents.METHODS, refuse)
     refuse_method(source, request.method)
     if request.only and request.method != "logical":
@@ -303,8 +302,7 @@ class PartsWriter:
 
 
 def _choose_folder(source: CopySource, request: BackupRequest, backup: str) -> Path:
-    """Returns the folder that the tools of a method use; MySQL's CLONE writes the whole copy there.
-    It is not created."""
+    """Returns the folder that the tools of a method use; CLONE copies into it."""
     folder = Path(tempfile.gettempdir())
     if request.method == "physical" and source.flavor == "mysql" and source.server is not None:
         folder = Path(request.staging or source.server.paths.datadir.parent / "tmp")

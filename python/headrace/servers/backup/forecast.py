@@ -112,8 +112,7 @@ def forecast(
 
 
 def _measure_load_mib_s(lab: Lab, volume: str) -> float:
-    """Returns the throughput of a volume's load, reads and writes, MiB/s: the mean of the last
-    LOAD_ROWS seconds."""
+    """Returns the throughput of a volume's load in the last LOAD_ROWS seconds, MiB/s."""
     metrics = lab.metrics(volume, resolution="second", last=LOAD_ROWS)
     columns = {name: index for index, name in enumerate(metrics["columns"])}
     rows = metrics["rows"]

@@ -150,8 +150,7 @@ class Backup:
 
 
 def get_backup_folder(backup: str) -> str:
-    """Returns the folder of a backup in a target. Raises InputError for a text that is not an
-    id."""
+    """Returns the folder of a backup in a target. Raises InputError for no id."""
     if not ID.fullmatch(backup):
         raise refuse.input(repr(backup)[:80], "is not the id of a backup", "See headrace backup list.")
     return f"backups/{backup}"
@@ -198,8 +197,7 @@ def _encode(content: Mapping[str, object]) -> bytes:
 
 
 def _compute_seal(content: Mapping[str, object], key: bytes | None) -> str:
-    """Returns the seal of a document: the SHA-256 of its text without a seal, or with a key an
-    HMAC."""
+    """Returns the seal of a document: the SHA-256 of its text, or with a key an HMAC."""
     text = _encode({name: value for name, value in content.items() if name != "seal"})
     if key is None:
         return f"sha256:{hashlib.sha256(text).hexdigest()}"
@@ -233,8 +231,7 @@ def read_key(path: str | os.PathLike | None) -> bytes | None:
 
 
 def write_manifest(target: BackupTarget, manifest: Manifest, key: bytes | None, name: str = MANIFEST) -> None:
-    """Writes the manifest of a backup, which completes it; under another `name` it does not. Raises
-    InputError if it exists."""
+    """Writes the manifest of a backup, which completes it; under another `name` it does not."""
     content = {"format": FORMAT, **asdict(manifest)}
     target.put_new(f"{get_backup_folder(manifest.id)}/{name}", seal_document(content, key))
 
@@ -278,8 +275,7 @@ def write_proof(target: BackupTarget, backup: str, proof: RestoreProof, key: byt
 
 
 def read_backups(target: BackupTarget, key: bytes | None = None) -> tuple[list[Backup], list[str]]:
-    """Returns all complete backups, oldest first, and in words the damaged and unfinished ones, and
-    the proofs that cannot be read."""
+    """Returns the complete backups, oldest first, and in words what is damaged or unfinished."""
     whole_backups, problems = [], []
     names = {file.name for file in target.list("backups/")}
     for backup in sorted({name.split("/")[1] for name in names if name.count("/") == 2}):

@@ -75,8 +75,7 @@ class PaceLimits:
 @dataclass(frozen=True)
 class PaceSignals:
     """The latest measurements that decide a pace; None: unknown, or not limited. `credit_percent`:
-    the lowest balance that the copy draws on. `latency_ratio`: the volume's latency divided by that
-    before the copy."""
+    the lowest balance that the copy draws on. `latency_ratio`: latency divided by that before."""
 
     credit_percent: float | None = None
     lag_s: float | None = None

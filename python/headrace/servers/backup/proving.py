@@ -35,8 +35,7 @@ CHECKSUM_S = 6 * 3600.0
 
 @dataclass(frozen=True)
 class TableSums:
-    """The checksums of all tables of users, by name, with the GTIDs `at` executed; None for a table
-    that cannot be read."""
+    """The checksums of all tables by name, None for an unreadable one, with GTIDs `at` executed."""
 
     at: GtidSet
     by_table: dict[str, int | None]

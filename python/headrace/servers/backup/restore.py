@@ -462,8 +462,7 @@ def _forget_channels(source: CopySource) -> None:
 
 def _set_position(source: CopySource, manifest: Manifest) -> GtidSet:
     """Sets the restored server's GTID position to that of the backup where its files do not have
-    it, and returns the GTIDs that it has executed. Raises CouldNotRun if they contradict the
-    manifest."""
+    it, and returns the GTIDs that it has executed. Raises CouldNotRun for others."""
     position = GtidSet.parse(manifest.position.gtid, manifest.flavor)
     with source.connect(READY_S) as connection:
         if manifest.flavor == "mariadb" or manifest.method == "logical":
@@ -567,8 +566,7 @@ def _place_logs(connection: SqlConnection, source: CopySource, replay: ReplayPla
 
 
 def _end_replay(connection: SqlConnection, source: CopySource) -> None:
-    """Stops the applier, and removes the source and the relay logs from the server; errors are
-    ignored."""
+    """Stops the applier, and removes source and relay logs from the server; ignores errors."""
     with contextlib.suppress(CouldNotRun):
         stop_applying(connection, source.dialect)
     for statement in (*source.dialect.stop(), *source.dialect.forget()):

@@ -86,8 +86,7 @@ def _explain_keeping(backup: Backup, reason: Reason, count: int | None, days: fl
 
 def identify_server(backup: Backup) -> tuple[str, str, str]:
     """Returns the identity of a backup's series: the server's id, its name, and the databases of a
-    part. MariaDB has no UUID, and most of its servers have server_id 1, so the name counts there;
-    for MySQL it is ""."""
+    part. MariaDB has no UUID, and most of its servers have server_id 1, so the name counts."""
     manifest = backup.manifest
     return manifest.source_id, manifest.source if manifest.flavor == "mariadb" else "", manifest.part
 

@@ -75,8 +75,7 @@ def as_options(program: ServerProgram, settings: Mapping[str, str], given: Itera
 
 
 def _is_alike(default: str | None, value: str) -> bool:
-    """True if a program's default (as --help prints it) equals a value (as SHOW VARIABLES
-    prints)."""
+    """True if a program's default, as --help prints it, equals a value of SHOW VARIABLES."""
     return {"TRUE": "ON", "FALSE": "OFF"}.get(default or "", default or "") == value
 
 

@@ -48,8 +48,7 @@ ANEW = {
 class RunMark:
     """The mark of the process that writes a backup or streams a timeline. `host`: its machine and
     container; `started`: its start, as `look_up` gives it. `began_unix`: when the mark was written,
-    `seen_unix`: when it was renewed, s, Unix. `lab`: the lab that has the snapshots, "" for
-    none."""
+    `seen_unix`: when it was renewed, s, Unix. `lab`: of the snapshots, "" for none."""
 
     host: str
     pid: int
@@ -80,8 +79,7 @@ def _find_place(lab: Lab) -> str:
 
 
 def mark(target: BackupTarget, backup: str, source: str, lab: Lab | None) -> None:
-    """Writes into a target that this process writes a backup of `source`. `lab`: the lab that has
-    its snapshots, None for none."""
+    """Writes the mark of this process for a backup of `source`. `lab`: of its snapshots, if any."""
     write_mark(target, _make_mark_name(backup), make_own_mark(source, lab))
 
 
@@ -222,8 +220,7 @@ def _list_snapshots(lab: Lab, backup: str, listed: Collection[str]) -> list[Snap
 
 
 def list_snapshot_ids(lab: Lab, backup: str, listed: Collection[str] = ()) -> list[str]:
-    """Lists the ids of the lab's snapshots with a backup's tag, and those of `listed` that
-    exist."""
+    """Lists ids of the lab's snapshots with a backup's tag, and those of `listed` that exist."""
     return [str(snapshot["id"]) for snapshot in _list_snapshots(lab, backup, listed)]
 
 
@@ -249,8 +246,7 @@ def drop_snapshots(lab: Lab, backup: str, listed: Collection[str] = ()) -> int:
 
 
 def list_spooled(spool: BackupTarget, source: CopySource, key: bytes | None) -> list[Manifest]:
-    """Lists the complete copies of a server in a spool that no running process sends, the newest
-    first."""
+    """Lists a server's complete copies in a spool that no process sends, the newest first."""
     manifests = [backup.manifest for backup in documents.read_backups(spool, key)[0]]
     mine = [manifest for manifest in manifests if (manifest.source, manifest.source_id) == (source.name, source.id)]
     marks = [(manifest, read_backup_mark(spool, manifest.id)) for manifest in mine]
@@ -258,8 +254,7 @@ def list_spooled(spool: BackupTarget, source: CopySource, key: bytes | None) -> 
 
 
 def list_stored_snapshots(target: BackupTarget, source: CopySource, lab: Lab, key: bytes | None) -> list[Manifest]:
-    """Lists the copies of a server whose snapshots a killed run has taken, and the lab still has,
-    the newest first."""
+    """Lists a server's copies of killed runs whose snapshots the lab has, the newest first."""
     manifests = []
     for name in reversed([entry.name for entry in target.list("backups/")]):
         _, backup, file = name.split("/", 2)

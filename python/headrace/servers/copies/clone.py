@@ -37,8 +37,7 @@ class CloneCopy(PhysicalCopy):
 
     def take(self, source: CopySource, into: Destination) -> CopyResult:
         """Lets the server clone into the destination's folder, and writes that as a tar stream into
-        the destination's. Ends CLONE statements of killed runs first. Raises InputError,
-        CouldNotRun."""
+        the destination's. Ends CLONE statements of killed runs first."""
         size, folder = count_physical_bytes(get_server(source)), into.folder
         assert into.stream is not None
         if not folder.parent.is_dir():
@@ -128,8 +127,7 @@ def _end_clones(connection: SqlConnection) -> None:
 
 def _kill_clones(connection: SqlConnection, is_dead: Callable[[tuple[int, Path]], bool]) -> None:
     """Kills the CLONE statements for whose connection and folder `is_dead` is true, and waits up to
-    CLONE_END_S seconds for their end. A server continues them without their client, and accepts no
-    other meanwhile."""
+    CLONE_END_S seconds for their end. A server continues them without their client."""
     text = "SELECT id, info FROM performance_schema.processlist WHERE info LIKE 'CLONE LOCAL DATA DIRECTORY%'"
 
     def have_ended() -> bool:

@@ -23,8 +23,7 @@ COPY_S = 24 * 3600.0
 
 
 class Pace:
-    """The pace of a copy; this one never delays it. `gentle`: the load has priority over the
-    copy."""
+    """The pace of a copy; this one never delays it. `gentle`: the load has priority."""
 
     gentle = False
 
@@ -77,8 +76,7 @@ class CopyMethod(ABC):
 
     @abstractmethod
     def take(self, source: CopySource, into: Destination) -> CopyResult:
-        """Copies the running server into a destination. Raises InputError, CouldNotRun; then the
-        server is not locked."""
+        """Copies the running server into a destination. Raises InputError, CouldNotRun."""
 
 
 class PhysicalCopy(CopyMethod):

@@ -23,8 +23,7 @@ MOST_PACKET = 1 << 30
 
 
 class DumpCopy(CopyMethod):
-    """A dump in one transaction. A dump without position is refused, since tools have ended with
-    exit code 0 without writing it."""
+    """A dump in one transaction. One without position is an error: tools have ended so with 0."""
 
     form = "sql"
 

@@ -58,8 +58,7 @@ class FileCopy(CopyMethod):
 
 def _start_again(lab: Lab, where: records.ServerPaths) -> None:
     """Starts a server that was shut down; waits first for the end of one that is shutting down, and
-    leaves one that was not asked to end. Raises CouldNotRun, with the command that starts it, if it
-    does not end."""
+    leaves one that was not asked to end. Raises CouldNotRun if it does not end."""
     record = records.require_record(where)
     if running.find_process(where, record) is not None:
         if record.should_run:
@@ -81,7 +80,7 @@ def get_log_folder(where: records.ServerPaths, record: records.Record) -> Path:
 def copy_contents(folder: Path, copy: Path) -> None:
     """Copies the bytes of all files below a folder into existing, empty files below `copy`. A
     single stream would wait for each of its reads: several, with read-ahead, use a volume's
-    throughput. Raises CouldNotRun."""
+    throughput."""
 
     def copy_file(path: Path, ended: threading.Event) -> None:
         place = copy / path.relative_to(folder)

@@ -133,8 +133,7 @@ class ServerLock:
             cut(connection)
 
     def ask_rows(self, statement: str, *values: object) -> list[NamedRow]:
-        """Runs a statement and returns its rows, by column name. Raises InputError for rights that
-        are missing, CouldNotRun."""
+        """Returns the rows of a statement, by column name. Raises InputError for missing rights."""
         import pymysql
 
         if self._connection is None:
@@ -266,8 +265,7 @@ class ServerLock:
         )
 
     def _translate_refusal(self, statement: str, error: Exception) -> HeadraceError:
-        """Returns Headrace's error for a refused statement: InputError for missing rights, else
-        CouldNotRun."""
+        """Returns Headrace's error for a refused statement: InputError for missing rights."""
         code, label = get_error_number(error), self.address.label
         if code == NO_LOCK:
             rule = f"{statement} did not get its lock within {self.wait_s:g} s, and was given up; nothing is locked"

@@ -145,8 +145,7 @@ class Flow:
     ) -> None:
         """Writes bytes to the first program, and waits until all programs have ended, without a
         limit: a client still runs statements when all is written. `on_failure`: called when a
-        program fails; it may raise an error that explains the failure by the bytes. Raises
-        CouldNotRun."""
+        program fails; it may raise an error that explains the failure by the bytes."""
         self._start(first_stdin=subprocess.PIPE, last_stdout=stdout)
         pipe = self.children[0].stdin
         assert pipe is not None
@@ -163,8 +162,7 @@ class Flow:
             raise
 
     def pass_through(self, data: bytes) -> bytes:
-        """Passes bytes, all in memory, through the programs, and returns the output. Raises
-        CouldNotRun."""
+        """Passes bytes, all in memory, through the programs, and returns the output."""
         return b"".join(self.read_pieces([data])) if self.stages else data
 
     def _start(self, first_stdin: int, last_stdout: int) -> None:
@@ -257,8 +255,7 @@ class ChainedFlow(Flow):
         self.first, self.see, self.plain_bytes = first, see, 0
 
     def read_pieces(self, given: Iterable[bytes] | None = None) -> Iterator[bytes]:
-        """Yields the output of the last program, or of the first flow if no program is behind it.
-        Raises as Flow.read_pieces."""
+        """Yields the output of the last program, or of the first flow if there is none."""
         if not self.stages:
             yield from self._show_pieces(given)
             return

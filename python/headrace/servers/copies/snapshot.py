@@ -87,8 +87,7 @@ class SnapshotCopy(CopyMethod):
 
 
 def write_back_all(places: Iterable[Path]) -> None:
-    """Writes the dirty pages of the filesystems mounted at `places` to their volumes. Raises
-    CouldNotRun."""
+    """Writes the dirty pages of mounted filesystems to their volumes. Raises CouldNotRun."""
     for place in places:
         handle = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -64,8 +64,7 @@ class CopySource:
 @contextmanager
 def make_client_file(address: Address, before: str = "", behind: str = "") -> Iterator[Path]:
     """Writes an option file for tools, with the account of an address between the texts `before`
-    and `behind`, and yields its path. It is in memory and this user's alone, and ends with this
-    process."""
+    and `behind`, and yields its path. It is in memory, and this user's alone."""
     handle = os.memfd_create("client.cnf", os.MFD_CLOEXEC)
     try:
         os.fchmod(handle, 0o600)

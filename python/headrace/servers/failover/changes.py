@@ -83,8 +83,8 @@ class Closing:
         return cls(host, state, connection, surroundings, _bypassing=bypassing)
 
     def list_long_writers(self) -> list[str]:
-        """Lists statements that wrote and run for longer than LONG_S seconds: the writes cannot be
-        stopped before they end."""
+        """Lists statements that wrote and run for longer than LONG_S seconds, which block the
+        stop."""
         return [f"{words} (for {age} s)" for age, words in ask(self.connection, LONG_WRITERS)]
 
     def stop(self, say: Callable[[str], None], own_ids: Collection[int] = ()) -> GtidSet:
@@ -133,8 +133,7 @@ def _kill(connection: SqlConnection, numbers: list[int]) -> None:
 
 
 def reopen(host: AddressHost, connection: SqlConnection, state: ServerState, events: bool) -> None:
-    """Lets a source take writes again, now and after later starts; `events`: its event scheduler is
-    switched on too."""
+    """Lets a source take writes again, now and after later starts; `events`: its scheduler too."""
     run(connection, state.dialect.switch_read_only(False))
     if events:
         scheduler.switch(host, connection, state, True)
@@ -149,8 +148,7 @@ def receive_again(
     rescuing: Collection[str] = (),
 ) -> None:
     """Lets the replicas `names` receive again, if they answer; errors are passed to `say`. Stopped
-    appliers stay stopped, since somebody stopped them, except on `rescuing`, whose rescue was cut
-    off."""
+    appliers stay so, as somebody stopped them, but for those of a cut off rescue (`rescuing`)."""
     for name in sorted(set(names) & set(hosts)):
         try:
             statements, stopped = make_start_statements(pool.query_state(hosts[name]), appliers=name in rescuing)

@@ -48,8 +48,7 @@ class FailoverCluster:
         return Executor(observer, self.open_journal(), Lease(self.hosts), clients, say, drain_s)
 
     def open_journal(self) -> Journal:
-        """Opens the journal of these servers, whose file is known by their names. Raises
-        CouldNotRun."""
+        """Opens the journal of these servers, whose file depends on their names."""
         key = hashlib.sha256("\0".join(sorted(self.hosts)).encode()).hexdigest()[:12]
         return Journal(self.folder / f"{key}.jsonl")
 
@@ -69,8 +68,7 @@ class FailoverCluster:
         return max(filter(None, ends), default=None)
 
     def find_dead_source(self) -> str | None:
-        """Returns the source of a change that did not end, which is meant if the user names no
-        source; None for none."""
+        """Returns the source of a change that did not end, which is meant if no source is named."""
         unfinished = self.read_unfinished()
         return None if unfinished is None else unfinished.source
 

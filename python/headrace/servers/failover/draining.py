@@ -45,8 +45,7 @@ class Draining:
     def hurry_replica(self, host: AddressHost, state: ServerState, gtids: GtidSet, moment_s: float) -> Iterator[None]:
         """Lets a replica apply without a flush for each transaction during the block, and flushes
         everything after it. It does nothing for a replica that executes `gtids` within `moment_s`,
-        and for one whose relay log is flushed, so that a power cut of both servers loses
-        nothing."""
+        and for one whose relay log is flushed, for a power cut of both servers."""
         durability = state.durability
         settings = {"sync_binlog": durability.sync_binlog, "innodb_flush_log_at_trx_commit": durability.flush_log}
         with self.pool.hold_connection(host) as connection:
@@ -77,8 +76,8 @@ class Draining:
     ) -> None:
         """Waits until a replica needs only a moment for its backlog, while writes go on. It applies
         hurried until `hurry` is closed, unless it is near at once. Returns as well if it comes no
-        nearer for `stands_s` and needs less than half of `max_wait_s`; else raises CouldNotRun
-        then, and after `drain_s`."""
+        nearer for `stands_s` and needs less than half of `max_wait_s`; else, and after `drain_s`,
+        raises CouldNotRun."""
         began = best_at = reported_at = self.pool.surroundings.read_now_s()
         best = math.inf
         with self.pool.hold_connection(source) as above, self.pool.hold_connection(host) as below:
@@ -115,8 +114,7 @@ class Draining:
         self, host: AddressHost, state: ServerState, gtids: GtidSet, longest_s: float, received: bool = False
     ) -> None:
         """Waits until a replica has executed these GTIDs. `received`: it has received them, and
-        nobody sends them again. Raises CouldNotRun after `longest_s`, if its applier fails, or if a
-        part of its relay log is gone."""
+        nobody sends them again. Raises CouldNotRun after `longest_s`, or if it cannot."""
         until = self.pool.surroundings.read_now_s() + longest_s
         # A replica that hangs blocks the writes: its answer may not outlast the wait itself.
         limit_s = min(CHANGE_S, longest_s + WAIT_S)

@@ -148,8 +148,7 @@ class Executor:
         written_s: float | None = None,
     ) -> Began:
         """Returns the event with which a change begins, or is resumed; it is not written. The proof
-        that a watch has handed over is added, if there is no other and no replica has received
-        anything since."""
+        that a watch has handed over is added, if it is still valid."""
         boot, progress = self.surroundings.read_boot(), self.journal.history.progress
         resumed = None if progress is None or not progress.is_same(wish) else progress.adapt_to_boot(boot)
         fresh = resumed is None or (resumed.proof is None and resumed.decision is None)
@@ -161,8 +160,8 @@ class Executor:
         return Began(wish, by, boot, proof, events, written_s)
 
     def _is_still_valid(self, handed: HandedOver, seen: Members) -> bool:
-        """Returns whether no replica has received more since a watch handed over its observations;
-        says which it is."""
+        """Returns whether no replica has received more since a watch handed over its
+        observations."""
         for name, text in handed.received.items():
             member = seen.get(name)
             if member is None or member.state is None:
@@ -183,8 +182,7 @@ class Executor:
 
     def give_up(self, source: str) -> None:
         """Ends an unfinished failover without election in the journal, as its source takes writes
-        again, and lets its replicas receive again. Does nothing while another failover has the
-        journal."""
+        again, and lets its replicas receive again."""
         progress = self.journal.read().progress
         if progress is None or not progress.is_same(FailoverWish(source)) or progress.decision is not None:
             return

@@ -84,24 +84,21 @@ class AddressHost:
         return self.address.port or DEFAULT_PORT
 
     def open_connection(self, timeout_s: float) -> SqlConnection:
-        """Returns a new connection. `timeout_s`: for connecting, and for every answer. Raises as
-        `connect`."""
+        """Returns a new connection. `timeout_s`: for connecting, and for every answer."""
         return connect(self.address, timeout_s)
 
     def is_log_flushed(self) -> bool:
-        """Returns whether the server is known, without asking it, to flush its binary log with each
-        commit."""
+        """Returns whether it is known, unasked, that each commit flushes its binary log."""
         return False
 
     def fence(self) -> str:
-        """Ends the server's ability to acknowledge commits, and returns in words what was done.
-        Raises CouldNotRun."""
+        """Ends the server's ability to acknowledge, and returns in words how. Raises
+        CouldNotRun."""
         hint = "Stop it by hand and make sure that it stays down, then add --fenced."
         raise refuse.run(self.name, "is known by its address alone and cannot be ended from here", hint)
 
     def admit_follower(self, follower: AddressHost, connection: SqlConnection, dialect: Dialect) -> SourceOf:
-        """Creates an account for `follower` on this server, by `connection`, and returns the
-        options with which it follows."""
+        """Creates an account for `follower`, and returns the options with which that follows."""
         # The account is of this follower alone: servers may share a port, and passwords are new.
         own = hashlib.sha256(follower.name.encode()).hexdigest()[:USER_DIGITS]
         user, password = f"headrace_{own}", Secret(secrets.token_urlsafe(PASSWORD_BYTES))
@@ -340,8 +337,7 @@ def translate_errors(name: str) -> Iterator[None]:
 
 
 class ConnectionPool:
-    """Connections to the servers of a cluster, for reuse: on a busy machine a TLS handshake takes
-    longer than a statement."""
+    """Connections for reuse: on a busy machine a TLS handshake takes longer than a statement."""
 
     def __init__(self, surroundings: Surroundings = REAL) -> None:
         self.surroundings = surroundings
@@ -377,8 +373,7 @@ class ConnectionPool:
         return {connection.thread_id() for connection in self._idle.get(name, ())}
 
     def warm(self, hosts: list[AddressHost]) -> None:
-        """Begins to open a connection to each host without an idle one, in the background; errors
-        are ignored."""
+        """Begins to open a connection to each host without one, and ignores errors."""
 
         def connect_ahead(host: AddressHost) -> None:
             with contextlib.suppress(Exception):

@@ -91,8 +91,7 @@ class Journal:
                 file.truncate(content.rfind(b"\n") + 1)
 
     def write(self, event: AnyEvent) -> None:
-        """Appends an event to the file and to `history`, where it counts even if it could not be
-        written. Raises CouldNotRun."""
+        """Appends an event to the file and to `history`, where it counts even if unwritten."""
         at = self.surroundings.read_unix_s()
         self.history = self.history.add_event(at, event)
         text = ENCODER.encode(Line(datetime.fromtimestamp(at, UTC), event)).decode() + "\n"
@@ -127,8 +126,7 @@ class Journal:
                 raise refuse.input(f"{self.path}:{number}", rule, hint) from None
 
     def read(self) -> JournalHistory:
-        """Reads the file, and returns the fold of its lines, which becomes `history`. Raises
-        InputError."""
+        """Reads the file into `history`, and returns that. Raises InputError."""
         history = JournalHistory()
         for line in self.read_lines():
             history = history.add_event(line.at.timestamp(), line.event)

@@ -37,8 +37,7 @@ class Lease:
 
     def take(self, source: str | None) -> None:
         """Takes the lock on all servers but `source`, which may be dead (None: on all). Raises
-        LeaseTaken if another process has it, CouldNotRun if no majority answers; then no lock is
-        taken."""
+        LeaseTaken if another process has it, CouldNotRun if no majority answers."""
         replicas = [host for name, host in sorted(self.hosts.items()) if name != source]
         remaining = [host for host in replicas if host.name not in self.locks]
         refused = []
@@ -71,8 +70,7 @@ class Lease:
                 self.surroundings.begin(lambda host=host: connect_ahead(host))
 
     def _open_connections(self, host: AddressHost) -> Iterator[SqlConnection]:
-        """Yields the connection that `warm` opened, if any, then a new one, if the server
-        answers."""
+        """Yields the connection that `warm` opened, if any, then a new one, if it answers."""
         ready = self._ready.pop(host.name, None)
         if ready is not None:
             yield ready

@@ -88,8 +88,7 @@ class Observer:
     ) -> tuple[dict[str, Seen], AckProof | None]:
         """Observes all servers, writes a row on the source, and observes the source again. Returns
         the members with the result of the write, and the proof that semi-sync worked, None for
-        none. `write_s`: the deadline of the write; `silent`: the source did not answer the last
-        time."""
+        none. `write_s`: the deadline of the write; `silent`: it did not answer before."""
         before = self.look(hurried=source if silent else "")
         seen = before[source]
         if seen.state is None or seen.state.read_only:
@@ -155,8 +154,7 @@ class Observer:
         return period_s > 0 and now - since > MISSED_BEATS * period_s
 
     def _read_events(self, name: str, connection: SqlConnection, state: ServerState) -> tuple[ScheduledEvent, ...]:
-        """Returns the events that a source's scheduler runs; queried every EVENTS_S seconds, and
-        remembered meanwhile."""
+        """Returns the events that a source's scheduler runs, cached for EVENTS_S seconds."""
         events, at = self._scheduled.get(name, ((), -EVENTS_S))
         if self.surroundings.read_now_s() - at >= EVENTS_S:
             events = scheduler.list_running(connection, state)

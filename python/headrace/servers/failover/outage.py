@@ -38,8 +38,7 @@ class FirstClient:
 
     def measure_outage_s(self) -> float | None:
         """Returns the time from the last write of the old source to the first answered commit of
-        the new one, s, after a wait of up to LONGEST_S seconds for that; None if no commit was
-        answered."""
+        the new one, s, after a wait of up to LONGEST_S seconds for that; None for none."""
         if self._trying is not None:
             self._trying.join(LONGEST_S)
         self._over = True

@@ -242,8 +242,7 @@ def _check_related(old: Seen, new: Seen, source: str | None) -> None:
 
 
 def _check_reachable(new: AddressHost, old: Seen, gtids: GtidSet) -> None:
-    """Raises InputError if the new source has purged transactions that the old one needs, once it
-    has executed `gtids`."""
+    """Raises InputError if the new source has purged what the old one, with `gtids`, needs."""
     with contextlib.closing(new.open_connection(CHANGE_S)) as connection:
         purged = seeding.read_purged(connection)
     try:
@@ -347,8 +346,7 @@ def _list_extra(cluster: FailoverCluster, host: LabHost, old: Seen, new: Seen, a
 
 
 def _require_reader_output(reader: list[str], file: IO[bytes], name: str) -> None:
-    """Runs a reader of binary logs, and writes its output. Raises CouldNotRun if it is
-    incomplete."""
+    """Writes the output of a reader of binary logs. Raises CouldNotRun if it is incomplete."""
     if reason := rescue.write_reader_output(reader, file, FLASHBACK_S):
         hint = "Nothing was thrown away. Read its binary logs by hand before it is seeded anew."
         raise refuse.run(name, f"what only it has could not be read: {reason}", hint)

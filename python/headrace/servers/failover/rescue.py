@@ -120,8 +120,7 @@ def format_ranges(names: list[str], flavor: str, longest: int = 500) -> str:
 
 
 def find_host_program(host: AddressHost, flavor: str) -> ServerProgram:
-    """Returns the program of a host's server, to which its tools belong; of a host outside of the
-    lab the newest installed."""
+    """Returns the program of a host's server, to which its tools belong, else the newest."""
     server = getattr(host, "server", None)
     return find_program(flavor, None if server is None else server.server_path)
 

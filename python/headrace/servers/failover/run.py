@@ -96,8 +96,7 @@ class ChangeRun:
         self.journal.write(event)
 
     def get_state(self, name: str) -> ServerState:
-        """Returns the state of a server by the last observation, or if that has none by its
-        answer."""
+        """Returns the state of a server, by the last observation or else by its answer."""
         return self.seen[name].state or self.pool.query_state(self.hosts[name])
 
     def store(self, host: AddressHost, settings: dict[str, str]) -> None:
@@ -162,8 +161,7 @@ class ChangeRun:
 
     def look(self) -> Members:
         """Returns the observations of the servers; a dead source is not asked again. Before the
-        election of a failover a write is tried on the source: one that is alive is not failed
-        over."""
+        election of a failover, a write is tried on the source."""
         source, kind = self.progress.source, self.progress.kind
         fenced = source in self.observer.fenced
         if self.gone is not None:
@@ -180,8 +178,7 @@ class ChangeRun:
         return seen
 
     def _note_gone(self, seen: Members) -> None:
-        """Sets `gone` to the observation of a failover's source that does not answer or take
-        writes."""
+        """Sets `gone` to the observation of a failover's dead or useless source."""
         old = seen.get(self.progress.source)
         if self.progress.kind == "failover" and old is not None and (old.state is None or old.write == "stalled"):
             self.gone = old

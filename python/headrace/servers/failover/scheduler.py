@@ -50,8 +50,7 @@ def enable(host: AddressHost, state: ServerState, events: Sequence[ScheduledEven
 
 
 def switch(host: AddressHost, connection: SqlConnection, state: ServerState, on: bool) -> None:
-    """Switches a server's event scheduler, now and for later starts, unless it was DISABLED at the
-    server's start."""
+    """Switches a server's scheduler, now and for later starts, unless it started as DISABLED."""
     if state.event_scheduler != "DISABLED":
         run(connection, (f"SET GLOBAL event_scheduler = {'ON' if on else 'OFF'}",))
         host.remember(event_scheduler="ON" if on else "OFF")

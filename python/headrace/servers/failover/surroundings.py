@@ -56,8 +56,7 @@ class Surroundings:
         time.sleep(seconds)
 
     def run_all(self, calls: Sequence[Callable[[], T]]) -> list[T]:
-        """Carries out calls at once, waits for all, and returns their results in order; raises the
-        first error."""
+        """Runs calls at once, and returns their results in order; raises the first error."""
         with ThreadPoolExecutor(max(len(calls), 1)) as pool:
             waiting = [pool.submit(call) for call in calls]
         return [future.result() for future in waiting]

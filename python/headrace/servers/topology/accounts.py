@@ -78,6 +78,5 @@ def is_ours(authority: str) -> bool:
 
 
 def open_connection(server: Server, timeout_s: float = ASK_S) -> SqlConnection:
-    """Returns a new connection by a server's socket, which needs no network. `timeout_s`: for every
-    answer."""
+    """Returns a new connection by a server's socket, which needs no network."""
     return connect(server.make_address(), timeout_s)

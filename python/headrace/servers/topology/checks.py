@@ -89,8 +89,7 @@ def check_ring(name: str, sources_of: dict[str, tuple[str, ...]], source: str) -
 
 
 def check_reachable(name: str, purged: GtidSet, has: GtidSet, source: str) -> None:
-    """Raises InputError if `source` has purged transactions that the server `name`, with the GTIDs
-    `has`, still needs."""
+    """Raises InputError if `source` has purged what the server `name`, with GTIDs `has`, needs."""
     gone = purged.minus(has)
     if not gone.is_empty:
         rule = f"needs {gone.count():,} transactions that {source} has purged from its binary log: {str(gone)[:120]}"

@@ -72,8 +72,7 @@ def list_consequences(lab: Lab, server: Server) -> list[str]:
 
 
 def end_channel(server: Server, channel: str) -> None:
-    """Ends and removes a channel of a replica, which stays up. Raises InputError if it does not run
-    or has no such channel."""
+    """Ends and removes a channel of a replica, which stays up. Raises InputError for no channel."""
     check_channel(server, channel)
     with records.lock_server(server.paths), accounts.open_connection(server) as connection:
         leave_source(connection, observe(connection, server.name).dialect, channel)

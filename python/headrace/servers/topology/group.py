@@ -47,8 +47,7 @@ GRANTS = "REPLICATION SLAVE, CONNECTION_ADMIN, BACKUP_ADMIN, GROUP_REPLICATION_S
 class GroupMember:
     """A member of a group, in its own view. `state`: ONLINE, RECOVERING, UNREACHABLE, ERROR,
     OFFLINE, `down` if its server does not run, or why it does not answer. `waiting`: number of
-    transactions that it has not certified or applied, None if it is unknown. `executed`: its GTIDs,
-    as text."""
+    transactions that it has not certified or applied, None if unknown. `executed`: GTIDs."""
 
     name: str
     state: str
@@ -169,8 +168,7 @@ def _create_account(connection: SqlConnection, server: Server, password: Secret)
 
 
 def _join(connection: SqlConnection, server: Server, first: bool) -> None:
-    """Starts group replication on a member, and waits until it is online. `first`: it bootstraps
-    the group. Raises CouldNotRun."""
+    """Starts group replication, and waits until it is online. `first`: bootstraps the group."""
     if first:
         run(connection, ("SET GLOBAL group_replication_bootstrap_group = ON",))
     try:

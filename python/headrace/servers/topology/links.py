@@ -44,8 +44,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Link:
-    """The link of a server in the lab's network. `lab`: six hexadecimal digits; `host`: its
-    address."""
+    """The link of a server in the lab's network. `lab`: its six digits; `host`: the address."""
 
     lab: str
     name: str

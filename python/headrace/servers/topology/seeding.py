@@ -72,8 +72,7 @@ class Follower:
         return {}
 
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
-        """Creates folders and an empty data directory on the mounted volumes. Raises
-        CouldNotRun."""
+        """Creates folders and an empty data directory on the mounted volumes."""
         datadir.make_folders(where, find_service_user(), record.log_storage is not None)
         datadir.make(program, where.config, find_service_user())
 
@@ -207,8 +206,7 @@ class CopiedFollower(Follower):
         return into
 
     def adopt_files(self, into: Destination) -> None:
-        """Deletes the identity of the source from copied files, and makes the service user their
-        owner."""
+        """Deletes the identity of the source from copied files, and makes mysql their owner."""
         _delete_matching(into.folder, *IDENTITY_FILES)
         for folder in (into.folder, into.log):
             datadir.give(folder, find_service_user())
@@ -219,8 +217,7 @@ class CopySeed(CopiedFollower):
     """Copies the files of the source while it is down."""
 
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
-        """Copies the source's files, deletes relay logs, and corrects the index of the binary
-        logs."""
+        """Copies the source's files without relay logs, and corrects the index of binary logs."""
         into = self.take("files", where, record)
         _delete_matching(into.log, "relay*")
         # The index names the files by the path they had.

@@ -19,8 +19,7 @@ KILLED_S = 0.3  # how long one that was killed may take to go before it is stopp
 
 
 def stop_receiving(connection: SqlConnection, state: ServerState, channel: str) -> None:
-    """Stops a channel's receive thread, and kills it first: STOP alone waits 2 s for a thread that
-    reads from a dead host."""
+    """Kills and stops a channel's receive thread: STOP alone waits 2 s for one of a dead host."""
     if len(state.channels) == 1:
         with contextlib.suppress(Exception):
             receiver = state.dialect.query_receiver(channel)

@@ -318,8 +318,7 @@ def make_semi_sync_settings(flavor: str) -> dict[str, str | None]:
 
 def switch_semi_sync_on(source: Server) -> None:
     """Switches the source's side of semi-sync on, now and after later starts; a commit waits after
-    the sync. It comes last, since without a connected replica commits would wait for the
-    timeout."""
+    the sync. It comes last, as without a replica commits would wait."""
     with accounts.open_connection(source) as connection:
         state = observe(connection, source.name)
         seeding.load_semi_sync(connection, state.dialect, source.name)
@@ -356,8 +355,8 @@ def start_replica(
 
 def _begin_threads(connection: SqlConnection, state: ServerState) -> bool:
     """Starts the stopped threads of a server's channels, and returns whether there were any.
-    Receiving starts first: if an applier starts while nothing runs, MariaDB deletes the relay log,
-    and fetches it again."""
+    Receiving starts first: if an applier starts while nothing runs, MariaDB deletes the relay
+    log."""
     begun = False
     for channel in state.channels:
         if channel.receive == "off":
@@ -494,8 +493,7 @@ def _find_own_transactions(lab: Lab, connection: SqlConnection, state: ServerSta
 
 def make_source_ready(lab: Lab, name: str, following: Following, progress: Progress = discard_progress) -> Server:
     """Returns the server `name` as a source. If `following` allows it, it is restarted with a port
-    and the settings that it lacks. Raises InputError if it lacks a port, and that is not
-    allowed."""
+    and the settings that it lacks. Raises InputError."""
     source = find(lab, name)
     if source.port is not None and not following.prepare_source:
         return source
@@ -545,8 +543,7 @@ def observe_member(server: Server, tables: bool = True) -> TopologyMember:
 
 
 def list_topology(lab: Lab, name: str | None = None) -> list[TopologyMember]:
-    """Lists the servers of the lab that follow or are followed, with their states, or only the
-    server `name`."""
+    """Lists the servers of the lab that follow or are followed, or only the server `name`."""
     chosen = None if name is None else find(lab, name).name
     members = [observe_member(server, tables=chosen in (None, server.name)) for server in list_servers(lab)]
     pair_warnings = list(checks.list_pair_warnings({each.server.name: each.state for each in members if each.state}))
@@ -617,8 +614,7 @@ def make_watch(
     lab: Lab, name: str | None = None, addresses: Sequence[Address] = (), heartbeat: bool = False
 ) -> WatchedServers:
     """Returns a watch of the lab's running servers, or of those at `addresses`. `heartbeat`: it
-    writes heartbeats on the first server or head. Raises InputError if no server follows another,
-    or `name` is not among them."""
+    writes heartbeats on the first server or head. Raises InputError for no replica."""
     if addresses:
         places = {(address.host or "", address.port or DEFAULT_PORT): address.label for address in addresses}
         watch = LagWatch({each.label: each for each in addresses}, places, addresses[0].label if heartbeat else None)

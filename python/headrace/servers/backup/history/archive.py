@@ -205,8 +205,7 @@ def make_stem(source: str, source_id: str) -> str:
 
 
 def as_position(gtids: GtidSet) -> GtidSet:
-    """Returns a set of MariaDB as a position, which has all numbers of a domain up to the last, and
-    a set of MySQL unchanged."""
+    """Returns a set of MariaDB as a position, with all numbers up to the last; MySQL's as it is."""
     if gtids.flavor != "mariadb":
         return gtids
     return GtidSet(gtids.flavor, tuple((key, ((1, parts[-1][1]),)) for key, parts in gtids.ranges), gtids.writers)
@@ -225,8 +224,7 @@ def make_set(gtids: Iterable[str], flavor: str) -> GtidSet:
 
 
 def split_gtid(gtid: str, flavor: str) -> tuple[str, int, int]:
-    """Splits a GTID into key (MySQL: UUID and tag; MariaDB: domain), number, and server_id (0 for
-    MySQL)."""
+    """Splits a GTID into key (UUID and tag, or domain), number, and server_id (0 for MySQL)."""
     if flavor == "mariadb":
         domain, server, number = gtid.split("-")
         return domain, int(number), int(server)

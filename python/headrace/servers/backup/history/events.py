@@ -209,8 +209,7 @@ def _ends_transaction(event: Event, alone: bool) -> bool:
 
 
 def _read_statement(body: bytes) -> bytes:
-    """Returns the statement of a QUERY event, by its body (binlog_event.h: 13 bytes, status
-    variables, database, 0, text)."""
+    """Returns the statement of a QUERY event (binlog_event.h: 13 bytes, variables, database, 0)."""
     database, status = body[8], int.from_bytes(body[11:13], "little")
     return body[13 + status + database + 1 :].strip()
 
@@ -236,8 +235,7 @@ def _parse_gtid_event(event: Event) -> _OpenTransaction:
 
 
 def _read_packed(body: bytes, at: int) -> tuple[int, int]:
-    """Returns the length-encoded integer of MySQL's protocol (1, 3, 4 or 9 bytes) at byte `at`, and
-    the byte behind it."""
+    """Returns the length-encoded integer (1, 3, 4 or 9 bytes) at `at`, and the byte behind."""
     more = {252: 2, 253: 3, 254: 8}.get(body[at], 0)
     return (int.from_bytes(body[at + 1 : at + 1 + more], "little") if more else body[at]), at + 1 + more
 
@@ -283,8 +281,7 @@ def select_lacking(files: Sequence[Path], has: GtidSet) -> list[Path]:
 
 
 def _read_earlier(path: Path) -> str | None:
-    """Returns the GTIDs that a file lists as executed before it; None if its beginning is damaged,
-    encrypted or cut off."""
+    """Returns the GTIDs that a file lists as executed before it; None if that is unreadable."""
     reader = Reader(path.name)
     with contextlib.suppress(OSError, InputError, struct.error), path.open("rb") as file:
         while data := file.read(PIECE_BYTES):
@@ -297,8 +294,7 @@ def _read_earlier(path: Path) -> str | None:
 
 
 def make_next_name(name: str) -> str:
-    """Returns the name of the binary log behind this one: binlog.000002 for binlog.000001. Raises
-    InputError for another name."""
+    """Returns the name of the binary log behind this one: binlog.000002 for binlog.000001."""
     match = FILE.fullmatch(name)
     if match is None:
         raise refuse.input(repr(name)[:80], "is not the name of a binary log", "They end in .000001 and so on.")

@@ -107,8 +107,7 @@ class Joiner:
 
     def begin(self, path: Path, pieces: FilePieces, ended: bool) -> None:
         """Lets the joiner's thread join pieces of the binary log at `path`, and does not wait. The
-        file is opened, so it may be removed at once; without it nothing is joined. `ended`: it is
-        complete."""
+        file may be removed at once; without it nothing is joined. `ended`: it is complete."""
         try:
             handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -230,8 +229,7 @@ def _merge_entries(entries: list[Entry], data: bytes, offset: int) -> list[Entry
 
 
 def _merge_group(group: list[Entry], data: bytes, offset: int) -> Entry:
-    """Returns one entry in place of several neighbours. `data`: the bytes of the binary log from
-    byte `offset` on."""
+    """Returns one entry for several neighbours. `data`: the binary log from byte `offset` on."""
     begin, length = group[0].offset, sum(entry.length for entry in group)
     filled = [entry for entry in group if entry.transactions]
     return Entry(

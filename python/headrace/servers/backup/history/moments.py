@@ -152,8 +152,7 @@ def choose(
 
 
 def _pick_complete(fit: list[archive.Timeline], manifest: Manifest) -> archive.Timeline | None:
-    """Returns the timeline of `fit` that contains all others, None for none. Raises InputError if
-    they diverge."""
+    """Returns the timeline that contains all others, None for none. Raises InputError."""
     if len(fit) > 1:
         # A server that began anew has two timelines: the later one has all that the source has now.
         whole = [timeline for timeline in fit if all(timeline.ends.contains(other.ends) for other in fit)]
@@ -241,8 +240,7 @@ def _is_before(goal: RestoreGoal | None, timeline: archive.Timeline, at: GtidSet
 
 
 def is_own(timeline: archive.Timeline, manifest: Manifest) -> bool:
-    """Returns whether a timeline is of the backup's source: it has the same id, and of MariaDB the
-    same name."""
+    """Returns whether a timeline is of the backup's source: of the same id, and MariaDB's name."""
     same = timeline.source_id == manifest.source_id
     return same and (timeline.flavor == "mysql" or timeline.source in ("", manifest.source))
 
@@ -441,8 +439,7 @@ def _holds(gtids: GtidSet, key: str, number: int) -> bool:
 
 
 def _list_writers(gtids: GtidSet) -> dict[tuple[str, int], int]:
-    """Returns who wrote the last transaction of each domain (MariaDB): server_id, by domain and
-    number."""
+    """Returns the server_id that wrote the last number of each domain (MariaDB), by both."""
     return {(key, gtids.get_last_number(key)): writer for key, writer in gtids.writers}
 
 
@@ -471,8 +468,7 @@ class _Selection:
 
     def _find_unreached(self, goal: GtidSet) -> None:
         """Sets `unreached` to the GTIDs of the goal that the base lacks; for none sets `done`.
-        Raises InputError for GTIDs of the other flavor, an empty set, and a goal before the
-        base."""
+        Raises InputError for another flavor, an empty goal, and one before the base."""
         if goal.flavor != self.flavor:
             raise refuse.input(str(goal)[:60], f"is no GTID of {self.flavor}")
         if goal.is_empty:

@@ -248,8 +248,7 @@ class Stream:
         self._note(text)
 
     def _begin_after_gap(self, why: str, file: str) -> None:
-        """Begins a new timeline at the binary log `file`, because of the gap `why` (in words)
-        behind the current one."""
+        """Begins a new timeline at the binary log `file`, behind the gap `why` (in words)."""
         number = archive.parse_timeline_number(self.state.timeline) + 1
         stem = archive.make_stem(self.source.name, self.source.id)
         self._tell(f"{why}: timeline {stem}-{number} begins; take a new backup as its base")
@@ -294,8 +293,7 @@ class Stream:
 
     def _handle_receiver_end(self) -> None:
         """Handles the end of the receiver by what it said. If its source is down it waits SOURCE_S
-        seconds; if that has purged the file, another file or timeline is begun. Raises InputError
-        if the account is refused."""
+        seconds; if that has purged the file, another file or timeline is begun."""
         output = self._output_path
         message = find_telling_lines(output.read_text(errors="replace")) if output.exists() else ""
         self._child = None
@@ -366,8 +364,7 @@ class Stream:
 
     def _pause_receiver(self) -> None:
         """Stops the receiver (SIGSTOP) while more than SPOOL_BYTES are not read, and resumes it
-        below half of them. A source that waits too long ends the connection: then the receiver is
-        started again."""
+        below half of them. A source that waits too long ends the connection."""
         child = self._child
         if child is None:
             return
@@ -540,8 +537,7 @@ class Stream:
         return piece, data
 
     def _count_piece(self, piece: archive.Piece, data: bytes) -> None:
-        """Adds a stored piece, with the bytes `data`, and its transactions to the state, and gives
-        the state to `tell`."""
+        """Adds a stored piece with the bytes `data` to the state, and gives that to `tell`."""
         state = self.state
         self.archived = self.archived.union(piece.set)
         self._pieces.add(piece)
@@ -581,8 +577,7 @@ class Stream:
         self._indexed, self._indexed_s = end, time.monotonic()
 
     def _finish(self) -> None:
-        """Stores the end of the current file, lets its pieces be joined, and begins the next
-        file."""
+        """Stores the end of the current file, has its pieces joined, and begins the next."""
         self._store(ended=self._find_ending() or "crash")
         self._write_index(now=True)
         name = self.state.file
@@ -623,8 +618,7 @@ class Stream:
                 wait = min(5.0, 2 * wait)
 
     def _make_final_error(self, error: CouldNotRun) -> CouldNotRun:
-        """Returns the error that ends a stream whose target refuses; the reason was noted
-        before."""
+        """Returns the error that ends a stream whose target refuses, after its reason."""
         since = f"what came after {self.state.last_gtid}" if self.state.last_gtid else "what came"
         there = f"from {self.state.file} on" if self.state.file else "from its begin"
         hint = f"{error.hint} Then stream again: it goes on {there}, as long as the server has that."
@@ -639,8 +633,7 @@ def _find_later(names: Iterable[str], file: str) -> str:
 
 
 def build_receiver_command(source: CopySource, account: Path, folder: Path, file: str) -> list[str]:
-    """Returns the command that receives binary logs into a folder, from `file` on. It reads no
-    option file but `account`."""
+    """Returns the command that receives binary logs from `file` on. It reads `account` alone."""
     number = random.SystemRandom().randint(LEAST_ID, MOST_ID)
     name = "--stop-never-slave-server-id" if source.flavor == "mariadb" else "--connection-server-id"
     command = [*ends_with_us(*source.find_tool(*READERS[source.flavor])), f"--defaults-file={account}"]
@@ -650,8 +643,7 @@ def build_receiver_command(source: CopySource, account: Path, folder: Path, file
 
 def _explain_unusable(last: archive.Timeline) -> str:
     """Returns why no piece can be stored behind a timeline, in words; "" if one can: its index is
-    missing, or pieces lie behind a damaged one, as the bytes received again would be cut into other
-    pieces."""
+    missing, or pieces lie behind a damaged one."""
     if not last.files or not last.source_id:
         return next(iter(last.problems), "")
     end = archive.split_name(last.files[-1].name)

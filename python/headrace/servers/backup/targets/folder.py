@@ -39,8 +39,7 @@ BEGUN = re.compile(
 
 
 def _make_machine_name() -> str:
-    """Returns eight hexadecimal digits for this machine and container, in which process ids are
-    unique."""
+    """Returns eight hexadecimal digits for this machine and container, the scope of process ids."""
     return hashlib.sha256(identify_pid_space().encode()).hexdigest()[:8]
 
 
@@ -137,8 +136,7 @@ class FolderTarget(BackupTarget):
         return removed
 
     def _make_path(self, name: str) -> Path:
-        """Returns the path of a file. Raises InputError for its name, CouldNotRun for the
-        folder."""
+        """Returns the path of a file. Raises InputError, CouldNotRun."""
         self._check_place()
         return self.folder / check_name(name)
 
@@ -169,8 +167,7 @@ class FolderTarget(BackupTarget):
 
     def _translate_error(self, name: str, error: OSError, what: str) -> CouldNotRun:
         """Returns the error for a refusal of the operating system, in words (full, read-only,
-        gone). `name`: the file, "" for the folder; `what`: what could not be done (read,
-        written)."""
+        gone). `name`: the file, "" for the folder; `what`: read or written."""
         place = f"{self.label}/{name}" if name else self.label
         reason = {
             errno.ENOSPC: "the target is full",
@@ -213,8 +210,7 @@ def _list_files(folder: Path, prefix: str) -> tuple[list[StoredFile], bool]:
 
 class _FolderWriter(TargetWriter):
     """Writes a file in pieces of 1 MiB under a hidden name, and gives it its own name when it is
-    closed: by a link, which refuses a name that exists, or by a rename (`over`), which replaces
-    it."""
+    closed: by a link, which refuses a name that exists, or a rename (`over`)."""
 
     def __init__(self, target: FolderTarget, name: str, path: Path, over: bool = False) -> None:
         """Makes the hidden file, and its folder if needed. `over`: an existing file is replaced at

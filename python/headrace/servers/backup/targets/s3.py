@@ -126,8 +126,7 @@ class S3Target(BackupTarget):
             return int(answer["ContentLength"])
 
     def replace(self, name: str, content: bytes) -> None:
-        """Writes a document, and replaces an older one of the name. Raises InputError,
-        CouldNotRun."""
+        """Writes a document, over an older one of the name. Raises InputError, CouldNotRun."""
         with self._translate_errors(name):
             self._client.put_object(
                 Bucket=self.bucket,
@@ -197,8 +196,7 @@ class S3Target(BackupTarget):
         return CouldNotRun(value, f"refused it: {text}", source, "See the bucket's policy and the server's log.")
 
     def _translate_failure(self, name: str, error: Exception) -> HeadraceError:
-        """Returns Headrace's error for a call without an answer: InputError for missing
-        credentials, else CouldNotRun."""
+        """Returns Headrace's error for a call without an answer, or without credentials."""
         kind = type(error).__name__
         if kind in ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "CredentialRetrievalError"):
             hint = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."
@@ -209,8 +207,7 @@ class S3Target(BackupTarget):
 
 
 def _parse_place(rest: str) -> tuple[str, str, str | None, str | None]:
-    """Returns bucket, prefix ("" for none), region and endpoint of the text behind s3://. Raises
-    InputError."""
+    """Returns bucket, prefix ("" for none), region and endpoint of a target. Raises InputError."""
     place, _, query = rest.partition("?")
     bucket, _, prefix = place.partition("/")
     prefix = unquote(prefix).strip("/")

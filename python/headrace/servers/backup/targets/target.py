@@ -33,8 +33,7 @@ MOST_DOCUMENT_BYTES = 64 * MIB
 
 
 def check_name(name: str) -> str:
-    """Returns the name of a file in a target. Raises InputError for one that could lead out of
-    it."""
+    """Returns the name of a file in a target. Raises InputError if it could lead out of it."""
     if not all(PART.fullmatch(part) for part in name.split("/")):
         rule = "is not a name of a file in a backup: letters, digits, . _ - between slashes, and no part begins with ."
         raise refuse.input(repr(name)[:80], rule, "Was this written by something else?")

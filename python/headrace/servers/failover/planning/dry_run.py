@@ -27,8 +27,7 @@ MOST_STAGES = 24
 
 @dataclass(frozen=True)
 class DryRun:
-    """A predicted run. `plan`: the steps of all stages, or of those before a refusal; `members`:
-    the servers after them."""
+    """A predicted run. `plan`: with the steps of all stages; `members`: the servers at the end."""
 
     plan: FailoverPlan
     members: Members
@@ -97,8 +96,7 @@ def elects(step: FailoverStep, progress: Progress) -> bool:
 
 
 def make_election(stage_plan: FailoverPlan, progress: Progress, seen: Members) -> events.Elected:
-    """Returns the election of a plan as an event, to be logged before the step that makes it
-    final."""
+    """Returns the election of a plan as an event, before the step that makes it final."""
     server = stage_plan.elected or ""
     state = seen[server].state
     had = None if stage_plan.lossless or progress.rescued is not None or state is None else state.executed
@@ -125,8 +123,7 @@ def doubt_election(stage_plan: FailoverPlan, progress: Progress) -> events.Elect
 def _advance_progress(
     step: FailoverStep, progress: Progress, stage_plan: FailoverPlan, seen: Members, now_s: float
 ) -> Progress:
-    """Returns the progress after a successful step of `stage_plan`, by the events that it would
-    log."""
+    """Returns the progress after a successful step, by the events that it would log."""
     if elects(step, progress):
         progress = progress.add_event(make_election(stage_plan, progress, seen))
     progress = progress.add_event(events.StepBegan(step))

@@ -75,8 +75,7 @@ def keeps_relay_log(state: ServerState) -> bool:
 
 
 def is_received_known(state: ServerState) -> bool:
-    """Returns whether a server knows which transactions it received: MariaDB does not for a channel
-    that follows by file positions."""
+    """Returns whether a server knows what it received: MariaDB does not by file positions."""
     return state.flavor != "mariadb" or all(channel.uses_gtid for channel in state.channels)
 
 
@@ -198,8 +197,7 @@ def _find_unsettled(
 
 
 def describe_ranges(transactions: dict[tuple[int, int], tuple[int, int]]) -> str:
-    """Returns ranges of MariaDB's numbers, by (domain, server), as text:
-    DOMAIN-SERVER-FIRST..LAST."""
+    """Returns MariaDB's numbers by (domain, server) as text, DOMAIN-SERVER-FIRST..LAST."""
     return ", ".join(
         f"{domain}-{server}-{first}..{last}" for (domain, server), (first, last) in sorted(transactions.items())
     )

@@ -41,8 +41,7 @@ from headrace.servers.failover.planning.progress import Progress
 
 
 def plan(members: Members, progress: Progress, now_s: float = 0.0) -> FailoverPlan:
-    """Returns the steps of the next stages, or a refusal. `now_s`: monotonic time, s, on the clock
-    of the progress."""
+    """Returns the steps of the next stages, or a refusal. `now_s`: monotonic time, s."""
     refused = _refuse_topology(members, progress)
     source = members.get(progress.source)
     if source is None:
@@ -67,8 +66,7 @@ def plan(members: Members, progress: Progress, now_s: float = 0.0) -> FailoverPl
 
 
 def _explain_wrong_target(members: Members, progress: Progress) -> str:
-    """Returns why the target of the user's, or of the preparation, cannot take over; "" if it can,
-    or for none."""
+    """Returns why the candidate of a change cannot take over; "" if it can, or for none."""
     if progress.candidate is None:
         return ""
     if progress.candidate == progress.source:
@@ -352,8 +350,7 @@ def _has_fallen_back(proof: AckProof, at_s: float) -> bool:
 
 
 def _list_doubts(pool: list[Seen], progress: Progress, now_s: float) -> list[str]:
-    """Lists, in words, why an acknowledged commit may be on none of the servers in `pool`. `now_s`:
-    monotonic time, s."""
+    """Lists, in words, why an acknowledged commit may be on none of the servers in `pool`."""
     proof = progress.proof
     if proof is None:
         return ["semi-sync was not seen at work, so commits were acknowledged by the source alone"]
@@ -417,8 +414,7 @@ def _choose_server(
 
 
 def _list_replaced(progress: Progress, errant: dict[str, str]) -> GtidSet | None:
-    """Returns MySQL's errant transactions that the user lets be replaced by empty ones, or left on
-    their servers; None for none."""
+    """Returns MySQL's errant transactions that empty ones replace, or that stay; None for none."""
     if progress.wish.errant == "refuse" or not errant:
         return None
     try:
@@ -428,8 +424,7 @@ def _list_replaced(progress: Progress, errant: dict[str, str]) -> GtidSet | None
 
 
 def _find_missing(pool: list[Seen], chosen: Seen, replaced: GtidSet | None = None) -> str:
-    """Returns the transactions of the pool that the chosen server will lack, apart from `replaced`,
-    as text; "" for none."""
+    """Returns the transactions that the chosen server will lack, but `replaced`; "" for none."""
     will = compute_usable(chosen)
     if replaced is not None:
         will = will.union(replaced)
@@ -478,8 +473,7 @@ def _list_steps(
 
 
 def _plan_rest(members: Members, source: Seen, elected: Seen, progress: Progress, now_s: float) -> FailoverPlan:
-    """Returns the plan of the remaining steps, as the elected server takes writes already. `now_s`:
-    monotonic time, s."""
+    """Returns the plan of the steps that remain when the elected server takes writes."""
     steps, left_out = switchover.plan_rest(members, source, elected, progress, stage=4)
     doubts = tuple(_list_doubts([elected], progress, now_s))
     lossless, uncertain = progress.sure or (not doubts, doubts)

@@ -351,16 +351,14 @@ class Progress:
 
     def is_outdated(self, wish: FailoverWish, seen: Members | None, age_s: float) -> bool:
         """Returns whether a failover that elected nobody is outdated, and with it fence and proof:
-        its last event is older than STALE_S (`age_s`), or its source takes writes again
-        (`seen`)."""
+        its last event is older than STALE_S (`age_s`), or its source takes writes."""
         if self.kind != "failover" or self.source != wish.source or self.decision is not None:
             return False
         source = seen.get(wish.source) if seen is not None else None
         return age_s > STALE_S or (source is not None and source.write == "ok")
 
     def adapt_to_boot(self, boot: str) -> Progress:
-        """Returns the progress for this boot of the machine: without moments of another boot's
-        clock."""
+        """Returns the progress for a boot of the machine: without moments of another's clock."""
         if boot == self.boot:
             return self
         return replace(self, boot=boot, proof=None, written_s=None, fenced_s=None, pause=replace(self.pause, at_s=None))

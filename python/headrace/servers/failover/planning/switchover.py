@@ -220,8 +220,7 @@ def plan_promotion(
 
 def plan_release(member: Seen, stage: int) -> list[FailoverStep]:
     """Returns the step that switches off the source's role of semi-sync on a replica, perhaps left
-    by a run that was cut off, so that it does not wait for acknowledgements that nobody sends; []
-    for none."""
+    by a run that was cut off, so that it does not wait for acknowledgements that nobody sends."""
     state = require_state(member)
     if not (state.channels and state.semi_sync.source_status and not state.semi_sync.clients):
         return []

@@ -36,8 +36,7 @@ class Stretch:
 @dataclass(frozen=True)
 class Age:
     """A lag of `seconds` at the moment `at_s`, by the watcher's clock. `exact` False: at least
-    that, because the first missing transaction is older than the trace, or a server is silent
-    since."""
+    that, because the first missing transaction is older than the trace, or a server is silent."""
 
     seconds: float
     exact: bool = True
@@ -84,9 +83,8 @@ class Trace:
         return self.stretches[index] if index >= 0 else None
 
     def find_commit_time(self, without: GtidSet) -> Age | None:
-        """Returns when the first transaction that `without` lacks was committed, by the watcher's
-        clock, in the `seconds` of an Age, which tells whether it is exact; None if it lacks
-        none."""
+        """Returns when the first transaction that `without` lacks was committed, as the `seconds`
+        of an Age, by the watcher's clock; None if it lacks none."""
         index = self._find_first(lambda stretch: not without.contains(stretch.gtids))
         if index == len(self.stretches):
             return None

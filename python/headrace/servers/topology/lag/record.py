@@ -31,8 +31,7 @@ SCHEMA = {
 @dataclass
 class LagRecord:
     """Collects rows of lag. `servers`: the watched servers that are of the lab, by name; `rows`:
-    the last MOST_ROWS, with the columns of SCHEMA; `began_s`: monotonic time of their `t_s` 0,
-    s."""
+    the last MOST_ROWS, with the columns of SCHEMA; `began_s`: monotonic time of `t_s` 0."""
 
     watch: LagWatch
     servers: dict[str, Server] = field(default_factory=dict)

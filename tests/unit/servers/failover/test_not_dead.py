@@ -416,11 +416,11 @@ def test_a_fence_slower_than_the_semi_sync_timeout_is_said(monkeypatch):
     hosts_of = {"s0": Ec2Host("s0", Address("u", "s0", 1), instance=INSTANCE)}
     watcher: Any = Watcher(SimpleNamespace(hosts=hosts_of), FailoverWish("s0"), source="s0", say=spoken.append)  # pyright: ignore[reportArgumentType]
     watcher.proof = simulated.proof
-    watcher._tell_slow_fence()
+    watcher._report_slow_fence()
     assert not spoken, "its timeout is long"
     watcher.proof = replace(simulated.proof, timeout_s=10.0)
-    watcher._tell_slow_fence()
-    watcher._tell_slow_fence()
+    watcher._report_slow_fence()
+    watcher._report_slow_fence()
     assert len(spoken) == 1 and "a failover would be refused" in spoken[0]
 
 
@@ -604,7 +604,7 @@ def test_trouble_of_the_probe_is_not_the_servers(error, write):
             raise error if isinstance(error, Exception) else OperationalError(*error)
 
     watched = SimpleNamespace(hosts={"s0": Host()})
-    assert observer.Observer._write(watched, "s0", {}, 1.0)[0] == write  # pyright: ignore[reportArgumentType]
+    assert observer.Observer._try_write(watched, "s0", {}, 1.0)[0] == write  # pyright: ignore[reportArgumentType]
 
 
 def test_an_error_of_the_driver_is_a_refusal_in_words():

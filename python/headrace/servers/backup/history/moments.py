@@ -439,7 +439,7 @@ def _holds(gtids: GtidSet, key: str, number: int) -> bool:
 
 
 def _list_writers(gtids: GtidSet) -> dict[tuple[str, int], int]:
-    """Returns the server_id that wrote the last number of each domain (MariaDB), by both."""
+    """Returns the server_id that wrote each domain's last number, by (domain, number) (MariaDB)."""
     return {(key, gtids.get_last_number(key)): writer for key, writer in gtids.writers}
 
 

@@ -205,7 +205,7 @@ def test_a_proof_of_another_time_is_not_handed_over(tmp_path, monkeypatch):
     simulated.write()
     simulated.receive(1)
     spoken: list[str] = []
-    assert executor_of(journal, spoken)._begin(FailoverWish("s0"), "user", simulated.seen()).proof is None
+    assert executor_of(journal, spoken)._make_beginning(FailoverWish("s0"), "user", simulated.seen()).proof is None
     assert "has received more since" in spoken[-1], "its source lived on"
     journal.write(GivenUp())
     assert not handed(), "its source was back"

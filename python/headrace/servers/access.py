@@ -57,29 +57,26 @@ def create_account(where: ServerPaths) -> None:
 
 
 def make_address(where: ServerPaths, port: int | None, database: str | None = None, host: str = "127.0.0.1") -> Address:
-    """Returns the server's address: its socket, or `port` over TLS."""
+    """Returns the address of Headrace's account on a server: by its socket, or by `host` and `port`
+    over TLS. The password is read from the client's option file."""
     password = Secret(read_client(where.client).get("password", ""))
-    if port is None:
-        server_address = Address(ACCOUNT, socket=str(where.socket), password=password)
-    else:
+    server_address = Address(ACCOUNT, socket=str(where.socket), password=password)
+    if port is not None:
         authority = str(where.tls / "ca.pem")
         server_address = Address(ACCOUNT, host, port, password=password, ssl_mode="VERIFY_CA", ssl_ca=authority)
     return server_address if database is None else server_address.with_database(database)
 
 
 def make_account_statements(password: str, flavor: str, host: str = "127.0.0.1") -> str:
-    """Returns the SQL that makes the account, one statement a line, as --init-file reads it.
-
-    It can be repeated. It is kept out of the binary log, because replicas have accounts of their
-    own.
-    """
+    """Returns the SQL that creates Headrace's account, one statement a line, as --init-file reads
+    it. It can be run again, and is not written to the binary log: a replica has its own account."""
     lines = ["SET SESSION sql_log_bin=0;"]
-    hosts = [("localhost", ""), ("127.0.0.1", " REQUIRE SSL")]
+    patterns = [("localhost", ""), ("127.0.0.1", " REQUIRE SSL")]
     if host != "127.0.0.1":
         # From the lab's own network, which is on this machine: 198.18.7.%.
-        hosts.append((f"{host.rpartition('.')[0]}.%", " REQUIRE SSL"))
-    for source, tls in hosts:
-        account = f"'{ACCOUNT}'@'{source}'"
+        patterns.append((f"{host.rpartition('.')[0]}.%", " REQUIRE SSL"))
+    for pattern, tls in patterns:
+        account = f"'{ACCOUNT}'@'{pattern}'"
         lines += [
             f"CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{password}'{tls};",
             f"ALTER USER {account} IDENTIFIED BY '{password}'{tls};",
@@ -93,7 +90,8 @@ def make_account_statements(password: str, flavor: str, host: str = "127.0.0.1")
 
 @contextmanager
 def write_init_file(where: ServerPaths, flavor: str, user: User, host: str = "127.0.0.1") -> Iterator[Path]:
-    """Writes the statements to a file that only the server may read; it is removed afterwards."""
+    """Writes the statements that create the account to a file that only the server may read, and
+    yields its path; the file is removed after the block."""
     path = where.socket.with_name("init.sql")
     text = make_account_statements(read_client(where.client)["password"], flavor, host)
     with explain_unwritable(path, "Is there room in /run?"):
@@ -124,41 +122,38 @@ FILES = ("ca.pem", "server-cert.pem", "server-key.pem")
 
 
 def create_certificates(where: ServerPaths, name: str, host: str = "127.0.0.1") -> None:
-    """Makes authority, certificate and key for 127.0.0.1 and `host`, in the private folder.
-
-    The authority's key is thrown away when it has signed.
-    """
+    """Creates a certificate authority, and the server's certificate and key for 127.0.0.1 and
+    `host`, in the private folder. The authority's key is deleted once it has signed."""
     where.tls.mkdir(mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=where.state) as folder:
-        at = Path(folder)
-        (at / "extensions").write_text(EXTENSIONS.format(more="" if host == "127.0.0.1" else f",IP:{host}"))
+        draft = Path(folder)
+        (draft / "extensions").write_text(EXTENSIONS.format(more="" if host == "127.0.0.1" else f",IP:{host}"))
         signer = ("-addext", "keyUsage=critical,keyCertSign,cRLSign", "-subj", f"/CN=Headrace CA of {name}")
-        _run_openssl(at, f"req -x509 {CURVE} -keyout ca-key.pem -out ca.pem -days {DAYS}", *signer)
-        _run_openssl(at, f"req {CURVE} -keyout server-key.pem -out request.pem", "-subj", f"/CN=Headrace server {name}")
+        _run_openssl(draft, f"req -x509 {CURVE} -keyout ca-key.pem -out ca.pem -days {DAYS}", *signer)
+        subject = f"/CN=Headrace server {name}"
+        _run_openssl(draft, f"req {CURVE} -keyout server-key.pem -out request.pem", "-subj", subject)
         _run_openssl(
-            at,
+            draft,
             f"x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days {DAYS} -extfile extensions -out server-cert.pem",
         )
         for file in FILES:
-            move_over(at / file, where.tls / file)
+            move_over(draft / file, where.tls / file)
 
 
-def _run_openssl(folder: Path, words: str, *more: str) -> None:
-    command = Command((require_program("openssl", "openssl"), *words.split(), *more), folder, what="openssl")
+def _run_openssl(folder: Path, arguments: str, *more: str) -> None:
+    """Runs openssl in a folder, with `arguments` split at blanks, and `more` as they are."""
+    command = Command((require_program("openssl", "openssl"), *arguments.split(), *more), folder, what="openssl")
     run_checked(command, OPENSSL_S, "TLS needs OpenSSL 1.1.1 or newer.")
 
 
 def place_certificates(where: ServerPaths, user: User) -> None:
-    """Copies the certificates where the server reads them, at each start: a boot empties /run."""
+    """Copies the certificates to the folder in /run from which the server reads them. It is done at
+    each start, because a boot empties /run."""
     with explain_unwritable(where.keys, "Make it again."):
         where.keys.mkdir(mode=0o750, exist_ok=True)
         os.chown(where.keys, 0, user.gid)
-        for name in FILES:
+        authorities = [path.name for path in where.tls.glob(AUTHORITY.format(name="*"))]  # of servers that it follows
+        for name in (*FILES, *authorities):
             shutil.copyfile(where.tls / name, where.keys / name)
             os.chown(where.keys / name, 0, user.gid)
             os.chmod(where.keys / name, 0o640)
-        # The authorities of the servers that it follows.
-        for authority in where.tls.glob(AUTHORITY.format(name="*")):
-            shutil.copyfile(authority, where.keys / authority.name)
-            os.chown(where.keys / authority.name, 0, user.gid)
-            os.chmod(where.keys / authority.name, 0o640)

@@ -47,16 +47,13 @@ Options = dict[str, str | None]
 
 
 def is_placed(name: str) -> bool:
-    """True when Headrace sets an option (its name with dashes), whatever prefix it has."""
+    """True if Headrace sets an option itself. `name`: with dashes, and perhaps a prefix."""
     return name in PLACED or PREFIX.sub("", name, count=1) in PLACED
 
 
 def check_settings(settings: Mapping[str, str | None] | None, what: str = "settings") -> Options:
-    """Returns the settings with dashes in their names, as text.
-
-    Raises InputError for a setting that no option file can hold, and for options that Headrace
-    sets.
-    """
+    """Returns settings as options: names with dashes, values as text. `what`: their name in errors.
+    Raises InputError for one that no option file can hold, and those that Headrace sets."""
     options: Options = {}
     for key, value in (settings or {}).items():
         if not isinstance(key, str) or not OPTION.fullmatch(key):
@@ -77,8 +74,8 @@ def check_settings(settings: Mapping[str, str | None] | None, what: str = "setti
 
 
 def parse_settings(texts: list[str] | None) -> dict[str, str | None] | None:
-    """Reads settings from texts K=V, or K alone for one without a value; None for no settings.
-    Raises InputError."""
+    """Returns the settings of texts NAME=VALUE, or NAME alone for an option without a value; None
+    for no settings. Raises InputError for a name that stands twice."""
     options: dict[str, str | None] = {}
     for text in texts or []:
         key, equals, value = text.partition("=")
@@ -89,29 +86,27 @@ def parse_settings(texts: list[str] | None) -> dict[str, str | None] | None:
 
 
 def check_memory(memory_gib: float | None) -> float | None:
-    """Returns `--memory-gib` of a new server, None if it is not given: the memory, GiB, by which
-    its caches are sized. Raises InputError outside the range, and where the caches alone need more
-    than this machine has."""
+    """Returns `--memory-gib` of a new server, the memory by which its caches are sized, GiB; None
+    if it is not given. Raises InputError outside the range, and for caches beyond this machine."""
     if memory_gib is None:
         return None
     check_number("--memory-gib", memory_gib, SMALLEST_MEMORY_GIB, LARGEST_MEMORY_GIB, "GiB", refuse)
     here = read_memory_bytes("MemTotal") / 2**30
     if (cache := core.cache_gib_for(memory_gib)) > here:
         rule = f"{cache:,.4g} GiB of it for the cache is more than the {here:.1f} GiB of this machine"
-        raise refuse.input(
-            f"--memory-gib {memory_gib:g}", rule, "Give the server less memory, and its tables as much less data."
-        )
+        hint = "Give the server less memory, and its tables as much less data."
+        raise refuse.input(f"--memory-gib {memory_gib:g}", rule, hint)
     return float(memory_gib)
 
 
 def compute_cache_bytes(memory_gib: float) -> int:
-    """Returns the bytes of the memory that cache data (docs/decisions/0006), in whole MiB."""
+    """Returns the share of a memory that caches data (docs/decisions/0006): bytes, in whole MiB."""
     return int(core.cache_gib_for(memory_gib) * GIB) // MIB * MIB
 
 
 def choose(program: ServerProgram, record: Record) -> tuple[Options, list[str]]:
-    """Returns the options of [mysqld] for a kind of configuration or an option file, without the
-    options that place files, and a note that names what was left out of a file."""
+    """Returns the options of [mysqld] for the `config` of a record (default, tuned, or an option
+    file), without those that Headrace sets; and notes that name the options left out of a file."""
     kind, memory_gib = record.config, record.memory_gib
     notes: list[str] = []
     options: Options = {}
@@ -147,7 +142,8 @@ LISTS = ("plugin-load-add",)
 
 
 def read_file_options(program: ServerProgram, path: Path) -> Options:
-    """Reads the options that a file sets for this server. Raises InputError, CouldNotRun."""
+    """Returns the options that a file sets for a server; the last of equal ones counts. Raises
+    InputError for a file without any, CouldNotRun."""
     if not path.exists():
         raise refuse.input(str(path), "there is no such option file", "--config is default, tuned or an option file.")
     options: Options = {}
@@ -172,8 +168,8 @@ def assemble_options(
     given: Options,
     host: str = "127.0.0.1",
 ) -> Options:
-    """Returns all options of [mysqld]: those that were asked for, `given`, then those that Headrace
-    sets, of which some depend on the former."""
+    """Returns all options of [mysqld]: those of the user (`given`), then those that Headrace sets,
+    of which some depend on the former. `log_volume`: redo and binary logs have a volume."""
     log = (where.log_mount if log_volume else where.data_mount) / "log"
     places: Options = {
         "basedir": str(program.basedir),
@@ -205,8 +201,8 @@ def assemble_options(
 
 
 def _make_network_options(where: ServerPaths, port: int | None, host: str) -> Options:
-    """Returns the options of TLS at a port of `host`; without a port the server has its socket
-    alone."""
+    """Returns the options of a server that listens at `port` of `host` by TLS alone; without a port
+    those of one with a socket alone."""
     if port is None:
         return {"skip-networking": "ON"}
     keys = {"ssl-ca": "ca.pem", "ssl-cert": "server-cert.pem", "ssl-key": "server-key.pem"}
@@ -215,7 +211,7 @@ def _make_network_options(where: ServerPaths, port: int | None, host: str) -> Op
 
 
 def is_binlog_on(program: ServerProgram, given: Options) -> bool:
-    """True when the server writes a binary log: by default (MySQL from 8.0 on) or on request."""
+    """True if a server writes a binary log: by its options, or by default (MySQL from 8.0 on)."""
     for name in BINLOG_OFF:
         if name in given and (given[name] or "1").lower() not in OFF:
             return False
@@ -245,7 +241,7 @@ REPEATED = re.compile(r"(?:[\w]+\.)?(?:replicate|binlog)-(?:wild-)?(?:do|ignore)
 
 
 def render_options(options: Options, of: str) -> str:
-    """Returns the text of an option file."""
+    """Returns the text of an option file with [mysqld] alone. `of`: its server, for a comment."""
     lines = [f"# {of}: written by headrace at every start. Change it with `headrace mysql up --set`.", "[mysqld]"]
     for name, value in options.items():
         if value is None:
@@ -266,17 +262,16 @@ FOLLOW_UPS = ("Aborting", "unknown option '----args-separator----'")
 
 
 def check(program: ServerProgram, config: Path, what: str) -> list[str]:
-    """Lets the server itself check the file; returns its messages about values that it adjusts.
-
-    Raises InputError for options that it does not know and values that it does not accept.
-    """
-    words = [*program.command, f"--defaults-file={config}"]
+    """Lets the server program check an option file, and returns its messages about values that it
+    adjusts. `what`: the file's name in errors. Raises InputError for options that it does not know
+    and values that it does not accept, CouldNotRun after CHECK_S seconds."""
+    arguments = [*program.command, f"--defaults-file={config}"]
     # The real folders are on volumes that are not there yet, and the check wants them to exist.
-    words += [f"--secure-file-priv={config.parent}", f"--tmpdir={config.parent}"]
+    arguments += [f"--secure-file-priv={config.parent}", f"--tmpdir={config.parent}"]
     # --validate-config came with MySQL 8.0.16; --verbose --help reads the options too.
     validates = program.flavor == "mysql" and program.version >= (8, 0, 16)
-    words += ["--validate-config"] if validates else ["--verbose", "--help"]
-    done = run_to_end(Command(tuple(words), user=find_service_user(), what=program.label), CHECK_S)
+    arguments += ["--validate-config"] if validates else ["--verbose", "--help"]
+    done = run_to_end(Command(tuple(arguments), user=find_service_user(), what=program.label), CHECK_S)
     text = done.output + done.errors
     messages = [match["words"].rstrip(".") for match in ERROR_LINE.finditer(text)]
     errors = [line for line in messages if not line.startswith(FOLLOW_UPS)]

@@ -28,29 +28,28 @@ from headrace.servers.topology import links
 
 
 class Seeding(Protocol):
-    """A way to bring the data of another server to a new one. The steps come in this order; when a
-    step fails, everything is removed again."""
+    """A way to bring the data of another server to a new one. The methods are called in this order;
+    if one of them fails, the new server is removed again."""
 
     def prepare_snapshots(self, lab: Lab) -> Mapping[str, str]:
-        """Returns the snapshots to make volumes from, by role (data, log); none for empty ones."""
+        """Returns the ids of the snapshots from which the volumes are made, by role (data, log);
+        none for empty volumes. It may take them first."""
         ...
 
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
-        """Copies data to mounted volumes, or adapts volumes from snapshots to this server."""
+        """Copies the data to the mounted volumes, or adapts volumes from snapshots."""
         ...
 
     def finish(self, lab: Lab, where: ServerPaths, record: Record) -> Record:
-        """Completes the copy on the running server."""
+        """Completes the copy on the running server, and returns its record."""
         ...
 
 
 @dataclass(frozen=True)
 class CreateRequest:
-    """A server to create, checked as far as possible without changing anything.
-
-    `seed`: a folder of saved data, the id of a snapshot of the data volume, or another server's
-    data as a `Seeding`; `log_seed`: a snapshot of the log volume, of the same moment.
-    """
+    """A server to create, checked as far as possible without changing anything. `seed`: a folder of
+    saved data, the id of a snapshot of the data volume, or another server's data as a `Seeding`;
+    `log_seed`: a snapshot of the log volume, of the same moment."""
 
     record: Record
     program: ServerProgram
@@ -61,11 +60,8 @@ class CreateRequest:
 def check_request(
     program: ServerProgram, record: Record, seed: Path | str | Seeding | None, log_seed: str | None = None
 ) -> CreateRequest:
-    """Returns the request with the options of its kind of configuration.
-
-    Raises InputError for values that no server can have, CouldNotRun for tools that this machine
-    lacks.
-    """
+    """Returns a request to create the server of a record, which gets the options of its `config`.
+    Raises InputError for values that no server can have, CouldNotRun for missing programs."""
     engine, port = record.engine, record.port
     check_choice("engine", engine, ENGINES, refuse)
     if engine not in program.engines:
@@ -91,7 +87,7 @@ def check_request(
 def create(
     lab: Lab, where: ServerPaths, request: CreateRequest, progress: running.Progress, timeout_s: float
 ) -> Record:
-    """Creates and starts a server. After an error it is removed, or the error says what remains."""
+    """Creates and starts a server, and returns its record. An error removes it."""
     try:
         return _create(lab, where, request, progress, timeout_s)
     except BaseException as error:
@@ -106,7 +102,7 @@ def create(
 
 
 def _with_remains(error: BaseException, name: str, remains: list[str]) -> HeadraceError:
-    """Returns the error with a list of what could not be removed again."""
+    """Returns an error whose hint lists what could not be removed (`remains`, in words)."""
     hint = f"Not removed: {'; '.join(remains)}. Remove it later: headrace mysql destroy {name}."
     if isinstance(error, HeadraceError):
         return error.amend(hint=f"{error.hint} {hint}".strip())
@@ -118,8 +114,8 @@ def _with_remains(error: BaseException, name: str, remains: list[str]) -> Headra
 def _create(
     lab: Lab, where: ServerPaths, request: CreateRequest, progress: running.Progress, timeout_s: float
 ) -> Record:
-    """Makes volumes, filesystems and data, starts the server, and saves its record after each step;
-    removes nothing after an error. `timeout_s`: longest wait until the server answers."""
+    """Creates volumes, filesystems and data, starts the server, and returns its record, which is
+    saved after each step. It removes nothing after an error."""
     record, program, user = request.record, request.program, find_service_user()
     where.state.mkdir(mode=0o700, parents=True)
     save(where, record)
@@ -166,15 +162,15 @@ def _create(
 
 
 def _prepare_snapshots(lab: Lab, request: CreateRequest, seeding: Seeding | None) -> Mapping[str, str]:
-    """Returns the snapshots that the volumes are made from, by the role of the volume."""
+    """Returns the ids of the snapshots from which the volumes are made, by role (data, log)."""
     if isinstance(request.seed, str):
         return {"data": request.seed} | ({"log": request.log_seed} if request.log_seed else {})
     return seeding.prepare_snapshots(lab) if seeding is not None else {}
 
 
 def _fill(lab: Lab, where: ServerPaths, record: Record, request: CreateRequest, progress: running.Progress) -> None:
-    """Makes filesystems and data on new volumes, without the volumes' limits: nobody wants to wait
-    for, or measure, a new data directory."""
+    """Creates filesystems and data, or copies saved data, on new volumes, without the volumes'
+    limits, as nobody measures that; the volumes are unmounted afterwards."""
     user, log_volume = find_service_user(), record.log_storage is not None
     for volume, place in volumes.list_own_mounts(where, record):
         device = volumes.attach_fresh(lab, volume, unpaced=True)
@@ -191,7 +187,8 @@ def _fill(lab: Lab, where: ServerPaths, record: Record, request: CreateRequest, 
 
 
 def clear(lab: Lab, where: ServerPaths, name: str) -> list[str]:
-    """Removes a server's process, mounts, volumes and folders; returns what could not be."""
+    """Kills a server's processes, and removes its mounts, network, volumes, snapshots for seeding
+    and folders; returns, in words, what could not be removed. The folders stay then."""
     remains: list[str] = []
     user = find_service_user()
     # It may be the server, or the program that makes its data directory, which has children.

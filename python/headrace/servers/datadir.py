@@ -20,13 +20,13 @@ from headrace.servers.volumes import count_free_bytes, explain_full_volume
 
 SAVED = "saved.json"
 FORMAT = "headrace-data/1"
-# Guesses. Making one takes seconds, on a busy machine minutes; a copy depends on its size.
+# Guesses. Creating a data directory takes seconds, on a busy machine minutes; a copy, by its size.
 MAKE_S = 600.0
 COPY_S = 3_600.0
 
 
 def make_folders(where: ServerPaths, user: User, log_volume: bool) -> None:
-    """Makes the empty folders that a server finds on its volumes."""
+    """Creates the folders data, tmp and log on a server's mounted volumes, owned by `user`."""
     log = where.log_mount if log_volume else where.data_mount
     for folder in (where.datadir, where.data_mount / "tmp", log / "log"):
         folder.mkdir(mode=0o750, exist_ok=True)
@@ -34,18 +34,23 @@ def make_folders(where: ServerPaths, user: User, log_volume: bool) -> None:
 
 
 def make(program: ServerProgram, config: Path, user: User) -> None:
-    """Creates a data directory where `config` says. Raises CouldNotRun with the server's error."""
+    """Creates the data directory that an option file names. Raises CouldNotRun."""
     if program.flavor == "mysql":
-        words = [*program.command, f"--defaults-file={config}", "--initialize-insecure", "--skip-log-bin"]
+        arguments = [*program.command, f"--defaults-file={config}", "--initialize-insecure", "--skip-log-bin"]
     else:
         script = program.find_companion("mariadb-install-db", "mysql_install_db")
         if script is None:
             rule = "is not there: it makes data directories"
             raise CouldNotRun("mariadb-install-db", rule, str(program.path), "headrace mysql install mariadb")
-        words = [str(script), f"--defaults-file={config}", "--skip-test-db", "--auth-root-authentication-method=socket"]
+        arguments = [
+            str(script),
+            f"--defaults-file={config}",
+            "--skip-test-db",
+            "--auth-root-authentication-method=socket",
+        ]
         if not str(program.path).startswith("/usr/sbin/"):
-            words.append(f"--basedir={program.basedir}")
-    command = Command(tuple(words), user=user, what=f"making a data directory with {program.label}")
+            arguments.append(f"--basedir={program.basedir}")
+    command = Command(tuple(arguments), user=user, what=f"making a data directory with {program.label}")
     done = run_to_end(command, MAKE_S, "Is the disk of this machine busy?")
     if done.code != 0:
         cause = describe_failure(done)
@@ -53,9 +58,9 @@ def make(program: ServerProgram, config: Path, user: User) -> None:
 
 
 def read_saved(folder: Path, program: ServerProgram, engine: str) -> dict:
-    """Reads the record of saved data. Raises InputError when the data do not fit this server."""
+    """Returns the description of saved data. Raises InputError if they do not fit this server."""
     try:
-        saved = json.loads((folder / SAVED).read_text())
+        saved = json.loads((folder / SAVED).read_format_value())
         if saved["format"] != FORMAT:
             raise ValueError
     except FileNotFoundError:
@@ -65,12 +70,15 @@ def read_saved(folder: Path, program: ServerProgram, engine: str) -> dict:
         raise refuse.input(str(folder / SAVED), f"is not {FORMAT}", "Save the data again.") from None
     for what, expected in (("flavor", program.flavor), ("version", list(program.version)), ("engine", engine)):
         if saved.get(what) != expected:
-            rule = f"was saved with {what} {_text(saved.get(what))}, and this server has {_text(expected)}"
+            rule = (
+                f"was saved with {what} {_format_value(saved.get(what))}, and this server has {_format_value(expected)}"
+            )
             raise refuse.input(str(folder), rule, "Save the data again, with this server.")
     return saved
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
+    """Returns a value of a description as text; a version is a list there."""
     return ".".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -80,7 +88,8 @@ def measure_size(folder: Path) -> int:
 
 
 def copy_in(folder: Path, where: ServerPaths, user: User, log_volume: bool) -> None:
-    """Copies saved data to the volumes. Raises InputError when the volumes are too small."""
+    """Copies saved data to a server's mounted volumes, without UUID and binary logs. Raises
+    InputError if the volumes are too small."""
     log = where.log_mount if log_volume else where.data_mount
     sizes_bytes = {where.data_mount: measure_size(folder / "data")}
     sizes_bytes[log] = sizes_bytes.get(log, 0) + measure_size(folder / "log")
@@ -112,49 +121,48 @@ def _forget_uuid(data: Path) -> None:
 
 
 def adopt(where: ServerPaths, log_volume: bool) -> None:
-    """Adapts files that came from snapshots of another server to this one.
-
-    The other may run on this machine: the lists of its binary log have its paths, and the new
-    server would read, and purge, the files of the old one.
-    """
+    """Adapts files that came from snapshots of another server to this one. The other may run on
+    this machine: the lists of its binary log have its paths, and the new server would read, and
+    purge, the files of the old one."""
     data, log = where.datadir, (where.log_mount if log_volume else where.data_mount) / "log"
     _forget_uuid(data)
     for folder in (data, log):
         # The index of the binary log, and those of the relay logs of each channel.
         for index in folder.glob("*.index"):
             about = index.stat()
-            lines = index.read_text(errors="surrogateescape").splitlines()
-            moved = [str(folder / Path(line).name) if line.startswith("/") else line for line in lines]
-            if moved != lines:
-                write_whole(index, "".join(f"{line}\n" for line in moved).encode(errors="surrogateescape"))
+            lines = index.read_format_value(errors="surrogateescape").splitlines()
+            renamed = [str(folder / Path(line).name) if line.startswith("/") else line for line in lines]
+            if renamed != lines:
+                write_whole(index, "".join(f"{line}\n" for line in renamed).encode(errors="surrogateescape"))
                 os.chown(index, about.st_uid, about.st_gid)
                 os.chmod(index, about.st_mode & 0o777)
 
 
 def copy_out(where: ServerPaths, folder: Path, log_volume: bool, about: dict) -> None:
-    """Saves the data of a server whose volumes are mounted, whole or not at all."""
+    """Copies the data of a server whose volumes are mounted into a new folder, with the description
+    `about`, whole or not at all. Raises InputError if the folder exists, CouldNotRun."""
     if folder.exists():
         raise refuse.input(str(folder), "is already there", "Name a folder that is to be made.")
     log = where.log_mount if log_volume else where.data_mount
-    fresh = folder.with_name(f".{folder.name}.new")
-    shutil.rmtree(fresh, ignore_errors=True)
+    draft = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(draft, ignore_errors=True)
     try:
-        fresh.mkdir(mode=0o700, parents=True)
-        _copy(where.datadir, fresh / "data", holes=True)
-        _copy(log / "log", fresh / "log", holes=True)
-        write_whole(fresh / SAVED, (json.dumps({"format": FORMAT} | about, indent=2) + "\n").encode())
-        move_over(fresh, folder)
+        draft.mkdir(mode=0o700, parents=True)
+        _copy(where.datadir, draft / "data", holes=True)
+        _copy(log / "log", draft / "log", holes=True)
+        write_whole(draft / SAVED, (json.dumps({"format": FORMAT} | about, indent=2) + "\n").encode())
+        move_over(draft, folder)
     except OSError as error:
         rule = f"cannot be written: {error.strerror}"
         raise CouldNotRun(str(folder), rule, "", "Is there room for the data?") from None
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def _copy(source: Path, target: Path, holes: bool) -> None:
     """Copies everything below `source`. With `holes`, blocks of zeros take no room. Without, every
     block is allocated, as a server does with its redo log: later writes need not allocate any."""
     target.mkdir(mode=0o750, exist_ok=True)
-    words = ["cp", "--archive", f"--sparse={'always' if holes else 'never'}", f"{source}/.", str(target)]
-    command = Command(tuple(words), what=f"copying {source} to {target}")
+    arguments = ("cp", "--archive", f"--sparse={'always' if holes else 'never'}", f"{source}/.", str(target))
+    command = Command(arguments, what=f"copying {source} to {target}")
     run_checked(command, COPY_S, "Is there room? Is a volume paused?")

@@ -1,7 +1,7 @@
 """Server programs: MariaDB of this system, MySQL unpacked in a folder, any other by its path.
 
-A program is asked for its version and its folders itself (`--version`, `--verbose --help`), so what
-is said here holds for the very binary that will run.
+A program is asked for its version and its folders itself (`--version`, `--verbose --help`), so they
+are those of the very binary that will run.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ PACKAGES = {
 
 @dataclass(frozen=True)
 class ServerProgram:
-    """A server program that can be started. `command` may begin with a dynamic loader; `version` is
-    like (10, 11, 19); `share_dir` has the error messages; `engines` are some of ENGINES."""
+    """A server program that can be started. `command` may begin with a dynamic loader; `version`:
+    as (10, 11, 19); `share_dir` has the error messages; `engines`: some of ENGINES. `defaults`: its
+    options (with dashes) and their default values, as `--verbose --help` prints them."""
 
     flavor: str
     version: tuple[int, ...]
@@ -63,11 +64,11 @@ class ServerProgram:
 
     @property
     def label(self) -> str:
+        """The flavor and version for people, as MariaDB 10.11.19."""
         return f"{NAMES[self.flavor]} {'.'.join(map(str, self.version))}"
 
     def knows(self, variable: str) -> bool:
-        """Returns whether the program has this option (with dashes or underscores), plugins left
-        aside."""
+        """Returns whether the program has an option, with dashes or underscores, not of plugins."""
         return replace_underscores(variable) in self.defaults
 
     def find_tool(self, *names: str) -> tuple[str, ...]:
@@ -86,8 +87,7 @@ class ServerProgram:
             for name in names:
                 if os.access(folder / name, os.X_OK) and (folder / name).is_file():
                     return folder / name
-        program_path = next((program_path for name in names if (program_path := find_executable(name))), None)
-        return Path(program_path) if program_path else None
+        return next((Path(path) for name in names if (path := find_executable(name))), None)
 
 
 def replace_underscores(variable: str) -> str:
@@ -101,10 +101,8 @@ def get_unpacked_folder() -> Path:
 
 
 def find_program(flavor: str = "mariadb", server_path: str | os.PathLike | None = None) -> ServerProgram:
-    """Returns the newest server of a flavor, or the server at `server_path`.
-
-    Raises InputError, CouldNotRun with how to install it.
-    """
+    """Returns the newest installed server program of a flavor, or that at `server_path`, of either
+    flavor. Raises InputError, CouldNotRun with how to install it."""
     check_choice("flavor", flavor, FLAVORS, refuse, "Any other server: --server-path.")
     if server_path is not None:
         return _find_given(os.fspath(server_path))
@@ -116,7 +114,7 @@ def find_program(flavor: str = "mariadb", server_path: str | os.PathLike | None 
 
 
 def list_installed(flavor: str) -> list[ServerProgram]:
-    """Lists the servers of a flavor on this machine, the newest first."""
+    """Lists the server programs of a flavor on this machine, the newest first."""
     names = ("mariadbd", "mysqld") if flavor == "mariadb" else ("mysqld",)
     programs = []
     for command in list_unpacked(flavor) + [(path,) for name in names if (path := find_executable(name))][:1]:
@@ -127,7 +125,7 @@ def list_installed(flavor: str) -> list[ServerProgram]:
 
 
 def list_unpacked(flavor: str) -> list[tuple[str, ...]]:
-    """Lists the commands of the servers that were unpacked into folders."""
+    """Lists the commands of the server programs that were unpacked into folders."""
     commands = []
     for manifest in sorted(get_unpacked_folder().glob(f"{flavor}-*/{MANIFEST}")):
         # One that is half removed cannot be started.
@@ -137,13 +135,14 @@ def list_unpacked(flavor: str) -> list[tuple[str, ...]]:
 
 
 def read_command(manifest: Path) -> tuple[str, ...]:
-    """Returns the command of an unpacked server; raises what a damaged manifest brings about."""
-    words = json.loads(manifest.read_text())["command"]
-    return tuple(str(word).replace("{}", str(manifest.parent)) for word in words)
+    """Returns the command of an unpacked server by its manifest, in which {} stands for the folder.
+    Raises OSError, ValueError, KeyError or TypeError for a damaged one."""
+    arguments = json.loads(manifest.read_text())["command"]
+    return tuple(str(argument).replace("{}", str(manifest.parent)) for argument in arguments)
 
 
 def _find_given(path: str) -> ServerProgram:
-    """Returns the server at a path that the user gave: the executable or its base directory."""
+    """Returns the server program at a path, of its executable or its base directory."""
     where = Path(os.path.abspath(path))
     if where.is_dir():
         inside = [where / folder / name for folder in ("bin", "sbin") for name in ("mariadbd", "mysqld")]
@@ -156,8 +155,8 @@ def _find_given(path: str) -> ServerProgram:
 
 @lru_cache(maxsize=32)
 def _query(command: tuple[str, ...], changed_ns: int) -> ServerProgram:
-    """Returns what a server's program says of itself; asked again only if its file has changed
-    (`changed_ns`, ns, Unix). Raises InputError for no server, CouldNotRun."""
+    """Returns a server program by its output for --version and --help. The answer is cached, per
+    command and change of its file (`changed_ns`, ns, Unix). Raises InputError, CouldNotRun."""
     text = _read_output((*command, "--no-defaults", "--version"))
     match = re.search(r"Ver\s+(\d+)\.(\d+)\.(\d+)(\S*)", text)
     if match is None:
@@ -173,22 +172,24 @@ def _query(command: tuple[str, ...], changed_ns: int) -> ServerProgram:
     charsets = defaults.get("character-sets-dir")
     share = _find_folder(Path(charsets).parent if charsets else None, basedir / "share/mysql", basedir / "share")
     rocks = flavor == "mariadb" and plugins is not None and (plugins / MYROCKS_PLUGIN).is_file()
-    words = " ".join(text.partition(" Ver ")[2].split())
+    version_text = " ".join(text.partition(" Ver ")[2].split())
     return ServerProgram(
-        flavor, version, words, command, basedir, share, plugins, ENGINES if rocks else ENGINES[:1], defaults
+        flavor, version, version_text, command, basedir, share, plugins, ENGINES if rocks else ENGINES[:1], defaults
     )
 
 
 def _make_base_options(path: Path) -> list[str]:
-    """Returns the first options, which name its folders to a server that was moved."""
-    words = ["--no-defaults"]
+    """Returns the first options of a server program for --help: no option file, its base directory
+    if it is not the system's, and a user other than root."""
+    options = ["--no-defaults"]
     if not str(path).startswith(("/usr/sbin/", "/usr/bin/")):
-        words.append(f"--basedir={path.parents[1]}")
-    return [*words, "--user=mysql"] if os.geteuid() == 0 else words
+        options.append(f"--basedir={path.parents[1]}")
+    return [*options, "--user=mysql"] if os.geteuid() == 0 else options
 
 
 def ask(command: tuple[str, ...]) -> ServerProgram:
-    """Asks a program for version and folders. Raises InputError for no server, CouldNotRun."""
+    """Returns the server program of a command, which is run for its version and folders only if its
+    file has changed since. Raises InputError for another program, CouldNotRun."""
     try:
         changed = os.stat(command[-1]).st_mtime_ns
     except OSError as error:
@@ -196,10 +197,9 @@ def ask(command: tuple[str, ...]) -> ServerProgram:
     return _query(command, changed)
 
 
-def _read_output(words: tuple[str, ...]) -> str:
-    """Returns the output of a program. Raises CouldNotRun if it fails or does not end in ASK_S
-    seconds."""
-    command = Command(words, environment=PRIVATE_ENVIRONMENT, what=f"{words[0]} {words[-1]}")
+def _read_output(arguments: tuple[str, ...]) -> str:
+    """Runs a program, and returns its output. Raises CouldNotRun, also after ASK_S seconds."""
+    command = Command(arguments, environment=PRIVATE_ENVIRONMENT, what=f"{arguments[0]} {arguments[-1]}")
     done = run_to_end(command, ASK_S, "Is it a server?")
     if done.code != 0:
         raise refuse.run(command.label, describe_failure(done), "Are its libraries there (ldd)?")
@@ -207,7 +207,7 @@ def _read_output(words: tuple[str, ...]) -> str:
 
 
 def parse_option_values(text: str) -> dict[str, str]:
-    """Reads names and values of the table at the end of `--verbose --help`."""
+    """Returns the values of options by name, from the table at the end of `--verbose --help`."""
     values: dict[str, str] = {}
     _, _, table = text.partition("\n---------")
     for line in table.splitlines()[1:]:
@@ -220,4 +220,5 @@ def parse_option_values(text: str) -> dict[str, str]:
 
 
 def _find_folder(named: str | Path | None, *others: Path) -> Path | None:
+    """Returns the first of these that is a folder; None for none."""
     return next((Path(candidate) for candidate in (named, *others) if candidate and Path(candidate).is_dir()), None)

@@ -35,10 +35,10 @@ SUITE = "sid"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 MYSQL_PACKAGES = ("mysql-server-core", "mysql-client-core")
 MARIADB_PACKAGES = ("mariadb-server", "mariadb-plugin-rocksdb", "mariadb-client")
-# Only scripts need these, and no script is run.
+# Packages that only scripts need, which are not run; and folders that no server needs.
 NOT_UNPACKED = ("perl", "libperl", "debconf", "gcc-")
-NOT_KEPT = [f"usr/share/{name}" for name in ("doc", "man", "locale", "lintian", "gdb", "gcc")]
-NOT_KEPT += ["usr/lib/x86_64-linux-gnu/gconv", "etc"]
+REMOVED = [f"usr/share/{name}" for name in ("doc", "man", "locale", "lintian", "gdb", "gcc")]
+REMOVED += ["usr/lib/x86_64-linux-gnu/gconv", "etc"]
 # MySQL 9.7.4 of November 2026: 66 MB of packages, 346 MB unpacked.
 ROOM_BYTES = 600 << 20
 # Guesses for a slow network and a slow disk.
@@ -50,52 +50,49 @@ Progress = Callable[[float, str], None]
 
 
 def install(flavor: str, progress: Progress = lambda share, what: None, upgrade: bool = False) -> ServerProgram:
-    """Installs a server and returns its program.
-
-    An installed server is not changed. With `upgrade`, the newest MySQL is added.
-
-    Raises InputError, CouldNotRun; then nothing was changed.
-    """
+    """Installs a server, and returns its program. An installed server is not changed; with
+    `upgrade` the newest MySQL is added. Raises InputError, CouldNotRun."""
     check_choice("flavor", flavor, FLAVORS, refuse)
-    there = list_installed(flavor)
+    installed = list_installed(flavor)
     if flavor == "mysql":
-        return there[0] if there and not upgrade else install_mysql(progress)
-    if there and "myrocks" in there[0].engines:
-        return there[0]
+        return installed[0] if installed and not upgrade else install_mysql(progress)
+    if installed and "myrocks" in installed[0].engines:
+        return installed[0]
     return install_mariadb(progress)
 
 
-# --- MySQL, in a folder of its own ----------------------------------------------------------------
+# --- MySQL, in its own folder ---------------------------------------------------------------------
 
 
 def install_mysql(progress: Progress) -> ServerProgram:
-    """Installs MySQL in a folder of its own. See `install`."""
+    """Installs the newest MySQL in a new folder of `get_unpacked_folder`, and returns its program.
+    Raises CouldNotRun, also without Debian's keyring, tools or room."""
     folder = flavors.get_unpacked_folder()
     apt, dpkg = _require("apt-get", "apt"), _require("dpkg-deb", "dpkg")
     if not KEYRING.is_file():
         rule = "is not there, so the signatures of packages cannot be checked"
         raise refuse.run(str(KEYRING), rule, "apt-get install debian-archive-keyring")
-    made_by_us = False
+    created = False
     try:
         _check_room(folder)
-        made_by_us = not folder.exists()
+        created = not folder.exists()
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as fresh:
-            program = _fetch_and_unpack(Path(fresh), apt, dpkg, folder, progress)
+        with tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as draft:
+            program = _fetch_and_unpack(Path(draft), apt, dpkg, folder, progress)
     except OSError as error:
         hint = "Run it with sudo, or name another folder in HEADRACE_SERVERS."
         raise refuse.run(str(folder), f"cannot be written: {error.strerror or error}", hint) from None
     finally:
-        if made_by_us and folder.is_dir() and not any(folder.iterdir()):
+        if created and folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
     _make_user()
     return program
 
 
-def _fetch_and_unpack(fresh: Path, apt: str, dpkg: str, folder: Path, progress: Progress) -> ServerProgram:
-    """Fetches MySQL's packages into `fresh`, unpacks and tries them, and moves the tree into
+def _fetch_and_unpack(draft: Path, apt: str, dpkg: str, folder: Path, progress: Progress) -> ServerProgram:
+    """Fetches MySQL's packages into `draft`, unpacks and tries them, and moves the tree into
     `folder`, unless that has this version already. Raises InputError, CouldNotRun."""
-    options = _make_apt_options(fresh / "apt")
+    options = _make_apt_options(draft / "apt")
     progress(0.05, "fetching the index of packages")
     _run([apt, *options, "update"], "apt-get update", APT_S)
     version = _read_candidate(options)
@@ -105,13 +102,13 @@ def _fetch_and_unpack(fresh: Path, apt: str, dpkg: str, folder: Path, progress: 
     progress(0.2, f"fetching MySQL {version} and its libraries")
     fetch = ["--yes", "--download-only", "--no-install-recommends", "install", *MYSQL_PACKAGES]
     _run([apt, *options, *fetch], "apt-get install --download-only", APT_S)
-    packages = sorted((fresh / "apt/archives").glob("*.deb"))
-    tree = fresh / "tree"
+    packages = sorted((draft / "apt/archives").glob("*.deb"))
+    tree = draft / "tree"
     for index, package in enumerate(packages):
         progress(0.5 + 0.4 * index / len(packages), "unpacking")
         if not package.name.startswith(NOT_UNPACKED):
             _run([dpkg, "--extract", str(package), str(tree)], f"unpacking {package.name}", UNPACK_S)
-    for name in NOT_KEPT:
+    for name in REMOVED:
         shutil.rmtree(tree / name, ignore_errors=True)
     progress(0.95, "trying it")
     manifest = {
@@ -130,17 +127,18 @@ def _fetch_and_unpack(fresh: Path, apt: str, dpkg: str, folder: Path, progress: 
 
 
 def _make_apt_options(folder: Path) -> list[str]:
-    """Returns apt's options for files of its own, with proxies and keys of /etc/apt/apt.conf.d."""
+    """Creates files for apt in a new folder, and returns the options by which apt uses them alone,
+    with proxies and keys of /etc/apt/apt.conf.d."""
     for name in ("lists/partial", "archives/partial"):
         (folder / name).mkdir(parents=True)
     (folder / "status").touch()
     (folder / "sources.list").write_text(f"deb [signed-by={KEYRING}] {_get_mirror()} {SUITE} main\n")
     options = read_text("headrace.servers", "apt_options.txt").format(folder=folder).splitlines()
-    return [word for option in options for word in ("-o", option)]
+    return [argument for option in options for argument in ("-o", option)]
 
 
 def _get_mirror() -> str:
-    """Returns the URL of the Debian mirror to fetch from. Raises InputError for another text."""
+    """Returns the URL of the Debian mirror to fetch from. Raises InputError for no URL."""
     named = settings.get_value(MIRROR_VARIABLE).rstrip("/")
     if not named.startswith(("http://", "https://", "file:/")) or any(character.isspace() for character in named):
         hint = f"For example {settings.VARIABLES[MIRROR_VARIABLE].default}."
@@ -149,7 +147,7 @@ def _get_mirror() -> str:
 
 
 def _read_candidate(options: list[str]) -> str:
-    """Reads the version of the server in the index."""
+    """Returns the version of MySQL in the index of packages. Raises CouldNotRun if it has none."""
     text = _run([_require("apt-cache", "apt"), *options, "policy", MYSQL_PACKAGES[0]], "apt-cache policy", APT_S)
     for line in text.splitlines():
         what, _, value = line.strip().partition(": ")
@@ -162,7 +160,8 @@ def _read_candidate(options: list[str]) -> str:
 
 
 def _build_command(tree: Path) -> list[str]:
-    """Returns the command (loader, libraries, server); `{}` stands for its folder."""
+    """Returns the command of the server in an unpacked tree: loader, libraries, server; {} stands
+    for the tree. Raises CouldNotRun if it has no server."""
     loaders = [*tree.glob("usr/lib/*/ld-linux*.so.*"), *tree.glob("usr/lib/ld-linux*.so.*")]
     server = tree / "usr/sbin/mysqld"
     if not loaders or not server.is_file():
@@ -182,8 +181,8 @@ def _ask_tree(tree: Path) -> ServerProgram:
 
 def _check_room(folder: Path) -> None:
     """Raises CouldNotRun if fewer than ROOM_BYTES are free where the folder is or will be."""
-    there = next(ancestor for ancestor in (folder, *folder.parents) if ancestor.exists())
-    free = shutil.disk_usage(there).free
+    existing = next(ancestor for ancestor in (folder, *folder.parents) if ancestor.exists())
+    free = shutil.disk_usage(existing).free
     if free < ROOM_BYTES:
         rule = f"has {free >> 20} MiB free, and {ROOM_BYTES >> 20} MiB are needed"
         raise refuse.run(str(folder), rule, "Free some, or set HEADRACE_SERVERS.")
@@ -195,43 +194,44 @@ def _make_user() -> None:
         pwd.getpwnam("mysql")
     except KeyError:
         if os.geteuid() == 0:
-            words = "--system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin mysql"
-            _run([_require("useradd", "passwd"), *words.split()], "useradd mysql", 60.0)
+            options = "--system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin mysql"
+            _run([_require("useradd", "passwd"), *options.split()], "useradd mysql", 60.0)
 
 
 # --- MariaDB, of the system -----------------------------------------------------------------------
 
 
 def install_mariadb(progress: Progress) -> ServerProgram:
-    """Installs MariaDB. It starts neither now nor at boot, unless it did before. See `install`."""
+    """Installs MariaDB from the packages of the system, and returns its program. It is started
+    neither now nor at boot, unless it was before. Raises CouldNotRun."""
     apt = _require("apt-get", "apt")
     if os.geteuid() != 0:
         rule = "installing packages takes root"
         raise CouldNotRun(f"user id {os.geteuid()}", rule, "apt-get(8)", "Run it with sudo.")
     progress(0.05, "asking apt")
     _refuse_removals(apt)
-    was_there = bool(list_installed("mariadb"))
+    was_installed = bool(list_installed("mariadb"))
     progress(0.2, "installing MariaDB")
     with _block_services():
         _run([apt, "--yes", "--no-install-recommends", "install", *MARIADB_PACKAGES], "apt-get install", APT_S)
-    if not was_there:
+    if not was_installed:
         _disable()
     return find_program("mariadb")
 
 
 def _disable() -> None:
     """Keeps MariaDB from starting at boot, under systemd or System V."""
-    for program, words in (("systemctl", ("disable", "mariadb.service")), ("update-rc.d", ("mariadb", "disable"))):
+    for program, arguments in (("systemctl", "disable mariadb.service"), ("update-rc.d", "mariadb disable")):
         program_path = find_executable(program)
         if program_path:
-            _run([program_path, *words], f"{program} {' '.join(words)}", 120.0)
+            _run([program_path, *arguments.split()], f"{program} {arguments}", 120.0)
             return
 
 
 def _refuse_removals(apt: str) -> None:
     """Raises CouldNotRun if apt would remove packages: MariaDB's and MySQL's exclude each other."""
-    words = [apt, "--simulate", "--no-install-recommends", "install", *MARIADB_PACKAGES]
-    text = _run(words, "apt-get --simulate install", APT_S)
+    arguments = [apt, "--simulate", "--no-install-recommends", "install", *MARIADB_PACKAGES]
+    text = _run(arguments, "apt-get --simulate install", APT_S)
     removed = [line.split()[1] for line in text.splitlines() if line.startswith("Remv ")]
     if removed:
         rule = f"installing it would remove {', '.join(removed[:6])}"
@@ -241,10 +241,8 @@ def _refuse_removals(apt: str) -> None:
 
 @contextmanager
 def _block_services() -> Iterator[None]:
-    """Keeps packages from starting services (Debian policy 9.3.3.1: policy-rc.d, exit code 101).
-
-    A policy-rc.d that the system has already stays in force.
-    """
+    """Keeps packages from starting services during the block, by a policy-rc.d with exit code 101
+    (Debian policy 9.3.3.1). An existing one stays in force instead."""
     if POLICY.exists() or POLICY.is_symlink():
         yield
         return
@@ -260,8 +258,7 @@ def _block_services() -> Iterator[None]:
 
 
 def _require(name: str, package: str) -> str:
-    """Returns the path of a program. `package`: the one of Debian that has it. Raises CouldNotRun
-    if it is not installed."""
+    """Returns the path of a program of a Debian package. Raises CouldNotRun without it."""
     program_path = find_executable(name)
     if program_path is None:
         hint = f"On Debian and Ubuntu it is in {package}. Elsewhere: --server-path FILE names any server."
@@ -269,14 +266,14 @@ def _require(name: str, package: str) -> str:
     return program_path
 
 
-def _run(words: list[str], what: str, timeout_s: float) -> str:
+def _run(arguments: list[str], what: str, timeout_s: float) -> str:
     """Runs a command to its end and returns its output. `what`: its name in errors. Raises
     CouldNotRun, also for an index that `apt-get update` could not fetch."""
-    command = Command(tuple(words), environment={"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}, what=what)
+    command = Command(tuple(arguments), environment={"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}, what=what)
     done = run_to_end(command, timeout_s, "Is the network slow?")
     # `apt-get update` ends well when an index could not be fetched.
     if done.code != 0 or ("apt-get update" in what and "\nErr:" in f"\n{done.output}"):
         last_lines = find_telling_lines(f"{done.errors}\n{done.output}")
         rule = f"failed (exit code {done.code}): {last_lines}"
-        raise CouldNotRun(what, rule, words[0], "Does this machine reach its package mirrors?")
+        raise CouldNotRun(what, rule, arguments[0], "Does this machine reach its package mirrors?")
     return done.output

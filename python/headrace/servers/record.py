@@ -36,7 +36,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
 
 @dataclass(frozen=True)
 class ServerPaths:
-    """The files of one server: in `state` those of Headrace, in `run` those the server reads."""
+    """The files of a server: in `state` those of Headrace, in `run` those the server reads."""
 
     state: Path
     record: Path
@@ -121,14 +121,11 @@ class ServerVolumes:
 class Record(
     msgspec.Struct, frozen=True, tag_field="format", tag=FORMAT, rename={"created": "made", "should_run": "wanted"}
 ):
-    """The lasting record of a server.
-
-    `created`: it was ready once. `should_run`: it was started and not stopped. `clean`: its last
-    end was a shutdown. `options`: its [mysqld], without those that Headrace sets. `settings`:
-    options that were requested one by one. `log_begun`: byte of its error log at which its present
-    run begins. `host`: the address it listens at, if it has a port; other than 127.0.0.1 it is in a
-    network namespace of its own (topology/links).
-    """
+    """The lasting record of a server. `created`: it was ready once. `should_run`: it was started
+    and not stopped. `clean`: its last end was a shutdown. `options`: its [mysqld], without those
+    that Headrace sets. `settings`: options that were requested one by one. `log_begun`: byte of its
+    error log at which its present run begins. `host`: the address it listens at, if it has a port;
+    other than 127.0.0.1 it is in a network namespace of its own (topology/links)."""
 
     name: str
     flavor: str
@@ -156,22 +153,21 @@ class Record(
         return msgspec.structs.replace(self, **changes)
 
     def find_setting(self, name: str) -> str | None:
-        """Returns the value that it is started with for an option, None if it is not given. The
-        last line of an option file wins."""
+        """Returns the value of an option (`name`: with dashes) that the server is started with;
+        None if it is not given. The last line of an option file wins."""
         given = self.options | self.settings
         return next((given[each] for each in reversed(given) if _normalise_name(each) == name), None)
 
     def merge_settings(self, changed: Mapping[str, str | None]) -> dict[str, str | None]:
-        """Returns its settings with `changed` ones. A name has one value: the prefix `loose-` says
-        only that a server without this option may start, and the last line of an option file
-        wins."""
+        """Returns the settings with those of `changed` in place of its own, which may differ in a
+        prefix `loose-`, with which a server without the option starts; the record stays."""
         names = {_normalise_name(name) for name in changed}
-        return {name: value for name, value in self.settings.items() if _normalise_name(name) not in names} | dict(
-            changed
-        )
+        own = {name: value for name, value in self.settings.items() if _normalise_name(name) not in names}
+        return own | dict(changed)
 
 
 def _normalise_name(name: str) -> str:
+    """Returns the name of an option with dashes, without the prefix `loose-`."""
     return name.replace("_", "-").removeprefix("loose-")
 
 
@@ -181,7 +177,7 @@ def save(where: ServerPaths, record: Record) -> None:
 
 
 def load(where: ServerPaths) -> Record | None:
-    """Reads the record of a server; None if it has none."""
+    """Reads the record of a server; None if it has none. Raises CouldNotRun."""
     try:
         with open(where.record, "rb") as file:
             raw = file.read(MAX_BYTES)
@@ -198,17 +194,16 @@ def load(where: ServerPaths) -> Record | None:
 
 
 def list_names(data_dir: Path) -> list[str]:
-    """Lists the servers of this lab by name. Raises CouldNotRun if this user may not read them."""
+    """Lists the names of the lab's servers. Raises CouldNotRun if this user may not read them."""
+    folder = get_servers_folder(data_dir)
     try:
-        folders = [entry.name for entry in os.scandir(get_servers_folder(data_dir)) if entry.is_dir()]
+        folders = [entry.name for entry in os.scandir(folder) if entry.is_dir()]
         return sorted(name for name in folders if not name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         rule = f"cannot be read: {error.strerror}"
-        raise CouldNotRun(
-            str(get_servers_folder(data_dir)), rule, "", "Servers belong to root: run it with sudo."
-        ) from None
+        raise CouldNotRun(str(folder), rule, "", "Servers belong to root: run it with sudo.") from None
 
 
 def list_hosts(data_dir: Path) -> list[str]:
@@ -221,15 +216,15 @@ def require_record(where: ServerPaths) -> Record:
     """Reads the record of a server. Raises InputError if there is no such server."""
     record = load(where)
     if record is None:
-        there = ", ".join(list_names(where.state.parent.parent)) or "none"
-        rule = "is not a server of this lab"
-        raise refuse.input(where.state.name, rule, f"There are: {there}. headrace mysql up makes one.")
+        names = ", ".join(list_names(where.state.parent.parent)) or "none"
+        hint = f"There are: {names}. headrace mysql up makes one."
+        raise refuse.input(where.state.name, "is not a server of this lab", hint)
     return record
 
 
 @contextmanager
 def lock_server(where: ServerPaths) -> Iterator[None]:
-    """Holds the lock of a server. Raises LabRefused (busy) while another command changes it."""
+    """Holds the lock of a server during the block. Raises LabRefused (busy) at once."""
     with explain_unwritable(where.lock, "Is the lab's directory yours to write?"):
         where.lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(where.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -49,13 +49,13 @@ def discard_progress(share: float, what: str) -> None:
 
 
 def find_record_program(record: Record) -> ServerProgram:
-    """Returns the program that the server was created with."""
+    """Returns the server program of a record. Raises InputError, CouldNotRun."""
     return find_program(record.flavor, record.server_path)
 
 
 def find_process(where: ServerPaths, record: Record) -> Process | None:
-    """Returns its process if it runs, else None: that of the record, or the process with its option
-    file, whose starter was killed before it could write the record."""
+    """Returns a server's process, None if it does not run: that of the record, or one with its
+    option file, which was started by a command that was killed before it saved the record."""
     if processes.runs(record.process):
         return record.process
     return processes.with_argument(f"--defaults-file={where.config}", find_service_user())
@@ -64,7 +64,8 @@ def find_process(where: ServerPaths, record: Record) -> Process | None:
 def write_config(
     where: ServerPaths, record: Record, program: ServerProgram, user: User, path: Path | None = None
 ) -> None:
-    """Writes the option file (into `path` if that is given) and its folder in /run."""
+    """Writes a server's option file (to `path`, None for its own place), and creates the folders
+    and certificates that it names in /run. Raises CouldNotRun."""
     try:
         where.run.mkdir(mode=0o711, parents=True, exist_ok=True)
         sock = where.socket.parent
@@ -92,10 +93,8 @@ def launch(
     timeout_s: float,
     more: tuple[str, ...] = (),
 ) -> Record:
-    """Starts the process on mounted volumes, waits until it answers, and kills it on an error.
-
-    `more`: options for this start alone.
-    """
+    """Starts a server's process on mounted volumes, waits until it answers, and returns and saves
+    the record; kills it after an error. `more`: options for this start alone."""
     user = find_service_user()
     # Files of a killed server: MySQL would believe the lock if another process had its id now.
     lock = where.socket.with_name(f"{where.socket.name}.lock")
@@ -104,9 +103,9 @@ def launch(
     if where.log.exists() and where.log.stat().st_size > LOG_BYTES:
         move_over(where.log, where.log.with_name(f"{where.log.name}.1"))
     begun = where.log.stat().st_size if where.log.exists() else 0
-    words = [*program.command, f"--defaults-file={where.config}"] + ([f"--init-file={init_file}"] if init_file else [])
-    words += more
-    command, link = Command(tuple(words), user=user), find_link(where, record.host)
+    init_options = (f"--init-file={init_file}",) if init_file else ()
+    command = Command((*program.command, f"--defaults-file={where.config}", *init_options, *more), user=user)
+    link = find_link(where, record.host)
     if link is None:
         started = processes.start(command, where.log)
     else:
@@ -128,8 +127,8 @@ def make_no_replication_option(program: ServerProgram) -> tuple[str, ...]:
 
 
 def _wait_ready(where: ServerPaths, record: Record, progress: Progress, timeout_s: float) -> None:
-    """Waits until the server accepts its account. Raises CouldNotRun if it ends or is not ready
-    after `timeout_s`, InputError if it refuses the account."""
+    """Waits until a server accepts Headrace's account. Raises CouldNotRun if it ends, or is not
+    ready after `timeout_s`, InputError if it refuses the account."""
     from headrace.mysql import connect
 
     address = access.make_address(where, None)
@@ -153,9 +152,8 @@ def _wait_ready(where: ServerPaths, record: Record, progress: Progress, timeout_
         return False
 
     if not wait_until(is_ready, timeout_s, LOOK_EVERY_S):
-        rule = (
-            f"did not get ready within {timeout_s:g} s ({last_answer}): {read_last_errors(where.log, record.log_begun)}"
-        )
+        cause = read_last_errors(where.log, record.log_begun)
+        rule = f"did not get ready within {timeout_s:g} s ({last_answer}): {cause}"
         raise CouldNotRun(record.name, rule, str(where.log), "Is its volume paused, or very slow?")
 
 
@@ -170,7 +168,8 @@ def make_death_error(where: ServerPaths, record: Record) -> CouldNotRun:
 def start(
     lab: Lab, where: ServerPaths, record: Record, progress: Progress = discard_progress, timeout_s: float = READY_S
 ) -> Record:
-    """Starts a server from any state. After an error its process is stopped; no data are lost."""
+    """Starts a server from any state, waits until it answers, and returns its record. After an
+    error the process is killed and the volumes are unmounted; no data are lost."""
     program, user = find_record_program(record), find_service_user()
     running = find_process(where, record)
     usable = running is not None and not volumes.list_obstacles(lab, where, record, running=True)
@@ -197,7 +196,7 @@ def start(
 
 
 def _answers(where: ServerPaths, record: Record, running: Process) -> bool:
-    """Returns True when a process answers as a server, False when it ended meanwhile. Raises
+    """Returns whether a process answers as a server; False if it ended meanwhile. Raises
     CouldNotRun if it runs and does not answer within ANSWER_S seconds."""
     from headrace.mysql import connect
 
@@ -216,7 +215,7 @@ def _answers(where: ServerPaths, record: Record, running: Process) -> bool:
 
 
 def check_port(record: Record) -> None:
-    """Raises InputError when another program listens at the server's port."""
+    """Raises InputError if another program has the port of a server at 127.0.0.1."""
     import socket
 
     if record.port is None or record.host != LOOPBACK:
@@ -234,7 +233,8 @@ def check_port(record: Record) -> None:
 def stop(
     where: ServerPaths, record: Record, kill: bool, progress: Progress = discard_progress, timeout_s: float = STOP_S
 ) -> Record:
-    """Shuts a server down, or kills it, and unmounts its filesystems; its volumes stay attached."""
+    """Shuts a server down, or kills it, unmounts its filesystems, and returns and saves its record;
+    the volumes stay attached. Raises CouldNotRun if it has not ended after `timeout_s`."""
     running = find_process(where, record)
     clean = record.clean and running is None
     if running is not None:
@@ -256,8 +256,7 @@ def stop(
 
 
 def _end(record: Record, running: Process, progress: Progress, timeout_s: float) -> None:
-    """Asks a server to shut down, and waits for its end. Raises CouldNotRun after `timeout_s`,
-    while it still goes on to shut down."""
+    """Asks a server to shut down, and waits for its end. Raises CouldNotRun after `timeout_s`."""
     processes.end_process(running, signal.SIGTERM, 0)
     began = time.monotonic()
     while not processes.wait_gone(running, 1.0):
@@ -279,7 +278,7 @@ def _kill(record: Record, running: Process) -> None:
 
 
 def read_last_errors(log: Path, since: int = 0) -> str:
-    """Returns the errors in the server's log from byte `since` on."""
+    """Returns the last errors in a server's log from byte `since` on, in a line."""
     return find_telling_lines(processes.read_tail(log, since)) if log.exists() else "it left no log"
 
 

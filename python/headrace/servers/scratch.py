@@ -34,10 +34,8 @@ MEMORY_SHARE = 0.6
 
 @contextmanager
 def make_lab_folder(otherwise: Path, data_gib: float) -> Iterator[Path]:
-    """Yields a folder for a lab with `data_gib` of data: in memory if it fits, else `otherwise`.
-
-    At the end the lab in it is ended, and the folder is removed.
-    """
+    """Yields a folder for a lab with `data_gib` of data: in memory if it fits, else `otherwise`. At
+    the end the lab in it is ended, and the folder is removed."""
     _sweep()
     with ExitStack() as stack:
         folder = otherwise
@@ -54,7 +52,7 @@ def make_lab_folder(otherwise: Path, data_gib: float) -> Iterator[Path]:
 
 
 def fits(data_gib: float) -> bool:
-    """Returns whether memory has room for the volumes of `data_gib` of data."""
+    """Returns whether the memory of this machine has room for a lab with `data_gib` of data."""
     needed_gib = DATA_SHARE * data_gib + MORE_GIB
     try:
         shared = os.path.ismount(MEMORY) and shutil.disk_usage(MEMORY).free / GIB >= needed_gib
@@ -64,17 +62,15 @@ def fits(data_gib: float) -> bool:
 
 
 def _sweep() -> None:
-    """Ends labs whose makers were killed, which would keep their memory otherwise."""
+    """Ends the labs in memory whose process was killed, and removes their folders."""
     for folder in MEMORY.glob(f"{PREFIX}*"):
         if _is_abandoned(folder):
             _end(folder)
 
 
 def _is_abandoned(folder: Path) -> bool:
-    """Returns whether the maker of a folder of this user has ended.
-
-    Everybody may write to memory: a link there may lead to a lab in use, and does not count.
-    """
+    """Returns whether a folder is this user's, and the process that created it has ended. Everybody
+    may write to memory: a link there may lead to a lab in use, and does not count."""
     owner = folder.name.removeprefix(PREFIX).partition("-")[0]
     if not owner.isdigit() or Path(f"/proc/{owner}").exists():
         return False
@@ -97,7 +93,7 @@ def _open_folder(folder: Path) -> Iterator[int]:
 
 
 def _end(folder: Path) -> None:
-    """Ends the lab in a folder with its servers, and removes it."""
+    """Ends the lab in a folder, removes its servers, and deletes the folder. Raises CouldNotRun."""
     try:
         with labs.Lab(folder) as lab:
             for server in list_servers(lab):

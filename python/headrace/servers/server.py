@@ -40,18 +40,16 @@ SNAPSHOT = re.compile(r"snap-[0-9a-f]{17}")  # as EC2 names them
 
 @dataclass(frozen=True)
 class AttachedVolumes(ServerVolumes):
-    """Volumes of a server, and their block devices, data first; none while the lab is down."""
+    """The volumes of a server, and their devices, data first; none while the lab is down."""
 
     devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Server(Document, omitted=("lab", "paths", "volumes")):
-    """A server of a lab, as it was at the moment of the query.
-
-    `state`: running, stopped (with `stop`), or dead (it should run and does not). `paths`: its
-    files. `notes`: options that were left out of its option file. `problems`: each a phrase.
-    """
+    """A server of a lab, as it was when it was asked. `state`: running, stopped (with `stop`), or
+    dead (it should run and does not). `clean`: it was shut down last. `paths`: its files. `notes`:
+    options that were left out of its option file. `problems`: each in words."""
 
     name: str
     flavor: str
@@ -75,17 +73,15 @@ class Server(Document, omitted=("lab", "paths", "volumes")):
     lab: Lab = field(compare=False, repr=False, kw_only=True)
 
     def make_address(self, database: str | None = None, tcp: bool = False) -> Address:
-        """Returns its address with the password: its socket, or with `tcp` its port over TLS.
-
-        Raises InputError without a port, CouldNotRun where this user may not read the password.
-        """
+        """Returns the address of Headrace's account with the password: its socket, or with `tcp`
+        its port over TLS. Raises InputError without a port, CouldNotRun."""
         if tcp and self.port is None:
             raise refuse.input(self.name, "has no port", "Make it with --port.")
         return access.make_address(self.paths, self.port if tcp else None, database, self.host)
 
     def list_entries(self) -> dict[str, object]:
-        """Returns all attributes but secrets; `address` as text. Files are those that an
-        administrator opens: socket, data directory, option files, error log, private folder."""
+        """Returns the attributes by name, without secrets; the address as text, and the paths of
+        files that an administrator opens."""
         paths, volumes = self.paths, self.volumes
         address = {"address": Address(access.ACCOUNT, socket=str(paths.socket)).label}
         storage = {"data_volume": volumes.data, "log_volume": volumes.log, "devices": volumes.devices}
@@ -155,9 +151,8 @@ def bring_up(
         record = records.load(where)
         if record is not None and record.created:
             _refuse_other(record, _read_specs(lab, record), new, only_new)
-            return _observe_server(
-                lab, where, _start_existing(lab, where, record, settings, unpaced, progress, timeout_s)
-            )
+            record = _start_existing(lab, where, record, settings, unpaced, progress, timeout_s)
+            return _observe_server(lab, where, record)
         if storage is None:
             rule = "is not a server of this lab yet, and no storage was named for it"
             raise refuse.input(name, rule, "Add --storage, for example --storage gp3:20.")
@@ -188,7 +183,8 @@ def bring_up(
 
 
 def refuse_other_storage(name: str, has: tuple[str, str | None], data: object, log: object) -> None:
-    """Raises InputError if other storage is asked for than a server `has` now, data and log."""
+    """Raises InputError if `data` or `log`, storage that the user asks for (None: not), differs
+    from what a server `has`, data and log."""
     for option, volume, present, requested in (("storage", "data", has[0], data), ("log-storage", "log", has[1], log)):
         if requested is None or (present is not None and is_same_storage(str(requested), present)):
             continue
@@ -200,7 +196,7 @@ def refuse_other_storage(name: str, has: tuple[str, str | None], data: object, l
 
 
 def is_same_storage(spec: str, other: str) -> bool:
-    """True when two notations name the same layout, size and limits: gp3:20 and gp3:20:3000."""
+    """Returns whether two notations name equal layout, size and limits: gp3:20, gp3:20:3000."""
     if spec == other:
         return True
     try:
@@ -212,8 +208,8 @@ def is_same_storage(spec: str, other: str) -> bool:
 
 
 def _refuse_other(record: Record, specs: tuple[str, str | None], new: dict[str, object], only_new: bool) -> None:
-    """Raises InputError if an existing server would get other values than it was created with, or
-    `only_new` allows none. `specs`: its data and log storage as they are now."""
+    """Raises InputError if an existing server would get other values (`new`, by option; None: not
+    given) than it has, or any with `only_new`. `specs`: its data and log storage now."""
     if only_new:
         raise refuse.input(record.name, "is there already: it was made meanwhile", "Name a new server.")
     refuse_other_storage(record.name, specs, new["storage"], new["log_storage"])
@@ -237,9 +233,8 @@ def _start_existing(
     progress: Progress,
     timeout_s: float,
 ) -> Record:
-    """Starts a server that exists, after a shutdown if its settings or `unpaced` change, and
-    returns its record. `settings`: added to its own, None for none. Raises InputError,
-    CouldNotRun."""
+    """Starts an existing server, after a shutdown if its settings or `unpaced` change, and returns
+    and saves its record. `settings`: added to its own. Raises InputError, CouldNotRun."""
     lasting = record.merge_settings(check_settings(settings))
     changes = {"settings": lasting, "volumes": replace(record.volumes, unpaced=unpaced)}
     other = record.with_(**changes) != record
@@ -253,13 +248,13 @@ def _start_existing(
 
 
 def _check_settings(where: ServerPaths, record: Record) -> None:
-    """Lets the server itself check new settings, before they are recorded. Raises InputError."""
-    program, asked = running.find_record_program(record), where.config.with_name("asked.cnf")
-    running.write_config(where, record, program, access.find_service_user(), asked)
+    """Lets the server program check settings before they are saved. Raises InputError."""
+    program, draft = running.find_record_program(record), where.config.with_name("asked.cnf")
+    running.write_config(where, record, program, access.find_service_user(), draft)
     try:
-        check(program, asked, "settings")
+        check(program, draft, "settings")
     finally:
-        asked.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
 
 
 def start(
@@ -269,10 +264,8 @@ def start(
     progress: Progress = discard_progress,
     timeout_s: float = READY_S,
 ) -> Server:
-    """Starts a server with `settings` added to its own; if they change, it is shut down first.
-
-    `unpaced` and errors: as for `up`.
-    """
+    """Starts a server with `settings` added to its own, and returns it; if they change, it is shut
+    down first. `unpaced` and errors: as for `bring_up`."""
     return bring_up(
         server.lab, name=server.name, settings=settings, unpaced=unpaced, progress=progress, timeout_s=timeout_s
     )
@@ -281,10 +274,8 @@ def start(
 def stop(
     server: Server, kill: bool = False, progress: Progress = discard_progress, timeout_s: float = STOP_S
 ) -> Server:
-    """Shuts a server down, or kills it, and unmounts its filesystems; its volumes stay attached.
-
-    Raises InputError, CouldNotRun; not for a server that does not run.
-    """
+    """Shuts a server down, or kills it, unmounts its filesystems, and returns it; its volumes stay
+    attached. A server that does not run is left so. Raises CouldNotRun."""
     access.check_root()
     where = server.paths
     with records.lock_server(where):
@@ -300,14 +291,14 @@ def destroy(server: Server) -> None:
 
 
 def find(lab: Lab, name: str = "db") -> Server:
-    """Returns a server of the lab, which may be down if its directory is given; or InputError."""
+    """Returns a server of a lab, which may be down if its directory is given. Raises InputError."""
     where = make_server_paths(find_data_dir(lab), name)
     return _observe_server(lab, where, records.require_record(where))
 
 
 def with_room(server: Server) -> Server:
-    """Returns the server with a problem for each full volume. Volumes that are not mounted, because
-    the server is down, are read, which takes some I/Os."""
+    """Returns a server with a problem for each full volume, if it does not run. Volumes that are
+    not mounted are read for that, which takes some I/Os."""
     if server.state == "running" or server.problems:
         return server
     full = volumes.list_full(server.lab, server.paths, records.require_record(server.paths), unmounted=True)
@@ -316,7 +307,8 @@ def with_room(server: Server) -> Server:
 
 @dataclass(frozen=True)
 class MountedVolume:
-    """A volume of a server with its filesystem, whose size and free space these are."""
+    """A mounted volume of a server. `role`: data or log; `place`: the mount point; `size_bytes`,
+    `free_bytes`: of its filesystem."""
 
     volume: str
     role: str
@@ -328,10 +320,7 @@ class MountedVolume:
 def mount(server: Server) -> list[MountedVolume]:
     """Mounts the volumes of a server that is down, so that its files can be reached: a full volume
     is emptied that way. `stop` unmounts them again, and so does the next start. The volumes of a
-    running server are mounted already.
-
-    Raises InputError, CouldNotRun, LabRefused.
-    """
+    running server are mounted already. Raises InputError, CouldNotRun, LabRefused."""
     access.check_root()
     where = server.paths
     with records.lock_server(where), ends_as_interrupts():
@@ -355,19 +344,13 @@ def mount(server: Server) -> list[MountedVolume]:
 def list_servers(lab: Lab) -> list[Server]:
     """Lists the servers of the lab, by name. Raises CouldNotRun if this user may not read them."""
     data_dir = find_data_dir(lab)
-    views = []
-    for name in records.list_names(data_dir):
-        record = records.load(make_server_paths(data_dir, name))
-        if record is not None:
-            views.append(_observe_server(lab, make_server_paths(data_dir, name), record))
-    return views
+    places = [make_server_paths(data_dir, name) for name in records.list_names(data_dir)]
+    return [_observe_server(lab, where, record) for where in places if (record := records.load(where)) is not None]
 
 
 def save_data(server: Server, folder: str | os.PathLike) -> Path:
-    """Copies the data of a server that was shut down into a new folder, for `seed_from`.
-
-    Raises InputError for a server that runs or was killed, CouldNotRun.
-    """
+    """Copies the data of a server that was shut down into a new folder, for `seed_from`. Raises
+    InputError for a server that runs or was killed, CouldNotRun."""
     access.check_root()
     where, folder = server.paths, Path(os.path.abspath(folder))
     with records.lock_server(where):
@@ -375,11 +358,8 @@ def save_data(server: Server, folder: str | os.PathLike) -> Path:
         if running.find_process(where, record) is not None or not record.clean:
             hint = f"headrace mysql up {record.name}, then down, without --kill."
             raise refuse.input(record.name, "was not shut down, so its data files may not be consistent", hint)
-        about = {
-            "flavor": record.flavor,
-            "version": list(running.find_record_program(record).version),
-            "engine": record.engine,
-        }
+        version = list(running.find_record_program(record).version)
+        about = {"flavor": record.flavor, "version": version, "engine": record.engine}
         try:
             # Without the volumes' limits, which come back below.
             for volume, place in volumes.list_own_mounts(where, record):
@@ -395,17 +375,17 @@ def save_data(server: Server, folder: str | os.PathLike) -> Path:
 
 
 def _observe_server(lab: Lab, where: ServerPaths, record: Record) -> Server:
-    """Returns a server as it is now: record, process and volumes, and its problems in words."""
-    now = running.find_process(where, record)
-    (devices, problems), specs = _examine_volumes(lab, where, record, now is not None), _read_specs(lab, record)
-    state = "running" if now else "dead" if record.should_run else "stopped"
+    """Returns a server by its record, process and volumes, with its problems in words."""
+    process = running.find_process(where, record)
+    (devices, problems), specs = _examine_volumes(lab, where, record, process is not None), _read_specs(lab, record)
+    state = "running" if process else "dead" if record.should_run else "stopped"
     if state == "dead":
         problems.insert(0, f"the server ended by itself: {running.explain_death(where.log, record.log_begun)}")
     if not record.created:
         problems.insert(0, "was never finished: its `up` was killed. `up` makes it again, `destroy` removes it")
     unpaced = ["its volumes have no limits; the next `up` gives them back"] if record.volumes.unpaced else []
     seen = {
-        "pid": now.pid if now else None,
+        "pid": process.pid if process else None,
         "state": state,
         "storage": specs[0],
         "log_storage": specs[1],
@@ -420,22 +400,18 @@ def _observe_server(lab: Lab, where: ServerPaths, record: Record) -> Server:
 
 
 def _read_specs(lab: Lab, record: Record) -> tuple[str, str | None]:
-    """Returns data and log storage as the lab has them now, else as they were asked for.
-
-    `headrace volume modify` changes them.
-    """
-    asked = [record.storage, record.log_storage]
+    """Returns the notations of data and log storage, in the lab or else in the record."""
+    specs = [record.storage, record.log_storage]
     for index, volume in enumerate(record.volumes.ids):
         with contextlib.suppress(HeadraceError):
-            asked[index] = lab.describe(volume)["spec"]
-    return asked[0], asked[1]
+            specs[index] = lab.describe(volume)["spec"]
+    return specs[0], specs[1]
 
 
 def _examine_volumes(
     lab: Lab, where: ServerPaths, record: Record, is_running: bool
 ) -> tuple[tuple[str, ...], list[str]]:
-    """Returns the devices of a server's volumes and what is wrong with these, in words; without
-    devices if the lab does not answer."""
+    """Returns the devices of a server's volumes (none without the lab), and problems in words."""
     try:
         problems = volumes.list_obstacles(lab, where, record, is_running)
         if not problems:
@@ -450,21 +426,18 @@ def _examine_volumes(
 # --- its client and its log -----------------------------------------------------------------------
 
 
-def build_client_command(server: Server, words: tuple[str, ...] = ()) -> list[str]:
-    """Returns the command of its client, which logs in with a password file that only root may
-    read.
-
-    Raises InputError for a server that does not run, CouldNotRun without a client.
-    """
+def build_client_command(server: Server, arguments: tuple[str, ...] = ()) -> list[str]:
+    """Returns the command of a server's client with further arguments, which logs in by an option
+    file that only root may read. Raises InputError if the server does not run, CouldNotRun."""
     if server.state != "running":
         raise refuse.input(server.name, f"is {server.state}", f"Start it: headrace mysql up {server.name}")
     client = find_program(server.flavor, server.server_path).find_tool(*CLIENTS[server.flavor])
-    return [*client, f"--defaults-file={server.paths.client}", *words]
+    return [*client, f"--defaults-file={server.paths.client}", *arguments]
 
 
 def read_log_lines(server: Server, lines: int, follow: bool = False) -> Iterator[str]:
-    """Yields the last `lines` lines of its error log, and with `follow` all later lines, without
-    end."""
+    """Yields the last lines of a server's error log, `lines` of them, and with `follow` then waits
+    for each new one, without end. Raises CouldNotRun."""
     try:
         with open(server.paths.log, encoding="utf-8", errors="replace") as file:
             yield from (line.rstrip("\n") for line in deque(file, lines))

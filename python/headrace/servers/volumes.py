@@ -28,7 +28,7 @@ FULL_BYTES = 16 << 20
 
 
 def create(lab: Lab, record: Record, role: str, spec: str, snapshot: str | None = None) -> str:
-    """Makes a tagged volume called NAME-ROLE, empty or from a snapshot; its id."""
+    """Creates a tagged volume NAME-ROLE, empty or from a snapshot, and returns its id."""
     tags = {TAG: record.name, ROLE_TAG: role}
     encrypted = record.volumes.encrypted or None  # None: the lab's default for new volumes
     volume = lab.create(spec, name=f"{record.name}-{role}", tags=tags, snapshot=snapshot, encrypted=encrypted)
@@ -41,19 +41,19 @@ def list_tagged(lab: Lab, name: str) -> list[str]:
 
 
 def drop_seeds(lab: Lab, name: str) -> None:
-    """Deletes snapshots that were taken to create this server, if that was cut short."""
+    """Deletes the snapshots that were taken to create a server, which a killed command has left."""
     for snapshot in list_all_snapshots(lab):
         if (snapshot.get("tags") or {}).get(SEED_TAG) == name:
             lab.delete_snapshot(snapshot["id"])
 
 
 def list_own_mounts(where: ServerPaths, record: Record) -> list[tuple[str, Path]]:
-    """Returns volume ids and where the volumes are mounted, data first."""
+    """Lists the ids of a server's volumes, data first, each with its mount point."""
     return list(zip(record.volumes.ids, (where.data_mount, where.log_mount), strict=False))
 
 
 def list_devices(lab: Lab, record: Record) -> tuple[str, ...]:
-    """Returns the block devices of its attached volumes as they are now, data first."""
+    """Returns the present block devices of a server's attached volumes, data first."""
     paths = []
     for volume in record.volumes.ids:
         attachment = lab.describe(volume).get("attachment") or {}
@@ -63,7 +63,7 @@ def list_devices(lab: Lab, record: Record) -> tuple[str, ...]:
 
 
 def attach_fresh(lab: Lab, volume: str, unpaced: bool = False) -> str:
-    """Attaches a volume, after detaching it if it is attached, and returns its device."""
+    """Attaches a volume, after detaching it if it is attached, and returns its block device."""
     if lab.describe(volume).get("attachment"):
         lab.detach(volume, force=True)
     return get_device(lab.attach(volume, unpaced=unpaced, probe=not unpaced))
@@ -77,8 +77,9 @@ def get_device(described: LabVolume) -> str:
     return device
 
 
-def needs_attaching(lab: Lab, volume: str, unpaced: bool) -> str | None:
-    """Returns why a volume's device cannot be used as it is; None when it can."""
+def explain_unusable(lab: Lab, volume: str, unpaced: bool) -> str | None:
+    """Returns, in words, why a volume must be attached anew before it is used; None if it need not.
+    `unpaced`: it is to have no limits."""
     described = lab.describe(volume)
     attachment = described.get("attachment")
     if described["state"] == "error":
@@ -96,11 +97,12 @@ def needs_attaching(lab: Lab, volume: str, unpaced: bool) -> str | None:
 
 
 def bring_back(lab: Lab, where: ServerPaths, record: Record) -> None:
-    """Attaches and mounts every volume again. The server must not be running."""
+    """Mounts every volume of a server that does not run, and attaches it first where its device
+    cannot be used; grows the filesystems."""
     for volume, place in list_own_mounts(where, record):
         # A filesystem that met errors, or lost its device, gives errors until it is mounted anew.
         unmount(place, lazily=True)
-        if needs_attaching(lab, volume, record.volumes.unpaced) is not None:
+        if explain_unusable(lab, volume, record.volumes.unpaced) is not None:
             attach_fresh(lab, volume, record.volumes.unpaced)
         mount(get_device(lab.describe(volume)), place)
     grow(where, record)
@@ -125,14 +127,14 @@ def remove(lab: Lab, volume: str) -> None:
 
 
 def list_obstacles(lab: Lab, where: ServerPaths, record: Record, running: bool) -> list[str]:
-    """Lists, in words, why a server cannot use its volumes as they are."""
+    """Lists, in words, why a server cannot use its volumes as they are. `running`: it runs."""
     reasons = []
     for volume, place in list_own_mounts(where, record):
         label = volume
         try:
             described = lab.describe(volume)
             label = described.get("name") or volume
-            why = needs_attaching(lab, volume, record.volumes.unpaced)
+            why = explain_unusable(lab, volume, record.volumes.unpaced)
             if why is None and running:
                 why = _explain_not_mounted(get_device(described), place)
         except LabRefused as refused:
@@ -170,15 +172,14 @@ def list_full(lab: Lab, where: ServerPaths, record: Record, unmounted: bool = Fa
                 continue
             if free < FULL_BYTES:
                 label = lab.describe(volume).get("name") or volume
-                reasons.append(
-                    f"volume {label} is full: {free >> 20} MiB left; {suggest_more_room(label, record.name)}"
-                )
+                hint = suggest_more_room(label, record.name)
+                reasons.append(f"volume {label} is full: {free >> 20} MiB left; {hint}")
     return reasons
 
 
 def explain_full_disk(lab: Lab) -> str:
-    """Returns a hint if the disk on which a lab keeps its volumes is full: they answer with I/O
-    errors then. "" if it has room, or cannot be looked at."""
+    """Returns a hint if the disk under a lab's volumes is full, which answer with I/O errors then;
+    "" if it has room, or that cannot be read."""
     with contextlib.suppress(OSError, HeadraceError):
         folder = find_data_dir(lab)
         if (free := count_free_bytes(folder)) < FULL_BYTES:
@@ -204,7 +205,7 @@ def unmount_quietly(where: ServerPaths) -> None:
             unmount(place, lazily=True)
 
 
-# ENOSPC as MariaDB, InnoDB and the kernel say it.
+# ENOSPC in the messages of MariaDB, InnoDB and the kernel.
 NO_ROOM = re.compile(r"[Ee]rror (?:number )?28\b|Errcode: 28\b|errno: 28\b|No space left")
 
 
@@ -237,10 +238,8 @@ def make_filesystem(device: str) -> None:
 
 def mount_options(kind: str, *more: str) -> str:
     """Returns the options to mount a volume that may be from a snapshot, with `more` of them.
-
     noatime: access times would be writes. nouuid: such a volume has the UUID of its origin, which
-    may be mounted; xfs alone refuses that, and alone knows the option (xfs(5)).
-    """
+    may be mounted; xfs alone refuses that, and alone knows the option (xfs(5))."""
     return ",".join([*more, "noatime", *(["nouuid"] if kind == KIND else [])])
 
 
@@ -254,8 +253,8 @@ def mount(device: str, place: Path) -> None:
 def mount_to_read(device: str, place: Path) -> None:
     """Mounts a volume that Headrace did not format, with xfs or ext4. A filesystem's log is
     replayed (a crash left its last writes there), and no file is changed. Raises CouldNotRun."""
-    words = [require_program("blkid", "util-linux"), "-o", "value", "-s", "TYPE", device]
-    kind = run_checked(Command(tuple(words), what=f"looking at {device}"), TIMEOUT_S).strip()
+    arguments = (require_program("blkid", "util-linux"), "-o", "value", "-s", "TYPE", device)
+    kind = run_checked(Command(arguments, what=f"looking at {device}"), TIMEOUT_S).strip()
     if kind not in (KIND, "ext4"):
         hint = "Assemble an array or a volume group, mount it, and read its binary log by hand."
         raise CouldNotRun(device, f"holds {kind or 'no filesystem'}, and only xfs and ext4 are read", "", hint)
@@ -264,11 +263,9 @@ def mount_to_read(device: str, place: Path) -> None:
 
 
 def unmount(place: Path, lazily: bool = False) -> None:
-    """Unmounts every filesystem at a place. `lazily`: also one that stays busy, or is broken.
-
-    A process that has ended may hold files a moment longer: the kernel closes those of io_uring
-    after its end.
-    """
+    """Unmounts every filesystem at a place. `lazily`: also one that stays busy, or is broken. A
+    process that has ended may hold files a moment longer: the kernel closes those of io_uring after
+    its end."""
     until = time.monotonic() + BUSY_S
     while (device := find_mounted_device(place)) is not None:
         try:
@@ -288,16 +285,14 @@ def unmount(place: Path, lazily: bool = False) -> None:
 
 
 def find_mounted_device(place: Path) -> str | None:
-    """Returns the device that is mounted at a place, the uppermost if there are several.
-
-    It is read from the kernel's list: asking the folder itself could wait for a broken device.
-    """
+    """Returns the device that is mounted at a place, the uppermost if there are several. It is read
+    from the kernel's list: asking the folder itself could wait for a broken device."""
     devices = [entry.source for entry in read_mount_table() if entry.place == str(place)]
     return devices[-1] if devices else None
 
 
 def count_free_bytes(place: Path) -> int:
-    """Returns the room for files at a place, bytes."""
+    """Returns the free bytes for files of the filesystem at a place. Raises OSError."""
     room = os.statvfs(place)
     return room.f_bavail * room.f_frsize
 
@@ -317,13 +312,15 @@ SUPERBLOCK_S = 20.0  # to read it: some I/Os of a volume whose credits may be us
 def read_free_bytes(device: str) -> int:
     """Returns the room for files, bytes, on a filesystem that is not mounted, by its superblock as
     of its last unmount. Raises CouldNotRun."""
-    words = [require_program("xfs_db", "xfsprogs"), "-r", "-c", "sb 0", "-c", "p blocksize dblocks fdblocks", device]
-    answer = run_checked(Command(tuple(words), what=f"reading the superblock of {device}"), SUPERBLOCK_S)
+    query = ("-r", "-c", "sb 0", "-c", "p blocksize dblocks fdblocks", device)
+    command = (require_program("xfs_db", "xfsprogs"), *query)
+    answer = run_checked(Command(command, what=f"reading the superblock of {device}"), SUPERBLOCK_S)
     sizes = {name.strip(): int(value) for name, _, value in (line.partition("=") for line in answer.splitlines())}
     reserved_blocks = min(sizes["dblocks"] // HELD_BACK_SHARE, HELD_BACK_BLOCKS) + int(sizes["dblocks"] * TREES_SHARE)
     return max(0, sizes["fdblocks"] - reserved_blocks) * sizes["blocksize"]
 
 
-def _run(words: list[str], what: str, hint: str = "") -> None:
+def _run(arguments: list[str], what: str, hint: str = "") -> None:
+    """Runs a command to its end. `what`: its name in errors. Raises CouldNotRun with a hint."""
     hint = hint or "Look at the volume: headrace volume list, headrace volume fault."
-    run_checked(Command(tuple(words), what=what), TIMEOUT_S, hint)
+    run_checked(Command(tuple(arguments), what=what), TIMEOUT_S, hint)

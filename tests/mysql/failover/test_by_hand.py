@@ -174,7 +174,7 @@ def test_a_full_source_is_emptied_and_rejoins_and_the_next_death_is_left_to_a_pe
     with contextlib.closing(trio.cluster().make_executor(trio.clients, messages.append)) as executor:
         dry_run = executor.preview_run(FailoverWish(died))
         assert not dry_run.plan.refusal and dry_run.plan.lossless, dry_run.plan
-        assert f"{died} is down" in dry_run.end_state()
+        assert f"{died} is down" in dry_run.describe_end_state()
         outcome = executor.run(FailoverWish(died))
     assert outcome.lossless and outcome.elected, (outcome, messages)
     assert any("a watch saw semi-sync at work" in text for text in messages), messages

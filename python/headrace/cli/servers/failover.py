@@ -423,7 +423,7 @@ def _make_interruption(words: str) -> CouldNotRun:
 
 def _show_plan(foreseen: DryRun, output: Output) -> None:
     """Prints the steps of a plan, and says which commits and servers would be left out."""
-    plan, end = foreseen.plan, [] if foreseen.plan.refusal else foreseen.end_state()
+    plan, end = foreseen.plan, [] if foreseen.plan.refusal else foreseen.describe_end_state()
     rows = [step.to_dict() for step in plan.steps]
     _show_steps(rows, PLAN_COLUMNS, plan.to_dict(), end, output)
     if plan.elected and not plan.refusal and not plan.lossless:

@@ -49,7 +49,7 @@ class Statements:
         """Points the server at a source on this machine, over TLS; nothing is received yet. `port`:
         of a relay before it. The source's CA is left out: a replica without a port has no folder
         for the CA of another server."""
-        source_account = replace(accounts.follow(self.server.paths, source), ssl_ca=None)
+        source_account = replace(accounts.make_source_options(self.server.paths, source), ssl_ca=None)
         self.run(self.dialect.point_at(source_account if port is None else replace(source_account, port=port)))
 
     def read_status(self) -> dict[str, float]:

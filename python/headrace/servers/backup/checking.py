@@ -18,8 +18,9 @@ from headrace.servers.backup.targets.target import BackupTarget
 
 
 @dataclass(frozen=True)
-class Checked:
-    """Result of a check: what was checked, its files, its size (bytes), its problems as phrases."""
+class CheckResult:
+    """The result of a check. `what`: id of the backup or timeline. `files`: number of its files,
+    `size`: bytes that were read, `problems`: what is wrong with it, in words."""
 
     what: str
     files: int
@@ -29,18 +30,18 @@ class Checked:
 
 def check_backup(
     target: BackupTarget, backup: str, key: bytes | None = None, tell: Callable[[int], None] = lambda count: None
-) -> Checked:
-    """Reads every file of a backup. Raises CouldNotRun if the target cannot be read."""
+) -> CheckResult:
+    """Reads every file of a backup, and returns what is wrong with it. `tell`: called with the
+    number of bytes of each piece read. Raises CouldNotRun if the target cannot be read."""
     problems: list[str] = []
     size = 0
     try:
         manifest = documents.read_manifest(target, backup, key)
     except InputError as error:
-        return Checked(backup, 1, 0, (f"{error.value}: {error.rule}",))
+        return CheckResult(backup, 1, 0, (f"{error.value}: {error.rule}",))
     for part in manifest.parts:
-        alone = manifest.with_(parts=(part,))
         try:
-            for piece in restore.read_parts(target, alone, tell):
+            for piece in restore.read_parts(target, manifest.with_(parts=(part,)), tell):
                 size += len(piece)
         except InputError as error:
             problems.append(f"{error.value}: {error.rule}")
@@ -53,7 +54,7 @@ def check_backup(
     expected |= {documents.MANIFEST, documents.PROOF, documents.RUNNING, documents.BEGUN}
     names = [file.name for file in target.list(folder) if file.name.removeprefix(folder) not in expected]
     problems += [f"{name} is of no backup" for name in names]
-    return Checked(backup, len(manifest.parts) + 1, size, tuple(problems))
+    return CheckResult(backup, len(manifest.parts) + 1, size, tuple(problems))
 
 
 def check_timeline(
@@ -61,11 +62,12 @@ def check_timeline(
     timeline: archive.Timeline,
     key: bytes | None = None,
     tell: Callable[[int], None] = lambda count: None,
-) -> Checked:
-    """Reads every byte of a timeline: checksums, events, and the transactions of each index."""
+) -> CheckResult:
+    """Reads every byte of a timeline, and returns what is wrong with its checksums, its events, and
+    the number of transactions by its index. `tell`: called with the bytes of each piece read."""
     problems, size, count = list(timeline.problems), 0, 0
     for file in timeline.files:
-        reader, following = binlog.Reader(file.name), binlog.Transactions(file.name)
+        reader, parser = binlog.Reader(file.name), binlog.TransactionParser(file.name)
         transactions = 0
         try:
             for name, piece in zip(file.names, file.pieces, strict=True):
@@ -73,12 +75,12 @@ def check_timeline(
                 for data in archive.read_piece_bytes(target, name, piece, key):
                     size += len(data)
                     tell(len(data))
-                    transactions += sum(following.see(event) is not None for event in reader.feed(data))
+                    transactions += sum(parser.see(event) is not None for event in reader.feed(data))
             if transactions != sum(entry.transactions for entry in file.entries):
                 problems.append(f"{file.name} has {transactions:,} transactions, and its index says otherwise")
         except InputError as error:
             problems.append(f"{error.value}: {error.rule}")
-    return Checked(timeline.id, count, size, tuple(problems))
+    return CheckResult(timeline.id, count, size, tuple(problems))
 
 
 def list_broken_chains(backups: Sequence[Backup], histories: Sequence[archive.Timeline]) -> list[str]:

@@ -36,7 +36,7 @@ from headrace.servers.copies import source as sources
 from headrace.servers.copies.copy import Destination, Pace
 from headrace.servers.copies.folders import make_id
 from headrace.servers.copies.methods import METHODS, PHYSICAL
-from headrace.servers.copies.pipeline import Flow, Pumped, choose_pack, make_cipher, make_packer, read_ahead
+from headrace.servers.copies.pipeline import ChainedFlow, Flow, choose_pack, make_cipher, make_packer, read_ahead
 from headrace.servers.copies.source import CopySource
 from headrace.servers.running import Progress, discard_progress
 
@@ -69,18 +69,18 @@ class BackupRequest:
 def run(source: CopySource, target: BackupTarget, request: BackupRequest) -> Manifest:
     """Takes a backup, or resumes that of a killed run. Raises InputError, CouldNotRun; then nothing
     remains but, if the copy was complete, the copy in `spool`."""
-    _refuse(source, target, request)
+    _check_request(source, target, request)
     spool = FolderTarget(request.spool) if request.spool is not None else None
     lab = source.server.lab if source.server is not None else None
     previous = None if request.anew else _find_previous(source, target, spool, lab, request)
-    _clear(source, target, spool, lab, request, previous)
+    _clear_killed_runs(source, target, spool, lab, request, previous)
     backup = previous.id if previous is not None else make_id(source.name)
     tagged = lab if request.method == "snapshot" else None
     places = [target] if spool is None else [target, spool]
     try:
         with contextlib.ExitStack() as marks:
             for place in places:
-                marks.enter_context(unfinished.hold_mark(place, backup, source.name, tagged))
+                marks.enter_context(unfinished.renew_mark(place, backup, source.name, tagged))
             manifest = previous if previous is not None else _take_copy(source, places[-1], request, backup)
             if spool is not None:
                 if previous is None:
@@ -109,8 +109,8 @@ def run(source: CopySource, target: BackupTarget, request: BackupRequest) -> Man
     return manifest
 
 
-def _refuse(source: CopySource, target: BackupTarget, request: BackupRequest) -> None:
-    """Raises InputError for a request that cannot be met."""
+def _check_request(source: CopySource, target: BackupTarget, request: BackupRequest) -> None:
+    """Raises InputError for a method that cannot copy this server, or contradictory options."""
     check_choice("method", request.method, documents.METHODS, refuse)
     refuse_method(source, request.method)
     if request.only and request.method != "logical":
@@ -124,7 +124,8 @@ def _refuse(source: CopySource, target: BackupTarget, request: BackupRequest) ->
 
 
 def _take_copy(source: CopySource, place: BackupTarget, request: BackupRequest, backup: str) -> Manifest:
-    """Writes the copy into `place`, without its manifest, which is returned."""
+    """Writes a copy of the server into `place`, and returns its manifest, which is not written yet.
+    A copy in snapshots gets the document BEGUN, so that the next run can resume with them."""
     began, stream = time.time(), PartsWriter(place, backup, request)
     with source.connect() as connection:
         databases = request.only or tuple(sources.list_databases(connection))
@@ -161,7 +162,6 @@ def _take_copy(source: CopySource, place: BackupTarget, request: BackupRequest, 
         facts=dict(copied.facts),
     )
     if manifest.snapshots:
-        # If this run is killed while the snapshots are stored, the next run resumes with them.
         write_manifest(place, manifest, request.key, documents.BEGUN)
     elif not manifest.parts:
         raise refuse.run(source.name, "the copy is empty", "See the server's error log.")
@@ -174,8 +174,8 @@ def _take_copy(source: CopySource, place: BackupTarget, request: BackupRequest, 
 def _find_previous(
     source: CopySource, target: BackupTarget, spool: BackupTarget | None, lab: Lab | None, request: BackupRequest
 ) -> Manifest | None:
-    """Returns the copy of a killed run that this run resumes: not older than a day, and taken with
-    the same options."""
+    """Returns the copy of a killed run that this run resumes, and notes that; None for none. Such a
+    copy is not older than a day, and was taken with the same options."""
     candidates: list[Manifest] = []
     if spool is not None:
         candidates = unfinished.list_spooled(spool, source, request.key)
@@ -193,7 +193,7 @@ def _find_previous(
     return None
 
 
-def _clear(
+def _clear_killed_runs(
     source: CopySource,
     target: BackupTarget,
     spool: BackupTarget | None,
@@ -201,7 +201,8 @@ def _clear(
     request: BackupRequest,
     previous: Manifest | None,
 ) -> None:
-    """Removes the files of killed runs, and notes that, and why this run starts anew."""
+    """Removes the files of killed runs, except those of `previous`, the copy that is resumed. Calls
+    `request.note` for each, and with the reason if a new copy is taken instead."""
     keep = previous.id if previous is not None else ""
     opened = (lambda: lab) if lab is not None else None
     leftovers = unfinished.clear(target, opened, keep)
@@ -223,15 +224,15 @@ def _send(spool: BackupTarget, target: BackupTarget, manifest: Manifest, request
     """Copies the files of a complete copy into the target. Files that a killed run has sent are
     read back and compared, and not sent again. Raises InputError, CouldNotRun."""
     folder, present_files, sent = get_backup_folder(manifest.id), 0, 0
-    there = {file.name for file in target.list(f"{folder}/")}
+    names = {file.name for file in target.list(f"{folder}/")}
     for part in manifest.parts:
-        name, alone = f"{folder}/{part.name}", manifest.with_(parts=(part,))
-        if name in there and _is_whole(target, alone):
+        name, single = f"{folder}/{part.name}", manifest.with_(parts=(part,))
+        if name in names and _is_whole(target, single):
             present_files += 1
         else:
             target.remove(name)
             with target.create(name, part.size) as writer:
-                for piece in read_parts(spool, alone):
+                for piece in read_parts(spool, single):
                     writer.write(piece)
         sent += part.size
         request.progress(sent / max(1, manifest.stored_bytes), "sending")
@@ -248,7 +249,8 @@ def _is_whole(target: BackupTarget, manifest: Manifest) -> bool:
 
 
 class PartsWriter:
-    """Packs, encrypts and writes a copy's bytes as files of one size; `parts`: complete ones."""
+    """Packs, encrypts and writes the bytes of a copy as files of equal size. `parts`: the complete
+    files, each with its checksum."""
 
     def __init__(self, target: BackupTarget, backup: str, request: BackupRequest) -> None:
         self.target, self.folder, self.request = target, get_backup_folder(backup), request
@@ -256,13 +258,14 @@ class PartsWriter:
         self._file: TargetWriter | None = None
 
     def write(self, copy: Flow, expected_bytes: int, look: Callable[[bytes], None] = lambda piece: None) -> int:
-        """Writes the output of the programs, as fast as the pace allows, and returns its bytes."""
+        """Writes the output of the programs of a copy, as fast as the pace allows, and returns its
+        number of bytes before packing. `look`: called with each piece."""
 
         def see(piece: bytes) -> None:
             look(piece)
             self.request.pace.keep_pace(len(piece))
 
-        flow, written = Pumped(copy, make_packer(self.pack) + make_cipher(self.request.key), see), 0
+        flow, written = ChainedFlow(copy, make_packer(self.pack) + make_cipher(self.request.key), see), 0
         try:
             with flow, contextlib.closing(read_ahead(flow.read_pieces())) as pieces:
                 for piece in pieces:
@@ -277,20 +280,21 @@ class PartsWriter:
         return flow.plain_bytes
 
     def append(self, data: bytes, expected_bytes: int) -> None:
-        """Appends to the files, each of which has a share of the bytes that are expected."""
-        view, each = memoryview(data), max(PART_BYTES, expected_bytes // MOST_PARTS)
+        """Appends bytes to the current file, and begins the next file when it is full. A file has
+        1/MOST_PARTS of `expected_bytes`, at least PART_BYTES."""
+        view, part_bytes = memoryview(data), max(PART_BYTES, expected_bytes // MOST_PARTS)
         while view:
             if self._file is None:
                 name = f"{self.folder}/data.{len(self.parts) + 1:05d}"
-                self._file = self.target.create(name, min(each, expected_bytes))
-            taken = view[: each - self._file.size]
+                self._file = self.target.create(name, min(part_bytes, expected_bytes))
+            taken = view[: part_bytes - self._file.size]
             self._file.write(bytes(taken))
             view = view[len(taken) :]
-            if self._file.size >= each:
+            if self._file.size >= part_bytes:
                 self.close()
 
     def close(self) -> None:
-        """Ends the last file."""
+        """Closes the current file, if any, and adds it to `parts`."""
         if self._file is not None:
             file, self._file = self._file, None
             file.close()
@@ -298,7 +302,7 @@ class PartsWriter:
 
 
 def _choose_folder(source: CopySource, request: BackupRequest, backup: str) -> Path:
-    """Returns a folder for the tools; the server's own account CLONEs the whole copy into it."""
+    """Returns the folder that the tools of a method use; CLONE copies into it."""
     folder = Path(tempfile.gettempdir())
     if request.method == "physical" and source.flavor == "mysql" and source.server is not None:
         folder = Path(request.staging or source.server.paths.datadir.parent / "tmp")

@@ -1,7 +1,7 @@
 """Forecasts how long a copy takes, and which limit binds, before it begins.
 
-The slowest of these decides: what the source's volume has left, the instance, the target's volume
-with its credits, and the packer. Volumes are asked of the simulator.
+The slowest of these decides: the throughput of the source's volume that its load does not use, the
+instance, the target's volume with its credits, and the packer. Volumes are simulated.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from dataclasses import dataclass
 from headrace.base import core
 from headrace.base.mounts import find_mount, read_mount_table
 from headrace.base.units import MIB, describe_span
-from headrace.errors import CouldNotRun, HeadraceError
+from headrace.errors import HeadraceError
 from headrace.lab import Lab
 from headrace.servers.backup.targets.folder import FolderTarget, find_nearest
 from headrace.servers.backup.targets.target import BackupTarget, format_size
 from headrace.servers.copies.pipeline import Flow, make_packer
 from headrace.servers.copies.source import CopySource
 
-# Rows of the volume's metrics that tell what its load takes now.
+# Rows of the volume's metrics, one a second, from which the load's throughput is taken.
 LOAD_ROWS = 10
 # More than any volume takes (the largest gp3 of the catalog: 2,000 MiB/s): the volume is the limit.
 OFFERED_MIB_S = 10_000.0
 MOST_OUTSTANDING = 65_536  # the simulator's bound
-SAMPLE_BYTES = 32 * MIB  # packed once to know the packer's speed: a fraction of a second
+SAMPLE_BYTES = 32 * MIB  # packed to measure the packer's speed: takes a fraction of a second
 
 
 @dataclass(frozen=True)
 class CopyForecast:
-    """Duration of a copy. `seconds`: until it ends. `binds`: the limit that decides. `seconds_by`:
-    the duration by each limit alone."""
+    """The duration of a copy, `seconds`. `binds`: the limit that decides. `seconds_by`: the
+    duration under each limit alone, s, by the name of the limit."""
 
     seconds: float
     binds: str
     seconds_by: dict[str, float]
 
     def describe_duration(self, size: int) -> str:
-        """Returns the forecast for `size` bytes as a sentence."""
+        """Returns the duration for `size` bytes and the limit that decides, in words."""
         how_long = f"about {describe_span(round(self.seconds))}" if self.seconds >= 1.0 else "under 1 s"
         limit = self.binds if self.binds == "compression" else f"the {self.binds}"
         return f"{how_long} for {format_size(size)}; limited by {limit}"
@@ -49,12 +49,12 @@ class CopyForecast:
 def estimate_volume_seconds(
     storage: str, size: int, write: bool, start_percent: float | None, taken_mib_s: float = 0.0
 ) -> float:
-    """Returns how long a volume takes for `size` sequential bytes, s, with its credits at
-    `start_percent` (None: full, or no credits) and a load of `taken_mib_s`."""
-    n = max(1.0, size / MIB)
-    offered = n / OFFERED_MIB_S
-    # Long enough for 1 MiB/s, the slowest volume.
-    rest = n * 2
+    """Returns how long a volume takes to read (or `write`) `size` sequential bytes, s. `storage`:
+    the volume's notation; `start_percent`: its credits, None for full or no credits; `taken_mib_s`:
+    the throughput that its load takes meanwhile."""
+    size_mib = max(1.0, size / MIB)
+    offered = size_mib / OFFERED_MIB_S
+    rest = size_mib * 2  # long enough for 1 MiB/s, the slowest volume
     rates = (OFFERED_MIB_S, 0.0)
     load = {
         "kind": "open",
@@ -71,8 +71,8 @@ def estimate_volume_seconds(
     }
     answer = core.simulate(storage, load, form="interval", interval_s=rest, start_balance_percent=start_percent)
     alone = answer["summary"]["recovered_at_s"] or offered
-    rate = n / alone
-    return n / max(rate - taken_mib_s, 0.01 * rate)
+    rate = size_mib / alone
+    return size_mib / max(rate - taken_mib_s, 0.01 * rate)
 
 
 def forecast(
@@ -83,8 +83,9 @@ def forecast(
     packed_share: float = 0.5,
     most_mib_s: float | None = None,
 ) -> CopyForecast:
-    """Forecasts a copy. `size`: bytes to be copied; `packed_share`: their share after packing (a
-    guess before the first backup); `most_mib_s`: the pace that was asked for."""
+    """Returns how long a copy of `size` bytes takes, and the limit that decides. `packed_share`:
+    share of the bytes that remains after packing (a guess before the first backup); `most_mib_s`:
+    the user's limit of the pace, None for none."""
     seconds_by: dict[str, float] = {}
     server = source.server
     if server is not None and server.volumes.data is not None:
@@ -93,13 +94,15 @@ def forecast(
         seconds_by["source volume"] = estimate_volume_seconds(
             volume["spec"], size, False, start, _measure_load_mib_s(server.lab, volume["id"])
         )
-        below = find_target_volume(server.lab, target)
+        target_id = find_target_volume(server.lab, target)
         # The bytes pass the instance's limit twice if the target is one of its volumes.
-        seconds_by |= _estimate_instance(server.lab, size, 1.0 if below is None else 2.0)
-        if below is not None:
-            there = server.lab.describe(below)
+        seconds_by |= _estimate_instance(server.lab, size, 1.0 if target_id is None else 2.0)
+        if target_id is not None:
+            volume = server.lab.describe(target_id)
             stored = int(size * packed_share) if pack != "none" else size
-            seconds_by["target volume"] = estimate_volume_seconds(there["spec"], stored, True, there["balance_percent"])
+            seconds_by["target volume"] = estimate_volume_seconds(
+                volume["spec"], stored, True, volume["balance_percent"]
+            )
     if pack != "none":
         seconds_by["compression"] = size / MIB / measure_packer_mib_s(pack)
     if most_mib_s is not None:
@@ -109,7 +112,7 @@ def forecast(
 
 
 def _measure_load_mib_s(lab: Lab, volume: str) -> float:
-    """Returns the MiB/s that a volume's load transfers now."""
+    """Returns the throughput of a volume's load in the last LOAD_ROWS seconds, MiB/s."""
     metrics = lab.metrics(volume, resolution="second", last=LOAD_ROWS)
     columns = {name: index for index, name in enumerate(metrics["columns"])}
     rows = metrics["rows"]
@@ -120,16 +123,16 @@ def _measure_load_mib_s(lab: Lab, volume: str) -> float:
 def _estimate_instance(lab: Lab, size: int, shares: float) -> dict[str, float]:
     """Returns the seconds, by "instance", in which the lab's instance transfers `size` bytes
     `shares` times; empty for a lab without an instance type or limit."""
-    kind = lab.status()["instance_type"]
-    if kind is None:
+    instance_type = lab.status()["instance_type"]
+    if instance_type is None:
         return {}
-    limits = core.instance(kind)
-    each = limits["baseline_bytes_s"] or limits["max_bytes_s"]
-    return {"instance": size * shares / each} if each else {}
+    limits = core.instance(instance_type)
+    bytes_s = limits["baseline_bytes_s"] or limits["max_bytes_s"]
+    return {"instance": size * shares / bytes_s} if bytes_s else {}
 
 
 def find_target_volume(lab: Lab, target: BackupTarget) -> str | None:
-    """Returns the id of the lab's volume that a folder lies on; None for other targets."""
+    """Returns the id of the lab's volume with a target's folder; None for another target."""
     if not isinstance(target, FolderTarget):
         return None
     mount = find_mount(os.path.realpath(find_nearest(target.folder) or "/"), read_mount_table())
@@ -141,13 +144,14 @@ def find_target_volume(lab: Lab, target: BackupTarget) -> str | None:
 
 @functools.cache
 def measure_packer_mib_s(pack: str) -> float:
-    """Measures how fast this machine packs now, MiB/s, with bytes that pack to about a half."""
+    """Measures how fast this machine packs, MiB/s, with bytes that pack to about a half. It is
+    measured once per program (`pack`); a program that fails counts as no limit."""
     noise = os.urandom(MIB)
     sample = b"".join(zlib.compress(noise[: 1 << 19], 0) + bytes(1 << 19) for _ in range(SAMPLE_BYTES // MIB))
     began = time.monotonic()
     try:
         with Flow(make_packer(pack)) as flow:
             flow.pass_through(sample)
-    except (CouldNotRun, HeadraceError):
+    except HeadraceError:
         return OFFERED_MIB_S
     return len(sample) / MIB / max(1e-3, time.monotonic() - began)

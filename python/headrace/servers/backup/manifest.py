@@ -39,7 +39,7 @@ KEY_BYTES = 32
 
 @dataclass(frozen=True)
 class Part:
-    """A file of the copy, as it lies in the target: its name, bytes and SHA-256."""
+    """A file of a copy in the target: its name, its size in bytes, and its SHA-256."""
 
     name: str
     size: int
@@ -48,8 +48,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Packing:
-    """The way in which the parts of a backup are read. `form`: mbstream, tar, sql or snapshot;
-    `packed`: zstd or none; `encrypted`: with the key of the backup."""
+    """The format of a backup's files. `form`: of the copy itself (mbstream, tar, sql or snapshot);
+    `packed`: by zstd or none; `encrypted`: with the key of the backup."""
 
     form: str
     packed: str
@@ -58,9 +58,11 @@ class Packing:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A backup. `source_id`: the source's UUID (MySQL) or `server_id` (MariaDB). Times: s, Unix.
-    `databases`: the users' databases in it, `tables`: the number of their tables when it began.
-    `only`: the databases that were asked for, if it is a part. `settings`: those of the source."""
+    """A backup, as its manifest describes it. `source_id`: the source's UUID (MySQL) or `server_id`
+    (MariaDB). `began_unix`, `ended_unix`: s, Unix. `data_bytes`: size of the data at the source.
+    `databases`: the users' databases in it, `tables`: the number of their tables when it began;
+    `only`: the databases of a backup of a part of its server. `settings`: those of the source.
+    `snapshots`: ids by volume; `facts`: of the method."""
 
     id: str
     method: str
@@ -84,12 +86,12 @@ class Manifest:
 
     @property
     def stored_bytes(self) -> int:
-        """The bytes that it takes in the target."""
+        """The size of its files in the target, bytes."""
         return sum(part.size for part in self.parts)
 
     @property
     def part(self) -> str:
-        """The databases of a backup that is a part of its server; "" for a whole one."""
+        """The databases of a backup of a part of its server, as text; "" for the whole server."""
         return ", ".join(self.only)
 
     @property
@@ -105,9 +107,9 @@ class Manifest:
 @dataclass(frozen=True)
 class RestoreProof:
     """The result of a restore, which took `seconds`. `tables`: number of compared tables;
-    `against`: the source that they were compared with, "" for none. `binlogs_to`: end of the
-    replay. `failure`: the reason of a failure. `part`: the databases of a backup that is a part of
-    its server, "" for all."""
+    `against`: the source that they were compared with, "" for none. `binlogs_to`: the GTIDs up to
+    which it was to be replayed, "" for none. `failure`: why it failed, in words. `part`: the
+    databases of a backup of a part of its server, "" for all."""
 
     at_unix: float
     seconds: float
@@ -129,16 +131,17 @@ class Backup:
 
     @property
     def id(self) -> str:
+        """The id of the backup."""
         return self.manifest.id
 
     @property
     def proved(self) -> bool:
-        """True when its last proof or restore succeeded."""
+        """True if its last proof or restore succeeded."""
         return self.proof is not None and self.proof.ok
 
     @property
     def failed(self) -> bool:
-        """True when its last proof or restore failed: then no older one counts."""
+        """True if its last proof or restore failed: then no older one counts."""
         return self.proof is not None and not self.proof.ok
 
     def compute_age_s(self, now: float) -> float:
@@ -147,7 +150,7 @@ class Backup:
 
 
 def get_backup_folder(backup: str) -> str:
-    """Returns the folder of a backup in its target. Raises InputError for another text."""
+    """Returns the folder of a backup in a target. Raises InputError for no id."""
     if not ID.fullmatch(backup):
         raise refuse.input(repr(backup)[:80], "is not the id of a backup", "See headrace backup list.")
     return f"backups/{backup}"
@@ -157,17 +160,18 @@ def get_backup_folder(backup: str) -> str:
 
 
 def seal_document(content: Mapping[str, object], key: bytes | None = None) -> bytes:
-    """Returns a document with its checksum, or with a key its HMAC-SHA256."""
-    return _text({**content, "seal": _compute_seal(content, key)})
+    """Returns the text of a document with its seal: a SHA-256, or with a key an HMAC-SHA256."""
+    return _encode({**content, "seal": _compute_seal(content, key)})
 
 
 def open_document(raw: bytes, what: str, key: bytes | None = None) -> dict[str, Any]:
-    """Returns the content of a sealed document. Raises InputError if any bit of it was changed."""
+    """Returns the content of a sealed document, which errors call `what`. Raises InputError if any
+    bit of it was changed, or it was sealed with another key, or with or without one."""
     try:
         content = json.loads(raw)
         seal = content.pop("seal")
         # The text has a single valid form: a changed blank is a changed document.
-        whole = isinstance(seal, str) and _text({**content, "seal": seal}) == raw
+        whole = isinstance(seal, str) and _encode({**content, "seal": seal}) == raw
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         whole, content, seal = False, {}, ""
     if not whole:
@@ -187,13 +191,14 @@ def open_document(raw: bytes, what: str, key: bytes | None = None) -> dict[str, 
     raise refuse.input(what, rule, "Use another backup, or the right key.", kind=DAMAGED)
 
 
-def _text(content: Mapping[str, object]) -> bytes:
+def _encode(content: Mapping[str, object]) -> bytes:
+    """Returns the only valid text of a document."""
     return (json.dumps(content, indent=1, sort_keys=True, ensure_ascii=True) + "\n").encode()
 
 
 def _compute_seal(content: Mapping[str, object], key: bytes | None) -> str:
-    """Returns the seal of a document, without an earlier one: a SHA-256, or with a key an HMAC."""
-    text = _text({name: value for name, value in content.items() if name != "seal"})
+    """Returns the seal of a document: the SHA-256 of its text, or with a key an HMAC."""
+    text = _encode({name: value for name, value in content.items() if name != "seal"})
     if key is None:
         return f"sha256:{hashlib.sha256(text).hexdigest()}"
     return f"hmac-sha256:{hmac.new(key, b'headrace seal' + text, hashlib.sha256).hexdigest()}"
@@ -226,7 +231,7 @@ def read_key(path: str | os.PathLike | None) -> bytes | None:
 
 
 def write_manifest(target: BackupTarget, manifest: Manifest, key: bytes | None, name: str = MANIFEST) -> None:
-    """Writes the last file of a backup, which completes it."""
+    """Writes the manifest of a backup, which completes it; under another `name` it does not."""
     content = {"format": FORMAT, **asdict(manifest)}
     target.put_new(f"{get_backup_folder(manifest.id)}/{name}", seal_document(content, key))
 
@@ -248,7 +253,7 @@ def read_manifest(target: BackupTarget, backup: str, key: bytes | None = None, n
 
 
 def read_proof(target: BackupTarget, backup: str, key: bytes | None = None) -> RestoreProof | None:
-    """Reads the last proof of a backup; None if it has none. Raises InputError for damage."""
+    """Reads the last proof of a backup, None for none. Raises InputError for a damaged one."""
     name = f"{get_backup_folder(backup)}/{PROOF}"
     try:
         raw = target.read_document(name)
@@ -265,12 +270,12 @@ def read_proof(target: BackupTarget, backup: str, key: bytes | None = None) -> R
 
 
 def write_proof(target: BackupTarget, backup: str, proof: RestoreProof, key: bytes | None) -> None:
-    """Writes the result of a backup's last restore."""
+    """Writes the result of a backup's last restore, over an earlier one."""
     target.replace(f"{get_backup_folder(backup)}/{PROOF}", seal_document(asdict(proof), key))
 
 
 def read_backups(target: BackupTarget, key: bytes | None = None) -> tuple[list[Backup], list[str]]:
-    """Reads all complete backups, oldest first; lists damaged and unfinished ones in words."""
+    """Returns the complete backups, oldest first, and in words what is damaged or unfinished."""
     whole_backups, problems = [], []
     names = {file.name for file in target.list("backups/")}
     for backup in sorted({name.split("/")[1] for name in names if name.count("/") == 2}):

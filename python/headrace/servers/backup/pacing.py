@@ -47,10 +47,10 @@ LATENCIES = ("write_p99_us", "read_p50_us")
 
 @dataclass(frozen=True)
 class PaceLimits:
-    """Limits of a pace. `share`: share of the volume's throughput, 0 to 1. `credit_floor_percent`:
-    lowest percent of every balance that the copy draws on. `lag_s`: largest lag of the server as a
-    replica. `latency_ratio`: the volume's latency divided by that before the copy. None: no
-    limit."""
+    """The limits of a copy's pace; None for no limit. `share`: of the volume's throughput, 0 to 1;
+    `mib_s`: MiB/s. `credit_floor_percent`: lowest percent of every balance that the copy draws on.
+    `lag_s`: largest lag of the server as a replica. `latency_ratio`: largest latency of the volume
+    divided by that before the copy."""
 
     share: float | None = None
     mib_s: float | None = None
@@ -74,8 +74,8 @@ class PaceLimits:
 
 @dataclass(frozen=True)
 class PaceSignals:
-    """The latest signals; None: unknown, or the server has no such signal. `latency_ratio`: the
-    volume's latency divided by that before the copy."""
+    """The latest measurements that decide a pace; None: unknown, or not limited. `credit_percent`:
+    the lowest balance that the copy draws on. `latency_ratio`: latency divided by that before."""
 
     credit_percent: float | None = None
     lag_s: float | None = None
@@ -85,9 +85,9 @@ class PaceSignals:
 def choose_rate(
     rate: float, most: float, limits: PaceLimits, seen: PaceSignals, ceiling: float = math.inf
 ) -> tuple[float, str]:
-    """Returns the next pace, and what decides it (cap, credits, lag, latency or rising); a pace of
-    0 stops the copy. `rate`: the pace now; `most`: the largest; `ceiling`: one that was too much
-    for lag or latency; all in MiB/s."""
+    """Returns the next pace, MiB/s, and what decides it (cap, credits, lag, latency or rising); a
+    pace of 0 stops the copy. `rate`: the present pace; `most`: the largest one; `ceiling`: one at
+    which lag or latency was above its limit; all in MiB/s."""
     allowed, why = most, "cap"
     floor = limits.credit_floor_percent
     if floor is not None and seen.credit_percent is not None:
@@ -112,7 +112,8 @@ def choose_rate(
 
 @dataclass
 class PaceReport:
-    """Report of a pace: seconds of delay by reason, the slowest pace, and the lowest balance."""
+    """The report of a pace. `held_s`: how long it has delayed the copy, s, by reason;
+    `slowest_mib_s`: the slowest pace; `lowest_credit_percent`: the lowest balance."""
 
     held_s: dict[str, float] = field(default_factory=dict)
     slowest_mib_s: float | None = None
@@ -120,8 +121,8 @@ class PaceReport:
 
 
 class Pacer(Pace):
-    """Holds a copy to a pace. `look` returns the signals; it is called from a thread of its own, so
-    a slow answer does not delay the copy."""
+    """Delays a copy to a pace, from when it is entered. `look` returns the signals; the pacer's
+    thread calls it every LOOK_S seconds, so a slow answer does not delay the copy."""
 
     def __init__(self, limits: PaceLimits, most_mib_s: float, look: Callable[[], PaceSignals]) -> None:
         """Takes the volume's throughput (`most_mib_s`, MiB/s), which the limits may lower. With a
@@ -145,7 +146,7 @@ class Pacer(Pace):
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> Pacer:
-        self._step()
+        self._adjust()
         self._thread.start()
         return self
 
@@ -155,7 +156,7 @@ class Pacer(Pace):
         self._thread.join(2 * LOOK_S + 5.0)
 
     def free(self) -> None:
-        """Ends the waiting, because the copy blocks the server's commits."""
+        """Ends the pace for good, because the copy blocks the server's commits."""
         self._free.set()
 
     def keep_pace(self, count: int) -> None:
@@ -178,12 +179,13 @@ class Pacer(Pace):
             self.report.held_s[why] = self.report.held_s.get(why, 0.0) + time.monotonic() - now
 
     def _watch(self) -> None:
+        """Adjusts the pace every LOOK_S seconds, until the copy has ended."""
         while not self._ended.wait(LOOK_S):
-            self._step()
+            self._adjust()
 
-    def _step(self, at: float | None = None) -> None:
-        """Looks once, sets the next pace, and adds it to the report; signals that cannot be read
-        change nothing. `at`: the time by time.monotonic(), s; None for now."""
+    def _adjust(self, at: float | None = None) -> None:
+        """Reads the signals, sets the next pace from them, and adds it to the report; signals that
+        cannot be read change nothing. `at`: monotonic time, s, None for now."""
         try:
             seen = self.look()
         except HeadraceError:
@@ -222,7 +224,7 @@ class LabSignals:
         self.source, self.limits = source, limits
         self.volume: str = server.volumes.data
         self.volumes = [volume for volume in (server.volumes.data, server.volumes.log, target_volume) if volume]
-        self._column: str | None = None
+        self._latency_column: str | None = None
         self.before_ms = self._measure_latency(BASELINE_ROWS) if limits.latency_ratio is not None else None
 
     def __call__(self) -> PaceSignals:
@@ -250,18 +252,18 @@ class LabSignals:
     def _measure_latency(self, seconds: int) -> float | None:
         """Returns the p99 of the volume's writes, ms: the median of the last `seconds`. The copy
         only reads, so the writes are the load's, and wait in the same queue. If the load writes
-        nothing, it is the p50 of reads: most of them are the load's. None with too few of both."""
+        nothing, it is the p50 of reads: most of them are the load's. None with too few of both. The
+        first call that has enough chooses between the two for all later ones."""
         metrics = self.lab.metrics(self.volume, resolution="second", last=seconds)
         columns = {name: index for index, name in enumerate(metrics["columns"])}
-        if self._column is None:
-            counts = {column: sum(row[columns[column]] is not None for row in metrics["rows"]) for column in LATENCIES}
-            self._column = next((column for column in LATENCIES if counts[column] >= FEWEST_ROWS), None)
-        if self._column is None:
+        present = {name: [row[columns[name]] for row in metrics["rows"]] for name in LATENCIES}
+        present = {name: [value for value in values if value is not None] for name, values in present.items()}
+        if self._latency_column is None:
+            self._latency_column = next((name for name in LATENCIES if len(present[name]) >= FEWEST_ROWS), None)
+        if self._latency_column is None:
             return None
-        values = [
-            float(row[columns[self._column]]) for row in metrics["rows"] if row[columns[self._column]] is not None
-        ]
-        return statistics.median(values) / 1000 if values else None
+        values = present[self._latency_column]
+        return statistics.median(map(float, values)) / 1000 if values else None
 
     def _read_lag(self) -> float | None:
         """Returns the largest lag of the server's channels, s (`find_largest_lag_s`)."""
@@ -270,13 +272,14 @@ class LabSignals:
 
 
 def find_largest_lag_s(behind_s: Sequence[int | None]) -> float | None:
-    """Returns the largest lag of channels, s: infinite if one of them does not tell it (None), as
-    it is stopped or broken and falls behind unseen; None without channels."""
+    """Returns the largest of these lags of channels, s: infinite if one of them is unknown (None),
+    as that channel is stopped or broken and falls behind unseen; None without channels."""
     return max((math.inf if lag_s is None else float(lag_s) for lag_s in behind_s), default=None)
 
 
 def make_lab_pacer(source: CopySource, limits: PaceLimits, target_volume: str | None = None) -> Pacer:
-    """Returns a pacer for a server of the lab. Raises CouldNotRun if its volume cannot be seen."""
+    """Returns a pacer for a server of the lab. Raises InputError for a server elsewhere,
+    CouldNotRun if its latency is limited and its load was too small to measure that."""
     signals = LabSignals(source, limits, target_volume)
     cap = signals.lab.describe(signals.volume)["throughput_mib_s"]
     if limits.latency_ratio is not None and signals.before_ms is None:

@@ -35,15 +35,15 @@ CHECKSUM_S = 6 * 3600.0
 
 @dataclass(frozen=True)
 class TableSums:
-    """Checksums of all tables of users, by name, at one moment of a server's history."""
+    """The checksums of all tables by name, None for an unreadable one, with GTIDs `at` executed."""
 
     at: GtidSet
     by_table: dict[str, int | None]
 
 
 def read_table_sums(source: CopySource) -> TableSums:
-    """Reads checksums in a consistent read; the server's writes wait for an instant, while it
-    begins. Raises CouldNotRun if the lock is not granted in time."""
+    """Reads the checksums of all tables in one consistent read; the server's writes wait for an
+    instant, while it begins. Raises CouldNotRun if that lock takes longer than LOCK_WAIT_S."""
     with source.connect(CHECKSUM_S) as connection:
         fetch_rows(connection, f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
         fetch_rows(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -82,15 +82,12 @@ def prove(
     progress: Progress = discard_progress,
     name: str = "",
 ) -> RestoreProof:
-    """Restores a backup, compares, removes the server again, and writes the proof. `name`: the name
-    of that server.
-
-    With `source`, the backup is replayed up to now and compared; else it is replayed up to the end
-    of the archive. A part of a server is restored as it is. A backup that is damaged, or differs,
-    gives a failed proof. Errors that do not concern the backup are raised, and the older proof
-    stays: InputError for a wrong `storage` or key, CouldNotRun for a machine that cannot restore
-    it.
-    """
+    """Restores a backup onto a new server called `name`, compares it, removes the server again, and
+    writes and returns the proof. With `source`, the backup is replayed up to now and compared with
+    that; else it is replayed up to the end of the archive. A part of a server is restored as it is.
+    A backup that is damaged, or differs, gives a failed proof. Errors that do not concern the
+    backup are raised, and the older proof stays: InputError for a wrong `storage` or key,
+    CouldNotRun for a machine that cannot restore it."""
     began, manifest = time.monotonic(), read_manifest(target, backup, key)
     if manifest.only and source is not None:
         rule = f"is a part of its server ({manifest.part}): no binary log brings it up to now, to be compared"
@@ -139,7 +136,8 @@ def prove(
 
 
 def _refuse_other(manifest: Manifest, source: CopySource, truth: TableSums) -> None:
-    """Raises InputError for a server that never was the source of the backup's history."""
+    """Raises InputError if a server, with the checksums `truth`, lacks transactions of the backup,
+    or is of another flavor: it never was the source of its history."""
     hint = "Name its source, or the server that was promoted after it: --against SERVER."
     if source.flavor != manifest.flavor:
         rule = f"is {source.flavor}, and the backup is of {manifest.source}, {manifest.flavor}"
@@ -158,19 +156,16 @@ def describe_unreadable(sums: TableSums) -> str:
 
 
 def describe_differences(truth: TableSums | None, restored: TableSums) -> str:
-    """Returns, in words, the differences; "" if there are none or nothing could be compared."""
+    """Returns, in words, the tables that differ between the source (`truth`) and the restored
+    server; "" for none, and if their GTIDs differ, so that nothing can be compared."""
     if truth is None or not (truth.at.contains(restored.at) and restored.at.contains(truth.at)):
         return ""
     source_sums, restored_sums = truth.by_table, restored.by_table
+    both = source_sums.keys() & restored_sums.keys()
     kinds = (
         ("missing in the backup", sorted(source_sums.keys() - restored_sums.keys())),
         ("in the backup and not in the source", sorted(restored_sums.keys() - source_sums.keys())),
-        (
-            "different from the source",
-            sorted(
-                name for name in source_sums.keys() & restored_sums.keys() if source_sums[name] != restored_sums[name]
-            ),
-        ),
+        ("different from the source", sorted(name for name in both if source_sums[name] != restored_sums[name])),
     )
     return "; ".join(
         f"{len(names)} table{'s are' if len(names) > 1 else ' is'} {words}: {', '.join(names[:5])}"
@@ -182,8 +177,9 @@ def describe_differences(truth: TableSums | None, restored: TableSums) -> str:
 def _find_goal(
     target: BackupTarget, manifest: Manifest, truth: TableSums | None, key: bytes | None
 ) -> RestoreGoal | None:
-    """Returns the goal of the replay: the moment of comparison, once the archive has it; else the
-    end of the archive, or None without an archive."""
+    """Returns the goal of the replay: the GTIDs of `truth`, after a wait of up to ARCHIVE_S seconds
+    until the archive has them; without `truth` the end of the archive; None without an archive.
+    Raises CouldNotRun if the archive does not get them."""
 
     def read_histories() -> list[archive.Timeline]:
         histories = archive.read_timelines(target, key)

@@ -38,7 +38,7 @@ from headrace.servers.backup import manifest as documents
 from headrace.servers.backup.history import archive, moments
 from headrace.servers.backup.history.moments import ReplayPlan, RestoreGoal
 from headrace.servers.backup.manifest import Manifest
-from headrace.servers.backup.settings import OtherSetting, as_options, list_others
+from headrace.servers.backup.settings import OtherSetting, as_options, list_differences
 from headrace.servers.backup.targets.target import BROKEN, DAMAGED, MISSING, BackupTarget, refuse
 from headrace.servers.copies.dump import MOST_PACKET
 from headrace.servers.copies.folders import hold_folder, make_id
@@ -55,18 +55,19 @@ from headrace.servers.topology.threads import stop_applying
 # Seconds between two looks at the replay. It may stand still for any time: one transaction can be
 # an ALTER TABLE of hours, so only a stopped applier ends the wait.
 LOOK_EVERY_S = 0.2
-# While it is restored: nothing writes but the replay. Taken out of its record afterwards.
-HELD = {"read_only": "ON", "event_scheduler": "OFF"}
-# The copy of a replica knows its source, and would follow it at once: taken out afterwards, too.
-ALONE = {"mariadb": {"skip_slave_start": "ON"}, "mysql": {"skip_replica_start": "ON"}}
-# Set by the restore itself where the new server has a binary log: not compared.
+# Settings of a server while it is restored: only the replay writes. They are removed afterwards.
+RESTORE_SETTINGS = {"read_only": "ON", "event_scheduler": "OFF"}
+# The copy of a replica knows its source, and would follow it at once. This is removed as well.
+NO_REPLICATION = {"mariadb": {"skip_slave_start": "ON"}, "mysql": {"skip_replica_start": "ON"}}
+# Settings that the restore itself chooses, so they are not compared with the source's.
 RESTORE_OWN = ("server_id",)
 
 
 @dataclass(frozen=True)
 class RestoreRequest:
-    """A backup to restore, and the server to restore it to. `workers`: threads of the replay, None
-    for twice the processors."""
+    """A backup to restore, and the server to create from it. `goal`: None for the backup as it is.
+    `workers`: threads of the replay, None for twice the processors. `work`: the folder for unpacked
+    files, None for the temporary one. `read_only`: it stays so afterwards."""
 
     backup: str
     name: str
@@ -85,8 +86,8 @@ class RestoreRequest:
 
 @dataclass(frozen=True)
 class Restored:
-    """A restored server. `copy_s`, `replay_s`: durations, s. `otherwise`: its settings that differ
-    from those of its source."""
+    """A restored server, with the GTIDs `executed`. `replay`: what was replayed, None for nothing.
+    `copy_s`, `replay_s`: durations, s. `otherwise`: its settings that differ from the source's."""
 
     server: Server
     manifest: Manifest
@@ -104,8 +105,9 @@ def restore(
     key: bytes | None = None,
     progress: Progress = discard_progress,
 ) -> Restored:
-    """Restores a backup. Raises InputError, CouldNotRun; then the new server is removed. If the
-    backup itself is at fault, a failed proof is written, which replaces an older one."""
+    """Restores a backup onto a new server, and returns that. Raises InputError, CouldNotRun; then
+    the new server is removed. If the backup itself is at fault, a failed proof is written to the
+    target, which replaces an older one."""
     try:
         return _restore(lab, target, request, key, progress)
     except HeadraceError as error:
@@ -133,7 +135,7 @@ def _restore(
     if records.load(where) is not None or where.data_mount.exists() and any(where.data_mount.iterdir()):
         rule = "is there already: a restore never writes over data"
         raise refuse.input(request.name, rule, "Name a new server: --as NAME.")
-    with _work(request.work, manifest) as work:
+    with _make_work_folder(request.work, manifest) as work:
         replay = None
         if request.goal is not None:
             replay = _collect(target, manifest, request, key, work, progress)
@@ -157,9 +159,9 @@ def _restore(
                 play(source, replay, request.workers, progress)
             with source.connect() as connection:
                 gtids = read_executed(connection, source)
-                otherwise = tuple(list_others(connection, manifest.settings, (*request.settings, *RESTORE_OWN)))
+                otherwise = tuple(list_differences(connection, manifest.settings, (*request.settings, *RESTORE_OWN)))
             _check_exact(manifest, replay, base, gtids)
-            released = _release(lab, source, request)
+            released = _remove_restore_settings(lab, source, request)
             return Restored(released, manifest, replay, gtids, copied - began, time.monotonic() - copied, otherwise)
         except BaseException as error:
             no_room = ""
@@ -174,7 +176,8 @@ def _restore(
 
 
 def check_fit(manifest: Manifest, server_path: str | None = None) -> ServerProgram:
-    """Returns the server program for a backup. Raises InputError if its version does not fit."""
+    """Returns the server program for a backup: the newest installed, or that at `server_path`.
+    Raises InputError if its flavor or version does not fit, CouldNotRun."""
     program = find_program(manifest.flavor, server_path)
     if program.flavor != manifest.flavor:
         raise refuse.input(manifest.id, f"is of {manifest.flavor}, and {program.path} is not")
@@ -198,7 +201,9 @@ def _collect(
     progress: Progress,
     base: GtidSet | None = None,
 ) -> ReplayPlan:
-    """Tests the binary logs to be replayed, and writes them to disk as relay logs."""
+    """Tests the binary logs up to the goal of the request, writes them as relay logs into the new
+    folder `work`/relay, and returns what a replay of these does. `base`: the GTIDs of the copy,
+    None for those of the manifest. Raises InputError for a goal that cannot be reached."""
     assert request.goal is not None
     moment = request.goal.moment_us
     # A dump has the data of its begin, and no copy has older data.
@@ -219,9 +224,9 @@ def _collect(
 
 
 @contextmanager
-def _work(folder: Path | None, manifest: Manifest) -> Iterator[Path]:
-    """Makes a folder for unpacked files, and removes it afterwards. Raises CouldNotRun if the disk
-    has too little room."""
+def _make_work_folder(folder: Path | None, manifest: Manifest) -> Iterator[Path]:
+    """Creates and yields a folder for unpacked files, below `folder` or the temporary one, and
+    removes it after the block. Raises InputError for no folder, CouldNotRun for too little room."""
     if folder is not None and not folder.is_dir():
         raise refuse.input(str(folder), "is not a folder", "Name one with room for the data: --work.")
     scratch = (folder or Path(tempfile.gettempdir())) / f"headrace-{make_id(manifest.source)}"
@@ -229,9 +234,8 @@ def _work(folder: Path | None, manifest: Manifest) -> Iterator[Path]:
         scratch.mkdir(mode=0o700)
         free = shutil.disk_usage(scratch).free
         if manifest.method == "physical" and manifest.data_bytes > free:
-            rule = (
-                f"has {free / 2**30:,.1f} GiB free, and the copy takes {manifest.data_bytes / 2**30:,.1f} GiB unpacked"
-            )
+            takes_gib = manifest.data_bytes / 2**30
+            rule = f"has {free / 2**30:,.1f} GiB free, and the copy takes {takes_gib:,.1f} GiB unpacked"
             raise refuse.run(str(scratch.parent), rule, "Name another folder: --work.")
         yield scratch
 
@@ -241,9 +245,10 @@ def _work(folder: Path | None, manifest: Manifest) -> Iterator[Path]:
 
 def check_sizes(target: BackupTarget, manifest: Manifest) -> None:
     """Raises InputError for a missing or cut off file of a copy, without reading the files."""
-    sizes = {file.name: file.size for file in target.list(f"{documents.get_backup_folder(manifest.id)}/")}
+    folder = documents.get_backup_folder(manifest.id)
+    sizes = {file.name: file.size for file in target.list(f"{folder}/")}
     for part in manifest.parts:
-        name = f"{documents.get_backup_folder(manifest.id)}/{part.name}"
+        name = f"{folder}/{part.name}"
         if name not in sizes:
             raise _make_damage_error(target, name, "it is not there")
         if sizes[name] != part.size:
@@ -252,7 +257,7 @@ def check_sizes(target: BackupTarget, manifest: Manifest) -> None:
 
 class CopyReader:
     """Reads the bytes of a copy, file by file, each against its checksum. Raises InputError at the
-    end of a file that was changed. `tell`: called with the number of bytes read."""
+    end of a file that was changed. `tell`: called with the number of bytes of each piece."""
 
     def __init__(
         self, target: BackupTarget, manifest: Manifest, tell: Callable[[int], None] = lambda count: None
@@ -269,8 +274,8 @@ class CopyReader:
                 yield piece
 
     def finish_file(self) -> None:
-        """Reads the current file to its end. Raises InputError if it is damaged: then that is why a
-        program failed that read its bytes."""
+        """Reads the current file to its end. Raises InputError if it is damaged, which explains the
+        failure of a program that read its bytes."""
         for _ in self._rest:
             pass
 
@@ -305,13 +310,14 @@ def _make_damage_error(target: BackupTarget, name: str, what: str) -> InputError
 def read_parts(
     target: BackupTarget, manifest: Manifest, tell: Callable[[int], None] = lambda count: None
 ) -> Iterator[bytes]:
-    """Yields the bytes of a copy. Raises InputError at the first file that was changed."""
+    """Yields the bytes of a copy, and calls `tell` with the number of bytes of each piece. Raises
+    InputError at the end of the first file that was changed."""
     return iter(CopyReader(target, manifest, tell))
 
 
 class Seeds(TypedDict, total=False):
-    """Names what the volumes of a new server are made from, a folder or snapshots, and the volume
-    for its log."""
+    """Options of `bring_up` that name the folder or the snapshots from which the volumes of a new
+    server are made, and the storage for its log."""
 
     seed_from: str | Path
     log_seed_from: str
@@ -326,8 +332,8 @@ def _make_creator(
     created: list[Server],
     progress: Progress,
 ) -> Callable[[Seeds], Server]:
-    """Returns the function that makes the new server from seeds, and adds it to `created`. It
-    raises InputError if there is a server of that name by then."""
+    """Returns the function that creates the new server from seeds, adds it to `created`, and
+    returns it. It raises InputError if there is a server of that name by then."""
     new = {
         "name": request.name,
         "flavor": manifest.flavor,
@@ -359,17 +365,17 @@ def _restore_copy(
     work: Path,
     progress: Progress,
 ) -> Server:
-    """Makes the server from the copy by its method: from snapshots, by loading a dump, or from
-    files that are unpacked and prepared in `work`. `key`: of an encrypted copy, else None. Raises
-    InputError, CouldNotRun."""
+    """Creates the server with `bring_up` by the method of the copy: from snapshots, by loading a
+    dump, or from files that are unpacked and prepared in `work`. `key`: of an encrypted copy, else
+    None. Raises InputError, CouldNotRun."""
     packing = manifest.packing
-    back = make_cipher(key if packing.encrypted else None, back=True) + make_unpacker(packing.packed)
+    unpackers = make_cipher(key if packing.encrypted else None, back=True) + make_unpacker(packing.packed)
     meter = moments.ByteMeter(manifest.stored_bytes, lambda share: progress(0.1 + 0.4 * share, "unpacking the copy"))
     if manifest.method == "snapshot":
         return bring_up(make_seeds(manifest, request))
     if manifest.method == "logical":
         server = bring_up({})
-        _load(server, CopyReader(target, manifest, meter), back)
+        _load(server, CopyReader(target, manifest, meter), unpackers)
         return server
     seed = work / "seed"
     (seed / "data").mkdir(parents=True)
@@ -377,8 +383,8 @@ def _restore_copy(
     method = BY_FORM[packing.form]
     copy = CopyReader(target, manifest, meter)
     try:
-        with Flow([*back, method.unpack(seed / "data")]) as flow:
-            flow.feed(copy, broken=copy.finish_file)
+        with Flow([*unpackers, method.unpack(seed / "data")]) as flow:
+            flow.feed(copy, on_failure=copy.finish_file)
     except CouldNotRun as error:
         if error.kind == EXITED:  # all checksums are right, and it still cannot be unpacked
             error.kind = BROKEN
@@ -414,8 +420,8 @@ def make_seeds(manifest: Manifest, request: RestoreRequest) -> Seeds:
 
 
 def _make_settings(manifest: Manifest, program: ServerProgram, request: RestoreRequest) -> dict[str, str | None]:
-    """Returns the source's settings, the user's, and those of the restore: a server id of its own
-    (events of the same id would be skipped), GTIDs on, nothing that writes."""
+    """Returns the settings of the new server: the source's, the user's, and those of the restore, a
+    drawn server_id (events of the same id would be skipped), GTIDs on, and nothing that writes."""
     settings = as_options(program, manifest.settings, request.settings)
     given = {str(name).replace("-", "_") for name in request.settings}
     if "server_id" not in given:
@@ -425,28 +431,29 @@ def _make_settings(manifest: Manifest, program: ServerProgram, request: RestoreR
             settings |= {"gtid_mode": "ON", "enforce_gtid_consistency": "ON"}
         elif not given & {"log_bin", "skip_log_bin"}:
             settings |= {"log_bin": "ON"}
-    return {**settings, **ALONE[manifest.flavor], **request.settings, **HELD}
+    return {**settings, **NO_REPLICATION[manifest.flavor], **request.settings, **RESTORE_SETTINGS}
 
 
-def _load(server: Server, copy: CopyReader, back: list[Stage]) -> None:
-    """Loads a dump with the server's client; nothing of it is written to the binary log."""
+def _load(server: Server, copy: CopyReader, unpackers: list[Stage]) -> None:
+    """Loads a dump with the server's client, through the programs that decrypt and unpack it. It is
+    not written to the binary log. Raises InputError for a damaged copy, CouldNotRun."""
     more = ("--binary-mode", f"--max-allowed-packet={MOST_PACKET}", "--init-command=SET SESSION sql_log_bin=0")
-    words = running_servers.build_client_command(server, more)
+    command = running_servers.build_client_command(server, more)
     with read_source(server.make_address(), server.name, server).connect() as connection:
         # A row of a dump is text, in hexadecimal twice as long as it was in a packet of the source.
         before = fetch_rows(connection, "SELECT @@GLOBAL.max_allowed_packet")[0][0]
         fetch_rows(connection, f"SET GLOBAL max_allowed_packet = {MOST_PACKET}")
         try:
-            with Flow([*back, Stage(tuple(words), "the client")]) as flow:
-                flow.feed(copy, broken=copy.finish_file)
+            with Flow([*unpackers, Stage(tuple(command), "the client")]) as flow:
+                flow.feed(copy, on_failure=copy.finish_file)
         finally:
             with contextlib.suppress(CouldNotRun):
                 fetch_rows(connection, f"SET GLOBAL max_allowed_packet = {before}")
 
 
 def _forget_channels(source: CopySource) -> None:
-    """Removes the replication of a server that was copied while it was a replica: its relay logs
-    are not needed, and the restored server follows nobody."""
+    """Removes all channels of a restored server, which was copied while it was a replica: it
+    follows nobody, and needs no relay logs."""
     with source.connect(READY_S) as connection:
         for channel in observe(connection, source.name).channels:
             for statement in (*source.dialect.stop(channel.name), *source.dialect.forget(channel.name)):
@@ -454,8 +461,8 @@ def _forget_channels(source: CopySource) -> None:
 
 
 def _set_position(source: CopySource, manifest: Manifest) -> GtidSet:
-    """Sets the server's position in the history, and returns the GTIDs it has executed. Raises
-    CouldNotRun if its data contradict the manifest."""
+    """Sets the restored server's GTID position to that of the backup where its files do not have
+    it, and returns the GTIDs that it has executed. Raises CouldNotRun for others."""
     position = GtidSet.parse(manifest.position.gtid, manifest.flavor)
     with source.connect(READY_S) as connection:
         if manifest.flavor == "mariadb" or manifest.method == "logical":
@@ -475,9 +482,9 @@ def _set_position(source: CopySource, manifest: Manifest) -> GtidSet:
 
 
 def play(source: CopySource, replay: ReplayPlan, workers: int | None, progress: Progress = discard_progress) -> None:
-    """Replays relay logs with this number of parallel workers, None for twice the processors.
-    Raises CouldNotRun with the applier's error, InputError if a server in the logs has this one's
-    id."""
+    """Replays relay logs, and waits until they are applied, which may take hours. `workers`: number
+    of parallel ones, None for twice the processors. Raises CouldNotRun with the applier's error,
+    InputError if a server in the logs has this one's server_id."""
     server = source.server
     assert server is not None
     if not replay.logs:
@@ -488,23 +495,23 @@ def play(source: CopySource, replay: ReplayPlan, workers: int | None, progress: 
         if own in replay.server_ids:
             rule = f"is also the id of a server in the binary log: its events would be passed over (server_id {own})"
             raise refuse.input(server.name, rule, "Restore with --set server_id=N, another one.")
-        before = _hurry(connection, source, count)
+        before = _speed_up_replay(connection, source, count)
         try:
             first = _place_logs(connection, source, replay)
             fetch_rows(connection, _make_change_statement(source, f", RELAY_LOG_FILE = '{first}', RELAY_LOG_POS = 4"))
             for statement in source.dialect.start_apply():
                 fetch_rows(connection, statement)
-            _wait(connection, source, replay, progress)
+            _wait_replayed(connection, source, replay, progress)
         finally:
             with contextlib.suppress(HeadraceError):
-                _forget(connection, source)
+                _end_replay(connection, source)
                 for name, value in before.items():
                     fetch_rows(connection, f"SET GLOBAL {name} = {value}")
 
 
-def _hurry(connection: SqlConnection, source: CopySource, workers: int) -> dict[str, str]:
-    """Sets the number of workers and, while nobody relies on the data, fewer flushes; returns the
-    old values as SQL, by variable."""
+def _speed_up_replay(connection: SqlConnection, source: CopySource, workers: int) -> dict[str, str]:
+    """Sets the number of workers and, while nobody relies on the data, fewer flushes. Returns the
+    values of before as SQL, by variable."""
     variables = {"sync_binlog": "0", "innodb_flush_log_at_trx_commit": "2"}
     if source.flavor == "mariadb":
         # Optimistic: in parallel also where the source was not, and rolled back on conflict.
@@ -520,8 +527,8 @@ def _hurry(connection: SqlConnection, source: CopySource, workers: int) -> dict[
 
 
 def _make_change_statement(source: CopySource, more: str = "") -> str:
-    """Returns the statement that names a source which is never contacted, with the options `more`:
-    a server needs one to apply relay logs."""
+    """Returns the statement that names a source which is never contacted, and the options `more`. A
+    server applies relay logs only if it has a source."""
     host = "'replay.invalid'"  # RFC 2606: never a host; the receiver is never started
     if source.flavor == "mariadb":
         return f"CHANGE MASTER TO MASTER_HOST = {host}, MASTER_USE_GTID = no{more}"
@@ -529,7 +536,8 @@ def _make_change_statement(source: CopySource, more: str = "") -> str:
 
 
 def _place_logs(connection: SqlConnection, source: CopySource, replay: ReplayPlan) -> str:
-    """Copies the relay logs to where the server reads its own; returns the name of the first."""
+    """Copies the relay logs into the folder of the server's own, in place of these, and returns the
+    name of the first. Raises CouldNotRun if the volume has too little room."""
     server, user = source.server, find_service_user()
     assert server is not None
     # The place and name are the server's: its option, else its default.
@@ -539,7 +547,7 @@ def _place_logs(connection: SqlConnection, source: CopySource, replay: ReplayPla
     if len(indexes) != 1:
         raise refuse.run(str(server.paths.datadir), "has no one index of relay logs")
     base = indexes[0].with_suffix("")
-    _forget(connection, source)
+    _end_replay(connection, source)
     size = sum(path.stat().st_size for path in replay.logs)
     if size > volumes.count_free_bytes(base.parent):
         rule = f"has too little room for {size / 2**30:,.2f} GiB of binary log to be replayed"
@@ -557,9 +565,8 @@ def _place_logs(connection: SqlConnection, source: CopySource, replay: ReplayPla
     return f"{base.name}.000001"  # the server puts its folder in front
 
 
-def _forget(connection: SqlConnection, source: CopySource) -> None:
-    """Ends the replay, and removes the source and relay logs from the server; its errors are
-    ignored."""
+def _end_replay(connection: SqlConnection, source: CopySource) -> None:
+    """Stops the applier, and removes source and relay logs from the server; ignores errors."""
     with contextlib.suppress(CouldNotRun):
         stop_applying(connection, source.dialect)
     for statement in (*source.dialect.stop(), *source.dialect.forget()):
@@ -567,44 +574,45 @@ def _forget(connection: SqlConnection, source: CopySource) -> None:
             fetch_rows(connection, statement)
 
 
-def _wait(connection: SqlConnection, source: CopySource, replay: ReplayPlan, progress: Progress) -> None:
-    """Waits until everything is applied. Raises CouldNotRun if the applier stops."""
+def _wait_replayed(connection: SqlConnection, source: CopySource, replay: ReplayPlan, progress: Progress) -> None:
+    """Waits until the GTIDs of the replay are executed, and reports the share of transactions as
+    progress. Raises CouldNotRun if the applier stops."""
     goal = replay.executed
     while True:
         status = next(iter(ask_named(connection, source.dialect.query_replica_status())), {})
-        now = read_executed(connection, source)
-        if now.contains(goal):
+        executed = read_executed(connection, source)
+        if executed.contains(goal):
             return
         applies = status.get("Slave_SQL_Running", status.get("Replica_SQL_Running"))
         if applies != "Yes":
             reason = status.get("Last_SQL_Error") or "it stopped without a word"
             raise refuse.run(source.name, f"the replay stopped: {reason}", "See headrace mysql log.", kind=BROKEN)
-        missing = goal.minus(now).count()
+        missing = goal.minus(executed).count()
         progress(0.6 + 0.4 * (1 - missing / max(1, replay.transactions)), "replaying")
         time.sleep(LOOK_EVERY_S)
 
 
 def _check_exact(manifest: Manifest, replay: ReplayPlan | None, base: GtidSet, gtids: GtidSet) -> None:
-    """Raises CouldNotRun if the server has executed fewer or other transactions than the goal."""
+    """Raises CouldNotRun if a restored server has executed other transactions, `gtids`, than those
+    of the replay, or without one those of the copy (`base`)."""
     goal = replay.executed if replay is not None else base
-    if not manifest.position.file:
-        return
-    if goal.contains(gtids) and gtids.contains(goal):
+    if not manifest.position.file or (goal.contains(gtids) and gtids.contains(goal)):
         return
     lost, more = goal.minus(gtids), gtids.minus(goal)
     rule = f"the restored server lacks transactions {str(lost) or '(none)'} and has extra transactions {str(more) or '(none)'}"
     raise refuse.run(manifest.id, rule, "Tell us: this is a defect of Headrace. The backup is untouched.", kind=BROKEN)
 
 
-def _release(lab: Lab, source: CopySource, request: RestoreRequest) -> Server:
-    """Removes the restore's settings, and lets clients write unless the request is read-only."""
+def _remove_restore_settings(lab: Lab, source: CopySource, request: RestoreRequest) -> Server:
+    """Removes the settings of the restore from the server's record, lets clients write unless the
+    request is read-only, and returns the server."""
     assert source.server is not None
     where = source.server.paths
     with records.lock_server(where):
         record = records.require_record(where)
-        lasting = {name.replace("-", "_") for name in request.settings} - HELD.keys()
+        lasting = {name.replace("-", "_") for name in request.settings} - RESTORE_SETTINGS.keys()
         lasting |= {"read_only"} if request.read_only else set()
-        own = (HELD.keys() | ALONE[source.flavor].keys()) - lasting
+        own = (RESTORE_SETTINGS.keys() | NO_REPLICATION[source.flavor].keys()) - lasting
         settings = {name: value for name, value in record.settings.items() if name.replace("-", "_") not in own}
         records.save(where, record.with_(settings=settings))
     if not request.read_only:

@@ -15,7 +15,7 @@ from headrace.mysql.gtid import GtidSet
 from headrace.servers.backup import unfinished
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history.archive import Timeline
-from headrace.servers.backup.history.moments import is_namesake, is_own
+from headrace.servers.backup.history.moments import is_namesake, is_own, joins, select_needed
 from headrace.servers.backup.manifest import MANIFEST, Backup, get_backup_folder, seal_document
 from headrace.servers.backup.targets.target import BackupTarget, refuse
 from headrace.servers.copies.retention import CopyRetention, Reason
@@ -49,8 +49,8 @@ def plan(
     """Returns which backups stay and go: for each source the newest `count` stay, those younger
     than `days`, and the newest proved chain, or if none is proved, the newest complete chain. A
     backup whose last proof or restore failed does not count: it stays in addition to the good ones.
-    `now`: Unix time, s. `unread`: backups whose manifest cannot be read; the binary logs they need
-    are unknown, so all stay. Raises InputError without a rule."""
+    `now`: Unix time, s. `unread`: ids of backups whose manifest cannot be read; the binary logs
+    that they need are unknown, so all stay. Raises InputError without a rule."""
     if count is None and days is None:
         raise refuse.input("no rule", "names neither a count nor an age", "Give --keep 7 or --days 30, for example.")
     if (count is not None and count < 1) or (days is not None and not 0 <= days < 1e6):
@@ -75,8 +75,8 @@ def plan(
 
 
 def _explain_keeping(backup: Backup, reason: Reason, count: int | None, days: float | None) -> str:
-    """Returns in words why a backup is kept: it is the last that must stay, younger than `days`,
-    among the newest `count`, or its restore failed."""
+    """Returns a reason to keep a backup in words: it is the last that must stay, younger than
+    `days`, among the newest `count`, or its restore failed."""
     if reason == "last":
         return LAST_OF[backup.failed, backup.proved]
     if reason == "age":
@@ -85,17 +85,16 @@ def _explain_keeping(backup: Backup, reason: Reason, count: int | None, days: fl
 
 
 def identify_server(backup: Backup) -> tuple[str, str, str]:
-    """Returns what tells the server of a backup and its part from others: id, name and part.
-    MariaDB has no UUID, and most of its servers have server_id 1, so there the name counts too; for
-    MySQL it is ""."""
+    """Returns the identity of a backup's series: the server's id, its name, and the databases of a
+    part. MariaDB has no UUID, and most of its servers have server_id 1, so the name counts."""
     manifest = backup.manifest
     return manifest.source_id, manifest.source if manifest.flavor == "mariadb" else "", manifest.part
 
 
 def choose_guarded(mine: Sequence[Backup], histories: Sequence[Timeline]) -> Backup | None:
-    """Returns the backup that must stay: the newest proved one whose chain is complete; else the
-    newest proved; else the newest with a complete chain; else the newest. A backup whose last
-    proof or restore failed must stay only if all have failed."""
+    """Returns the backup of a server that must stay, None for no backups: the newest proved one
+    whose chain is complete; else the newest proved; else the newest with a complete chain; else the
+    newest. A backup whose last proof or restore failed must stay only if all have failed."""
     newest = sorted(mine, key=lambda backup: backup.id, reverse=True)
     good = [backup for backup in newest if not backup.failed]
     proved = [backup for backup in good if backup.proved]
@@ -105,18 +104,15 @@ def choose_guarded(mine: Sequence[Backup], histories: Sequence[Timeline]) -> Bac
 
 
 def is_chain_whole(backup: Backup, histories: Sequence[Timeline]) -> bool:
-    """True when the archive has no gap from a backup to its end."""
+    """True if a timeline continues a backup to the end of the archive without a gap."""
     manifest = backup.manifest
     at = GtidSet.parse(manifest.position.gtid, manifest.flavor)
     for timeline in histories:
         if timeline.flavor != manifest.flavor or not timeline.files or timeline.list_damage_behind(at):
             continue
-        if is_namesake(timeline, manifest):
+        if is_namesake(timeline, manifest) or not joins(timeline, at):
             continue
-        if not at.contains(timeline.begins) or not timeline.ends.contains(at):
-            continue
-        executed = at
-        needed = [file for file in timeline.files if not at.contains(file.later)]
+        executed, needed = at, select_needed(timeline, at)
         for index, file in enumerate(needed):
             early = index + 1 < len(needed) and not file.ended
             if not file.earlier.minus(executed).is_empty or early:
@@ -128,8 +124,8 @@ def is_chain_whole(backup: Backup, histories: Sequence[Timeline]) -> bool:
 
 
 def list_unneeded(keep: Sequence[Backup], histories: Sequence[Timeline]) -> list[str]:
-    """Lists the files of the archive that lie before every backup in `keep` of their source.
-    Without a backup no file is unneeded: the archive may be the only copy."""
+    """Lists the files in the target of binary logs that lie before every backup in `keep` of their
+    source. Without such a backup none is unneeded: the archive may be the only copy."""
     names: list[str] = []
     for history in histories:
         bases = [
@@ -148,7 +144,7 @@ def list_unneeded(keep: Sequence[Backup], histories: Sequence[Timeline]) -> list
 
 
 def _begins_before(backup: Backup, history: Timeline) -> bool:
-    """True when a restore of this backup may read this history: it is of the same server, or of a
+    """True if a restore of this backup may read this timeline: it is of the same server, or of a
     promoted server that continues the backup's history (moments.choose)."""
     if is_own(history, backup.manifest):
         return True
@@ -164,8 +160,9 @@ def carry_out(
     lab: Lab | None,
     key: bytes | None = None,
 ) -> list[str]:
-    """Deletes backups and binary logs of a plan; lists, in words, the backups that stay because
-    their snapshots are locked. The binary logs that those need stay too. Raises CouldNotRun."""
+    """Deletes the backups and binary logs of a plan, and writes where each timeline begins now.
+    Returns, in words, the backups that stay because their snapshots are locked; the binary logs
+    that those need stay too. Raises CouldNotRun."""
     locks = [(backup, "" if lab is None else _describe_lock(lab, backup)) for backup, _ in retention.remove]
     locked = [(backup, why) for backup, why in locks if why]
     for backup, why in locks:
@@ -185,7 +182,8 @@ def carry_out(
 
 
 def _describe_lock(lab: Lab, backup: Backup) -> str:
-    return unfinished.lock_on(lab, backup.id, tuple(backup.manifest.snapshots.values()))
+    """Returns, in words, which snapshot of a backup is locked; "" for none."""
+    return unfinished.describe_lock(lab, backup.id, tuple(backup.manifest.snapshots.values()))
 
 
 def remove(target: BackupTarget, backup: Backup, lab: Lab | None = None) -> int:

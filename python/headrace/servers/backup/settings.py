@@ -33,7 +33,8 @@ PLAIN_ZONE = re.compile(r"SYSTEM|[+-]\d\d?:\d\d", re.ASCII)
 
 @dataclass(frozen=True)
 class OtherSetting:
-    """A setting of a restored server that differs from its source's; `here`: its value, or None."""
+    """A setting of a restored server that differs from its source's. `source`: the source's value;
+    `here`: the restored server's, None if it has no such setting."""
 
     name: str
     source: str
@@ -47,22 +48,23 @@ class OtherSetting:
 
 
 def read_settings(connection: SqlConnection) -> dict[str, str]:
-    """Reads the settings that a backup records, by variable. Raises CouldNotRun."""
+    """Returns a server's values of the settings that a backup records, by variable; where it has
+    two names of one setting, the newer. Raises CouldNotRun."""
     names = ", ".join(f"'{name}'" for name in RECORDED)
-    shown = fetch_rows(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
-    values = {str(name): str(value) for name, value in shown}
+    rows = fetch_rows(connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
+    values = {str(name): str(value) for name, value in rows}
     doubled = {OLDER[name] for name in values.keys() & OLDER.keys()}
     return {name: value for name, value in values.items() if name not in doubled}
 
 
 def as_options(program: ServerProgram, settings: Mapping[str, str], given: Iterable[str]) -> dict[str, str | None]:
-    """Returns the options that start a server with these settings, without those that its program
-    does not know, has as defaults, or that were given."""
-    other = {str(name).replace("-", "_") for name in given}
+    """Returns the options that start a server with the settings of its source, without those that
+    its program does not know or has as defaults, and without the user's own (`given`)."""
+    own = {str(name).replace("-", "_") for name in given}
     options: dict[str, str | None] = {}
     for name, value in settings.items():
         option = OPTIONS.get(name, name)
-        if name not in TAKEN or {name, option} & other or not value.isprintable():
+        if name not in TAKEN or {name, option} & own or not value.isprintable():
             continue
         if not program.knows(option) or _is_alike(program.defaults[replace_underscores(option)], value):
             continue
@@ -73,16 +75,19 @@ def as_options(program: ServerProgram, settings: Mapping[str, str], given: Itera
 
 
 def _is_alike(default: str | None, value: str) -> bool:
-    """True when a program's default, as it prints it, equals a value, as a server prints it."""
+    """True if a program's default, as --help prints it, equals a value of SHOW VARIABLES."""
     return {"TRUE": "ON", "FALSE": "OFF"}.get(default or "", default or "") == value
 
 
-def list_others(connection: SqlConnection, settings: Mapping[str, str], given: Iterable[str]) -> list[OtherSetting]:
-    """Lists settings that differ between a restored server and its source, but for those given."""
-    wished = {str(name).replace("-", "_") for name in given}
+def list_differences(
+    connection: SqlConnection, settings: Mapping[str, str], given: Iterable[str]
+) -> list[OtherSetting]:
+    """Lists the settings of a restored server that differ from `settings`, its source's, without
+    the user's own (`given`). Raises CouldNotRun."""
+    own = {str(name).replace("-", "_") for name in given}
     here = read_settings(connection)
     return [
         OtherSetting(name, value, here.get(name))
         for name, value in sorted(settings.items())
-        if here.get(name) != value and not {name, OPTIONS.get(name, name)} & wished
+        if here.get(name) != value and not {name, OPTIONS.get(name, name)} & own
     ]

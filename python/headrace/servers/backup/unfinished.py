@@ -46,8 +46,9 @@ ANEW = {
 
 @dataclass(frozen=True)
 class RunMark:
-    """The process that writes a backup. `lab`: the lab that has its snapshots, "" for none.
-    `seen_unix`: when it last renewed its mark, s, Unix."""
+    """The mark of the process that writes a backup or streams a timeline. `host`: its machine and
+    container; `started`: its start, as `look_up` gives it. `began_unix`: when the mark was written,
+    `seen_unix`: when it was renewed, s, Unix. `lab`: of the snapshots, "" for none."""
 
     host: str
     pid: int
@@ -59,13 +60,13 @@ class RunMark:
 
     @property
     def here(self) -> bool:
-        """True when the process is of this machine and this container."""
+        """True if the process is of this machine and this container."""
         return self.host == identify_pid_space()
 
     @property
     def alive(self) -> bool:
-        """True when that process runs. A process of another machine, or container, counts as
-        running for a day after it was last seen."""
+        """True if the process runs. A process of another machine, or container, counts as running
+        for SWEEP_S seconds after its mark was last renewed."""
         if not self.here:
             return time.time() - max(self.began_unix, self.seen_unix) < SWEEP_S
         process = look_up(self.pid)
@@ -73,20 +74,22 @@ class RunMark:
 
 
 def _find_place(lab: Lab) -> str:
+    """Returns the path by which marks name a lab: its data directory, else its socket."""
     return str((lab.place.data_dir or lab.place.socket).resolve())
 
 
 def mark(target: BackupTarget, backup: str, source: str, lab: Lab | None) -> None:
-    """Writes the mark of a backup: this process writes it, and `lab` has its snapshots."""
+    """Writes the mark of this process for a backup of `source`. `lab`: of its snapshots, if any."""
     write_mark(target, _make_mark_name(backup), make_own_mark(source, lab))
 
 
 def _make_mark_name(backup: str) -> str:
+    """Returns the name of the mark of a backup in its target."""
     return f"{get_backup_folder(backup)}/{RUNNING}"
 
 
 def make_own_mark(source: str, lab: Lab | None) -> RunMark:
-    """Returns the mark of this process."""
+    """Returns a new mark of this process, for the server `source` and the lab of its snapshots."""
     own = look_up(os.getpid())
     place = _find_place(lab) if lab is not None else ""
     return RunMark(identify_pid_space(), os.getpid(), own and own.started, time.time(), source, place)
@@ -98,10 +101,11 @@ def write_mark(target: BackupTarget, name: str, run_mark: RunMark) -> None:
 
 
 @contextlib.contextmanager
-def hold_mark(
+def renew_mark(
     target: BackupTarget, backup: str, source: str, lab: Lab | None, every_s: float = SEEN_EVERY_S
 ) -> Iterator[None]:
-    """Writes a mark and renews it during the block, since a copy may take days. The mark stays."""
+    """Writes the mark of a backup, and renews it every `every_s` seconds during the block, since a
+    copy may take days. The mark stays after the block."""
     run_mark, ended = make_own_mark(source, lab), threading.Event()
     write_mark(target, _make_mark_name(backup), run_mark)
 
@@ -120,18 +124,19 @@ def hold_mark(
 
 
 def unmark(target: BackupTarget, backup: str) -> None:
-    """Removes the mark of a backup that is complete, or that nobody writes any more."""
+    """Removes from a target the mark of a backup, and the manifest of its snapshots (BEGUN): it is
+    complete, or nobody writes it any more."""
     for name in (BEGUN, RUNNING):
         target.remove(f"{get_backup_folder(backup)}/{name}")
 
 
-def mark_of_run(target: BackupTarget, backup: str) -> RunMark | None:
+def read_backup_mark(target: BackupTarget, backup: str) -> RunMark | None:
     """Reads the mark of a backup; None if it has none."""
     return read_mark(target, _make_mark_name(backup))
 
 
 def read_mark(target: BackupTarget, name: str) -> RunMark | None:
-    """Reads a mark; None if it is missing or cannot be read."""
+    """Reads the mark `name` of a target; None if it is missing or cannot be read."""
     try:
         return msgspec.json.decode(target.read_document(name), type=RunMark)
     except (InputError, ValueError):  # msgspec's errors are ValueErrors
@@ -152,19 +157,19 @@ class Leftover:
 def clear(
     target: BackupTarget, lab: Callable[[], Lab] | None, keep: str = "", older_s: float = SWEEP_S
 ) -> list[Leftover]:
-    """Removes the files of killed runs: backups without a manifest, and snapshots of the lab with
-    their tag. `keep`: the backup that is resumed."""
+    """Removes the files of killed runs: backups without a manifest, the snapshots of `lab` with
+    their tag, and files that were begun and not closed, by a process that ended or more than
+    `older_s` seconds ago. Returns what was done. `keep`: the id of the backup that is resumed."""
     target.sweep("backups/", older_s)
     target.sweep("binlogs/", older_s)  # of streams that were killed
-    names = [file.name for file in target.list("backups/")]
     by_id: dict[str, set[str]] = {}
-    for name in names:
-        by_id.setdefault(name.split("/")[1], set()).add(name.rpartition("/")[2])
+    for file in target.list("backups/"):
+        by_id.setdefault(file.name.split("/")[1], set()).add(file.name.rpartition("/")[2])
     leftovers = []
     for backup, files in sorted(by_id.items()):
         if backup == keep or not ID.fullmatch(backup) or (MANIFEST in files and RUNNING not in files):
             continue
-        run_mark = mark_of_run(target, backup)
+        run_mark = read_backup_mark(target, backup)
         if run_mark is not None and run_mark.alive:
             continue
         # Killed behind its last step; or it has become whole since the files were listed: a run
@@ -175,13 +180,11 @@ def clear(
         source = run_mark.source if run_mark is not None else ""
         snapshots = 0
         if run_mark is not None and run_mark.lab:
-            try:
-                mine = lab() if lab is not None else None
-                snapshots = (
-                    drop_snapshots(mine, backup) if mine is not None and _find_place(mine) == run_mark.lab else -1
-                )
-            except HeadraceError:
-                snapshots = -1
+            snapshots = -1
+            with contextlib.suppress(HeadraceError):
+                opened = lab() if lab is not None else None
+                if opened is not None and _find_place(opened) == run_mark.lab:
+                    snapshots = drop_snapshots(opened, backup)
             if snapshots < 0:
                 rule = f"was killed and stays as it is: its snapshots are in the lab at {run_mark.lab}"
                 leftovers.append(Leftover(source, f"{backup} {rule}, which is another one or does not answer"))
@@ -193,7 +196,7 @@ def clear(
 
 
 def forget(target: BackupTarget, backup: str) -> None:
-    """Removes the files of a backup: its manifest first, its mark last."""
+    """Removes all files of a backup from a target: its manifest first, its mark last."""
     folder = get_backup_folder(backup)
     target.sweep(f"{folder}/", 0.0)
     order = {MANIFEST: 0, RUNNING: 2}
@@ -202,8 +205,8 @@ def forget(target: BackupTarget, backup: str) -> None:
 
 
 def forget_quietly(target: BackupTarget, backup: str, lab: Lab | None = None) -> None:
-    """Removes the files of a backup, and ignores errors of the target: without a manifest they do
-    not count, and the next run removes them."""
+    """Removes all files of a backup from a target, and its snapshots from `lab`. Errors are
+    ignored: without a manifest the files do not count, and the next run removes them."""
     with contextlib.suppress(HeadraceError, OSError):
         if lab is not None:
             drop_snapshots(lab, backup)
@@ -211,19 +214,19 @@ def forget_quietly(target: BackupTarget, backup: str, lab: Lab | None = None) ->
 
 
 def _list_snapshots(lab: Lab, backup: str, listed: Collection[str]) -> list[Snapshot]:
-    """Lists the lab's snapshots of a backup, by their tag or because its mark lists them."""
+    """Lists the lab's snapshots with a backup's tag, and those with an id in `listed`."""
     snapshots = list_all_snapshots(lab)
     return [snapshot for snapshot in snapshots if snapshot["tags"].get(TAG) == backup or snapshot["id"] in listed]
 
 
 def list_snapshot_ids(lab: Lab, backup: str, listed: Collection[str] = ()) -> list[str]:
-    """Lists the snapshots with a backup's tag, and those of `listed` that exist."""
+    """Lists ids of the lab's snapshots with a backup's tag, and those of `listed` that exist."""
     return [str(snapshot["id"]) for snapshot in _list_snapshots(lab, backup, listed)]
 
 
-def lock_on(lab: Lab, backup: str, listed: Collection[str] = ()) -> str:
-    """Returns, in words, which of its snapshots is locked against deletion; "" for none. Without
-    its manifest the backup would be forgotten, and that snapshot would stay."""
+def describe_lock(lab: Lab, backup: str, listed: Collection[str] = ()) -> str:
+    """Returns, in words, which snapshot of a backup is locked against deletion; "" for none.
+    Without its manifest the backup would be forgotten, and that snapshot would stay."""
     for snapshot in _list_snapshots(lab, backup, listed):
         lock = snapshot["lock"]
         if lock is not None and lock["state"] != "expired":
@@ -243,21 +246,21 @@ def drop_snapshots(lab: Lab, backup: str, listed: Collection[str] = ()) -> int:
 
 
 def list_spooled(spool: BackupTarget, source: CopySource, key: bytes | None) -> list[Manifest]:
-    """Lists the complete copies of a server that no living run is sending, the newest first."""
+    """Lists a server's complete copies in a spool that no process sends, the newest first."""
     manifests = [backup.manifest for backup in documents.read_backups(spool, key)[0]]
     mine = [manifest for manifest in manifests if (manifest.source, manifest.source_id) == (source.name, source.id)]
-    marks = [(manifest, mark_of_run(spool, manifest.id)) for manifest in mine]
+    marks = [(manifest, read_backup_mark(spool, manifest.id)) for manifest in mine]
     return [manifest for manifest, by in reversed(marks) if by is None or not by.alive]
 
 
 def list_stored_snapshots(target: BackupTarget, source: CopySource, lab: Lab, key: bytes | None) -> list[Manifest]:
-    """Lists copies whose snapshots a killed run has taken and the lab has, the newest first."""
+    """Lists a server's copies of killed runs whose snapshots the lab has, the newest first."""
     manifests = []
     for name in reversed([entry.name for entry in target.list("backups/")]):
         _, backup, file = name.split("/", 2)
         if file != BEGUN or not ID.fullmatch(backup):
             continue
-        run_mark = mark_of_run(target, backup)
+        run_mark = read_backup_mark(target, backup)
         if run_mark is None or run_mark.alive or run_mark.lab != _find_place(lab):
             continue
         with contextlib.suppress(InputError):

@@ -15,7 +15,7 @@ from headrace.errors import CouldNotRun, HeadraceError
 from headrace.mysql.dialect import Dialect, quote_literal
 from headrace.mysql.statements import SqlConnection, ask_row, load_plugin, run
 from headrace.servers.access import find_service_user
-from headrace.servers.copies.copy import COPY_S, Copied, Destination, PhysicalCopy, get_server
+from headrace.servers.copies.copy import COPY_S, CopyResult, Destination, PhysicalCopy, get_server
 from headrace.servers.copies.folders import hold_folder, is_free
 from headrace.servers.copies.pipeline import Flow, Stage
 from headrace.servers.copies.position import BinlogPosition
@@ -23,7 +23,7 @@ from headrace.servers.copies.source import CopySource, count_physical_bytes, fet
 from headrace.servers.flavors import ServerProgram
 
 PLUGIN, LIBRARY = "clone", "mysql_clone.so"
-# A CLONE statement of ours, and how long one that is killed may take to end, s (a guess).
+# A CLONE statement of Headrace, and the longest wait for the end of a killed one, s (a guess).
 CLONING = re.compile(r"CLONE LOCAL DATA DIRECTORY = '([^']*/headrace-[0-9A-Za-z_-]+)'")
 CLONE_END_S, LOOK_EVERY_S = 30.0, 0.1
 # ER_CLONE_...: the server wants a start, and nobody does it; 2006, 2013: gone while it answered.
@@ -35,8 +35,9 @@ class CloneCopy(PhysicalCopy):
 
     form = "tar"
 
-    def take(self, source: CopySource, into: Destination) -> Copied:
-        """Lets the server clone into a folder, and sends that as a tar stream."""
+    def take(self, source: CopySource, into: Destination) -> CopyResult:
+        """Lets the server clone into the destination's folder, and writes that as a tar stream into
+        the destination's. Ends CLONE statements of killed runs first."""
         size, folder = count_physical_bytes(get_server(source)), into.folder
         assert into.stream is not None
         if not folder.parent.is_dir():
@@ -55,11 +56,11 @@ class CloneCopy(PhysicalCopy):
                     raise
                 after = read_position(connection, source)
                 expected = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-                words = (shutil.which("tar") or "tar", "--create", "--sparse", "--directory", str(folder), ".")
-                into.stream.write(Flow([Stage(words, "tar", user=find_service_user())]), expected)
+                command = (shutil.which("tar") or "tar", "--create", "--sparse", "--directory", str(folder), ".")
+                into.stream.write(Flow([Stage(command, "tar", user=find_service_user())]), expected)
         # Only a server started on the clone can tell its position: it lies between these two.
         facts = {"position": "of the begin; the copy itself knows its own", "gtid_at_most": after.gtid}
-        return Copied(before, size, facts=facts)
+        return CopyResult(before, size, facts=facts)
 
     def unpack(self, folder: Path) -> Stage:
         tar = shutil.which("tar") or "tar"
@@ -72,9 +73,9 @@ class CloneCopy(PhysicalCopy):
 
 
 def fetch(connection: SqlConnection, dialect: Dialect, source: CopySource, name: str, authority: str) -> None:
-    """Lets a new server fetch the data of `source`; it ends itself then. `connection`: to the new
-    server, which is called `name`. `authority`: the file of the source's certificate authority.
-    Raises CouldNotRun."""
+    """Lets a new server fetch the data of `source`, waits until it has them, and lets it end
+    itself. `connection`: to the new server, called `name`; `authority`: the file of the source's
+    certificate authority. Raises CouldNotRun."""
     address = get_server(source).make_address(tcp=True)
     assert address.host is not None and address.password is not None  # of a server of the lab
     with source.connect() as donor:
@@ -97,8 +98,8 @@ def fetch(connection: SqlConnection, dialect: Dialect, source: CopySource, name:
 
 
 def read_fetched_position(connection: SqlConnection, name: str, log: Path) -> BinlogPosition:
-    """Returns the position of the data that a new server has fetched; `log`: its error log. Raises
-    CouldNotRun where it has not all of them."""
+    """Returns the position of the data that a new server has fetched. `log`: its error log, for
+    errors. Raises CouldNotRun if CLONE did not complete."""
     columns = "STATE, ERROR_MESSAGE, BINLOG_FILE, BINLOG_POSITION"
     row = ask_row(connection, f"SELECT {columns} FROM performance_schema.clone_status")
     if not row or row[0] != "Completed":
@@ -108,14 +109,14 @@ def read_fetched_position(connection: SqlConnection, name: str, log: Path) -> Bi
 
 
 def _end_clone(source: CopySource, number: int) -> None:
-    """Ends the CLONE of a connection that waits for it no longer, before its folder is removed.
-    Ignores errors: the next run ends it then."""
+    """Kills the CLONE statement of the connection `number`, before its folder is removed. Errors
+    are ignored: the next run kills it then."""
     with contextlib.suppress(HeadraceError), source.connect() as connection:
         _kill_clones(connection, lambda clone: clone[0] == number)
 
 
 def _end_clones(connection: SqlConnection) -> None:
-    """Ends CLONE statements of runs that have ended."""
+    """Kills the CLONE statements of runs that have ended."""
 
     def is_dead(clone: tuple[int, Path]) -> bool:
         lock = clone[1].with_name(f"{clone[1].name}.lock")  # of `hold_folder`
@@ -125,8 +126,8 @@ def _end_clones(connection: SqlConnection) -> None:
 
 
 def _kill_clones(connection: SqlConnection, is_dead: Callable[[tuple[int, Path]], bool]) -> None:
-    """Kills CLONE statements, by their connection and folder: the server continues them without
-    their client, and accepts no other. Waits up to CLONE_END_S seconds for their end."""
+    """Kills the CLONE statements for whose connection and folder `is_dead` is true, and waits up to
+    CLONE_END_S seconds for their end. A server continues them without their client."""
     text = "SELECT id, info FROM performance_schema.processlist WHERE info LIKE 'CLONE LOCAL DATA DIRECTORY%'"
 
     def have_ended() -> bool:

@@ -23,7 +23,7 @@ COPY_S = 24 * 3600.0
 
 
 class Pace:
-    """Paces a copy: this one not at all. `gentle`: the load has priority over the copy."""
+    """The pace of a copy; this one never delays it. `gentle`: the load has priority."""
 
     gentle = False
 
@@ -31,24 +31,23 @@ class Pace:
         """Waits as long as the pace demands, after `count` bytes were read."""
 
     def free(self) -> None:
-        """Ends the waiting, because the server's commits are blocked meanwhile."""
+        """Ends the pace for good, because the copy blocks the server's commits."""
 
 
 class CopyStream(Protocol):
-    """Takes the bytes of a copy."""
+    """The place to which the bytes of a copy are written."""
 
     def write(self, copy: Flow, expected_bytes: int, look: Callable[[bytes], None] = lambda piece: None) -> int:
-        """Runs the programs of a copy, takes their output, and returns its bytes. `look`: called
-        with each piece. Raises CouldNotRun."""
+        """Runs the programs of a copy, writes their output, and returns its number of bytes.
+        `look`: called with each piece. Raises CouldNotRun."""
         ...
 
 
 @dataclass(frozen=True)
 class Destination:
-    """Place that a copy goes to. `folder`: the folder that is filled, or, where a `stream` takes
-    the copy, one that does not exist yet and that tools may use meanwhile. `log`: the folder for
-    redo and binary logs. `only`: databases, where a part is wanted. `label`, `tags`: of
-    snapshots."""
+    """The place to which a copy is written: the `stream`, or without one the folders `folder` and
+    `log` (redo and binary logs). With a stream, `folder` does not exist yet and is for tools.
+    `only`: the databases of a copy of a part, empty for all. `label`, `tags`: of snapshots."""
 
     folder: Path = Path()
     log: Path = Path()
@@ -60,9 +59,9 @@ class Destination:
 
 
 @dataclass(frozen=True)
-class Copied:
-    """A copy that was taken. `data_bytes`: its size at the source. `snapshots`: ids by volume.
-    `facts`: what else a restore should know."""
+class CopyResult:
+    """The result of a copy. `position`: in the source's history. `data_bytes`: size of the data at
+    the source. `snapshots`: ids by volume. `facts`: of the method, for a restore."""
 
     position: BinlogPosition
     data_bytes: int = 0
@@ -76,17 +75,16 @@ class CopyMethod(ABC):
     form: str
 
     @abstractmethod
-    def take(self, source: CopySource, into: Destination) -> Copied:
-        """Copies the server, which goes on. Raises InputError, CouldNotRun; then nothing of it is
-        locked."""
+    def take(self, source: CopySource, into: Destination) -> CopyResult:
+        """Copies the running server into a destination. Raises InputError, CouldNotRun."""
 
 
 class PhysicalCopy(CopyMethod):
-    """A way to copy the files of a server as a stream, of which a server's files are made again."""
+    """A way to copy the files of a server as a stream, from which a server's files are restored."""
 
     @abstractmethod
     def unpack(self, folder: Path) -> Stage:
-        """Returns the program that makes files below `folder` of the bytes of a stream."""
+        """Returns the program that turns the bytes of a stream into files below `folder`."""
 
     @abstractmethod
     def prepare(self, data: Path, log: Path, program: ServerProgram) -> None:

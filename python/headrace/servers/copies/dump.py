@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from headrace.servers.copies.copy import Copied, CopyMethod, Destination
+from headrace.servers.copies.copy import CopyMethod, CopyResult, Destination
 from headrace.servers.copies.grants import read_rights, refuse_blind
 from headrace.servers.copies.pipeline import Flow, Stage
 from headrace.servers.copies.position import BinlogPosition
@@ -23,18 +23,18 @@ MOST_PACKET = 1 << 30
 
 
 class DumpCopy(CopyMethod):
-    """A dump in one transaction, with its position: tools have ended with exit code 0 without."""
+    """A dump in one transaction. One without position is an error: tools have ended so with 0."""
 
     form = "sql"
 
-    def take(self, source: CopySource, into: Destination) -> Copied:
+    def take(self, source: CopySource, into: Destination) -> CopyResult:
         """Dumps the databases of `only`, or all that the account sees, into the destination's
         stream. Raises InputError if the account does not see all of them, CouldNotRun for a dump
         without position."""
         with source.connect() as connection:
-            there = list_databases(connection)
-            refuse_blind(source, read_rights(connection, source), there, into.only)
-            names = list(into.only) or there
+            visible = list_databases(connection)
+            refuse_blind(source, read_rights(connection, source), visible, into.only)
+            names = list(into.only) or visible
             size = estimate_data_bytes(connection, names)
         if not names:
             raise refuse.input(source.name, "has no databases to dump", "Take --method physical for the server itself.")
@@ -49,29 +49,30 @@ class DumpCopy(CopyMethod):
         assert into.stream is not None
         with make_client_file(source.address) as account:
             tool, options = find_dump_tool(source, account)
-            words = (*tool, *options, "--databases", "--", *names)
-            plain_bytes = into.stream.write(Flow([Stage(words, tool[-1])]), size, look)
+            command = (*tool, *options, "--databases", "--", *names)
+            plain_bytes = into.stream.write(Flow([Stage(command, tool[-1])]), size, look)
         position = read_dump_position(bytes(head), bytes(tail), source.flavor, source.log_bin)
-        return Copied(position, plain_bytes, facts={"accounts": "not in a logical copy"})
+        return CopyResult(position, plain_bytes, facts={"accounts": "not in a logical copy"})
 
 
 def find_dump_tool(source: CopySource, account: Path) -> tuple[tuple[str, ...], list[str]]:
-    """Returns the tool that dumps a server, and its options: no option file but `account` adds to
-    them, as a `where` or `no-data` there would leave out rows."""
-    words = [f"--defaults-file={account}", "--single-transaction", "--quick", "--routines", "--events", "--triggers"]
-    words.append("--hex-blob")
+    """Returns the command of the tool that dumps a server, and its options. It reads no option file
+    but `account`, as a `where` or `no-data` there would leave out rows."""
+    options = [f"--defaults-file={account}", "--single-transaction", "--quick", "--routines", "--events", "--triggers"]
+    options.append("--hex-blob")
     # The tools take 16 or 24 MiB by themselves; a row may be as large as a packet can be.
-    words += ["--default-character-set=utf8mb4", f"--max-allowed-packet={MOST_PACKET}"]
+    options += ["--default-character-set=utf8mb4", f"--max-allowed-packet={MOST_PACKET}"]
     if source.flavor == "mariadb":
-        words += ["--master-data=2", "--gtid"] if source.log_bin else []
-        return source.find_tool("mariadb-dump", "mysqldump"), words
-    words += ["--column-statistics=0", "--no-tablespaces"]
-    words += ["--source-data=2", "--set-gtid-purged=COMMENTED"] if source.log_bin else ["--set-gtid-purged=OFF"]
-    return source.find_tool("mysqldump"), words
+        options += ["--master-data=2", "--gtid"] if source.log_bin else []
+        return source.find_tool("mariadb-dump", "mysqldump"), options
+    options += ["--column-statistics=0", "--no-tablespaces"]
+    options += ["--source-data=2", "--set-gtid-purged=COMMENTED"] if source.log_bin else ["--set-gtid-purged=OFF"]
+    return source.find_tool("mysqldump"), options
 
 
 def read_dump_position(head: bytes, tail: bytes, flavor: str, log_bin: bool) -> BinlogPosition:
-    """Reads the position in a dump's first and last bytes. Raises CouldNotRun if it is missing."""
+    """Returns the position of a dump by its first and last bytes, an empty one of a server without
+    binary log. Raises CouldNotRun if it is missing."""
     if not log_bin:
         return BinlogPosition()
     place = CHANGE.search(head)

@@ -14,7 +14,7 @@ from headrace.lab import Lab
 from headrace.mysql.dialect import refuse
 from headrace.servers import record as records
 from headrace.servers import running, volumes
-from headrace.servers.copies.copy import COPY_S, Copied, CopyMethod, Destination, get_server
+from headrace.servers.copies.copy import COPY_S, CopyMethod, CopyResult, Destination, get_server
 from headrace.servers.copies.position import BinlogPosition
 from headrace.servers.copies.source import CopySource
 
@@ -23,12 +23,12 @@ BLOCK, AHEAD, FLUSH_EVERY = 1 << 20, 8 << 20, 64 << 20  # bytes; an I/O of EBS i
 
 
 class FileCopy(CopyMethod):
-    """Shuts the server down, copies its files into existing folders, and starts it again whatever
-    happens. A server that is started on the copy tells its GTIDs."""
+    """A copy of the files of a server while it is shut down. The copy's position has no GTIDs: a
+    server that is started on it has them."""
 
     form = "files"
 
-    def take(self, source: CopySource, into: Destination) -> Copied:
+    def take(self, source: CopySource, into: Destination) -> CopyResult:
         """Shuts the server down, copies its files into the destination's folders, and starts it
         again, after an error too. Raises CouldNotRun, also if it did not shut down cleanly."""
         server = get_server(source)
@@ -42,23 +42,23 @@ class FileCopy(CopyMethod):
                     raise CouldNotRun(source.name, "did not shut down cleanly", str(where.log), hint)
                 volumes.bring_back(lab, where, record)
                 log = get_log_folder(where, record)
-                for of, to in ((where.data_mount / "data", into.folder), (log, into.log)):
-                    words = ("cp", "--archive", "--attributes-only", f"{of}/.", str(to))
-                    command = Command(words, what=f"copying {of}")
-                    run_checked(command, COPY_S, "Is there room? Is a volume paused?")
-                    copy_contents(of, to)
+                for folder, copy in ((where.data_mount / "data", into.folder), (log, into.log)):
+                    arguments = ("cp", "--archive", "--attributes-only", f"{folder}/.", str(copy))
+                    run_checked(
+                        Command(arguments, what=f"copying {folder}"), COPY_S, "Is there room? Is a volume paused?"
+                    )
+                    copy_contents(folder, copy)
             finally:
                 with ignore_interrupts():
                     _start_again(lab, where)
         logs = sorted(into.log.glob("binlog.[0-9]*"))
         position = BinlogPosition("", logs[-1].name, logs[-1].stat().st_size) if logs else BinlogPosition()
-        return Copied(position)
+        return CopyResult(position)
 
 
 def _start_again(lab: Lab, where: records.ServerPaths) -> None:
-    """Starts a server that was shut down, or is shutting down: then its end is waited for first. A
-    server that was not asked to end runs on. Raises CouldNotRun, with what remains to be done, if
-    it does not end."""
+    """Starts a server that was shut down; waits first for the end of one that is shutting down, and
+    leaves one that was not asked to end. Raises CouldNotRun if it does not end."""
     record = records.require_record(where)
     if running.find_process(where, record) is not None:
         if record.should_run:
@@ -77,13 +77,14 @@ def get_log_folder(where: records.ServerPaths, record: records.Record) -> Path:
     return (where.log_mount if record.log_storage is not None else where.data_mount) / "log"
 
 
-def copy_contents(of: Path, to: Path) -> None:
-    """Copies the bytes of all files below a folder into existing, empty files below another. A
+def copy_contents(folder: Path, copy: Path) -> None:
+    """Copies the bytes of all files below a folder into existing, empty files below `copy`. A
     single stream would wait for each of its reads: several, with read-ahead, use a volume's
-    throughput. Raises CouldNotRun."""
+    throughput."""
 
-    def copy(path: Path, ended: threading.Event) -> None:
-        with open(path, "rb", buffering=0) as source, open(to / path.relative_to(of), "r+b", buffering=0) as target:
+    def copy_file(path: Path, ended: threading.Event) -> None:
+        place = copy / path.relative_to(folder)
+        with open(path, "rb", buffering=0) as source, open(place, "r+b", buffering=0) as target:
             at = flushed = 0
             while not ended.is_set() and (block := source.read(BLOCK)):
                 at += len(block)
@@ -96,10 +97,10 @@ def copy_contents(of: Path, to: Path) -> None:
             os.fdatasync(target.fileno())
 
     # The largest first: they take longest.
-    files = [path for path in of.rglob("*") if path.is_file() and not path.is_symlink()]
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
     files.sort(key=lambda path: path.stat().st_size, reverse=True)
     try:
-        work_through(files, copy, STREAMS)
+        work_through(files, copy_file, STREAMS)
     except OSError as error:
         rule = f"cannot be copied: {error.strerror}"
-        raise refuse.run(str(error.filename or of), rule, "Is there room? Is a volume paused?") from None
+        raise refuse.run(str(error.filename or folder), rule, "Is there room? Is a volume paused?") from None

@@ -25,8 +25,9 @@ def make_id(name: str, now: float | None = None) -> str:
 
 @contextlib.contextmanager
 def hold_folder(folder: Path) -> Iterator[None]:
-    """Marks a folder of a run as used, and removes the folders of killed runs: each may have a
-    complete copy of the data. A lock ends with its process."""
+    """Holds the lock file of a run's folder (FOLDER.lock) during the block, and removes both after
+    it. First removes the folders of killed runs next to it, whose locks ended with their process:
+    each may have a complete copy of the data."""
     for lock in folder.parent.glob("headrace-*.lock"):
         if ID.fullmatch(lock.name.removeprefix("headrace-").removesuffix(".lock")) and is_free(lock):
             shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
@@ -43,7 +44,7 @@ def hold_folder(folder: Path) -> Iterator[None]:
 
 
 def is_free(lock: Path) -> bool:
-    """True when the run that holds a lock has ended."""
+    """True if no process holds the lock of a file: its run has ended."""
     try:
         handle = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:

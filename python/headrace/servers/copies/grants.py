@@ -37,20 +37,20 @@ def read_rights(connection: SqlConnection, source: CopySource) -> Rights:
     return Rights(tuple(parse_grants(lines)), patterns=not literal)
 
 
-def refuse_blind(source: CopySource, rights: Rights, there: Sequence[str], only: Sequence[str]) -> None:
-    """Raises InputError if a dump would leave out what the account may not see. `there`: the
+def refuse_blind(source: CopySource, rights: Rights, visible: Sequence[str], only: Sequence[str]) -> None:
+    """Raises InputError if a dump would leave out what the account may not see. `visible`: the
     databases it sees, `only`: those that were asked for, none for the whole server."""
     if only:
         for database in only:
-            _refuse_blind_to(source, rights, database, there)
+            _refuse_blind_to(source, rights, database, visible)
         return
     without = [right for right in NEEDED if not rights.may_everywhere(right)]
-    taken = rights.list_revoked()
-    if not without and not taken:
+    revoked = rights.list_revoked()
+    if not without and not revoked:
         return
     readable = rights.list_readable()
     account = f"{source.name}: the account {source.address.user}"
-    whole = [database for database in there if not rights.list_missing(database)]
+    whole = [database for database in visible if not rights.list_missing(database)]
     hint = "Or back a part up by its name, as one: --only DATABASE."
     if whole:
         hint = f"Or back up what it may see, as a part: {' '.join(f'--only {database}' for database in whole[:5])}."
@@ -58,25 +58,25 @@ def refuse_blind(source: CopySource, rights: Rights, there: Sequence[str], only:
         rule = f"lacks {', '.join(without)} on *.*, so a dump leaves out {_describe_gaps(without)} without a word"
         rule += f"; it may read {', '.join(readable[:5])}" if readable else ""
         raise refuse.input(account, rule, f"GRANT {', '.join(without)} ON *.* TO the account. {hint}")
-    rule = f"may not see all of {', '.join(taken[:5])} (partial revokes), so a dump leaves it out without a word"
+    rule = f"may not see all of {', '.join(revoked[:5])} (partial revokes), so a dump leaves it out without a word"
     raise refuse.input(account, rule, f"GRANT {', '.join(NEEDED)} ON those databases to it. {hint}")
 
 
 def refuse_blind_reader(source: CopySource, rights: Rights) -> None:
-    """Raises InputError if an account that compares tables may not read all of them."""
-    taken = rights.list_revoked()
-    if rights.may_everywhere("SELECT") and not taken:
+    """Raises InputError if an account that compares all tables may not read all of them."""
+    revoked = rights.list_revoked()
+    if rights.may_everywhere("SELECT") and not revoked:
         return
     rule = "may not read all tables, so those of the backup would look as if they were too many"
-    rule += f" (it may not see all of {', '.join(taken[:5])})" if taken else ""
+    rule += f" (it may not see all of {', '.join(revoked[:5])})" if revoked else ""
     raise refuse.input(f"{source.name}: the account {source.address.user}", rule, "GRANT SELECT, RELOAD ON *.* TO it.")
 
 
-def _refuse_blind_to(source: CopySource, rights: Rights, database: str, there: Sequence[str]) -> None:
+def _refuse_blind_to(source: CopySource, rights: Rights, database: str, visible: Sequence[str]) -> None:
     """Raises InputError if the account does not see a database, or a dump of it would leave
-    something out. `there`: the databases that it sees."""
-    if database not in there:
-        seen = ", ".join(there[:5]) or "none"
+    something out. `visible`: the databases that it sees."""
+    if database not in visible:
+        seen = ", ".join(visible[:5]) or "none"
         rule = f"is not a database of {source.name} that {source.address.user} may see; it sees {seen}"
         raise refuse.input(f"--only {database[:64]}", rule, "Names count as SHOW DATABASES writes them.")
     without = rights.list_missing(database)
@@ -94,4 +94,5 @@ def _refuse_blind_to(source: CopySource, rights: Rights, database: str, there: S
 
 
 def _describe_gaps(without: Sequence[str]) -> str:
+    """Returns, in words, what a dump leaves out without these rights."""
     return "what it may not read" if "SELECT" in without else ", ".join(NEEDED[right] for right in without)

@@ -44,13 +44,11 @@ ANSWER_S = 5.0
 
 @dataclass(frozen=True)
 class ServerPosition:
-    """The position of a server when its commits were held back. Every commit up to here is in the
-    snapshot.
-
-    `gtid`: everything it had executed; "" without GTIDs. `file`, `offset`: its binary log; "" and 0
-    without one. `replica_gtid`: what a MariaDB replica had applied. `lsn`: of MySQL's InnoDB.
-    `exact`: no commit came between position and freeze, so nothing later is in the snapshot.
-    """
+    """The position of a server when its commits were held back. Every commit up to it is in the
+    snapshot. `gtid`: everything it had executed; "" without GTIDs. `file`, `offset`: its binary
+    log; "" and 0 without one. `replica_gtid`: what a MariaDB replica had applied. `lsn`: of MySQL's
+    InnoDB. `exact`: no commit came between position and freeze, so nothing later is in the
+    snapshot."""
 
     gtid: str = ""
     file: str = ""
@@ -73,8 +71,8 @@ class ServerPosition:
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """The facts that are asked before anything is locked. `numbers`: the version, as (8, 4, 3).
-    `folders`: where its files are. `unsafe_tables`: a few with rows that a crash may leave torn."""
+    """Facts of a server, read before it is locked. `numbers`: the version, as (8, 4, 3). `folders`:
+    those of its files. `unsafe_tables`: some with rows that a crash may leave torn."""
 
     flavor: str
     version: str
@@ -89,7 +87,8 @@ class ServerFacts:
 
 
 class ServerLock:
-    """The lock of one server. A context: after it nothing is locked by us."""
+    """A lock that holds back the commits of a server. It is a context: entering it connects, `take`
+    locks, and leaving it ends the connection with its locks."""
 
     def __init__(
         self,
@@ -102,16 +101,16 @@ class ServerLock:
         options: bool = True,
     ) -> None:
         """Takes the server's address and the times of the lock, s. `wait_s`: longest wait for the
-        lock. `hold_s`: the server ends it after this. `answer_s`: longest wait for any answer
-        beyond. `exact`: no commit comes after the position, on any server, and engines recover to
-        it without the binary log. `options`: the user's command has --wait-lock and --hold."""
+        lock. `hold_s`: the server ends an unused session after this. `answer_s`: longest wait for
+        an answer beyond `wait_s`. `exact`: no commit comes after the position, and engines recover
+        to it without the binary log. `options`: the user's command has --wait-lock and --hold."""
         self.address, self.wait_s, self.hold_s = address, wait_s, hold_s
         self.answer_s, self.exact, self.options = answer_s, exact, options
         self.facts: ServerFacts | None = None
         self.waited_ms = self.held_ms = 0.0
         self._connection: SqlConnection | None = None
         self._began = 0.0
-        self._how = ""
+        self._unlock = ""  # the statement that releases the lock
         self._instance_locked = False
 
     def __enter__(self) -> ServerLock:
@@ -134,7 +133,7 @@ class ServerLock:
             cut(connection)
 
     def ask_rows(self, statement: str, *values: object) -> list[NamedRow]:
-        """Asks for rows by name. Raises InputError for rights that are missing, CouldNotRun."""
+        """Returns the rows of a statement, by column name. Raises InputError for missing rights."""
         import pymysql
 
         if self._connection is None:
@@ -145,7 +144,8 @@ class ServerLock:
             raise self._translate_refusal(statement, error) from None
 
     def take(self) -> ServerPosition:
-        """Locks, and returns the position. Raises InputError, CouldNotRun, with nothing locked."""
+        """Holds back the server's commits, flushes its engines, and returns the position. Raises
+        InputError, CouldNotRun; then the end of the context releases what is locked."""
         facts = self.facts
         assert facts is not None
         began = time.monotonic()
@@ -155,7 +155,7 @@ class ServerLock:
         if facts.flavor == "mariadb" and facts.numbers >= BACKUP_STAGE:
             self.ask_rows("BACKUP STAGE START")
             self.ask_rows("BACKUP STAGE BLOCK_COMMIT")
-            self._how, exact = "BACKUP STAGE END", True
+            self._unlock, exact = "BACKUP STAGE END", True
         else:
             has_instance_lock = facts.flavor == "mysql" and facts.numbers >= INSTANCE_LOCK
             exact = self.exact or not has_instance_lock or bool(facts.unsafe_tables)
@@ -164,7 +164,7 @@ class ServerLock:
                 self._instance_locked = True
             if exact:
                 self.ask_rows("FLUSH TABLES WITH READ LOCK")
-            self._how = "UNLOCK TABLES"
+            self._unlock = "UNLOCK TABLES"
         self.waited_ms = (time.monotonic() - began) * 1e3
         position = self._read_position(facts, exact)
         # Commits up to the position may be in the server's memory alone, which no sync writes.
@@ -177,7 +177,7 @@ class ServerLock:
         """Releases the lock, and sets `held_ms`. Raises CouldNotRun where the lock was not held
         until now."""
         try:
-            self.ask_rows(self._how)
+            self.ask_rows(self._unlock)
             if self._instance_locked:
                 self.ask_rows("UNLOCK INSTANCE")
         except HeadraceError as error:
@@ -187,14 +187,13 @@ class ServerLock:
         finally:
             self.held_ms = (time.monotonic() - self._began) * 1e3
 
-    # --- what is asked ---
+    # --- queries ----------------------------------------------------------------------------------
 
     def _ask_facts(self) -> ServerFacts:
         """Asks for the server's version, identity, folders and tables. Raises InputError,
         CouldNotRun."""
         names = ("version", "version_comment", "hostname", "server_id", "pid_file", "datadir", "server_uuid", *FOLDERS, *FILES)  # fmt: skip
-        listed = ", ".join(f"'{name}'" for name in names)
-        rows = self.ask_rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")
+        rows = self.ask_rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({_quote_texts(names)})")
         variables = {row["Variable_name"].lower(): row["Value"] or "" for row in rows}
         flavor, numbers = parse_version(variables["version"], variables.get("version_comment", ""))
         datadir = variables["datadir"]
@@ -207,27 +206,26 @@ class ServerLock:
             server_id=int(variables.get("server_id") or 0),
             pid_file=_make_absolute(variables.get("pid_file", ""), datadir),
             datadir=datadir,
-            folders=tuple(
-                dict.fromkeys([datadir, *_list_folders(variables, datadir), *self._list_outside_folders(datadir)])
-            ),
+            folders=tuple(dict.fromkeys([*_list_folders(variables, datadir), *self._list_outside_folders(datadir)])),
             unsafe_tables=self._list_unsafe_tables(flavor),
         )
 
     def _list_unsafe_tables(self, flavor: str) -> tuple[str, ...]:
-        """Returns tables with rows that a crash may leave torn, at most a few."""
+        """Returns up to five tables with rows that a crash may leave torn."""
         if flavor == "mysql":
             # The statistics are cached for a day otherwise (MySQL 8.0 manual).
             with contextlib.suppress(CouldNotRun):
                 self.ask_rows("SET SESSION information_schema_stats_expiry = 0")
         rows = self.ask_rows(
             "SELECT table_schema AS a, table_name AS b FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
-            f" AND engine NOT IN ({_quote_words(SAFE_ENGINES)}) AND table_schema NOT IN ({_quote_words(SYSTEM)})"
+            f" AND engine NOT IN ({_quote_texts(SAFE_ENGINES)}) AND table_schema NOT IN ({_quote_texts(SYSTEM)})"
             " AND (table_rows > 0 OR table_rows IS NULL) LIMIT 5"
         )
         return tuple(f"{row['a']}.{row['b']}" for row in rows)
 
     def _list_outside_folders(self, datadir: str) -> list[str]:
-        """Returns folders of tablespaces that were made with DATA DIRECTORY."""
+        """Returns the folders of tablespaces outside of `datadir`, created with DATA DIRECTORY;
+        none if the account may not ask."""
         # MariaDB has the second, which says the same, from 10.6 on; MySQL before 8.0 the third.
         tables = (("path", "innodb_datafiles"), ("filename", "innodb_sys_tablespaces"), ("path", "innodb_sys_datafiles"))  # fmt: skip
         for column, table in tables:
@@ -250,14 +248,14 @@ class ServerLock:
                 exact=exact,
             )
         # MySQL renamed it in 8.2, and has log_status by then.
-        shown = self.ask_rows("SHOW MASTER STATUS")
-        log = shown[0] if shown else {}
+        logs = self.ask_rows("SHOW MASTER STATUS")
+        log = logs[0] if logs else {}
         if facts.flavor == "mysql":
             gtid, applied = log.get("Executed_Gtid_Set") or "", ""
         else:
             columns = "@@gtid_binlog_pos AS log, @@gtid_current_pos AS now, @@gtid_slave_pos AS applied"
             row = self.ask_rows(f"SELECT {columns}")[0]
-            gtid, applied = (row["log"] if shown else row["now"]) or "", row["applied"] or ""
+            gtid, applied = (row["log"] if logs else row["now"]) or "", row["applied"] or ""
         return ServerPosition(
             gtid=_normalise_gtids(gtid, facts.flavor),
             file=log.get("File") or "",
@@ -267,8 +265,7 @@ class ServerLock:
         )
 
     def _translate_refusal(self, statement: str, error: Exception) -> HeadraceError:
-        """Returns our error for a refused statement: InputError for a lack of rights, else
-        CouldNotRun."""
+        """Returns Headrace's error for a refused statement: InputError for missing rights."""
         code, label = get_error_number(error), self.address.label
         if code == NO_LOCK:
             rule = f"{statement} did not get its lock within {self.wait_s:g} s, and was given up; nothing is locked"
@@ -293,9 +290,8 @@ FILES = ("log_bin_basename", "relay_log_basename")
 
 
 def _list_folders(variables: dict[str, str], datadir: str) -> list[str]:
-    """Lists the folders that a server's variables name, in full; `datadir`: where relative paths
-    begin."""
-    listed: list[str] = []
+    """Lists the data directory, and the folders that a server's variables name, in full."""
+    listed = [datadir]
     for name in FOLDERS:
         # innodb_directories is a list, with semicolons.
         listed += [_make_absolute(each.strip(), datadir) for each in variables.get(name, "").split(";") if each.strip()]
@@ -309,13 +305,14 @@ def _make_absolute(path: str, datadir: str) -> str:
 
 
 def _normalise_gtids(gtids: str, flavor: str) -> str:
-    """Returns a set of GTIDs as it is written everywhere in this package; as the server wrote it,
-    where that is not understood: no snapshot fails for it."""
+    """Returns a set of GTIDs in the form of GtidSet, or as the server wrote it if that cannot be
+    parsed: no snapshot fails for it."""
     try:
         return str(GtidSet.parse(gtids, flavor))
     except InputError:
         return "".join(gtids.split())
 
 
-def _quote_words(words: tuple[str, ...]) -> str:
-    return ", ".join(f"'{word}'" for word in words)
+def _quote_texts(texts: tuple[str, ...]) -> str:
+    """Returns plain texts as SQL literals, with commas between."""
+    return ", ".join(f"'{text}'" for text in texts)

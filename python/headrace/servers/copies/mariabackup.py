@@ -12,7 +12,7 @@ from headrace.base.machine import ends_with_us
 from headrace.base.processes import Command, describe_failure, run_checked, run_to_end
 from headrace.errors import CouldNotRun
 from headrace.mysql.option_files import quote_value
-from headrace.servers.copies.copy import COPY_S, Copied, Destination, PhysicalCopy, get_server
+from headrace.servers.copies.copy import COPY_S, CopyResult, Destination, PhysicalCopy, get_server
 from headrace.servers.copies.folders import hold_folder
 from headrace.servers.copies.pipeline import Flow, Stage
 from headrace.servers.copies.position import BinlogPosition
@@ -40,7 +40,7 @@ class MariabackupCopy(PhysicalCopy):
 
     form = "mbstream"
 
-    def take(self, source: CopySource, into: Destination) -> Copied:
+    def take(self, source: CopySource, into: Destination) -> CopyResult:
         """Runs mariabackup into the destination's stream, or into its folder without one. Raises
         CouldNotRun, also for a copy without position of a server with a binary log."""
         server, gentle = get_server(source), into.pace.gentle
@@ -62,23 +62,24 @@ class MariabackupCopy(PhysicalCopy):
             make_client_file(source.address, f"!include {server.paths.config}\n", more) as options,
             limit_read_ahead(server) if gentle else contextlib.nullcontext(),
         ):
-            words = (*tool, f"--defaults-file={options}", "--backup", f"--target-dir={into.folder}")
+            arguments = (*tool, f"--defaults-file={options}", "--backup", f"--target-dir={into.folder}")
             if into.stream is None:
-                command = Command(ends_with_us(*words, f"--parallel={FOLDER_THREADS}"), what="mariabackup, the backup")
+                arguments = ends_with_us(*arguments, f"--parallel={FOLDER_THREADS}")
+                command = Command(arguments, what="mariabackup, the backup")
                 done = run_to_end(command, COPY_S, "Is there room?")
                 if done.code != 0:
                     raise CouldNotRun(command.label, describe_failure(done), command.words[0], "Is there room?")
                 for line in done.errors.splitlines():
                     watch_log(line)
             else:
-                words = (*words, "--stream=mbstream", *(() if gentle else (f"--parallel={STREAM_THREADS}",)))
+                arguments += ("--stream=mbstream", *(() if gentle else (f"--parallel={STREAM_THREADS}",)))
                 with hold_folder(into.folder):
                     into.folder.mkdir(mode=0o700)
-                    into.stream.write(Flow([Stage(words, "mariabackup")], watch_log), size)
+                    into.stream.write(Flow([Stage(arguments, "mariabackup")], watch_log), size)
         if source.log_bin and not positions:
             rule = "told no binary log position, so nothing could be replayed on top of the copy"
             raise refuse.run("mariabackup", rule, "Does the account have BINLOG MONITOR?")
-        return Copied(positions[-1] if positions else BinlogPosition(), size)
+        return CopyResult(positions[-1] if positions else BinlogPosition(), size)
 
     def unpack(self, folder: Path) -> Stage:
         return Stage(("mbstream", "-x", "-C", str(folder)), "mbstream")
@@ -86,8 +87,9 @@ class MariabackupCopy(PhysicalCopy):
     def prepare(self, data: Path, log: Path, program: ServerProgram) -> None:
         """Applies the redo log to the files of the copy, and moves it to `log`. Raises
         CouldNotRun."""
-        words = ends_with_us(*program.find_tool("mariabackup", "mariadb-backup"), "--prepare", f"--target-dir={data}")
-        run_checked(Command(words, what="mariabackup --prepare"), COPY_S, "Is there room?")
+        tool = program.find_tool("mariabackup", "mariadb-backup")
+        arguments = ends_with_us(*tool, "--prepare", f"--target-dir={data}")
+        run_checked(Command(arguments, what="mariabackup --prepare"), COPY_S, "Is there room?")
         for note in [note for pattern in NOTES for note in data.glob(pattern)]:
             note.unlink()
         for redo in [*data.glob("ib_logfile*")]:
@@ -96,8 +98,9 @@ class MariabackupCopy(PhysicalCopy):
 
 @contextlib.contextmanager
 def limit_read_ahead(server: Server) -> Iterator[None]:
-    """Limits the kernel's read-ahead on the data volume, so that other reads wait shortly behind
-    it: two steps, doubled for a file read in order, take 1/128 s of the volume's throughput."""
+    """Limits the kernel's read-ahead on a server's data volume during the block, so that other
+    reads wait shortly behind it: two steps, doubled for a file read in order, take 1/128 s of the
+    volume's throughput. Errors are ignored."""
     assert server.volumes.data is not None
     volume = server.lab.describe(server.volumes.data)
     device = Path(str((volume["attachment"] or {}).get("device", ""))).resolve().name

@@ -1,7 +1,7 @@
 """Runs programs joined by pipes: one makes a copy, others pack and encrypt it; and the same
 backwards.
 
-    mariabackup | zstd | openssl | -> pieces for the target        `Flow.pieces`
+    mariabackup | zstd | openssl | -> pieces for the target        `Flow.read_pieces`
     pieces of the target -> | openssl -d | zstd -d | mbstream -x   `Flow.feed`
 
 No key and no password stands in an argument or the environment: openssl reads its key from a pipe.
@@ -31,7 +31,7 @@ READ_BYTES = MIB
 # Pieces that a source may be ahead of its target: twice what a folder flushes at once (32 MiB).
 AHEAD_PIECES = 64
 # Lines of a program's messages that are kept: enough for the reason of its failure.
-KEPT_LINES = 400
+MOST_LINES = 400
 # Longest time for a program to end once its output has ended or it was asked to, s: a guess.
 END_S = 30.0
 # The kind of error of a program that ended by itself, and not for want of room.
@@ -41,10 +41,11 @@ ZSTD_LEVEL = 1  # the fastest of zstd's normal levels (zstd(1)); a backup compet
 
 @dataclass(frozen=True)
 class Stage:
-    """A program of a flow. `secret`: given to it through a pipe whose number replaces {fd} in its
-    words. `user`: the user that it runs as. `fine`: exit codes of a success."""
+    """A program of a flow, with its command line (`arguments`), and its name in errors (`what`).
+    `secret`: sent to it through a pipe whose file number replaces {fd} in an argument. `user`: the
+    user that it runs as, None for this one. `fine`: exit codes of a success."""
 
-    words: tuple[str, ...]
+    arguments: tuple[str, ...]
     what: str
     secret: bytes | None = None
     user: User | None = None
@@ -53,14 +54,14 @@ class Stage:
 
 
 def make_packer(pack: str) -> list[Stage]:
-    """Returns the programs that pack, for `zstd` or `none`."""
+    """Returns the programs that pack bytes, by their name, zstd or none."""
     if pack == "none":
         return []
     return [Stage((require_program("zstd", "zstd"), f"-{ZSTD_LEVEL}", "-T1", "-q", "-c"), "zstd")]
 
 
 def make_unpacker(pack: str) -> list[Stage]:
-    """Returns the programs that unpack the output of `packer`."""
+    """Returns the programs that unpack the output of those of `make_packer`."""
     return [] if pack == "none" else [Stage((require_program("zstd", "zstd"), "-d", "-q", "-c"), "zstd")]
 
 
@@ -70,24 +71,15 @@ def choose_pack() -> str:
 
 
 def make_cipher(key: bytes | None, back: bool = False) -> list[Stage]:
-    """Returns the program that encrypts, or decrypts (`back`): AES-256 in counter mode with a salt
-    of its own for each file. The sealed manifest detects changed bytes: it has their SHA-256 under
-    an HMAC with the same key."""
+    """Returns the program that encrypts, or decrypts (`back`), none without a key: AES-256 in
+    counter mode with a new salt for each file. The sealed manifest detects changed bytes: it has
+    their SHA-256 under an HMAC with the same key."""
     if key is None:
         return []
     # The key has 256 random bits, so nothing is gained by deriving it slowly: one round.
-    words = (
-        require_program("openssl", "openssl"),
-        "enc",
-        "-aes-256-ctr",
-        "-pbkdf2",
-        "-iter",
-        "1",
-        "-md",
-        "sha256",
-        "-salt",
-    )
-    return [Stage((*words, *(("-d",) if back else ()), "-pass", "fd:{fd}"), "openssl", secret=key.hex().encode())]
+    options = f"enc -aes-256-ctr -pbkdf2 -iter 1 -md sha256 -salt {'-d ' if back else ''}-pass fd:{{fd}}"
+    arguments = (require_program("openssl", "openssl"), *options.split())
+    return [Stage(arguments, "openssl", secret=key.hex().encode())]
 
 
 class Flow:
@@ -98,7 +90,7 @@ class Flow:
         first program writes to its error output."""
         self.stages, self.on_line = stages, on_line
         self.children: list[subprocess.Popen[bytes]] = []
-        self.outputs: list[deque[str]] = [deque(maxlen=KEPT_LINES) for _ in stages]
+        self.outputs: list[deque[str]] = [deque(maxlen=MOST_LINES) for _ in stages]
         self._readers: list[threading.Thread] = []
 
     def __enter__(self) -> Flow:
@@ -149,12 +141,11 @@ class Flow:
         self._check(END_S)
 
     def feed(
-        self, pieces: Iterable[bytes], stdout: int = subprocess.DEVNULL, broken: Callable[[], None] = lambda: None
+        self, pieces: Iterable[bytes], stdout: int = subprocess.DEVNULL, on_failure: Callable[[], None] = lambda: None
     ) -> None:
-        """Writes these bytes to the first program, and waits until all have ended, however long the
-        last of them work on: a client has statements left when everything has been written.
-        `broken`: called when a program fails; it may raise an error that explains what is wrong
-        with the bytes."""
+        """Writes bytes to the first program, and waits until all programs have ended, without a
+        limit: a client still runs statements when all is written. `on_failure`: called when a
+        program fails; it may raise an error that explains the failure by the bytes."""
         self._start(first_stdin=subprocess.PIPE, last_stdout=stdout)
         pipe = self.children[0].stdin
         assert pipe is not None
@@ -163,15 +154,15 @@ class Flow:
                 pipe.write(piece)
             pipe.close()
         except BrokenPipeError:
-            pass  # a program has ended: which, and why, is said below
+            pass  # a program has ended: `_check` finds which, and why
         try:
             self._check(None)
         except CouldNotRun:
-            broken()
+            on_failure()
             raise
 
     def pass_through(self, data: bytes) -> bytes:
-        """Passes a small number of bytes through all programs and returns the output."""
+        """Passes bytes, all in memory, through the programs, and returns the output."""
         return b"".join(self.read_pieces([data])) if self.stages else data
 
     def _start(self, first_stdin: int, last_stdout: int) -> None:
@@ -194,17 +185,17 @@ class Flow:
     def _start_child(self, stage: Stage, stdin: int, stdout: int) -> subprocess.Popen[bytes]:
         """Starts a program between two file numbers; its secret passes through a pipe of its own.
         Raises CouldNotRun if it cannot be started."""
-        words, passed = list(stage.words), ()
+        arguments, passed = list(stage.arguments), ()
         read_end = -1
         if stage.secret is not None:
             read_end, write_end = os.pipe()
             os.write(write_end, stage.secret + b"\n")  # far below the 4 KiB a pipe always takes
             os.close(write_end)
-            words, passed = [word.replace("{fd}", str(read_end)) for word in words], (read_end,)
+            arguments, passed = [each.replace("{fd}", str(read_end)) for each in arguments], (read_end,)
         environment = {**(os.environ if stage.user is None else PRIVATE_ENVIRONMENT), **TOOL_ENVIRONMENT, "LC_ALL": "C"}
         try:
             return spawn(
-                ends_with_us(*words),
+                ends_with_us(*arguments),
                 stdin=stdin,
                 stdout=stdout,
                 stderr=subprocess.PIPE,
@@ -215,14 +206,14 @@ class Flow:
             )
         except OSError as error:
             rule = f"could not be started: {error.strerror}"
-            raise CouldNotRun(stage.what, rule, stage.words[0], "Is it installed, and may it be run?") from None
+            raise CouldNotRun(stage.what, rule, stage.arguments[0], "Is it installed, and may it be run?") from None
         finally:
             if read_end >= 0:
                 os.close(read_end)
 
     def _listen(self, child: subprocess.Popen[bytes], index: int) -> None:
-        """Keeps the last lines of a program's error output, each cut to 4,096 bytes, and tells
-        those of the first program (`index` 0)."""
+        """Collects the last lines of a program's error output, each cut to 4,096 bytes, until that
+        ends; calls `on_line` with those of the first program (`index` 0)."""
         pipe = child.stderr
         assert pipe is not None
         with contextlib.suppress(OSError, ValueError):
@@ -241,7 +232,7 @@ class Flow:
             try:
                 code = child.wait(longest_s)
             except subprocess.TimeoutExpired:
-                raise CouldNotRun(stage.what, f"does not end within {longest_s:g} s", stage.words[0], "") from None
+                raise CouldNotRun(stage.what, f"does not end within {longest_s:g} s", stage.arguments[0], "") from None
             self._readers[index].join(END_S)
             if code not in stage.fine:
                 failed.append((stage, code, "\n".join(self.outputs[index])))
@@ -252,20 +243,19 @@ class Flow:
             rule = f"failed (exit code {code}): {find_telling_lines(text)}"
             kind = EXITED if code > 0 and "No space left" not in text else ""
             hint = next((hint for sign, hint in HINTS if sign in text), "")
-            raise CouldNotRun(stage.what, rule, stage.words[0], hint, kind=kind)
+            raise CouldNotRun(stage.what, rule, stage.arguments[0], hint, kind=kind)
 
 
-class Pumped(Flow):
-    """A flow, and programs behind it. `see` is called with every piece that passes between them,
-    and may wait: the first flow then waits too."""
+class ChainedFlow(Flow):
+    """A flow, and further programs behind it. `see` is called with every piece that passes between
+    them, and may wait: the first flow then waits too. `plain_bytes`: their number so far."""
 
     def __init__(self, first: Flow, behind: list[Stage], see: Callable[[bytes], None]) -> None:
         super().__init__(behind)
         self.first, self.see, self.plain_bytes = first, see, 0
 
     def read_pieces(self, given: Iterable[bytes] | None = None) -> Iterator[bytes]:
-        """Yields the output of the last program behind, or of the first flow without such programs.
-        Raises as Flow.pieces."""
+        """Yields the output of the last program, or of the first flow if there is none."""
         if not self.stages:
             yield from self._show_pieces(given)
             return
@@ -289,8 +279,8 @@ class Pumped(Flow):
 
 
 def read_ahead(pieces: Iterable[bytes], most: int = AHEAD_PIECES) -> Generator[bytes, None, None]:
-    """Yields the same pieces, read by a thread that may be `most` ahead: the source is read while
-    the target flushes, and the other way round."""
+    """Yields the same pieces, which a thread reads up to `most` pieces ahead: the source is read
+    while the target flushes, and the other way round."""
     waiting: queue.Queue[bytes | BaseException | None] = queue.Queue(most)
     consumer_gone = threading.Event()
 

@@ -9,15 +9,13 @@ from headrace.mysql.gtid import GtidSet
 
 @dataclass(frozen=True)
 class BinlogPosition:
-    """The position of a copy in its source's history: `gtid` executed, `file` and `offset` next.
-
-    `gtid`: "" if the source has none or writes no binary log; then `file` is "" too.
-    """
+    """The position of a copy in its source's history. `gtid`: the GTIDs executed, "" for none.
+    `file`, `offset` (bytes): the next event in the binary log; "" and 0 if there is none."""
 
     gtid: str = ""
     file: str = ""
     offset: int = 0
 
     def parse_gtids(self, flavor: str) -> GtidSet:
-        """Returns the executed transactions as a set."""
+        """Returns the GTIDs executed as a set of a flavor."""
         return GtidSet.parse(self.gtid, flavor)

@@ -20,9 +20,9 @@ class CopyRetention:
     def judge(
         self, newest: Iterable[T], last: T | None, good: Callable[[T], bool], age_s: Callable[[T], float]
     ) -> Iterator[tuple[T, Reason, int]]:
-        """Yields the copies of a server, the newest first, each with the reason why it stays, ""
-        for one that goes, and the number of newer good ones. `last` never goes; the others of which
-        `good` is false do not count."""
+        """Yields the copies of a server (`newest`: the newest first), each with the reason why it
+        stays, "" for one that is to be deleted, and the number of newer good ones. `last` always
+        stays; copies for which `good` is false do not count. `age_s`: returns the age of one, s."""
         newer = 0
         for copy in newest:
             reason: Reason = "last" if copy is last else ""

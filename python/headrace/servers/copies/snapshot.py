@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from headrace.base.files import get_reason, write_back
 from headrace.errors import CouldNotRun
-from headrace.servers.copies.copy import Copied, CopyMethod, Destination, get_server
+from headrace.servers.copies.copy import CopyMethod, CopyResult, Destination, get_server
 from headrace.servers.copies.locks import ServerLock, ServerPosition
 from headrace.servers.copies.source import ANSWER_S, CopySource, estimate_data_bytes, refuse
 from headrace.servers.server import Server
@@ -27,7 +27,7 @@ Answer = TypeVar("Answer")
 
 
 def ignore(step: str) -> None:
-    """Ignores a step, for callers who want no progress."""
+    """Discards the name of a step."""
 
 
 def capture(
@@ -38,9 +38,7 @@ def capture(
 ) -> tuple[ServerPosition, Answer]:
     """Locks the server, writes everything back, and calls `create`; returns the position of the
     lock, and what `create` answers. The lock stays: `ServerLock.release` tells whether it held.
-
-    Without a `lock` the position is empty. `sync` writes dirty pages to the volumes.
-    """
+    Without a `lock` the position is empty. `sync` writes dirty pages to the volumes."""
     sync()  # most of it, while nobody waits
     position = ServerPosition()
     if lock is not None:
@@ -63,7 +61,7 @@ class SnapshotCopy(CopyMethod):
 
     form = "snapshot"
 
-    def take(self, source: CopySource, into: Destination) -> Copied:
+    def take(self, source: CopySource, into: Destination) -> CopyResult:
         """Takes snapshots of all volumes of the server at one instant, with its commits held back
         meanwhile (`commits_held_ms` in the facts). Raises InputError, CouldNotRun."""
         server = get_server(source)
@@ -85,7 +83,7 @@ class SnapshotCopy(CopyMethod):
         facts: dict[str, object] = {"commits_held_ms": round(lock.held_ms, 1), "roles": roles}
         if server.volumes.log:
             facts["log_storage"] = server.log_storage
-        return Copied(position.make_binlog_position(source.flavor), size, ids, facts)
+        return CopyResult(position.make_binlog_position(source.flavor), size, ids, facts)
 
 
 def write_back_all(places: Iterable[Path]) -> None:

@@ -30,7 +30,8 @@ ANSWER_S = 60.0
 
 @dataclass(frozen=True)
 class CopySource:
-    """A server to be copied. `server`: the lab's server, None for a server elsewhere."""
+    """A server to be copied. `id`: its UUID (MySQL) or `server-` and its server_id (MariaDB).
+    `engines`: of the users' tables. `server`: the lab's server, None for a server elsewhere."""
 
     address: Address
     name: str
@@ -44,13 +45,15 @@ class CopySource:
 
     @property
     def dialect(self) -> Dialect:
+        """The statements of its flavor and version."""
         return Dialect(self.flavor, self.version)
 
     def connect(self, timeout_s: float = ANSWER_S) -> SqlConnection:
+        """Returns a new connection. `timeout_s`: longest wait for each answer."""
         return connect(self.address, timeout_s)
 
     def find_server_program(self) -> ServerProgram:
-        """Returns the server program whose tools fit it. Raises CouldNotRun."""
+        """Returns the program of its flavor, whose tools can copy it. Raises CouldNotRun."""
         return find_program(self.flavor, self.server.server_path if self.server else None)
 
     def find_tool(self, *names: str) -> tuple[str, ...]:
@@ -60,8 +63,8 @@ class CopySource:
 
 @contextmanager
 def make_client_file(address: Address, before: str = "", behind: str = "") -> Iterator[Path]:
-    """Writes an option file with an account for tools, between two texts, that only this user may
-    read. It lies in memory, so nothing of it stays if this process is killed."""
+    """Writes an option file for tools, with the account of an address between the texts `before`
+    and `behind`, and yields its path. It is in memory, and this user's alone."""
     handle = os.memfd_create("client.cnf", os.MFD_CLOEXEC)
     try:
         os.fchmod(handle, 0o600)
@@ -72,7 +75,8 @@ def make_client_file(address: Address, before: str = "", behind: str = "") -> It
 
 
 def read_source(address: Address, name: str, server: Server | None = None) -> CopySource:
-    """Reads a server's flavor, version and identity. Raises InputError, CouldNotRun."""
+    """Connects to a server, and returns it as a source with its flavor, version, identity and
+    engines. Raises InputError, CouldNotRun."""
     with connect(address, ANSWER_S) as connection:
         (version_text, log_bin, server_id), *_ = fetch_rows(connection, "SELECT @@version, @@log_bin, @@server_id")
         flavor, numbers = parse_version(version_text)
@@ -101,7 +105,7 @@ def fetch_rows(connection: SqlConnection, statement: str) -> list[Row]:
 
 
 def read_executed(connection: SqlConnection, source: CopySource) -> GtidSet:
-    """Returns all transactions that the server has executed: MariaDB's applied and own."""
+    """Returns the GTIDs that a server has executed, of MariaDB those applied and its own."""
     gtids = GtidSet(source.flavor)
     for value in fetch_rows(connection, source.dialect.query_executed())[0]:
         gtids = gtids.union(GtidSet.parse(str(value or ""), source.flavor))
@@ -109,7 +113,7 @@ def read_executed(connection: SqlConnection, source: CopySource) -> GtidSet:
 
 
 def read_position(connection: SqlConnection, source: CopySource) -> BinlogPosition:
-    """Returns the current position of its history. It is exact only while nothing is written."""
+    """Returns the present position of a server; it is exact only while nothing is written."""
     gtids = str(read_executed(connection, source))
     if not source.log_bin:
         return BinlogPosition(gtids)
@@ -118,7 +122,7 @@ def read_position(connection: SqlConnection, source: CopySource) -> BinlogPositi
 
 
 def list_databases(connection: SqlConnection) -> list[str]:
-    """Lists the databases of users."""
+    """Lists the databases that the account sees, without those of the system."""
     return [str(row[0]) for row in fetch_rows(connection, "SHOW DATABASES") if str(row[0]).lower() not in SYSTEM]
 
 
@@ -143,7 +147,7 @@ def _quote_texts(names: Sequence[str]) -> str:
 
 
 def count_physical_bytes(server: Server) -> int:
-    """Returns the bytes of the files of a data directory."""
+    """Returns the bytes that the files of a server's data directory take on its volume."""
     total = 0
     for top, _, files in os.walk(server.paths.datadir):
         for file in files:

@@ -32,23 +32,23 @@ FIRST_TRY_S = 2.0  # how long a replica may take to connect to its new source, o
 
 
 class StepAction(ABC):
-    """Carries out a kind of step. `optional`: its failure does not end the change; `at_once`: it is
-    done for several servers at the same time, as each may wait for a dead host; `leased`: the lease
-    is checked before it, unless it takes a moment between two others that are."""
+    """Carries out the steps of one action. `optional`: a failure does not end the change;
+    `at_once`: it is done for several servers at the same time, as each may wait for a dead host;
+    `leased`: the lease is checked before it."""
 
     optional = False
     at_once = False
     leased = True
 
     def prepare(self, run: ChangeRun, step: FailoverStep) -> None:  # noqa: B027
-        """Precedes the step, which counts as not begun if this fails."""
+        """Makes what the step needs. If this fails, the step counts as not begun."""
 
     @abstractmethod
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
-        """Carries out a step. Raises CouldNotRun and others."""
+        """Carries out the step. Raises CouldNotRun, the driver's errors, and others."""
 
     def conclude(self, run: ChangeRun, step: FailoverStep) -> None:  # noqa: B027
-        """Follows the step, whether it was done or failed as an optional one may."""
+        """Is called after the step, whether it succeeded or, as an optional one may, failed."""
 
 
 class Fence(StepAction):
@@ -67,7 +67,7 @@ class StartApply(StepAction):
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         state = run.get_state(step.server)
-        run.hands.change(run.hosts[step.server], *state.dialect.start_apply(_get_channel_name(state)))
+        run.pool.change(run.hosts[step.server], *state.dialect.start_apply(_get_channel_name(state)))
 
 
 class StopReceive(StepAction):
@@ -77,7 +77,7 @@ class StopReceive(StepAction):
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         state = run.get_state(step.server)
-        with run.hands.hold_connection(run.hosts[step.server]) as connection:
+        with run.pool.hold_connection(run.hosts[step.server]) as connection:
             stop_receiving(connection, state, _get_channel_name(state))
 
 
@@ -85,13 +85,13 @@ class WaitNear(StepAction):
     """Waits until the replica needs a moment for its backlog, while writes go on."""
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
-        """Waits until the replica is near; of the second stage on it is kept applying faster
-        afterwards."""
+        """Waits until the replica is near; from the second stage on it goes on applying hurried,
+        until `run.hurry` is closed."""
         host, to = run.hosts[step.server], run.hosts[step.to]
         with contextlib.ExitStack() as hurry:
-            run.draining.come_near(host, to, run.get_state(step.server), hurry)
+            run.draining.wait_until_near(host, to, run.get_state(step.server), hurry)
             if step.stage > 1:
-                # It is hurried until it has everything: the flush takes less time than that saves.
+                # The flush at the end takes less time than the hurry saves.
                 run.hurry = hurry.pop_all()
 
 
@@ -102,7 +102,7 @@ class ReadOnly(StepAction):
         """Stops the writes, and logs the source's GTIDs and the seconds that stopping took."""
         assert run.closing is not None
         gtids = run.closing.stop(
-            run.say, run.hands.list_connection_ids(step.server) | run.lease.list_connection_ids(step.server)
+            run.say, run.pool.list_connection_ids(step.server) | run.lease.list_connection_ids(step.server)
         )
         # Attempts before the last one let clients write in between.
         at_s = run.closing.began_s
@@ -115,9 +115,9 @@ class WaitApplied(StepAction):
     leased = False
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
-        """Waits until the target of the step or of the switchover is applied. After an error a
-        switchover's source takes writes again. Raises CouldNotRun, also for a replica with
-        transactions of its own."""
+        """Waits until the replica has applied the GTIDs of the step, else all of a switchover's
+        source. After an error a switchover's source takes writes again. Raises CouldNotRun, also
+        for a replica with transactions of its own."""
         host, target = run.hosts[step.server], step.gtid or run.progress.pause.target
         member, draining, state = run.seen[step.server], run.draining, run.seen[step.server].state
         switching = run.progress.kind == "switchover" and bool(step.to)  # else it is to follow the new source
@@ -153,14 +153,14 @@ class Inject(StepAction):
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         assert step.gtid is not None
-        run.hands.change(run.hosts[step.server], *make_empty_statements(step.gtid))
+        run.pool.change(run.hosts[step.server], *make_empty_statements(step.gtid))
 
 
 class LeaveSource(StepAction):
     """Ends all channels of the chosen server."""
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
-        with run.hands.hold_connection(run.hosts[step.server]) as connection:
+        with run.pool.hold_connection(run.hosts[step.server]) as connection:
             leave_sources(connection, run.get_state(step.server), step.gtid)
 
 
@@ -175,7 +175,7 @@ class SwitchSemiSync(StepAction):
         host, state = run.hosts[step.server], run.get_state(step.server)
         timeout = choose_timeout_ms(run.progress, state, run.seen) if self.side == "source" and self.on else None
         run.store(host, state.dialect.make_semi_sync_settings(self.side, self.on, timeout, step.count))
-        run.hands.change(host, *state.dialect.switch_semi_sync(self.side, self.on, timeout, step.count))
+        run.pool.change(host, *state.dialect.switch_semi_sync(self.side, self.on, timeout, step.count))
 
 
 class Writable(StepAction):
@@ -185,7 +185,7 @@ class Writable(StepAction):
         run.store(run.hosts[step.server], run.get_state(step.server).dialect.make_read_only_settings(False))
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
-        run.hands.change(run.hosts[step.server], *run.get_state(step.server).dialect.switch_read_only(False))
+        run.pool.change(run.hosts[step.server], *run.get_state(step.server).dialect.switch_read_only(False))
 
 
 class KeepRole(StepAction):
@@ -200,8 +200,8 @@ class KeepRole(StepAction):
 
 
 class Clients(StepAction):
-    """Writes the file that clients read the source's address from. The replicas have to follow
-    without it too; it is tried again at the end."""
+    """Writes the file that clients read the source's address from. If that fails, the change goes
+    on, and it is tried again at the end."""
 
     optional = True
     leased = False
@@ -216,8 +216,8 @@ class Clients(StepAction):
             run.surroundings.write(run.clients, (text + "\n").encode())
 
     def conclude(self, run: ChangeRun, step: FailoverStep) -> None:
-        """Begins to time the outage for clients, and once the file is written logs for how many
-        seconds the writes of a switchover were closed."""
+        """Lets a first client connect, which measures the outage, and once the file is written logs
+        for how many seconds the writes of a switchover were closed."""
         progress = run.progress
         pause = progress.pause
         since_s = pause.at_s if progress.kind == "switchover" else progress.written_s
@@ -250,7 +250,7 @@ class ListLost(StepAction):
         Raises CouldNotRun."""
         assert step.gtid is not None
         old, flavor = run.hosts[step.to], run.get_state(step.server).flavor
-        lost = rescue.tail(old, step.gtid, flavor)
+        lost = rescue.list_tail(old, step.gtid, flavor)
         at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(run.surroundings.read_unix_s()))
         path = run.journal.path.with_name(f"{old.name.replace('/', '_')}-lost-{at}.txt")
         run.surroundings.write(path, "".join(f"{gtid}\n" for gtid in lost).encode())
@@ -265,7 +265,7 @@ class Repoint(StepAction):
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
         host, to = run.hosts[step.server], run.hosts[step.to]
-        with run.hands.hold_connection(host) as connection:
+        with run.pool.hold_connection(host) as connection:
             follow(host, connection, to, run.following.get((to.name, host.name)), step.gtid)
             if run.progress.is_settled("clients"):  # nobody waits: the error of its first try is seen, if any
                 until = run.surroundings.read_now_s() + FIRST_TRY_S
@@ -279,12 +279,12 @@ class RepointEarly(StepAction):
     optional = True
 
     def run(self, run: ChangeRun, step: FailoverStep) -> None:
-        """Waits until the replica is near, then lets it follow the chosen one, or its source as
-        before if that takes longer than EARLY_S seconds. Raises CouldNotRun."""
+        """Waits until the replica is near, and lets it follow the chosen one. Raises CouldNotRun; a
+        replica that needs longer than EARLY_S seconds follows its source as before."""
         host, to, source = run.hosts[step.server], run.hosts[step.to], run.hosts[run.progress.source]
         with contextlib.ExitStack() as hurry:
-            run.draining.come_near(host, source, run.get_state(step.server), hurry, EARLY_STANDS_S)
-        with run.hands.hold_connection(host) as connection, run.hands.hold_connection(to) as above:
+            run.draining.wait_until_near(host, source, run.get_state(step.server), hurry, EARLY_STANDS_S)
+        with run.pool.hold_connection(host) as connection, run.pool.hold_connection(to) as above:
             move_below(host, connection, to, above, run.following.get((to.name, host.name)), EARLY_S)
 
 
@@ -314,7 +314,7 @@ PUBLISH = Clients()
 
 
 def is_connecting(state: ServerState) -> bool:
-    """Returns whether a channel of a server has neither connected nor given up."""
+    """Returns whether a channel of a server is still connecting to its source."""
     return any(channel.receive == "connecting" for channel in state.channels)
 
 

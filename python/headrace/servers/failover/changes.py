@@ -14,11 +14,11 @@ from headrace.mysql.gtid import GtidSet
 from headrace.mysql.state import ServerState, observe, read_dialect, read_executed_sets
 from headrace.mysql.statements import SqlConnection, ask, ask_row, run
 from headrace.servers.failover import scheduler
-from headrace.servers.failover.hosts import CHANGE_S, AddressHost, Hands, change
+from headrace.servers.failover.hosts import CHANGE_S, AddressHost, ConnectionPool, change
 from headrace.servers.failover.planning.members import refuse
 from headrace.servers.failover.surroundings import REAL, Background, Surroundings
 from headrace.servers.topology import accounts
-from headrace.servers.topology.threads import leave_source, stop_applying, stop_receiving, to_start
+from headrace.servers.topology.threads import leave_source, make_start_statements, stop_applying, stop_receiving
 
 # Time that one attempt to stop the writes waits for statements that run, s: the least that
 # lock_wait_timeout takes. Whoever wants to write waits as long, so an attempt that fails is given
@@ -29,7 +29,7 @@ CLOSING_S = 30.0  # of the connection that does it, a guess
 LOCK_WAIT = (1205,)  # ER_LOCK_WAIT_TIMEOUT
 LONG_S = 1  # a writing statement that runs for longer is waited for while the others go on, a guess
 WORDS = 60  # of a statement that is in the way, for people
-# Commands that stay connected when a source turns read-only.
+# Connections of a source: id, command, user, and whether it is inside a statement or transaction.
 CLIENTS = (
     "SELECT p.id, p.command, p.user, p.command = 'Query' OR t.trx_id IS NOT NULL FROM information_schema.processlist p"
     " LEFT JOIN information_schema.innodb_trx t ON t.trx_mysql_thread_id = p.id"
@@ -46,14 +46,15 @@ STAYS = (
     "stays stopped: MariaDB would throw away what it received and has not applied (MDEV-4698); once its source is back, "
     "START SLAVE fetches that anew"
 )
-KEEP = {"Binlog Dump", "Binlog Dump GTID", "Daemon", "Slave_IO", "Slave_SQL", "Slave_worker", "Connect"}
+# Commands whose connections are not killed when a source becomes read-only.
+STAY_CONNECTED = {"Binlog Dump", "Binlog Dump GTID", "Daemon", "Slave_IO", "Slave_SQL", "Slave_worker", "Connect"}
 
 
 @dataclass
 class Closing:
-    """Stops a source's writes, on a connection that was made beforehand: slow preparations are done
-    while the writes go on. Connections of accounts that read_only does not stop are killed;
-    with READ ONLY ADMIN (MariaDB) they can write again: the plan says so."""
+    """Stops the writes of a source, on a connection that `prepare` opens while they go on.
+    Connections of accounts that read_only does not stop are killed; with READ ONLY ADMIN (MariaDB)
+    they can connect and write again."""
 
     host: AddressHost
     state: ServerState
@@ -65,7 +66,8 @@ class Closing:
 
     @classmethod
     def prepare(cls, host: AddressHost, state: ServerState, surroundings: Surroundings = REAL) -> Closing:
-        """Connects, stops the events, and makes the server read-only at its next start."""
+        """Connects to a source, switches its event scheduler off, and stores that it is read-only
+        at its next start; returns what stops its writes."""
         connection = host.open_connection(CLOSING_S)
         try:
             run(connection, (f"SET SESSION lock_wait_timeout = {ATTEMPT_S}",))
@@ -81,14 +83,15 @@ class Closing:
         return cls(host, state, connection, surroundings, _bypassing=bypassing)
 
     def list_long_writers(self) -> list[str]:
-        """Lists statements in the way: they wrote, and run longer than writes may be stopped."""
+        """Lists statements that wrote and run for longer than LONG_S seconds, which block the
+        stop."""
         return [f"{words} (for {age} s)" for age, words in ask(self.connection, LONG_WRITERS)]
 
     def stop(self, say: Callable[[str], None], own_ids: Collection[int] = ()) -> GtidSet:
-        """Makes the server read-only, and returns what it has executed. Connections with SUPER are
-        not stopped by read_only: they, and clients inside a statement, are killed at once, the
-        others meanwhile in the background; connections with an id in `own_ids` stay. Raises
-        CouldNotRun if statements are in the way; then it takes writes again."""
+        """Makes the server read-only, and returns the GTIDs it has executed. Connections with SUPER
+        are not stopped by read_only: they, and clients inside a statement, are killed at once, all
+        others in the background; connections with an id in `own_ids` stay. Raises CouldNotRun if
+        statements are in the way ATTEMPTS times; then it takes writes again."""
         dialect = self.state.dialect
         for attempts_left in range(ATTEMPTS - 1, -1, -1):
             self.began_s = self.surroundings.read_now_s()
@@ -109,7 +112,7 @@ class Closing:
             self.surroundings.sleep(BETWEEN_S)
         at_once, later = [], []
         for number, command, user, busy in ask(self.connection, CLIENTS):
-            if command not in KEEP and number not in own_ids:
+            if command not in STAY_CONNECTED and number not in own_ids:
                 (at_once if busy or user in self._bypassing else later).append(int(number))
         _kill(self.connection, at_once)
         executed, *_ = read_executed_sets(self.connection, dialect)
@@ -117,7 +120,7 @@ class Closing:
         return executed
 
     def close(self) -> None:
-        """Closes the connection when all clients are disconnected."""
+        """Waits until all clients are disconnected, and closes the connection."""
         if self._killing is not None:
             self._killing.join()
         cut(self.connection)
@@ -130,7 +133,7 @@ def _kill(connection: SqlConnection, numbers: list[int]) -> None:
 
 
 def reopen(host: AddressHost, connection: SqlConnection, state: ServerState, events: bool) -> None:
-    """Lets a source take writes again; `events`: its scheduler is switched on again."""
+    """Lets a source take writes again, now and after later starts; `events`: its scheduler too."""
     run(connection, state.dialect.switch_read_only(False))
     if events:
         scheduler.switch(host, connection, state, True)
@@ -138,18 +141,18 @@ def reopen(host: AddressHost, connection: SqlConnection, state: ServerState, eve
 
 
 def receive_again(
-    hands: Hands,
+    pool: ConnectionPool,
     hosts: Mapping[str, AddressHost],
     names: Collection[str],
     say: Callable[[str], None],
     rescuing: Collection[str] = (),
 ) -> None:
-    """Lets replicas receive again whose receiving was stopped, if they answer. Stopped appliers
-    stay stopped, since somebody stopped them, except on `rescuing`, where a rescue was cut off."""
+    """Lets the replicas `names` receive again, if they answer; errors are passed to `say`. Stopped
+    appliers stay so, as somebody stopped them, but for those of a cut off rescue (`rescuing`)."""
     for name in sorted(set(names) & set(hosts)):
         try:
-            statements, stopped = to_start(hands.query_state(hosts[name]), appliers=name in rescuing)
-            hands.change(hosts[name], *statements)
+            statements, stopped = make_start_statements(pool.query_state(hosts[name]), appliers=name in rescuing)
+            pool.change(hosts[name], *statements)
         except Exception as error:
             say(f"{name} does not receive again: {error}")
         else:
@@ -165,9 +168,9 @@ def move_below(
     source_options: SourceOf | None,
     longest_s: float,
 ) -> None:
-    """Lets a replica follow another replica of the same source, without risking what it
-    acknowledged: both have applied all that it received before its relay log is deleted. If that
-    takes longer than `longest_s` it follows its source as before."""
+    """Lets a replica follow the replica `to` of the same source, without risking what it
+    acknowledged: both have applied all that it received before its relay log is deleted. Raises
+    CouldNotRun if that takes longer than `longest_s`; then it follows its source as before."""
     state = observe(connection, host.name)
     dialect, [channel] = state.dialect, state.channels
     try:
@@ -182,7 +185,7 @@ def move_below(
         follow(host, connection, to, source_options)
     except BaseException:
         with contextlib.suppress(Exception):
-            statements, _ = to_start(observe(connection, host.name))
+            statements, _ = make_start_statements(observe(connection, host.name))
             run(connection, tuple(statements))
         raise
 
@@ -196,8 +199,8 @@ def _check_received(state: ServerState, most: GtidSet) -> None:
 
 
 def leave_sources(connection: SqlConnection, state: ServerState, most: GtidSet | None = None) -> None:
-    """Ends all channels of a server for good. `most`: raises CouldNotRun if it has received
-    anything else; it goes on applying then."""
+    """Ends and removes all channels of a server. Raises CouldNotRun if it has received other
+    transactions than `most` (None: any); then it goes on applying."""
     if most is not None:
         for channel in state.channels:
             stop_receiving(connection, state, channel.name)
@@ -213,9 +216,10 @@ def follow(
     source_options: SourceOf | None = None,
     most: GtidSet | None = None,
 ) -> None:
-    """Makes a server a read-only replica of another, by GTID. Transactions that it received from an
-    earlier source and has not applied are deleted: the new source has it, or the plan lists it as
-    missing. `most`: raises CouldNotRun if it has received anything else."""
+    """Makes a server a read-only replica of `source`, by GTID, now and after later starts.
+    Transactions that it received from an earlier source and has not applied are deleted: the new
+    source has them, or the plan lists them as missing. `source_options`: None to create the account
+    for it. Raises CouldNotRun if it has received other transactions than `most` (None: any)."""
     if source_options is None:
         with contextlib.closing(source.open_connection(CHANGE_S)) as above:
             source_options = source.admit_follower(host, above, read_dialect(above))
@@ -249,10 +253,10 @@ def follow(
 
 
 def follow_again(host: AddressHost, connection: SqlConnection, source: AddressHost) -> None:
-    """Follows a source that it followed before. The relay log is kept if it still has that channel
-    and its threads can be started without deleting it; else it is fetched again."""
+    """Lets a server follow a source that it followed before. The relay log stays if the server has
+    that channel and its threads can be started without deleting it; else it is fetched again."""
     state = observe(connection, host.name)
-    statements, stopped = to_start(state)
+    statements, stopped = make_start_statements(state)
     still = any(channel.place == (source.host, source.port) for channel in state.channels)
     if still and not stopped:
         run(connection, tuple(statements))

@@ -37,27 +37,25 @@ class FailoverCluster:
     folder: Path
 
     def make_observer(self) -> Observer:
+        """Returns a new observer of these servers, with connections of its own."""
         return Observer(self.hosts)
 
     def make_executor(
         self, clients: Path | None = None, say: Say = discard_message, drain_s: float = 3_600.0
     ) -> Executor:
-        """Returns an executor with journal and lease."""
+        """Returns an executor with the journal and a new lease of these servers."""
         observer = self.make_observer()
         return Executor(observer, self.open_journal(), Lease(self.hosts), clients, say, drain_s)
 
     def open_journal(self) -> Journal:
-        """Opens the journal of these servers, by their names. Raises CouldNotRun."""
+        """Opens the journal of these servers, whose file depends on their names."""
         key = hashlib.sha256("\0".join(sorted(self.hosts)).encode()).hexdigest()[:12]
         return Journal(self.folder / f"{key}.jsonl")
 
     def read_unfinished(self) -> Progress | None:
-        """Returns a failover that was cut off, or None."""
-        journal = self.open_journal()
-        try:
+        """Returns the change of these servers that began and did not end; None for none."""
+        with contextlib.closing(self.open_journal()) as journal:
             return journal.read_unfinished()
-        finally:
-            journal.close()
 
     def find_last_failover(self, source: str) -> tuple[float, bool] | None:
         """Returns when the last failover from a server ended, Unix time, s, and whether no
@@ -70,8 +68,7 @@ class FailoverCluster:
         return max(filter(None, ends), default=None)
 
     def find_dead_source(self) -> str | None:
-        """Returns the source of a failover that was cut off, which is meant if no source is named;
-        None for none."""
+        """Returns the source of a change that did not end, which is meant if no source is named."""
         unfinished = self.read_unfinished()
         return None if unfinished is None else unfinished.source
 
@@ -156,14 +153,14 @@ def find_source(seen: Members, named: str | None = None, unfinished: Progress | 
             return unfinished.source
     # A dead source is still the server that the others follow.
     ranked = {name: len(list_followers(seen, member)) for name, member in seen.items()}
-    tops = [name for name, n in ranked.items() if n and not ((state := seen[name].state) and state.channels)]
-    if len(tops) == 1:
-        return tops[0]
-    if len(tops) > 1:
-        raise refuse.input(", ".join(sorted(tops)), "are all sources", ONE_CLUSTER)
+    sources = [name for name, n in ranked.items() if n and not ((state := seen[name].state) and state.channels)]
+    if len(sources) == 1:
+        return sources[0]
+    if len(sources) > 1:
+        raise refuse.input(", ".join(sorted(sources)), "are all sources", ONE_CLUSTER)
     _check_answers(seen)
-    if len(alone := list_heads(seen)) == 1:
-        return alone[0]
+    if len(heads := list_heads(seen)) == 1:
+        return heads[0]
     rule = "follow nobody, and nobody follows them" if len(seen) > 1 else "follows nobody"
     raise refuse.run(", ".join(sorted(seen)), rule, "Name the source: --from NAME.")
 

@@ -13,13 +13,13 @@ from headrace.base.signals import ignore_interrupts
 from headrace.errors import CouldNotRun
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.failover.changes import receive_again
-from headrace.servers.failover.hosts import AddressHost, Hands, translate_errors
+from headrace.servers.failover.hosts import AddressHost, ConnectionPool, translate_errors
 from headrace.servers.failover.interruption import describe_change
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import Lease
 from headrace.servers.failover.observer import Observer
 from headrace.servers.failover.planning.dry_run import DryRun, build_dry_run
-from headrace.servers.failover.planning.election import has
+from headrace.servers.failover.planning.election import collect_gtids
 from headrace.servers.failover.planning.guarantee import carry_proof
 from headrace.servers.failover.planning.members import AckProof, FailoverWish, Members, Outcome, make_refusal_error
 from headrace.servers.failover.planning.progress import Began, GivenUp, HandedOver, Progress, Scheduled
@@ -54,7 +54,7 @@ class Executor:
     max_wait_s: float = MAX_WAIT_S
 
     def __post_init__(self) -> None:
-        self.hands = Hands(self.surroundings)
+        self.pool = ConnectionPool(self.surroundings)
 
     @property
     def hosts(self) -> Mapping[str, AddressHost]:
@@ -67,35 +67,34 @@ class Executor:
     def close(self) -> None:
         """Closes its connections."""
         self.lease.release()
-        self.hands.close()
+        self.pool.close()
         self.observer.close()
         self.journal.close()
 
     def warm(self, source: str) -> None:
         """Connects to the replicas in advance of a failover."""
         others = [host for name, host in self.hosts.items() if name != source]
-        self.hands.warm(others)
+        self.pool.warm(others)
         self.lease.warm(others)
 
     def preview_run(self, wish: FailoverWish) -> DryRun:
-        """Returns every step that `run` would take now, and the end state. It changes nothing,
-        except that a source which answers writes a row of Headrace's own table: if it takes writes
-        there is no reason to fail over."""
+        """Returns every step that `run` would take, and the servers after them. It changes nothing
+        but a row of Headrace's own table, which shows whether the source takes writes."""
         history = self.journal.read()
         if wish.kind == "failover":
             seen, _ = self.observer.probe_source(wish.source)
         else:
             seen = self.observer.look()
-        if self._is_over(wish, seen):
+        if self._is_outdated(wish, seen):
             history = history.add_event(self.surroundings.read_unix_s(), GivenUp())
-        began = self._begin(wish, "user", seen)
+        began = self._make_beginning(wish, "user", seen)
         progress = history.add_event(self.surroundings.read_unix_s(), began).progress
         assert progress is not None
         return build_dry_run(seen, progress, self.surroundings.read_now_s())
 
     def check_foreseen(self, wish: FailoverWish, foreseen: DryRun) -> None:
-        """Raises CouldNotRun if a refusal is foreseen. An unfinished failover is given up before,
-        if its source is alive: its replicas receive again."""
+        """Raises CouldNotRun if a dry run ends in a refusal. If the source is alive, an unfinished
+        failover from it is given up first: its replicas receive again."""
         if foreseen.plan.refusal:
             source = foreseen.members.get(wish.source)
             if wish.kind == "failover" and source is not None and source.write in ("ok", "blocked"):
@@ -114,12 +113,10 @@ class Executor:
         """Carries out the change, or raises an error with the reason; the journal has what was
         done, and the same command resumes it. `seen`: servers that were observed just now; `proof`,
         `events`: the source's semi-sync and events as they were seen before; `written_s`: when it
-        was last seen to take a write, on the monotonic clock.
-
-        Raises CouldNotRun, InputError."""
+        was last seen to take a write, on the monotonic clock. Raises CouldNotRun, InputError."""
         with self.journal.lock():
             unfinished, stopped = self.journal.history.progress, frozenset[str]()
-            outdated = self._is_over(wish, seen)
+            outdated = self._is_outdated(wish, seen)
             if unfinished is not None and unfinished.is_same(wish) and not outdated:
                 self.say(f"going on with the {wish.kind} that {unfinished.by} began")
             self.lease.take(find_excluded(Progress(wish)))
@@ -128,20 +125,20 @@ class Executor:
                     # Replicas that it stopped are this run's, which may elect nobody.
                     stopped = unfinished.stopped
                     self.journal.write(GivenUp())
-                began = self._begin(wish, by, seen, proof, events, written_s)
+                began = self._make_beginning(wish, by, seen, proof, events, written_s)
                 self.journal.write(msgspec.structs.replace(began, stopped=stopped))
                 with translate_errors(wish.source):
                     return ChangeRun(self).carry_out(seen)
             finally:
                 self.lease.release()
 
-    def _is_over(self, wish: FailoverWish, seen: Members | None) -> bool:
+    def _is_outdated(self, wish: FailoverWish, seen: Members | None) -> bool:
         """Returns whether the unfinished change of the journal is outdated."""
         history = self.journal.history
         age_s = max(0.0, self.surroundings.read_unix_s() - history.last_at)
-        return history.progress is not None and history.progress.is_over(wish, seen, age_s)
+        return history.progress is not None and history.progress.is_outdated(wish, seen, age_s)
 
-    def _begin(
+    def _make_beginning(
         self,
         wish: FailoverWish,
         by: str,
@@ -150,25 +147,26 @@ class Executor:
         events: Scheduled | None = None,
         written_s: float | None = None,
     ) -> Began:
-        """Returns the beginning of a change, or of its resumption. It adds the proof that a watch
-        has handed over, if there is no other and no replica has received anything since."""
+        """Returns the event with which a change begins, or is resumed; it is not written. The proof
+        that a watch has handed over is added, if it is still valid."""
         boot, progress = self.surroundings.read_boot(), self.journal.history.progress
         resumed = None if progress is None or not progress.is_same(wish) else progress.adapt_to_boot(boot)
         fresh = resumed is None or (resumed.proof is None and resumed.decision is None)
         handed = self.journal.history.find_handed_over(wish.source, self.surroundings.read_unix_s(), boot)
         if handed is not None and wish.kind == "failover" and proof is None and fresh:
             members = seen or self.observer.look()
-            if self._counts(handed, members):
+            if self._is_still_valid(handed, members):
                 proof, events = carry_proof(handed.proof, members), events or handed.events
         return Began(wish, by, boot, proof, events, written_s)
 
-    def _counts(self, handed: HandedOver, seen: Members) -> bool:
-        """Returns whether what was handed over is still so."""
+    def _is_still_valid(self, handed: HandedOver, seen: Members) -> bool:
+        """Returns whether no replica has received more since a watch handed over its
+        observations."""
         for name, text in handed.received.items():
             member = seen.get(name)
             if member is None or member.state is None:
                 continue
-            if not GtidSet.parse(text, member.state.flavor).contains(has(member)):
+            if not GtidSet.parse(text, member.state.flavor).contains(collect_gtids(member)):
                 source = handed.source
                 self.say(f"{name} has received more since {source} was watched: what was seen then does not count")
                 return False
@@ -183,10 +181,11 @@ class Executor:
             return describe_change(self.observer.look(), wish.source, unfinished)
 
     def give_up(self, source: str) -> None:
-        """Gives up an unfinished failover without election, as its source takes writes again."""
+        """Ends an unfinished failover without election in the journal, as its source takes writes
+        again, and lets its replicas receive again."""
         progress = self.journal.read().progress
         if progress is None or not progress.is_same(FailoverWish(source)) or progress.decision is not None:
             return
         with contextlib.suppress(CouldNotRun), self.journal.lock():
-            receive_again(self.hands, self.hosts, progress.stopped, self.say, progress.rescuing)
+            receive_again(self.pool, self.hosts, progress.stopped, self.say, progress.rescuing)
             self.journal.write(GivenUp())

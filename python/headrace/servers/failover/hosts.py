@@ -84,22 +84,21 @@ class AddressHost:
         return self.address.port or DEFAULT_PORT
 
     def open_connection(self, timeout_s: float) -> SqlConnection:
-        """Returns a connection of its own. `timeout_s`: for connecting, and for every answer.
-        Raises as `connect`."""
+        """Returns a new connection. `timeout_s`: for connecting, and for every answer."""
         return connect(self.address, timeout_s)
 
     def is_log_flushed(self) -> bool:
-        """Returns whether it is known, without its answer, to flush its binary log with each
-        commit."""
+        """Returns whether it is known, unasked, that each commit flushes its binary log."""
         return False
 
     def fence(self) -> str:
-        """Ends its ability to acknowledge; returns what was done. Raises CouldNotRun."""
+        """Ends the server's ability to acknowledge, and returns in words how. Raises
+        CouldNotRun."""
         hint = "Stop it by hand and make sure that it stays down, then add --fenced."
         raise refuse.run(self.name, "is known by its address alone and cannot be ended from here", hint)
 
     def admit_follower(self, follower: AddressHost, connection: SqlConnection, dialect: Dialect) -> SourceOf:
-        """Creates an account for `follower` on this server, and returns how to follow it."""
+        """Creates an account for `follower`, and returns the options with which that follows."""
         # The account is of this follower alone: servers may share a port, and passwords are new.
         own = hashlib.sha256(follower.name.encode()).hexdigest()[:USER_DIGITS]
         user, password = f"headrace_{own}", Secret(secrets.token_urlsafe(PASSWORD_BYTES))
@@ -158,8 +157,8 @@ class LabHost(AddressHost):
         return f"killed process {process.pid}{'' if ended else ', which ends when its volume answers'}"
 
     def _keep_down(self) -> bool:
-        """Kills the process once more, and records that it is to stay down; returns whether nobody
-        else was at work on the server. Raises CouldNotRun, InputError."""
+        """Kills the process once more under the server's lock, and records that it is to stay down;
+        returns False if another command has the lock. Raises CouldNotRun, InputError."""
         where = self.server.paths
         try:
             with records.lock_server(where):
@@ -176,13 +175,13 @@ class LabHost(AddressHost):
         return value == "1" or (value is None and record is not None and record.flavor == "mysql")
 
     def admit_follower(self, follower: AddressHost, connection: SqlConnection, dialect: Dialect) -> SourceOf:
-        """Returns how `follower` follows this server. A follower of the lab has the server's
-        account for replicas, which is made if it is missing."""
+        """Returns the options with which `follower` follows this server. A follower of the lab has
+        the server's account for replicas, which is created if it is missing."""
         if not isinstance(follower, LabHost):
             return super().admit_follower(follower, connection, dialect)
         if not (self.server.paths.state / accounts.FILE).exists():
             accounts.create_account(self.server.paths, connection, dialect, self.host)
-        return accounts.follow(follower.server.paths, self.server)
+        return accounts.make_source_options(follower.server.paths, self.server)
 
     def remember(self, **settings: str | None) -> None:
         """Stores settings in its record, from which every start writes its option file."""
@@ -192,7 +191,8 @@ class LabHost(AddressHost):
             records.save(self.server.paths, record.with_(settings=record.merge_settings(changed)))
 
     def restart(self, settings: dict[str, str | None], once: dict[str, str | None]) -> None:
-        """Starts it with `settings`, this time with `once` too. A process that runs is killed."""
+        """Starts the server with `settings` from now on, and with those of `once` this time. A
+        process that runs is killed first. Raises CouldNotRun."""
         where = self.server.paths
         with records.lock_server(where):
             record = records.require_record(where)
@@ -206,7 +206,8 @@ class LabHost(AddressHost):
 
     @contextlib.contextmanager
     def open_binary_logs(self) -> Iterator[list[Path]]:
-        """Attaches its volumes anew, and mounts them; afterwards they are unmounted, unchanged."""
+        """Attaches and mounts the dead server's volumes, and yields its binary logs; the volumes
+        are unmounted after the block. Raises CouldNotRun if its process still runs."""
         where, lab = self.server.paths, self.server.lab
         with records.lock_server(where):
             record = records.require_record(where)
@@ -259,8 +260,8 @@ class Ec2Host(AddressHost):
 
     @contextlib.contextmanager
     def open_binary_logs(self) -> Iterator[list[Path]]:
-        """Detaches its volumes from its instance, attaches them here, and mounts them read-only
-        (which replays the filesystem's log); they are detached afterwards."""
+        """Moves the server's volumes to this instance, mounts them read-only (which replays the
+        filesystem's log), and yields its binary logs; the volumes are detached after the block."""
         ec2, here = self._make_instance(), self.rescuer or read_own_instance()
         with contextlib.ExitStack() as undo:
             places = []
@@ -335,7 +336,7 @@ def translate_errors(name: str) -> Iterator[None]:
         raise CouldNotRun(name, str(message)[:300], f"error {number} of the server", "") from None
 
 
-class Hands:
+class ConnectionPool:
     """Connections for reuse: on a busy machine a TLS handshake takes longer than a statement."""
 
     def __init__(self, surroundings: Surroundings = REAL) -> None:
@@ -345,8 +346,9 @@ class Hands:
 
     @contextlib.contextmanager
     def hold_connection(self, host: AddressHost) -> Iterator[SqlConnection]:
-        """Yields a connection to a host, for one thread."""
-        connection = self._reconnect(host) or host.open_connection(CHANGE_S)
+        """Yields a connection to a host, for one thread, which is idle again after the block; an
+        error in the block closes it, and becomes CouldNotRun if it is the driver's."""
+        connection = self._take_idle(host) or host.open_connection(CHANGE_S)
         try:
             with translate_errors(host.name):
                 yield connection
@@ -355,8 +357,8 @@ class Hands:
             raise
         self._idle.setdefault(host.name, []).append(connection)
 
-    def _reconnect(self, host: AddressHost) -> SqlConnection | None:
-        """Returns an idle connection to a host that still works; None without one."""
+    def _take_idle(self, host: AddressHost) -> SqlConnection | None:
+        """Removes and returns an idle connection to a host that still works; None for none."""
         while self._idle.get(host.name):
             connection = self._idle[host.name].pop()
             try:
@@ -371,7 +373,7 @@ class Hands:
         return {connection.thread_id() for connection in self._idle.get(name, ())}
 
     def warm(self, hosts: list[AddressHost]) -> None:
-        """Opens a connection to each host without one, if it answers."""
+        """Begins to open a connection to each host without one, and ignores errors."""
 
         def connect_ahead(host: AddressHost) -> None:
             with contextlib.suppress(Exception):
@@ -385,12 +387,12 @@ class Hands:
             self.surroundings.begin(lambda host=host: connect_ahead(host))
 
     def change(self, host: AddressHost, *statements: str) -> None:
-        """Runs statements; errors repeat no password."""
+        """Runs statements on a host. Raises CouldNotRun, without passwords in its text."""
         with self.hold_connection(host) as connection:
             run(connection, statements)
 
     def query_state(self, host: AddressHost) -> ServerState:
-        """Queries the state of a host."""
+        """Returns the state of a host, by its own answer."""
         with self.hold_connection(host) as connection:
             return observe(connection, host.name)
 
@@ -403,12 +405,12 @@ class Hands:
 
 
 def change(host: AddressHost, *statements: str, timeout_s: float = CHANGE_S) -> None:
-    """Runs statements on a connection of its own; errors repeat no password."""
+    """Runs statements on a new connection to a host. Raises CouldNotRun, without passwords."""
     with contextlib.closing(host.open_connection(timeout_s)) as connection:
         run(connection, statements)
 
 
 def query_host_state(host: AddressHost, timeout_s: float = CHANGE_S) -> ServerState:
-    """Queries the state of a host on a connection of its own."""
+    """Returns the state of a host, by its own answer on a new connection."""
     with contextlib.closing(host.open_connection(timeout_s)) as connection:
         return observe(connection, host.name)

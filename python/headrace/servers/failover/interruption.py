@@ -3,14 +3,15 @@ it."""
 
 from __future__ import annotations
 
-from headrace.servers.failover.planning.election import follows, list_writers
+from headrace.servers.failover.planning.election import find_channel, list_writers
 from headrace.servers.failover.planning.members import Members
 
 AGAIN = "Give the same command again to finish."
 
 
 def describe_change(seen: Members, source: str, unfinished: bool) -> str:
-    """Describes the state after a change of `source`, by the journal begun and `unfinished`."""
+    """Describes the state after an interrupted change of `source`. `unfinished`: by the journal it
+    began and did not end; else nothing was changed."""
     if not unfinished:
         return f"{_describe_writers(seen)}. Nothing was changed."
     return " ".join([f"{_describe_writers(seen)}{_describe_stragglers(seen, source)}.", AGAIN])
@@ -22,7 +23,7 @@ def describe_rejoin(seen: Members, name: str, source: str, state: str = "") -> s
     if state:
         return f"{_describe_writers(seen)}; {name} {state}"
     member, above = seen.get(name), seen.get(source)
-    if member is not None and above is not None and follows(member, above) is not None:
+    if member is not None and above is not None and find_channel(member, above) is not None:
         return f"{_describe_writers(seen)}; {name} follows {source}."
     return f"{_describe_writers(seen)}; {name} does not follow {source} yet. {AGAIN}"
 
@@ -42,7 +43,7 @@ def _describe_stragglers(seen: Members, source: str) -> str:
         return ""
     new = seen[names[0]]
     others = [seen[name] for name in sorted(seen) if seen[name].state is not None and seen[name] is not new]
-    apart = [member.name for member in others if not follows(member, new)]
+    apart = [member.name for member in others if not find_channel(member, new)]
     if not apart:
         return ""
     return f"; {' and '.join(apart)} {'does' if len(apart) == 1 else 'do'} not follow it yet"

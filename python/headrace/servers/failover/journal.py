@@ -37,7 +37,7 @@ UNSYNCED = (
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A line of the journal."""
+    """A line of the journal: an event, and when it happened (UTC)."""
 
     at: datetime
     event: AnyEvent
@@ -67,15 +67,15 @@ class Journal:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Holds the file's lock, so that two failovers of one cluster from one machine exclude each
-        other, and reads it. Raises LeaseTaken, InputError."""
+        """Holds the file's lock during the block, so that two failovers of a cluster on this
+        machine exclude each other; first removes a cut off line and reads the file. Raises
+        LeaseTaken, without waiting, and InputError."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             hint = "Wait for it, or see what it does: headrace failover status."
-            raise LeaseTaken(
-                str(self.path), "another failover of this cluster is under way", refuse.source, hint
-            ) from None
+            rule = "another failover of this cluster is under way"
+            raise LeaseTaken(str(self.path), rule, refuse.source, hint) from None
         try:
             self._cut_partial_line()
             self.read()
@@ -91,7 +91,7 @@ class Journal:
                 file.truncate(content.rfind(b"\n") + 1)
 
     def write(self, event: AnyEvent) -> None:
-        """Writes an event, which counts even if it could not be written. Raises CouldNotRun."""
+        """Appends an event to the file and to `history`, where it counts even if unwritten."""
         at = self.surroundings.read_unix_s()
         self.history = self.history.add_event(at, event)
         text = ENCODER.encode(Line(datetime.fromtimestamp(at, UTC), event)).decode() + "\n"
@@ -126,7 +126,7 @@ class Journal:
                 raise refuse.input(f"{self.path}:{number}", rule, hint) from None
 
     def read(self) -> JournalHistory:
-        """Reads the file, and returns the fold of its lines. Raises InputError."""
+        """Reads the file into `history`, and returns that. Raises InputError."""
         history = JournalHistory()
         for line in self.read_lines():
             history = history.add_event(line.at.timestamp(), line.event)

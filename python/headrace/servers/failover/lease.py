@@ -14,7 +14,7 @@ from headrace.servers.failover.surroundings import REAL, Surroundings
 
 LEASE = "headrace_failover"
 LEASE_S = 2.0  # how long each server may take to grant it, a guess
-HELD_S = 86_400  # how long it is held without a word, s: a day, longer than any drain
+WAIT_TIMEOUT_S = 86_400  # wait_timeout of a connection that has the lock, s: a day, longer than any drain
 
 # Time for which a lock may outlive its killed holder, s: until the server notices its end.
 LAST_S = 0.5
@@ -37,7 +37,7 @@ class Lease:
 
     def take(self, source: str | None) -> None:
         """Takes the lock on all servers but `source`, which may be dead (None: on all). Raises
-        CouldNotRun if another process holds it, or too few answer."""
+        LeaseTaken if another process has it, CouldNotRun if no majority answers."""
         replicas = [host for name, host in sorted(self.hosts.items()) if name != source]
         remaining = [host for host in replicas if host.name not in self.locks]
         refused = []
@@ -57,7 +57,7 @@ class Lease:
             raise refuse.run("the lease", rule, "Bring replicas back.")
 
     def warm(self, hosts: Sequence[AddressHost]) -> None:
-        """Connects to the servers beforehand, without taking the lock."""
+        """Begins to connect to the servers in the background, without taking the lock."""
 
         def connect_ahead(host: AddressHost) -> None:
             with contextlib.suppress(Exception):
@@ -70,8 +70,7 @@ class Lease:
                 self.surroundings.begin(lambda host=host: connect_ahead(host))
 
     def _open_connections(self, host: AddressHost) -> Iterator[SqlConnection]:
-        """Yields the connection that was made beforehand, if any, then a new one, if the server
-        answers."""
+        """Yields the connection that `warm` opened, if any, then a new one, if it answers."""
         ready = self._ready.pop(host.name, None)
         if ready is not None:
             yield ready
@@ -83,7 +82,7 @@ class Lease:
         for connection in self._open_connections(host):
             try:
                 # A server whose own wait_timeout is short would end it in a long drain, unseen.
-                run(connection, (f"SET SESSION wait_timeout = {HELD_S}",))
+                run(connection, (f"SET SESSION wait_timeout = {WAIT_TIMEOUT_S}",))
                 if ask_row(connection, f"SELECT GET_LOCK('{LEASE}', {LAST_S})")[:1] == (1,):
                     self.locks[host.name] = connection
                     return ""

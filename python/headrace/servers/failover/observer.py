@@ -74,8 +74,9 @@ class Observer:
             self._drop(name)
 
     def look(self, names: Sequence[str] | None = None, hurried: str = "") -> dict[str, Seen]:
-        """Observes all servers, or those in `names`. `hurried`: a server that did not answer the
-        last time, for which the wait is shorter."""
+        """Returns the observations of all servers, or those in `names`, made at once; one that does
+        not answer has an error in its own. `hurried`: a server with the shorter wait HURRIED_S, as
+        it did not answer the last time."""
         calls = {
             name: lambda name=name: self._look_at(name, HURRIED_S if name == hurried else self.look_s)
             for name in names or self.hosts
@@ -85,15 +86,15 @@ class Observer:
     def probe_source(
         self, source: str, write_s: float | None = None, silent: bool = False
     ) -> tuple[dict[str, Seen], AckProof | None]:
-        """Observes, writes on the source, and observes the source again: returns the members, and
-        the proof that semi-sync worked. `write_s`: the deadline of the write; `silent`: the source
-        did not answer the last time."""
+        """Observes all servers, writes a row on the source, and observes the source again. Returns
+        the members with the result of the write, and the proof that semi-sync worked, None for
+        none. `write_s`: the deadline of the write; `silent`: it did not answer before."""
         before = self.look(hurried=source if silent else "")
         seen = before[source]
         if seen.state is None or seen.state.read_only:
             return before, None
         began = self.surroundings.read_now_s()
-        write, why = self._write(source, before, write_s or self.write_s)
+        write, why = self._try_write(source, before, write_s or self.write_s)
         after = replace(seen, write=write, error=why, waited_s=self.surroundings.read_now_s() - began)
         proof = None
         if write == "ok":
@@ -102,8 +103,8 @@ class Observer:
         return before | {source: after}, proof
 
     def _look_at(self, name: str, look_s: float) -> Seen:
-        """Observes a server, again on a new connection if the old one fails; after that the error
-        is in what is returned. `look_s`: longest wait for an answer."""
+        """Returns the observation of a server, made on its open connection, or a new one if that
+        fails; an error is in the observation. `look_s`: longest wait for an answer."""
         host = self.hosts[name]
         fence = "done" if name in self.fenced else "possible" if host.can_fence else "none"
         seen = Seen(name, host=host.host, port=host.port, fence=fence, volume=host.has_volume)
@@ -119,10 +120,8 @@ class Observer:
             try:
                 connection = self._get_connection(name, fresh, look_s)
                 state = observe(connection, name)
-                run, wrote = (
-                    _read_thread_run(connection, state, self.surroundings.read_now_s()),
-                    read_written(connection, state),
-                )
+                run = _read_thread_run(connection, state, self.surroundings.read_now_s())
+                wrote = read_written(connection, state)
                 deaf = self._is_deaf(name, connection, state)
                 events = None if state.read_only or state.channels else self._read_events(name, connection, state)
                 purged = read_gtid_purged(connection) if state.flavor == "mysql" else None
@@ -140,9 +139,9 @@ class Observer:
         return seen
 
     def _is_deaf(self, name: str, connection: SqlConnection, state: ServerState) -> bool:
-        """Returns whether a replica has had no sign of life for some heartbeats: what it received,
-        and the number of heartbeats, did not change. This shows a dead host within three seconds;
-        the receive thread itself notices it only after the timeout of its network."""
+        """Returns whether a replica has had no sign of life of its source for MISSED_BEATS
+        heartbeats: its position and the number of heartbeats did not change. This shows a dead host
+        within three seconds; the receive thread notices it only after its network timeout."""
         if not state.channels:
             return False
         period_s, beats = (float(ask_value(connection, statement) or 0) for statement in state.dialect.query_beats())
@@ -155,7 +154,7 @@ class Observer:
         return period_s > 0 and now - since > MISSED_BEATS * period_s
 
     def _read_events(self, name: str, connection: SqlConnection, state: ServerState) -> tuple[ScheduledEvent, ...]:
-        """Returns the events that its scheduler runs, queried seldom: the query reads a table."""
+        """Returns the events that a source's scheduler runs, cached for EVENTS_S seconds."""
         events, at = self._scheduled.get(name, ((), -EVENTS_S))
         if self.surroundings.read_now_s() - at >= EVENTS_S:
             events = scheduler.list_running(connection, state)
@@ -163,8 +162,9 @@ class Observer:
         return events
 
     def _check_silent(self, seen: Seen) -> Seen:
-        """Checks whether a server that did not answer a query still takes connections: then it is
-        alive and waits, for example a commit waits for its volume under a lock that SHOW needs."""
+        """Returns the observation of a server that did not answer a query: stalled if it still
+        takes connections, as it waits, for example a commit for its volume under a lock that SHOW
+        needs; else with the error of connecting."""
         try:
             cut(self.hosts[seen.name].open_connection(HURRIED_S))
         except Exception as error:
@@ -194,7 +194,7 @@ class Observer:
 
     # --- the write probe --------------------------------------------------------------------------
 
-    def _write(self, name: str, before: Members, write_s: float) -> tuple[Write, str]:
+    def _try_write(self, name: str, before: Members, write_s: float) -> tuple[Write, str]:
         """Tries a write; returns its result, and in words why it failed, "" for none. `write_s`:
         longest wait for each answer."""
         from pymysql.err import MySQLError
@@ -241,25 +241,26 @@ class Observer:
             if any(lock in state for lock in LOCKS):
                 return "blocked", f"a write waits for a lock: {state}"
             if SEMI_SYNC in state or "slave ACK" in state:
-                return _without_acknowledgement(name, before, state)
+                return _judge_missing_replicas(name, before, state)
             words += f" ({state})" if state else ""
         return "stalled", words
 
 
-def _without_acknowledgement(name: str, before: Members, state: str) -> tuple[Write, str]:
-    """Judges a source that waits for replicas: if they answer us and not it, it is cut off, and
-    another server could take over; if they answer nobody, no other could."""
+def _judge_missing_replicas(name: str, before: Members, state: str) -> tuple[Write, str]:
+    """Returns the state of a write that waits for acknowledgements, and why: stalled if enough
+    replicas answer Headrace and cannot reach the source, which is cut off, so that another server
+    could take over; else blocked, as no other could. `state`: of the write's thread."""
     source = before[name]
-    away = [
-        member
+    channels = [
+        (member, channel)
         for member in before.values()
-        if member.name != name
-        and member.state is not None
-        and any(
-            channel.place == source.place and (channel.receive == "connecting" or member.deaf)
-            for channel in member.state.channels
-        )
+        for channel in (member.state.channels if member.state is not None and member.name != name else ())
     ]
+    away = {
+        member.name
+        for member, channel in channels
+        if channel.place == source.place and (channel.receive == "connecting" or member.deaf)
+    }
     wait_count = source.state.semi_sync.wait_count if source.state else 1
     if len(away) >= wait_count:
         return "stalled", f"its replicas cannot reach it: {state}"

@@ -33,18 +33,18 @@ class FirstClient:
     _trying: Background | None = None
 
     def begin(self) -> None:
-        """Connects and writes, in a thread of its own."""
-        self._trying = self.surroundings.begin(self._come)
+        """Begins to connect and write in the background."""
+        self._trying = self.surroundings.begin(self._try_to_commit)
 
     def measure_outage_s(self) -> float | None:
         """Returns the time from the last write of the old source to the first answered commit of
-        the new source, s. None if no commit was answered in time."""
+        the new one, s, after a wait of up to LONGEST_S seconds for that; None for none."""
         if self._trying is not None:
             self._trying.join(LONGEST_S)
         self._over = True
         return None if self._answered_s is None else max(0.0, self._answered_s - self.since_s)
 
-    def _come(self) -> None:
+    def _try_to_commit(self) -> None:
         """Tries to connect and write until a write is answered, for at most LONGEST_S seconds, and
         keeps the time of the answer."""
         until = self.surroundings.read_now_s() + LONGEST_S

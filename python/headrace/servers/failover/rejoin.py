@@ -30,9 +30,9 @@ from headrace.servers.failover.cluster import FailoverCluster
 from headrace.servers.failover.executor import Say, discard_message
 from headrace.servers.failover.hosts import CHANGE_S, AddressHost, LabHost, change, make_lab_host, query_host_state
 from headrace.servers.failover.planning.election import (
+    find_channel,
     find_extra,
     find_last_numbers,
-    follows,
     has_common_history,
     list_followers,
     list_heads,
@@ -59,8 +59,8 @@ ONCE: dict[str, dict[str, str | None]] = {
 
 
 class RejoinAnswer(TypedDict):
-    """The end of a rejoin. `state`: rejoined, diverged, rewound or seeded; `extra`: the
-    transactions that only this server had, and `file`, which lists them."""
+    """The result of a rejoin. `state`: rejoined, diverged, rewound or seeded; `extra`: the
+    transactions that only this server had, as text, and the `file` that lists them, "" for none."""
 
     server: str
     source: str
@@ -85,7 +85,9 @@ def rejoin(
     diverged: Diverged = "refuse",
     say: Say = discard_message,
 ) -> RejoinAnswer:
-    """Brings `name` back as a replica. Raises InputError, CouldNotRun."""
+    """Brings the server `name` back as a replica of `source`, None for the server that has taken
+    over, and returns what became of it. `diverged`: what to do if only it has some transactions.
+    Raises InputError, CouldNotRun."""
     host = _find_host(cluster, name)
     with contextlib.closing(cluster.make_observer()) as observer:
         seen = observer.look()
@@ -104,17 +106,17 @@ def rejoin(
             old = replace(old, state=None)
         if old.state is None:
             host = _start_without_threads(cluster, host, may_truncate, say)
-        _close(host)
+        _make_read_only(host)
         seen = observer.look()
         old, new = seen[name], seen[above]
         if old.state is None:
             raise refuse.run(name, f"does not answer: {old.error}", f"Start it: headrace mysql up {name}.")
-        if follows(old, new) is not None:
+        if find_channel(old, new) is not None:
             return answer
         _check_related(old, new, source)
         answer["extra"] = find_extra(old, new)
         if answer["extra"]:
-            _keep_apart(cluster, host, old, new, answer, say)
+            _save_extra(cluster, host, old, new, answer, say)
             if diverged == "refuse":
                 return {**answer, "state": "diverged"}
             if diverged == "seed":
@@ -135,7 +137,7 @@ def rejoin(
 
 @dataclass(frozen=True)
 class RejoinStep:
-    """A step that `rejoin` would take."""
+    """A step that `rejoin` would take. `to`: the other server, "" for none."""
 
     action: str
     server: str
@@ -199,24 +201,24 @@ def find_source_above(seen: Members, name: str, source: str | None = None) -> st
     old = seen[name]
     if source == name:
         raise refuse.input(name, "cannot follow itself", "Name the new source with --from.")
-    open_now = [head for head in list_heads(seen) if head != name and has_taken_over(seen, seen[head], name)]
+    heads = [head for head in list_heads(seen) if head != name and has_taken_over(seen, seen[head], name)]
     # A replica belongs to the source that it follows, though other servers take writes too.
-    open_now = [head for head in open_now if follows(old, seen[head])] or open_now
+    heads = [head for head in heads if find_channel(old, seen[head])] or heads
     below = [follower.name for follower in list_followers(seen, old)]
-    meant = [seen[head] for head in (open_now if source is None else [source]) if head in seen]
+    meant = [seen[head] for head in (heads if source is None else [source]) if head in seen]
     followed = [head for head in meant if list_followers(seen, head) and _may_be_related(old, head)]
     if below and old.state is not None and not old.state.read_only and not followed:
         verb = "follows" if len(below) == 1 else "follow"
         rule = f"is the source ({', '.join(below)} {verb} it): there is nothing to rejoin"
         raise refuse.input(name, rule, "headrace failover status shows who follows whom.")
-    if source is None and len(open_now) > 1:
-        raise refuse.input(", ".join(open_now), "take writes, all of them", "Name the new source: --from NAME.")
-    if source is None and not open_now:
+    if source is None and len(heads) > 1:
+        raise refuse.input(", ".join(heads), "take writes, all of them", "Name the new source: --from NAME.")
+    if source is None and not heads:
         others = [member for member in seen.values() if member is not old]
         silent = [f"{member.name} does not answer ({member.error})" for member in others if not member.state]
         rule = f"nobody has taken over from it{': ' + ', '.join(silent) if silent else ''}"
         raise refuse.run(name, rule, "Fail over first (headrace failover run), or name the source: --from NAME.")
-    above = source or open_now[0]
+    above = source or heads[0]
     if above not in seen:
         raise refuse.input(above, f"is not one of {', '.join(sorted(seen))}")
     new = seen[above]
@@ -227,7 +229,7 @@ def find_source_above(seen: Members, name: str, source: str | None = None) -> st
 
 
 def _may_be_related(old: Seen, new: Seen) -> bool:
-    """Returns whether two servers can be of one cluster, as far as they answer."""
+    """Returns whether two servers have a transaction in common, or one of them does not answer."""
     return old.state is None or new.state is None or has_common_history(old, new)
 
 
@@ -240,8 +242,7 @@ def _check_related(old: Seen, new: Seen, source: str | None) -> None:
 
 
 def _check_reachable(new: AddressHost, old: Seen, gtids: GtidSet) -> None:
-    """Raises InputError if the new source has purged what the old one, with these transactions,
-    still needs."""
+    """Raises InputError if the new source has purged what the old one, with `gtids`, needs."""
     with contextlib.closing(new.open_connection(CHANGE_S)) as connection:
         purged = seeding.read_purged(connection)
     try:
@@ -252,15 +253,16 @@ def _check_reachable(new: AddressHost, old: Seen, gtids: GtidSet) -> None:
 
 
 def _is_back(old: Seen, new: Seen) -> bool:
-    """Returns whether it is a working replica already."""
-    channel = follows(old, new)
+    """Returns whether the old source is a working, read-only replica of the new one."""
+    channel = find_channel(old, new)
     return channel is not None and not channel.is_broken and require_state(old).read_only
 
 
-def _keep_apart(
+def _save_extra(
     cluster: FailoverCluster, host: AddressHost, old: Seen, new: Seen, answer: RejoinAnswer, say: Say
 ) -> None:
-    """Writes a file with the extra transactions of the old source, if its files can be read."""
+    """Writes a file with the extra transactions of the old source, if its files can be read, sets
+    `answer["file"]` to its path, and says so."""
     words = f"{old.name} has transactions that {new.name} has not: {answer['extra']}"
     if isinstance(host, LabHost):
         answer["file"] = str(_list_extra(cluster, host, old, new, answer["extra"]))
@@ -273,6 +275,7 @@ def _keep_apart(
 
 
 def _uses_semi_sync(new: Seen) -> bool:
+    """Returns whether the source's side of semi-sync is on."""
     return require_state(new).semi_sync.source_enabled
 
 
@@ -291,8 +294,9 @@ def _has_waited_for_replicas(cluster: FailoverCluster, host: LabHost, old: Seen)
 
 
 def _start_without_threads(cluster: FailoverCluster, host: AddressHost, may_truncate: bool, say: Say) -> LabHost:
-    """Starts a stopped server of the lab, this time without its threads. `may_truncate`: every
-    commit waited for a replica, so MariaDB's recovery may cut off those that no replica has."""
+    """Starts a stopped server of the lab read-only, this time without replication threads, and
+    returns its new host, which replaces that in `cluster`. `may_truncate`: every commit waited for
+    a replica, so MariaDB's recovery may cut off those that no replica has."""
     if not isinstance(host, LabHost):
         raise refuse.run(host.name, "does not answer", "Start it with read_only and skip_replica_start.")
     say(f"starting {host.name} read-only")
@@ -309,8 +313,9 @@ def _start_without_threads(cluster: FailoverCluster, host: AddressHost, may_trun
     return again
 
 
-def _close(host: AddressHost) -> None:
-    """Makes it read-only and ends its source role: writes there would be lost."""
+def _make_read_only(host: AddressHost) -> None:
+    """Makes a server read-only, and switches off its source's side of semi-sync, for later starts
+    too. Raises CouldNotRun if its writes do not end within CLOSE_S seconds."""
     state = query_host_state(host)
     statements = state.dialect.switch_read_only(True)
     if state.semi_sync.source_enabled:
@@ -324,7 +329,8 @@ def _close(host: AddressHost) -> None:
 
 
 def _list_extra(cluster: FailoverCluster, host: LabHost, old: Seen, new: Seen, apart: str) -> Path:
-    """Writes a file with the extra transactions of the old source, from its binary log."""
+    """Writes the extra transactions of the old source (`apart`: their GTIDs), as statements of its
+    binary log, into a new file in the cluster's folder; returns its path. Raises CouldNotRun."""
     folder = cluster.folder
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     began = f"{host.name.replace('/', '_')}-diverged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
@@ -334,23 +340,23 @@ def _list_extra(cluster: FailoverCluster, host: LabHost, old: Seen, new: Seen, a
         file.write(f"-- {host.name}: transactions that {new.name} has not: {apart}\n".encode())
         file.flush()
         program = rescue.find_host_program(host, require_state(old).flavor)
-        words = rescue.build_reader_command(program, host.list_binary_logs(), _find_common(old, new))
-        _write_out([*words, "--verbose"], file, host.name)
+        reader = rescue.build_reader_command(program, host.list_binary_logs(), _find_common(old, new))
+        _require_reader_output([*reader, "--verbose"], file, host.name)
     return path
 
 
-def _write_out(words: list[str], file: IO[bytes], name: str) -> None:
-    """Writes a reader's complete output. Raises CouldNotRun otherwise: nothing is deleted then."""
-    if reason := rescue.read_out(words, file, FLASHBACK_S):
+def _require_reader_output(reader: list[str], file: IO[bytes], name: str) -> None:
+    """Writes the output of a reader of binary logs. Raises CouldNotRun if it is incomplete."""
+    if reason := rescue.write_reader_output(reader, file, FLASHBACK_S):
         hint = "Nothing was thrown away. Read its binary logs by hand before it is seeded anew."
         raise refuse.run(name, f"what only it has could not be read: {reason}", hint)
 
 
 def _find_common(old: Seen, new: Seen) -> GtidSet:
-    """Returns the common transactions: where their histories diverge."""
-    needed_old, needed_new = require_state(old), require_state(new)
-    if needed_old.flavor == "mysql":
-        return needed_old.executed.minus(needed_old.executed.minus(needed_new.executed))
+    """Returns the transactions that both servers have executed, up to where they diverge."""
+    old_state, new_state = require_state(old), require_state(new)
+    if old_state.flavor == "mysql":
+        return old_state.executed.minus(old_state.executed.minus(new_state.executed))
     parts, last = [], find_last_numbers(new)
     for domain in sorted({key[0] for key in old.wrote}):
         keys = [key for key in old.wrote if key[0] == domain and last.get(key, 0)]
@@ -361,8 +367,8 @@ def _find_common(old: Seen, new: Seen) -> GtidSet:
 
 
 def _rewind(host: AddressHost, old: Seen, new: Seen, say: Say) -> None:
-    """Reverts its extra transactions, by its own binary log (mariadb-binlog --flashback). Raises
-    RejoinInterrupted, CouldNotRun with a way on when only a part was reverted."""
+    """Reverts the extra transactions of the old source by its binary log (mariadb-binlog
+    --flashback). Raises CouldNotRun, and RejoinInterrupted if a part may be reverted."""
     state = require_state(old)
     if state.flavor != "mariadb" or not isinstance(host, LabHost):
         rule = "only MariaDB's binary log can be read backwards, and only where its files are"
@@ -376,8 +382,8 @@ def _rewind(host: AddressHost, old: Seen, new: Seen, say: Say) -> None:
         rule = f"and {new.name} are not known to have a transaction in common, so that it cannot be taken back to one"
         raise refuse.run(host.name, rule, "Seed it anew: --diverged seed.")
     program = rescue.find_host_program(host, "mariadb")
-    words = rescue.build_reader_command(program, host.list_binary_logs(), common)
-    check = subprocess.run(words, capture_output=True, env=PRIVATE_ENVIRONMENT, timeout=FLASHBACK_S)
+    reader = rescue.build_reader_command(program, host.list_binary_logs(), common)
+    check = subprocess.run(reader, capture_output=True, env=PRIVATE_ENVIRONMENT, timeout=FLASHBACK_S)
     schema = [line for line in check.stdout.splitlines() if rescue.DDL.match(line)]
     if schema:
         rule = f"changed its schema meanwhile, which cannot be taken back: {schema[0][:120].decode(errors='replace')}"
@@ -386,7 +392,7 @@ def _rewind(host: AddressHost, old: Seen, new: Seen, say: Say) -> None:
         say(f"rewinding {host.name} to {common}")
         with make_client_file(host.address) as options:
             client = [*rescue.build_client_command(program, options), "--init-command=SET SESSION sql_log_bin = 0"]
-            rescue.apply([*words, "--flashback"], client, host.name)
+            rescue.apply([*reader, "--flashback"], client, host.name)
         change(host, *state.dialect.begin_at(common))
     # A transaction cannot be taken back twice.
     except HeadraceError as error:
@@ -396,15 +402,16 @@ def _rewind(host: AddressHost, old: Seen, new: Seen, say: Say) -> None:
 
 
 def _seed_anew(host: AddressHost, source: str, semi_sync: bool) -> None:
-    """Deletes it with its data, and creates it again as a replica, which acknowledges if its source
-    waits for that. Raises RejoinInterrupted, CouldNotRun with the command that creates it."""
+    """Deletes a server of the lab with its data, and creates it again as a replica of `source`,
+    which acknowledges with `semi_sync`. If it is deleted and not created, RejoinInterrupted or
+    CouldNotRun names the command that creates it."""
     if not isinstance(host, LabHost):
         raise refuse.run(host.name, "cannot be made again from here", "Seed it by hand.")
     server = host.server
     given = {"--storage": server.storage, "--log-storage": server.log_storage, "--port": server.port}
-    words = [word for option, value in given.items() if value is not None for word in (option, str(value))]
-    words += ["--semi-sync"] if semi_sync else []
-    again = shlex.join(["headrace", "replica", "up", server.name, "--of", source, *words])
+    options = [each for option, value in given.items() if value is not None for each in (option, str(value))]
+    options += ["--semi-sync"] if semi_sync else []
+    again = shlex.join(["headrace", "replica", "up", server.name, "--of", source, *options])
     try:
         server_module.destroy(server)
         bring_up_replica(

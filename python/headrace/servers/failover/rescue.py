@@ -45,8 +45,9 @@ MYSQL_GTID = re.compile(rb"SET @@SESSION\.GTID_NEXT= '([0-9a-f-]{36}(?::[a-z_0-9
 
 
 def rescue(old: AddressHost, new: AddressHost, has: GtidSet, say: Callable[[str], None]) -> int:
-    """Applies the transactions that `new` lacks, and returns their number. Nothing is written to
-    the old volume. Raises CouldNotRun."""
+    """Applies to `new` the transactions in the binary log of `old`, a dead server, that `has`
+    lacks, and returns their number. Nothing is written to the old volume. Raises CouldNotRun; then
+    `new` applies again what it had received."""
     before = query_host_state(new)
     with old.open_binary_logs() as files:
         if not files:
@@ -72,7 +73,7 @@ def rescue(old: AddressHost, new: AddressHost, has: GtidSet, say: Callable[[str]
             # It can be elected as before. Everything it received is applied, so nothing is lost if
             # MariaDB deletes its relay log.
             try:
-                change(new, *(word for channel in before.channels for word in before.dialect.start_apply(channel.name)))
+                change(new, *(each for channel in before.channels for each in before.dialect.start_apply(channel.name)))
             except HeadraceError as error:
                 say(f"{new.name} does not apply again: {error}")
             raise
@@ -80,8 +81,9 @@ def rescue(old: AddressHost, new: AddressHost, has: GtidSet, say: Callable[[str]
     return after.executed.minus(before.executed).count()
 
 
-def tail(old: AddressHost, has: GtidSet, flavor: str) -> list[str]:
-    """Lists the GTIDs on the old source's volume that `has` lacks, in order; the first 100,000."""
+def list_tail(old: AddressHost, has: GtidSet, flavor: str) -> list[str]:
+    """Lists the GTIDs in the binary log of `old`, a dead server, that `has` lacks, in order, at
+    most MOST_LISTED. Raises CouldNotRun."""
     with old.open_binary_logs() as files:
         if not files:
             return []
@@ -118,7 +120,7 @@ def format_ranges(names: list[str], flavor: str, longest: int = 500) -> str:
 
 
 def find_host_program(host: AddressHost, flavor: str) -> ServerProgram:
-    """Returns the server's program, which its tools belong to."""
+    """Returns the program of a host's server, to which its tools belong, else the newest."""
     server = getattr(host, "server", None)
     return find_program(flavor, None if server is None else server.server_path)
 
@@ -135,7 +137,8 @@ def build_client_command(program: ServerProgram, account: Path) -> list[str]:
 
 
 def build_reader_command(program: ServerProgram, files: list[Path], has: GtidSet) -> list[str]:
-    """Returns the command that prints the transactions that `has` lacks."""
+    """Returns the command that prints the transactions of binary logs that `has` lacks. Raises
+    InputError for a set that MariaDB's reader cannot begin at."""
     reader = _find_reader(program)
     names = [str(file) for file in files]
     if program.flavor == "mysql":
@@ -147,12 +150,13 @@ def build_reader_command(program: ServerProgram, files: list[Path], has: GtidSet
     return [*reader, f"--start-position={has}", *names]
 
 
-def apply(words: list[str], into: list[str], name: str) -> None:
-    """Pipes a reader's output into a client, but for a transaction that the crash cut off."""
+def apply(reader: list[str], client: list[str], name: str) -> None:
+    """Runs a reader of binary logs and a client that applies its output, without a transaction that
+    a crash cut off. `name`: of the logs' server. Raises CouldNotRun, also after APPLY_S seconds."""
     with (
         tempfile.TemporaryFile() as error_output,
-        _spawn(words, stdout=subprocess.PIPE, stderr=error_output) as source,
-        _spawn(into, stdin=source.stdout, stderr=subprocess.PIPE) as applying,
+        _spawn(reader, stdout=subprocess.PIPE, stderr=error_output) as source,
+        _spawn(client, stdin=source.stdout, stderr=subprocess.PIPE) as applying,
     ):
         if source.stdout is not None:
             source.stdout.close()
@@ -180,23 +184,23 @@ def check_earlier(program: ServerProgram, files: list[Path], name: str) -> None:
     crash."""
     if len(files) < 2:
         return
-    words = [*_find_reader(program), *map(str, files[:-1])]
-    if reason := read_out(words, subprocess.DEVNULL, APPLY_S):
+    reader = [*_find_reader(program), *map(str, files[:-1])]
+    if reason := write_reader_output(reader, subprocess.DEVNULL, APPLY_S):
         hint = "--accept-loss goes on without what only this server has."
         raise refuse.run(name, f"a binary log before its last is damaged: {reason}", hint)
 
 
 def _find_reader(program: ServerProgram) -> list[str]:
-    """Returns the first words of a reader. An option file of this machine (`database`, `offset`)
-    would make it leave out transactions."""
+    """Returns the begin of a reader's command. It reads no option file of this machine, which could
+    make it leave out transactions (`database`, `offset`)."""
     return [*program.find_tool(*READERS[program.flavor]), "--no-defaults"]
 
 
-def read_out(words: list[str], into: IO[bytes] | int, longest_s: float) -> str:
-    """Writes the output of a reader to `into`; returns its error if it did not read everything
-    within `longest_s`, else ""."""
+def write_reader_output(reader: list[str], into: IO[bytes] | int, longest_s: float) -> str:
+    """Runs a reader, writes its output to `into`, and returns its error if it did not read
+    everything within `longest_s`, else ""."""
     try:
-        done = subprocess.run(words, stdout=into, stderr=subprocess.PIPE, env=PRIVATE_ENVIRONMENT, timeout=longest_s)
+        done = subprocess.run(reader, stdout=into, stderr=subprocess.PIPE, env=PRIVATE_ENVIRONMENT, timeout=longest_s)
     except subprocess.TimeoutExpired:
         return f"it was not read within {longest_s:g} s"
     output = _shorten_output(done.stderr.decode(errors="replace"))

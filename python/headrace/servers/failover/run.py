@@ -22,7 +22,7 @@ from headrace.servers.failover import scheduler
 from headrace.servers.failover.actions import ACTIONS, EVENTS_S, PUBLISH
 from headrace.servers.failover.changes import Closing, follow_again, receive_again, reopen
 from headrace.servers.failover.draining import Draining
-from headrace.servers.failover.hosts import AddressHost, Hands, translate_errors
+from headrace.servers.failover.hosts import AddressHost, ConnectionPool, translate_errors
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import Lease
 from headrace.servers.failover.observer import Observer
@@ -36,7 +36,7 @@ from headrace.servers.failover.planning.dry_run import (
     make_election,
     renew_proof,
 )
-from headrace.servers.failover.planning.election import follows, list_writers
+from headrace.servers.failover.planning.election import find_channel, list_writers
 from headrace.servers.failover.planning.members import (
     FailoverPlan,
     FailoverStep,
@@ -58,10 +58,10 @@ LONG_LOOK_S = 0.5  # between two looks at statements that are in the way of the 
 
 @dataclass
 class ChangeRun:
-    """A run. `seen`: the last observation, `plan` what follows from it; `gone`: the old source, as
-    it was when the failover began, so that it is not asked again. `closing`: the connection that
-    stops the writes; `hurry`: ends what makes a replica apply faster; `following`: how a server
-    follows another, by both names."""
+    """A run of a change. `seen`: the last observation, `plan`: made from it; `gone`: the
+    observation of a dead source, which is not asked again. `closing`: stops the source's writes;
+    `hurry`: is closed to end the hurry of replicas; `following`: the options with which a server
+    follows another, by source and follower."""
 
     executor: Executor
     seen: Members = field(default_factory=dict)
@@ -77,33 +77,32 @@ class ChangeRun:
         self.observer: Observer = executor.observer
         self.journal: Journal = executor.journal
         self.lease: Lease = executor.lease
-        self.hands: Hands = executor.hands
+        self.pool: ConnectionPool = executor.pool
         self.clients: Path | None = executor.clients
         self.say = executor.say
         self.hosts = executor.hosts
         self.surroundings = executor.surroundings
-        self.draining = Draining(self.hands, self.log, self.say, executor.drain_s, executor.max_wait_s)
+        self.draining = Draining(self.pool, self.log, self.say, executor.drain_s, executor.max_wait_s)
 
     @property
     def progress(self) -> Progress:
-        """Progress of the change, by the journal."""
+        """The progress of the change, by the journal."""
         progress = self.journal.history.progress
         assert progress is not None, "a run begins with an event and ends with one"
         return progress
 
     def log(self, event: AnyEvent) -> None:
-        """Writes an event to the journal, from which the progress follows."""
+        """Writes an event to the journal, and so to the progress. Raises CouldNotRun."""
         self.journal.write(event)
 
     def get_state(self, name: str) -> ServerState:
-        """Returns the state of a server as it was observed last, or asks for it."""
-        return self.seen[name].state or self.hands.query_state(self.hosts[name])
+        """Returns the state of a server, by the last observation or else by its answer."""
+        return self.seen[name].state or self.pool.query_state(self.hosts[name])
 
     def store(self, host: AddressHost, settings: dict[str, str]) -> None:
-        """Stores settings for later starts before the server is changed: a run that sees the change
-        made does not make it again. While clients wait for a new source they are noted alone, and
-        stored after the stage, or by the run that resumes this one; promotions repeat those
-        changes."""
+        """Stores settings for a server's later starts, before the server is changed: a run that
+        sees the change done does not do it again. While clients wait for a new source they are only
+        logged, and stored after the stage, or by the run that resumes this one."""
         if self.progress.is_settled("clients"):
             host.remember(**settings)
         else:
@@ -152,7 +151,7 @@ class ChangeRun:
             self.log(doubt)
 
     def _clear_up(self) -> None:
-        """Finishes what a run that was cut off left on the servers."""
+        """Restores the settings of replicas that an interrupted run has left hurried."""
         for name, settings in self.journal.history.hurried.items():
             if name in self.hosts:
                 try:
@@ -161,8 +160,8 @@ class ChangeRun:
                     self.say(f"{name}: flushes less than it should until it is started again: {error.rule}")
 
     def look(self) -> Members:
-        """Observes the servers, without a source that is dead; one that is back is not failed over,
-        even if someone said that it is dead."""
+        """Returns the observations of the servers; a dead source is not asked again. Before the
+        election of a failover, a write is tried on the source."""
         source, kind = self.progress.source, self.progress.kind
         fenced = source in self.observer.fenced
         if self.gone is not None:
@@ -179,14 +178,14 @@ class ChangeRun:
         return seen
 
     def _note_gone(self, seen: Members) -> None:
-        """Remembers the observation of a dead source."""
+        """Sets `gone` to the observation of a failover's dead or useless source."""
         old = seen.get(self.progress.source)
         if self.progress.kind == "failover" and old is not None and (old.state is None or old.write == "stalled"):
             self.gone = old
 
     def _carry_out_stage(self) -> None:
-        """Carries out the steps of the plan's next stage, as far as the lease is held: another may
-        have changed what the plan was made from."""
+        """Carries out the steps of the plan's next stage. Returns before a step if the lease was
+        lost and taken again, as another may have changed the servers since the plan was made."""
         stage = self.plan.stage
         actions = {step.action for step in stage}
         if "writable" in actions and self.plan.gives_up:
@@ -200,7 +199,7 @@ class ChangeRun:
                 self.say(LEASE_TAKEN_AGAIN)
                 return
             if len(steps) > 1:
-                self._carry_out_abreast(steps)
+                self._carry_out_in_parallel(steps)
             else:
                 self._carry_out(steps[0])
 
@@ -231,7 +230,7 @@ class ChangeRun:
             self.log(events.StepDone(step, round(self.surroundings.read_now_s() - began, 4)))
         action.conclude(self, step)
 
-    def _carry_out_abreast(self, steps: Sequence[FailoverStep]) -> None:
+    def _carry_out_in_parallel(self, steps: Sequence[FailoverStep]) -> None:
         """Carries out a step for several servers at once."""
 
         def catch_error(step: FailoverStep) -> Exception | None:
@@ -262,17 +261,18 @@ class ChangeRun:
         for name, host in self.hosts.items():
             if name == new.name or (new.name, name) in self.following:
                 continue
-            if follows(self.seen[name], self.seen[new.name]) is None:
-                with self.hands.hold_connection(new) as connection:
+            if find_channel(self.seen[name], self.seen[new.name]) is None:
+                with self.pool.hold_connection(new) as connection:
                     self.following[new.name, name] = new.admit_follower(host, connection, read_dialect(connection))
 
     def _prepare_closing(self) -> None:
-        """Makes slow preparations for stopping the writes, while they go on."""
+        """Prepares the end of the writes while they go on: waits until the chosen replica is near,
+        sets `closing`, and waits up to `max_wait_s` for long statements that write."""
         host, chosen = self.hosts[self.progress.source], self.hosts[self.plan.elected or ""]
         state = self.get_state(host.name)
         with contextlib.ExitStack() as hurry:
             # It may take long, and the source's events run as long.
-            self.draining.come_near(chosen, host, self.get_state(chosen.name), hurry)
+            self.draining.wait_until_near(chosen, host, self.get_state(chosen.name), hurry)
         self.log(events.WritesClosing(host.name, chosen.name, state.event_scheduler == "ON"))
         self.closing = Closing.prepare(host, state, self.surroundings)
         until, long = self.surroundings.read_now_s() + self.executor.max_wait_s, self.closing.list_long_writers()
@@ -282,14 +282,14 @@ class ChangeRun:
             long = self.closing.list_long_writers()
 
     def finish_stage(self) -> None:
-        """Closes the connections of a stage."""
+        """Ends the hurry of replicas, and closes the connection that stops the writes."""
         self.hurry.close()
         if self.closing is not None:
             self.closing.close()
             self.closing = None
 
     def store_postponed(self) -> None:
-        """Stores the settings of a stage that was carried out, also by a run that was cut off."""
+        """Stores the postponed settings of servers, also those of an interrupted run."""
         progress = self.journal.history.progress
         if progress is not None and progress.postponed:
             for name, settings in progress.postponed.items():
@@ -300,16 +300,15 @@ class ChangeRun:
     # --- the end ----------------------------------------------------------------------------------
 
     def _let_receive(self) -> None:
-        """Lets the stopped replicas receive again, as nobody was elected: its source may return."""
+        """Lets the stopped replicas of a failover receive again, if nobody was elected."""
         progress = self.progress
         if progress.decision is None and progress.kind == "failover":
-            receive_again(self.hands, self.hosts, progress.stopped, self.say)
+            receive_again(self.pool, self.hosts, progress.stopped, self.say)
 
     def _undo(self) -> None:
         """Lets the source of a switchover without an elected server take writes again, and then
-        ends it in the journal. If the process dies in between, the next run resumes; a full disk
-        does not keep the source read-only. A failover can be resumed for some time: its fence and
-        its proof still hold."""
+        ends the switchover in the journal; a full disk does not keep the source read-only. A
+        failover stays unfinished: its fence and its proof hold for some time."""
         if self.progress.kind == "switchover" and self.progress.decision is None:
             with ignore_interrupts():  # a second Ctrl-C must not leave it closed
                 self.reopen()
@@ -317,14 +316,14 @@ class ChangeRun:
                     self.log(events.GivenUp())
 
     def reopen(self) -> None:
-        """Lets the source of a switchover take writes again, and its replicas follow it again. It
-        does nothing if another server takes writes by now: a switchover that was cut off may be
-        long ago."""
+        """Lets the source of a switchover take writes again, and its replicas follow it again. The
+        source stays read-only, and the replicas as they are, if another server takes writes by now:
+        an interrupted switchover may be long ago."""
         progress = self.progress
         for name in sorted(progress.prepared.roles):
             # A replica with this role would wait for acknowledgements of what it applies.
             try:
-                with self.hands.hold_connection(self.hosts[name]) as connection:
+                with self.pool.hold_connection(self.hosts[name]) as connection:
                     run(connection, read_dialect(connection).switch_semi_sync("source", False))
             except Exception as error:
                 self.say(f"{name} keeps the source's role of semi-sync until the next change: {error}")
@@ -333,7 +332,7 @@ class ChangeRun:
         source = self.hosts[progress.source]
         for name in progress.prepared.moved:
             try:
-                with self.hands.hold_connection(self.hosts[name]) as connection:
+                with self.pool.hold_connection(self.hosts[name]) as connection:
                     follow_again(self.hosts[name], connection, source)
             except Exception as error:
                 self.say(f"{name} does not follow {source.name} as before: {error}")
@@ -341,10 +340,11 @@ class ChangeRun:
                 self.say(f"{name} follows {source.name} again")
 
     def _reopen_source(self, progress: Progress) -> bool:
-        """Lets the source take writes again; returns whether it is the source still."""
+        """Lets the source take writes again, and returns True, if it is still the source: it
+        follows nobody, and no other server takes writes."""
         source = self.hosts[progress.source]
         others = [name for name in list_writers(self.seen) if name != source.name]
-        with self.hands.hold_connection(source) as connection:
+        with self.pool.hold_connection(source) as connection:
             state = observe(connection, source.name)
             still = not state.channels and not others
             if still:

@@ -25,7 +25,7 @@ DEFINER = re.compile(r"(.*)@([^@]*)", re.DOTALL)
 
 
 def list_running(connection: SqlConnection, state: ServerState) -> tuple[ScheduledEvent, ...]:
-    """Lists the events that this server runs."""
+    """Lists the enabled events of a server; none if its scheduler is off."""
     if state.event_scheduler != "ON":
         return ()
     return tuple(ScheduledEvent(*map(str, row)) for row in ask(connection, RUNNING))
@@ -43,14 +43,14 @@ def enable(host: AddressHost, state: ServerState, events: Sequence[ScheduledEven
     """Lets a new source run the events, with their definers' rights, now and after later starts.
     Events that do not exist any more are skipped. Raises CouldNotRun."""
     with contextlib.closing(host.open_connection(timeout_s)) as connection:
-        there = {(str(schema), str(name)) for schema, name in ask(connection, ASLEEP)}
-        existing = [event for event in events if (event.schema, event.name) in there]
+        disabled = {(str(schema), str(name)) for schema, name in ask(connection, ASLEEP)}
+        existing = [event for event in events if (event.schema, event.name) in disabled]
         run(connection, (*state.dialect.begin_session(), *(_make_enable_statement(event) for event in existing)))
         switch(host, connection, state, True)
 
 
 def switch(host: AddressHost, connection: SqlConnection, state: ServerState, on: bool) -> None:
-    """Switches the scheduler itself, unless it was DISABLED at the server's start."""
+    """Switches a server's scheduler, now and for later starts, unless it started as DISABLED."""
     if state.event_scheduler != "DISABLED":
         run(connection, (f"SET GLOBAL event_scheduler = {'ON' if on else 'OFF'}",))
         host.remember(event_scheduler="ON" if on else "OFF")

@@ -16,7 +16,7 @@ BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Background(Protocol):
-    """Something that goes on while its caller does."""
+    """Work that goes on while its caller does."""
 
     def join(self, timeout: float | None = None) -> None:
         """Waits for its end, at most `timeout` seconds."""
@@ -35,12 +35,14 @@ class Stop(Protocol):
 
 
 class Surroundings:
-    """The machine of a failover. `now_s` is a monotonic clock, `unix_s` the wall clock."""
+    """The clocks, threads and files of the machine on which a failover runs."""
 
     def read_now_s(self) -> float:
+        """Returns monotonic time, s."""
         return time.monotonic()
 
     def read_unix_s(self) -> float:
+        """Returns Unix time, s."""
         return time.time()
 
     def read_boot(self) -> str:
@@ -54,13 +56,13 @@ class Surroundings:
         time.sleep(seconds)
 
     def run_all(self, calls: Sequence[Callable[[], T]]) -> list[T]:
-        """Carries out calls at once; returns results in order, or raises the first error."""
+        """Runs calls at once, and returns their results in order; raises the first error."""
         with ThreadPoolExecutor(max(len(calls), 1)) as pool:
             waiting = [pool.submit(call) for call in calls]
         return [future.result() for future in waiting]
 
     def begin(self, call: Callable[[], object]) -> Background:
-        """Carries out a call while the caller goes on; the end of the program ends it."""
+        """Begins a call in a thread, and returns that; the end of the program ends it."""
         thread = threading.Thread(target=call, daemon=True)
         thread.start()
         return thread

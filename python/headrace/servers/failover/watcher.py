@@ -16,7 +16,13 @@ from dataclasses import dataclass, field, replace
 from headrace.errors import CouldNotRun
 from headrace.servers.failover.executor import Executor, Say, discard_message
 from headrace.servers.failover.lease import LeaseTaken
-from headrace.servers.failover.planning.election import follows, has, list_followers, list_heads, list_strangers
+from headrace.servers.failover.planning.election import (
+    collect_gtids,
+    find_channel,
+    list_followers,
+    list_heads,
+    list_strangers,
+)
 from headrace.servers.failover.planning.guarantee import carry_proof
 from headrace.servers.failover.planning.members import (
     NAMED,
@@ -57,8 +63,8 @@ def format_clock(unix_s: float) -> str:
 
 
 def check_alone(seen: Members, source: str) -> None:
-    """Raises InputError if another server takes writes next to the source and follows nobody: it is
-    of another cluster, and a failover would be refused."""
+    """Raises InputError if another server takes writes and follows nobody, as the source does: it
+    is of another cluster, and a failover would be refused."""
     heads = list_heads(seen)
     if source in heads and (others := [name for name in heads if name != source]):
         verb = "takes" if len(others) == 1 else "take"
@@ -89,7 +95,8 @@ class Suspicion:
     stalled_since: float | None = None
 
     @property
-    def none(self) -> bool:
+    def is_empty(self) -> bool:
+        """True if nothing speaks for a failover."""
         return not self.silent and self.stalled_since is None
 
     def compute_write_s(self, now_s: float) -> float | None:
@@ -105,7 +112,7 @@ class Suspicion:
         if member.state is None and member.write != "stalled":
             self.stalled_since, self.stalled = None, 0
             replicas = list_followers(seen, member)
-            below = [(each, channel) for each in replicas if (channel := follows(each, member)) is not None]
+            below = [(each, channel) for each in replicas if (channel := find_channel(each, member)) is not None]
             receiving = [each.name for each, channel in below if channel.receive == "on" and not each.deaf]
             # A receive thread that was stopped by hand says nothing about the source.
             without = [each for each, channel in below if each.deaf or channel.receive == "connecting"]
@@ -135,8 +142,9 @@ class Suspicion:
 
 @dataclass
 class Watcher:
-    """Observes every `every_s`. `wish`: the choices for a failover (accept a loss, rescue). `acts`:
-    it fails over; else it only reports. `report`: called with each observation."""
+    """Observes the servers every `every_s` seconds. `wish`: the choices for a failover (accept a
+    loss, rescue). `acts`: it fails over; else it only reports. `report`: called with each
+    observation. `proof`, `events`: the last ones of the source."""
 
     executor: Executor
     wish: FailoverWish
@@ -148,9 +156,9 @@ class Watcher:
     source: str = ""
     acts: bool = True
     _suspicion: Suspicion = field(default_factory=Suspicion)
-    _told: set[tuple[str, str]] = field(default_factory=set)
-    _met: bool = False  # the source took a write while this watched
-    _slow_told: bool = False
+    _reported_traps: set[tuple[str, str]] = field(default_factory=set)
+    _took_write: bool = False  # the source took a write while this watched
+    _slow_fence_reported: bool = False
     _written_s: float | None = None  # when it last did, on the monotonic clock
     _repeated: tuple[str, float] | None = None  # a state that goes on: its kind, and when it was last said
     _pause_until: float | None = None  # Unix seconds
@@ -160,15 +168,15 @@ class Watcher:
         return self.executor.surroundings.read_now_s()
 
     def watch(self, stop: Stop, failovers: int = 1) -> list[Outcome]:
-        """Watches until `stop` is set, or it has failed over `failovers` times. Raises CouldNotRun
-        if a failover is refused."""
+        """Watches until `stop` is set, or it has failed over `failovers` times, and returns the
+        outcomes. Raises InputError for a source that is not followed, CouldNotRun for a refusal."""
         done: list[Outcome] = []
         self.source = self.source or self.wish.source
         before: Members | None = None
         while not stop.is_set() and len(done) < failovers:
             began = self._read_now_s()
             if self.acts:
-                self._tell_pause()
+                self._report_pause()
             seen, why = self.look()
             if before is None:
                 check_followed(seen, self.source)
@@ -176,11 +184,11 @@ class Watcher:
                     check_alone(seen, self.source)
             if seen[self.source].write == "ok":
                 self._written_s = self._read_now_s()
-                if self.acts and not self._met:
-                    self._met = True
+                if self.acts and not self._took_write:
+                    self._took_write = True
                     self.executor.give_up(self.source)
-            self._tell_slow_fence()
-            current_traps = self._tell(seen, before)
+            self._report_slow_fence()
+            current_traps = self._report_traps(seen, before)
             if self.report is not None:
                 self.report(seen, current_traps, self.proof)
             if why and self.acts:
@@ -190,13 +198,13 @@ class Watcher:
                     continue
                 done.append(outcome)
                 self.source, self.proof, self.events = outcome.elected or self.source, None, None
-                self._suspicion, self._met, self._written_s = Suspicion(), False, None
+                self._suspicion, self._took_write, self._written_s = Suspicion(), False, None
                 self._pause_looked_s = 0.0
                 before = None
                 continue
-            self._tell_reason(why, seen)
+            self._report_reason(why, seen)
             before = seen
-            every_s = self.every_s if self._suspicion.none else SUSPECT_EVERY_S
+            every_s = self.every_s if self._suspicion.is_empty else SUSPECT_EVERY_S
             stop.wait(max(0.0, every_s - (self._read_now_s() - began)))
         return done
 
@@ -207,23 +215,24 @@ class Watcher:
                 self.say(why)
             outcome = self.act(why, seen)
         except LeaseTaken as error:
-            self._say_state(f"left to another: {error.rule}")
+            self._report_state(f"left to another: {error.rule}")
             return None
         self._repeated = None
         return outcome
 
-    def _tell_reason(self, why: str, seen: Members) -> None:
-        """Reports a source that is dead or useless, at times and at its end, if it does not act."""
+    def _report_reason(self, why: str, seen: Members) -> None:
+        """Reports why a failover is due (`why`), now and then, if the watcher does not act, and
+        when the source answers again. The proof is handed over first."""
         if why:
             if self._repeated is None:
                 self._hand_over(seen)
-            self._say_state(why)
-        elif self._repeated is not None and self._suspicion.none:
+            self._report_state(why)
+        elif self._repeated is not None and self._suspicion.is_empty:
             self._repeated = None
             self.say(f"{self.source} answers again")
 
-    def _say_state(self, text: str) -> None:
-        """Reports a lasting state when it changes, and again once in a while."""
+    def _report_state(self, text: str) -> None:
+        """Reports a lasting state when it changes, and again after STILL_S seconds."""
         kind, now = re.split(r"[(:]", text)[0], self._read_now_s()
         if self._repeated is None or self._repeated[0] != kind:
             self.say(text)
@@ -233,8 +242,8 @@ class Watcher:
             return
         self._repeated = (kind, now)
 
-    def _tell_pause(self) -> None:
-        """Reports that it will not act for a while after a failover, and when it will again."""
+    def _report_pause(self) -> None:
+        """Reports the begin and the end of the pause after a failover, in which it does not act."""
         now_s = self._read_now_s()
         if self._pause_looked_s and (self._pause_until is None or now_s - self._pause_looked_s < PAUSE_LOOK_S):
             return
@@ -260,11 +269,11 @@ class Watcher:
         return last + FLAP_S
 
     def _hand_over(self, seen: Members) -> None:
-        """Leaves the proof that semi-sync worked to a failover by hand."""
+        """Writes the proof that semi-sync worked into the journal, for a failover by hand."""
         if self.proof is None:
             return
         replicas = {name: member for name, member in seen.items() if name != self.source}
-        received = {name: str(has(member)) for name, member in replicas.items() if member.state is not None}
+        received = {name: str(collect_gtids(member)) for name, member in replicas.items() if member.state is not None}
         with contextlib.suppress(CouldNotRun), self.executor.journal.lock():
             boot = self.executor.surroundings.read_boot()
             self.executor.journal.write(HandedOver(self.source, self.proof, self.events, received, boot))
@@ -272,9 +281,9 @@ class Watcher:
     def look(self) -> tuple[Members, str]:
         """Observes once; returns the members, and the reason to fail over, "" for none."""
         write_s = self._suspicion.compute_write_s(self._read_now_s())
-        if not self._suspicion.none and self.acts:
+        if not self._suspicion.is_empty and self.acts:
             self.executor.warm(self.source)
-        seen, proof = self.executor.observer.probe_source(self.source, write_s, not self._suspicion.none)
+        seen, proof = self.executor.observer.probe_source(self.source, write_s, not self._suspicion.is_empty)
         self.events = seen[self.source].events if seen[self.source].events is not None else self.events
         if proof is not None:
             self.proof = proof
@@ -286,7 +295,8 @@ class Watcher:
         return seen, why
 
     def act(self, why: str, seen: Members | None = None) -> Outcome:
-        """Fails over, unless it did so lately. `seen`: the observation with the reason."""
+        """Fails over because of `why`, and returns the outcome. `seen`: the observation that gave
+        the reason. Raises CouldNotRun during the pause after an earlier failover."""
         if (until := self._find_pause_end()) is not None:
             self._hand_over(seen or {})
             ago = self.executor.surroundings.read_unix_s() - (until - FLAP_S)
@@ -301,30 +311,30 @@ class Watcher:
         wish = replace(self.wish, source=self.source)
         return self.executor.run(wish, "watch", seen, self.proof, self.events, self._written_s)
 
-    def _tell_slow_fence(self) -> None:
+    def _report_slow_fence(self) -> None:
         """Reports once if a fence takes longer than the source waits: it would be refused."""
         takes_s = self.executor.hosts[self.source].fence_s
         proof, wish = self.proof, self.wish
-        if proof is None or proof.timeout_s > takes_s or wish.accept_loss or wish.rescue or self._slow_told:
+        if proof is None or proof.timeout_s > takes_s or wish.accept_loss or wish.rescue or self._slow_fence_reported:
             return
-        self._slow_told = True
+        self._slow_fence_reported = True
         self.say(
             f"{self.source} acknowledges alone after {proof.timeout_s:g} s without replicas (semi-sync timeout), and "
             f"its fence takes some {takes_s:g} s: a failover would be refused. Raise the timeout, or add --rescue "
             "or --accept-loss"
         )
 
-    def _tell(self, seen: Members, before: Members | None) -> list[Trap]:
-        """Reports each trap when it appears and when it has gone. While a server, or the source,
-        does not answer, its traps count as present."""
+    def _report_traps(self, seen: Members, before: Members | None) -> list[Trap]:
+        """Reports each trap when it appears and when it has gone, and returns the present ones.
+        While a server, or the source, does not answer, its traps count as present."""
         current_traps = list_traps(seen, seen[self.source], before)
-        now = {(trap.server, trap.name) for trap in current_traps}
+        keys = {(trap.server, trap.name) for trap in current_traps}
         silent = {name for name, member in seen.items() if member.state is None}
-        now |= {key for key in self._told if self.source in silent or key[0] in silent}
+        keys |= {key for key in self._reported_traps if self.source in silent or key[0] in silent}
         for trap in current_traps:
-            if (trap.server, trap.name) not in self._told:
+            if (trap.server, trap.name) not in self._reported_traps:
                 self.say(f"{trap.kind}: {trap.server}: {trap.what}. {trap.do}")
-        for server, name in sorted(self._told - now):
+        for server, name in sorted(self._reported_traps - keys):
             self.say(f"over: {server}: {name}")
-        self._told = now
+        self._reported_traps = keys
         return current_traps

@@ -32,23 +32,24 @@ ASK_S = 30.0  # a guess: a statement that takes longer meets a volume that is pa
 
 
 def create_account(where: ServerPaths, connection: SqlConnection, dialect: Dialect, host: str) -> None:
-    """Creates the account for replicas of this server, and stores its password. `host`: the
-    server's own address; replicas are on the same machine or in the same network of the lab."""
+    """Creates the account for replicas on a server, and stores its password, if it has none yet, in
+    a file. `host`: the server's address; replicas are on this machine or in the lab's network."""
     path = where.state / FILE
     if path.exists():
         password = Secret(read_client(path).get("password", ""))
     else:
         password = Secret(secrets.token_urlsafe(access.PASSWORD_BYTES))
         write_client_file(Address(ACCOUNT, host, 1, password=password), path)
-    hosts = host if ipaddress.ip_address(host).is_loopback else f"{host.rpartition('.')[0]}.%"
-    run(connection, dialect.create_replication_account(ACCOUNT, hosts, password))
+    pattern = host if ipaddress.ip_address(host).is_loopback else f"{host.rpartition('.')[0]}.%"
+    run(connection, dialect.create_replication_account(ACCOUNT, pattern, password))
 
 
-def follow(
+def make_source_options(
     replica: ServerPaths, source: Server, position: str | tuple[str, int] = "gtid", channel: str = "", delay_s: int = 0
 ) -> SourceOf:
-    """Returns how a server follows another server of the lab, and places the source's authority
-    where the replica reads it. Raises InputError for a source without a port or account."""
+    """Returns the options with which a server follows another server of the lab, and copies the
+    source's certificate authority to where the replica reads it. `position`: gtid, or a file and
+    offset. Raises InputError for a source without a port or account."""
     if source.port is None:
         hint = f"headrace replica up ... --of {source.name} --prepare-source gives it one, with a restart."
         raise refuse.input(source.name, "has no port, so no replica can reach it", hint)
@@ -60,12 +61,11 @@ def follow(
     with explain_unwritable(authority, "Is there room?", refuse.source):
         replica.tls.mkdir(mode=0o700, exist_ok=True)
         shutil.copyfile(source.paths.tls / "ca.pem", authority)
-        user = access.find_service_user()
-        placed = replica.keys / authority.name
+        copy = replica.keys / authority.name
         if replica.keys.is_dir():
-            shutil.copyfile(authority, placed)
-            os.chown(placed, 0, user.gid)
-            os.chmod(placed, 0o640)
+            shutil.copyfile(authority, copy)
+            os.chown(copy, 0, access.find_service_user().gid)
+            os.chmod(copy, 0o640)
     password = Secret(read_client(file).get("password", ""))
     return SourceOf(
         source.host, source.port, ACCOUNT, password, str(replica.keys / authority.name), position, channel, delay_s
@@ -73,10 +73,10 @@ def follow(
 
 
 def is_ours(authority: str) -> bool:
-    """Returns whether `follow` placed the file of an authority for a single source."""
+    """Returns whether `make_source_options` placed the file of an authority for a single source."""
     return PurePosixPath(authority).match(access.AUTHORITY.format(name="*"))
 
 
 def open_connection(server: Server, timeout_s: float = ASK_S) -> SqlConnection:
-    """Connects by the server's socket, which needs no network."""
+    """Returns a new connection by a server's socket, which needs no network."""
     return connect(server.make_address(), timeout_s)

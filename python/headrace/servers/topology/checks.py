@@ -89,17 +89,11 @@ def check_ring(name: str, sources_of: dict[str, tuple[str, ...]], source: str) -
 
 
 def check_reachable(name: str, purged: GtidSet, has: GtidSet, source: str) -> None:
-    """Raises InputError when the source has removed what the replica still needs."""
+    """Raises InputError if `source` has purged what the server `name`, with GTIDs `has`, needs."""
     gone = purged.minus(has)
     if not gone.is_empty:
         rule = f"needs {gone.count():,} transactions that {source} has purged from its binary log: {str(gone)[:120]}"
         raise refuse.input(name, rule, "Seed it anew: --seed copy, clone, mariabackup or snapshot.")
-
-
-def find_errant(replica: ServerState, source: ServerState) -> GtidSet:
-    """Returns the transactions that only the replica has. The replica must be read first: what the
-    source gains meanwhile does not matter."""
-    return replica.executed.minus(source.executed)
 
 
 def list_problems(state: ServerState) -> Iterator[str]:
@@ -110,7 +104,7 @@ def list_problems(state: ServerState) -> Iterator[str]:
         if channel.source_server_id and channel.source_server_id == state.server_id:
             yield f"{name}its source has the same server_id {state.server_id}"
     if state.channels:
-        yield from _as_candidate(state)
+        yield from _list_promotion_obstacles(state)
     yield from _list_semi_sync_warnings(state)
 
 
@@ -134,7 +128,7 @@ KNOWN_ERRORS = [
 
 
 def with_advice(error: str) -> str:
-    """Returns an error of a replica's thread, with advice if there is any."""
+    """Returns the text of an error of a replica's thread, with the advice of known_errors.csv."""
     for signs, advice in KNOWN_ERRORS:
         if any(sign in error.lower() for sign in signs):
             return f"{error} (what to do: {advice})"
@@ -143,7 +137,7 @@ def with_advice(error: str) -> str:
 
 def list_warnings(state: ServerState) -> Iterator[str]:
     """Yields, in words, what works now and will cause trouble later."""
-    yield from _on_purpose(state)
+    yield from _list_deliberate_settings(state)
     logs = state.binary_log.on and (not state.channels or state.binary_log.replica_updates)
     if logs and state.binary_log.format == "STATEMENT":
         yield (
@@ -156,7 +150,7 @@ def list_warnings(state: ServerState) -> Iterator[str]:
 
 
 def list_pair_warnings(states: Mapping[str, ServerState]) -> Iterator[tuple[str, str]]:
-    """Yields warnings that need the states of two servers: name, and words."""
+    """Yields warnings that need the states of two servers, each with the name of its server."""
     for name, source in sorted(states.items()):
         ready = [
             other
@@ -220,8 +214,8 @@ def list_table_warnings(connection: SqlConnection, state: ServerState) -> list[s
     return descriptions
 
 
-def _as_candidate(state: ServerState) -> Iterator[str]:
-    """Yields, in words, what speaks against a replica as the next source."""
+def _list_promotion_obstacles(state: ServerState) -> Iterator[str]:
+    """Yields, in words, what prevents or speaks against the promotion of a replica."""
     if not state.binary_log.on:
         yield "cannot be promoted: it writes no binary log"
     elif not state.binary_log.replica_updates:
@@ -232,8 +226,8 @@ def _as_candidate(state: ServerState) -> Iterator[str]:
         yield "gtid_strict_mode is OFF: a write here would be numbered into its source's history unnoticed"
 
 
-def _on_purpose(state: ServerState) -> Iterator[str]:
-    """Yields deliberate settings that speak against a promotion all the same."""
+def _list_deliberate_settings(state: ServerState) -> Iterator[str]:
+    """Yields, in words, deliberate settings of a replica that speak against its promotion."""
     for channel in state.channels:
         name = f"channel {channel.name}: " if channel.name else ""
         if channel.filters:
@@ -262,4 +256,5 @@ def _list_semi_sync_warnings(state: ServerState) -> Iterator[str]:
 
 
 def _format_version(state: ServerState) -> str:
+    """Returns a server's version as text, as 10.11.19."""
     return ".".join(map(str, state.version))

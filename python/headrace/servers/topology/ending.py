@@ -72,8 +72,7 @@ def list_consequences(lab: Lab, server: Server) -> list[str]:
 
 
 def end_channel(server: Server, channel: str) -> None:
-    """Lets a replica, which stays up, follow the source of a channel no longer. Raises InputError
-    where it does not run or has no such channel."""
+    """Ends and removes a channel of a replica, which stays up. Raises InputError for no channel."""
     check_channel(server, channel)
     with records.lock_server(server.paths), accounts.open_connection(server) as connection:
         leave_source(connection, observe(connection, server.name).dialect, channel)
@@ -87,9 +86,10 @@ def check_channel(server: Server, channel: str) -> None:
     with accounts.open_connection(server) as connection:
         state = observe(connection, server.name)
     if state.find_channel(channel) is None:
-        there = ", ".join(channel.name or "''" for channel in state.channels) or "none"
-        raise refuse.input(f"{server.name}: --channel {channel!r}", f"follows no such channel; there are: {there}")
+        names = ", ".join(channel.name or "''" for channel in state.channels) or "none"
+        raise refuse.input(f"{server.name}: --channel {channel!r}", f"follows no such channel; there are: {names}")
 
 
 def _join_names(names: list[str]) -> str:
+    """Returns names as text, with `and` before the last."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -18,7 +18,7 @@ ROWS = read_rows("headrace.servers.topology", "durability.csv")
 
 
 @dataclass(frozen=True)
-class Explained:
+class ExplainedSetting:
     """A setting with its value, its cost and its possible loss, in words."""
 
     setting: str
@@ -27,8 +27,8 @@ class Explained:
     can_lose: str
 
 
-def explain_settings(state: ServerState) -> list[Explained]:
-    """Returns the settings that decide, with this server's values."""
+def explain_settings(state: ServerState) -> list[ExplainedSetting]:
+    """Returns the settings that decide how durable replication is, with a server's values."""
     semi_sync, switch = state.semi_sync, {True: "ON", False: "OFF"}
     values = asdict(state.durability) | {
         "lab": LAB,
@@ -46,7 +46,7 @@ def explain_settings(state: ServerState) -> list[Explained]:
         for channel in state.channels
     ]
     return [
-        Explained(*(row[name].format(**values | own) for name in ("setting", "value", "costs", "can_lose")))
+        ExplainedSetting(*(row[name].format(**values | own) for name in ("setting", "value", "costs", "can_lose")))
         for row in ROWS
         for own in (channels if "uses_gtid" in row["when"] else [{}])
         if all(_holds(condition, values | own) for condition in row["when"].split())

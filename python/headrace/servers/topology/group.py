@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -45,9 +45,9 @@ GRANTS = "REPLICATION SLAVE, CONNECTION_ADMIN, BACKUP_ADMIN, GROUP_REPLICATION_S
 
 @dataclass(frozen=True)
 class GroupMember:
-    """A member in the view of the group. `state`: ONLINE, RECOVERING, UNREACHABLE, ERROR, OFFLINE,
-    or down when its server does not run. `waiting`: transactions it has not yet checked or
-    applied."""
+    """A member of a group, in its own view. `state`: ONLINE, RECOVERING, UNREACHABLE, ERROR,
+    OFFLINE, `down` if its server does not run, or why it does not answer. `waiting`: number of
+    transactions that it has not certified or applied, None if unknown. `executed`: GTIDs."""
 
     name: str
     state: str
@@ -57,6 +57,7 @@ class GroupMember:
 
     @property
     def is_online(self) -> bool:
+        """True if it takes part in the group."""
         return self.state == "ONLINE"
 
 
@@ -74,21 +75,19 @@ def group_up(
     progress: Progress = discard_progress,
 ) -> list[Server]:
     """Creates a group of NAME-1, NAME-2, ... and starts it, or starts an existing group again.
-
-    Raises InputError, CouldNotRun, LabRefused; then a new group is removed again.
-    """
+    Raises InputError, CouldNotRun, LabRefused; then a new group is removed again."""
     access.check_root()
     check_name(name)
     if not SMALLEST <= size <= LARGEST:
         rule = f"a group has {SMALLEST} to {LARGEST} members: a majority of them decides"
         raise refuse.input(f"--group {size}", rule, "Take 3, or 5 to survive two losses.")
     names = [f"{name}-{number}" for number in range(1, size + 1)]
-    there = [member_name for member_name in names if member_name in records.list_names(find_data_dir(lab))]
-    if there and len(there) == size and all(_is_member(lab, member_name) for member_name in names):
-        return _start_again(lab, names, progress)
-    if there:
+    existing = [member_name for member_name in names if member_name in records.list_names(find_data_dir(lab))]
+    if len(existing) == size and all(_is_member(lab, member_name) for member_name in names):
+        return _start_existing(lab, names, progress)
+    if existing:
         rule = "is there already, and is not a whole group"
-        raise refuse.input(", ".join(there), rule, "headrace mysql destroy it, or take another name.")
+        raise refuse.input(", ".join(existing), rule, "headrace mysql destroy it, or take another name.")
     if storage is None:
         rule = "is not a group of this lab yet, and no storage was named for it"
         raise refuse.input(name, rule, "Add --storage, for example --storage gp3:20.")
@@ -96,7 +95,7 @@ def group_up(
     try:
         members = _create_servers(lab, names, request | {"unpaced": unpaced}, dict(settings or {}), progress)
         progress(0.7, "forming the group")
-        _form(members)
+        _form_group(members)
     except BaseException:
         for member_name in names:
             if make_server_paths(find_data_dir(lab), member_name).state.exists():
@@ -108,7 +107,8 @@ def group_up(
 def _create_servers(
     lab: Lab, names: list[str], request: dict, requested: dict[str, str | None], progress: Progress
 ) -> list[Server]:
-    """Creates the servers, not yet as a group, at the same time, as each waits for its disk."""
+    """Creates the servers of a group at the same time, as each waits for its disk, and returns
+    them; they do not form a group yet. `request`, `requested`: options and settings of each."""
     group = str(uuid.uuid4())
     first_id = find_free_server_id(lab)
     taken = records.list_hosts(find_data_dir(lab))
@@ -142,9 +142,9 @@ def _create_servers(
     return [find(lab, member_name) for member_name in names]
 
 
-def _form(members: list[Server]) -> None:
-    """Makes the group's account on each member and starts its replication; the first member begins
-    the group. Raises CouldNotRun."""
+def _form_group(members: list[Server]) -> None:
+    """Creates the group's account on each member, and starts its group replication; the first
+    member bootstraps the group. Raises CouldNotRun."""
     password = Secret(secrets.token_urlsafe(access.PASSWORD_BYTES))
     for index, server in enumerate(members):
         write_client_file(Address(ACCOUNT, server.host, server.port, password=password), server.paths.state / FILE)
@@ -155,8 +155,8 @@ def _form(members: list[Server]) -> None:
 
 def _create_account(connection: SqlConnection, server: Server, password: Secret) -> None:
     """Creates the group's account on a member: it must exist before the member can join."""
-    source = "127.0.0.1" if server.host == links.LOOPBACK else f"{server.host.rpartition('.')[0]}.%"
-    account, secret = f"{quote_literal(ACCOUNT)}@{quote_literal(source)}", quote_literal(password.reveal())
+    pattern = "127.0.0.1" if server.host == links.LOOPBACK else f"{server.host.rpartition('.')[0]}.%"
+    account, secret = f"{quote_literal(ACCOUNT)}@{quote_literal(pattern)}", quote_literal(password.reveal())
     statements = (
         "SET SESSION sql_log_bin = 0",
         f"CREATE USER {account} IDENTIFIED BY {secret} REQUIRE SSL",
@@ -168,7 +168,7 @@ def _create_account(connection: SqlConnection, server: Server, password: Secret)
 
 
 def _join(connection: SqlConnection, server: Server, first: bool) -> None:
-    """Starts its replication, and waits until it is online. `first`: it begins the group."""
+    """Starts group replication, and waits until it is online. `first`: bootstraps the group."""
     if first:
         run(connection, ("SET GLOBAL group_replication_bootstrap_group = ON",))
     try:
@@ -179,7 +179,7 @@ def _join(connection: SqlConnection, server: Server, first: bool) -> None:
     finally:
         if first:
             run(connection, ("SET GLOBAL group_replication_bootstrap_group = OFF",))
-    _wait(lambda: _read_own_state(connection) == "ONLINE", server)
+    _wait_online(connection, server)
 
 
 def _read_own_state(connection: SqlConnection) -> str:
@@ -188,9 +188,9 @@ def _read_own_state(connection: SqlConnection) -> str:
     return str(ask_value(connection, f"SELECT member_state FROM {members} WHERE member_id = @@server_uuid") or "")
 
 
-def _wait(holds: Callable[[], bool], server: Server) -> None:
-    """Waits until `holds` is true. Raises CouldNotRun after ONLINE_S seconds."""
-    if not wait_until(holds, ONLINE_S, LOOK_EVERY_S):
+def _wait_online(connection: SqlConnection, server: Server) -> None:
+    """Waits until a member is online in its group. Raises CouldNotRun after ONLINE_S seconds."""
+    if not wait_until(lambda: _read_own_state(connection) == "ONLINE", ONLINE_S, LOOK_EVERY_S):
         rule = f"is not online in its group after {ONLINE_S:g} s"
         raise CouldNotRun(server.name, rule, str(server.paths.log), f"headrace mysql log {server.name}")
 
@@ -211,31 +211,31 @@ def _is_member(lab: Lab, name: str) -> bool:
     return record is not None and record.created and "loose-group-replication-group-name" in record.settings
 
 
-def _start_again(lab: Lab, names: list[str], progress: Progress) -> list[Server]:
-    """Starts members that are down. If no member runs, the group is begun anew by the member that
-    has all transactions of the others; without such a member it is not begun. Raises
-    CouldNotRun."""
-    none_left = all(find(lab, member_name).state != "running" for member_name in names)
+def _start_existing(lab: Lab, names: list[str], progress: Progress) -> list[Server]:
+    """Starts members that are down, waits until all are online, and returns them. If none is
+    online, the member that has all transactions of the others bootstraps the group. Raises
+    CouldNotRun, also without such a member."""
+    all_down = all(find(lab, member_name).state != "running" for member_name in names)
     for index, member_name in enumerate(names):
         progress(0.1 + 0.5 * index / len(names), f"starting {member_name}")
-        if none_left:
+        if all_down:
             _start_alone(lab, member_name)
         else:
             bring_up(lab, name=member_name)
     members = [find(lab, member_name) for member_name in names]
     if not any(member.is_online for member in query_group_status(members)):
-        _begin_again(members)
+        _restart_group(members)
     for server in members:
         with accounts.open_connection(server) as connection:
             if _read_own_state(connection) in ("", "OFFLINE", "ERROR"):
                 run(connection, ("STOP GROUP_REPLICATION",))
                 _join(connection, server, first=False)
-            _wait(lambda connection=connection: _read_own_state(connection) == "ONLINE", server)
+            _wait_online(connection, server)
     return members
 
 
 def _start_alone(lab: Lab, name: str) -> None:
-    """Starts a member that does not look for its group, since no other member runs."""
+    """Starts a member that does not join its group, since no other member runs."""
     where = make_server_paths(find_data_dir(lab), name)
     with records.lock_server(where):
         record = records.require_record(where)
@@ -244,17 +244,16 @@ def _start_alone(lab: Lab, name: str) -> None:
         records.save(where, started.with_(settings=record.settings))
 
 
-def _begin_again(members: list[Server]) -> None:
-    """Begins the group with the member that has all transactions of the others. Raises CouldNotRun
-    if no member has them."""
+def _restart_group(members: list[Server]) -> None:
+    """Bootstraps the group by the member that has all transactions of the others. Raises
+    CouldNotRun if no member has them."""
     has: dict[str, GtidSet] = {}
     for server in members:
         with accounts.open_connection(server, LEAVES_S) as connection:
             run(connection, ("STOP GROUP_REPLICATION",))
             has[server.name] = GtidSet.parse(str(ask_row(connection, "SELECT @@GLOBAL.gtid_executed")[0]), "mysql")
-    first = next(
-        (member for member in members if all(has[member.name].contains(other) for other in has.values())), None
-    )
+    whole = (member for member in members if all(has[member.name].contains(other) for other in has.values()))
+    first = next(whole, None)
     if first is None:
         rule = "has no member with all transactions of the others, so beginning it anew would lose some"
         raise refuse.run(members[0].name.rpartition("-")[0], rule, "Compare gtid_executed of its members.")

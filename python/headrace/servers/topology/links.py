@@ -44,7 +44,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Link:
-    """A server's place in the lab's network."""
+    """The link of a server in the lab's network. `lab`: its six digits; `host`: the address."""
 
     lab: str
     name: str
@@ -52,15 +52,17 @@ class Link:
 
     @property
     def namespace(self) -> str:
+        """The name of the server's network namespace."""
         return f"headrace-{self.lab}-{self.name}"
 
     @property
     def bridge(self) -> str:
+        """The name of the lab's bridge."""
         return f"hr{self.lab}"
 
     @property
     def port(self) -> str:
-        """The name of the bridge's end; interface names have at most 15 bytes."""
+        """The name of the link's end at the bridge, of at most 15 bytes."""
         return f"hr{self.lab}v{self.host.rpartition('.')[2]}"
 
     def make(self) -> None:
@@ -80,11 +82,6 @@ class Link:
         run_ip(f"-n {self.namespace} link set eth0 up")
         run_ip(f"link set {self.port} master {self.bridge} up")
 
-    def remove(self) -> None:
-        """Removes namespace and link, and with the last link the bridge."""
-        self._drop()
-        remove_bridge(self.lab)
-
     def _drop(self) -> None:
         """Removes the server's namespace and link, as far as they exist. Raises CouldNotRun."""
         if (NAMESPACES / self.namespace).exists():
@@ -98,7 +95,7 @@ class Link:
         run_ip(f"link set {self.port} down")
 
     def restore(self) -> None:
-        """Takes back `cut`."""
+        """Reverts `cut`."""
         run_ip(f"link set {self.port} up")
 
     def part(self, other: Link, both: bool = True) -> None:
@@ -114,7 +111,8 @@ class Link:
             other.join(self, both=False)
 
     def run_within(self, work: Callable[[], Answer]) -> Answer:
-        """Runs `work` in a thread in the namespace; processes it starts are and stay in it."""
+        """Runs `work` in a thread in the namespace, waits for it, and returns its answer, or raises
+        its error. Processes that it starts stay in the namespace."""
         answers: list[Answer] = []
         errors: list[BaseException] = []
 
@@ -164,16 +162,17 @@ def require_link(where: ServerPaths, host: str) -> Link:
 
 
 def find_free_host(where: ServerPaths, taken: Iterable[str]) -> str:
-    """Returns an address that no server of the lab has, in the lab's network; for the first server
-    in a network that this machine does not use."""
-    there = {host for host in taken if host != LOOPBACK}
-    network = (
-        ipaddress.IPv4Network(f"{min(there)}/24", strict=False) if there else _find_free_network(get_lab_part(where))
-    )
+    """Returns an address of the lab's network that is not in `taken`; without any there, of a
+    network that this machine does not use. Raises InputError if all are taken."""
+    used = {host for host in taken if host != LOOPBACK}
+    if used:
+        network = ipaddress.IPv4Network(f"{min(used)}/24", strict=False)
+    else:
+        network = _find_free_network(get_lab_part(where))
     hosts = list(network.hosts())[1 : MOST_HOSTS + 1]
-    free = next((str(host) for host in hosts if str(host) not in there), None)
+    free = next((str(host) for host in hosts if str(host) not in used), None)
     if free is None:
-        raise InputError(f"{len(there)} servers", f"a lab's network has {MOST_HOSTS} at most", "", "Destroy one.")
+        raise InputError(f"{len(used)} servers", f"a lab's network has {MOST_HOSTS} at most", "", "Destroy one.")
     return free
 
 
@@ -206,12 +205,13 @@ def remove_bridge(lab: str) -> None:
         run_ip(f"link del hr{lab}", missing_is_fine=True)
 
 
-def run_ip(words: str, missing_is_fine: bool = False) -> str:
-    """Runs ip(8) and returns its output. Raises CouldNotRun with its error."""
-    command = Command((require_program("ip", "iproute2"), *words.split()), what=f"ip {words}")
+def run_ip(arguments: str, missing_is_fine: bool = False) -> str:
+    """Runs ip(8), with arguments split at blanks, and returns its output. Raises CouldNotRun, with
+    `missing_is_fine` not for something that does not exist."""
+    command = Command((require_program("ip", "iproute2"), *arguments.split()), what=f"ip {arguments}")
     done = run_to_end(command, IP_S)
     missing = "No such" in done.errors or "Cannot find" in done.errors
     if done.code != 0 and not (missing and missing_is_fine):
         rule = describe_failure(done)
-        raise CouldNotRun(f"ip {words}", rule, "ip(8)", "Network namespaces take root and their kernel module.")
+        raise CouldNotRun(f"ip {arguments}", rule, "ip(8)", "Network namespaces take root and their kernel module.")
     return done.output

@@ -55,7 +55,9 @@ LOOK_EVERY_S = 0.1
 
 @dataclass
 class Follower:
-    """The common part of every seeding: the new replica's options, and where it begins."""
+    """A way to seed a new replica that copies nothing, and the base of those that copy. `name`: of
+    the replica; `position`, `channel`, `delay_s`: as in `Following`. `begins`: the position of the
+    copied data, None without a copy."""
 
     source: Server
     name: str
@@ -66,9 +68,11 @@ class Follower:
     begins: BinlogPosition | None = field(default=None, init=False)
 
     def prepare_snapshots(self, lab: Lab) -> Mapping[str, str]:
+        """Returns no snapshots: the volumes are empty."""
         return {}
 
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
+        """Creates folders and an empty data directory on the mounted volumes."""
         datadir.make_folders(where, find_service_user(), record.log_storage is not None)
         datadir.make(program, where.config, find_service_user())
 
@@ -79,7 +83,8 @@ class Follower:
         return self.make_read_only(where, record)
 
     def follow(self, where: ServerPaths, record: Record, connection: SqlConnection) -> None:
-        """Removes copied channels of the source's own replication, and follows the source."""
+        """Removes the channels that were copied with the source's data, sets the GTID position,
+        creates the replica's account for replicas, and lets it follow the source."""
         state = observe(connection, self.name)
         dialect = state.dialect
         for channel in state.channels:
@@ -94,8 +99,9 @@ class Follower:
             run(connection, dialect.switch_semi_sync("replica", True))
         self._point(where, connection, dialect)
 
-    def follow_too(self, where: ServerPaths, record: Record, connection: SqlConnection) -> None:
-        """Adds a source to a server with data, from its first binary log or a file position on."""
+    def add_source(self, where: ServerPaths, record: Record, connection: SqlConnection) -> None:
+        """Lets a server with data follow the source by a further channel, from the source's first
+        binary log or a position in files on."""
         state = observe(connection, self.name)
         self._check(state)
         self._point(where, connection, state.dialect)
@@ -117,7 +123,7 @@ class Follower:
             if self.begins is None or not self.begins.file:
                 raise refuse.input(self.name, "has no file position to begin at", "--position FILE:OFFSET")
             position = (self.begins.file, self.begins.offset)
-        source_options = accounts.follow(where, self.source, position, self.channel, self.delay_s)
+        source_options = accounts.make_source_options(where, self.source, position, self.channel, self.delay_s)
         run(connection, (*dialect.point_at(source_options), *dialect.start(self.channel)))
         wait_connected(connection, self.name, self.channel)
 
@@ -134,7 +140,8 @@ class Follower:
 
 
 def wait_connected(connection: SqlConnection, name: str, channel: str) -> ServerState:
-    """Waits until a channel receives. Raises CouldNotRun with the server's error."""
+    """Waits until a channel receives, and returns the server's state. Raises CouldNotRun with the
+    receive thread's error, at the latest after CONNECT_S seconds."""
     deadline = time.monotonic() + CONNECT_S
     while True:
         state = observe(connection, name)
@@ -162,6 +169,7 @@ def read_purged(source: SqlConnection) -> GtidSet:
 
 
 def _connect_socket(where: ServerPaths, timeout_s: float = accounts.ASK_S) -> SqlConnection:
+    """Returns a new connection by a server's socket."""
     return connect(access.make_address(where, None), timeout_s)
 
 
@@ -169,10 +177,10 @@ def _connect_socket(where: ServerPaths, timeout_s: float = accounts.ASK_S) -> Sq
 
 # Identity, persisted settings and channels of the server the files are of: MySQL's auto.cnf and
 # mysqld-auto.cnf, MariaDB's master.info and relay-log.info.
-NOT_KEPT = ("auto.cnf", "mysqld-auto.cnf", "*master*.info", "*relay*.info")
+IDENTITY_FILES = ("auto.cnf", "mysqld-auto.cnf", "*master*.info", "*relay*.info")
 
 
-def _forget(folder: Path, *patterns: str) -> None:
+def _delete_matching(folder: Path, *patterns: str) -> None:
     """Deletes the files of a folder that match a pattern."""
     for path in [path for pattern in patterns for path in folder.glob(pattern)]:
         path.unlink()
@@ -180,25 +188,26 @@ def _forget(folder: Path, *patterns: str) -> None:
 
 @dataclass
 class CopiedFollower(Follower):
-    """Follows from where a copy of its source ends."""
+    """The base of the ways to seed a new replica by a copy: it follows from where that ends."""
 
     def make_copy_source(self) -> CopySource:
-        """Returns the source for methods of copying; InputError for one without a binary log."""
+        """Returns the source for a copy. Raises InputError for one without a binary log."""
         source = read_source(self.source.make_address(), self.source.name, self.source)
         if not source.log_bin:
             raise refuse.input(self.source.name, "writes no binary log", "--prepare-source")
         return source
 
     def take(self, method: str, where: ServerPaths, record: Record) -> Destination:
-        """Copies the source's files to mounted volumes, without identity; returns their place."""
+        """Copies the source's files to the mounted volumes by a method of METHODS, sets `begins`,
+        and returns the folders of the copy."""
         datadir.make_folders(where, find_service_user(), record.log_storage is not None)
         into = Destination(where.datadir, get_log_folder(where, record))
         self.begins = METHODS[method].take(self.make_copy_source(), into).position
         return into
 
     def adopt_files(self, into: Destination) -> None:
-        """Makes copied files those of another server."""
-        _forget(into.folder, *NOT_KEPT)
+        """Deletes the identity of the source from copied files, and makes mysql their owner."""
+        _delete_matching(into.folder, *IDENTITY_FILES)
         for folder in (into.folder, into.log):
             datadir.give(folder, find_service_user())
 
@@ -208,10 +217,9 @@ class CopySeed(CopiedFollower):
     """Copies the files of the source while it is down."""
 
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
-        """Copies the source's files, without relay logs, and corrects the index of the binary
-        logs."""
+        """Copies the source's files without relay logs, and corrects the index of binary logs."""
         into = self.take("files", where, record)
-        _forget(into.log, "relay*")
+        _delete_matching(into.log, "relay*")
         # The index names the files by the path they had.
         logs = sorted(into.log.glob("binlog.[0-9]*"))
         (into.log / "binlog.index").write_text("".join(f"{path}\n" for path in logs))
@@ -245,9 +253,9 @@ class SnapshotSeed(CopiedFollower):
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
         """Removes the source's identity and logs from the volumes that were made from its
         snapshots."""
-        _forget(where.datadir, *NOT_KEPT)
+        _delete_matching(where.datadir, *IDENTITY_FILES)
         # Under the lock no transaction was between engine and binary log: recovery needs no log.
-        _forget(get_log_folder(where, record), "binlog.*", "relay*")
+        _delete_matching(get_log_folder(where, record), "binlog.*", "relay*")
         shutil.rmtree(where.data_mount / "tmp", ignore_errors=True)
         datadir.make_folders(where, find_service_user(), record.log_storage is not None)
 
@@ -270,7 +278,7 @@ class CloneSeed(CopiedFollower):
         from their position; returns its record. Raises CouldNotRun."""
         source = self.make_copy_source()
         with _connect_socket(where, COPY_S) as connection:
-            authority = accounts.follow(where, self.source).ssl_ca or ""
+            authority = accounts.make_source_options(where, self.source).ssl_ca or ""
             fetch(connection, read_dialect(connection), source, self.name, authority)
         if record.process is not None and not processes.wait_gone(record.process, CONNECT_S):
             raise CouldNotRun(self.name, "did not end after CLONE", str(where.log), "See headrace mysql log.")
@@ -288,6 +296,7 @@ class BackupSeed(CopiedFollower):
     """Runs mariabackup, straight onto the new volume; it ends when this process ends."""
 
     def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
+        """Copies the source's files, and applies their redo log."""
         into = self.take("mariabackup", where, record)
         BY_FORM["mbstream"].prepare(into.folder, into.log, program)
         self.adopt_files(into)

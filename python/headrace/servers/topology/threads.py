@@ -11,15 +11,15 @@ from headrace.mysql.dialect import Dialect
 from headrace.mysql.state import ServerState
 from headrace.mysql.statements import Row, SqlConnection, ask, run
 
-# A transaction under way for so long without a new event of it is held, s: a guess; events of one
+# A transaction in work for this time without a new event of it is stuck, s: a guess; events of one
 # that is received follow each other in milliseconds.
-HELD_S = 0.2
+STUCK_S = 0.2
 APPLIES_S = 15.0  # s, for one that is applied, before it is told to stop: a guess
 KILLED_S = 0.3  # how long one that was killed may take to go before it is stopped, a guess
 
 
 def stop_receiving(connection: SqlConnection, state: ServerState, channel: str) -> None:
-    """Stops receiving, after a kill: STOP waits 2 s for a thread that reads from a dead host."""
+    """Kills and stops a channel's receive thread: STOP alone waits 2 s for one of a dead host."""
     if len(state.channels) == 1:
         with contextlib.suppress(Exception):
             receiver = state.dialect.query_receiver(channel)
@@ -30,9 +30,9 @@ def stop_receiving(connection: SqlConnection, state: ServerState, channel: str) 
 
 
 def stop_applying(connection: SqlConnection, dialect: Dialect, channel: str = "") -> None:
-    """Stops applying. MySQL's STOP waits a minute for the rest of a transaction that was received
-    in part (SLAVE_WAIT_GROUP_DONE), which a dead source never sends; until then nobody else can
-    commit it. So the worker that waits is killed first, and rolls it back."""
+    """Stops a channel's applier. MySQL's STOP waits a minute for the rest of a transaction that was
+    received in part (SLAVE_WAIT_GROUP_DONE), which a dead source never sends; until then nobody
+    else can commit it. So the worker that waits is killed first, and rolls it back."""
     if not dialect.is_mariadb:
         with contextlib.suppress(Exception):
             _end_waiting_appliers(connection, dialect.query_busy_appliers(channel), dialect.query_coordinator(channel))
@@ -40,9 +40,9 @@ def stop_applying(connection: SqlConnection, dialect: Dialect, channel: str = ""
 
 
 def _end_waiting_appliers(connection: SqlConnection, appliers: str, coordinates: str) -> None:
-    """Kills appliers that waited for more of the same transaction in two queries. It waits for a
-    transaction that is being applied, as STOP would, and until the coordinator has ended: a STOP
-    before that would still take its minute."""
+    """Kills the appliers that wait for more of the same transaction in two queries, and waits until
+    the coordinator has ended: a STOP before that would take its minute. Before, it waits for
+    transactions that are being applied, as STOP would, at most APPLIES_S seconds."""
     before: dict[Row, object] = {}
     until = time.monotonic() + APPLIES_S
     while time.monotonic() < until:
@@ -53,19 +53,19 @@ def _end_waiting_appliers(connection: SqlConnection, appliers: str, coordinates:
         if waiting := [applier for applier in still if busy[applier] and before[applier]]:
             for number, _ in waiting:
                 ask(connection, f"KILL {int(number)}")
-            wait_until(lambda: not ask(connection, coordinates), until - time.monotonic(), HELD_S / 4)
+            wait_until(lambda: not ask(connection, coordinates), until - time.monotonic(), STUCK_S / 4)
             return
         before = busy
-        time.sleep(HELD_S)
+        time.sleep(STUCK_S)
 
 
 def leave_source(connection: SqlConnection, dialect: Dialect, channel: str = "") -> None:
-    """Ends a channel for good."""
+    """Stops and removes a channel, with its relay log."""
     stop_applying(connection, dialect, channel)
     run(connection, (*dialect.stop(channel), *dialect.forget(channel)))
 
 
-def to_start(state: ServerState, appliers: bool = True) -> tuple[list[str], list[str]]:
+def make_start_statements(state: ServerState, appliers: bool = True) -> tuple[list[str], list[str]]:
     """Returns statements that start stopped receive threads, and with `appliers` stopped appliers,
     if nothing is lost by it; and the names of channels that stay stopped. With both threads stopped
     MariaDB deletes its relay log when the first one starts (MDEV-4698): then they are started only

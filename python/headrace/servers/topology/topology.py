@@ -48,8 +48,8 @@ FIRST_SERVER_ID = 101  # of a replica; users number theirs from 1
 # Time that a replica may take until nothing is wrong with it, and between two looks, s: it connects
 # and takes part in semi-sync within a second (guesses).
 SETTLE_S, SETTLE_LOOK_S = 5.0, 0.2
-# A server that is started to be looked at: nothing is received, applied or written on it.
-LOOKED_AT: dict[str, dict[str, str | None]] = {
+# Settings of a server that is started to be inspected: it receives, applies and writes nothing.
+INSPECTION_SETTINGS: dict[str, dict[str, str | None]] = {
     "mariadb": {"skip-slave-start": "ON", "read-only": "ON", "event-scheduler": "OFF"},
     "mysql": {"skip-replica-start": "ON", "read-only": "ON", "super-read-only": "ON", "event-scheduler": "OFF"},
 }
@@ -57,9 +57,9 @@ LOOKED_AT: dict[str, dict[str, str | None]] = {
 
 @dataclass(frozen=True)
 class Following:
-    """Settings of a new replica. `position`: gtid, file, or a file and offset; `seed` None: the
-    best for its flavor. `delay_s`: intended delay. `prepare_source`: the source may be restarted
-    with settings that it lacks."""
+    """The user's options of a new replica. `seed`: how its data are made, None for the best for its
+    flavor; `position`: gtid, file, or a file and offset; `delay_s`: intended delay.
+    `prepare_source`: the source may be restarted with settings that it lacks."""
 
     seed: str | None = None
     position: str | tuple[str, int] = "gtid"
@@ -107,12 +107,9 @@ def bring_up_replica(
     timeout_s: float = READY_S,
 ) -> TopologyMember:
     """Creates a replica of a server of the lab and starts it. An existing replica is started again,
-    or follows an additional source, by another channel.
-
-    Options that are not given are the source's. Raises InputError, CouldNotRun, LabRefused; then a
-    new replica is removed again. A server that follows nobody is refused: its own transactions
-    would be mixed with the source's.
-    """
+    or follows an additional source, by another channel. Options that are not given are the
+    source's. Raises InputError, CouldNotRun, LabRefused; then a new replica is removed again. A
+    server that follows nobody is refused: its own transactions would be mixed with the source's."""
     access.check_root()
     following = _check_following(following or Following())
     where = make_server_paths(find_data_dir(lab), name)
@@ -130,7 +127,7 @@ def bring_up_replica(
     with records.lock_server(where), ends_as_interrupts():
         existing = records.load(where)
         if existing is not None and existing.created:
-            notes = _follow_too(lab, where, existing, followed, following)
+            notes = _add_source(lab, where, existing, followed, following)
         else:
             record = _make_record(lab, name, followed, following, given, settings, unpaced)
             kind = following.seed or seeding.DEFAULT_SEED[record.flavor]
@@ -148,7 +145,8 @@ def bring_up_replica(
 
 
 def wait_settled(lab: Lab, name: str, longest_s: float = SETTLE_S) -> TopologyMember:
-    """Waits until a server has no problems, at most `longest_s`, and returns it with its state."""
+    """Waits until a server has no problems, at most `longest_s` seconds, and returns it with its
+    state and the problems that remain."""
     wait_until(lambda: not observe_member(find(lab, name), tables=False).problems, longest_s, SETTLE_LOOK_S)
     return observe_member(find(lab, name))
 
@@ -172,7 +170,7 @@ def _check_existing(server: Server, following: Following, given: Mapping[str, ob
 
 
 def _check_following(following: Following) -> Following:
-    """Returns how a replica is to follow, if all of it is valid. Raises InputError."""
+    """Returns the options of a new replica if they are valid. Raises InputError."""
     check_channel(following.channel)
     check_filters(dict(following.filters))
     if following.seed is not None:
@@ -217,14 +215,15 @@ def _check_room(kind: str, record: Record, source: Server) -> None:
 
 
 def _check_before(source: Server, following: Following) -> None:
-    """Checks the rules that do not need the new replica, and creates the source's account."""
+    """Creates the account for replicas on a source, and loads semi-sync there if it is wanted.
+    Raises InputError if the source cannot be followed as asked, whatever the replica."""
     gtid = following.position == "gtid"
     with accounts.open_connection(source) as connection:
         state = observe(connection, source.name)
         checks.check_source(state, gtid)
         if following.seed == "binlog":
-            nothing = seeding.GtidSet(state.flavor)
-            checks.check_reachable("the new replica", seeding.read_purged(connection), nothing, source.name)
+            purged = seeding.read_purged(connection)
+            checks.check_reachable("the new replica", purged, GtidSet(state.flavor), source.name)
         if following.semi_sync:
             # A replica asks for semi-sync when it connects: if the source has not loaded it by
             # then, the connection does without.
@@ -244,7 +243,8 @@ def _make_record(
     settings: Mapping[str, str | None] | None,
     unpaced: bool,
 ) -> Record:
-    """Returns the new replica's record: the source's, with options given and of a replica."""
+    """Returns the record of a new replica: the source's values, those `given` by the user (by
+    option; None: not given), and the settings of a replica."""
     source_record = records.require_record(source.paths)
     inherited = {key: value for key, value in source_record.settings.items() if not OWN.match(key)}
     merged = inherited | _make_settings(lab, source_record.flavor, following) | check_settings(settings)
@@ -317,9 +317,8 @@ def make_semi_sync_settings(flavor: str) -> dict[str, str | None]:
 
 
 def switch_semi_sync_on(source: Server) -> None:
-    """Switches the source's side on, now and after later starts; it waits after the sync and before
-    the commit. Before the first replica has connected, commits would wait for the time-out: so
-    this comes last."""
+    """Switches the source's side of semi-sync on, now and after later starts; a commit waits after
+    the sync. It comes last, as without a replica commits would wait."""
     with accounts.open_connection(source) as connection:
         state = observe(connection, source.name)
         seeding.load_semi_sync(connection, state.dialect, source.name)
@@ -336,11 +335,8 @@ def switch_semi_sync_on(source: Server) -> None:
 def start_replica(
     lab: Lab, name: str, progress: Progress = discard_progress, timeout_s: float = READY_S
 ) -> TopologyMember:
-    """Starts an existing replica, and its receive threads and appliers.
-
-    Raises InputError for a server that follows nobody, which is left as it was; CouldNotRun,
-    LabRefused.
-    """
+    """Starts an existing replica, and its receive threads and appliers. Raises InputError for a
+    server that follows nobody, which is left as it was; CouldNotRun, LabRefused."""
     access.check_root()
     server = find(lab, name)
     with records.lock_server(server.paths), ends_as_interrupts():
@@ -358,9 +354,9 @@ def start_replica(
 
 
 def _begin_threads(connection: SqlConnection, state: ServerState) -> bool:
-    """Starts the stopped threads of its channels; returns whether there were any. Receiving starts
-    first: if an applier starts while nothing runs, MariaDB deletes the relay log, and fetches it
-    again."""
+    """Starts the stopped threads of a server's channels, and returns whether there were any.
+    Receiving starts first: if an applier starts while nothing runs, MariaDB deletes the relay
+    log."""
     begun = False
     for channel in state.channels:
         if channel.receive == "off":
@@ -380,7 +376,7 @@ def _open_existing(
     work on it fails."""
     was_down = running.find_process(where, record) is None
     if was_down:
-        once = LOOKED_AT[record.flavor]
+        once = INSPECTION_SETTINGS[record.flavor]
         started = running.start(lab, where, record.with_(settings=record.merge_settings(once)), progress, timeout_s)
         records.save(where, started.with_(settings=record.settings))
     try:
@@ -393,7 +389,7 @@ def _open_existing(
         raise
 
 
-def _follow_too(lab: Lab, where: ServerPaths, record: Record, source: Server, following: Following) -> tuple[str, ...]:
+def _add_source(lab: Lab, where: ServerPaths, record: Record, source: Server, following: Following) -> tuple[str, ...]:
     """Lets an existing replica follow this source too, if it does not yet; returns notes about what
     was not necessary. Raises InputError for a server that follows nobody."""
     with _open_existing(lab, where, record) as (connection, state, was_down):
@@ -412,7 +408,7 @@ def _follow_too(lab: Lab, where: ServerPaths, record: Record, source: Server, fo
             run(connection, state.dialect.set_filters(dict(following.filters), following.channel))
         seed = seeding.Follower(source, record.name, following.position, following.channel, following.delay_s)
         try:
-            seed.follow_too(where, record, connection)
+            seed.add_source(where, record, connection)
         except BaseException:
             with contextlib.suppress(Exception):
                 leave_source(connection, state.dialect, following.channel)
@@ -483,8 +479,8 @@ def _find_own_transactions(lab: Lab, connection: SqlConnection, state: ServerSta
             seen = observe(above, source.name)
             sources = [*sources, (seen, read_written(above, seen))]
     if state.flavor == "mariadb":
-        mine = {key: last for key, last in read_written(connection, state).items() if key[1] == state.server_id}
-        beyond = {key: last for key, last in mine.items() if all(last > log.get(key, 0) for _, log in sources)}
+        own = {key: last for key, last in read_written(connection, state).items() if key[1] == state.server_id}
+        beyond = {key: last for key, last in own.items() if all(last > log.get(key, 0) for _, log in sources)}
         return ", ".join(f"{domain}-{number}-{last}" for (domain, number), last in sorted(beyond.items()))
     remaining = GtidSet(state.flavor)
     for key, _ in state.executed.ranges:
@@ -496,7 +492,8 @@ def _find_own_transactions(lab: Lab, connection: SqlConnection, state: ServerSta
 
 
 def make_source_ready(lab: Lab, name: str, following: Following, progress: Progress = discard_progress) -> Server:
-    """Returns the source, restarted with the settings that it lacks if `following` allows it."""
+    """Returns the server `name` as a source. If `following` allows it, it is restarted with a port
+    and the settings that it lacks. Raises InputError."""
     source = find(lab, name)
     if source.port is not None and not following.prepare_source:
         return source
@@ -525,7 +522,7 @@ def make_source_ready(lab: Lab, name: str, following: Following, progress: Progr
     return find(lab, name)
 
 
-# --- shown ----------------------------------------------------------------------------------------
+# --- state ----------------------------------------------------------------------------------------
 
 
 def observe_member(server: Server, tables: bool = True) -> TopologyMember:
@@ -546,15 +543,15 @@ def observe_member(server: Server, tables: bool = True) -> TopologyMember:
 
 
 def list_topology(lab: Lab, name: str | None = None) -> list[TopologyMember]:
-    """Lists all servers of the lab that follow or are followed, or the server `name`."""
+    """Lists the servers of the lab that follow or are followed, or only the server `name`."""
     chosen = None if name is None else find(lab, name).name
     members = [observe_member(server, tables=chosen in (None, server.name)) for server in list_servers(lab)]
-    of_two = list(checks.list_pair_warnings({entry.server.name: entry.state for entry in members if entry.state}))
+    pair_warnings = list(checks.list_pair_warnings({each.server.name: each.state for each in members if each.state}))
     members = [
         replace(
             entry,
             problems=(*entry.problems, *_describe_stopped(entry.server, members)),
-            warnings=(*entry.warnings, *(text for about, text in of_two if about == entry.server.name)),
+            warnings=(*entry.warnings, *(text for about, text in pair_warnings if about == entry.server.name)),
         )
         for entry in members
     ]
@@ -575,12 +572,12 @@ def _describe_stopped(server: Server, members: Sequence[TopologyMember]) -> Iter
     if server.state == "running":
         return
     place = (server.host, server.port)
-    follow = [entry for entry in members if entry.state and place in [each.place for each in entry.state.channels]]
-    below = [entry.server.name for entry in follow]
+    states = {entry.server.name: entry.state for entry in members if entry.state}
+    below = [name for name, state in states.items() if place in [channel.place for channel in state.channels]]
     if below:
-        follow = "follows" if len(below) == 1 else "follow"
+        verb = "follows" if len(below) == 1 else "follow"
         yield (
-            f"is {server.state}, and {', '.join(below)} {follow} it; headrace mysql up {server.name} starts it, "
+            f"is {server.state}, and {', '.join(below)} {verb} it; headrace mysql up {server.name} starts it, "
             "headrace failover run lets a replica take over"
         )
 
@@ -607,7 +604,7 @@ def find_source(lab: Lab, server: Server, state: ServerState, channel: str = "")
 
 @dataclass(frozen=True)
 class WatchedServers:
-    """A watch to be entered, and the servers of the lab in it, by name."""
+    """A watch of lag that is not entered yet, and the servers of the lab in it, by name."""
 
     watch: LagWatch
     servers: dict[str, Server]
@@ -616,7 +613,8 @@ class WatchedServers:
 def make_watch(
     lab: Lab, name: str | None = None, addresses: Sequence[Address] = (), heartbeat: bool = False
 ) -> WatchedServers:
-    """Returns a watch of the lab, or of servers anywhere; InputError if none follows another."""
+    """Returns a watch of the lab's running servers, or of those at `addresses`. `heartbeat`: it
+    writes heartbeats on the first server or head. Raises InputError for no replica."""
     if addresses:
         places = {(address.host or "", address.port or DEFAULT_PORT): address.label for address in addresses}
         watch = LagWatch({each.label: each for each in addresses}, places, addresses[0].label if heartbeat else None)

@@ -81,7 +81,7 @@ def keep(
     executed = GtidSet(flavor)
     for place, file in enumerate(files, start=1):
         raw, name = bytes(file.raw), f"binlog.{place:06d}"
-        reader, following = binlog.Reader(name), binlog.Transactions(name)
+        reader, following = binlog.Reader(name), binlog.TransactionParser(name)
         ended = [member for event in reader.feed(raw) if (member := following.see(event)) is not None]
         # The first piece has what the file says of earlier GTIDs.
         drawn = places[place - 1] if places else [chance.randrange(250, len(raw)) for _ in range(chance.randrange(4))]
@@ -120,7 +120,7 @@ def replayed(logs) -> list[str]:
     """The GTIDs of relay logs, in order, read by the same rules."""
     result = []
     for log in logs:
-        reader, following = _Relay(log.name), binlog.Transactions(log.name)
+        reader, following = _Relay(log.name), binlog.TransactionParser(log.name)
         result += [entry.gtid for event in reader.feed(log.read_bytes()) if (entry := following.see(event)) is not None]
         assert reader.unfinished == 0 and not following.inside
     return result

@@ -205,7 +205,7 @@ def test_a_pace_is_above_what_the_load_takes_for_a_small_part_of_the_time():
         pacer = Pacer(PaceLimits(latency_ratio=1.2), 125.0, lambda seen=seen: seen[-3])
         above, copied = 0, 0.0
         for look in range(1400):
-            pacer._step(look / 2)
+            pacer._adjust(look / 2)
             seen.append(PaceSignals(latency_ratio=1.5 if pacer.rate > level and look < 1000 else 1.0))
             if 200 <= look < 1000:
                 above += pacer.rate > level

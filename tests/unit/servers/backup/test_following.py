@@ -192,7 +192,7 @@ def test_a_receiver_that_has_ended_need_not_be_held(tmp_path, monkeypatch, stopp
     (tmp_path / "binlog.000001").write_bytes(bytes(100))
     monkeypatch.setattr("headrace.servers.backup.history.stream.SPOOL_BYTES", 1_000 if stopped else 10)
     stream._child, stream._receiver_stopped = cast(Any, child), stopped
-    stream._hold_receiver()
+    stream._pause_receiver()
     assert stream._receiver_stopped is not stopped
 
 
@@ -201,7 +201,7 @@ def test_a_stream_marks_the_timeline_that_it_writes(tmp_path):
     stream = make_stream(tmp_path)
     stream._begin_timeline(1, "binlog.000001")
     stream._mark()
-    stream._break("a gap", "binlog.000001")
+    stream._begin_after_gap("a gap", "binlog.000001")
     marks = [entry.name for entry in stream.target.list("binlogs/") if entry.name.endswith(archive.STREAMING)]
     assert marks == [f"binlogs/a-server-1-2/{archive.STREAMING}"]
     stream._unmark()

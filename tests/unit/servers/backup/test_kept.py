@@ -248,11 +248,11 @@ def test_a_mark_is_renewed_while_a_run_lasts_and_not_behind_it(tmp_path):
     target, backup = FolderTarget(tmp_path), base_of("db", OLD, "mysql", "").id
 
     def seen() -> float:
-        mark = unfinished.mark_of_run(target, backup)
+        mark = unfinished.read_backup_mark(target, backup)
         assert mark is not None
         return mark.seen_unix
 
-    with unfinished.hold_mark(target, backup, "db", None, every_s=0.01):
+    with unfinished.renew_mark(target, backup, "db", None, every_s=0.01):
         wait_until(seen, "a mark that was seen")
     last = seen()
     time.sleep(0.05)

@@ -23,7 +23,7 @@ from headrace.servers.backup.manifest import get_backup_folder
 from headrace.servers.backup.restore import read_parts
 from headrace.servers.backup.targets.folder import FolderTarget, _FolderWriter
 from headrace.servers.copies import source as sources
-from headrace.servers.copies.copy import Copied, CopyMethod
+from headrace.servers.copies.copy import CopyMethod, CopyResult
 from headrace.servers.copies.folders import make_id
 from headrace.servers.copies.methods import METHODS
 from headrace.servers.copies.position import BinlogPosition
@@ -47,7 +47,7 @@ def server(monkeypatch):
                 into.stream.append(piece, 0)
             into.stream.close()
             size = sum(part.size for part in into.stream.parts)
-            return Copied(BinlogPosition("0-7-1", "b.1", 4), size)
+            return CopyResult(BinlogPosition("0-7-1", "b.1", 4), size)
 
     monkeypatch.setitem(METHODS, "dump", Random())
     monkeypatch.setattr(CopySource, "connect", lambda source: contextlib.nullcontext())

@@ -91,7 +91,7 @@ def test_every_step_is_foreseen(kind):
             same = now.read_only == then.read_only
             follows = [[each.source_host for each in state.channels] for state in (now, then)]
             assert same and follows[0] == follows[1], f"{kind}, seed {seed}: {name}"
-        assert f"{foreseen_run.plan.elected} takes writes" in foreseen_run.end_state()
+        assert f"{foreseen_run.plan.elected} takes writes" in foreseen_run.describe_end_state()
     assert ends["done"] > SEEDS / 10 and ends["refused"], ends
 
 
@@ -112,7 +112,7 @@ def test_a_rescue_is_shown_whole():
         "fence s0", "stop-receive s1", "stop-receive s2", "rescue s1", "leave-source s1", "semi-sync-replica-off s1",
         "semi-sync-source-on s1", "writable s1", "clients s1", "repoint s2",
     ]  # fmt: skip
-    assert foreseen_run.end_state() == ["s1 takes writes", "s0 is down", "s2 follows s1"]
+    assert foreseen_run.describe_end_state() == ["s1 takes writes", "s0 is down", "s2 follows s1"]
 
 
 def test_what_a_run_refuses_is_refused():

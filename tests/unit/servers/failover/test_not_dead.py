@@ -34,7 +34,7 @@ from headrace.servers.failover import run as runs
 from headrace.servers.failover.cluster import FailoverCluster
 from headrace.servers.failover.draining import Draining
 from headrace.servers.failover.executor import Executor
-from headrace.servers.failover.hosts import AddressHost, Ec2Host, Hands, LabHost
+from headrace.servers.failover.hosts import AddressHost, ConnectionPool, Ec2Host, LabHost
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import LeaseTaken
 from headrace.servers.failover.planning.election import require_state
@@ -55,7 +55,7 @@ from headrace.servers.failover.planning.progress import (
 from headrace.servers.failover.run import ChangeRun
 from headrace.servers.failover.surroundings import REAL
 from headrace.servers.failover.watcher import STALLED_S, Suspicion, Watcher, check_alone, check_followed
-from headrace.servers.topology.threads import to_start
+from headrace.servers.topology.threads import make_start_statements
 
 VOLUME, INSTANCE = "vol-1", "i-1"
 
@@ -232,7 +232,7 @@ def test_what_the_watcher_writes_of_today_does_not_make_the_rest_young(tmp_path)
     journal = Journal(path)
     journal.write(Detected("it is dead"))
     resumed = journal.read_unfinished()
-    assert resumed is not None and resumed.is_over(FailoverWish("s0"), None, time.time() - journal.history.last_at)
+    assert resumed is not None and resumed.is_outdated(FailoverWish("s0"), None, time.time() - journal.history.last_at)
 
 
 # --- who took over --------------------------------------------------------------------------------
@@ -339,14 +339,14 @@ def test_the_source_of_an_old_switchover_is_not_opened_again():
     lines, opened = [], []
     state = require_state(working().seen()["s1"])  # it follows somebody
 
-    class Hands:
+    class ConnectionPool:
         @contextlib.contextmanager
         def hold_connection(self, host):
             yield SimpleNamespace(host=host)
 
     def reopened(seen: dict[str, Seen]) -> None:
         run: Any = SimpleNamespace(
-            progress=going(kind="switchover", pause=WritesPause(closed=True)), hands=Hands(), say=lines.append, log=lambda event: None,
+            progress=going(kind="switchover", pause=WritesPause(closed=True)), pool=ConnectionPool(), say=lines.append, log=lambda event: None,
             hosts={"s0": SimpleNamespace(name="s0")}, seen=seen,
         )  # fmt: skip
         run._reopen_source = lambda progress: ChangeRun._reopen_source(run, progress)
@@ -416,11 +416,11 @@ def test_a_fence_slower_than_the_semi_sync_timeout_is_said(monkeypatch):
     hosts_of = {"s0": Ec2Host("s0", Address("u", "s0", 1), instance=INSTANCE)}
     watcher: Any = Watcher(SimpleNamespace(hosts=hosts_of), FailoverWish("s0"), source="s0", say=spoken.append)  # pyright: ignore[reportArgumentType]
     watcher.proof = simulated.proof
-    watcher._tell_slow_fence()
+    watcher._report_slow_fence()
     assert not spoken, "its timeout is long"
     watcher.proof = replace(simulated.proof, timeout_s=10.0)
-    watcher._tell_slow_fence()
-    watcher._tell_slow_fence()
+    watcher._report_slow_fence()
+    watcher._report_slow_fence()
     assert len(spoken) == 1 and "a failover would be refused" in spoken[0]
 
 
@@ -431,10 +431,10 @@ def test_a_failover_of_another_time_is_not_gone_on_with(tmp_path):
     journal.write(Began(wish, "watch", boot, simulated.proof))
     journal.write(Fenced("s0", "killed", simulated.now))
     resumed = journal.read_unfinished()
-    assert resumed is not None and not resumed.is_over(wish, None, 1.0)
-    assert resumed.is_over(wish, writable(simulated), 1.0), "its source takes writes"
-    assert resumed.is_over(wish, None, STALE_S + 1)
-    assert not resumed.is_over(FailoverWish("s1"), None, STALE_S + 1)
+    assert resumed is not None and not resumed.is_outdated(wish, None, 1.0)
+    assert resumed.is_outdated(wish, writable(simulated), 1.0), "its source takes writes"
+    assert resumed.is_outdated(wish, None, STALE_S + 1)
+    assert not resumed.is_outdated(FailoverWish("s1"), None, STALE_S + 1)
     # Today's proof counts, not that of the journal.
     assert simulated.proof is not None
     today = replace(simulated.proof, at_s=simulated.proof.at_s + 5)
@@ -442,7 +442,7 @@ def test_a_failover_of_another_time_is_not_gone_on_with(tmp_path):
     assert resumed.add_event(Began(wish, "watch", boot)).proof == simulated.proof
     journal.write(Elected("s1", None, True))
     chosen = journal.read_unfinished()
-    assert chosen is not None and not chosen.is_over(wish, writable(simulated), STALE_S + 1)
+    assert chosen is not None and not chosen.is_outdated(wish, writable(simulated), STALE_S + 1)
     old = tmp_path / "old"
     lines = [
         json.loads(line) | {"at": "2026-01-01T00:00:00Z"} for line in (tmp_path / "journal").read_text().splitlines()
@@ -479,7 +479,7 @@ def test_a_watcher_that_meets_a_good_source_gives_up_what_was_left(tmp_path):
     state = require_state(working().seen()["s1"])
     stopped = replace(state, channels=tuple(replace(channel, receive="off") for channel in state.channels))
 
-    class Hands:
+    class ConnectionPool:
         def query_state(self, host):
             return stopped
 
@@ -487,7 +487,7 @@ def test_a_watcher_that_meets_a_good_source_gives_up_what_was_left(tmp_path):
             changed.append((host, statements))
 
     hosts_of = {"s1": "s1", "s2": "s2"}
-    executor = SimpleNamespace(journal=journal, hands=Hands(), hosts=hosts_of, say=changed.append)
+    executor = SimpleNamespace(journal=journal, pool=ConnectionPool(), hosts=hosts_of, say=changed.append)
     journal.write(Began(FailoverWish("s0"), "watch", ""))
     journal.write(StepBegan(FailoverStep(1, "stop-receive", "s1")))
     Executor.give_up(executor, "s1")  # pyright: ignore[reportArgumentType]
@@ -524,10 +524,10 @@ def test_one_whose_rescue_was_cut_off_applies_again(tmp_path, rescued):
     simulated = working("mysql")
     state = require_state(simulated.seen()["s1"])
     stopped = replace(state, channels=tuple(replace(channel, receive="off", apply="off") for channel in state.channels))
-    hands = SimpleNamespace(
+    pool = SimpleNamespace(
         query_state=lambda host: stopped, change=lambda host, *statements: changed.extend(statements)
     )
-    executor: Any = SimpleNamespace(journal=journal, hands=hands, hosts={"s1": "s1"}, say=changed.append)
+    executor: Any = SimpleNamespace(journal=journal, pool=pool, hosts={"s1": "s1"}, say=changed.append)
     journal.write(Began(FailoverWish("s0"), "watch", ""))
     journal.write(StepBegan(FailoverStep(1, "stop-receive", "s1")))
     if rescued:
@@ -557,7 +557,7 @@ def test_what_is_started_again(flavor, receive, apply, all_applied, appliers, st
         simulated.apply(1)
     state = require_state(simulated.seen()["s1"])
     channels = tuple(replace(statement, receive=receive, apply=apply) for statement in state.channels)
-    statements, stay = to_start(replace(state, channels=channels), appliers)
+    statements, stay = make_start_statements(replace(state, channels=channels), appliers)
     assert [next(word for word in statement.split() if word.endswith("_THREAD")) for statement in statements] == starts
     assert all(statement.startswith("START") for statement in statements) and len(stay) == staying
 
@@ -604,7 +604,7 @@ def test_trouble_of_the_probe_is_not_the_servers(error, write):
             raise error if isinstance(error, Exception) else OperationalError(*error)
 
     watched = SimpleNamespace(hosts={"s0": Host()})
-    assert observer.Observer._write(watched, "s0", {}, 1.0)[0] == write  # pyright: ignore[reportArgumentType]
+    assert observer.Observer._try_write(watched, "s0", {}, 1.0)[0] == write  # pyright: ignore[reportArgumentType]
 
 
 def test_an_error_of_the_driver_is_a_refusal_in_words():
@@ -617,11 +617,11 @@ def test_an_error_of_the_driver_is_a_refusal_in_words():
         def open_connection(self, timeout_s):
             return SimpleNamespace(_force_close=lambda: None)
 
-    hands = Hands()
-    with pytest.raises(CouldNotRun, match="s1: Lost connection") as error, hands.hold_connection(Host()):  # pyright: ignore[reportArgumentType]
+    pool = ConnectionPool()
+    with pytest.raises(CouldNotRun, match="s1: Lost connection") as error, pool.hold_connection(Host()):  # pyright: ignore[reportArgumentType]
         raise OperationalError(2013, "Lost connection to MySQL server during query")
     assert error.value.source == "error 2013 of the server"
-    with pytest.raises(ZeroDivisionError), hands.hold_connection(Host()):  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ZeroDivisionError), pool.hold_connection(Host()):  # pyright: ignore[reportArgumentType]
         raise ZeroDivisionError
 
 
@@ -633,14 +633,14 @@ def test_nobody_waits_for_a_relay_log_that_is_gone():
     gtids = simulated.gtids(simulated.servers[1].knows())
     simulated.stop_threads(simulated.servers[1], apply=False)
     states = iter([require_state(simulated.seen()["s1"])])
-    hands: Any = SimpleNamespace(query_state=lambda host: next(states))
-    draining = Draining(hands, lambda event: None, lambda text: None, 3_600.0, 10.0)
+    pool: Any = SimpleNamespace(query_state=lambda host: next(states))
+    draining = Draining(pool, lambda event: None, lambda text: None, 3_600.0, 10.0)
     host = AddressHost("s1", Address("u", "s1", 1))
-    assert not draining._can_apply(host, gtids).contains(gtids), "it is still to be applied"
+    assert not draining._read_applied(host, gtids).contains(gtids), "it is still to be applied"
     simulated.servers[1].relay = []
     states = iter([require_state(simulated.seen()["s1"])])
     with pytest.raises(CouldNotRun, match="a part of what it had received is lost"):
-        draining._can_apply(host, gtids)
+        draining._read_applied(host, gtids)
 
 
 # --- taking back ----------------------------------------------------------------------------------
@@ -768,7 +768,7 @@ def test_only_the_last_binary_log_may_be_cut_off(tmp_path, program):
     slow = tmp_path / "slow"
     slow.write_text("#!/bin/sh\nsleep 5\n")
     slow.chmod(0o755)
-    assert "not read within 0.1 s" in rescue.read_out([str(slow)], subprocess.DEVNULL, 0.1)
+    assert "not read within 0.1 s" in rescue.write_reader_output([str(slow)], subprocess.DEVNULL, 0.1)
 
 
 def test_a_log_with_nothing_beyond_is_read():
@@ -777,8 +777,8 @@ def test_a_log_with_nothing_beyond_is_read():
     rescue._check_reader(1, nothing, "db1")
     with pytest.raises(CouldNotRun, match="could not be read"):
         rescue._check_reader(1, "ERROR: unknown option", "db1")
-    assert rescue.read_out(["sh", "-c", f"echo '{nothing}' >&2; exit 1"], subprocess.DEVNULL, 10.0) == ""
-    assert "another" in rescue.read_out(["sh", "-c", "echo another >&2; exit 1"], subprocess.DEVNULL, 10.0)
+    assert rescue.write_reader_output(["sh", "-c", f"echo '{nothing}' >&2; exit 1"], subprocess.DEVNULL, 10.0) == ""
+    assert "another" in rescue.write_reader_output(["sh", "-c", "echo another >&2; exit 1"], subprocess.DEVNULL, 10.0)
 
 
 def test_a_list_that_could_not_be_read_is_no_list(tmp_path, program):
@@ -786,8 +786,8 @@ def test_a_list_that_could_not_be_read_is_no_list(tmp_path, program):
     log.write_text("row\n")
     reader = program.find_tool()[0]
     with listed.open("wb") as file:
-        rejoin._write_out([reader, str(log)], file, "db1")
+        rejoin._require_reader_output([reader, str(log)], file, "db1")
     assert Path(listed).read_text() == "row\n"
     log.write_text("damaged\n")
     with listed.open("wb") as file, pytest.raises(CouldNotRun, match="what only it has could not be read"):
-        rejoin._write_out([reader, str(log)], file, "db1")
+        rejoin._require_reader_output([reader, str(log)], file, "db1")

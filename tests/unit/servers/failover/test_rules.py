@@ -11,7 +11,7 @@ from headrace.errors import CouldNotRun
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.planning.dry_run import doubt_election
-from headrace.servers.failover.planning.election import find_errant, find_extra, has, require_state
+from headrace.servers.failover.planning.election import collect_gtids, find_errant, find_extra, require_state
 from headrace.servers.failover.planning.guarantee import carry_proof, is_intact, judge_guarantee
 from headrace.servers.failover.planning.members import FailoverStep, FailoverWish, ScheduledEvent, Seen, ThreadRun
 from headrace.servers.failover.planning.planner import plan
@@ -543,7 +543,7 @@ def test_without_a_fence_replicas_follow_before_anybody_may_write(fence):
     for step in steps:
         if step.action == "repoint":
             # It may have received nothing since it was stopped.
-            assert step.to == chosen and (fence or step.gtid == has(beds.look()[step.server]))
+            assert step.to == chosen and (fence or step.gtid == collect_gtids(beds.look()[step.server]))
 
 
 def test_a_server_that_follows_nobody_is_named():

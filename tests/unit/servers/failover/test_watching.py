@@ -24,7 +24,7 @@ from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.lease import Lease
 from headrace.servers.failover.observer import Observer, describe_failure
 from headrace.servers.failover.planning.dry_run import renew_proof
-from headrace.servers.failover.planning.election import has, require_state
+from headrace.servers.failover.planning.election import collect_gtids, require_state
 from headrace.servers.failover.planning.members import FailoverPlan, FailoverWish, Seen, make_refusal_error
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.failover.planning.progress import (
@@ -118,12 +118,12 @@ def test_traps_are_not_over_because_the_source_is_dead(tmp_path, monkeypatch):
     seen = simulated.seen()
     semi = replace(require_state(seen["s0"]).semi_sync, timeout_ms=1_000)
     seen |= {"s0": replace(seen["s0"], state=replace(require_state(seen["s0"]), semi_sync=semi))}
-    watcher._tell(seen, None)
+    watcher._report_traps(seen, None)
     assert lines(spoken, "after 1 s without an acknowledgement")
     del spoken[:]
-    watcher._tell({**seen, "s0": replace(seen["s0"], state=None, error="gone")}, seen)
+    watcher._report_traps({**seen, "s0": replace(seen["s0"], state=None, error="gone")}, seen)
     assert not lines(spoken, "over:")
-    watcher._tell(simulated.seen(), seen)
+    watcher._report_traps(simulated.seen(), seen)
     assert lines(spoken, "over: s0: short-timeout")
 
 
@@ -152,10 +152,10 @@ def test_a_watch_says_at_its_start_that_it_will_not_act_and_until_when(tmp_path,
     assert spoken[0].startswith(f"no failover before {until}: the last was at ")
     assert "headrace failover status --acknowledge" in spoken[0]
     monkeypatch.setattr(watching, "PAUSE_LOOK_S", 0.0)
-    watcher._tell_pause()
+    watcher._report_pause()
     assert len(spoken) == 1
     journal.write(Acknowledged())
-    watcher._tell_pause()
+    watcher._report_pause()
     assert spoken[1:] == ["the pause is over: it fails over again"]
     assert journal.read().failed_over_at is None
     # One that only watches says nothing of it.
@@ -175,26 +175,26 @@ def test_its_proof_is_handed_to_the_run_that_it_recommends(tmp_path, monkeypatch
     assert handed is not None and handed.proof == simulated.proof and set(handed.received) == {"s1", "s2"}
     spoken: list[str] = []
     executor, wish, seen = executor_of(journal, spoken), FailoverWish("s0"), simulated.seen()
-    got = executor._begin(wish, "user", seen)
+    got = executor._make_beginning(wish, "user", seen)
     assert got.proof is not None and got.proof.ackers == simulated.proof.ackers and "that counts" in spoken[-1]
     simulated.kill_source()
     assert "semi-sync was not seen at work" in plan(simulated.seen(), going()).refusal
     assert plan(simulated.seen(), going().add_event(got)).steps[0].action == "fence", "with it nothing is refused"
     # A switchover, another source, a proof of its own, or one who was elected: nothing is taken over.
     for other in (replace(wish, kind="switchover"), replace(wish, source="s2")):
-        assert executor._begin(other, "user", seen).proof is None
+        assert executor._make_beginning(other, "user", seen).proof is None
     today = replace(simulated.proof, at_s=simulated.proof.at_s + 1)
-    assert executor._begin(wish, "user", seen, today).proof == today
+    assert executor._make_beginning(wish, "user", seen, today).proof == today
     journal.write(Began(wish, "user", boot))
     journal.write(Elected("s1", None, True))
-    assert executor._begin(wish, "user", seen).proof is None
+    assert executor._make_beginning(wish, "user", seen).proof is None
 
 
 def test_a_proof_of_another_time_is_not_handed_over(tmp_path, monkeypatch):
     simulated, path = working(), tmp_path / "journal"
     assert simulated.proof is not None
     journal = Journal(path)
-    received = {name: str(has(member)) for name, member in simulated.seen().items() if name != "s0"}
+    received = {name: str(collect_gtids(member)) for name, member in simulated.seen().items() if name != "s0"}
 
     def handed(boot: str = REAL.read_boot()) -> bool:
         return Journal(path).read().find_handed_over("s0", time.time(), boot) is not None
@@ -205,7 +205,7 @@ def test_a_proof_of_another_time_is_not_handed_over(tmp_path, monkeypatch):
     simulated.write()
     simulated.receive(1)
     spoken: list[str] = []
-    assert executor_of(journal, spoken)._begin(FailoverWish("s0"), "user", simulated.seen()).proof is None
+    assert executor_of(journal, spoken)._make_beginning(FailoverWish("s0"), "user", simulated.seen()).proof is None
     assert "has received more since" in spoken[-1], "its source lived on"
     journal.write(GivenUp())
     assert not handed(), "its source was back"

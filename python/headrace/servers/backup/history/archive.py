@@ -45,8 +45,9 @@ GtidJson = list[Any]
 
 @dataclass(frozen=True)
 class Entry:
-    """A stretch of a file in the index: its place in bytes, the number of its transactions, and the
-    times of the first and the last of them, µs, Unix. Stretches end where transactions do."""
+    """A stretch of a binary log in the index. `offset`, `length`: its place, bytes. `transactions`:
+    their number; `first_us`, `last_us`: when the first and the last were committed, µs, Unix; 0
+    without transactions. Stretches end where transactions do."""
 
     offset: int
     length: int
@@ -60,10 +61,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Piece:
-    """The index of one file of the archive. `offset`, `length`: its place in the binary log, bytes.
-    `gtids`: its transactions, as JSON (see `encode_set`); `earlier`: those before its file, "" if
-    it does not say or there are none. `ended`: rotate, stop, crash, or "" while the file goes
-    on."""
+    """The index of one file of the archive. `offset`, `length`: its place in the binary log, bytes;
+    `begins`: it has the first byte of that. `gtids`: its transactions, as JSON (see `encode_set`);
+    `earlier`: those before its binary log, "" for none and where it does not begin there. `ended`:
+    how the binary log ended (rotate, stop, crash), "" while it goes on."""
 
     kind: str  # live or joined
     timeline: str
@@ -93,9 +94,8 @@ class Piece:
 
 @dataclass(frozen=True)
 class ArchivedFile:
-    """A binary log in the archive: `pieces` without a gap from its beginning. `earlier`: all
-    GTIDs of the source before it. `spare`: names of its other pieces, which are damaged or
-    were replaced by others."""
+    """A binary log in the archive: `pieces` without a gap from its beginning, and their `names` in
+    the target. `spare`: names of its other pieces, which are damaged or replaced by joined ones."""
 
     name: str
     pieces: tuple[Piece, ...]
@@ -104,7 +104,7 @@ class ArchivedFile:
 
     @property
     def earlier(self) -> GtidSet:
-        """The GTIDs of the source before this file."""
+        """The GTIDs that its source had executed before it."""
         return GtidSet.parse(self.pieces[0].earlier, self.pieces[0].flavor)
 
     @property
@@ -117,7 +117,7 @@ class ArchivedFile:
 
     @property
     def later(self) -> GtidSet:
-        """The GTIDs of the source up to the end of this file."""
+        """The GTIDs that its source had executed at its end."""
         return as_position(self.earlier.union(self.own))
 
     @property
@@ -127,7 +127,7 @@ class ArchivedFile:
 
     @property
     def ends(self) -> int:
-        """The bytes of the file that the archive has."""
+        """The position behind the last byte that the archive has of it, in bytes."""
         return self.pieces[-1].ends
 
     @property
@@ -138,8 +138,8 @@ class ArchivedFile:
 
 @dataclass(frozen=True)
 class ArchiveEnd:
-    """End of a timeline by its index: `offset` (bytes) of `file`, with `gtid` executed. All "" and
-    0 while nothing is stored."""
+    """The end of a timeline by its index: at byte `offset` of the binary log `file`, with `gtid`
+    executed. They are "" and 0 while nothing is stored."""
 
     file: str = ""
     offset: int = 0
@@ -148,8 +148,9 @@ class ArchiveEnd:
 
 @dataclass(frozen=True)
 class Damage:
-    """A damage of a timeline, in `words`. `file`: the damaged binary log, "" for all.
-    `name`: the piece that cannot be used, "" for a missing one. `harmless`: it loses nothing."""
+    """A damage of a timeline, in `words`. `file`: the damaged binary log, "" for the timeline's own
+    documents. `name`: the file of the target that cannot be used, "" for a missing one. `harmless`:
+    no transaction is lost."""
 
     file: str
     words: str
@@ -199,19 +200,19 @@ class Timeline:
 
 
 def make_stem(source: str, source_id: str) -> str:
-    """Returns the id of a server's timelines, without their number."""
+    """Returns the beginning of the ids of a server's timelines, all but the number."""
     return f"{source.lower()[:20].replace('_', '-').strip('-.')}-{source_id[-36:]}".replace(".", "-")
 
 
 def as_position(gtids: GtidSet) -> GtidSet:
-    """Returns a set as MariaDB counts a position: in a domain all numbers up to the last."""
+    """Returns a set of MariaDB as a position, with all numbers up to the last; MySQL's as it is."""
     if gtids.flavor != "mariadb":
         return gtids
     return GtidSet(gtids.flavor, tuple((key, ((1, parts[-1][1]),)) for key, parts in gtids.ranges), gtids.writers)
 
 
 def make_set(gtids: Iterable[str], flavor: str) -> GtidSet:
-    """Returns the set of single GTIDs, given in the order of the log."""
+    """Returns the set of these GTIDs, in the order of the binary log; "" is skipped."""
     numbers: dict[str, list[int]] = {}
     writers: dict[str, int] = {}
     for gtid in filter(None, gtids):
@@ -223,7 +224,7 @@ def make_set(gtids: Iterable[str], flavor: str) -> GtidSet:
 
 
 def split_gtid(gtid: str, flavor: str) -> tuple[str, int, int]:
-    """Splits a GTID into server (and tag) or domain, number, and MariaDB's server."""
+    """Splits a GTID into key (UUID and tag, or domain), number, and server_id (0 for MySQL)."""
     if flavor == "mariadb":
         domain, server, number = gtid.split("-")
         return domain, int(number), int(server)
@@ -232,12 +233,12 @@ def split_gtid(gtid: str, flavor: str) -> tuple[str, int, int]:
 
 
 def encode_set(gtids: GtidSet) -> GtidJson:
-    """Returns a set as JSON: MariaDB has no text for a set with gaps."""
+    """Returns a set as lists for JSON, since MariaDB has no text for a set with gaps."""
     return [[[key, [list(pair) for pair in ranges]] for key, ranges in gtids.ranges], [list(w) for w in gtids.writers]]
 
 
 def decode_set(document: GtidJson, flavor: str) -> GtidSet:
-    """Returns the set of a document of `encode_set`."""
+    """Returns the set that `encode_set` has turned into lists."""
     ranges = tuple((key, tuple((int(a), int(b)) for a, b in parts)) for key, parts in document[0])
     return GtidSet(flavor, ranges, tuple((key, int(writer)) for key, writer in document[1]))
 
@@ -258,7 +259,7 @@ def parse_extent(name: str) -> tuple[int, int] | None:
 
 
 def write_piece(target: BackupTarget, piece: Piece, data: bytes, key: bytes | None) -> str:
-    """Stores a piece and returns its name."""
+    """Stores a piece with its `data`, packed and encrypted, and returns its name in the target."""
     with Flow(make_packer(piece.packed) + make_cipher(key)) as flow:
         stored = flow.pass_through(data)
     content = asdict(piece) | {"stored": hashlib.sha256(stored).hexdigest(), "encrypted": key is not None}
@@ -271,7 +272,8 @@ def write_piece(target: BackupTarget, piece: Piece, data: bytes, key: bytes | No
 
 
 def read_piece(target: BackupTarget, name: str, key: bytes | None) -> Piece:
-    """Reads the index of a piece, without its bytes. Raises InputError for a damaged piece."""
+    """Reads the index of a piece, without the bytes of the binary log. Raises InputError for a
+    damaged piece, and for one of another format or name."""
     raw = bytearray()
     needed_bytes = LENGTH_BYTES
     for part in target.read(name):
@@ -294,7 +296,8 @@ def read_piece(target: BackupTarget, name: str, key: bytes | None) -> Piece:
 
 
 def read_piece_bytes(target: BackupTarget, name: str, piece: Piece, key: bytes | None) -> Iterator[bytes]:
-    """Yields the bytes of the binary log in a piece; tests every checksum. Raises InputError."""
+    """Yields the bytes of the binary log in a piece. They are taken from a joined piece if the
+    stream has replaced this one since. Raises InputError for a wrong checksum."""
     try:
         data = _unpack(target, name, piece, key)
     except InputError as error:
@@ -309,7 +312,7 @@ def read_piece_bytes(target: BackupTarget, name: str, piece: Piece, key: bytes |
 
 
 def _unpack(target: BackupTarget, name: str, piece: Piece, key: bytes | None) -> bytes:
-    """Returns the bytes of a piece whose index was read, and tests their checksum."""
+    """Returns the unpacked bytes of a piece. Raises InputError for a wrong checksum or size."""
     first = next(iter(target.read(name)), b"")[:LENGTH_BYTES]
     if not re.fullmatch(rb"[0-9]{20}\n", first):
         raise _make_damage_error(target, name, "its first line is not a length")
@@ -337,6 +340,7 @@ def _read_from_joined(target: BackupTarget, name: str, piece: Piece, key: bytes 
 
 
 def _make_damage_error(target: BackupTarget, name: str, what: str) -> InputError:
+    """Returns the error for a damaged piece; `what` says what is wrong with it."""
     hint = "Copy the file back from another copy of the target. Without it what is behind it cannot be replayed."
     return refuse.input(f"{target.label}/{name}", f"is damaged: {what}", hint, kind=DAMAGED)
 
@@ -347,14 +351,14 @@ def _make_damage_error(target: BackupTarget, name: str, what: str) -> InputError
 def write_index(
     target: BackupTarget, timeline: str, about: dict[str, object], end: ArchiveEnd, key: bytes | None, new: bool = False
 ) -> None:
-    """Writes the index of a timeline. `about`: the fields that describe its server; `end`: how far
-    it goes. `new`: an index that is there already is an error."""
+    """Writes the index of a timeline: the fields that describe its server (`about`), and its `end`.
+    Raises InputError for an index that exists, if it should be `new`."""
     name, content = f"binlogs/{timeline}/{INDEX}", documents.seal_document({**about, "end": asdict(end)}, key)
     (target.put_new if new else target.replace)(name, content)
 
 
 def read_description(target: BackupTarget, timeline: str, key: bytes | None) -> dict[str, object]:
-    """Reads from the index of a timeline the fields that describe its server, the `about` of
+    """Returns the fields of a timeline's index that describe its server, the `about` of
     `write_index`. Raises InputError."""
     name = f"binlogs/{timeline}/{INDEX}"
     about = documents.open_document(target.read_document(name), f"{target.label}/{name}", key)
@@ -362,13 +366,14 @@ def read_description(target: BackupTarget, timeline: str, key: bytes | None) -> 
 
 
 def read_end(target: BackupTarget, timeline: str, key: bytes | None) -> ArchiveEnd:
-    """Reads how far a timeline goes, by its index. Raises InputError."""
+    """Returns the end of a timeline by its index. Raises InputError."""
     name = f"binlogs/{timeline}/{INDEX}"
     return ArchiveEnd(**documents.open_document(target.read_document(name), f"{target.label}/{name}", key)["end"])
 
 
 def read_timelines(target: BackupTarget, key: bytes | None = None) -> list[Timeline]:
-    """Reads all histories in a target, with their damages."""
+    """Reads all timelines of a target, ordered by server and number. Files that cannot be read
+    become damages of their timeline."""
     names: dict[str, list[str]] = {}
     for file in target.list("binlogs/"):
         parts = file.name.split("/")
@@ -400,8 +405,8 @@ def _load_timeline(target: BackupTarget, name: str, names: list[str], key: bytes
 
 
 def _read_timeline(target: BackupTarget, name: str, names: list[str], key: bytes | None, changing: bool) -> Timeline:
-    """Reads index and pieces of a timeline from its files in the target (`names`); faults become
-    its damages. `changing`: raises _Joined for a listed piece that is missing now."""
+    """Reads index and pieces of a timeline from its files in the target (`names`); what cannot be
+    read becomes a damage. `changing`: raises _Joined for a listed piece that is missing now."""
     damages: list[Damage] = []
     index, about, end = f"binlogs/{name}/{INDEX}", {}, ArchiveEnd()
     try:
@@ -420,13 +425,13 @@ def _read_timeline(target: BackupTarget, name: str, names: list[str], key: bytes
             damages.append(Damage("", f"{path} is not of Headrace", path, harmless=True))
     files: list[ArchivedFile] = []
     for file in sorted(by_file, key=split_name):
-        joined = _read_file(target, file, by_file[file], key, damages, changing)
-        if joined is not None:
-            _join(files, joined, damages)
-            files.append(joined)
+        archived = _read_file(target, file, by_file[file], key, damages, changing)
+        if archived is not None:
+            _check_continues(files, archived, damages)
+            files.append(archived)
     begins = about.get("begins", "")
     if f"binlogs/{name}/{PRUNED}" in names:
-        begins = _read_first_kept(target, name, key, damages) or begins
+        begins = _read_pruned(target, name, key, damages) or begins
     if begins and files and begins not in by_file and split_name(files[0].name) > split_name(begins):
         words = f"all of {begins} is missing: the archive began there, and begins with {files[0].name} now"
         damages.append(Damage(begins, words))
@@ -436,8 +441,9 @@ def _read_timeline(target: BackupTarget, name: str, names: list[str], key: bytes
     return Timeline(name, files=tuple(files), damages=tuple(damages), end=end, **origin)
 
 
-def _read_first_kept(target: BackupTarget, timeline: str, key: bytes | None, damages: list[Damage]) -> str:
-    """Reads the first file that was not pruned; "" if the note cannot be read."""
+def _read_pruned(target: BackupTarget, timeline: str, key: bytes | None, damages: list[Damage]) -> str:
+    """Returns the name of the first binary log that was not pruned, by the document PRUNED; "" if
+    that cannot be read, which is added to `damages`."""
     name = f"binlogs/{timeline}/{PRUNED}"
     try:
         return str(documents.open_document(target.read_document(name), name, key)["begins"])
@@ -449,7 +455,7 @@ def _read_first_kept(target: BackupTarget, timeline: str, key: bytes | None, dam
 
 
 def _check_end(timeline: str, files: list[ArchivedFile], end: ArchiveEnd, damages: list[Damage]) -> None:
-    """Adds a damage if the index says that more was stored than can be read."""
+    """Adds to `damages` if the index says that more was stored than can be read."""
     if not end.file:
         return
     if not files:
@@ -465,7 +471,7 @@ def _check_end(timeline: str, files: list[ArchivedFile], end: ArchiveEnd, damage
 
 
 def split_name(file: str) -> tuple[str, int]:
-    """Splits the name of a binary log into base and number, which order them."""
+    """Splits the name of a binary log into base and number (-1 for none), which order them."""
     base, _, number = file.rpartition(".")
     return base, int(number) if number.isdigit() else -1
 
@@ -473,12 +479,11 @@ def split_name(file: str) -> tuple[str, int]:
 def _read_file(
     target: BackupTarget, file: str, names: list[str], key: bytes | None, damages: list[Damage], changing: bool
 ) -> ArchivedFile | None:
-    """Reads the pieces of one file, without a gap from its beginning; of several that begin at the
-    same place the longest that can be read."""
+    """Reads the pieces of a binary log, without a gap from its beginning; of several that begin at
+    the same byte the longest that can be read. Adds unreadable and missing ones to `damages`."""
     at, pieces, used, unread = 0, [], [], []
-    remaining = sorted(
-        names, key=lambda candidate: parse_extent(candidate) or (0, 0), reverse=True
-    )  # the next ones are last
+    # The next pieces are the last of the list.
+    remaining = sorted(names, key=lambda candidate: parse_extent(candidate) or (0, 0), reverse=True)
     while remaining:
         begin, _ = parse_extent(remaining[-1]) or (0, 0)
         if begin > at:
@@ -510,21 +515,21 @@ def _read_file(
     return ArchivedFile(file, tuple(pieces), tuple(used), spare) if pieces else None
 
 
-def _join(files: list[ArchivedFile], next_one: ArchivedFile, damages: list[Damage]) -> None:
-    """Adds a damage if a file does not continue the file before it."""
+def _check_continues(files: list[ArchivedFile], following: ArchivedFile, damages: list[Damage]) -> None:
+    """Adds to `damages` if a binary log does not continue the last of `files`."""
     if not files:
         return
     last = files[-1]
     if not last.ended:
-        words = f"{last.name} ends early in the archive, at offset {last.ends:,}, and {next_one.name} follows"
+        words = f"{last.name} ends early in the archive, at offset {last.ends:,}, and {following.name} follows"
         damages.append(Damage(last.name, words))
-    missing, extra = next_one.earlier.minus(last.later), last.later.minus(next_one.earlier)
+    missing, extra = following.earlier.minus(last.later), last.later.minus(following.earlier)
     if not missing.is_empty:
-        words = f"between {last.name} and {next_one.name} {missing.count():,} transactions are missing: {shorten_set(missing)}"
+        words = f"between {last.name} and {following.name} {missing.count():,} transactions are missing: {shorten_set(missing)}"
         damages.append(Damage(last.name, words))
     elif not extra.is_empty:
         words = (
-            f"{next_one.name} is of another history: its source has not executed {shorten_set(extra)} of {last.name}"
+            f"{following.name} is of another history: its source has not executed {shorten_set(extra)} of {last.name}"
         )
         damages.append(Damage(last.name, words))
 

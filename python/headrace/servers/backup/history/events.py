@@ -34,7 +34,8 @@ ENDINGS = (b"COMMIT", b"ROLLBACK")
 
 @dataclass(frozen=True)
 class Event:
-    """An event: `offset` to `end` in its file; `body` without header and checksum."""
+    """An event of a binary log, of the type `kind`. `offset`, `end`: its place in the file, bytes;
+    `time_s`: Unix time, s; `body`: its bytes without header and checksum."""
 
     kind: int
     time_s: int
@@ -64,10 +65,8 @@ def make_damage_error(where: str, offset: int, what: str) -> InputError:
 
 
 class Reader:
-    """Turns the bytes of one file into events, as they arrive. Every checksum is tested.
-
-    `feed` takes the next bytes and yields the complete events. `offset`: the end of the last event.
-    """
+    """Turns the bytes of a binary log into events, as they arrive, and tests every checksum.
+    `offset`: the end of the last complete event, in bytes."""
 
     def __init__(self, where: str) -> None:
         """Begins at the first byte of a file, whose name in errors is `where`. `checksums` (whether
@@ -78,7 +77,8 @@ class Reader:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Yields the next events. Raises InputError for bytes that are not a binary log."""
+        """Takes the next bytes of the file, and yields the events that they complete. Raises
+        InputError for bytes that are not a binary log."""
         self._rest += data
         at = 0
         if self.offset == 0:
@@ -142,17 +142,17 @@ class Reader:
 # --- transactions ---------------------------------------------------------------------------------
 
 
-class Transactions:
-    """Follows events and reports each complete transaction."""
+class TransactionParser:
+    """Puts the events of a binary log together into transactions."""
 
     def __init__(self, where: str) -> None:
         """Begins at the first event of a file, whose name in errors is `where`."""
         self.where = where
-        self.earlier: str | None = None  # GTIDs before this file, once it has told them
-        self.next_file: str | None = None
-        self.stopped = False
-        self.whole_to = len(codes.MAGIC)  # up to here nothing is half
-        self._open: _Begun | None = None
+        self.earlier: str | None = None  # GTIDs before this file, None before the event that lists them
+        self.next_file: str | None = None  # its name, once the file has ended with a rotation
+        self.stopped = False  # the file has ended with the shutdown of its server
+        self.whole_to = len(codes.MAGIC)  # offset in bytes up to which all transactions are complete
+        self._open: _OpenTransaction | None = None
 
     @property
     def inside(self) -> bool:
@@ -160,7 +160,8 @@ class Transactions:
         return self._open is not None
 
     def see(self, event: Event) -> Transaction | None:
-        """Takes the next event; returns the transaction that it ends, or None."""
+        """Takes the next event, and returns the transaction that it ends, None for none. Raises
+        InputError for an event that cannot follow the events before it."""
         if event.kind in codes.STARTS:
             if self._open is not None:
                 raise make_damage_error(self.where, event.offset, "a transaction begins inside of another")
@@ -178,7 +179,7 @@ class Transactions:
         if event.kind in codes.CONTROL:
             raise make_damage_error(self.where, event.offset, "the file goes on inside of a transaction")
         begun = self._open
-        if not (_ends(event, begun.alone) if begun.ends is None else event.end >= begun.ends):
+        if not (_ends_transaction(event, begun.alone) if begun.ends is None else event.end >= begun.ends):
             return None
         if begun.ends is not None and event.end != begun.ends:
             raise make_damage_error(self.where, event.offset, "a transaction is longer than its GTID event says")
@@ -187,7 +188,7 @@ class Transactions:
 
 
 @dataclass(frozen=True)
-class _Begun:
+class _OpenTransaction:
     """A transaction whose end has not been seen. `ends`: its end in bytes, which MySQL announces;
     MariaDB announces only whether it is a single statement (`alone`)."""
 
@@ -198,7 +199,7 @@ class _Begun:
     alone: bool = False
 
 
-def _ends(event: Event, alone: bool) -> bool:
+def _ends_transaction(event: Event, alone: bool) -> bool:
     """True when an event ends a transaction of MariaDB."""
     if event.kind in (codes.XID, codes.XA_PREPARE):
         return True
@@ -208,20 +209,21 @@ def _ends(event: Event, alone: bool) -> bool:
 
 
 def _read_statement(body: bytes) -> bytes:
-    """Returns a QUERY's text (binlog_event.h: 13 bytes, status variables, database, 0, text)."""
+    """Returns the statement of a QUERY event (binlog_event.h: 13 bytes, variables, database, 0)."""
     database, status = body[8], int.from_bytes(body[11:13], "little")
     return body[13 + status + database + 1 :].strip()
 
 
-def _parse_gtid_event(event: Event) -> _Begun:
-    """Parses a GTID event: the begin of a transaction."""
+def _parse_gtid_event(event: Event) -> _OpenTransaction:
+    """Returns the transaction that a GTID event begins."""
     body, time_us = event.body, event.time_s * 1_000_000
     if event.kind == codes.MARIADB_GTID:
         number, domain, flags = struct.unpack_from("<QIB", body)
-        return _Begun(f"{domain}-{event.server_id}-{number}", time_us, event.offset, None, bool(flags & STANDALONE))
+        gtid, alone = f"{domain}-{event.server_id}-{number}", bool(flags & STANDALONE)
+        return _OpenTransaction(gtid, time_us, event.offset, None, alone)
     if event.kind == codes.MYSQL_TAGGED:
-        gtid_event = codes.parse_tagged(body)
-        return _Begun(gtid_event.gtid, gtid_event.committed_us, event.offset, event.offset + gtid_event.length)
+        tagged = codes.parse_tagged(body)
+        return _OpenTransaction(tagged.gtid, tagged.committed_us, event.offset, event.offset + tagged.length)
     # Flags, UUID, number, kind and two logical times; then 7 bytes of µs, a second time of them
     # where the first has its highest bit set, and the length of the transaction.
     committed = int.from_bytes(body[42:49], "little")
@@ -229,17 +231,17 @@ def _parse_gtid_event(event: Event) -> _Begun:
     length, _ = _read_packed(body, at)
     gtid = f"{uuid.UUID(bytes=body[1:17])}:{int.from_bytes(body[17:25], 'little')}"
     gtid = "" if event.kind == codes.MYSQL_ANONYMOUS else gtid
-    return _Begun(gtid, committed & ~(1 << 55) or time_us, event.offset, event.offset + length)
+    return _OpenTransaction(gtid, committed & ~(1 << 55) or time_us, event.offset, event.offset + length)
 
 
 def _read_packed(body: bytes, at: int) -> tuple[int, int]:
-    """Reads a length-encoded integer of MySQL's protocol (1, 3, 4 or 9 bytes) and its end."""
+    """Returns the length-encoded integer (1, 3, 4 or 9 bytes) at `at`, and the byte behind."""
     more = {252: 2, 253: 3, 254: 8}.get(body[at], 0)
     return (int.from_bytes(body[at + 1 : at + 1 + more], "little") if more else body[at]), at + 1 + more
 
 
 def read_earlier_gtids(event: Event) -> str:
-    """Returns the GTIDs before a file, by the list at its beginning."""
+    """Returns the GTIDs that were executed before a file, by the event that lists them."""
     body = event.body
     if event.kind == codes.MARIADB_LIST:
         count = int.from_bytes(body[:4], "little") & 0x0FFFFFFF
@@ -269,8 +271,8 @@ def read_earlier_gtids(event: Event) -> str:
 
 
 def select_lacking(files: Sequence[Path], has: GtidSet) -> list[Path]:
-    """Selects the binary logs, oldest first, that may hold transactions which `has` lacks: from the
-    newest file on before which it lacks none. All files if none lists the GTIDs before it."""
+    """Returns those of `files`, binary logs, oldest first, that may hold transactions which `has`
+    lacks: all from the newest on before which it lacks none; all if none lists earlier GTIDs."""
     for place in range(len(files) - 1, 0, -1):
         earlier = _read_earlier(files[place])
         if earlier is not None and has.contains(GtidSet.parse(earlier, has.flavor)):
@@ -279,8 +281,7 @@ def select_lacking(files: Sequence[Path], has: GtidSet) -> list[Path]:
 
 
 def _read_earlier(path: Path) -> str | None:
-    """Reads the GTIDs before a file from its beginning; None if it is damaged, encrypted, or was
-    cut off there."""
+    """Returns the GTIDs that a file lists as executed before it; None if that is unreadable."""
     reader = Reader(path.name)
     with contextlib.suppress(OSError, InputError, struct.error), path.open("rb") as file:
         while data := file.read(PIECE_BYTES):
@@ -292,23 +293,15 @@ def _read_earlier(path: Path) -> str | None:
     return None
 
 
-def make_single_set(gtid: str, flavor: str) -> GtidSet:
-    """Returns the set of one transaction: of MariaDB that number of its domain and server."""
-    if flavor != "mariadb":
-        return GtidSet.parse(gtid, flavor)
-    domain, server, number = (int(part) for part in gtid.split("-"))
-    return GtidSet(flavor, ((str(domain), ((number, number),)),), ((str(domain), server),))
-
-
 def make_next_name(name: str) -> str:
-    """Returns the name of the next file: binlog.000002 behind binlog.000001."""
+    """Returns the name of the binary log behind this one: binlog.000002 for binlog.000001."""
     match = FILE.fullmatch(name)
     if match is None:
         raise refuse.input(repr(name)[:80], "is not the name of a binary log", "They end in .000001 and so on.")
     return f"{match['base']}.{int(match['number']) + 1:0{len(match['number'])}d}"
 
 
-# --- made, for a relay log ------------------------------------------------------------------------
+# --- relay logs -----------------------------------------------------------------------------------
 
 
 def build_relay_head(format_event: bytes, file: str, server_id: int, checksums: bool) -> bytes:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from headrace.base.units import MIB
 from headrace.errors import HeadraceError, InputError
@@ -34,9 +35,12 @@ WHOLE_BYTES = 64 * MIB  # a guess: what is held in memory, and few objects
 # place of a damage well enough, and takes a 5,000th of the bytes.
 STRETCH_BYTES = MIB
 
+T = TypeVar("T", Piece, Entry)
+
 
 class FilePieces:
-    """The pieces of one binary log in the archive, in order; two threads change them."""
+    """The pieces of one binary log in the archive, in order, under a lock: the stream's thread adds
+    pieces, and the joiner's replaces them."""
 
     def __init__(self, pieces: Sequence[Piece] = ()) -> None:
         self._lock, self._pieces = threading.Lock(), list(pieces)
@@ -56,16 +60,18 @@ class FilePieces:
             self._live_at_failure = 0
 
     def postpone(self) -> None:
-        """Makes the pieces due again once JOIN_AFTER more have come: they could not be joined."""
+        """Notes that the live pieces could not be joined: they are due after JOIN_AFTER more."""
         self._live_at_failure = self.live
 
     @property
     def all(self) -> list[Piece]:
+        """The pieces now, in order."""
         with self._lock:
             return list(self._pieces)
 
     @property
     def entries(self) -> list[Entry]:
+        """The entries of all pieces, in order."""
         return [entry for piece in self.all for entry in piece.entries]
 
     @property
@@ -75,7 +81,7 @@ class FilePieces:
 
     @property
     def due(self) -> bool:
-        """True when JOIN_AFTER live pieces have come since the last join or try of one."""
+        """True if JOIN_AFTER live pieces have come since the last join, or the last failed one."""
         return self.live - self._live_at_failure >= JOIN_AFTER
 
 
@@ -96,10 +102,12 @@ class Joiner:
 
     @property
     def busy(self) -> bool:
+        """True while the last work given to `begin` is not done."""
         return self._last is not None and not self._last.done()
 
     def begin(self, path: Path, pieces: FilePieces, ended: bool) -> None:
-        """Joins pieces of the file whose bytes lie at `path`, which may be removed at once."""
+        """Lets the joiner's thread join pieces of the binary log at `path`, and does not wait. The
+        file may be removed at once; without it nothing is joined. `ended`: it is complete."""
         try:
             handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -107,7 +115,7 @@ class Joiner:
         self._last = self._worker.submit(self._work, handle, pieces, ended)
 
     def close(self) -> None:
-        """Waits until all is joined."""
+        """Waits until the joiner's thread has done all its work, and ends it."""
         self._worker.shutdown(wait=True)
 
     def _work(self, handle: int, pieces: FilePieces, ended: bool) -> None:
@@ -162,8 +170,9 @@ class Joiner:
 
 
 def group_pieces(pieces: Sequence[Piece], ended: bool) -> list[list[Piece]]:
-    """Groups neighbours that become one piece each. While the file is written: the live pieces at
-    its end, and the pieces before them that are not larger than those they are joined with."""
+    """Groups neighbours that become a joined piece each, of up to WHOLE_BYTES. While the file is
+    written (`ended` False): only the live pieces at its end, and before them pieces that are not
+    larger than those that follow together."""
     run = [piece for piece in pieces if piece.length]
     if not ended:
         start = len(run)
@@ -174,17 +183,22 @@ def group_pieces(pieces: Sequence[Piece], ended: bool) -> list[list[Piece]]:
             start -= 1
             size += run[start].length
         run = run[start:]
-    joined: list[list[Piece]] = []
-    for piece in run:
-        if not joined or sum(member.length for member in joined[-1]) + piece.length > WHOLE_BYTES:
-            joined.append([])
-        joined[-1].append(piece)
-    return [group for group in joined if len(group) > 1]
+    return [group for group in _group_by_size(run, WHOLE_BYTES) if len(group) > 1]
+
+
+def _group_by_size(members: Sequence[T], most_bytes: int) -> list[list[T]]:
+    """Groups neighbours, in order, so that a group of several has at most `most_bytes` together."""
+    groups: list[list[T]] = []
+    for member in members:
+        if not groups or sum(each.length for each in groups[-1]) + member.length > most_bytes:
+            groups.append([])
+        groups[-1].append(member)
+    return groups
 
 
 def join(group: list[Piece], data: bytes, pack: str) -> Piece:
-    """Builds the piece of these neighbours, whose bytes are `data`; its `stored` is "" for now.
-    Raises InputError if the bytes are not those that were stored."""
+    """Returns the joined piece of neighbours with the bytes `data`, without its checksum `stored`,
+    which `write_piece` adds. Raises InputError if the bytes are not those that were stored."""
     first, last = group[0], group[-1]
     for piece in group:
         for entry in piece.entries:
@@ -208,19 +222,14 @@ def join(group: list[Piece], data: bytes, pack: str) -> Piece:
 
 
 def _merge_entries(entries: list[Entry], data: bytes, offset: int) -> list[Entry]:
-    """Merges neighbours in the index, up to STRETCH_BYTES each. `data`: the file's bytes from
-    `offset` (bytes) on."""
-    groups: list[list[Entry]] = []
-    for entry in entries:
-        if not groups or sum(member.length for member in groups[-1]) + entry.length > STRETCH_BYTES:
-            groups.append([])
-        groups[-1].append(entry)
+    """Returns the entries of an index with neighbours merged, up to STRETCH_BYTES each. `data`: the
+    bytes of the binary log from byte `offset` on."""
+    groups = _group_by_size(entries, STRETCH_BYTES)
     return [_merge_group(group, data, offset) if len(group) > 1 else group[0] for group in groups]
 
 
 def _merge_group(group: list[Entry], data: bytes, offset: int) -> Entry:
-    """Returns one entry in place of neighbours. `data`: the file's bytes from `offset` (bytes)
-    on."""
+    """Returns one entry for several neighbours. `data`: the binary log from byte `offset` on."""
     begin, length = group[0].offset, sum(entry.length for entry in group)
     filled = [entry for entry in group if entry.transactions]
     return Entry(

@@ -28,9 +28,9 @@ MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?P<zone>Z|
 
 @dataclass(frozen=True)
 class RestoreGoal:
-    """The end of a restore: with these transactions executed, or before the first transaction that
-    was committed after this moment (µs, Unix); neither means the end of the archive. `to_gap`: up
-    to a gap, if the source's history was streamed again only from behind it."""
+    """The end of a restore: with the transactions `gtid` executed, or before the first one that was
+    committed after `moment_us` (µs, Unix); neither means the end of the archive. `to_gap`: a gap in
+    the source's history ends the replay, and is not an error."""
 
     gtid: GtidSet | None = None
     moment_us: int | None = None
@@ -39,15 +39,12 @@ class RestoreGoal:
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """The transactions that are replayed on top of a backup. `executed`: what the server has
-    executed afterwards, exactly. `transactions`: their number; `last_us`: when the last was
-    committed, µs, Unix. `server_ids`: the servers that wrote them.
-
-    `base_us`: time of the latest transaction of the backup that the archive knows, µs, Unix; 0 for
-    none. `logs`: relay logs. `doubt`: number of transactions that may belong before the moment and
-    are left out, because MariaDB's log has whole seconds. `doubt_gtids`: the first and last of
-    them.
-    """
+    """The transactions that are replayed on top of a backup, in the relay logs `logs`. `executed`:
+    exactly what the server has executed afterwards. `transactions`: their number; `last_us`: when
+    the last was committed, µs, Unix; `server_ids`: the servers that wrote them. `base_us`: when the
+    latest transaction of the backup in the archive was committed, µs, Unix, 0 for none. `doubt`:
+    number of transactions that may have been committed before the moment and are left out, because
+    MariaDB's binary log has whole seconds; `doubt_gtids`: the first and the last of them."""
 
     timeline: str
     executed: GtidSet
@@ -62,7 +59,7 @@ class ReplayPlan:
 
 
 def parse_moment(text: str) -> int:
-    """Parses a moment and returns it in µs, Unix. Raises InputError if it has no time zone."""
+    """Returns a moment (RFC 3339) in µs, Unix. Raises InputError if it has no time zone."""
     match = MOMENT.fullmatch(text.strip())
     form = "For example 2026-11-22T21:50:00Z, or 2026-11-22T22:50:00.25+01:00."
     if match is None:
@@ -79,7 +76,7 @@ def parse_moment(text: str) -> int:
 
 
 def format_moment(time_us: int) -> str:
-    """Returns a moment as text, UTC."""
+    """Returns a moment (µs, Unix) as text of RFC 3339, UTC, with microseconds."""
     return datetime.fromtimestamp(time_us / SECOND_US, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -89,13 +86,11 @@ def format_moment(time_us: int) -> str:
 @dataclass(frozen=True)
 class ReplayChain:
     """Timelines in the order of their replay: each but the last up to where the next begins.
-
-    `parts`: after a failover, the last transactions of the base's own source. If the next timeline
-    has another transaction with the same number, the two have diverged.
-    """
+    `own_end`: after a failover, the end of the backup's own source. If the promoted server has
+    another transaction with one of its last numbers, the two have diverged."""
 
     timelines: tuple[archive.Timeline, ...]
-    parts: GtidSet | None = None
+    own_end: GtidSet | None = None
 
 
 def choose(
@@ -105,9 +100,10 @@ def choose(
     named: str | None = None,
     goal: RestoreGoal | None = None,
 ) -> ReplayChain:
-    """Chooses the history that continues a backup: that of its own source, and after a failover
-    that of the promoted server, if its GTIDs contain all of the source's. Raises InputError if no
-    history continues it, or several that diverge."""
+    """Returns the timelines that continue a backup with the GTIDs `base` up to the goal: that of
+    its own source, and after a failover that of the promoted server, if its GTIDs contain all of
+    the source's. `named`: the id of the user's timeline, None for any. Raises InputError if no
+    timeline continues the backup, or several that diverge."""
     if not manifest.position.file:
         rule = "was taken of a server without a binary log, so nothing can be replayed on top of it"
         raise refuse.input(manifest.id, rule, "Restore it as it is, without --to and --to-gtid.")
@@ -115,12 +111,12 @@ def choose(
     if named in [timeline.id for timeline in timelines if timeline.damages and not timeline.files]:
         raise _make_unreadable_error(lost or [timeline for timeline in timelines if timeline.id == named], manifest)
     timelines = [timeline for timeline in timelines if timeline.flavor == manifest.flavor and timeline.files]
-    mine = [timeline for timeline in timelines if is_own(timeline, manifest) and _joins(timeline, base)]
+    mine = [timeline for timeline in timelines if is_own(timeline, manifest) and joins(timeline, base)]
     if named is not None:
         chosen = next((timeline for timeline in timelines if timeline.id == named), None)
         if chosen is None:
             raise refuse.input(named[:60], "is not a timeline in this target", "See headrace backup list --binlogs.")
-        if _joins(chosen, base):
+        if joins(chosen, base):
             return ReplayChain((chosen,))
         before = [each for each in mine if each.ends.contains(chosen.begins) and chosen.begins.contains(base)]
         if before:
@@ -131,7 +127,7 @@ def choose(
     # A server of MariaDB is identified by its server_id, mostly 1: another name is another server.
     others = [timeline for timeline in timelines if timeline.source_id != manifest.source_id]
     if own is None:
-        fit = _pick_complete([timeline for timeline in others if _joins(timeline, base)], manifest)
+        fit = _pick_complete([timeline for timeline in others if joins(timeline, base)], manifest)
         if fit is None:
             raise _make_no_timeline_error([each for each in timelines if is_own(each, manifest)], manifest, base, lost)
         return ReplayChain((fit,))
@@ -156,8 +152,7 @@ def choose(
 
 
 def _pick_complete(fit: list[archive.Timeline], manifest: Manifest) -> archive.Timeline | None:
-    """Returns the timeline that contains all others, None for no timelines. Raises InputError if
-    they diverge."""
+    """Returns the timeline that contains all others, None for none. Raises InputError."""
     if len(fit) > 1:
         # A server that began anew has two timelines: the later one has all that the source has now.
         whole = [timeline for timeline in fit if all(timeline.ends.contains(other.ends) for other in fit)]
@@ -176,10 +171,10 @@ def _refuse_used_again(
     for earlier in mine:
         for later in own[own.index(earlier) + 1 :]:
             again = earlier.reach.minus(later.begins)
-            either = _joins(later, base) or later.begins.contains(base)
+            either = joins(later, base) or later.begins.contains(base)
             if again.is_empty or not either or not earlier.ends.contains(later.begins):
                 continue
-            if _joins(later, base) and _has_all_of(later, earlier):
+            if joins(later, base) and _has_all_of(later, earlier):
                 continue
             if not _is_before(goal, earlier, later.begins):
                 rule = f"used the numbers of {again.count():,} transactions again, in {later.id} ({archive.shorten_set(again)})"
@@ -192,10 +187,10 @@ def _refuse_used_again(
 
 
 def _has_all_of(later: archive.Timeline, damaged: archive.Timeline) -> bool:
-    """True when a timeline has the binary log in which a damaged one ends, at least as much of it:
-    then it was streamed again behind damage, and no number was used twice. Files are the same if
-    all transactions that both indexes name have the same times; a server that was reset, or went
-    back to an earlier state, writes another file, or a shorter one."""
+    """True if timeline `later` has the binary log in which `damaged` ends, up to that end or
+    beyond: then it was streamed again behind damage, and no number was used twice. Files are the
+    same if all transactions that both indexes name have the same times; a server that was reset, or
+    went back to an earlier state, writes another file, or a shorter one."""
     name = damaged.end.file
     ending, again = (next((file for file in each.files if file.name == name), None) for each in (damaged, later))
     if ending is None or again is None or again.ends < damaged.end.offset or ending.earlier != again.earlier:
@@ -214,8 +209,8 @@ def _read_times(file: archive.ArchivedFile) -> dict[str, int]:
 def _refuse_short(
     own: archive.Timeline, family: list[archive.Timeline], lost: list[archive.Timeline], manifest: Manifest
 ) -> None:
-    """Raises InputError if the same server's history goes on in a later timeline behind a gap, or
-    in one that cannot be read: then the end of `own` is not the end of the history."""
+    """Raises InputError if the history of timeline `own` goes on behind a gap, in a later one of
+    the same server (`family`) or in one that cannot be read (`lost`)."""
     number = archive.parse_timeline_number(own.id)
     behind = [timeline for timeline in lost if archive.parse_timeline_number(timeline.id) > number]
     if behind:
@@ -230,7 +225,7 @@ def _refuse_short(
 
 
 def _is_before(goal: RestoreGoal | None, timeline: archive.Timeline, at: GtidSet) -> bool:
-    """True when a goal is reached before the first transaction beyond `at`."""
+    """True if a goal is reached before the first transaction of a timeline that `at` lacks."""
     if goal is None or (goal.gtid is None and goal.moment_us is None):
         return False
     if goal.gtid is not None:
@@ -245,7 +240,7 @@ def _is_before(goal: RestoreGoal | None, timeline: archive.Timeline, at: GtidSet
 
 
 def is_own(timeline: archive.Timeline, manifest: Manifest) -> bool:
-    """Returns whether a timeline is of the backup's source: by id, with MariaDB by name as well."""
+    """Returns whether a timeline is of the backup's source: of the same id, and MariaDB's name."""
     same = timeline.source_id == manifest.source_id
     return same and (timeline.flavor == "mysql" or timeline.source in ("", manifest.source))
 
@@ -257,7 +252,7 @@ def is_namesake(timeline: archive.Timeline, manifest: Manifest) -> bool:
 
 
 def _is_within(own: archive.Timeline, goal: RestoreGoal | None) -> bool:
-    """True when a goal is in a source's own history, so that no other needs to be read."""
+    """True if a goal lies in the timeline of a backup's own source, so that no other is needed."""
     if goal is None or (goal.gtid is None and goal.moment_us is None):
         return False
     if goal.gtid is not None:
@@ -266,12 +261,13 @@ def _is_within(own: archive.Timeline, goal: RestoreGoal | None) -> bool:
     return goal.moment_us is not None and last > goal.moment_us
 
 
-def _joins(timeline: archive.Timeline, base: GtidSet) -> bool:
+def joins(timeline: archive.Timeline, base: GtidSet) -> bool:
+    """Returns whether a timeline continues a copy with the GTIDs `base`, without a gap."""
     return base.contains(timeline.begins) and timeline.ends.contains(base)
 
 
 def is_lost(timeline: archive.Timeline, manifest: Manifest) -> bool:
-    """True when a timeline of a backup's source has an unreadable index, or no readable file."""
+    """True if a timeline of a backup's source is damaged, and has no readable index or file."""
     stem = archive.make_stem(manifest.source, manifest.source_id)
     own = timeline.flavor == manifest.flavor and is_own(timeline, manifest)
     if not own and timeline.id.rpartition("-")[0] != stem or timeline.files and timeline.source_id:
@@ -292,7 +288,7 @@ def _make_no_timeline_error(
     """Returns the error for a backup that no timeline of the archive continues. `same`: timelines
     of its source, or the one that was named; `base`: the GTIDs it has executed; `lost`: timelines
     of its source that cannot be read."""
-    if lost and not (same and _joins(same[-1], base)):
+    if lost and not (same and joins(same[-1], base)):
         return _make_unreadable_error(lost, manifest)
     if not same:
         rule = f"no binary log of its source ({manifest.source_id}) lies in this target"
@@ -318,14 +314,11 @@ NOTHING_BEHIND = (
 def _make_damage_error(
     timeline: archive.Timeline, behind: tuple[archive.Damage, ...], executed: GtidSet, last_gtid: str = ""
 ) -> InputError:
-    """Returns the error for a history that is damaged before the goal. `executed`: what can be
-    reached, `last_gtid`: its last transaction, "" for none behind the backup."""
-    without = timeline.reach.minus(executed)
-    count = (
-        f"; {without.count():,} transactions lie behind ({archive.shorten_set(without)})"
-        if not without.is_empty
-        else ""
-    )
+    """Returns the error for a timeline that is damaged before the goal, by `behind`. `executed`:
+    the GTIDs that can be reached; `last_gtid`: the last of them, "" for none behind the backup."""
+    without, count = timeline.reach.minus(executed), ""
+    if not without.is_empty:
+        count = f"; {without.count():,} transactions lie behind ({archive.shorten_set(without)})"
     hint = NOTHING_BEHIND
     if last_gtid:
         hint = "Copy the file back from another copy of the target. Without it the last that can be reached is "
@@ -334,7 +327,8 @@ def _make_damage_error(
 
 
 def make_before_base_error(moment_us: int, has: str) -> InputError:
-    """Returns the error for a moment that lies before a backup's position."""
+    """Returns the error for a moment (µs, Unix) before a backup's position; `has`: the moment of
+    the latest transaction in the backup, in words."""
     rule = f"is before the backup, which has transactions of {has} already"
     return refuse.input(f"--to-time {format_moment(moment_us)}", rule, "Take an older backup.")
 
@@ -351,59 +345,60 @@ def collect(
     key: bytes | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> ReplayPlan:
-    """Tests all bytes from `base` to the goal and writes them as relay logs into `folder`.
-
-    Raises InputError for a goal before the base, after the end, in a gap, or not in this history,
-    and for damaged bytes.
-    """
-    reach = _Reach(base, goal, _find_base_us(chain.timelines[0], base))
+    """Tests all bytes from the GTIDs `base` to the goal, writes their transactions as relay logs
+    into `folder`, and returns what a replay of these does. `progress`: called with the share read,
+    0 to 1. Raises InputError for a goal before the base, after the end, in a gap or not in this
+    history, and for damaged bytes."""
+    selection = _Selection(base, goal, _find_base_us(chain.timelines[0], base))
     logs: list[Path] = []
-    total = sum(file.ends for timeline in chain.timelines for file in _select_needed(timeline, base)) or 1
+    total = sum(file.ends for timeline in chain.timelines for file in select_needed(timeline, base)) or 1
     meter = ByteMeter(total, progress)
     for timeline, behind in zip(chain.timelines, (*chain.timelines[1:], None), strict=True):
-        if reach.done:
+        if selection.done:
             break
-        reach.enter(behind.begins if behind is not None else None, chain.parts)
-        _collect_timeline(target, timeline, reach, folder, key, logs, meter)
-        if behind is not None and not reach.done and not reach.executed.contains(behind.begins):
-            if damage := timeline.list_damage_behind(reach.base):
-                raise _make_damage_error(timeline, damage, reach.executed, reach.last_gtid)
-            missing = behind.begins.minus(reach.executed)
+        selection.begin_timeline(behind.begins if behind is not None else None, chain.own_end)
+        _write_relay_logs(target, timeline, selection, folder, key, logs, meter)
+        if behind is not None and not selection.done and not selection.executed.contains(behind.begins):
+            if damage := timeline.list_damage_behind(selection.base):
+                raise _make_damage_error(timeline, damage, selection.executed, selection.last_gtid)
+            missing = behind.begins.minus(selection.executed)
             rule = f"ends before {behind.id} begins: {missing.count():,} transactions between are missing"
             raise refuse.input(timeline.id, rule, "Take a newer backup as the base.", kind=BROKEN)
-    reach.finish(chain.timelines[-1])
+    selection.finish(chain.timelines[-1])
     return ReplayPlan(
         timeline=", ".join(timeline.id for timeline in chain.timelines),
-        executed=reach.executed,
-        transactions=reach.count,
-        last_gtid=reach.last_gtid,
-        last_us=reach.last_us,
+        executed=selection.executed,
+        transactions=selection.count,
+        last_gtid=selection.last_gtid,
+        last_us=selection.last_us,
         logs=tuple(logs),
-        server_ids=frozenset(reach.servers),
-        base_us=reach.base_us,
-        doubt=len(reach.doubtful),
-        doubt_gtids=(reach.doubtful[0], reach.doubtful[-1]) if reach.doubtful else ("", ""),
+        server_ids=frozenset(selection.servers),
+        base_us=selection.base_us,
+        doubt=len(selection.doubtful),
+        doubt_gtids=(selection.doubtful[0], selection.doubtful[-1]) if selection.doubtful else ("", ""),
     )
 
 
 class ByteMeter:
-    """Reports the share of `total` bytes, 0 to 1, whenever some are done."""
+    """Counts bytes, and reports after each call the share of `total` that is done, 0 to 1."""
 
     def __init__(self, total: int, report: Callable[[float], None]) -> None:
         self.total, self.report, self.done = max(1, total), report, 0
 
     def __call__(self, count: int) -> None:
+        """Adds `count` bytes, and reports the share."""
         self.done += count
         self.report(min(1.0, self.done / self.total))
 
 
-def _select_needed(timeline: archive.Timeline, base: GtidSet) -> list[archive.ArchivedFile]:
+def select_needed(timeline: archive.Timeline, base: GtidSet) -> list[archive.ArchivedFile]:
+    """Returns the binary logs of a timeline that have transactions which `base` lacks."""
     return [file for file in timeline.files if not base.contains(file.later)]
 
 
 def _find_base_us(timeline: archive.Timeline, base: GtidSet) -> int:
-    """Returns the latest time in the last file that the base has in full, µs, as the index says it:
-    that file is not read. 0 if there is none."""
+    """Returns when the latest transaction was committed of the last binary log that `base`
+    contains, µs, Unix, by its index, as that file is not read; 0 for no such file."""
     for file in reversed(timeline.files):
         times = [entry.last_us for entry in file.entries if entry.transactions]
         if times and base.contains(file.later):
@@ -411,29 +406,30 @@ def _find_base_us(timeline: archive.Timeline, base: GtidSet) -> int:
     return 0
 
 
-def _collect_timeline(
+def _write_relay_logs(
     target: BackupTarget,
     timeline: archive.Timeline,
-    reach: _Reach,
+    selection: _Selection,
     folder: Path,
     key: bytes | None,
     logs: list[Path],
     meter: ByteMeter,
 ) -> None:
-    """Writes the relay logs of a timeline."""
-    executed = reach.base
-    files = _select_needed(timeline, executed)
+    """Writes the relay logs of a timeline into `folder`, up to the goal or where the next timeline
+    begins. Adds their paths to `logs`, their transactions to `selection`, and bytes to `meter`."""
+    executed = selection.base
+    files = select_needed(timeline, executed)
     for index, file in enumerate(files):
-        _check_join(timeline, file, executed, index == 0, reach)
+        _check_join(timeline, file, executed, index == 0, selection)
         path = folder / f"relay.{len(logs) + 1:06d}"
         with open(path, "wb") as out:
-            for size in _copy(target, file, reach, out, key):
+            for size in _write_relay_log(target, file, selection, out, key):
                 meter(size)
         logs.append(path)
-        if reach.done or (reach.until is not None and reach.executed.contains(reach.until)):
+        if selection.done or (selection.until is not None and selection.executed.contains(selection.until)):
             return
         executed = executed.union(file.later)
-        _check_end(timeline, file, files[index + 1] if index + 1 < len(files) else None, reach)
+        _check_end(timeline, file, files[index + 1] if index + 1 < len(files) else None, selection)
 
 
 def _holds(gtids: GtidSet, key: str, number: int) -> bool:
@@ -443,16 +439,18 @@ def _holds(gtids: GtidSet, key: str, number: int) -> bool:
 
 
 def _list_writers(gtids: GtidSet) -> dict[tuple[str, int], int]:
+    """Returns the server_id that wrote each domain's last number, by (domain, number) (MariaDB)."""
     return {(key, gtids.get_last_number(key)): writer for key, writer in gtids.writers}
 
 
-class _Reach:
-    """Follows transactions until the goal is reached."""
+class _Selection:
+    """Selects the transactions of the archive that are replayed, in the order of the binary logs,
+    until the goal is reached (`done`). `base`: the GTIDs at the begin of the current timeline."""
 
     def __init__(self, base: GtidSet, goal: RestoreGoal, base_us: int) -> None:
-        """Begins with the GTIDs that the restored copy has executed (`base`). `base_us`: time of
-        the latest of them that is known, µs, 0 for none. Raises InputError for a goal that cannot
-        be reached from there."""
+        """Begins with the GTIDs that the restored copy has executed (`base`). `base_us`: when the
+        latest of them was committed, as far as it is known, µs, Unix, 0 for none. Raises InputError
+        for a goal that cannot be reached from there."""
         self.base, self.goal, self.flavor = base, goal, base.flavor
         self.count, self.last_gtid, self.last_us, self.done = 0, "", 0, False
         self.servers: set[int] = set()
@@ -466,12 +464,11 @@ class _Reach:
         self.unreached: dict[str, int] = {}
         self._unreached_set: GtidSet | None = None
         if goal.gtid is not None:
-            self._begin(goal.gtid)
+            self._find_unreached(goal.gtid)
 
-    def _begin(self, goal: GtidSet) -> None:
-        """Finds the GTIDs of the goal that the base lacks; none: the goal is reached (`done`).
-        Raises InputError for GTIDs of the other flavor, an empty set, and a goal before the
-        base."""
+    def _find_unreached(self, goal: GtidSet) -> None:
+        """Sets `unreached` to the GTIDs of the goal that the base lacks; for none sets `done`.
+        Raises InputError for another flavor, an empty goal, and one before the base."""
         if goal.flavor != self.flavor:
             raise refuse.input(str(goal)[:60], f"is no GTID of {self.flavor}")
         if goal.is_empty:
@@ -486,10 +483,11 @@ class _Reach:
         self._unreached_set = unreached
         self.unreached = {key: ranges[-1][1] for key, ranges in unreached.ranges}
 
-    def enter(self, until: GtidSet | None, parts: GtidSet | None) -> None:
-        """Begins the next timeline: up to `until`, which may not differ from `parts`."""
+    def begin_timeline(self, until: GtidSet | None, own_end: GtidSet | None) -> None:
+        """Begins the next timeline, which is read up to `until`, None for its end. `own_end`: where
+        the backup's own source ends (MariaDB: a number there may not have another writer)."""
         self.base, self._taken, self.until = self.executed, [], until
-        for gtids in (self.base, until, parts):
+        for gtids in (self.base, until, own_end):
             self._writers |= _list_writers(gtids) if gtids is not None else {}
 
     @property
@@ -497,10 +495,10 @@ class _Reach:
         """The GTIDs that are executed when everything taken so far is replayed."""
         return archive.as_position(self.base.union(archive.make_set(self._taken, self.flavor)))
 
-    def take(self, transaction: binlog.Transaction, server_id: int) -> bool:
-        """Returns whether the next transaction is replayed; sets `done` behind the last.
-        `server_id`: the server that wrote it. Raises InputError for one without GTID, or of a
-        history that has diverged."""
+    def select(self, transaction: binlog.Transaction, server_id: int) -> bool:
+        """Takes the next transaction, which the server `server_id` wrote, and returns whether it is
+        replayed; sets `done` once the goal is reached. Raises InputError for a transaction without
+        GTID, one of a history that has diverged, and a goal that this history has not."""
         if not transaction.gtid:
             rule = "a transaction has no GTID, so it cannot be followed"
             raise refuse.input(f"offset {transaction.starts:,}", rule, "", kind=BROKEN)
@@ -536,8 +534,7 @@ class _Reach:
         return True
 
     def _mark_reached(self, key: str, number: int, gtid: str) -> None:
-        """Takes a replayed transaction from those that the goal waits for; sets `done` behind the
-        last."""
+        """Removes a replayed transaction from `unreached`, and sets `done` behind the last."""
         if key not in self.unreached:
             return
         if self.flavor == "mariadb":
@@ -550,14 +547,15 @@ class _Reach:
         self.done = not self.unreached
 
     def _check_base(self) -> None:
-        """Raises InputError if the base has transactions that are later than the moment."""
+        """Raises InputError if the base has transactions later than the moment of the goal."""
         moment = self.goal.moment_us
         if moment is not None and self.base_us > moment:
             raise make_before_base_error(moment, format_moment(self.base_us))
 
     def _is_in_time(self, transaction: binlog.Transaction) -> bool:
-        """Returns whether a transaction was committed by the moment. The order of the log counts:
-        nothing behind the first later transaction is taken."""
+        """Returns whether a transaction was committed by the moment of the goal; sets `done` at the
+        first later one, since the order of the binary log counts. Transactions of MariaDB in the
+        last second are added to `doubtful`, and left out."""
         moment = self.goal.moment_us
         assert moment is not None
         # MariaDB's time is cut to a whole second: the transaction is from within that second.
@@ -571,8 +569,8 @@ class _Reach:
         return False
 
     def finish(self, timeline: archive.Timeline) -> None:
-        """Ends the replay at the end of the readable files. Raises InputError if the history goes
-        on, or the goal was not reached."""
+        """Checks the selection at the end of the readable files. Raises InputError if damage may
+        hide transactions behind them, or the goal was not reached."""
         self._check_base()
         if self.done:
             return
@@ -580,9 +578,8 @@ class _Reach:
             raise _make_damage_error(timeline, behind, self.executed, self.last_gtid)
         if self.goal.gtid is None and self.goal.moment_us is None:
             return
-        last = f"{self.last_gtid or archive.shorten_set(self.base)}" + (
-            f" of {format_moment(self.last_us)}" if self.last_us else ""
-        )
+        last = self.last_gtid or archive.shorten_set(self.base)
+        last += f" of {format_moment(self.last_us)}" if self.last_us else ""
         if self.goal.gtid is not None:
             value = f"--to-gtid {archive.shorten_set(self.goal.gtid)}"
         else:
@@ -592,15 +589,16 @@ class _Reach:
         raise refuse.input(value, rule, "Let the stream catch up, or take --latest, all there is.")
 
 
-def _copy(
-    target: BackupTarget, file: archive.ArchivedFile, reach: _Reach, out: BinaryIO, key: bytes | None
+def _write_relay_log(
+    target: BackupTarget, file: archive.ArchivedFile, selection: _Selection, out: BinaryIO, key: bytes | None
 ) -> Iterator[int]:
-    """Writes the transactions of a file that are replayed, and yields the bytes read. A transaction
-    is written as it is read and cut off again if it is not replayed: it may exceed the memory."""
-    reader, following = binlog.Reader(f"{target.label}: {file.name}"), binlog.Transactions(file.name)
+    """Writes the relay log of a binary log to `out`, with its transactions that are selected, and
+    yields the numbers of bytes read. A transaction, which may exceed the memory, is written as it
+    is read, and cut off again if it is not selected."""
+    reader, parser = binlog.Reader(f"{target.label}: {file.name}"), binlog.TransactionParser(file.name)
     raw, at, begun, complete_to = bytearray(), 0, False, 0
 
-    def drop() -> None:
+    def cut_off() -> None:
         out.seek(complete_to)
         out.truncate()
 
@@ -609,55 +607,57 @@ def _copy(
             raw += data
             for event in reader.feed(data):
                 if event.kind == codes.FORMAT and not begun:
-                    head = bytes(raw[event.offset - at : event.end - at])
-                    complete_to += out.write(
-                        binlog.build_relay_head(head, file.name, event.server_id, bool(reader.checksums))
-                    )
+                    format_event = bytes(raw[event.offset - at : event.end - at])
+                    head = binlog.build_relay_head(format_event, file.name, event.server_id, bool(reader.checksums))
+                    complete_to += out.write(head)
                     begun = True
                 elif event.kind == codes.PREVIOUS_GTIDS:  # MySQL requires it in every relay log
                     complete_to += out.write(raw[event.offset - at : event.end - at])
-                ended = following.see(event)
-                if following.inside or ended is not None:
+                ended = parser.see(event)
+                if parser.inside or ended is not None:
                     out.write(raw[event.offset - at : event.end - at])
-                if ended is not None and reach.take(ended, event.server_id):
+                if ended is not None and selection.select(ended, event.server_id):
                     complete_to = out.tell()
                 elif ended is not None:
-                    drop()
-                if reach.done:
-                    drop()
+                    cut_off()
+                if selection.done:
+                    cut_off()
                     return
             done = reader.offset - at
             if done > 0:
                 del raw[:done]
                 at += done
             yield len(data)
-    drop()  # a transaction that is incomplete at the end of the archive
-    if following.earlier is None:
-        raise binlog.make_damage_error(
-            f"{target.label}: {file.name}", 0, "does not say which transactions came before it"
-        )
+    cut_off()  # a transaction that is incomplete at the end of the archive
+    if parser.earlier is None:
+        raise binlog.make_damage_error(reader.where, 0, "does not say which transactions came before it")
 
 
 def _check_join(
-    timeline: archive.Timeline, file: archive.ArchivedFile, executed: GtidSet, first: bool, reach: _Reach
+    timeline: archive.Timeline, file: archive.ArchivedFile, executed: GtidSet, first: bool, selection: _Selection
 ) -> None:
-    """Raises InputError if transactions between two files are missing."""
+    """Raises InputError if a binary log does not continue the GTIDs `executed` before it. `first`:
+    it may begin before their end."""
     missing = file.earlier.minus(executed)
     if missing.is_empty and (first or executed.minus(file.earlier.union(file.own)).is_empty):
         return
-    if behind := timeline.list_damage_behind(reach.base):
-        raise _make_damage_error(timeline, behind, reach.executed, reach.last_gtid)
+    if behind := timeline.list_damage_behind(selection.base):
+        raise _make_damage_error(timeline, behind, selection.executed, selection.last_gtid)
     rule = f"{missing.count():,} transactions before it are missing from the archive: {archive.shorten_set(missing)}"
     if missing.is_empty:
         rule = f"is of another history: its source has not executed {archive.shorten_set(executed.minus(file.earlier))}"
-    last = f"--to-gtid {reach.last_gtid} is the last that can be reached" if reach.last_gtid else "Take a newer backup"
+    last = (
+        f"--to-gtid {selection.last_gtid} is the last that can be reached"
+        if selection.last_gtid
+        else "Take a newer backup"
+    )
     raise refuse.input(f"{timeline.id}/{file.name}", rule, f"{last}.", kind=BROKEN)
 
 
 def _check_end(
-    timeline: archive.Timeline, file: archive.ArchivedFile, behind: archive.ArchivedFile | None, reach: _Reach
+    timeline: archive.Timeline, file: archive.ArchivedFile, behind: archive.ArchivedFile | None, selection: _Selection
 ) -> None:
-    """Raises InputError if a file stops early and others follow."""
+    """Raises InputError if a binary log is cut off in the archive, and `behind` follows it."""
     if behind is not None and not file.ended:
-        damage = timeline.list_damage_behind(reach.base) or timeline.damages
-        raise _make_damage_error(timeline, damage, reach.executed, reach.last_gtid)
+        damage = timeline.list_damage_behind(selection.base) or timeline.damages
+        raise _make_damage_error(timeline, damage, selection.executed, selection.last_gtid)

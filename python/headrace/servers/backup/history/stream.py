@@ -62,10 +62,10 @@ ONE_STREAM = "One stream for a server and target: end the other one, and stream 
 
 @dataclass
 class StreamState:
-    """Progress of a stream. `stored_to`: bytes of the current file that are stored; `pieces`,
-    `transactions`: numbers of those stored; `last_us`: when the last was committed, µs, Unix.
-    `ages_s`: age of the first transaction of each piece when it was stored, s, by the server's
-    clock; with MariaDB's whole seconds up to 1 s too much."""
+    """The progress of a stream. `file`: the current binary log; `stored_to`: bytes of it that are
+    stored. `pieces`, `transactions`: numbers of those stored by this stream; `last_us`: when the
+    last one was committed, µs, Unix. `ages_s`: age of the first transaction of each piece when it
+    was stored, s, by the server's clock; with MariaDB's whole seconds up to 1 s too much."""
 
     timeline: str = ""
     file: str = ""
@@ -80,7 +80,7 @@ class StreamState:
 
 
 class Stream:
-    """Streams one server into one target until `stop` is set."""
+    """Streams the binary log of one server into one target until `stop` is set."""
 
     def __init__(
         self,
@@ -103,27 +103,25 @@ class Stream:
         self.state = StreamState()
         self.archived = GtidSet(source.flavor)
         self._reader: binlog.Reader | None = None
-        self._following: binlog.Transactions | None = None
-        self._waiting: list[binlog.Transaction] = []
-        self._read = 0
-        self._about: dict[str, object] = {}
-        self._pieces = FilePieces()
+        self._parser: binlog.TransactionParser | None = None
+        self._waiting: list[binlog.Transaction] = []  # complete, and not stored yet
+        self._read = 0  # bytes of the current file that were read
+        self._about: dict[str, object] = {}  # the timeline's server, for the index
+        self._pieces = FilePieces()  # of the current file
         self._indexed, self._indexed_s = archive.ArchiveEnd(), 0.0
         self._claimed = GtidSet(source.flavor)  # the end in the index before this stream
         self._joiner = Joiner(target, key, self.pack, self._note)
-        self._stored: tuple[archive.Entry, ...] = ()
-        self._last: dict[str, int] = {}
-        self._first, self._begun = False, False
+        self._unverified: tuple[archive.Entry, ...] = ()  # stored, and not compared with the file received again
+        self._last_numbers: dict[str, int] = {}  # by domain (MariaDB)
+        self._first, self._begun = False, False  # file of its timeline; its earlier GTIDs were checked
         self._child: subprocess.Popen[bytes] | None = None
         self._receiver_stopped = False
         self._marked: tuple[str, RunMark] | None = None
 
     def run(self, begin: str | None = None) -> StreamState:
-        """Streams until `stop` is set. `begin`: the file to begin a new archive with.
-
-        Raises InputError for a server that cannot be streamed, CouldNotRun if the target refuses
-        for a minute, or the account lacks rights.
-        """
+        """Streams until `stop` is set, and returns the state. `begin`: the binary log with which a
+        new archive begins, None for the oldest. Raises InputError for a server that cannot be
+        streamed or an account without rights, CouldNotRun if the target refuses for a minute."""
         _check_source(self.source)
         self.spool = Path(tempfile.gettempdir()) / f"headrace-{make_id(self.source.name)}"
         with hold_folder(self.spool), make_client_file(self.source.address) as account:
@@ -150,7 +148,7 @@ class Stream:
         self._marked = name, mark
 
     def _unmark(self) -> None:
-        """Removes its mark, unless another process has replaced it."""
+        """Removes this stream's mark, unless another process has replaced it; ignores errors."""
         if self._marked is not None:
             name, mark = self._marked
             with contextlib.suppress(HeadraceError, OSError):
@@ -160,7 +158,8 @@ class Stream:
     # --- where to go on ---------------------------------------------------------------------------
 
     def _resume(self, begin: str | None) -> None:
-        """Finds the end of this server's archive, or begins an archive."""
+        """Sets the stream to the end of this server's archive. Begins an archive at `begin` if
+        there is none, and a new timeline if the server no longer has what follows the last one."""
         stem = archive.make_stem(self.source.name, self.source.id)
         mine = [each for each in archive.read_timelines(self.target, self.key) if each.id.rpartition("-")[0] == stem]
         there = self._list_logs()
@@ -176,7 +175,7 @@ class Stream:
         self.state.timeline = last.id
         self._refuse_second(last.id)
         if why := _explain_unusable(last):
-            self._break(f"the archive of timeline {last.id} is damaged at its end ({why})", there[0])
+            self._begin_after_gap(f"the archive of timeline {last.id} is damaged at its end ({why})", there[0])
             return
         for problem in last.problems:
             self._tell(f"problem: {problem}")
@@ -196,7 +195,9 @@ class Stream:
         elif file.name in there:
             self._open(file, stored=file.ends)
             return
-        self._break(f"{self.source.name} no longer has what follows {file.name} of timeline {last.id}", there[0])
+        self._begin_after_gap(
+            f"{self.source.name} no longer has what follows {file.name} of timeline {last.id}", there[0]
+        )
 
     def _refuse_second(self, timeline: str) -> None:
         """Raises InputError if another process of this machine streams the timeline. A process of
@@ -242,11 +243,12 @@ class Stream:
         self._open_file(file)
 
     def _tell(self, text: str) -> None:
+        """Adds a message to the notes of the state, and gives it to `note`."""
         self.state.notes.append(text)
         self._note(text)
 
-    def _break(self, why: str, file: str) -> None:
-        """Begins a new timeline, because there is a gap behind the stored one."""
+    def _begin_after_gap(self, why: str, file: str) -> None:
+        """Begins a new timeline at the binary log `file`, behind the gap `why` (in words)."""
         number = archive.parse_timeline_number(self.state.timeline) + 1
         stem = archive.make_stem(self.source.name, self.source.id)
         self._tell(f"{why}: timeline {stem}-{number} begins; take a new backup as its base")
@@ -259,13 +261,13 @@ class Stream:
         """Sets the stream to the start of a binary log of which nothing is read or stored yet."""
         self.state.file, self.state.stored_to = name, 0
         self._read, self._pieces, self._waiting = 0, FilePieces(), []
-        self._stored, self._begun, self._last = (), False, {}
-        self._reader, self._following = binlog.Reader(name), binlog.Transactions(name)
+        self._unverified, self._begun, self._last_numbers = (), False, {}
+        self._reader, self._parser = binlog.Reader(name), binlog.TransactionParser(name)
 
     def _open(self, file: archive.ArchivedFile, stored: int) -> None:
         """Continues inside of a file, of which the first `stored` bytes are stored."""
         self._open_file(file.name)
-        self.state.stored_to, self._stored, self._first = stored, tuple(file.entries), False
+        self.state.stored_to, self._unverified, self._first = stored, tuple(file.entries), False
         self._pieces = FilePieces(file.pieces)
         self._begun = True
 
@@ -280,20 +282,20 @@ class Stream:
         for old in self.spool.iterdir():
             old.unlink()
         # The receiver sends the file from its beginning: stored bytes are compared, and skipped.
-        self._reader, self._following = binlog.Reader(self.state.file), binlog.Transactions(self.state.file)
-        self._read, self._waiting, self._stored = 0, [], tuple(self._pieces.entries)
-        words = build_receiver_command(self.source, self.account, self.spool, self.state.file)
+        self._reader, self._parser = binlog.Reader(self.state.file), binlog.TransactionParser(self.state.file)
+        self._read, self._waiting, self._unverified = 0, [], tuple(self._pieces.entries)
+        command = build_receiver_command(self.source, self.account, self.spool, self.state.file)
         self._output_path = self.spool / "said"
         with open(self._output_path, "wb") as output:
             self._receiver_stopped = False
             environment = {**os.environ, **TOOL_ENVIRONMENT}
-            self._child = spawn(words, stdout=output, stderr=output, folder=None, environment=environment)
+            self._child = spawn(command, stdout=output, stderr=output, folder=None, environment=environment)
 
     def _handle_receiver_end(self) -> None:
-        """Handles the end of the receiver: its source is down, or refuses it. Waits a moment."""
-        message = (
-            find_telling_lines(self._output_path.read_text(errors="replace")) if self._output_path.exists() else ""
-        )
+        """Handles the end of the receiver by what it said. If its source is down it waits SOURCE_S
+        seconds; if that has purged the file, another file or timeline is begun."""
+        output = self._output_path
+        message = find_telling_lines(output.read_text(errors="replace")) if output.exists() else ""
         self._child = None
         if "Access denied" in message or "REPLICATION SLAVE" in message:
             rule = f"may not read the binary log: {message}"
@@ -304,7 +306,7 @@ class Stream:
             if following and not self.state.stored_to and not self._first:
                 self._open_file(following)  # the server has skipped a number, if it joins on
                 return
-            self._break(f"{self.source.name} no longer has {self.state.file}", there[0])
+            self._begin_after_gap(f"{self.source.name} no longer has {self.state.file}", there[0])
             return
         text = f"{self.source.name} is away: {message}"
         if not self.state.notes or self.state.notes[-1] != text:
@@ -326,7 +328,7 @@ class Stream:
     # --- storing ----------------------------------------------------------------------------------
 
     def _follow(self) -> None:
-        """Reads and stores what the receiver has written, until it has ended or is stopped."""
+        """Reads and stores what the receiver writes, until that has ended or `stop` is set."""
         stored = time.monotonic()
         while not self.stop.is_set() and self._child is not None:
             # Both are read before the file: then the bytes read from it are complete. A receiver at
@@ -334,36 +336,35 @@ class Stream:
             alive, newer = self._child.poll() is None, _find_later(os.listdir(self.spool), self.state.file)
             followed = bool(newer) and (self.spool / self.state.file).exists()
             came = self._take()
-            following = self._following
-            assert following is not None
+            parser = self._parser
+            assert parser is not None
             full = self._find_reach() - self.state.stored_to >= LIVE_BYTES
-            done = bool(following.next_file or following.stopped)
+            done = bool(parser.next_file or parser.stopped)
             if full or done or time.monotonic() - stored >= self.every_s:
                 self._store()
                 stored = time.monotonic()
             self._write_index()
-            if self._pieces.due and not self._stored and not self._joiner.busy:
+            if self._pieces.due and not self._unverified and not self._joiner.busy:
                 self._joiner.begin(self.spool / self.state.file, self._pieces, ended=False)
-            if not came and (self._read >= following.whole_to if done else followed):
+            if not came and (self._read >= parser.whole_to if done else followed):
                 self._finish()
                 continue
             if not came and not alive:
                 return
             if not came:
                 self.stop.wait(LOOK_EVERY_S)
-            self._hold_receiver()
+            self._pause_receiver()
 
     def _find_reach(self) -> int:
-        """Returns up to which byte the file can be stored: the end of a transaction, or a place
-        inside of a transaction that is larger than a piece, and perhaps larger than the memory."""
-        assert self._following is not None and self._reader is not None
-        whole, read = self._following.whole_to, self._reader.offset
+        """Returns the byte up to which the file can be stored: the end of a transaction, or a place
+        inside of one that is larger than a piece, and perhaps larger than the memory."""
+        assert self._parser is not None and self._reader is not None
+        whole, read = self._parser.whole_to, self._reader.offset
         return read if read - max(whole, self.state.stored_to) >= LIVE_BYTES else whole
 
-    def _hold_receiver(self) -> None:
-        """Stops the receiver while too many bytes are not stored, and resumes it when half of them
-        are. A source that waits too long ends the connection: then the receiver is started
-        again."""
+    def _pause_receiver(self) -> None:
+        """Stops the receiver (SIGSTOP) while more than SPOOL_BYTES are not read, and resumes it
+        below half of them. A source that waits too long ends the connection."""
         child = self._child
         if child is None:
             return
@@ -378,9 +379,10 @@ class Stream:
             os.killpg(child.pid, number)
 
     def _take(self) -> bool:
-        """Reads the next bytes of the file; returns whether there were any."""
-        path, reader, following = self.spool / self.state.file, self._reader, self._following
-        assert reader is not None and following is not None
+        """Reads the next bytes of the current file, adds the transactions that they complete to
+        `_waiting`, and returns whether there were any bytes."""
+        path, reader, parser = self.spool / self.state.file, self._reader, self._parser
+        assert reader is not None and parser is not None
         try:
             with open(path, "rb", buffering=0) as file:
                 file.seek(self._read)
@@ -394,11 +396,11 @@ class Stream:
             return False
         self._read += len(data)
         for event in reader.feed(data):
-            ended = following.see(event)
-            if following.earlier is not None and not self._begun:
+            ended = parser.see(event)
+            if parser.earlier is not None and not self._begun:
                 self._begun = True
-                self._check_join(GtidSet.parse(following.earlier, self.source.flavor))
-                if self._following is not following:
+                self._check_join(GtidSet.parse(parser.earlier, self.source.flavor))
+                if self._parser is not parser:
                     return True
             if ended is not None and ended.ends > self.state.stored_to:
                 self._check_next(ended)
@@ -406,41 +408,45 @@ class Stream:
         return True
 
     def _check_join(self, earlier: GtidSet) -> None:
-        """Checks that a file continues the last file; else a new timeline begins with it."""
+        """Begins a new timeline if the current file does not continue the archive. `earlier`: the
+        GTIDs executed before the file, which become the archive's at its first file."""
         if self._first:
             self._first, self.archived = False, earlier
             return
         archived = archive.as_position(self.archived)
         missing, extra = earlier.minus(archived), archived.minus(earlier)
         if not missing.is_empty:
-            self._break(f"{missing.count():,} transactions before {self.state.file} never came", self.state.file)
+            self._begin_after_gap(
+                f"{missing.count():,} transactions before {self.state.file} never came", self.state.file
+            )
         elif not extra.is_empty:
             why = f"{self.source.name} has lost {extra.count():,} transactions that are stored ({str(extra)[:80]})"
-            self._break(why, self.state.file)
+            self._begin_after_gap(why, self.state.file)
 
     def _check_next(self, transaction: binlog.Transaction) -> None:
-        """Notes a transaction that does not have the number behind its server's last one. No bytes
-        are missing, their chain was tested, but the server has skipped numbers."""
+        """Adds a note for a transaction of MariaDB whose number does not follow the last one of its
+        domain. No bytes are missing, their chain was tested, but the server has skipped numbers."""
         if self.source.flavor != "mariadb" or not transaction.gtid:
             return
         domain, _, number = transaction.gtid.split("-")
-        last = self._last.get(domain) or self.archived.get_last_number(domain)
-        self._last[domain] = int(number)
+        last = self._last_numbers.get(domain) or self.archived.get_last_number(domain)
+        self._last_numbers[domain] = int(number)
         if last and int(number) != last + 1 and len(self.state.notes) < MOST_NOTES:
             self.state.notes.append(f"after {domain}-*-{last} came {transaction.gtid}")
 
     def _find_ending(self) -> str:
         """Returns how the file ended: "rotate", "stop", or "" if its end was not read."""
-        assert self._following is not None
-        return "rotate" if self._following.next_file else "stop" if self._following.stopped else ""
+        assert self._parser is not None
+        return "rotate" if self._parser.next_file else "stop" if self._parser.stopped else ""
 
     def _store(self, ended: str = "") -> None:
-        """Stores the complete transactions that are not stored yet."""
-        following = self._following
-        if following is None or not self._begun:
+        """Stores the complete transactions that are not stored yet, as one piece or several.
+        `ended`: how the file ended, "" to see that from its events."""
+        parser = self._parser
+        if parser is None or not self._begun:
             return
         self._check_prefix()
-        if self._following is not following:
+        if self._parser is not parser:  # another file was begun
             return
         start = self.state.stored_to
         end = max(start, self._find_reach())
@@ -457,7 +463,8 @@ class Stream:
                 break
 
     def _put(self, piece: archive.Piece, data: bytes) -> None:
-        """Stores a piece. If the same one exists, the answer to an earlier try was lost."""
+        """Stores a piece. Accepts the same one if it exists: the answer to an earlier try was lost.
+        Raises InputError for another one."""
         try:
             archive.write_piece(self.target, piece, data, self.key)
         except InputError:
@@ -477,11 +484,12 @@ class Stream:
         return fit[-1] if fit else start + LIVE_BYTES
 
     def _check_prefix(self) -> None:
-        """Checks that the file that is fetched again is the stored file."""
-        while self._stored and self._stored[0].offset + self._stored[0].length <= self._read:
-            entry, self._stored = self._stored[0], self._stored[1:]
+        """Compares what was received again with what is stored, as far as it was read. Begins a new
+        timeline if the file is another."""
+        while self._unverified and self._unverified[0].offset + self._unverified[0].length <= self._read:
+            entry, self._unverified = self._unverified[0], self._unverified[1:]
             if hashlib.sha256(self._read_bytes(entry.offset, entry.offset + entry.length)).hexdigest() != entry.sha256:
-                self._break(
+                self._begin_after_gap(
                     f"{self.state.file} of {self.source.name} is not the file that is stored", self._list_logs()[0]
                 )
                 return
@@ -495,7 +503,7 @@ class Stream:
     def _make_piece(self, start: int, end: int, ended: str) -> tuple[archive.Piece, bytes]:
         """Returns the piece from byte `start` to `end` of the current file, with these bytes, and
         takes its transactions off `_waiting`. `ended`: how the file ends, "" if it goes on."""
-        assert self._following is not None
+        assert self._parser is not None
         data = self._read_bytes(start, end)
         mine = [transaction for transaction in self._waiting if start < transaction.ends <= end]
         self._waiting = self._waiting[len(mine) :]
@@ -519,7 +527,7 @@ class Stream:
             flavor=self.source.flavor,
             gtids=archive.encode_set(gtids),
             begins=start == 0,
-            earlier=self._following.earlier or "" if start == 0 else "",
+            earlier=self._parser.earlier or "" if start == 0 else "",
             ended=ended,
             packed="none",
             encrypted=self.key is not None,
@@ -529,8 +537,7 @@ class Stream:
         return piece, data
 
     def _count_piece(self, piece: archive.Piece, data: bytes) -> None:
-        """Adds a stored piece and its transactions to the state, and tells it. `data`: the piece's
-        bytes."""
+        """Adds a stored piece with the bytes `data` to the state, and gives that to `tell`."""
         state = self.state
         self.archived = self.archived.union(piece.set)
         self._pieces.add(piece)
@@ -544,8 +551,9 @@ class Stream:
         self.tell(state)
 
     def _write_index(self, now: bool = False) -> None:
-        """Writes to the index how far the archive goes, every INDEX_S seconds or `now`. The index
-        does not go back: a claim of lost transactions stays until they are stored again."""
+        """Writes the end of the archive to the index, if INDEX_S seconds have passed or `now` is
+        set. The index never goes back: an end with lost transactions stays until they are stored
+        again. Raises InputError if another stream has written a later end."""
         state = self.state
         wait = max(INDEX_S, self.every_s)
         if not state.stored_to or not now and time.monotonic() - self._indexed_s < wait:
@@ -569,27 +577,28 @@ class Stream:
         self._indexed, self._indexed_s = end, time.monotonic()
 
     def _finish(self) -> None:
-        """Ends a file: in the archive its pieces are joined into few large ones."""
+        """Stores the end of the current file, has its pieces joined, and begins the next."""
         self._store(ended=self._find_ending() or "crash")
         self._write_index(now=True)
         name = self.state.file
-        if not self._stored:
+        if not self._unverified:
             self._joiner.begin(self.spool / name, self._pieces, ended=True)
         (self.spool / name).unlink(missing_ok=True)
         self._open_file(self._find_next())
         self._first = False
 
     def _find_next(self) -> str:
-        """Returns the name of the file behind the current one: as its end says, else the next one
-        that has come, else the one that should come."""
-        assert self._following is not None
-        name, ending = self.state.file, self._following.next_file or ""
+        """Returns the name of the binary log behind the current one: by its rotation, else the next
+        one that was received, else the one with the next number."""
+        assert self._parser is not None
+        name, ending = self.state.file, self._parser.next_file or ""
         if binlog.FILE.fullmatch(ending):
             return ending
         return _find_later(os.listdir(self.spool), name) or binlog.make_next_name(name)
 
     def _retry(self, work: Callable[[], object]) -> None:
-        """Does the work, again while the target refuses: for a minute, or until `stop` is set."""
+        """Does the work, and repeats it while it raises CouldNotRun, for TARGET_S seconds or until
+        `stop` is set. Raises InputError, and then CouldNotRun."""
         until, wait, reported = time.monotonic() + TARGET_S, 0.1, False
         while True:
             try:
@@ -609,7 +618,7 @@ class Stream:
                 wait = min(5.0, 2 * wait)
 
     def _make_final_error(self, error: CouldNotRun) -> CouldNotRun:
-        """Returns the last error of a stream whose target refuses: the reason was reported."""
+        """Returns the error that ends a stream whose target refuses, after its reason."""
         since = f"what came after {self.state.last_gtid}" if self.state.last_gtid else "what came"
         there = f"from {self.state.file} on" if self.state.file else "from its begin"
         hint = f"{error.hint} Then stream again: it goes on {there}, as long as the server has that."
@@ -624,19 +633,17 @@ def _find_later(names: Iterable[str], file: str) -> str:
 
 
 def build_receiver_command(source: CopySource, account: Path, folder: Path, file: str) -> list[str]:
-    """Returns the command that receives binary logs into a folder, from this file on. It reads no
-    option file but `account`."""
+    """Returns the command that receives binary logs from `file` on. It reads `account` alone."""
     number = random.SystemRandom().randint(LEAST_ID, MOST_ID)
     name = "--stop-never-slave-server-id" if source.flavor == "mariadb" else "--connection-server-id"
-    words = [*ends_with_us(*source.find_tool(*READERS[source.flavor])), f"--defaults-file={account}"]
-    words += ["--read-from-remote-server", "--raw", "--stop-never", f"{name}={number}"]
-    return [*words, f"--result-file={folder}/", file]
+    command = [*ends_with_us(*source.find_tool(*READERS[source.flavor])), f"--defaults-file={account}"]
+    command += ["--read-from-remote-server", "--raw", "--stop-never", f"{name}={number}"]
+    return [*command, f"--result-file={folder}/", file]
 
 
 def _explain_unusable(last: archive.Timeline) -> str:
-    """Returns why nothing can be stored behind a timeline, in words; "" if it can. Nothing can if
-    its index is missing, or pieces lie behind a damaged one: bytes fetched again would be cut
-    elsewhere."""
+    """Returns why no piece can be stored behind a timeline, in words; "" if one can: its index is
+    missing, or pieces lie behind a damaged one."""
     if not last.files or not last.source_id:
         return next(iter(last.problems), "")
     end = archive.split_name(last.files[-1].name)

@@ -18,7 +18,7 @@ from headrace.errors import CouldNotRun
 from headrace.servers.backup.targets.target import (
     WRITE_BYTES,
     BackupTarget,
-    Stored,
+    StoredFile,
     TargetWriter,
     check_name,
     format_size,
@@ -39,7 +39,7 @@ BEGUN = re.compile(
 
 
 def _make_machine_name() -> str:
-    """Returns a short name of the machine and container, in which process ids are unique."""
+    """Returns eight hexadecimal digits for this machine and container, the scope of process ids."""
     return hashlib.sha256(identify_pid_space().encode()).hexdigest()[:8]
 
 
@@ -61,12 +61,12 @@ class FolderTarget(BackupTarget):
             raise refuse.input(str(folder), "is not a folder", "Name a folder, or one that can be made.")
         self._filesystem = self._find_device()
 
-    def list(self, prefix: str = "") -> list[Stored]:
+    def list(self, prefix: str = "") -> list[StoredFile]:
         """Lists its files whose name begins with `prefix`, by name, without hidden ones, which are
         unfinished. A file that is removed meanwhile is left out, and the folder is listed again, up
         to MOST_LISTS times in all: a joined piece may have taken its place. Raises CouldNotRun."""
         self._check_place()
-        stored: list[Stored] = []
+        stored: list[StoredFile] = []
         try:
             for _ in range(MOST_LISTS):
                 stored, changed = _list_files(self.folder, prefix)
@@ -104,6 +104,7 @@ class FolderTarget(BackupTarget):
             raise self._translate_error(name, error, "read") from None
 
     def replace(self, name: str, content: bytes) -> None:
+        """Writes a document, and replaces an older one of the name at once. Raises CouldNotRun."""
         with _FolderWriter(self, name, self._make_path(name), over=True) as writer:
             writer.write(content)
 
@@ -135,15 +136,16 @@ class FolderTarget(BackupTarget):
         return removed
 
     def _make_path(self, name: str) -> Path:
+        """Returns the path of a file. Raises InputError, CouldNotRun."""
         self._check_place()
         return self.folder / check_name(name)
 
     def _find_device(self) -> int | None:
         """Returns the number of the filesystem's device that the folder is on, or will be on; None
         if it cannot be read."""
-        there = find_nearest(self.folder)
+        existing = find_nearest(self.folder)
         try:
-            return None if there is None else os.stat(there).st_dev
+            return None if existing is None else os.stat(existing).st_dev
         except OSError:
             return None
 
@@ -157,14 +159,15 @@ class FolderTarget(BackupTarget):
     def _measure_room(self) -> int | None:
         """Returns the free bytes of the folder's filesystem, None if it is unknown. Raises
         CouldNotRun."""
-        there = find_nearest(self.folder)
+        existing = find_nearest(self.folder)
         try:
-            return None if there is None else count_free_bytes(there)
+            return None if existing is None else count_free_bytes(existing)
         except OSError as error:
             raise self._translate_error("", error, "written") from None
 
     def _translate_error(self, name: str, error: OSError, what: str) -> CouldNotRun:
-        """Returns the operating system's refusal in words: full, read-only, gone."""
+        """Returns the error for a refusal of the operating system, in words (full, read-only,
+        gone). `name`: the file, "" for the folder; `what`: read or written."""
         place = f"{self.label}/{name}" if name else self.label
         reason = {
             errno.ENOSPC: "the target is full",
@@ -181,10 +184,10 @@ class FolderTarget(BackupTarget):
         return CouldNotRun(shorten_name(place), f"cannot be {what}: {reason}", "operating system", hint)
 
 
-def _list_files(folder: Path, prefix: str) -> tuple[list[Stored], bool]:
-    """Returns the files under a folder whose name begins with `prefix`, and whether others were
-    removed while it looked; none for a folder that is missing. Raises OSError."""
-    stored: list[Stored] = []
+def _list_files(folder: Path, prefix: str) -> tuple[list[StoredFile], bool]:
+    """Returns the files under a folder whose name begins with `prefix`, and whether files were
+    removed meanwhile, which is so for a missing folder. Raises OSError."""
+    stored: list[StoredFile] = []
     removed: list[OSError] = []
 
     def note_removed(error: OSError) -> None:
@@ -199,15 +202,15 @@ def _list_files(folder: Path, prefix: str) -> tuple[list[Stored], bool]:
             if file.startswith(".") or not name.startswith(prefix):
                 continue
             try:
-                stored.append(Stored(name, os.stat(path).st_size))
+                stored.append(StoredFile(name, os.stat(path).st_size))
             except FileNotFoundError as error:
                 removed.append(error)
     return stored, bool(removed)
 
 
 class _FolderWriter(TargetWriter):
-    """Writes in pieces of 1 MiB to a hidden name, and links it to its own at the end: `link`
-    refuses a name that exists, whereas a rename (`over`) replaces it."""
+    """Writes a file in pieces of 1 MiB under a hidden name, and gives it its own name when it is
+    closed: by a link, which refuses a name that exists, or a rename (`over`)."""
 
     def __init__(self, target: FolderTarget, name: str, path: Path, over: bool = False) -> None:
         """Makes the hidden file, and its folder if needed. `over`: an existing file is replaced at

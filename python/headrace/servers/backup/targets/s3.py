@@ -27,7 +27,7 @@ from headrace.servers.backup.targets.target import (
     MISSING,
     WRITE_BYTES,
     BackupTarget,
-    Stored,
+    StoredFile,
     TargetWriter,
     check_name,
     refuse,
@@ -64,7 +64,7 @@ class S3Target(BackupTarget):
         self.label = f"s3://{bucket}" + (f"/{prefix}" if prefix else "")
         self._client = _make_client(region, endpoint)
 
-    def list(self, prefix: str = "") -> list[Stored]:
+    def list(self, prefix: str = "") -> list[StoredFile]:
         """Lists its files whose name begins with `prefix`, by name, from all pages. Raises
         InputError, CouldNotRun."""
         stored = []
@@ -72,7 +72,7 @@ class S3Target(BackupTarget):
             pages = self._client.get_paginator("list_objects_v2")
             for page in pages.paginate(Bucket=self.bucket, Prefix=self.prefix + prefix):
                 for entry in page.get("Contents", ()):
-                    stored.append(Stored(entry["Key"].removeprefix(self.prefix), int(entry["Size"])))
+                    stored.append(StoredFile(entry["Key"].removeprefix(self.prefix), int(entry["Size"])))
         return sorted(stored, key=lambda file: file.name)
 
     def create(self, name: str, expected_bytes: int = 0) -> TargetWriter:
@@ -101,23 +101,22 @@ class S3Target(BackupTarget):
         at, tries = offset, 0
         size = self._read_size(name)
         while at < size:
-            got = 0
+            before = at
             try:
                 with self._translate_errors(name):
                     where = {"Bucket": self.bucket, "Key": self.prefix + check_name(name)}
                     answer = self._client.get_object(**where, Range=f"bytes={at}-")
                     for piece in answer["Body"].iter_chunks(WRITE_BYTES):
-                        got += len(piece)
                         at += len(piece)
                         yield piece
             except CouldNotRun:
                 # botocore does not request a body again that was cut off.
-                tries = tries + 1 if not got else 1
+                tries = tries + 1 if at == before else 1
                 if tries >= ATTEMPTS:
                     raise
                 time.sleep(0.1 * 2**tries)
                 continue
-            if not got:
+            if at == before:
                 raise refuse_s3.run(f"{self.label}/{name}", f"ends at {at:,} of {size:,} bytes", "Try again.")
 
     def _read_size(self, name: str) -> int:
@@ -127,6 +126,7 @@ class S3Target(BackupTarget):
             return int(answer["ContentLength"])
 
     def replace(self, name: str, content: bytes) -> None:
+        """Writes a document, over an older one of the name. Raises InputError, CouldNotRun."""
         with self._translate_errors(name):
             self._client.put_object(
                 Bucket=self.bucket,
@@ -136,12 +136,14 @@ class S3Target(BackupTarget):
             )
 
     def remove(self, name: str) -> None:
+        """Removes a file if it exists. Raises InputError, CouldNotRun."""
         with self._translate_errors(name):
             self._client.delete_object(Bucket=self.bucket, Key=self.prefix + check_name(name))
 
     def sweep(self, prefix: str, older_s: float) -> int:
-        """Ends abandoned uploads of all pages: their parts would be billed otherwise. Some servers
-        (s3rver) cannot list them: there a rule of the bucket's life cycle has to end them."""
+        """Ends multipart uploads that began longer than `older_s` seconds ago, whose parts would be
+        billed otherwise, and returns their number. Some servers (s3rver) cannot list them: there a
+        rule of the bucket's life cycle has to end them."""
         ended = 0
         with self._translate_errors(prefix):
             pages = self._client.get_paginator("list_multipart_uploads")
@@ -161,14 +163,14 @@ class S3Target(BackupTarget):
         return ended
 
     def _translate_errors(self, name: str) -> AbstractContextManager[None]:
-        """Translates errors of boto3 into Headrace's."""
+        """Returns a context that turns errors of boto3 into Headrace's, with the file's name."""
         return translate_errors(
             lambda code, text, answer: self._translate_refusal(name, code, text[:200], answer),
             lambda error: self._translate_failure(name, error),
         )
 
     def _translate_refusal(self, name: str, code: str, text: str, answer: AwsAnswer) -> HeadraceError:
-        """Returns our error for a refusal, by S3's error code. `text`: the server's message;
+        """Returns Headrace's error for a refusal, by S3's error code. `text`: the server's message;
         `answer`: the whole answer, which may name the bucket's region."""
         value, source = f"{self.label}/{name}" if name else self.label, f"S3 error {code}"
         if code in WRONG_REGION:
@@ -194,8 +196,7 @@ class S3Target(BackupTarget):
         return CouldNotRun(value, f"refused it: {text}", source, "See the bucket's policy and the server's log.")
 
     def _translate_failure(self, name: str, error: Exception) -> HeadraceError:
-        """Returns our error for a call that had no answer: InputError without credentials, else
-        CouldNotRun."""
+        """Returns Headrace's error for a call without an answer, or without credentials."""
         kind = type(error).__name__
         if kind in ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "CredentialRetrievalError"):
             hint = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."
@@ -206,7 +207,7 @@ class S3Target(BackupTarget):
 
 
 def _parse_place(rest: str) -> tuple[str, str, str | None, str | None]:
-    """Parses bucket, prefix, region and endpoint. Raises InputError."""
+    """Returns bucket, prefix ("" for none), region and endpoint of a target. Raises InputError."""
     place, _, query = rest.partition("?")
     bucket, _, prefix = place.partition("/")
     prefix = unquote(prefix).strip("/")
@@ -253,17 +254,17 @@ def _make_client(region: str | None, endpoint: str | None) -> AwsClient:
 
 
 def _compute_sha256(data: bytes) -> str:
+    """Returns the SHA-256 of bytes in Base64, as S3 takes it."""
     return base64.b64encode(hashlib.sha256(data).digest()).decode()
 
 
 class _S3Writer(TargetWriter):
-    """Holds one part in memory. A file that fits into one part is sent by a single PUT."""
+    """Sends a file in parts, each from memory. A file that fits into one part is sent by a PUT."""
 
-    def __init__(self, target: S3Target, name: str, part: int) -> None:
-        """Begins a file whose parts have `part` bytes; nothing is sent before the first part is
-        full."""
+    def __init__(self, target: S3Target, name: str, part_bytes: int) -> None:
+        """Begins a file whose parts have `part_bytes`; nothing is sent before the first is full."""
         super().__init__()
-        self.target, self.name, self.part = target, name, part
+        self.target, self.name, self.part_bytes = target, name, part_bytes
         self._where = {"Bucket": target.bucket, "Key": target.prefix + name}
         self._waiting = bytearray()
         self._upload: str | None = None
@@ -272,9 +273,9 @@ class _S3Writer(TargetWriter):
     def _write(self, data: bytes) -> None:
         """Appends bytes, and sends every part that is full."""
         self._waiting += data
-        while len(self._waiting) >= self.part:
-            self._send(bytes(self._waiting[: self.part]))
-            del self._waiting[: self.part]
+        while len(self._waiting) >= self.part_bytes:
+            self._send(bytes(self._waiting[: self.part_bytes]))
+            del self._waiting[: self.part_bytes]
 
     def _send(self, data: bytes) -> None:
         """Sends the next part; the first one begins the multipart upload. Raises CouldNotRun for
@@ -285,7 +286,7 @@ class _S3Writer(TargetWriter):
                 begun = client.create_multipart_upload(**self._where, ChecksumAlgorithm="SHA256")
                 self._upload = begun["UploadId"]
             if number > MOST_PARTS:
-                rule = f"has grown beyond {MOST_PARTS:,} parts of {self.part >> 20} MiB"
+                rule = f"has grown beyond {MOST_PARTS:,} parts of {self.part_bytes >> 20} MiB"
                 raise refuse_s3.run(self.name, rule, "Take the backup again: its size is known now.")
             checksum = _compute_sha256(data)
             part = {"UploadId": self._upload, "PartNumber": number, "ChecksumSHA256": checksum}
@@ -295,7 +296,8 @@ class _S3Writer(TargetWriter):
         self._sent.append(sent | ({"ChecksumSHA256": checksum} if answer.get("ChecksumSHA256") else {}))
 
     def _check(self, answer: AwsAnswer, data: bytes, checksum: str, number: int) -> None:
-        """Raises CouldNotRun if the server has other bytes than were sent, by SHA-256, else MD5."""
+        """Raises CouldNotRun if the server has other bytes than `data`, by the SHA-256 of its
+        answer (sent: `checksum`), else by the MD5 in its ETag. `number`: of the part."""
         server_checksum, etag = answer.get("ChecksumSHA256"), str(answer.get("ETag", "")).strip('"')
         plain = "ServerSideEncryption" not in answer or answer["ServerSideEncryption"] == "AES256"
         wrong = server_checksum is not None and server_checksum != checksum

@@ -33,7 +33,7 @@ MOST_DOCUMENT_BYTES = 64 * MIB
 
 
 def check_name(name: str) -> str:
-    """Returns a file's name in a target. Raises InputError for a name that could lead out of it."""
+    """Returns the name of a file in a target. Raises InputError if it could lead out of it."""
     if not all(PART.fullmatch(part) for part in name.split("/")):
         rule = "is not a name of a file in a backup: letters, digits, . _ - between slashes, and no part begins with ."
         raise refuse.input(repr(name)[:80], rule, "Was this written by something else?")
@@ -53,7 +53,7 @@ def format_size(count: int) -> str:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredFile:
     """A file in a target, with its size in bytes."""
 
     name: str
@@ -69,6 +69,7 @@ class TargetWriter(ABC):
 
     @property
     def sha256(self) -> str:
+        """The SHA-256 of the bytes written so far, in hexadecimal."""
         return self._hash.hexdigest()
 
     def write(self, data: bytes) -> None:
@@ -78,7 +79,8 @@ class TargetWriter(ABC):
         self._write(data)
 
     @abstractmethod
-    def _write(self, data: bytes) -> None: ...
+    def _write(self, data: bytes) -> None:
+        """Appends bytes to the place where the target has them. Raises CouldNotRun."""
 
     @abstractmethod
     def close(self) -> None:
@@ -105,7 +107,7 @@ class BackupTarget(ABC):
     label: str
 
     @abstractmethod
-    def list(self, prefix: str = "") -> list[Stored]:
+    def list(self, prefix: str = "") -> list[StoredFile]:
         """Lists its files whose name begins with `prefix`, by name. Raises CouldNotRun."""
 
     @abstractmethod
@@ -114,7 +116,7 @@ class BackupTarget(ABC):
 
     @abstractmethod
     def read(self, name: str, offset: int = 0) -> Iterator[bytes]:
-        """Yields the bytes of a file from `offset` on. Raises InputError if it does not exist."""
+        """Yields the bytes of a file from byte `offset` on. Raises InputError if it is missing."""
 
     @abstractmethod
     def replace(self, name: str, content: bytes) -> None:
@@ -130,7 +132,7 @@ class BackupTarget(ABC):
         ended or longer than `older_s` ago. Returns their number."""
 
     def put_new(self, name: str, content: bytes) -> None:
-        """Writes a new file of these bytes."""
+        """Writes a new file of these bytes. Raises InputError if the name exists, CouldNotRun."""
         with self.create(name, len(content)) as writer:
             writer.write(content)
 

@@ -32,7 +32,7 @@ class DryRun:
     plan: FailoverPlan
     members: Members
 
-    def end_state(self) -> list[str]:
+    def describe_end_state(self) -> list[str]:
         """Lists, in words, who takes writes at the end, who follows whom, and who is down."""
         writers = [each.name for each in self.members.values() if each.state is not None and not each.state.read_only]
         places = {member.place: member.name for member in self.members.values()}
@@ -50,8 +50,8 @@ class DryRun:
 
 
 def build_dry_run(members: Members, progress: Progress, now_s: float = 0.0) -> DryRun:
-    """Returns what a run would do from here on. If a later stage is refused, the plan has the steps
-    until then and the refusal, as the run would."""
+    """Returns the course of a run from these observations on. If a stage is refused, the plan has
+    the steps before it and the refusal. `now_s`: monotonic time, s."""
     seen, steps = dict(members), list[FailoverStep]()
     decided = FailoverPlan()
     for stage in range(1, MOST_STAGES + 1):
@@ -91,12 +91,12 @@ def find_events(seen: Members, progress: Progress) -> tuple[ScheduledEvent, ...]
 
 
 def elects(step: FailoverStep, progress: Progress) -> bool:
-    """Returns whether nobody else may be chosen from this step on."""
+    """Returns whether a step makes the election final: nobody else may be chosen from it on."""
     return progress.decision is None and step.action in ("leave-source", "writable")
 
 
 def make_election(stage_plan: FailoverPlan, progress: Progress, seen: Members) -> events.Elected:
-    """Returns the decision of a plan, before the first step that cannot be taken back."""
+    """Returns the election of a plan as an event, before the step that makes it final."""
     server = stage_plan.elected or ""
     state = seen[server].state
     had = None if stage_plan.lossless or progress.rescued is not None or state is None else state.executed
@@ -112,8 +112,8 @@ def make_election(stage_plan: FailoverPlan, progress: Progress, seen: Members) -
 
 
 def doubt_election(stage_plan: FailoverPlan, progress: Progress) -> events.Elected | None:
-    """Returns the decision of before with its doubts, where it was said to lose nothing and the
-    plan of a run that resumes it says otherwise; None for none."""
+    """Returns the earlier election as lossy, with the doubts of a plan, if it counted as lossless
+    and this plan, of a run that resumes it, does not; else None."""
     decision = progress.decision
     if decision is None or not decision.lossless or stage_plan.lossless:
         return None
@@ -123,7 +123,7 @@ def doubt_election(stage_plan: FailoverPlan, progress: Progress) -> events.Elect
 def _advance_progress(
     step: FailoverStep, progress: Progress, stage_plan: FailoverPlan, seen: Members, now_s: float
 ) -> Progress:
-    """Returns the progress after a step that succeeded, as its events would tell it."""
+    """Returns the progress after a successful step, by the events that it would log."""
     if elects(step, progress):
         progress = progress.add_event(make_election(stage_plan, progress, seen))
     progress = progress.add_event(events.StepBegan(step))
@@ -138,7 +138,7 @@ def _advance_progress(
 
 
 def _advance_members(step: FailoverStep, progress: Progress, seen: Mapping[str, Seen]) -> dict[str, Seen]:
-    """Returns the members after a step."""
+    """Returns the members with the effect of a successful step."""
     member = seen[step.server]
     if step.action == "fence":
         return {**seen, step.server: replace(member, state=None, error="it is fenced", fence="done", write="untried")}

@@ -14,7 +14,7 @@ from headrace.mysql.state import Channel, ServerState
 from headrace.servers.failover.planning.members import Members, Seen
 
 
-def follows(seen: Seen, source: Seen) -> Channel | None:
+def find_channel(seen: Seen, source: Seen) -> Channel | None:
     """Returns the channel by which a server follows another, None if it does not."""
     for channel in seen.state.channels if seen.state else ():
         if channel.place == source.place:
@@ -25,7 +25,7 @@ def follows(seen: Seen, source: Seen) -> Channel | None:
 def list_followers(members: Members, source: Seen) -> list[Seen]:
     """Lists the servers that answer and follow `source` directly, by name."""
     ordered = (members[name] for name in sorted(members))
-    return [member for member in ordered if member.name != source.name and follows(member, source) is not None]
+    return [member for member in ordered if member.name != source.name and find_channel(member, source) is not None]
 
 
 def list_writers(members: Members) -> list[str]:
@@ -60,8 +60,8 @@ def _is_another(seen: Seen, channel: Channel, source: Seen) -> bool:
     return channel.receive == "on" and not seen.deaf
 
 
-def has(seen: Seen) -> GtidSet:
-    """Returns everything that a server received or executed."""
+def collect_gtids(seen: Seen) -> GtidSet:
+    """Returns the GTIDs that a server has executed, or received and not yet applied."""
     state = require_state(seen)
     gtids = state.executed
     for channel in state.channels:
@@ -75,8 +75,7 @@ def keeps_relay_log(state: ServerState) -> bool:
 
 
 def is_received_known(state: ServerState) -> bool:
-    """Returns whether it is known what a server received: MariaDB does not note it for a channel
-    that follows by file positions."""
+    """Returns whether a server knows what it received: MariaDB does not by file positions."""
     return state.flavor != "mariadb" or all(channel.uses_gtid for channel in state.channels)
 
 
@@ -119,11 +118,9 @@ def explain_unfit(seen: Seen, allow_delayed: bool = False) -> str:
 
 
 def find_errant(members: Members, source: Seen) -> dict[str, str]:
-    """Returns the transactions that followers wrote themselves, by name, as text.
-
-    MySQL: those of its own UUID that it did not receive. MariaDB: those of its own server id in its
-    binary log, which are legitimate only after a promotion.
-    """
+    """Returns the transactions that followers wrote themselves, by name, as text. MySQL: those of
+    its own UUID that it did not receive. MariaDB: those of its own server id in its binary log,
+    which are legitimate only after a promotion."""
     texts = {}
     for follower in list_followers(members, source):
         own = find_own_writes(follower)
@@ -147,9 +144,8 @@ def find_own_writes(seen: Seen) -> GtidSet | dict[tuple[int, int], int]:
     return own
 
 
-def _find_unique(seen: Seen, own: GtidSet | dict[tuple[int, int], int], others: Iterable[Seen]) -> str:
-    """Returns the part of `own` that no other server has, as text."""
-    others = list(others)
+def _find_unique(seen: Seen, own: GtidSet | dict[tuple[int, int], int], others: list[Seen]) -> str:
+    """Returns the transactions of `own`, written by a server, that no other server has, as text."""
     if isinstance(own, dict):
         # The position contains own transactions that came back from a later source.
         everywhere = _find_highest([*(other.wrote for other in others), _find_positions(seen)])
@@ -160,7 +156,7 @@ def _find_unique(seen: Seen, own: GtidSet | dict[tuple[int, int], int], others: 
     # writes included. Without another server to compare, they may be from a time as the source.
     remaining = own
     for other in others:
-        remaining = remaining.minus(has(other))
+        remaining = remaining.minus(collect_gtids(other))
     return str(remaining) if others else ""
 
 
@@ -174,11 +170,11 @@ def _find_highest(logs: Iterable[Mapping[tuple[int, int], int]]) -> dict[tuple[i
 
 
 def _find_positions(seen: Seen) -> dict[tuple[int, int], int]:
-    """Returns what a server has applied as a replica, by its channels and after them."""
+    """Returns the last number of each (domain, server) that a server of MariaDB has applied as a
+    replica, by its present channels and by its position."""
     state = require_state(seen)
-    return _find_highest(
-        [_list_numbers(state.applied), *(_list_numbers(channel.executed) for channel in state.channels)]
-    )
+    positions = (state.applied, *(channel.executed for channel in state.channels))
+    return _find_highest(map(_list_numbers, positions))
 
 
 def _list_numbers(position: GtidSet) -> dict[tuple[int, int], int]:
@@ -201,7 +197,7 @@ def _find_unsettled(
 
 
 def describe_ranges(transactions: dict[tuple[int, int], tuple[int, int]]) -> str:
-    """Returns MariaDB's transactions of a server as text, DOMAIN-SERVER-FIRST..LAST."""
+    """Returns MariaDB's numbers by (domain, server) as text, DOMAIN-SERVER-FIRST..LAST."""
     return ", ".join(
         f"{domain}-{server}-{first}..{last}" for (domain, server), (first, last) in sorted(transactions.items())
     )
@@ -218,17 +214,15 @@ def has_common_history(first: Seen, second: Seen) -> bool:
     """Returns whether two servers have a transaction in common: those of two clusters have none."""
     if require_state(first).flavor == "mariadb":
         return not find_last_numbers(first).keys().isdisjoint(find_last_numbers(second))
-    return has(first).minus(has(second)) != has(first)
+    return collect_gtids(first).minus(collect_gtids(second)) != collect_gtids(first)
 
 
 def find_extra(old: Seen, new: Seen) -> str:
-    """Returns the transactions of `old` that `new` lacks, as text; "" if there are none.
-
-    MariaDB's positions do not show them: 0-1-105 is below 0-2-110, and yet 0-1-101..105 may be only
-    in its own history. So the last number of each server in both is compared.
-    """
+    """Returns the transactions of `old` that `new` lacks, as text; "" if there are none. MariaDB's
+    positions do not show them: 0-1-105 is below 0-2-110, and yet 0-1-101..105 may be only in its
+    own history. So the last number of each server in both is compared."""
     if require_state(old).flavor != "mariadb":
-        return str(has(old).minus(has(new)))
+        return str(collect_gtids(old).minus(collect_gtids(new)))
     highest = find_last_numbers(new)
     wrote = _find_unsettled(old.wrote, old, highest)
     beyond = {key: last for key, last in wrote.items() if last > highest.get(key, 0)}
@@ -236,35 +230,27 @@ def find_extra(old: Seen, new: Seen) -> str:
 
 
 def find_out_of_reach(seen: Seen, source: Seen) -> GtidSet:
-    """Returns the transactions that `source` cannot send any more, as far as that is known, and
-    that a server has not executed: it can follow once it has them."""
+    """Returns the transactions that a server has not executed and `source` has purged, as far as
+    that is known: the server can follow it only once it has them."""
     state = require_state(seen)
     return GtidSet(state.flavor) if source.purged is None else source.purged.minus(state.executed)
 
 
 def choose_best(candidates: list[Seen], target: str | None, replaced: GtidSet | None = None) -> Seen | None:
-    """Returns the candidate whose usable set contains that of every other, apart from `replaced`:
-    errant transactions that empty ones will replace. Chooses `target` if it is as good; None if no
-    set contains all others."""
+    """Returns the candidate whose usable GTIDs contain those of every other, apart from `replaced`,
+    errant transactions that empty ones will replace; None if there is no such candidate. Among
+    several it is `target`, else the one that has applied most."""
     sets = [compute_usable(each) if replaced is None else compute_usable(each).minus(replaced) for each in candidates]
-    able = [
-        candidate
-        for candidate, gtids in zip(candidates, sets, strict=True)
-        if all(gtids.contains(other) for other in sets)
-    ]
-    named = [candidate for candidate in able if candidate.name == target]
+    pairs = zip(candidates, sets, strict=True)
+    able = [each for each, gtids in pairs if all(gtids.contains(other) for other in sets)]
+    named = [each for each in able if each.name == target]
     # Among equals the candidate that has applied most is ready soonest; then by name, so that two
     # watchers make the same choice.
-    able.sort(
-        key=lambda candidate: (
-            compute_usable(candidate).minus(require_state(candidate).executed).count(),
-            candidate.name,
-        )
-    )
+    able.sort(key=lambda each: (compute_usable(each).minus(require_state(each).executed).count(), each.name))
     return (named or able or [None])[0]
 
 
 def require_state(seen: Seen) -> ServerState:
-    """Returns the state of a server that answered."""
+    """Returns the state of a server that is known to have answered."""
     assert seen.state is not None, seen.name
     return seen.state

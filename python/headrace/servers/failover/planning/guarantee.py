@@ -90,12 +90,10 @@ def list_acking(members: Members, source: Seen) -> list[Seen]:
 
 def find_proof(before: Members, after: Seen, began_s: float) -> AckProof | None:
     """Returns the proof that an acknowledged write gives; None if semi-sync does not work, or too
-    few of the replicas that acknowledge have run for some seconds.
-
-    `before`: the servers, observed before the write began at `began_s`; `after`: the source,
-    observed when the write was acknowledged. If a replica loses in between what it acknowledges,
-    its `ThreadRun` shows it later.
-    """
+    few of the replicas that acknowledge have run for some seconds. `before`: the servers, observed
+    before the write began at `began_s`; `after`: the source, observed when the write was
+    acknowledged. If a replica loses in between what it acknowledges, its `ThreadRun` shows it
+    later."""
     source = before.get(after.name)
     if source is None or source.state is None or after.state is None or after.write != "ok":
         return None

@@ -42,11 +42,9 @@ START_JITTER_S = 3.0
 @dataclass(frozen=True)
 class ThreadRun:
     """The threads of a replica, which show whether its relay log can have been deleted since.
-
     `start_s`: when the server started, on the watcher's monotonic clock. `uptime_s`: how long it
     had run when it was observed. `receiver`, `applier`: ids of the threads, 0 for a thread that
-    does not run.
-    """
+    does not run."""
 
     start_s: float = 0.0
     uptime_s: float = 0.0
@@ -59,11 +57,9 @@ class ThreadRun:
         return self.uptime_s >= 2 * START_JITTER_S
 
     def is_unbroken(self, since: ThreadRun, keeps_relay_log: bool) -> bool:
-        """Returns whether everything that was received at `since` still exists.
-
-        A MariaDB with GTID loses its relay log when one of its threads is started while none runs:
-        a thread with the same number has run all the time.
-        """
+        """Returns whether everything that was received at `since` still exists. A MariaDB with GTID
+        loses its relay log when one of its threads is started while none runs: a thread with the
+        same number has run all the time."""
         if not since.is_settled or abs(self.start_s - since.start_s) > START_JITTER_S:
             return False
         same = (self.receiver and self.receiver == since.receiver) or (self.applier and self.applier == since.applier)
@@ -82,22 +78,19 @@ class ScheduledEvent:
 
 @dataclass(frozen=True)
 class Seen:
-    """The observation of a server.
-
-    `host`, `port`: as the other servers reach it. `state`: None, it did not answer, and `error`
-    says why. `write`: result of the write probe (ok; stalled: no answer within the deadline;
-    refused: an error; blocked: it waits for replicas or for a lock, which failover does not fix;
-    full: no connection is left for the probe; untried). `run`: shows whether a relay log can have
-    been deleted. `wrote`: MariaDB alone, the last sequence number of each (domain, server) in its
-    binary log: two positions do not show whether two histories have diverged. `fence`: whether its
-    process or volume can be taken away from here. `volume`: its volume can be read elsewhere;
-    `log_flushed`: its binary log there has every commit that it acknowledged, as it flushed each
-    (sync_binlog = 1) when it answered last, or by the settings of its start.
-    `deaf`: its receive thread runs and has had no sign of life of its source for some heartbeats.
-    `waited_s`: how long the write probe went without an answer. `events`: of a source, those that
-    its scheduler runs; None: not asked. `purged`: executed, and cannot be sent to a replica; None:
-    not known, as on MariaDB, where the question takes a lock that commits hold.
-    """
+    """The observation of a server. `host`, `port`: as the other servers reach it. `state`: None, it
+    did not answer, and `error` says why. `write`: result of the write probe (ok; stalled: no answer
+    within the deadline; refused: an error; blocked: it waits for replicas or for a lock, which
+    failover does not fix; full: no connection is left for the probe; untried). `run`: shows whether
+    a relay log can have been deleted. `wrote`: MariaDB alone, the last sequence number of each
+    (domain, server) in its binary log: two positions do not show whether two histories have
+    diverged. `fence`: whether its process or volume can be taken away from here. `volume`: its
+    volume can be read elsewhere; `log_flushed`: its binary log there has every commit that it
+    acknowledged, as it flushed each (sync_binlog = 1) when it answered last, or by the settings of
+    its start. `deaf`: its receive thread runs and has had no sign of life of its source for some
+    heartbeats. `waited_s`: how long the write probe went without an answer. `events`: of a source,
+    those that its scheduler runs; None: not asked. `purged`: executed, and cannot be sent to a
+    replica; None: not known, as on MariaDB, where the question takes a lock that commits hold."""
 
     name: str
     host: str = ""
@@ -132,14 +125,12 @@ Members = Mapping[str, Seen]
 
 @dataclass(frozen=True)
 class AckProof:
-    """The last moment at which the source's semi-sync was seen to work.
-
-    A write that began at `at_s` (a monotonic clock) was acknowledged while the status was ON. So
-    every commit acknowledged before has been received by `wait_count` replicas, and the source
-    cannot have given up waiting before `at_s + timeout_s`. `ackers`: replicas that can acknowledge,
-    whether they took part then or not; `clients`: how many the source counted; `runs`: of each
-    replica, carried on while no relay log can have been thrown away.
-    """
+    """The last moment at which the source's semi-sync was seen to work. A write that began at
+    `at_s` (a monotonic clock) was acknowledged while the status was ON. So every commit
+    acknowledged before has been received by `wait_count` replicas, and the source cannot have given
+    up waiting before `at_s + timeout_s`. `ackers`: replicas that can acknowledge, whether they took
+    part then or not; `clients`: how many the source counted; `runs`: of each replica, carried on
+    while no relay log can have been thrown away."""
 
     source: str
     at_s: float
@@ -158,13 +149,11 @@ class AckProof:
 
 @dataclass(frozen=True)
 class FailoverWish:
-    """Settings of a change, as the user asks for it.
-
-    `target`: who is to take over. `by_hand`: the user says that the old source is dead and stays
-    so. `accept_loss`: promote although acknowledged commits may be missing. `errant`: what becomes
-    of transactions that one replica alone wrote. `rescue`: read the rest from the dead source's
-    volume. `alone`: what to do when no replica is left to acknowledge.
-    """
+    """Settings of a change, as the user asks for it. `target`: who is to take over. `by_hand`: the
+    user says that the old source is dead and stays so. `accept_loss`: promote although acknowledged
+    commits may be missing. `errant`: what becomes of transactions that one replica alone wrote.
+    `rescue`: read the rest from the dead source's volume. `alone`: what to do when no replica is
+    left to acknowledge."""
 
     source: str
     kind: ChangeKind = "failover"
@@ -208,11 +197,9 @@ STEP_WORDS = {row["action"]: row["words"] for row in read_rows("headrace.servers
 @dataclass(frozen=True)
 class FailoverStep(Document):
     """An action on a server. Every step may be repeated: it asks for a state, not for a change.
-
     `stage`: the executor looks at all servers again before it begins the next one. `gtid`: what to
-    wait for, inject or read from, or all that a server to repoint may have; `to`: the other
-    server; `count`: acknowledgements to wait for.
-    """
+    wait for, inject or read from, or all that a server to repoint may have; `to`: the other server;
+    `count`: acknowledgements to wait for."""
 
     stage: int
     action: Action
@@ -230,11 +217,9 @@ class FailoverStep(Document):
 
 @dataclass(frozen=True)
 class Guarantee(Document):
-    """The consequence of a loss of the source.
-
-    `level`: kept, no acknowledged commit is lost as long as the `conditions` hold; async, commits
-    may be lost; none, there is no replica to go on with. `reasons`: why it is not more.
-    """
+    """The consequence of a loss of the source. `level`: kept, no acknowledged commit is lost as
+    long as the `conditions` hold; async, commits may be lost; none, there is no replica to go on
+    with. `reasons`: why it is not more."""
 
     level: Literal["kept", "async", "none"]
     reasons: tuple[str, ...] = ()
@@ -251,13 +236,10 @@ class KeptDocument(Document):
 
 @dataclass(frozen=True)
 class FailoverPlan(KeptDocument):
-    """The steps of a failover, or its refusal.
-
-    `lossless`: no acknowledged commit can be missing on the promoted server. `uncertain`: why one
-    may be. `missing`: observed transactions that will not be on it. `left_out`:
-    servers that do not follow, each with the reason. `refusal`: rule and hint. `gives_up`: the
-    guarantee that the new source lacks.
-    """
+    """The steps of a failover, or its refusal. `lossless`: no acknowledged commit can be missing on
+    the promoted server. `uncertain`: why one may be. `missing`: observed transactions that will not
+    be on it. `left_out`: servers that do not follow, each with the reason. `refusal`: rule and
+    hint. `gives_up`: the guarantee that the new source lacks."""
 
     steps: tuple[FailoverStep, ...] = ()
     elected: str | None = None

@@ -19,10 +19,10 @@ from headrace.errors import InputError
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.failover.planning import election, switchover
 from headrace.servers.failover.planning.election import (
+    collect_gtids,
     compute_usable,
     explain_unfit,
-    follows,
-    has,
+    find_channel,
     list_strangers,
     require_state,
 )
@@ -41,24 +41,20 @@ from headrace.servers.failover.planning.progress import Progress
 
 
 def plan(members: Members, progress: Progress, now_s: float = 0.0) -> FailoverPlan:
-    """Returns the next steps, or a refusal. `now_s`: on the clock of the progress."""
+    """Returns the steps of the next stages, or a refusal. `now_s`: monotonic time, s."""
     refused = _refuse_topology(members, progress)
     source = members.get(progress.source)
     if source is None:
         return FailoverPlan(refusal=f"{progress.source} is not one of {', '.join(sorted(members))}")
     guarantee = judge_guarantee(members, source)
-    if (
-        progress.candidate is not None
-        and progress.elected is None
-        and (wrong := _explain_wrong_target(members, progress))
-    ):
+    if progress.elected is None and (wrong := _explain_wrong_target(members, progress)):
         return FailoverPlan(refusal=wrong, hint="Name a replica with --to, or leave it out.", guarantee=guarantee)
     if progress.elected is None and (above := _follows_somebody(members, source)):
         rule = f"{source.name} is a replica of {above}, not the source"
         hint = "Leave out --from, or name the source."
         return FailoverPlan(refusal=rule, hint=hint, guarantee=guarantee)
-    gone = members.get(progress.elected) if progress.elected else None
-    if progress.elected and (gone is None or gone.state is None):
+    elected = members.get(progress.elected) if progress.elected else None
+    if progress.elected and (elected is None or elected.state is None):
         rule = f"{progress.elected} was elected, does not answer now, and may take writes already"
         hint = f"Bring it back, or make sure that it is dead and begin a new failover (--from {progress.elected})."
         refused = FailoverPlan(refusal=rule, hint=hint, elected=progress.elected)
@@ -70,7 +66,9 @@ def plan(members: Members, progress: Progress, now_s: float = 0.0) -> FailoverPl
 
 
 def _explain_wrong_target(members: Members, progress: Progress) -> str:
-    """Returns why the requested target cannot take over; "" if it can."""
+    """Returns why the candidate of a change cannot take over; "" if it can, or for none."""
+    if progress.candidate is None:
+        return ""
     if progress.candidate == progress.source:
         return f"{progress.candidate} is the source already, so it cannot take over"
     if progress.candidate not in members:
@@ -139,7 +137,7 @@ def _find_circle(members: Members) -> list[str]:
     for start in sorted(members):
         path, at = [start], members[start]
         while True:
-            above = [each for each in members.values() if each.name != at.name and follows(at, each) is not None]
+            above = [each for each in members.values() if each.name != at.name and find_channel(at, each) is not None]
             if not above:
                 break
             at = above[0]
@@ -201,9 +199,8 @@ def _find_elected(members: Members, progress: Progress) -> Seen | None:
     if progress.elected is not None:
         elected = members.get(progress.elected)
         return elected if elected is not None and elected.state is not None else None
-    return next(
-        (each for each in _list_writable(members, progress) if has_taken_over(members, each, progress.source)), None
-    )
+    writable = _list_writable(members, progress)
+    return next((each for each in writable if has_taken_over(members, each, progress.source)), None)
 
 
 def _list_writable(members: Members, progress: Progress) -> list[Seen]:
@@ -225,16 +222,13 @@ def has_taken_over(members: Members, candidate: Seen, source: str) -> bool:
 
 def _revoke(source: Seen, replicas: list[Seen], fenced: bool) -> tuple[FailoverStep, ...]:
     """Returns steps that end the old source's ability to acknowledge: its process and volume, and
-    its replicas.
-
-    The fence comes first if the source has one: what a dead source sent is still in the sockets,
-    and the replicas may receive it until they are stopped.
-    """
+    its replicas. The fence comes first if the source has one: what a dead source sent is still in
+    the sockets, and the replicas may receive it until they are stopped."""
     steps = []
     if not fenced and source.fence == "possible":
         steps.append(FailoverStep(1, "fence", source.name, why="the old source must not come back by itself"))
     for replica in replicas:
-        channel = follows(replica, source)
+        channel = find_channel(replica, source)
         if channel is None or channel.receive == "off":
             continue
         if channel.apply == "off" and not channel.apply_error:
@@ -245,7 +239,8 @@ def _revoke(source: Seen, replicas: list[Seen], fenced: bool) -> tuple[FailoverS
 
 
 def _count_quorum(replicas: list[Seen], proof: AckProof | None) -> tuple[bool, int, int]:
-    """Returns whether enough acknowledging replicas answer, their number, and that needed."""
+    """Returns whether enough of the replicas acknowledge by the proof, their number, and the number
+    needed; False, 0 and 0 without a proof."""
     if proof is None:
         return False, 0, 0
     reached = sum(1 for replica in replicas if replica.name in proof.ackers)
@@ -253,8 +248,8 @@ def _count_quorum(replicas: list[Seen], proof: AckProof | None) -> tuple[bool, i
 
 
 def _decide(members: Members, source: Seen, progress: Progress, now_s: float, foreseen: bool = False) -> FailoverPlan:
-    """Returns election and later steps, once nobody receives; `foreseen`: as if nobody did.
-    `now_s`: monotonic time, s."""
+    """Returns the plan of the election and the later steps, or a refusal; `foreseen`: as if the
+    replicas had stopped receiving. `now_s`: monotonic time, s."""
     replicas = election.list_followers(members, source)
     elected = _find_elected(members, progress)
     # A run that was cut off may have moved replicas below the elected server already.
@@ -321,11 +316,9 @@ def _can_still_acknowledge(
     the source waits for, and it was acknowledged before."""
     if progress.is_fenced or source.fence == "done":
         return None
-    ahead = (
-        []
-        if elected is None
-        else [member for member in pool if not has(member).minus(compute_usable(elected)).is_empty]
-    )
+    ahead = []
+    if elected is not None:
+        ahead = [member for member in pool if not collect_gtids(member).minus(compute_usable(elected)).is_empty]
     if progress.proof is not None and len(ahead) >= progress.proof.wait_count:
         ahead = []
     enough, reached, needed = _count_quorum([member for member in pool if member not in ahead], progress.proof)
@@ -347,7 +340,7 @@ def _describe_received(pool: list[Seen], chosen: Seen, progress: Progress) -> st
     if progress.sure is None or not progress.sure[0]:
         return ""
     stopped = [member for member in pool if member.name in progress.stopped - {chosen.name}]
-    beyond = {member.name: has(member).minus(compute_usable(chosen)) for member in stopped}
+    beyond = {member.name: collect_gtids(member).minus(compute_usable(chosen)) for member in stopped}
     return "; ".join(f"{name} received {gtids} since then" for name, gtids in beyond.items() if not gtids.is_empty)
 
 
@@ -357,7 +350,7 @@ def _has_fallen_back(proof: AckProof, at_s: float) -> bool:
 
 
 def _list_doubts(pool: list[Seen], progress: Progress, now_s: float) -> list[str]:
-    """Lists why an acknowledged commit may be on none of the servers that answer."""
+    """Lists, in words, why an acknowledged commit may be on none of the servers in `pool`."""
     proof = progress.proof
     if proof is None:
         return ["semi-sync was not seen at work, so commits were acknowledged by the source alone"]
@@ -421,8 +414,7 @@ def _choose_server(
 
 
 def _list_replaced(progress: Progress, errant: dict[str, str]) -> GtidSet | None:
-    """Returns MySQL's errant transactions that empty ones replace, or that are left; None for
-    none."""
+    """Returns MySQL's errant transactions that empty ones replace, or that stay; None for none."""
     if progress.wish.errant == "refuse" or not errant:
         return None
     try:
@@ -432,14 +424,14 @@ def _list_replaced(progress: Progress, errant: dict[str, str]) -> GtidSet | None
 
 
 def _find_missing(pool: list[Seen], chosen: Seen, replaced: GtidSet | None = None) -> str:
-    """Returns what others of the pool have and the chosen server will lack, as text."""
+    """Returns the transactions that the chosen server will lack, but `replaced`; "" for none."""
     will = compute_usable(chosen)
     if replaced is not None:
         will = will.union(replaced)
-    beyond = [has(member).minus(will) for member in pool if member.name != chosen.name]
+    beyond = [collect_gtids(member).minus(will) for member in pool if member.name != chosen.name]
     texts = [str(gtids) for gtids in beyond if not gtids.is_empty]
     # The part of its own relay log that the chosen server cannot apply is lost too.
-    own = has(chosen).minus(will)
+    own = collect_gtids(chosen).minus(will)
     return "; ".join(dict.fromkeys([*texts, *([] if own.is_empty else [str(own)])]))
 
 
@@ -474,15 +466,14 @@ def _list_steps(
             rule = "MariaDB cannot be given empty transactions in place of those another server wrote"
             return (), (rule, "Use --errant leave, and seed the replica anew afterwards.")
         for name in sorted(errant.keys() - {chosen.name}):
-            gtid, why = has(members[name]).minus(has(chosen)), "empty, so that histories agree"
+            gtid, why = collect_gtids(members[name]).minus(collect_gtids(chosen)), "empty, so that histories agree"
             steps.append(FailoverStep(2, "inject", chosen.name, gtid=gtid, to=name, why=why))
     promote, refusal = switchover.plan_promotion(chosen, siblings, progress, stage=3)
     return (*steps, *promote), refusal
 
 
 def _plan_rest(members: Members, source: Seen, elected: Seen, progress: Progress, now_s: float) -> FailoverPlan:
-    """Returns the remaining steps if the new source takes writes already. `now_s`: monotonic time,
-    s."""
+    """Returns the plan of the steps that remain when the elected server takes writes."""
     steps, left_out = switchover.plan_rest(members, source, elected, progress, stage=4)
     doubts = tuple(_list_doubts([elected], progress, now_s))
     lossless, uncertain = progress.sure or (not doubts, doubts)

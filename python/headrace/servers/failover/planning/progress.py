@@ -142,7 +142,8 @@ class Reopened(JournalEvent, frozen=True):
 
 
 class Elected(JournalEvent, frozen=True):
-    """Nobody else may be chosen now. `had`: all it had, if acknowledged commits may be missing."""
+    """A server was elected; nobody else may be chosen. `had`: its GTIDs, if acknowledged commits
+    may be missing there, else None."""
 
     server: str
     had: GtidSet | None
@@ -175,7 +176,7 @@ class Hurried(JournalEvent, frozen=True):
 
 
 class Unhurried(JournalEvent, frozen=True):
-    """Says that a server has its settings of before, and has flushed everything."""
+    """A hurried server has its settings of before again, and has flushed everything."""
 
     server: str
 
@@ -276,14 +277,12 @@ class WritesPause:
 
 @dataclass(frozen=True)
 class Progress:
-    """A change that began: what the user asks (`wish`), and what has become of it.
-
-    `written_s`: when the old source was last seen to take a write; `fenced_s`: when it was fenced.
-    `decision`: the election. `failed`: in this run, steps that a change goes on without, with the
-    reasons. `stopped`: replicas whose receiving was stopped before the election; `rescuing`: those
-    whose appliers a rescue may have stopped. `prepared`, `pause`: of a switchover. `postponed`:
-    settings of servers that are not stored yet.
-    """
+    """A change that began: what the user asks (`wish`), and what has become of it. `written_s`:
+    when the old source was last seen to take a write; `fenced_s`: when it was fenced. `decision`:
+    the election. `failed`: in this run, steps that a change goes on without, with the reasons.
+    `stopped`: replicas whose receiving was stopped before the election; `rescuing`: those whose
+    appliers a rescue may have stopped. `prepared`, `pause`: of a switchover. `postponed`: settings
+    of servers that are not stored yet."""
 
     wish: FailoverWish
     by: str = ""
@@ -350,22 +349,22 @@ class Progress:
         """Returns whether a call resumes this change: the same change of the same source."""
         return (self.source, self.kind) == (wish.source, wish.kind)
 
-    def is_over(self, wish: FailoverWish, seen: Members | None, age_s: float) -> bool:
-        """Returns whether a failover that elected nobody is outdated: it is long ago, or its source
-        takes writes again. The fence and the proof are not valid any more then."""
+    def is_outdated(self, wish: FailoverWish, seen: Members | None, age_s: float) -> bool:
+        """Returns whether a failover that elected nobody is outdated, and with it fence and proof:
+        its last event is older than STALE_S (`age_s`), or its source takes writes."""
         if self.kind != "failover" or self.source != wish.source or self.decision is not None:
             return False
         source = seen.get(wish.source) if seen is not None else None
         return age_s > STALE_S or (source is not None and source.write == "ok")
 
     def adapt_to_boot(self, boot: str) -> Progress:
-        """Returns it as this boot may use it: moments of another boot's clock say nothing."""
+        """Returns the progress for a boot of the machine: without moments of another's clock."""
         if boot == self.boot:
             return self
         return replace(self, boot=boot, proof=None, written_s=None, fenced_s=None, pause=replace(self.pause, at_s=None))
 
     def add_event(self, event: AnyEvent) -> Progress:
-        """Returns the progress after an event."""
+        """Returns the progress with the facts of an event."""
         match event:
             case Began():
                 return self._resume(event)
@@ -374,9 +373,9 @@ class Progress:
             case SawEvents():
                 return replace(self, events=event.events)
             case StepBegan():
-                return self._begin_step(event.step)
+                return self._add_begun_step(event.step)
             case StepDone():
-                return self._finish_step(event.step, event.seconds)
+                return self._add_finished_step(event.step, event.seconds)
             case StepFailed(step=FailoverStep(action="repoint-early")):
                 stay = _add_name(self.prepared.stay, event.step.server)
                 return replace(self, prepared=replace(self.prepared, stay=stay))
@@ -413,7 +412,8 @@ class Progress:
         return self
 
     def _resume(self, event: Began) -> Progress:
-        """Returns it with the choices of a call that resumes it; what failed is tried again."""
+        """Returns the progress with the begin, or a resumption, of its change: the wish of that
+        call counts, and steps that failed are tried again."""
         earlier, prepared = self.adapt_to_boot(event.boot), self.prepared
         after = replace(
             earlier,
@@ -428,14 +428,15 @@ class Progress:
         return after if event.proof is None else after._add_proof(event.proof)
 
     def _add_proof(self, proof: AckProof | None) -> Progress:
-        """Returns it with a proof, None for one that is over. An older fence was undone: the source
-        was seen at work."""
+        """Returns the progress with a proof, None for one that ended. A fence before the proof does
+        not count any more, as the source was seen at work after it."""
         undone = proof is not None and self.fenced_s is not None and self.fenced_s < proof.at_s
         undone = undone and self.decision is None
         return replace(self, proof=proof, fenced_s=None if undone else self.fenced_s)
 
-    def _begin_step(self, step: FailoverStep) -> Progress:
-        """Returns the progress with a step that began, as far as resuming has to know of it."""
+    def _add_begun_step(self, step: FailoverStep) -> Progress:
+        """Returns the progress with a begun step. It notes the servers whose threads, role or
+        source the step may have changed, for a run that resumes or undoes it."""
         prepared = self.prepared
         match step.action:
             case "rescue":
@@ -451,9 +452,9 @@ class Progress:
                 return replace(self, prepared=replace(prepared, moved=_add_name(prepared.moved, step.server)))
         return self
 
-    def _finish_step(self, step: FailoverStep, seconds: float) -> Progress:
-        """Returns the progress with a step that took `seconds`. While the writes are closed it is a
-        part of the pause; of steps on several servers the longest counts."""
+    def _add_finished_step(self, step: FailoverStep, seconds: float) -> Progress:
+        """Returns the progress with a finished step, which took `seconds`. While the writes are
+        closed they are a part of the pause; of a step on several servers the longest counts."""
         after = self
         if self.pause.target is not None and not self.clients_updated and step.action != "read-only":
             longest = max(self.pause.parts.get(step.action, 0.0), seconds)  # servers do it side by side
@@ -472,13 +473,12 @@ def _add_name(names: tuple[str, ...], name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class JournalHistory:
-    """The fold of a journal. `progress`: of the change that began and did not end; `last_at`: when
-    its last event happened. `failed_over_at`: when a watch last failed over by itself, None also if
-    a person has acknowledged it since; one that was refused before an election does not count.
-    `handed`: by source, what a watch handed over, and when; it ends at an election or a sign of
-    life. `hurried`: settings of servers that flush less for now. `ended`: by source, when the last
-    failover from it ended, and whether no acknowledged commit is missing since. Moments are Unix
-    seconds."""
+    """The fold of a journal; moments are Unix seconds. `progress`: of the change that began and did
+    not end; `last_at`: when its last event happened. `failed_over_at`: when a watch last failed
+    over, up to an election; None after a person has acknowledged that. `handed`: by source, what a
+    watch handed over, and when; it ends at an election or a sign of life. `hurried`: settings of
+    servers that flush less for now. `ended`: by source, when the last failover from it ended, and
+    whether no acknowledged commit is missing since."""
 
     progress: Progress | None = None
     last_at: float = 0.0
@@ -498,7 +498,7 @@ class JournalHistory:
             case HandedOver():
                 return replace(self, handed={**self.handed, event.source: (at, event)})
             case Began():
-                return replace(self, last_at=at, began_at=at, progress=self._begin_change(event))
+                return replace(self, last_at=at, began_at=at, progress=self._add_begun_change(event))
             case Elected():
                 by_watch = self.progress is not None and self.progress.by == "watch"
                 failed_over_at = self.began_at if by_watch else self.failed_over_at
@@ -520,8 +520,8 @@ class JournalHistory:
         progress = None if self.progress is None else self.progress.add_event(event)
         return replace(history, last_at=at, progress=progress)
 
-    def _begin_change(self, event: Began) -> Progress:
-        """Returns the progress of a change that begins, or is resumed."""
+    def _add_begun_change(self, event: Began) -> Progress:
+        """Returns the progress with a change that begins, or is resumed."""
         earlier = self.progress
         if earlier is None or not earlier.is_same(event.wish):
             earlier = Progress(event.wish, boot=event.boot)

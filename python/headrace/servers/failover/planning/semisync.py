@@ -12,7 +12,13 @@ from typing import Literal
 
 from headrace.base.packaged import read_rows
 from headrace.mysql.state import ServerState
-from headrace.servers.failover.planning.election import follows, has, keeps_relay_log, list_followers, require_state
+from headrace.servers.failover.planning.election import (
+    collect_gtids,
+    find_channel,
+    keeps_relay_log,
+    list_followers,
+    require_state,
+)
 from headrace.servers.failover.planning.guarantee import list_acking
 from headrace.servers.failover.planning.members import NEVER_S, Members, Seen
 from headrace.servers.failover.planning.progress import Progress
@@ -30,7 +36,7 @@ TEXTS = {row["name"]: row for row in read_rows("headrace.servers.failover.planni
 
 @dataclass(frozen=True)
 class Trap:
-    """A finding on a server."""
+    """A trap on a server: `what` is wrong, and what to `do`, in words."""
 
     name: str
     server: str
@@ -40,7 +46,8 @@ class Trap:
 
 
 def list_traps(members: Members, source: Seen, before: Members | None = None) -> list[Trap]:
-    """Lists what is wrong with semi-sync. `before`: an earlier observation, for counters."""
+    """Lists the traps of semi-sync on all servers, the gravest first. `before`: an earlier
+    observation, with which counters are compared."""
     trap_list = []
     if source.state is not None:
         trap_list += _list_source_traps(members, source, before or {})
@@ -51,7 +58,7 @@ def list_traps(members: Members, source: Seen, before: Members | None = None) ->
 
 
 def _make_trap(name: str, server: str, **values: object) -> Trap:
-    """Returns a trap on a server, with its texts of the table."""
+    """Returns a trap on a server with the texts of traps.csv, whose fields are `values`."""
     row = TEXTS[name]
     what, do = (row[column].format(server=server, **values) for column in ("what", "do"))
     return Trap(name, server, KINDS[row["kind"]], what, do)
@@ -96,7 +103,7 @@ def _list_replica_traps(member: Seen, source: Seen) -> Iterator[Trap]:
     """Yields what is wrong with semi-sync on a server that is not the source."""
     state = require_state(member)
     semi, name = state.semi_sync, member.name
-    channel = follows(member, source)
+    channel = find_channel(member, source)
     if state.channels and semi.source_enabled:
         yield _make_trap("source-role-on-replica", name)
     if channel is None or not semi.replica_enabled:
@@ -106,7 +113,7 @@ def _list_replica_traps(member: Seen, source: Seen) -> Iterator[Trap]:
     if channel.receive == "off":
         yield _make_trap("not-receiving", name, why=channel.receive_error or "stopped")
     if channel.receive == "on" and source.state is not None:
-        lacks = source.state.executed.minus(has(member)).count()
+        lacks = source.state.executed.minus(collect_gtids(member)).count()
         if lacks > FAR_BEHIND:
             yield _make_trap("receive-behind", name, transactions=lacks)
     if channel.receive != "off" and channel.apply == "off":

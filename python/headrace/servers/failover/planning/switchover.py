@@ -8,11 +8,11 @@ from dataclasses import replace
 from headrace.mysql.gtid import GtidSet
 from headrace.servers.failover.planning import election
 from headrace.servers.failover.planning.election import (
+    collect_gtids,
     explain_unfit,
+    find_channel,
     find_extra,
     find_out_of_reach,
-    follows,
-    has,
     require_state,
 )
 from headrace.servers.failover.planning.members import FailoverPlan, FailoverStep, Members, Seen
@@ -85,9 +85,8 @@ def _plan_early_moves(
     commit is acknowledged: as many as it waits for, as long as the old source keeps as many as *it*
     waits for. Without semi-sync nobody waits for them, and they are moved afterwards."""
     count = max((step.count for step in promote if step.action == "semi-sync-source-on"), default=0)
-    there = [
-        each for each in others if follows(each, chosen) is not None and require_state(each).semi_sync.replica_enabled
-    ]
+    below = [each for each in others if find_channel(each, chosen) is not None]
+    ready = [each for each in below if require_state(each).semi_sync.replica_enabled]
     semi = require_state(source).semi_sync
     acking = [replica for replica in replicas if require_state(replica).semi_sync.replica_enabled]
     spare = len(acking) - (semi.wait_count if semi.source_enabled else 0)
@@ -98,7 +97,7 @@ def _plan_early_moves(
             continue
         if channel is None or channel.is_broken or channel.delay_s or channel.apply_error or replica.deaf:
             continue
-        if len(steps) < min(count - len(there), spare):
+        if len(steps) < min(count - len(ready), spare):
             why = "the first commit of the new source finds it there; it applies all it received before"
             steps.append(FailoverStep(1, "repoint-early", replica.name, to=chosen.name, why=why))
     return steps
@@ -110,7 +109,7 @@ def _list_able(
     """Lists replicas that can take over, the most applied first; and why others cannot."""
     left_out = {}
     for replica in replicas:
-        channel = follows(replica, source)
+        channel = find_channel(replica, source)
         reason = explain_unfit(replica, progress.wish.allow_delayed)
         if not reason and channel is not None and channel.receive != "on":
             reason = f"does not receive: {channel.receive_error or channel.receive}"
@@ -121,7 +120,7 @@ def _list_able(
         if reason:
             left_out[replica.name] = reason
     able = [replica for replica in replicas if replica.name not in left_out]
-    able.sort(key=lambda replica: (has(source).minus(require_state(replica).executed).count(), replica.name))
+    able.sort(key=lambda replica: (collect_gtids(source).minus(require_state(replica).executed).count(), replica.name))
     return able, left_out
 
 
@@ -132,7 +131,7 @@ def list_siblings(pool: list[Seen], chosen: Seen) -> list[Seen]:
 
 def _find_ackers(chosen: Seen, followers: list[Seen], progress: Progress) -> tuple[bool, list[Seen], int, int]:
     """Returns whether the new source's commits must wait for replicas, the replicas that could
-    acknowledge, the number to wait for, and the possible number."""
+    acknowledge, the number of acknowledgements to wait for, and the number that is possible."""
     semi = require_state(chosen).semi_sync
     # At a switchover the old source is among the followers: it shows whether commits waited for
     # replicas, and a successor that did not acknowledge itself has to wait as well.
@@ -176,7 +175,7 @@ def plan_promotion(
     state = require_state(chosen)
     steps, leaving = [], []
     if state.channels:
-        most = has(chosen) if progress.kind == "failover" and not progress.is_fenced else None
+        most = collect_gtids(chosen) if progress.kind == "failover" and not progress.is_fenced else None
         leaving.append(FailoverStep(stage, "leave-source", chosen.name, gtid=most, why="it follows nobody any more"))
     semi = state.semi_sync
     if semi.replica_enabled:
@@ -195,7 +194,7 @@ def plan_promotion(
         # Everything they have is on the old source too, which is alive. So they may follow before
         # clients write, whose commits would wait for them.
         for follower in followers:
-            here = follows(follower, chosen) is not None
+            here = find_channel(follower, chosen) is not None
             if (
                 follower.name != progress.source
                 and follower in ackers
@@ -207,9 +206,9 @@ def plan_promotion(
     elif progress.kind == "failover" and not progress.is_fenced:
         why = "before anybody may write: started again, it would acknowledge what the old source commits"
         steps += [
-            FailoverStep(stage, "repoint", follower.name, gtid=has(follower), to=chosen.name, why=why)
+            FailoverStep(stage, "repoint", follower.name, gtid=collect_gtids(follower), to=chosen.name, why=why)
             for follower in ackers
-            if follows(follower, chosen) is None
+            if find_channel(follower, chosen) is None
         ]
     steps.append(FailoverStep(stage, "writable", chosen.name))
     steps.append(FailoverStep(stage, "clients", chosen.name, why="applications read the address from there"))
@@ -220,8 +219,8 @@ def plan_promotion(
 
 
 def plan_release(member: Seen, stage: int) -> list[FailoverStep]:
-    """Returns the step that lets a replica apply again whose commits wait for acknowledgements that
-    nobody sends: it has the source's role of semi-sync, perhaps from a run that was cut off."""
+    """Returns the step that switches off the source's role of semi-sync on a replica, perhaps left
+    by a run that was cut off, so that it does not wait for acknowledgements that nobody sends."""
     state = require_state(member)
     if not (state.channels and state.semi_sync.source_status and not state.semi_sync.clients):
         return []
@@ -259,12 +258,12 @@ def plan_rest(
             continue
         if name == elected.name:
             continue
-        if (channel := follows(member, elected)) is not None:
+        if (channel := find_channel(member, elected)) is not None:
             steps += plan_release(member, stage)
             if channel.receive == "off" and channel.receive_error:
                 left_out[name] = f"does not receive from {elected.name}: {channel.receive_error}"
             continue
-        if not old and follows(member, source) is None and name not in progress.prepared.moved:
+        if not old and find_channel(member, source) is None and name not in progress.prepared.moved:
             if not member.state.channels:
                 left_out[name] = f"follows nobody: let it follow {elected.name} (headrace failover rejoin {name})"
             continue  # a replica of another server is left where it is

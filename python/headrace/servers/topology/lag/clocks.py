@@ -35,8 +35,8 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Age:
-    """A lag of `seconds` at the moment `at_s`. `exact` False: at least that, because the first
-    missing transaction is older than the trace, or a server has been silent since."""
+    """A lag of `seconds` at the moment `at_s`, by the watcher's clock. `exact` False: at least
+    that, because the first missing transaction is older than the trace, or a server is silent."""
 
     seconds: float
     exact: bool = True
@@ -57,6 +57,7 @@ class Trace:
 
     @property
     def latest(self) -> GtidSet | None:
+        """The GTIDs of the last sample; None before the first."""
         return self.stretches[-1].gtids if self.stretches else None
 
     def add(self, at_s: float, gtids: GtidSet) -> None:
@@ -82,8 +83,8 @@ class Trace:
         return self.stretches[index] if index >= 0 else None
 
     def find_commit_time(self, without: GtidSet) -> Age | None:
-        """Returns when the first transaction that `without` lacks was committed, as an Age whose
-        `seconds` are that moment. None if it lacks none."""
+        """Returns when the first transaction that `without` lacks was committed, as the `seconds`
+        of an Age, by the watcher's clock; None if it lacks none."""
         index = self._find_first(lambda stretch: not without.contains(stretch.gtids))
         if index == len(self.stretches):
             return None
@@ -97,7 +98,8 @@ class Trace:
         return Age(before.last_s + (stretch.first_s - before.last_s) * min(1.0, (has + 0.5) / count))
 
     def _find_first(self, holds: Callable[[Stretch], bool]) -> int:
-        """Returns the index of the first stretch that `holds`, as all behind it do."""
+        """Returns the index of the first stretch for which `holds` is true, as for all behind it;
+        the number of stretches for none."""
         low, high = 0, len(self.stretches)
         while low < high:
             middle = (low + high) // 2
@@ -109,11 +111,9 @@ class Trace:
 
 
 def compute_age(source: Trace, replica: Trace, now_s: float) -> Age | None:
-    """Returns the lag of a replica; None while one of the two has never answered.
-
-    Both are compared at the same moment, at which the replica was sampled and after which the
-    source was: neither counts as ahead because it was sampled a little later.
-    """
+    """Returns the lag of a replica; None while one of the two has never answered. Both are compared
+    at the same moment, at which the replica was sampled and after which the source was: neither
+    counts as ahead because it was sampled a little later."""
     if source.seen_s is None or replica.seen_s is None or replica.latest is None:
         return None
     lost = now_s - source.seen_s > STALE_S, now_s - replica.seen_s > STALE_S
@@ -141,8 +141,9 @@ def count_backlog(source: Trace, replica: Trace) -> int | None:
 
 
 def estimate_age(lacks: int | None, written_tps: float | None, applied_tps: float | None) -> float | None:
-    """Estimates the age of a backlog, s, assuming the source's present rate. None if the source
-    writes nothing, or less than the replica applies: then the backlog is of an earlier time."""
+    """Returns the age of a backlog of `lacks` transactions, s, if it was written at the source's
+    present rate. None without a backlog or rate, and if the source writes less than the replica
+    applies: then the backlog is of an earlier time."""
     if not lacks or not written_tps or written_tps < (applied_tps or 0.0):
         return None
     return lacks / written_tps

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 
 from prometheus_client import CollectorRegistry
@@ -17,7 +17,7 @@ METRICS = read_rows("headrace.servers.topology.lag", "metrics.csv")
 
 
 class LagCollector(Collector):
-    """Turns what a watch knows now into families of metrics; one without samples is left out."""
+    """Turns the present readings of a watch into metrics for Prometheus."""
 
     def __init__(self, watch: LagWatch) -> None:
         self.watch = watch
@@ -61,8 +61,3 @@ def _list_figures(reading: LagReading) -> Iterator[tuple[str, dict[str, str], fl
             yield f"headrace_replica_{name}", labels, value
     for worker in reading.workers:
         yield "headrace_replica_worker_lag_seconds", labels | {"worker": str(worker.number)}, worker.age_s
-
-
-def label_channels(readings: Sequence[LagReading]) -> list[str]:
-    """Returns labels of channels for people: the replica, and the channel if it has a name."""
-    return [reading.replica + (f" ({reading.channel})" if reading.channel else "") for reading in readings]

@@ -30,7 +30,8 @@ SCHEMA = {
 
 @dataclass
 class LagRecord:
-    """Collects rows. `servers`: the watched servers that are of the lab, by name."""
+    """Collects rows of lag. `servers`: the watched servers that are of the lab, by name; `rows`:
+    the last MOST_ROWS, with the columns of SCHEMA; `began_s`: monotonic time of `t_s` 0."""
 
     watch: LagWatch
     servers: dict[str, Server] = field(default_factory=dict)
@@ -39,7 +40,7 @@ class LagRecord:
     _ticks: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def run(self, seconds: float | None, each: Callable[[list[LagReading]], None] = lambda readings: None) -> None:
-        """Adds a row of every channel each half second, and calls `each` with the readings, for
+        """Adds a row of every channel each EVERY_S seconds, and calls `each` with the readings, for
         this number of seconds; None for ever."""
         end = None if seconds is None else time.monotonic() + seconds
         while end is None or time.monotonic() < end:
@@ -64,7 +65,8 @@ class LagRecord:
         return pl.DataFrame(self.rows, schema=SCHEMA, infer_schema_length=None)
 
     def _read_machine(self, name: str) -> dict[str, object]:
-        """Reads processor and device of a server of the lab, as far as possible."""
+        """Returns the columns of the processor and the data volume of a server; those that cannot
+        be read are missing, and all of a server outside of the lab."""
         server = self.servers.get(name)
         if server is None:
             return {}

@@ -57,12 +57,10 @@ class WorkerLag:
 
 @dataclass(frozen=True)
 class LagClocks:
-    """The lag of a channel by each clock, s; None for a clock without an answer.
-
-    `gtid_s`: age of the oldest transaction that it lacks; `heartbeat_s`: of the newest row of
-    `--heartbeat`; `server_s`: the server's own figure; `commit_s`: by commit timestamps (MySQL);
-    `estimate_s`: of the backlog at the source's present rate.
-    """
+    """The lag of a channel by each clock, s; None for a clock without an answer. `gtid_s`: age of
+    the oldest transaction that it lacks; `heartbeat_s`: of the newest row of `--heartbeat`;
+    `server_s`: the server's own figure; `commit_s`: by commit timestamps (MySQL); `estimate_s`: of
+    the backlog at the source's present rate."""
 
     gtid_s: float | None = None
     heartbeat_s: float | None = None
@@ -73,12 +71,10 @@ class LagClocks:
 
 @dataclass(frozen=True)
 class LagReading:
-    """The lag of a channel at a moment (`at_unix`, s, Unix).
-
-    `lag_s`: by GTIDs if that clock is `exact`; else the largest of all `clocks`, as each of them
-    may miss a part. `at_least`: no other clock exceeds the GTIDs, which give a lower bound.
-    `backlog`: transactions that the replica lacks; `unapplied`: those of them that it has received.
-    """
+    """The lag of a channel at a moment (`at_unix`, s, Unix). `lag_s`: by GTIDs if that clock is
+    `exact`; else the largest of all `clocks`, as each of them may miss a part. `at_least`: no other
+    clock exceeds the GTIDs, which give a lower bound. `backlog`: transactions that the replica
+    lacks; `unapplied`: those of them that it has received."""
 
     at_unix: float
     replica: str
@@ -100,7 +96,7 @@ class LagReading:
 
 
 @dataclass
-class _Watched:
+class _WatchedServer:
     """The latest observations of a server, written by its thread under the lock."""
 
     name: str
@@ -131,7 +127,7 @@ class LagWatch:
     ) -> None:
         self.places = dict(places)
         self.heartbeat_on = heartbeat_on
-        self._watched = {name: _Watched(name, address) for name, address in servers.items()}
+        self._watched = {name: _WatchedServer(name, address) for name, address in servers.items()}
         self._lock = threading.Lock()
         self._end = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -155,7 +151,7 @@ class LagWatch:
         """Returns Unix seconds: those at the begin of the watch, counted on monotonically."""
         return self._wall_s + time.monotonic()
 
-    def _begin(self, work: Callable[[SqlConnection, _Watched], None], server: _Watched) -> None:
+    def _begin(self, work: Callable[[SqlConnection, _WatchedServer], None], server: _WatchedServer) -> None:
         """Begins a thread that does the work on a connection to the server."""
         thread = threading.Thread(
             target=self._keep_connected, args=(work, server), name=f"lag of {server.name}", daemon=True
@@ -163,8 +159,9 @@ class LagWatch:
         thread.start()
         self._threads.append(thread)
 
-    def _keep_connected(self, work: Callable[[SqlConnection, _Watched], None], server: _Watched) -> None:
-        """Does the work on a connection, and on a new connection when that is lost."""
+    def _keep_connected(self, work: Callable[[SqlConnection, _WatchedServer], None], server: _WatchedServer) -> None:
+        """Does the work on a connection, and begins it again on a new one when that is lost, until
+        the watch ends; the server's `error` says why."""
         while not self._end.is_set():
             try:
                 with contextlib.closing(connect(server.address, ANSWER_S)) as connection:
@@ -181,7 +178,7 @@ class LagWatch:
 
     # --- sampling ---------------------------------------------------------------------------------
 
-    def _sample(self, connection: SqlConnection, server: _Watched) -> None:
+    def _sample(self, connection: SqlConnection, server: _WatchedServer) -> None:
         """Reads a server's GTIDs every SAMPLE_S seconds, and its state every STATUS_S, until the
         watch ends. Raises the errors of the connection."""
         state = observe(connection, server.name)
@@ -216,7 +213,7 @@ class LagWatch:
             return None  # it has not come here yet
         return None if at_us is None else int(at_us)
 
-    def _beat(self, connection: SqlConnection, server: _Watched) -> None:
+    def _beat(self, connection: SqlConnection, server: _WatchedServer) -> None:
         """Writes the time, µs, Unix, into the table of heartbeats every HEARTBEAT_S seconds."""
         ask(connection, f"CREATE DATABASE IF NOT EXISTS {SCHEMA}")
         ask(connection, f"CREATE TABLE IF NOT EXISTS {TABLE} (id INT PRIMARY KEY, at_us BIGINT NOT NULL)")
@@ -226,7 +223,7 @@ class LagWatch:
     # --- reading ----------------------------------------------------------------------------------
 
     def read(self) -> list[LagReading]:
-        """Returns the reading of every channel of every server, as of now."""
+        """Returns the reading of every channel of every server, from the latest observations."""
         with self._lock:
             now = time.monotonic()
             return [
@@ -242,7 +239,7 @@ class LagWatch:
             return {server.name: server.error for server in self._watched.values() if server.error}
 
     def list_server_figures(self) -> list[tuple[str, dict[str, str], float]]:
-        """Returns figures of servers, not of channels: name, labels, value."""
+        """Returns the metrics of servers, not of channels: name, labels and value of each."""
         figures: list[tuple[str, dict[str, str], float]] = []
         with self._lock:
             for server in self._watched.values():
@@ -256,7 +253,7 @@ class LagWatch:
                 figures.append(("headrace_semi_sync_unanswered_total", labels, sync.no_tx))
         return figures
 
-    def _make_reading(self, server: _Watched, channel: Channel, now: float) -> LagReading:
+    def _make_reading(self, server: _WatchedServer, channel: Channel, now: float) -> LagReading:
         """Returns the reading of a channel from the latest observations. `now`: monotonic time,
         s."""
         name = self.places.get(channel.place, "")
@@ -300,7 +297,9 @@ class LagWatch:
             problem=self._describe_problem(server, source, channel, silent),
         )
 
-    def _describe_problem(self, server: _Watched, source: _Watched | None, channel: Channel, silent: bool) -> str:
+    def _describe_problem(
+        self, server: _WatchedServer, source: _WatchedServer | None, channel: Channel, silent: bool
+    ) -> str:
         """Returns in words why a channel does not work or is not seen, "" for no reason. `silent`:
         the replica's state is too old to count."""
         words = []

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.base.units import KIB, MIB
-from headrace.operate.doctor.model import Finding, FindingFigure
+from headrace.operate.doctor.model import Finding
 from headrace.operate.doctor.signals import Signals, VolumeSignals
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.doctor.verdicts import read_verdicts
@@ -20,17 +20,12 @@ KEEPS_UP = "Storage keeps up."
 NEARLY_SPENT = "Storage waits too, and the processors are nearly spent: they may bind as soon as its limit is lifted."
 
 
-def make_figure(name: str, value: float | None, unit: str, words: str) -> FindingFigure:
-    """Returns a number with its words."""
-    return FindingFigure(name, value, unit, words)
-
-
 def find_excuses(signals: Signals, thresholds: Thresholds, storage_waits: bool = False) -> list[Finding]:
-    """Returns every other explanation that holds, the one that takes most of the clients' time
-    first. `storage_waits`: a limit binds as well, or a volume is degraded, so that storage does not
-    keep up."""
-    looked = (_blame_locks, _blame_foreign_reads, _blame_cold_pool, _blame_processors, _blame_clients, _blame_idleness)
-    excuses = [excuse for look in looked if (excuse := look(signals, thresholds)) is not None]
+    """Returns a finding for each cause other than storage, the one that takes most of the clients'
+    time first. `storage_waits`: a limit binds as well, or a volume is degraded, so that storage
+    does not keep up."""
+    checks = (_blame_locks, _blame_foreign_reads, _blame_cold_pool, _blame_processors, _blame_clients, _blame_idleness)
+    excuses = [excuse for check_cause in checks if (excuse := check_cause(signals, thresholds)) is not None]
     if storage_waits:
         excuses = [replace(excuse, words=excuse.words.replace(KEEPS_UP, NEARLY_SPENT)) for excuse in excuses]
     return sorted(excuses, key=lambda excuse: -excuse.weight)

@@ -1,4 +1,5 @@
-"""The verdicts in their order: what acquits storage first, then felt, seen, inferred, coming."""
+"""Puts verdicts in their order: causes other than storage first, then limits that are felt, seen,
+inferred and coming."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def judge_signals(signals: Signals, thresholds: Thresholds) -> list[Finding]:
 def _order_findings(
     innocents: list[Finding], storage: list[Finding], settings: list[Finding], signals: Signals, t: Thresholds
 ) -> list[Finding]:
-    """Returns the findings in the order in which they are told, each once: what explains or excuses
+    """Returns the findings in the order in which they are shown, each once: what explains or excuses
     storage, then limits that bind, then settings, what will bind or is touched, and what cannot be
     told."""
     storage = sorted(
@@ -99,8 +100,8 @@ def _order_findings(
 
 
 def _waits_for_processors(finding: Finding, signals: Signals, t: Thresholds) -> bool:
-    """Returns whether a volume answers late, is hardly waited for, and processors are short. Not
-    for a volume that has stalled, of which nothing is felt because nothing comes through."""
+    """Returns whether a volume answers late while clients hardly wait for it and processors are
+    short. False for a volume that has stalled: no wait is counted while nothing is answered."""
     host = signals.host
     used = (host.busy or 0.0) + (host.steal or 0.0)
     short = used >= t.processor_share or (host.pressure or 0.0) >= t.pressure_share

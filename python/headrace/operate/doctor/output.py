@@ -26,9 +26,9 @@ def build_nagios_line(diagnosis: Diagnosis) -> str:
     """Returns the line of a Nagios plugin, with the figures of the headline behind the bar."""
     head = diagnosis.findings[0]
     figures = " ".join(
-        f"{shown_figure.name}={shown_figure.value:.6g}"
-        for shown_figure in head.figures
-        if shown_figure.value is not None and " " not in shown_figure.name
+        f"{figure.name}={figure.value:.6g}"
+        for figure in head.figures
+        if figure.value is not None and " " not in figure.name
     )
     words = diagnosis.headline.replace("|", "/").replace("\n", " ")
     return f"DOCTOR {NAGIOS[get_nagios_code(diagnosis)]} - {diagnosis.verdict}: {words}" + (
@@ -76,8 +76,8 @@ def _build_finding_lines(
     if headline and not (finding.figures or finding.remedies or finding.gain):
         return []  # the headline has said it all
     printed = fold(head) if headline else [*fold(head), *fold(f"   {finding.words}")]
-    for shown_figure in finding.figures:
-        printed += fold(f"   - {shown_figure.words}")
+    for figure in finding.figures:
+        printed += fold(f"   - {figure.words}")
     if finding.gain is not None and finding.gain.how and finding.gain.transactions is not None:
         printed += fold(f"   - {finding.gain.how}")
     for remedy in finding.remedies:

@@ -36,8 +36,8 @@ MODELLED_S = 10.0  # of a window, by the model: long enough for a mean
 def diagnose_recording(
     evidence: Evidence, workload: OpenWorkload, counsel: Counsel, thresholds: Thresholds | None = None
 ) -> Diagnosis:
-    """Returns windows at a limit in the whole recording, what else was slow, and processors that
-    were spent; what lasted longest comes first, `fine` without any of them."""
+    """Returns the diagnosis of the whole recording: windows at a limit, other slow points and spent
+    processors, what lasted longest first; `fine` without any of them."""
     t = thresholds or Thresholds()
     volume = next(entry for entry in evidence.volumes if entry.facts.role != "member")
     whole = SlowPart(evidence, volume, volume.rows, _make_clock(workload), t)
@@ -86,7 +86,8 @@ def _collect_notes(evidence: Evidence, workload: OpenWorkload, bound: list[Bound
 
 
 def _make_calm_finding(workload: OpenWorkload, device: str, t: Thresholds) -> Finding:
-    """Says that nothing was found; `fine` only of a long enough recording with a latency."""
+    """Returns the finding that nothing is wrong, or, for a recording that is short or has no
+    latency, that this cannot be told."""
     if workload.span_s < t.window_s:
         return read_verdicts()["recorded-short"].make_finding(device, span_s=workload.span_s)
     latency = workload.find_recorded_latency()
@@ -101,7 +102,8 @@ def _make_calm_finding(workload: OpenWorkload, device: str, t: Thresholds) -> Fi
 
 
 def _make_clock(workload: OpenWorkload) -> Callable[[float], str]:
-    """Returns what turns seconds of the recording into words: the time of day where it is known."""
+    """Returns the function that writes a time of the recording, seconds, in words: the time of day,
+    or how long after the start."""
     start = workload.source.get("clock_start")
     return lambda t_s: (
         write_clock(start, t_s, True, True) or (f"{describe_span(round(t_s))} after the start" if t_s else "the start")
@@ -222,7 +224,7 @@ def _make_figures(window: Window, rate: str, share: float) -> tuple[FindingFigur
 def _add_advice(
     entry: Finding, evidence: Evidence, bound: list[BoundWindow], counsel: Counsel, t: Thresholds
 ) -> Finding:
-    """Adds to a finding what to do, where the storage is named."""
+    """Returns a finding on a limit, with the change to make where the storage is named."""
     volume = next(each for each in evidence.volumes if each.facts.role != "member")
     if volume.facts.limits is None:
         return entry

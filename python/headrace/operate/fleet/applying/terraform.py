@@ -63,7 +63,7 @@ class TerraformPatch:
 
 
 @dataclass(frozen=True)
-class _Placed:
+class _StateVolume:
     """A volume in the state: where it is configured and what the state says of it."""
 
     address: str
@@ -110,10 +110,10 @@ def build_terraform_patch(
     """Returns the changes of the volumes that the state in the file `state` (`terraform show
     -json`) knows, as a diff of the .tf files in `root` and its local modules. Raises InputError,
     also where the state is of another workspace, and CouldNotRun."""
-    return _Patch(make_path(root)).make(read_state(state), changes)
+    return _PatchBuilder(make_path(root)).make(read_state(state), changes)
 
 
-def read_state(file: str | PathLike[str]) -> dict[str, _Placed]:
+def read_state(file: str | PathLike[str]) -> dict[str, _StateVolume]:
     """Returns the volumes of a state (`terraform show -json`) by id. Raises InputError for a file
     that is something else or has no volumes."""
     path = make_path(file)
@@ -132,27 +132,27 @@ def read_state(file: str | PathLike[str]) -> dict[str, _Placed]:
         hint = "Run terraform show -json without a plan file."
         raise refuse_state.input(name, "is a plan, and what is there now is needed", hint)
     module = (document.get("values") or {}).get("root_module") or {}
-    placed_by_id = {placed.values["id"]: placed for placed in _list_volumes(module, ())}
-    if not placed_by_id:
+    volumes_by_id = {volume.values["id"]: volume for volume in _list_volumes(module, ())}
+    if not volumes_by_id:
         hint = "Is it another workspace? See terraform workspace list."
         raise refuse_state.input(name, "has no aws_ebs_volume", hint)
-    return placed_by_id
+    return volumes_by_id
 
 
-def _list_volumes(module: _Values, path: tuple[str, ...]) -> Iterator[_Placed]:
+def _list_volumes(module: _Values, path: tuple[str, ...]) -> Iterator[_StateVolume]:
     """Yields the managed volumes of a module and of the modules below it. `path`: names of the
     module calls that lead to it, from the root."""
     for resource in module.get("resources") or ():
         values = resource.get("values") or {}
         if resource.get("type") == "aws_ebs_volume" and resource.get("mode") == "managed" and values.get("id"):
-            yield _Placed(resource["address"], path, resource["name"], values)
+            yield _StateVolume(resource["address"], path, resource["name"], values)
     for child in module.get("child_modules") or ():
         # `module.a["x"].module.b`: names alone say where it is configured.
         names = tuple(name for name in re.split(r"\.?module\.", INDEX.sub("", child.get("address") or "")) if name)
         yield from _list_volumes(child, names)
 
 
-class _Patch:
+class _PatchBuilder:
     def __init__(self, root: Path) -> None:
         """Raises InputError where `root` is not a folder."""
         if not root.is_dir():
@@ -162,7 +162,7 @@ class _Patch:
         self.texts: dict[Path, str] = {}
         self.notes: list[TerraformNote] = []
 
-    def make(self, state: dict[str, _Placed], changes: Sequence[VolumeChange]) -> TerraformPatch:
+    def make(self, state: dict[str, _StateVolume], changes: Sequence[VolumeChange]) -> TerraformPatch:
         """Makes the whole patch."""
         here = [change for change in changes if change.volume_id in state]
         if changes and not here:
@@ -172,16 +172,16 @@ class _Patch:
         if len(here) < len(changes):
             self.note("", f"{len(changes) - len(here)} volumes that change are not in this state.")
         # Two calls of one local module share its files: what changes for one changes for both.
-        groups: dict[tuple[object, str], list[tuple[VolumeChange, _Placed]]] = defaultdict(list)
+        groups: dict[tuple[object, str], list[tuple[VolumeChange, _StateVolume]]] = defaultdict(list)
         for change in here:
-            placed = state[change.volume_id]
-            if self._is_as_planned(change, placed):
-                groups[self._get_key(placed)].append((change, placed))
+            volume = state[change.volume_id]
+            if self._is_as_planned(change, volume):
+                groups[self._get_key(volume)].append((change, volume))
         siblings: dict[tuple[object, str], int] = defaultdict(int)
-        for placed in state.values():
+        for volume in state.values():
             # A module that cannot be read has no resource of those that change.
             with contextlib.suppress(InputError):
-                siblings[self._get_key(placed)] += 1
+                siblings[self._get_key(volume)] += 1
         edits: dict[Path, list[tuple[int, int, str]]] = defaultdict(list)
         expected: dict[tuple[Path, str], dict[str, str | None]] = {}
         written: list[str] = []
@@ -198,31 +198,31 @@ class _Patch:
     def note(self, address: str, what: str) -> None:
         self.notes.append(TerraformNote(address, what))
 
-    def _is_as_planned(self, change: VolumeChange, placed: _Placed) -> bool:
+    def _is_as_planned(self, change: VolumeChange, volume: _StateVolume) -> bool:
         """Returns whether the state says of a volume what the inventory does."""
-        owner = str(placed.values.get("arn") or "").split(":")
+        owner = str(volume.values.get("arn") or "").split(":")
         if change.account.isdigit() and len(owner) > 4 and owner[4] not in ("", change.account):
             rule = f"is of account {owner[4]}, and the inventory says {change.account}"
-            raise refuse_state.input(placed.address, rule, "Give the state of the same account and workspace.")
-        says = placed.values
+            raise refuse_state.input(volume.address, rule, "Give the state of the same account and workspace.")
+        says = volume.values
         bought = {"iops": change.before.iops, "throughput": change.before.mib_s}
         now = {"type": change.before.type, "size": change.before.size_gib} | {k: v for k, v in bought.items() if v}
         wrong = [f"{key} {says.get(key)}" for key, value in now.items() if says.get(key) != value]
         if wrong:
             self.note(
-                placed.address,
+                volume.address,
                 f"the state says {', '.join(wrong)}, and EC2 {change.before}: run terraform plan -refresh-only first.",
             )
         return not wrong
 
     # --- a resource --------------------------------------------------
 
-    def _edit_resource(self, members: list[tuple[VolumeChange, _Placed]], siblings: int):
+    def _edit_resource(self, members: list[tuple[VolumeChange, _StateVolume]], siblings: int):
         """Returns the edits of a resource: the resource, what is put where, and what it must say
         afterwards; None where it is to be done by hand, with a note."""
-        change, placed = members[0]
-        address = INDEX.sub("", placed.address) if siblings > 1 else placed.address
-        resource = self._find_resource(placed)
+        change, volume = members[0]
+        address = INDEX.sub("", volume.address) if siblings > 1 else volume.address
+        resource = self._find_resource(volume)
         if resource is None:
             return None
         targets = {change.after for change, _ in members}
@@ -232,9 +232,9 @@ class _Patch:
                 if len(members) < siblings
                 else "its instances change differently"
             )
-            for change, placed in members:
+            for change, volume in members:
                 self.note(
-                    placed.address,
+                    volume.address,
                     f"{how}, and they share their arguments: set {_format_arguments(change.after)} for this one.",
                 )
             return None
@@ -283,10 +283,10 @@ class _Patch:
             edits.append((*there.value, f'"{value}"' if quoted else _format_value(name, value)))
         return True
 
-    def _find_home(self, placed: _Placed) -> tuple[_Folder | None, str]:
+    def _find_module_folder(self, volume: _StateVolume) -> tuple[_Folder | None, str]:
         """Returns the folder of its module; or None, and where that comes from."""
         folder = self._read_folder(self.root)
-        for name in placed.module:
+        for name in volume.module:
             source = folder.modules.get(name)
             if source is None or not source.startswith("."):
                 where = f"module {name} comes from {source}" if source else f"module {name} is not in {folder.path}"
@@ -294,25 +294,25 @@ class _Patch:
             folder = self._read_folder((folder.path / source).resolve())
         return folder, ""
 
-    def _get_key(self, placed: _Placed) -> tuple[object, str]:
+    def _get_key(self, volume: _StateVolume) -> tuple[object, str]:
         """Returns the resource in the files that a volume is made by."""
-        folder, _ = self._find_home(placed)
-        return (placed.module if folder is None else folder.path), placed.name
+        folder, _ = self._find_module_folder(volume)
+        return (volume.module if folder is None else folder.path), volume.name
 
-    def _find_resource(self, placed: _Placed) -> _Resource | None:
+    def _find_resource(self, volume: _StateVolume) -> _Resource | None:
         """Returns the resource of a volume in the .tf files; None, with a note, if it is not there
         or has arguments of neither type nor size."""
-        folder, where = self._find_home(placed)
+        folder, where = self._find_module_folder(volume)
         if folder is None:
-            self.note(placed.address, f"{where}: change it there.")
+            self.note(volume.address, f"{where}: change it there.")
             return None
-        resource = folder.resources.get(placed.name)
+        resource = folder.resources.get(volume.name)
         if resource is None:
             self.note(
-                placed.address, f"its resource is not in the .tf files of {folder.path}: is that the right folder?"
+                volume.address, f"its resource is not in the .tf files of {folder.path}: is that the right folder?"
             )
         elif "type" not in resource.attributes and "size" not in resource.attributes:
-            self.note(placed.address, "its resource has neither type nor size as arguments.")
+            self.note(volume.address, "its resource has neither type nor size as arguments.")
             return None
         return resource
 

@@ -72,16 +72,16 @@ def parse_devices(given: list[str]) -> dict[str, str]:
 
 
 def read_service_points(target: str, hints: RecordingHints, notes: list[str]) -> Iterator[pl.DataFrame]:
-    """Yields rows (volume, metric, t_unix, value, account, period_s) of what a service keeps: of
-    Prometheus, all hosts that the target selects. Raises InputError, CouldNotRun."""
+    """Yields rows (volume, metric, t_unix, value, account, period_s) of what a service keeps, of
+    Prometheus those of all hosts that the target selects. Adds to `notes` what a reader should know
+    of them. Raises InputError, CouldNotRun."""
     span = hints.span or TimeSpan()
     if target.startswith(PREFIX):
         for host_target in list_hosts(target, span):
             options = ReadOptions(span=span, step_s=hints.interval_s, progress=hints.progress)
             loaded = load_recording(host_target, options)
-            loaded.recording.title = parse_target(host_target).labels[0][
-                1
-            ]  # with its port: hosts may differ by it alone
+            # With its port: hosts may differ by it alone.
+            loaded.recording.title = parse_target(host_target).labels[0][1]
             yield from read_recording_points(loaded, replace(hints, interval_s=None), notes)
         return
     if hints.interval_s is not None:
@@ -99,7 +99,7 @@ def read_service_points(target: str, hints: RecordingHints, notes: list[str]) ->
 
 
 def read_recording_points(loaded: LoadedRecording, hints: RecordingHints, notes: list[str]) -> Iterator[pl.DataFrame]:
-    """Yields the same rows of a host's recording. Raises InputError."""
+    """Yields rows of a host's recording as `read_service_points` does. Raises InputError."""
     recording, readings = loaded.recording, loaded.readings
     title = recording.title or recording.name.rsplit(".", 1)[0]
     devices = rank_devices(readings)
@@ -144,7 +144,8 @@ def read_recording_points(loaded: LoadedRecording, hints: RecordingHints, notes:
 
 
 def _find_volume(device: str, title: str, loaded: LoadedRecording, hints: RecordingHints) -> str | None:
-    """Returns the name of the volume behind a device; None for one that is not imported."""
+    """Returns the id of the volume behind a device, or HOST/DEVICE where it is not known; None for a
+    device that is not imported."""
     plain = device.rpartition("/")[2]
     host = device.rpartition("/")[0] or title
     named = hints.volumes.get(f"{host}/{plain}") or hints.volumes.get(plain)
@@ -157,7 +158,7 @@ def _find_volume(device: str, title: str, loaded: LoadedRecording, hints: Record
 
 
 def _make_rows(volume: str, metric: str, times: list[float], values: list[float], period_s: float) -> pl.DataFrame:
-    """Returns rows of SPILLED for the points of one metric of a volume. `times`: Unix seconds."""
+    """Returns rows (see `read_service_points`) of the points of one metric of a volume. `times`: Unix seconds."""
     return pl.DataFrame(
         {"t_unix": times, "value": values}, schema={"t_unix": pl.Float64, "value": pl.Float64}
     ).with_columns(

@@ -163,7 +163,8 @@ class _PatchBuilder:
         self.notes: list[TerraformNote] = []
 
     def make(self, state: dict[str, _StateVolume], changes: Sequence[VolumeChange]) -> TerraformPatch:
-        """Makes the whole patch."""
+        """Returns the patch of the changes whose volumes are in the state, and collects its notes.
+        Raises InputError where none of them is."""
         here = [change for change in changes if change.volume_id in state]
         if changes and not here:
             rule = "has none of the volumes that change: it is of another workspace, account or fleet"
@@ -204,10 +205,10 @@ class _PatchBuilder:
         if change.account.isdigit() and len(owner) > 4 and owner[4] not in ("", change.account):
             rule = f"is of account {owner[4]}, and the inventory says {change.account}"
             raise refuse_state.input(volume.address, rule, "Give the state of the same account and workspace.")
-        says = volume.values
+        state_values = volume.values
         bought = {"iops": change.before.iops, "throughput": change.before.mib_s}
-        now = {"type": change.before.type, "size": change.before.size_gib} | {k: v for k, v in bought.items() if v}
-        wrong = [f"{key} {says.get(key)}" for key, value in now.items() if says.get(key) != value]
+        expected = {"type": change.before.type, "size": change.before.size_gib} | {k: v for k, v in bought.items() if v}
+        wrong = [f"{key} {state_values.get(key)}" for key, value in expected.items() if state_values.get(key) != value]
         if wrong:
             self.note(
                 volume.address,
@@ -218,8 +219,9 @@ class _PatchBuilder:
     # --- a resource --------------------------------------------------
 
     def _edit_resource(self, members: list[tuple[VolumeChange, _StateVolume]], siblings: int):
-        """Returns the edits of a resource: the resource, what is put where, and what it must say
-        afterwards; None where it is to be done by hand, with a note."""
+        """Returns a resource, its edits (start, end, new text) and the values of its arguments after
+        them; None, with a note, where it must be changed by hand. `siblings`: how many volumes of
+        the state the resource makes."""
         change, volume = members[0]
         address = INDEX.sub("", volume.address) if siblings > 1 else volume.address
         resource = self._find_resource(volume)
@@ -254,7 +256,8 @@ class _PatchBuilder:
     def _edit(
         self, address: str, resource: _Resource, name: str, value: str | None, edits: list, arguments: dict
     ) -> bool:
-        """Makes an argument have a value (None: be absent). True when that can be done."""
+        """Adds to `edits` what gives an argument its value (None: takes it out), and to `arguments`
+        the value. Returns False, with a note, where it must be done by hand."""
         there = resource.attributes.get(name)
         arguments[name] = value
         if there is None:
@@ -284,7 +287,8 @@ class _PatchBuilder:
         return True
 
     def _find_module_folder(self, volume: _StateVolume) -> tuple[_Folder | None, str]:
-        """Returns the folder of its module; or None, and where that comes from."""
+        """Returns the folder of a volume's module; or None, and in words where the module comes
+        from."""
         folder = self._read_folder(self.root)
         for name in volume.module:
             source = folder.modules.get(name)
@@ -295,7 +299,7 @@ class _PatchBuilder:
         return folder, ""
 
     def _get_key(self, volume: _StateVolume) -> tuple[object, str]:
-        """Returns the resource in the files that a volume is made by."""
+        """Returns the key of the resource that makes a volume: its folder and name."""
         folder, _ = self._find_module_folder(volume)
         return (volume.module if folder is None else folder.path), volume.name
 
@@ -328,7 +332,7 @@ class _PatchBuilder:
                     self.texts[file] = text = read_bytes(file, MAX_FILE_BYTES).decode("utf-8-sig")
                 except UnicodeDecodeError:
                     raise InputError(str(file), "is not UTF-8 text", "HCL 2", "Save it as UTF-8.") from None
-                _read(_parse_tree(file, text), text, file, folder)
+                _read_blocks(_parse_tree(file, text), text, file, folder)
             self.folders[path] = folder
         return self.folders[path]
 
@@ -346,17 +350,18 @@ class _PatchBuilder:
             # From the end; of those at one place the last first, so that they stand in order.
             for start, end, text in reversed(sorted(edits[file], key=lambda edit: edit[:2])):
                 after = after[:start] + text + after[end:]
-            self._check(file, after, expected)
+            self._check_text(file, after, expected)
             name = file.resolve().relative_to(base)
             lines = difflib.unified_diff(_split_lines(before), _split_lines(after), f"a/{name}", f"b/{name}")
             parts += [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines]
         return "".join(parts)
 
-    def _check(self, file: Path, after: str, expected: dict) -> None:
-        """Reads the file as it will be: what was to change has, and nothing else."""
+    def _check_text(self, file: Path, after: str, expected: dict) -> None:
+        """Checks that the file as it will be has the expected arguments, and otherwise the same as
+        before. Raises CouldNotRun."""
         old, new = _Folder(file.parent), _Folder(file.parent)
-        _read(_parse_tree(file, self.texts[file]), self.texts[file], file, old)
-        _read(_parse_tree(file, after), after, file, new)
+        _read_blocks(_parse_tree(file, self.texts[file]), self.texts[file], file, old)
+        _read_blocks(_parse_tree(file, after), after, file, new)
         for name, resource in new.resources.items():
             arguments = {key: part.literal or part.text for key, part in old.resources[name].attributes.items()}
             arguments |= expected.get((file, name), {})
@@ -388,7 +393,7 @@ def _format_value(name: str, value: str) -> str:
 
 
 def _list_anchors(name: str) -> list[str]:
-    """Returns the arguments behind which one is put, the nearest first."""
+    """Returns the arguments behind which a new one may stand, the nearest first."""
     return [*reversed(ARGUMENTS[: ARGUMENTS.index(name)]), *ARGUMENTS]
 
 
@@ -412,8 +417,8 @@ def _parse_tree(file: Path, text: str) -> _Node:
         raise InputError(where, "is not HCL that python-hcl2 reads", "HCL 2", "Run terraform validate.") from None
 
 
-def _read(tree: _Node, text: str, file: Path, folder: _Folder) -> None:
-    """Takes the resources and modules of a file in."""
+def _read_blocks(tree: _Node, text: str, file: Path, folder: _Folder) -> None:
+    """Adds the volumes' resources and the modules of a file to its folder."""
     for block in tree.find_data("block"):
         labels = [_get_label(child) for child in block.children if _get_kind(child) in ("identifier", "string")]
         body = next(child for child in block.children if _get_kind(child) == "body")

@@ -38,7 +38,7 @@ DEFAULT_CHANNEL = ""
 
 
 class TickFollower:
-    """Makes moments of the ticks of one source."""
+    """Makes a moment of each tick of a source, with what earlier ticks said."""
 
     def __init__(self) -> None:
         self._emptying: dict[str, tuple[tuple[float, float], Emptying]] = {}
@@ -54,7 +54,7 @@ class TickFollower:
         notes: tuple[str, ...] = (),
         pages: Mapping[str, NvmePage] | None = None,
     ) -> Moment:
-        """Returns the moment of a tick."""
+        """Takes the next tick, and returns its moment. `pages`: statistics pages by volume's name."""
         volumes = tuple(
             self._follow_volume(volume, tick, facts, (pages or {}).get(volume.name)) for volume in facts.volumes
         )
@@ -64,17 +64,7 @@ class TickFollower:
         bare = Moment(facts.target, tick.t_unix, tick.duration_s, (Judge.UNKNOWN,), volumes, instance, server, replicas)
         findings = self._judge.see(bare)
         remarks = [*notes, *facts.notes, *(f"not known: {text}" for text in facts.missing)]
-        return Moment(
-            facts.target,
-            tick.t_unix,
-            tick.duration_s,
-            findings,
-            volumes,
-            instance,
-            server,
-            replicas,
-            tuple(dict.fromkeys(remarks)),
-        )
+        return replace(bare, findings=findings, notes=tuple(dict.fromkeys(remarks)))
 
     def _follow_volume(self, volume: SeenVolume, tick: Tick, facts: SourceFacts, page: NvmePage | None) -> VolumeNow:
         """Returns a volume in this tick. Without a row: the last figures, for SILENT_S seconds,
@@ -91,9 +81,9 @@ class TickFollower:
             return VolumeNow(
                 volume.id or volume.name, volume.name, spec=volume.storage, device=volume.device, gone=gone
             )
-        now = self._make_volume(volume, row, tick, page)
-        self._seen[volume.name] = (tick.t_unix, now)
-        return now
+        current = self._make_volume(volume, row, tick, page)
+        self._seen[volume.name] = (tick.t_unix, current)
+        return current
 
     def _make_volume(self, volume: SeenVolume, row: Row, tick: Tick, page: NvmePage | None) -> VolumeNow:
         """Returns a volume with the figures of its row: rates, shares, limits (I/Os and bytes a
@@ -169,7 +159,7 @@ class TickFollower:
         # Without what Debian and others put behind it.
         version = f"{facts.server.flavor} {facts.server.version.partition('-')[0]}".strip()
         if not row:
-            # In the seconds in which the server is asked for its replica, what was before holds.
+            # In seconds in which the server is asked about replication, the row before them holds.
             was, row = self._answered
             if was is None:
                 return None
@@ -186,7 +176,7 @@ class TickFollower:
         if running == 0:
             io_wait = 0.0
         elif running and not any(name in waits for name in IO_WAITS):
-            io_wait = _from_disks(row, tick, running)
+            io_wait = _estimate_io_wait(row, tick, running)
         return ServerNow(
             label,
             version,
@@ -205,8 +195,8 @@ class TickFollower:
         )
 
     def _count_totals(self, row: Row, duration_s: float) -> dict[str, float]:
-        """Returns counters, the rates summed up over time, that never go back even when the
-        server's do."""
+        """Adds the rates of `duration_s` seconds to the counters, and returns these; they never go
+        back, even when the server's do."""
         for name, column in TOTALS.items():
             if (rate := row.get(column)) is not None:
                 self._totals[name] = self._totals.get(name, 0.0) + rate * duration_s
@@ -222,10 +212,10 @@ TOTALS = {
 }
 
 
-def _from_disks(row: Row, tick: Tick, running: float) -> float | None:
-    """Estimates the clients' share of time in I/O where the server does not time its waits: reads
-    and flushes a second, each as long as the volumes' own take on average, over the clients at work
-    (operate_page 1.3)."""
+def _estimate_io_wait(row: Row, tick: Tick, running: float) -> float | None:
+    """Estimates the clients' share of time in I/O where the server does not time its waits: its reads
+    and flushes a second, times the volumes' highest latency, divided by the running clients. None
+    where either is not known."""
     reads, syncs = row.get("data_reads_per_s"), row.get("log_fsyncs_per_s")
     times = {
         way: max(
@@ -243,7 +233,7 @@ def _from_disks(row: Row, tick: Tick, running: float) -> float | None:
 
 
 def _list_replicas(row: Row) -> tuple[ReplicaNow, ...]:
-    """Returns the channel that the row tells of, with its lag in seconds; none without a row."""
+    """Returns the channel in a row on replication, with its lag in seconds; none without a row."""
     if not row:
         return ()
     applies, receives = row.get("sql_running") == 1.0, row.get("io_running") == 1.0
@@ -266,8 +256,8 @@ def _list_limits(limits: HoldingLimits | None) -> dict[str, float]:
 
 
 def _compute_use(row: Row, limits: HoldingLimits | None, balance: float | None) -> dict[str, float]:
-    """Returns rates over what the volume gives now, as shares by limit: without credits that is the
-    baseline. `balance`: 0 to 1."""
+    """Returns the rates divided by what the volume gives now, by limit: its burst, or its baseline
+    once credits are empty. `balance`: 0 to 1, None: not known."""
     if limits is None:
         return {}
     empty = balance is not None and balance <= 0
@@ -303,7 +293,7 @@ REACH_S = 3_600.0
 
 
 class History:
-    """Moments of the last hour, oldest first."""
+    """Keeps the moments of the last hour, oldest first, compressed."""
 
     def __init__(self) -> None:
         self._packed: deque[tuple[float, bytes]] = deque()
@@ -325,7 +315,7 @@ class History:
 
     @property
     def reaches_s(self) -> float:
-        """The seconds that it reaches back."""
+        """The seconds from the oldest moment to the newest."""
         return self._packed[-1][0] - self._packed[0][0] if self._packed else 0.0
 
     def find_moment(self, t_unix: float) -> Moment | None:

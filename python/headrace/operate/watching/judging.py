@@ -22,7 +22,7 @@ THRESHOLDS = Thresholds()
 
 
 class Judge:
-    """Keeps the last minute of shares, and names what is wrong."""
+    """Keeps the last minute of shares, and judges each moment by their means."""
 
     UNKNOWN = LiveVerdict("cannot tell", None, "", "there is nothing to judge yet")
 
@@ -33,7 +33,7 @@ class Judge:
         self._locked: deque[tuple[float, float]] = deque()
 
     def see(self, moment: Moment) -> tuple[LiveVerdict, ...]:
-        """Returns the verdicts with this moment, the most severe first: at least one."""
+        """Takes the next moment, and returns the verdicts, the most severe first: at least one."""
         if moment.server is not None and moment.server.io_wait is not None:
             _push(self._felt, moment.grain_s, moment.server.io_wait)
             _push(self._locked, moment.grain_s, moment.server.waits.get("row locks", 0.0))

@@ -49,7 +49,7 @@ LOOK_EVERY_S = 0.001
 
 
 class Watchdog:
-    """The filesystems that it holds, and which of them are frozen."""
+    """Freezes and thaws filesystems, and remembers which of them are frozen."""
 
     def __init__(self, answers: int, filesystems: list[int]) -> None:
         """Takes the descriptor of the pipe for answers, and those of the filesystems' folders."""

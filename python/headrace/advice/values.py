@@ -42,11 +42,9 @@ def are_same(kind: str, first: str, second: str) -> bool:
         return _normalise_switch(first) == _normalise_switch(second)
     if kind in ("bytes", "count"):
         first_number, second_number = as_number(first), as_number(second)
-        return (
-            first_number == second_number
-            if first_number is not None and second_number is not None
-            else first.strip().lower() == second.strip().lower()
-        )
+        if first_number is not None and second_number is not None:
+            return first_number == second_number
+        return first.strip().lower() == second.strip().lower()
     if kind == "path":
         return first.rstrip("/") == second.rstrip("/")
     if kind == "text":

@@ -123,9 +123,8 @@ class HostFacts:
         """System and kernel, as far as the tree says."""
         release = re.search(r'^PRETTY_NAME="?([^"\n]*)', self.tree.read("/etc/os-release") or "", re.M)
         kernel = self.tree.read("/proc/sys/kernel/osrelease")
-        return (
-            ", ".join(filter(None, [release[1] if release else None, kernel and f"Linux {kernel}"])) or "a Linux host"
-        )
+        parts = [release and release[1], kernel and f"Linux {kernel}"]
+        return ", ".join(filter(None, parts)) or "a Linux host"
 
     def measure_free_share(self) -> tuple[float, float] | None:
         """Returns the free share of space and of inodes, percent; None in a captured tree."""

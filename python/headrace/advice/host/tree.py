@@ -161,11 +161,7 @@ class _Tarball(HostTree):
             with tarfile.open(path, "r:*") as archive:
                 self._load(archive)
         except (tarfile.TarError, OSError, EOFError) as error:
-            why = (
-                str(error).splitlines()[0][:80]
-                if not isinstance(error, tarfile.ReadError)
-                else "gzip, bzip2, xz or none"
-            )
+            why = "gzip, bzip2, xz or none" if isinstance(error, tarfile.ReadError) else str(error).splitlines()[0][:80]
             hint = "docs/guide/host-advice.md says how to capture a host as one."
             raise refuse.input(f"--root {path}", f"is not a tarball that can be read ({why})", hint) from None
         for name in self.links:

@@ -123,14 +123,10 @@ class Episodes:
     def _make_event(self, event: str, course: _Course, end: float | None) -> EpisodeEvent:
         """Returns the event `raised` or `over` of an episode. `end`: its end in Unix seconds, None
         while it lasts."""
-        parts = (
-            course.first.word.replace(" ", "-"),
-            course.first.limit or "",
-            course.first.where,
-            int(course.start_unix),
-        )
-        name = ":".join(str(part) for part in parts if part != "")
-        return EpisodeEvent(event, name, self.target, course.first, course.start_unix, end, course.client_seconds)
+        first = course.first
+        parts = (first.word.replace(" ", "-"), first.limit or "", first.where, str(int(course.start_unix)))
+        name = ":".join(filter(None, parts))
+        return EpisodeEvent(event, name, self.target, first, course.start_unix, end, course.client_seconds)
 
 
 def compute_waiting_clients(moment: Moment) -> float | None:

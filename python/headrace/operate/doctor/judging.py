@@ -40,9 +40,9 @@ def judge_signals(signals: Signals, thresholds: Thresholds) -> list[Finding]:
 def _order_findings(
     innocents: list[Finding], storage: list[Finding], settings: list[Finding], signals: Signals, t: Thresholds
 ) -> list[Finding]:
-    """Returns the findings in the order in which they are shown, each once: what explains or excuses
-    storage, then limits that bind, then settings, what will bind or is touched, and what cannot be
-    told."""
+    """Returns the findings in the order in which they are shown, each once: what explains or
+    excuses storage, then limits that bind, then settings, what will bind or is touched, and what
+    cannot be told."""
     storage = sorted(
         storage, key=lambda finding: (BASES.index(finding.basis), finding.verdict == "touched", -finding.weight)
     )
@@ -82,21 +82,11 @@ def _order_findings(
         first = [*trouble, *strong, *cause, *felt]
     else:
         first = [*explaining, *trouble, *strong, *ahead, *felt]
-    everything = [
-        *first,
-        *idle,
-        *[finding for finding in storage if finding.verdict in ("binds", "degraded")],
-        *ahead,
-        *behind,
-    ]
+    everything = [*first, *idle, *binding, *ahead, *behind]
     everything += [finding for finding in storage if finding.verdict in ("will bind", "touched")]
     everything += weak
     everything += [finding for finding in storage if finding.verdict == "cannot tell"]
-    findings: list[Finding] = []
-    for finding in everything:
-        if finding not in findings:
-            findings.append(finding)
-    return findings
+    return list(dict.fromkeys(everything))
 
 
 def _waits_for_processors(finding: Finding, signals: Signals, t: Thresholds) -> bool:

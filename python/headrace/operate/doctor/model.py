@@ -53,9 +53,9 @@ class Gain(Document):
 
 @dataclass(frozen=True)
 class Remedy(Document):
-    """A way to correct a finding. `lines`: to paste. `usd_month`: more a month, None where it costs nothing or
-    is not known (`cost` says which). `undo`: how to take it back. `rules`: how often it may be done
-    and how long it takes. `source`: of the rules."""
+    """A way to correct a finding. `lines`: to paste. `usd_month`: more a month, None where it costs
+    nothing or is not known (`cost` says which). `undo`: how to take it back. `rules`: how often it
+    may be done and how long it takes. `source`: of the rules."""
 
     what: str
     lines: tuple[str, ...] = ()

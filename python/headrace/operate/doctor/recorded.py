@@ -182,11 +182,7 @@ def _make_finding(name: str, windows: list[Window], workload: OpenWorkload, evid
             latency += f", usually {first.usual_ms:,.2f} ms"
         if first.model_ms is not None:
             latency += f" (the model says {first.model_ms:,.1f} ms there)"
-    more = (
-        ""
-        if len(windows) == 1
-        else f", and {describe_repeats(len(windows) - 1)} ({describe_span(round(total_s))} in all)"
-    )
+    more = f", and {describe_repeats(len(windows) - 1)} ({describe_span(round(total_s))} in all)" if windows[1:] else ""
     baseline = f", the baseline of {evidence.facts.instance}" if name == "instance-credits" else ""
     finding = read_verdicts()["recorded-limit"].make_finding(
         volume,

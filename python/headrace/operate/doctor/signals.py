@@ -34,8 +34,8 @@ class ModelLatency:
 
 @dataclass(frozen=True)
 class LimitUse:
-    """The use of a volume's limits, by their names, as shares from 0 on. `over`: of the time over the
-    limit (None: not counted); `ticks_over`: of the ticks with any such time; `rates`: mean rate
+    """The use of a volume's limits, by their names, as shares from 0 on. `over`: of the time over
+    the limit (None: not counted); `ticks_over`: of the ticks with any such time; `rates`: mean rate
     divided by the limit; `ticks_near`: of the ticks at `inferred_use` of the limit and more."""
 
     over: dict[str, float | None]
@@ -46,8 +46,8 @@ class LimitUse:
 
 @dataclass(frozen=True)
 class CreditLevels:
-    """Credit balances, percent; None: not known, or no credits. The volume's at the end of the window
-    (`last`) and at its begin (`first`), and the lower of the instance's two at the end."""
+    """Credit balances, percent; None: not known, or no credits. The volume's at the end of the
+    window (`last`) and at its begin (`first`), and the lower of the instance's two at the end."""
 
     last: float | None
     first: float | None
@@ -109,9 +109,9 @@ class VolumeSignals:
 
 @dataclass
 class ServerSignals:
-    """Signals of the server: means over the window. `felt_read`, `felt_commit`: share of the clients'
-    time in waits for reads and for commits; `late_read_clients`, `late_commit_clients`: how many
-    clients, on average, wait beyond the volume's own latency. `locks`: share in row locks."""
+    """Signals of the server: means over the window. `felt_read`, `felt_commit`, `locks`: share of
+    the clients' time in waits for reads, commits and row locks; `late_read_clients`,
+    `late_commit_clients`: how many clients wait beyond the volume's own latency, on average."""
 
     facts: SeenServer
     seconds: float
@@ -458,8 +458,8 @@ def _compute_read_ms(evidence: Evidence, volume: VolumeSignals | None) -> _Laten
 def _estimate_sync_ms(evidence: Evidence, volume: VolumeSignals | None, pages_s: float) -> _Latency | None:
     """Returns how long a commit's sync takes; None where it is not known. Pages are written in
     bursts that wait for each other. A commit comes at any time, and meets a burst in the share of
-    the time in which there is one. `pages_s`: writes a second of pages; the others are commits themselves, as all on a volume
-    of the log's own are."""
+    the time in which there is one. `pages_s`: writes a second of pages; the others are commits
+    themselves, as all on a volume of the log's own are."""
     mean_ms = _compute_mean_ms(evidence, volume, "write")
     if volume is None or mean_ms is None:
         return None
@@ -491,9 +491,9 @@ def _compute_request_ms(rows: pl.DataFrame, way: str) -> float | None:
 
 
 def _estimate_commit_waits(facts: SeenServer, values: dict[str, float | None]) -> float | None:
-    """Returns how many waits for a sync there are a second, at most: one for the redo log and one for
-    the binlog, of each transaction that logs something. The binlog counts these; without it all that
-    may have written count, or none. None for a replica: its commits are its appliers'."""
+    """Returns how many waits for a sync there are a second, at most: one for the redo log and one
+    for the binlog, of each transaction that logs something. The binlog counts these; without it all
+    that may have written count, or none. None for a replica: its commits are its appliers'."""
     if facts.replica:
         return None
     syncs, logged = count_syncs(facts), values.get("logged_per_s")

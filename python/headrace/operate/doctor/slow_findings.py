@@ -70,8 +70,8 @@ class SlowPart:
 
 
 def judge_slow_points(part: SlowPart, beside_limits: bool = False) -> Finding | None:
-    """Returns the finding that explains the slow points; None where there are none. `beside_limits`:
-    limits explain other points, so slow points count only as a stretch of a window or longer."""
+    """Returns the finding that explains the slow points; None without any. `beside_limits`: limits
+    explain other points, so slow points count only as a stretch of a window or longer."""
     rows, t = part.rows, part.t
     if (member := blame_slow_member(part)) is not None:
         return member
@@ -147,8 +147,8 @@ def _make_figures(rows: pl.DataFrame) -> tuple[FindingFigure, ...]:
 
 
 def _make_finding(part: SlowPart, name: str, rows: pl.DataFrame, **values: float | str | None) -> Finding:
-    """Returns the finding of the verdict `name` of verdicts.csv on these rows. `values`: of its texts,
-    besides times and latencies."""
+    """Returns the finding of the verdict `name` of verdicts.csv on these rows. `values`: of its
+    texts, besides times and latencies."""
     begins, ends = part.compute_span(rows)
     values |= {"when": f"From {part.at(begins)} to {part.at(ends)}", "at": part.at(begins)}
     values |= {"seen_ms": compute_slowest_ms(rows), "worst_ms": compute_worst_ms(rows)}

@@ -350,11 +350,9 @@ def _make_burst_finding(volume: VolumeSignals, signals: Signals, way: str) -> Fi
 def _suspect_first_touch(volume: VolumeSignals, signals: Signals) -> Finding:
     """Returns a finding on slow reads with quick writes, where loading of blocks is unknown."""
     felt = _compute_felt_share(volume, signals)
-    writes = (
-        ""
-        if volume.write_ms is None or not volume.write_iops
-        else f", and writes {volume.write_ms:,.1f} ms: a limit slows both alike"
-    )
+    writes = ""
+    if volume.write_ms is not None and volume.write_iops:
+        writes = f", and writes {volume.write_ms:,.1f} ms: a limit slows both alike"
     return _make_slow_finding("maybe-first-touch", volume, felt, read_ms=volume.read_ms or 0.0, writes=writes)
 
 

@@ -177,8 +177,8 @@ def _check_snapshots(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str
 
 
 def make_advised_volume(volume: VolumeEvidence, evidence: Evidence) -> AdvisedVolume:
-    """Returns the facts for the checks from recorded rows: the whole UTC days of the volume, and the
-    five-minute periods of the last one for all volumes that were recorded (an array once)."""
+    """Returns the facts for the checks from recorded rows: the whole UTC days of the volume, and
+    the five-minute periods of the last one for all volumes that were recorded (an array once)."""
     days = _split_days(volume.rows)
     whole = [day for day, rows in days.items() if float(rows["duration_s"].sum()) >= WHOLE_DAY * DAY_S]
     periods: list[float] = []

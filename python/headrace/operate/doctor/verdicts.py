@@ -42,8 +42,8 @@ class ConditionRow:
     threshold: str
 
     def holds(self, figures: Mapping[str, float | None], thresholds: Thresholds) -> bool:
-        """Returns whether the condition holds; False for a figure that is None. Raises KeyError where
-        the figure is not given."""
+        """Returns whether the condition holds; False for a figure that is None. Raises KeyError
+        where the figure is not given."""
         value = figures[self.figure]
         return value is not None and COMPARISONS[self.comparison](value, getattr(thresholds, self.threshold))
 

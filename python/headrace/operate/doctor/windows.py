@@ -67,7 +67,7 @@ def _find_runs(
     volume: VolumeEvidence, limits: HoldingLimits, bound: list[BoundWindow], as_of: str | None, t: Thresholds
 ) -> list[BoundWindow]:
     """Returns windows of LEAST_RUN points or more at the rate of a limit and with a latency several
-    times the type's own; `bound` are passed over. A recording that is slow all along has them too."""
+    times the type's own; `bound` are passed over."""
     rows = remove_bound_rows(volume.rows, bound)
     model = find_rows_latency(volume.facts, rows, as_of)
     if model is None:

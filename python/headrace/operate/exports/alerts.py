@@ -16,8 +16,8 @@ NAMED = re.compile(r"(?<!\{)\{([a-z_0-9]+)\}(?!\})")
 
 @dataclass(frozen=True)
 class AlertRule:
-    """A row of alerts.csv with the names of its metrics. The alert fires once its expression has held
-    for `for_s` seconds, and ends `off_s` seconds after it held last."""
+    """A row of alerts.csv with the names of its metrics. The alert fires once its expression has
+    held for `for_s` seconds, and ends `off_s` seconds after it held last."""
 
     name: str
     expression: str

@@ -46,8 +46,8 @@ class Targets:
         self._errors: dict[str, HeadraceError] = {}
 
     def start(self) -> None:
-        """Starts the threads and waits for the first moment of each target. Raises what the first try
-        of a target raised, such as an error for a wrong name."""
+        """Starts the threads and waits for the first moment of each target. Raises what the first
+        try of a target raised, such as an error for a wrong name."""
         for target in self._targets:
             threading.Thread(target=self._follow, args=(target,), name=f"headrace-{target}", daemon=True).start()
         for target in self._targets:

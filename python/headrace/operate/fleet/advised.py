@@ -27,8 +27,8 @@ refuse = Refusals("docs/guide/fleet-changes.md")
 @dataclass(frozen=True)
 class AdvisedChanges:
     """`changes`: in the order in which they are made. `refused`: advised, but EC2 or the inventory
-    forbids them. `risky`, `less_durable`: how many devices were left out for their risk, and because
-    their data would be less sure."""
+    forbids them. `risky`, `less_durable`: how many devices were left out for their risk, and
+    because their data would be less sure."""
 
     changes: tuple[VolumeChange, ...]
     refused: tuple[RefusedChange, ...]

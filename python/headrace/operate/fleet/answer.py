@@ -194,7 +194,7 @@ def _find_era(volume_type: str, as_of: str | None) -> core.Era:
 
 
 def _describe_survival(afr: tuple[float, float]) -> str:
-    """Returns in words, from annual failure rates, which share of volumes keep their data a year."""
+    """Returns in words which share of volumes keep their data a year, from failure rates."""
     least, most = (_format_durability(rate) for rate in (afr[1], afr[0]))
     return f"{least} %" if least == most else f"{least} to {most} %"
 

@@ -219,7 +219,7 @@ class _Batch:
             case.figures["today_throttled_min"] = (columns["throttled_s"][place] or 0.0) / 60
             case.figures["today_p99_ms"] = columns["worst_p99_ms"][place]
             case.bound_ms = max(self.settings.p99_ms, columns["judged_p99_ms"][place] or 0.0)
-        # A p99 with waits for limits is not a bound for another storage: nearly without demand, then.
+        # A p99 with waits for limits bounds nothing, so it is that of hardly any demand then.
         waiting = [index for index in trusted if self.devices[index].figures["today_throttled_min"] > 0]
         calm = self._evaluate(waiting, [self.devices[index].today.text for index in waiting], CALM)
         for place, index in enumerate(waiting):
@@ -230,8 +230,7 @@ class _Batch:
     # --- search -----------------------------------------------------------------------------------
 
     def meets(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """Returns which candidates meet the goals, no throttling and the p99, with head-room. Results
-        are kept."""
+        """Returns which candidates meet the goals, no throttling and the p99, with head-room."""
         new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._meeting]
         if new:
             places = [place for *_, place in new]
@@ -250,8 +249,8 @@ class _Batch:
         return [self._meeting[candidate] for candidate in candidates]
 
     def _is_too_weak(self, candidate: Candidate) -> bool:
-        """Returns whether a candidate gives less than today's volume of what that was short of: at a
-        limit the demand was higher than what is recorded."""
+        """Returns whether a candidate gives less than today's volume of what that was short of: at
+        a limit the demand was higher than what is recorded."""
         case = self.devices[candidate[2]]
         if not self._fails(case):
             return False
@@ -536,8 +535,8 @@ def is_weaker(storage: str, today: str, as_of: str | None, short_of: tuple[bool,
 def list_shapes(
     region: str, as_of: str | None, exclude: tuple[str, ...], layout: str, members: int, gib: int
 ) -> tuple[Shape, ...]:
-    """Returns the shapes that `members` volumes of `gib` GiB in a layout can be modified into; kept,
-    so that volumes of one size share them."""
+    """Returns the shapes that `members` volumes of `gib` GiB in a layout can be modified into;
+    kept, so that volumes of one size share them."""
     return tuple(list_modified_shapes(list_families(region, as_of, exclude), layout, members, gib))
 
 

@@ -56,8 +56,8 @@ class WaitingClients:
     io_kib: float
 
     def estimate_ms(self, storage: str, instance: str | None, as_of: str | None) -> float | None:
-        """Returns the time of an I/O, ms, on another storage with as many outstanding and no credits;
-        None where the core refuses it."""
+        """Returns the time of an I/O, ms, on another storage with as many outstanding and no
+        credits; None where the core refuses it."""
         outcome = _estimate_closed_load(storage, instance, as_of, self.queue, self.io_kib, self.read_share, 0.0)
         return None if outcome is None else outcome[1]
 

@@ -87,7 +87,7 @@ class VolumeBill:
 
 @dataclass(frozen=True)
 class PaidRate:
-    """What an account paid for one item of a volume type: `usd` for an `amount` in the catalog's
+    """The price that an account paid for an item of a volume type: `usd` for an `amount` in the catalog's
     units and months. `step`: of a price in steps, from 0."""
 
     account: str
@@ -194,12 +194,8 @@ class FleetPrices:
         key = (region, account)
         if key not in self._tables:
             listed = self._get_price_list(region).table
-            priced = (
-                PriceTable(region, account, listed)
-                if self.report is None
-                else self._apply_paid_rates(listed, region, account)
-            )
-            self._tables[key] = priced
+            table = PriceTable(region, account, listed)
+            self._tables[key] = table if self.report is None else self._apply_paid_rates(listed, region, account)
         return self._tables[key]
 
     def _apply_paid_rates(self, listed: core.RegionPrices, region: str, account: str) -> PriceTable:
@@ -384,8 +380,8 @@ def _describe_factors(
     steps: Iterable[tuple[str, str, int]],
     others: Collection[tuple[str, str, int]],
 ) -> str:
-    """Returns in words which items are at the account's own rates, which (`others`) at those of other
-    accounts, with their distance from the list price, and which are at list prices."""
+    """Returns in words which items are at the account's own rates, which (`others`) at those of
+    other accounts, with their distance from the list price, and which are at list prices."""
 
     def describe_item(key: tuple[str, str, int]) -> str:
         return f"{key[0]} {ITEMS[key[1]]}" + (f" (step {key[2] + 1})" if key[2] else "")

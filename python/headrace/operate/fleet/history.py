@@ -98,8 +98,8 @@ class DeviceHistory:
         return float(self.censored.mean())
 
     def find_shortage(self, storage: str, as_of: str | None) -> tuple[bool, bool]:
-        """Returns whether the device was at its limit of IOPS, and of MiB/s; both True where nothing
-        says which it was."""
+        """Returns whether the device was at its limit of IOPS, and of MiB/s; both True where
+        nothing says which it was."""
         limits = get_holding_limits(storage, as_of=as_of)
         gone = bool(self.without_credits.any())
         iops, throughput = self.exceeded_of
@@ -149,10 +149,11 @@ def build_history(
     least_days: float,
     limits: HoldingLimits | None = None,
 ) -> DeviceHistory:
-    """Returns the points of all members on one axis, from the last modification of any member on. `limits`: of the device; where no check was published, a rate at
-    one of them is a point at a limit. Raises InputError for a member without points or without one
-    of the four metrics, for fewer days than `least_days`, for points too long or beyond any volume,
-    and for a recording with too many holes."""
+    """Returns the points of all members on one axis, from the last modification of any member on.
+    `limits`: of the device; where no check was published, a rate at one of them is a point at a
+    limit. Raises InputError for a member without points or without one of the four metrics, for
+    fewer days than `least_days`, for points too long or beyond any volume, and for a recording with
+    too many holes."""
     series = [_select_rows(member.id, points.get(member.id)) for member in device.members]
     grains = {float(rows["period_s"].min()) for rows in series} | {float(rows["period_s"].max()) for rows in series}  # pyright: ignore[reportArgumentType]
     if len(grains) > 1:
@@ -225,8 +226,8 @@ def find_rates_at_limit(rates: np.ndarray, limit: float | None) -> np.ndarray:
 
 
 def _find_begin(device: FleetDevice, series: list[pl.DataFrame], grain: float) -> tuple[float, datetime | None]:
-    """Returns when the history begins, Unix seconds, and the last modification if that is the reason,
-    else None. `grain`: length of a period, seconds."""
+    """Returns when the history begins, Unix seconds, and the last modification if that is the
+    reason, else None. `grain`: length of a period, seconds."""
     begin = max(float(rows["t_unix"][0]) for rows in series)
     last = max(
         (
@@ -242,8 +243,8 @@ def _find_begin(device: FleetDevice, series: list[pl.DataFrame], grain: float) -
 
 
 def _combine_members(sums: dict[str, np.ndarray], device: FleetDevice) -> dict[str, np.ndarray]:
-    """Returns the demand on an array from the sums of its members: a mirror writes everything twice,
-    and parity reads before it writes."""
+    """Returns the demand on an array from the sums of its members: a mirror writes everything
+    twice, and parity reads before it writes."""
     with translate_core_errors():
         cost = core.storage_cost(device.make_storage().text)
     reads_per_write = cost["reads_per_write"]
@@ -257,8 +258,8 @@ def _combine_members(sums: dict[str, np.ndarray], device: FleetDevice) -> dict[s
 
 
 def _uncensor_demand(history: DeviceHistory) -> DeviceHistory:
-    """Returns the history with its demand raised where the volume was at a limit: to the I/Os given,
-    and the growth of the queue within the period."""
+    """Returns the history with its demand raised where the volume was at a limit: to the I/Os
+    given, and the growth of the queue within the period."""
     if not history.censored.any():
         return history
     columns = history.columns

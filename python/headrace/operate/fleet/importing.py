@@ -79,8 +79,8 @@ def import_points(
     notes. A file may be `-` (standard input) or a service that keeps recordings (`prometheus:...`,
     `aws:...`). `period_s`: of the rows, whose points are summed and averaged; None: that of the
     points. `hints`: what recordings do not say; points of CloudWatch that do not say their period
-    are of its `interval_s`, or else of `period_s`. Raises InputError (file, place, value, rule) or CouldNotRun; then nothing is
-    written."""
+    are of its `interval_s`, or else of `period_s`. Raises InputError (file, place, value, rule) or
+    CouldNotRun; then nothing is written."""
     if hints.interval_s is not None:
         check_number("interval_s", hints.interval_s, MIN_POINT_S, MAX_RECORDED_POINT_S, "s")
     notes: list[str] = []
@@ -210,8 +210,8 @@ def _get_name(file: str | Path) -> str:
 
 
 def _import_target(target: str, spill: _Spill, notes: list[str], hints: RecordingHints) -> None:
-    """Adds the points of a file, of standard input, or of a service to `spill`, and to `notes` what a
-    reader should know of them. Raises InputError, CouldNotRun."""
+    """Adds the points of a file, of standard input, or of a service to `spill`, and to `notes` what
+    a reader should know of them. Raises InputError, CouldNotRun."""
     if is_service(target):
         for rows in read_service_points(target, hints, notes):
             spill.add_frame(rows.select(list(SPILLED)))
@@ -277,8 +277,8 @@ def _may_be_open_telemetry(head: bytes) -> bool:
 
 
 def _import_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str], hints: RecordingHints) -> None:
-    """Adds the points of pages of get-metric-data, a CSV export of CloudWatch, or a host's recording,
-    of MAX_BYTES at most. Raises InputError."""
+    """Adds the points of pages of get-metric-data, a CSV export of CloudWatch, or a host's
+    recording, of MAX_BYTES at most. Raises InputError."""
     try:
         content = opened.read(MAX_BYTES + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -410,7 +410,8 @@ def _add_stream_point(file: Path, unit: str, number: int, point: StreamPoint, sp
 
 
 def _import_parquet(file: Path, spill: _Spill) -> None:
-    """Adds the points of an earlier import, or of a metric stream, in Parquet. Raises InputError."""
+    """Adds the points of an earlier import, or of a metric stream, in Parquet. Raises
+    InputError."""
     name = clip(file.name, 80)
     with _translate_parquet_errors(name):
         lazy = pl.scan_parquet(file)

@@ -85,10 +85,9 @@ class FleetVolume(msgspec.Struct, frozen=True):
     `iops`, `mib_s`: as AWS states them; of gp2 `iops` is the baseline, not the burst; None where
     AWS states none. `account`: of the instance it is attached to, or as given with the file, or "".
     `instance_type`: of its one attachment; "" when there is none, more than one, or the instance is
-    not in the inventory. `modifications`: all that are known, oldest first.
-    `array`: INSTANCE/NAME of the array it is a member of, or "". `managed_by`: the AWS service that
-    owns it, or "". `remarks`: what is strange about it, in words; a volume with remarks may get no
-    advice.
+    not in the inventory. `modifications`: all that are known, oldest first. `array`: INSTANCE/NAME
+    of the array it is a member of, or "". `managed_by`: the AWS service that owns it, or "".
+    `remarks`: what is strange about it, in words; a volume with remarks may get no advice.
     """
 
     id: str
@@ -353,7 +352,7 @@ class _Reader:
                     for modification in self.modifications[volume]
                 ):
                     self.modifications[volume].add(KnownModification("", started))
-        instances = {key: _make_instance(*entry) for key, entry in self.instances.items()}
+        instances = {key: _make_instance(described, owner) for key, (described, owner, _) in self.instances.items()}
         volumes = [self._make_volume(described, instances) for _, (described, _) in sorted(self.volumes.items())]
         notes = [] if instances else ["No describe-instances was given: limits and owners of instances are not known."]
         unknown = sorted(set(self.modifications) - set(self.volumes))
@@ -523,9 +522,8 @@ def find_region(zone: str) -> str:
     return match[1] if match else ""
 
 
-def _make_instance(described: _Instance, owner: str, _: str) -> FleetInstance:
-    """Returns an instance with its region, Name tag and owner; the last argument (its file) is not
-    used."""
+def _make_instance(described: _Instance, owner: str) -> FleetInstance:
+    """Returns an instance with its region, Name tag and owner."""
     tags = {tag.key: tag.value for tag in described.tags}
     zone = described.placement.availability_zone if described.placement else ""
     state = described.state.name if described.state else ""

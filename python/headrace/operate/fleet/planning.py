@@ -50,10 +50,10 @@ def plan_fleet(
     note: Callable[[str], None] = lambda text: None,
     answered: Callable[[pl.DataFrame], None] | None = None,
 ) -> list[VolumeAnswer]:
-    """Answers every device of the inventory and writes `to` (Parquet). A run that was
-    stopped goes on where it was, if inventory, points and settings are the same. `note` is called with
-    a text on volumes that have points and are not in the inventory; `answered` with the answers of
-    each batch as soon as they are there, those of an earlier run first. Raises InputError or CouldNotRun."""
+    """Answers every device of the inventory and writes `to` (Parquet). A run that was stopped goes
+    on where it was, if inventory, points and settings are the same. `note` is called with a text on
+    volumes that have points and are not in the inventory; `answered` with the answers of each batch
+    as soon as they are there, those of an earlier run first. Raises InputError or CouldNotRun."""
     settings = settings.validate()
     places = index_volumes(points)
     batches = list(make_batches(inventory, places))
@@ -157,7 +157,8 @@ def _encode_parquet(frame: pl.DataFrame) -> bytes:
 
 
 def _compute_digest(inventory: FleetInventory, points: Path, settings: FleetSettings) -> str:
-    """Returns a digest of all that the answers follow from: version, inventory, settings, points."""
+    """Returns a digest of all that the answers follow from: version, inventory, settings,
+    points."""
     status = points.stat()
     # Another version or catalog may answer otherwise, and other columns cannot stand below these.
     release = (__version__, core.newest_date(), list(SCHEMA))

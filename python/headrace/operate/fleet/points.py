@@ -67,8 +67,8 @@ def index_volumes(path: Path) -> dict[str, tuple[int, int]]:
 
 
 def _find_runs(path: Path) -> Iterator[tuple[str, int, int]]:
-    """Yields each run of rows of one volume: the volume, its first row, the number of rows. A volume
-    that lies across two slices comes twice in a row."""
+    """Yields each run of rows of one volume: the volume, its first row, the number of rows. A
+    volume that lies across two slices comes twice in a row."""
     column = _scan(path).select("volume")
     height = column.select(pl.len()).collect().item()
     for begin in range(0, height, ROWS_AT_ONCE):
@@ -99,8 +99,8 @@ def read_points(path: Path, places: dict[str, tuple[int, int]], volumes: Sequenc
 
 
 def write_points(path: Path, parts: Iterable[pl.DataFrame], read: str = "") -> int:
-    """Writes parts to a Parquet file in the order given, whole or not at all, and returns the number
-    of rows. Raises CouldNotRun, and InputError, about the name `read`, without any row."""
+    """Writes parts to a Parquet file in the order given, whole or not at all, and returns the
+    number of rows. Raises CouldNotRun, and InputError, about the name `read`, without any row."""
     rows = 0
     with (
         explain_unwritable(path, "", "operating system"),
@@ -250,8 +250,8 @@ def _number_names(part: pl.DataFrame) -> pl.DataFrame:
 
 
 def _find_complete_rows(wide: pl.DataFrame, lacking: dict[str, list[str]]) -> pl.Expr:
-    """Returns the expression of the rows that stay: those with all four metrics, since without one a
-    period tells no demand. A volume that never had one of them keeps its rows and is added, with
+    """Returns the expression of the rows that stay: those with all four metrics, since without one
+    a period tells no demand. A volume that never had one of them keeps its rows and is added, with
     the missing metrics, to `lacking`."""
     there = wide.group_by("volume", maintain_order=True).agg(pl.col(SUMS).is_not_null().any())
     metrics = {column: metric for metric, (column, _) in METRICS.items()}
@@ -361,8 +361,8 @@ def _are_periods_of(wide: pl.DataFrame, period_s: float) -> bool:
 
 
 def _coarsen_points(wide: pl.DataFrame, period_s: float) -> pl.DataFrame:
-    """Returns rows with sums and means over periods of `period_s` seconds. Points that overlap, of one period or of several,
-    count by their lengths: the sum is that of the mean rate."""
+    """Returns rows with sums and means over periods of `period_s` seconds. Points that overlap, of
+    one period or of several, count by their lengths: the sum is that of the mean rate."""
     slot = (pl.col("t_unix") / period_s).floor() * period_s
     lasted = pl.col("period_s")
     covered = lasted.sum()

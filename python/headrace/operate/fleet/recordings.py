@@ -144,8 +144,8 @@ def read_recording_points(loaded: LoadedRecording, hints: RecordingHints, notes:
 
 
 def _find_volume(device: str, title: str, loaded: LoadedRecording, hints: RecordingHints) -> str | None:
-    """Returns the id of the volume behind a device, or HOST/DEVICE where it is not known; None for a
-    device that is not imported."""
+    """Returns the id of the volume behind a device, or HOST/DEVICE where it is not known; None for
+    a device that is not imported."""
     plain = device.rpartition("/")[2]
     host = device.rpartition("/")[0] or title
     named = hints.volumes.get(f"{host}/{plain}") or hints.volumes.get(plain)
@@ -158,7 +158,8 @@ def _find_volume(device: str, title: str, loaded: LoadedRecording, hints: Record
 
 
 def _make_rows(volume: str, metric: str, times: list[float], values: list[float], period_s: float) -> pl.DataFrame:
-    """Returns rows (see `read_service_points`) of the points of one metric of a volume. `times`: Unix seconds."""
+    """Returns rows (see `read_service_points`) of the points of one metric of a volume. `times`:
+    Unix seconds."""
     return pl.DataFrame(
         {"t_unix": times, "value": values}, schema={"t_unix": pl.Float64, "value": pl.Float64}
     ).with_columns(

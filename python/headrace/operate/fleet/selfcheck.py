@@ -119,8 +119,8 @@ def _describe_throttling_gap(history: DeviceHistory, waited: np.ndarray, f1: flo
 
 
 def _describe_clients_gap(clients: WaitingClients | None) -> str:
-    """Returns in words that as many clients would get more IOPS than they got, so that the limit was
-    another one; "" where they would not."""
+    """Returns in words that as many clients would get more IOPS than they got, so that the limit
+    was another one; "" where they would not."""
     if clients is None or clients.given_iops * CLOSED_FACTOR >= clients.iops[0]:
         return ""
     return (

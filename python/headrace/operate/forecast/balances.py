@@ -155,8 +155,8 @@ def without_credits(storage: str) -> str:
 
 
 def extract_own_balances(rows: pl.DataFrame) -> np.ndarray:
-    """Returns the balance of the volumes at the end of each row of a simulation, percent; that of the
-    instance where they have none; NaN without either."""
+    """Returns the balance of the volumes at the end of each row of a simulation, percent; that of
+    the instance where they have none; NaN without either."""
     own = _extract_levels(rows, VOLUME)
     return _extract_levels(rows, *INSTANCE) if np.isnan(own).all() else own
 

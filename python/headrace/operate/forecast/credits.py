@@ -77,13 +77,12 @@ class CreditForecast:
     `balance_percent`: where they begin, of the volumes (of the instance where they have none);
     `balance_source`: recorded, given, or simulated; `balance_age_s`: how long before the end of the
     recording it was recorded, and from when on it is simulated. `instance_percent`: where those of
-    the instance begin, simulated; None where not both have credits.
-    `share_empty`: futures in which credits run out. `empty_after_h`: 10th, 50th and 90th percentile
-    of when, in hours, infinite where they do not. `outage_h`: how long they are gone in all, of the
-    futures in which they run out; None where there is none. `throttled_by_hour`: for each hour of
-    the day, the mean minutes an hour in which requests wait. `fan`: `hours`, `low`, `middle`,
-    `high` of the lowest balance after each five minutes. `drawn_from`: of how many days the futures
-    are made.
+    the instance begin, simulated; None where not both have credits. `share_empty`: futures in which
+    credits run out. `empty_after_h`: 10th, 50th and 90th percentile of when, in hours, infinite
+    where they do not. `outage_h`: how long they are gone in all, of the futures in which they run
+    out; None where there is none. `throttled_by_hour`: for each hour of the day, the mean minutes
+    an hour in which requests wait. `fan`: `hours`, `low`, `middle`, `high` of the lowest balance
+    after each five minutes. `drawn_from`: of how many days the futures are made.
     """
 
     hours: int
@@ -287,7 +286,8 @@ def _make_drawer(
 
 
 def _compute_quiet(iops: np.ndarray) -> float:
-    """Returns the IOPS that are added to demands before ratios, which idle hours would make endless."""
+    """Returns the IOPS that are added to demands before ratios, which idle hours would make
+    endless."""
     return QUIET_SHARE * max(float(iops.mean()), 1.0)
 
 
@@ -302,7 +302,8 @@ def _find_like_days(weekday: np.ndarray, day: int) -> np.ndarray:
 
 
 def _compute_growth(days: np.ndarray, seed: int) -> float:
-    """Returns the factor by which demand grows from a day to the next; 1 where there is no trend."""
+    """Returns the factor by which demand grows from a day to the next; 1 where there is no
+    trend."""
     totals = sum_iops(days).mean(axis=1)
     days_with_demand = find_days_with_demand(totals)  # the others keep their place in time
     if len(days_with_demand) < TREND_DAYS:

@@ -26,11 +26,11 @@ MET_AT = 0.9  # share of the limit
 @dataclass(frozen=True)
 class GrowthForecast:
     """One limit. `cap`: its name as in a simulation's rows; `limit`: in `unit`. `share_now`: the
-    trend's busy rate on the last day, divided by the limit. `trend`: of the logarithm of the busy rate, per
-    day; where it is not `claimed` there is "no trend". `days`: 10th, 50th and 90th percentile of
-    days until 90 % of the limit, infinite where it is not in sight. `busy`: the 99th percentile of
-    the five-minute rates of each whole day, in `unit`; the trend leaves out days that were idle, or
-    nearly so."""
+    trend's busy rate on the last day, divided by the limit. `trend`: of the logarithm of the busy
+    rate, per day; where it is not `claimed` there is "no trend". `days`: 10th, 50th and 90th
+    percentile of days until 90 % of the limit, infinite where it is not in sight. `busy`: the 99th
+    percentile of the five-minute rates of each whole day, in `unit`; the trend leaves out days that
+    were idle, or nearly so."""
 
     cap: str
     unit: str

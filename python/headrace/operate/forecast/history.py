@@ -69,8 +69,8 @@ def build_history(workload: OpenWorkload) -> DemandHistory:
     """Returns the demand of a recording in slots of five minutes; the ends that fill no slot are
     left out.
 
-    Demand at a limit is raised to the least that was there (`OpenWorkload.uncensor` with a margin of
-    1). Raises InputError for a recording shorter than an hour.
+    Demand at a limit is raised to the least that was there (`OpenWorkload.uncensor` with a margin
+    of 1). Raises InputError for a recording shorter than an hour.
     """
     start = workload.source.get("clock_start")
     dated = start is not None and len(start) > 8

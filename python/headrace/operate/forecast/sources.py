@@ -62,9 +62,9 @@ def read_target_demand(target: str, options: SourceOptions = DEFAULT_OPTIONS) ->
 
 
 def from_evidence(evidence: Evidence) -> tuple[OpenWorkload, str | None, str | None]:
-    """Returns demand, storage and instance of the only volume in the evidence. A missing point counts
-    as no I/O: a volume that is idle or detached publishes nothing. Raises InputError for several
-    volumes, or without I/Os."""
+    """Returns demand, storage and instance of the only volume in the evidence. A missing point
+    counts as no I/O: a volume that is idle or detached publishes nothing. Raises InputError for
+    several volumes, or without I/Os."""
     if len(evidence.volumes) != 1:
         rule = f"has {len(evidence.volumes)} volumes; a forecast is about one"
         names = ", ".join(volume.facts.name for volume in evidence.volumes)

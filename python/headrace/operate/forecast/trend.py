@@ -179,9 +179,8 @@ def find_last_step(values: np.ndarray, days: np.ndarray | None = None) -> int | 
 
     A step is a change from one day to the next that is more than five standard deviations (by the
     median of absolute deviations) from the usual change; over days that are left out, from that of
-    as many days. It stays: most of the week after it is as far from the week before
-    (an idle day, or a backup, is over by then). Changes that come back (a purge each week) count as
-    the pattern.
+    as many days. It stays: most of the week after it is as far from the week before (an idle day,
+    or a backup, is over by then). Changes that come back (a purge each week) count as the pattern.
     """
     changes = np.diff(values)
     if len(changes) < RECURRING:

@@ -37,10 +37,10 @@ def judge(
 ) -> list[RetentionVerdict]:
     """Returns each set of one server with its verdict, the newest first.
 
-    A whole set goes when it is neither among the newest `keep` nor younger than `keep_for_s`, one of
-    which may be None. The newest whole and stored set never goes. A set that is not whole goes once
-    it cannot be one that is being taken, unless it is made of copies: these may be all that remains
-    elsewhere. Raises InputError where both are None.
+    A whole set goes when it is neither among the newest `keep` nor younger than `keep_for_s`, one
+    of which may be None. The newest whole and stored set never goes. A set that is not whole goes
+    once it cannot be one that is being taken, unless it is made of copies: these may be all that
+    remains elsewhere. Raises InputError where both are None.
     """
     if keep is None and keep_for_s is None:
         raise refuse.input("what to keep", "was not said", "Add --keep N, --keep-for TIME, or both.")
@@ -73,8 +73,8 @@ def judge(
 
 
 def prune(service: VolumeService, verdicts: Sequence[RetentionVerdict]) -> dict[str, str]:
-    """Deletes the sets that go, the oldest first; returns the reasons why sets could not be deleted,
-    in words, by the set's id.
+    """Deletes the sets that go, the oldest first; returns the reasons why sets could not be
+    deleted, in words, by the set's id.
 
     Raises CouldNotRun, before it deletes anything, where no whole set would stay that was there.
     """

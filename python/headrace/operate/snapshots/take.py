@@ -307,8 +307,8 @@ def _finish(
     done: list[str],
     frozen: FreezeTimes,
 ) -> list[StoredSnapshot]:
-    """Adds the tags that are known at the end, FINISHED last, and returns the snapshots with all their
-    tags."""
+    """Adds the tags that are known at the end, FINISHED last, and returns the snapshots with all
+    their tags."""
     about = {"server_id": prepared.facts.server_id, "uuid": prepared.facts.uuid} | dict(request.about)
     common = sets.make_long_tags(sets.ABOUT, sets.as_json(about)) | {sets.STEPS: " ".join(done) or "none"}
     if request.freeze:

@@ -101,8 +101,8 @@ def _read_space(path: Path) -> int | None:
 
 def warm(parts: Iterable[FilePart], total: int, progress: Callable[[float], None] = lambda share: None) -> int:
     """Reads the parts, some at once, in their order, and returns the number of bytes. `total`:
-    bytes of all parts; `progress` gets the share that is read, 0 to 1. A file that is gone meanwhile is
-    left out. An interrupt ends it within a read."""
+    bytes of all parts; `progress` gets the share that is read, 0 to 1. A file that is gone
+    meanwhile is left out. An interrupt ends it within a read."""
     lock, done = threading.Lock(), 0
 
     def read(part: FilePart, _: threading.Event) -> None:

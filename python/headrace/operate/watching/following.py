@@ -54,7 +54,8 @@ class TickFollower:
         notes: tuple[str, ...] = (),
         pages: Mapping[str, NvmePage] | None = None,
     ) -> Moment:
-        """Takes the next tick, and returns its moment. `pages`: statistics pages by volume's name."""
+        """Takes the next tick, and returns its moment. `pages`: statistics pages by volume's
+        name."""
         volumes = tuple(
             self._follow_volume(volume, tick, facts, (pages or {}).get(volume.name)) for volume in facts.volumes
         )
@@ -213,9 +214,9 @@ TOTALS = {
 
 
 def _estimate_io_wait(row: Row, tick: Tick, running: float) -> float | None:
-    """Estimates the clients' share of time in I/O where the server does not time its waits: its reads
-    and flushes a second, times the volumes' highest latency, divided by the running clients. None
-    where either is not known."""
+    """Estimates the clients' share of time in I/O where the server does not time its waits: its
+    reads and flushes a second, times the volumes' highest latency, divided by the running clients.
+    None where either is not known."""
     reads, syncs = row.get("data_reads_per_s"), row.get("log_fsyncs_per_s")
     times = {
         way: max(

@@ -40,11 +40,8 @@ class Judge:
         exceeded = self._find_exceeded(moment)
         locked = _mean(self._locked) or 0.0
         if locked >= THRESHOLDS.lock_share and locked > (_mean(self._felt) or 0.0):
-            return (
-                LiveVerdict(
-                    "not storage", None, "", f"clients wait for row locks {format_percent(locked)} of their time"
-                ),
-            )
+            words = f"clients wait for row locks {format_percent(locked)} of their time"
+            return (LiveVerdict("not storage", None, "", words),)
         verdicts = [
             self._judge_limit(share, volume, limit)
             for share, volume, limit in exceeded
@@ -99,10 +96,8 @@ class Judge:
         brief = f"{where}, {caps.label_cap(name)} {format_percent(share)}"
         if felt is None:
             return LiveVerdict("binds", name, where, words, brief)
-        words, brief = (
-            f"{words}; clients wait for I/O {format_percent(felt)}",
-            f"{brief}, clients in I/O {format_percent(felt)}",
-        )
+        words += f"; clients wait for I/O {format_percent(felt)}"
+        brief += f", clients in I/O {format_percent(felt)}"
         if felt < THRESHOLDS.felt_share:
             return LiveVerdict("touched", name, where, f"{words}: not felt", brief)
         return LiveVerdict("binds", name, where, words, brief)

@@ -51,8 +51,8 @@ class Feed:
         self._wake()
 
     def take_moments(self) -> tuple[list[Moment], bool]:
-        """Returns the moments since the last call, and whether they have ended. Raises the error that
-        ended them."""
+        """Returns the moments since the last call, and whether they have ended. Raises the error
+        that ended them."""
         moments: list[Moment] = []
         while not self._queue.empty():
             answer = self._queue.get()
@@ -65,7 +65,8 @@ class Feed:
 
 
 class Watching:
-    """The state of the screen, which moments (`add`) and keys (`press`) change; needs no terminal."""
+    """The state of the screen, which moments (`add`) and keys (`press`) change; needs no
+    terminal."""
 
     def __init__(self, folder: Path, ascii: bool = False) -> None:
         """Takes the folder into which the key `j` writes. `ascii`: draws bars in ASCII."""

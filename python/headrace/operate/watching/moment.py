@@ -168,7 +168,8 @@ class Moment:
 
     @property
     def empty_first(self) -> tuple[str, CreditsLeft] | None:
-        """The name of the volume or instance whose credits are empty first, and its time to empty."""
+        """The name of the volume or instance whose credits are empty first, and its time to
+        empty."""
         return next(iter(self.emptying), None)
 
     @property

@@ -163,7 +163,8 @@ def _build_row(columns: Columns, cells: Sequence[Part], style: str = "") -> Text
 
 
 def _build_cell(part: Part, width: int, right: bool = False) -> Text:
-    """Returns a text cut and padded to that many columns; on the `right`, with a space before it."""
+    """Returns a text cut and padded to that many columns; on the `right`, with a space before
+    it."""
     cell = Text(_replace_unprintable(part[0]), part[1])
     cell.truncate(width - right, overflow="ellipsis")
     cell.align("right" if right else "left", width)

@@ -69,7 +69,7 @@ def _add_counsel(
     t: Thresholds,
 ) -> Finding:
     """Returns a finding on a limit with the gain of lifting it, the next limit and, if the gain is
-    worth money, the change to make. Its words say what could not be estimated, and why."""
+    worth money, the change to make. The words say what could not be estimated."""
     next_limit, factor = find_next_limit(finding.subject, volume, signals)
     most = _estimate_demand_factor(own, volume)
     if (room := compute_processor_room(signals.host)) is not None and own is not None:
@@ -189,7 +189,7 @@ def are_processors_spent(host: HostSignals, t: Thresholds) -> bool:
 
 
 def explain_no_gain(host: HostSignals) -> str:
-    """Returns a sentence, with a space before it: no gain is estimated while processors are spent."""
+    """Returns the sentence, after a space, that no gain is estimated as processors are spent."""
     at_work = format_percent((host.busy or 0.0) + (host.steal or 0.0))
     return f" The gain of lifting it is not estimated: {at_work} of the processors are at work or taken, and may bind instead."
 

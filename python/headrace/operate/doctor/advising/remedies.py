@@ -163,7 +163,7 @@ class LimitJudge:
         return min([1.0, *(given / need for given, need in rates if need)])
 
     def _is_better(self, new_limits: HoldingLimits) -> bool:
-        """Returns whether the limit is higher, and no other is lower than what was bought or used."""
+        """Returns whether the limit is higher, and none is lower than what was bought or used."""
         before = self.limits
         if new_limits.burst_iops < before.burst_iops and before.credit_unit != "bytes":
             return False

@@ -107,8 +107,8 @@ def rank_changes(changes: Iterable[VolumeChange]) -> list[VolumeChange]:
 def check_changes(
     changes: Sequence[VolumeChange], volumes: dict[str, FleetVolume], now: datetime, as_of: str | None = None
 ) -> tuple[list[VolumeChange], list[RefusedChange]]:
-    """Returns the changes that may be made, and those that may not with the reason. An array changes
-    whole or not at all."""
+    """Returns the changes that may be made, and those that may not with the reason. An array
+    changes whole or not at all."""
     refused = {
         change.volume_id: why
         for change in changes

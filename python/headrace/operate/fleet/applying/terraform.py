@@ -219,9 +219,9 @@ class _PatchBuilder:
     # --- a resource --------------------------------------------------
 
     def _edit_resource(self, members: list[tuple[VolumeChange, _StateVolume]], siblings: int):
-        """Returns a resource, its edits (start, end, new text) and the values of its arguments after
-        them; None, with a note, where it must be changed by hand. `siblings`: how many volumes of
-        the state the resource makes."""
+        """Returns a resource, its edits (start, end, new text) and the values of its arguments
+        after them; None, with a note, where it must be changed by hand. `siblings`: how many
+        volumes of the state the resource makes."""
         change, volume = members[0]
         address = INDEX.sub("", volume.address) if siblings > 1 else volume.address
         resource = self._find_resource(volume)

@@ -112,7 +112,8 @@ class DeviceStack:
 
 
 def find_disks(device: str, root: Path = Path("/")) -> DeviceStack:
-    """Returns the devices below a device, through md arrays, LVM and partitions down to the disks."""
+    """Returns the devices below a device, through md arrays, LVM and partitions down to the
+    disks."""
     disks: dict[str, None] = {}
     layout: dict[str, dict[str, str]] = {}
 

@@ -27,8 +27,9 @@ GRACE_S = 5.0
 
 @dataclass(frozen=True)
 class FreezeTimes:
-    """Times of a freeze, ns of CLOCK_MONOTONIC: the first call to freeze, when writers begin to wait,
-    and the last thaw. `unbroken`: all filesystems were frozen until we thawed them in time."""
+    """Times of a freeze, ns of CLOCK_MONOTONIC: the first call to freeze, when writers begin to
+    wait, and the last thaw. `unbroken`: all filesystems were frozen until we thawed them in
+    time."""
 
     began_ns: int
     ended_ns: int
@@ -126,8 +127,8 @@ class Freezer:
                     self._record_answer(fields)
 
     def thaw(self) -> FreezeTimes:
-        """Thaws all of them, ends the watchdog, and returns the times of the freeze. Never raises while
-        something is frozen."""
+        """Thaws all of them, ends the watchdog, and returns the times of the freeze. Never raises
+        while something is frozen."""
         self._end_watchdog()
         began = min(self._frozen.values(), default=0)
         whole = len(self._thawed) == len(self._handles)
@@ -154,8 +155,8 @@ class Freezer:
             raise _make_ended_error()
 
     def _read_answer(self, until: float) -> list[str]:
-        """Waits until the time `until` (monotonic) for the next line of the watchdog, and returns its
-        fields; none when it is dead or silent."""
+        """Waits until the time `until` (monotonic) for the next line of the watchdog, and returns
+        its fields; none when it is dead or silent."""
         while b"\n" not in self._buffer:
             remaining_s = until - time.monotonic()
             if self._answers < 0 or remaining_s <= 0 or not select.select([self._answers], [], [], remaining_s)[0]:
@@ -169,8 +170,9 @@ class Freezer:
         return line.decode().split()
 
     def _record_answer(self, fields: list[str]) -> None:
-        """Keeps what an answer of the watchdog says: when a filesystem's freeze began or it was thawed
-        (ns of CLOCK_MONOTONIC), that another process thawed it, or that the deadline has passed."""
+        """Keeps what an answer of the watchdog says: when a filesystem's freeze began or it was
+        thawed (ns of CLOCK_MONOTONIC), that another process thawed it, or that the deadline has
+        passed."""
         match fields[0]:
             case "frozen":
                 self._frozen[int(fields[1])] = int(fields[2])

@@ -96,7 +96,7 @@ def collect_settings(situation: Situation) -> ModelSettings:
 
 
 def sum_redo_bytes(values: Mapping[str, str]) -> float | None:
-    """Returns bytes of all redo files, by values of parameters; None where there are none."""
+    """Returns the bytes of all redo files, from values by parameter; None where none is given."""
     if "innodb_redo_log_capacity" in values:
         return as_bytes(values["innodb_redo_log_capacity"])
     each = as_bytes(values.get("innodb_log_file_size"))

@@ -46,7 +46,7 @@ HEAD_CHARACTERS = 200  # enough for the first words of any form; ours
 LIVE_SECONDS = 10.0  # ours: ten seconds of one second each; `--seconds` takes more
 TIMES = ("--interval", "--clock-start", "--last", "--until")
 LEAST_SECONDS = 60.0  # of CloudWatch: a point of a minute
-# CloudWatch has a point a minute, and is asked as often; what came late is asked for again, s: four
+# CloudWatch has a point a minute, and is asked as often; late points are asked for again, s: four
 # points of volumes that publish every five minutes.
 AWS_EVERY_S, AWS_AGAIN_S = 60.0, 1_200.0
 
@@ -60,7 +60,7 @@ class SourceOptions:
     it. `members`: of arrays of the lab, read each member too (volumes of role `member`, named
     NAME/0 and so on). `interval_s`, `clock_start`: of a recording that has no times, seconds
     between its reports and when it began (ISO 8601). `span`: what a service that keeps the past is
-    asked for (None: 14 days), and `progress` is told the share that is there."""
+    asked for (None: 14 days), and `progress` is called with the share that has come."""
 
     storage: str | None = None
     instance: str | None = None
@@ -277,11 +277,11 @@ def _select_volumes(evidence: Evidence, devices: tuple[str, ...]) -> Evidence:
     named = set()
     for device in devices:
         if device.removeprefix("/dev/") not in names:
-            there = ", ".join(
+            choices = ", ".join(
                 f"{volume.facts.name} ({volume.facts.device})" if volume.facts.device else volume.facts.name
                 for volume in evidence.volumes
             )
-            hint = f"There are: {there}." if there else "It has no figures of disks at all."
+            hint = f"There are: {choices}." if choices else "It has no figures of disks at all."
             raise refuse.input(f"--device {device[:80]}", f"is not in {Path(evidence.facts.target).name}", hint)
         named.add(names[device.removeprefix("/dev/")])
     chosen = tuple(

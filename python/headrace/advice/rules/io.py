@@ -102,7 +102,7 @@ def _make_capacity(value: float, why: str) -> RuleValue:
 
 
 def _round_down(value: float) -> int:
-    """Rounds down to two significant digits: nothing here is known better."""
+    """Returns the value rounded down to two significant digits, as exact as the rates are known."""
     step = 10 ** max(0, len(str(int(value))) - 2)
     return int(value // step * step)
 

@@ -6,8 +6,8 @@ from headrace.advice.situation import Rule, RuleValue, Situation
 from headrace.base.units import MIB
 
 WORKERS = (4, 16)  # 4 were enough in the published test (mts-2016); 16 is a guess
-# Mean of one fdatasync, ms: gp2 and gp3 in use, 2021 (parameters.toml, fdatasync-2021). gp3's also
-# stands for types that were not measured.
+# Mean of one fdatasync, ms: gp2 and gp3 in use, 2021 (parameters.toml, fdatasync-2021). gp3's is
+# taken for types that were not measured.
 FDATASYNC_MS = {"gp2": 1.16, "gp3": 1.7}
 SYNCS_OF_A_COMMIT = 2.0  # the applier's: redo and binlog
 

@@ -62,8 +62,8 @@ def judge_excess(part: SlowPart, workload: OpenWorkload) -> Finding | None:
 
 
 def _compute_rates(volume: VolumeEvidence, limits: HoldingLimits, workload: OpenWorkload) -> pl.DataFrame:
-    """Returns I/Os as EBS counts them at the least and bytes a second, of points that are long
-    enough to be held against a limit. Requests that follow each other are merged."""
+    """Returns the least I/Os that EBS may count, and the bytes a second, of points that are long
+    enough to be compared with a limit. Requests that follow each other may be merged."""
     rows = average_blocks(volume.rows, LEAST_MEAN_S)
     if not rows.height:
         return rows

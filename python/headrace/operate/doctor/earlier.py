@@ -98,8 +98,8 @@ def _find_signs(evidence: Evidence, thresholds: Thresholds, newest_unix: float) 
         signs = [pl.col(name) >= most for name, most in slow.items() if name in names]
         signs += [pl.col(name) > 0 for name in (*OVER.values(), "stalled") if name in names]
         signs += [pl.col(name) <= LOW_BALANCE for name in BALANCES if name in names]
-        shown = volume.rows.filter(pl.any_horizontal([sign.fill_null(False) for sign in signs]))
-        times.append(shown["t_unix"].to_numpy())
+        rows = volume.rows.filter(pl.any_horizontal([sign.fill_null(False) for sign in signs]))
+        times.append(rows["t_unix"].to_numpy())
     return np.sort(np.concatenate(times))
 
 

@@ -37,7 +37,7 @@ def _blame_locks(signals: Signals, t: Thresholds) -> Finding | None:
     if server is None or not row.holds(t, lock_share=server.locks, running=server.running):
         return None
     locks = server.locks or 0.0
-    # Time of those who do not wait for a lock: where it goes to storage, locks are how it is felt.
+    # The time of those who hold the locks: if it goes to storage, the locks only pass its waits on.
     free = max(1e-9, 1.0 - locks)
     of_holders = min(1.0, (server.felt or 0.0) / free)
     return row.make_finding(
@@ -93,7 +93,7 @@ def _blame_cold_pool(signals: Signals, t: Thresholds) -> Finding | None:
         "unused_share": server.unused_share,
         "uptime_s": uptime,
         "kept_share": server.kept_share,
-        # Without I/Os there is nothing that a cold cache would not explain.
+        # Without I/Os all waits may be those of a cold cache.
         "read_share": reads / ios if ios else 1.0,
     }
     if free is None or uptime is None or not row.holds(t, **figures):
@@ -185,7 +185,7 @@ def _blame_clients(signals: Signals, t: Thresholds) -> Finding | None:
 
 
 def _blame_idleness(signals: Signals, t: Thresholds) -> Finding | None:
-    """Returns a finding where nothing is asked."""
+    """Returns the finding that hardly any I/O or transaction is requested; None where some are."""
     if not signals.volumes and signals.server is None:
         return None
     if any(volume.iops >= t.idle_iops for volume in signals.volumes):
@@ -200,5 +200,5 @@ def _blame_idleness(signals: Signals, t: Thresholds) -> Finding | None:
 
 
 def is_busy(volume: VolumeSignals, t: Thresholds) -> bool:
-    """Returns whether at least `idle_iops` I/Os a second are asked of the volume."""
+    """Returns whether the volume does at least `idle_iops` I/Os a second."""
     return volume.iops >= t.idle_iops

@@ -14,7 +14,7 @@ from headrace.operate.doctor.storage_verdicts import judge_settings, judge_volum
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.doctor.verdicts import read_verdicts
 
-MOST_FINDINGS = 3  # a reader takes in no more; the rest stands behind --all
+MOST_FINDINGS = 3  # a reader takes in no more; --all shows the others
 # Order of those that say the same of storage: how it is known.
 BASES = ("felt", "seen", "inferred", "server", "coming", "")
 # Verdicts that explain the demand itself: they go before the limit that the demand meets. A setting

@@ -10,7 +10,7 @@ from headrace.operate.doctor.model import Diagnosis, Finding
 NAGIOS = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
 # A limit that is felt now is critical; one that is seen or coming, and a setting, is a warning.
 CRITICAL = ("felt",)
-MOST_EARLIER = 5  # lines of the time before that a reader takes in; the rest stands behind --all
+MOST_EARLIER = 5  # of the lines on earlier episodes; --all shows the others
 
 
 def get_nagios_code(diagnosis: Diagnosis) -> int:
@@ -49,9 +49,9 @@ def build_lines(
             printed += _build_finding_lines(number, finding, fold)
     elif diagnosis.others:
         printed += [f"{len(diagnosis.others)} more with --all.", ""]
-    shown = diagnosis.earlier if everything else diagnosis.earlier[:MOST_EARLIER]
-    below = [f"Earlier: {episode.words}." for episode in shown]
-    if hidden := len(diagnosis.earlier) - len(shown):
+    episodes = diagnosis.earlier if everything else diagnosis.earlier[:MOST_EARLIER]
+    below = [f"Earlier: {episode.words}." for episode in episodes]
+    if hidden := len(diagnosis.earlier) - len(episodes):
         below.append(f"Earlier: {hidden} more with --all.")
     place = ", ".join(diagnosis.storage) or "volumes not known"
     below.append(

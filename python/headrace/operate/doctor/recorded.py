@@ -57,7 +57,7 @@ def diagnose_recording(
     findings += [stalled] if stalled else []
     slow = judge_slow_points(replace(part, rows=without_stalls(part.rows)), beside_limits=bool(bound))
     findings += [slow] if slow else []
-    # Bursts that a mean hides are told after the limit that is seen.
+    # Bursts that a mean hides come after the limit that is seen.
     findings.sort(key=lambda entry: (bool(bound) and entry.subject == "bursts", -entry.weight))
     processors = judge_processors(evidence, _make_clock(workload), t, storage_waits=bool(findings))
     findings += [processors] if processors else []

@@ -87,7 +87,7 @@ class VolumeSignals:
 
     @property
     def use_while_busy(self) -> float | None:
-        """The rate over the limit that is nearest, in the time in which there was any request."""
+        """The rate divided by the nearest limit, over the time with a request under way."""
         uses = [use for name, use in self.use.rates.items() if use is not None and name != "volume-credits"]
         return max(uses) / self.busy_share if uses and self.busy_share else None
 
@@ -160,7 +160,7 @@ class ServerSignals:
 
     @property
     def commits_unknown(self) -> bool:
-        """True of a replica: nobody tells the commits of its clients from its appliers'."""
+        """True of a replica: its clients' commits cannot be told from its appliers'."""
         return self.facts.replica and self.felt_commit is None
 
     @property

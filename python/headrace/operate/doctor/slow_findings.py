@@ -285,15 +285,15 @@ def blame_slow_member(part: SlowPart) -> Finding | None:
     if worst is None:
         return None
     at = pl.col("t_unix").is_between(worst.rows["t_unix"][0] - 1e-6, worst.rows["t_unix"][-1] + 1e-6)
-    beside = {name: volume.rows.filter(at) for name, volume in members.items() if name != worst.name}
+    other_rows = {name: volume.rows.filter(at) for name, volume in members.items() if name != worst.name}
     ms = {worst.name: compute_slowest_ms(worst.rows)} | {
-        name: compute_slowest_ms(rows) for name, rows in beside.items()
+        name: compute_slowest_ms(rows) for name, rows in other_rows.items()
     }
     quick = min(ms.values())
     if ms[worst.name] < MEMBER_FACTOR * max(quick, 1e-3):
         return None
     # A burst is spread over all members, as all of the load is.
-    most = max((median(rows, "charged_iops") or 0.0 for rows in beside.values()), default=0.0)
+    most = max((median(rows, "charged_iops") or 0.0 for rows in other_rows.values()), default=0.0)
     spread = (median(worst.rows, "charged_iops") or 0.0) <= SPREAD * most
     calm = worst.volume.rows.filter(~worst.slow)
     before = calm.filter(pl.col("t_unix") < worst.rows["t_unix"][0])

@@ -268,7 +268,7 @@ def _compute_use(rows: pl.DataFrame, limits: HoldingLimits | None) -> pl.Series:
     for name, allowed, in_bytes in limits.list_levels() if limits else ():
         share = demand[in_bytes] / allowed
         if name == "volume-credits" and has_credits:
-            continue  # a window of spent credits is told as one
+            continue  # spent credits are a window of their own (`windows`)
         if name.endswith("credits"):
             # A rate above the baseline means that credits remain, so credits do not bind.
             share = pl.when(share <= 1.05).then(share).otherwise(0.0)
@@ -298,8 +298,8 @@ def _compute_explained_share(
     return max(alone, float(_compute_use(part, limits).median() or 0.0))  # type: ignore[arg-type]
 
 
-# Calm points with as many I/Os that are needed to tell how busy the device is with them, and the
-# share of them that is at most as busy. Guesses.
+# The least calm points with as many I/Os that show how busy these keep the device, and the quantile
+# of their busy shares that is taken. Guesses.
 LEAST_ALIKE, MOST_ALIKE = 3, 0.9
 
 

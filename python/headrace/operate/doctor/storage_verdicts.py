@@ -251,8 +251,8 @@ def _make_latency_figures(volume: VolumeSignals) -> tuple[FindingFigure, ...]:
         if seen is None:
             continue
         own = None if volume.model is None else getattr(volume.model, f"{way}_p50")
-        beside = "" if own is None else f", the model's without waiting {own:.2f} ms"
-        figures.append(FindingFigure(f"{way}_ms", seen, "ms", f"{way}s take {seen:,.2f} ms (median){beside}"))
+        comparison = "" if own is None else f", the model's without waiting {own:.2f} ms"
+        figures.append(FindingFigure(f"{way}_ms", seen, "ms", f"{way}s take {seen:,.2f} ms (median){comparison}"))
     return tuple(figures)
 
 
@@ -315,8 +315,8 @@ def _is_at_instance_limit(volume: VolumeSignals, signals: Signals, t: Thresholds
 
 def _sum_rates(signals: Signals) -> tuple[float, float]:
     """Returns I/Os and bytes a second of all volumes of the instance."""
-    beside = [other for other in signals.volumes if other.facts.role != "member"]
-    return sum(other.charged_iops for other in beside), sum(other.bytes_s for other in beside)
+    volumes = [other for other in signals.volumes if other.facts.role != "member"]
+    return sum(other.charged_iops for other in volumes), sum(other.bytes_s for other in volumes)
 
 
 def _may_hide_bursts(volume: VolumeSignals, t: Thresholds) -> bool:
@@ -403,18 +403,18 @@ def _judge_members(volume: VolumeSignals, signals: Signals, t: Thresholds) -> li
 
 def _forecast_credits(volume: VolumeSignals, t: Thresholds) -> list[Finding]:
     """Returns the finding that credits will be gone soon at the present rate, if they will."""
-    now, first = volume.credits.last, volume.credits.first
+    balance, first = volume.credits.last, volume.credits.first
     limits = volume.limits
-    if now is None or first is None or limits is None or limits.credits is None:
+    if balance is None or first is None or limits is None or limits.credits is None:
         return []
     # From the rates, where they are known: the balance as printed may have whole percents only.
     demand, refill, unit = _compute_rate(volume, "volume-credits")
     if refill is None or demand <= refill:
         return []
-    left_s, row = now / 100 * limits.credits / (demand - refill), read_verdicts()["coming"]
+    left_s, row = balance / 100 * limits.credits / (demand - refill), read_verdicts()["coming"]
     # Fall of the balance over a whole window, percent; extrapolated if the rows cover less.
-    fall = (first - now) / min(1.0, volume.seconds / t.window_s) if volume.seconds else None
-    if not row.holds(t, balance_percent=now, fall_percent=fall, empty_in_s=left_s):
+    fall = (first - balance) / min(1.0, volume.seconds / t.window_s) if volume.seconds else None
+    if not row.holds(t, balance_percent=balance, fall_percent=fall, empty_in_s=left_s):
         return []
     rate = FindingFigure("rate", demand, unit, f"rate: {_format_amount(demand, unit)} are asked")
     return [
@@ -423,7 +423,7 @@ def _forecast_credits(volume: VolumeSignals, t: Thresholds) -> list[Finding]:
             weight=1.0 / (1.0 + left_s),
             figures=(rate,),
             empty_in_s=left_s,
-            balance_percent=now,
+            balance_percent=balance,
             demand=_format_amount(demand, unit),
             refilled=_format_amount(refill, unit),
         )
@@ -454,8 +454,9 @@ def _judge_log_buffer(server: ServerSignals, t: Thresholds) -> Finding | None:
     waits, row = server.get("log_waits_per_s") or 0.0, read_verdicts()["log-buffer"]
     if not row.holds(t, log_waits_per_s=waits):
         return None
-    size, now = _format_mib(server, "innodb_log_buffer_size"), server.facts.variables.get("innodb_log_buffer_size", "")
-    size_bytes = max(LOG_BUFFER, 2 * int(now)) if now.isdigit() else LOG_BUFFER
+    size = _format_mib(server, "innodb_log_buffer_size")
+    current = server.facts.variables.get("innodb_log_buffer_size", "")
+    size_bytes = max(LOG_BUFFER, 2 * int(current)) if current.isdigit() else LOG_BUFFER
     each = waits / server.tps if server.tps else 0.0
     return row.make_finding(
         felt=server.felt,
@@ -488,10 +489,10 @@ def _judge_redo(server: ServerSignals, signals: Signals, t: Thresholds) -> Findi
     name = (
         "innodb_redo_log_capacity" if "innodb_redo_log_capacity" in server.facts.variables else "innodb_log_file_size"
     )
-    now = _format_mib(server, name)
-    has = server.facts.variables.get(name, "")
+    current = _format_mib(server, name)
+    size = server.facts.variables.get(name, "")
     hour = (server.get("log_bytes_per_s") or 0.0) * HOUR_S
-    size_bytes = min(max(2 * int(has) if has.isdigit() else 0, math.ceil(hour / GIB) * GIB, LEAST_REDO), MOST_REDO)
+    size_bytes = min(max(2 * int(size) if size.isdigit() else 0, math.ceil(hour / GIB) * GIB, LEAST_REDO), MOST_REDO)
     line = (
         f"SET GLOBAL innodb_redo_log_capacity = {size_bytes};"
         if name == "innodb_redo_log_capacity"
@@ -505,7 +506,7 @@ def _judge_redo(server: ServerSignals, signals: Signals, t: Thresholds) -> Findi
         holds_s=seconds,
         ios=ios,
         line=line,
-        undo=f"{name} = {now}" if now else "",
+        undo=f"{name} = {current}" if current else "",
     )
 
 

@@ -114,7 +114,7 @@ def _check_magnetic(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]
     if volume.volume_type != "standard" or not volume.can_be_optimized:
         return "ok", "is not a magnetic volume on an instance that can be EBS-optimized"
     if len(volume.days) < MAGNETIC_DAYS:
-        return "not known", f"{len(volume.days)} days are known, {MAGNETIC_DAYS} at least are checks at"
+        return "not known", f"{len(volume.days)} days are known, {MAGNETIC_DAYS} at least are looked at"
     busy = 0
     for day in volume.days[-MAGNETIC_OF:]:
         middle = statistics.median(day) if day else 0.0
@@ -132,7 +132,7 @@ def _check_unused(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
     if not volume.attached:
         return "yellow", "is not attached"
     if len(volume.days) < UNUSED_DAYS:
-        return "not known", f"{len(volume.days)} days are known, {UNUSED_DAYS} are checks at"
+        return "not known", f"{len(volume.days)} days are known, {UNUSED_DAYS} are looked at"
     idle = [statistics.fmean(day) < rule.limit if day else True for day in volume.days[-UNUSED_DAYS:]]
     return ("yellow" if all(idle) else "ok"), f"{sum(idle)} of the past {UNUSED_DAYS} days below {rule.limit:g} IOPS"
 
@@ -183,8 +183,8 @@ def make_advised_volume(volume: VolumeEvidence, evidence: Evidence) -> AdvisedVo
     whole = [day for day, rows in days.items() if float(rows["duration_s"].sum()) >= WHOLE_DAY * DAY_S]
     periods: list[float] = []
     if whole:
-        beside = [other for other in evidence.volumes if other.facts.role != "member"]
-        rows = [other.rows.filter(pl.col("t_unix") // DAY_S == whole[-1]) for other in beside if other.rows.height]
+        volumes = [other for other in evidence.volumes if other.facts.role != "member"]
+        rows = [other.rows.filter(pl.col("t_unix") // DAY_S == whole[-1]) for other in volumes if other.rows.height]
         periods = _sum_mib_s_periods(rows)
     limits = volume.facts.limits
     most = limits.instance_burst_bytes_s / MIB if limits and limits.instance_burst_bytes_s else None

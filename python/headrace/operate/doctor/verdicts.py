@@ -51,7 +51,7 @@ class ConditionRow:
 @dataclass(frozen=True)
 class VerdictRow:
     """One verdict: the sentence (`because`), and the remedy: what to do (`then`), a line to paste,
-    how to take it back, its cost and the source of the rule; all "" where there is none. Values in
+    how to take it back, its cost and the source of the rule; all "" without a remedy. Values in
     braces are formatted as Python does, shares (`:share`) and seconds (`:span`) in words."""
 
     name: str

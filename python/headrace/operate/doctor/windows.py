@@ -144,11 +144,11 @@ def remove_bound_rows(rows: pl.DataFrame, bound: list[BoundWindow]) -> pl.DataFr
     if not bound:
         return rows
     first = float(rows["t_unix"][0])
-    taken = pl.lit(False)
+    in_window = pl.lit(False)
     for entry in bound:
         at, ends = pl.col("t_unix") - first, pl.col("t_unix") - first + pl.col("duration_s")
-        taken = taken | ((ends >= entry.window.from_s - 1e-6) & (at <= entry.window.to_s + 1e-6))
-    return rows.filter(~taken)
+        in_window = in_window | ((ends >= entry.window.from_s - 1e-6) & (at <= entry.window.to_s + 1e-6))
+    return rows.filter(~in_window)
 
 
 def _infer_limit(

@@ -34,7 +34,7 @@ class FleetSettings(msgspec.Struct, frozen=True):
     """`p99_ms`: no storage is advised whose I/O p99 of the worst five minutes is above this and
     above today's (where that waits for limits: above today's without waiting). `headroom_percent`:
     growth of the demand that is carried without throttling, for what means of minutes hide.
-    `region`: prices, where a volume does not say its own. `exclude`: types that are not wanted.
+    `region`: prices, where a volume does not say its own. `exclude`: types that are never advised.
     `fortnights`: how many are drawn for the risk. `tables`: what each account pays in each region
     (`FleetPrices.list_tables`); list prices for those without one. `prices`: their source in words.
     Checked by `validate`."""

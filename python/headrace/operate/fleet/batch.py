@@ -1,4 +1,5 @@
-"""The answers for a batch of devices: each first predicted as it is, then right-sized.
+"""The answers for a batch of devices: first each is simulated on today's storage and compared with
+its recording (`selfcheck`), then the cheapest storage that meets the goals is searched.
 
 The search is the planner's own (`planner.search`), over the same spaces as its `in place` row:
 types that today's volumes can be modified into, nothing smaller. All devices of a batch are
@@ -344,7 +345,7 @@ class _Batch:
 
     def _saves(self, case: _Case) -> bool:
         """Returns whether the advised storage costs noticeably less than today's."""
-        assert case.best is not None  # asked only where something was found
+        assert case.best is not None  # called only where a storage is advised
         before = self._compute_usd(case, case.today.text)
         return before - case.best.usd >= max(LEAST_SAVING * before, LEAST_SAVING_USD)
 
@@ -412,7 +413,7 @@ class _Batch:
             return f"today's volume makes requests wait for its limits{self._describe_waiting(case)}{lost}"
         carries = f"still {self.settings.headroom_percent:g} % head-room"
         p99_ms = case.figures.get("proposed_p99_ms")
-        if p99_ms is None:  # nothing was asked of it
+        if p99_ms is None:  # there was no I/O
             return f"{carries}{lost}"
         if self._fails(case):
             return f"today's volume makes requests wait for its limits; with this one {carries}, I/O p99 {_format_ms(p99_ms)}{lost}"
@@ -451,9 +452,9 @@ class _Batch:
         )
         for unit, scale, name, baseline, highest in of_unit:
             rates = np.sum([getattr(other, name)[-length:] for other in together], axis=0)
-            taken = float(np.median(rates[at_limit]))
+            typical_rate = float(np.median(rates[at_limit]))
             for most in (baseline, highest):
-                if most and AT_INSTANCE * most <= taken <= most / AT_INSTANCE:
+                if most and AT_INSTANCE * most <= typical_rate <= most / AT_INSTANCE:
                     spent = " without its burst" if most < (highest or most) else ""
                     return (
                         f"{first.instance_type} gives {most / scale:,.0f} {unit} to all its volumes{spent}, and they take it "

@@ -32,10 +32,10 @@ MARGIN = 1.25
 SIMULATED_S = 300.0  # a period of CloudWatch
 # The best of the periods at a limit gives the limit: the others met it for a part of the time.
 BEST_PERCENTILE = 90.0
-# I/O sizes are rounded to this many steps an octave, so that like volumes are asked for once; ours.
+# I/O sizes are rounded to this many steps an octave, so that like volumes are simulated once; ours.
 SIZES = 8
 # More requests than this in the queue are not those of waiting clients. Such a queue grows without
-# end, and its growth tells what was asked. Servers have fewer threads than that; ours.
+# end, and its growth shows the demand. Servers have fewer threads than that; ours.
 MOST_CLIENTS = 4_096
 
 

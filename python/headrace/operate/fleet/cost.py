@@ -1,14 +1,14 @@
 """Computes what volumes cost a month: at list prices, or at the rates of a Cost and Usage Report.
 
-A report (CUR 2.0, Parquet or CSV) tells rates, not bills: its rows are hours of one month, with a
-volume that was made or changed in the middle of it. So what was paid for a GiB, an IOPS and a MiB/s
-is read from it, and the bill of a whole month, of today's volume and of a wanted one alike, is made
-with these rates by the rules of the catalog. Each item of a volume type has its own rate: a GiB of
-gp3 tells nothing of its IOPS, nor of io2. If the report has no row of an item, its list price is
-taken, with a note. The search for what to advise and the bills are made with the same table.
+A report (CUR 2.0, Parquet or CSV) has rates, not bills: its rows are hours of one month, also of
+volumes that were made or changed within it. So the price of a GiB, an IOPS and a MiB/s is read from
+it, and the bill of a whole month, of today's volume and of a proposed one alike, is computed with
+these rates by the rules of the catalog. Each item of a volume type has its own rate. If the report
+has no row of an item, its list price is taken, with a note. The search for what to advise and the
+bills use the same table.
 
 Discounts that the report states as rows are taken off; credits, refunds, fees and tax are not part
-of a rate: they end, or follow it. They are told.
+of a rate, because they end or follow it, and give a note.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 refuse = Refusals("docs/guide/fleet-changes.md")
 refuse_export = Refusals("docs.aws.amazon.com/cur/latest/userguide/table-dictionary-cur2.html")
-# Columns of CUR 2.0 that are needed, and that are used where they are there.
+# Columns of CUR 2.0 that are needed, and those that are used if a report has them.
 NEEDED = {
     "bill_billing_period_start_date": pl.String,
     "line_item_line_item_type": pl.String,
@@ -87,8 +87,8 @@ class VolumeBill:
 
 @dataclass(frozen=True)
 class PaidRate:
-    """The price that an account paid for an item of a volume type: `usd` for an `amount` in the catalog's
-    units and months. `step`: of a price in steps, from 0."""
+    """The price that an account paid for an item of a volume type: `usd` for an `amount` in the
+    catalog's units and months. `step`: of a price in steps, from 0."""
 
     account: str
     product: str
@@ -253,10 +253,10 @@ class _Report:
         try:
             parquet = path.suffix.lower() == ".parquet"
             scan = pl.scan_parquet(path) if parquet else pl.scan_csv(path, infer_schema=False)
-            there = scan.collect_schema().names()
-            missing = [column for column in NEEDED if column not in there]
+            names = scan.collect_schema().names()
+            missing = [column for column in NEEDED if column not in names]
             if missing:
-                old = any(column.startswith("lineItem/") for column in there)
+                old = any(column.startswith("lineItem/") for column in names)
                 hint = (
                     "This is the older CUR: make a data export of CUR 2.0."
                     if old
@@ -264,10 +264,10 @@ class _Report:
                 )
                 raise refuse_export.input(f"{shorten_name(path.name)}: {missing[0]}", "this column is needed", hint)
             columns = [
-                pl.col(name).cast(kind, strict=True) if name in there else pl.lit("", kind).alias(name)
+                pl.col(name).cast(kind, strict=True) if name in names else pl.lit("", kind).alias(name)
                 for name, kind in (NEEDED | OPTIONAL).items()
             ]
-            net = pl.col(NET).cast(pl.Float64, strict=True) if NET in there else pl.lit(None, pl.Float64).alias(NET)
+            net = pl.col(NET).cast(pl.Float64, strict=True) if NET in names else pl.lit(None, pl.Float64).alias(NET)
             columns.append(net)
             used = pl.col("line_item_usage_type").str.contains("EBS:Volume", literal=True)
             other = pl.col("line_item_line_item_type").is_in([*USAGE, *DISCOUNTS]).not_()

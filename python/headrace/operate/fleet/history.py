@@ -220,7 +220,7 @@ def _select_rows(volume: str, rows: pl.DataFrame | None) -> pl.DataFrame:
 
 
 def find_rates_at_limit(rates: np.ndarray, limit: float | None) -> np.ndarray:
-    """Returns which rates are at a limit in the same unit, as near as sums of a period tell; none
+    """Returns which rates are AT_LIMIT of a limit in the same unit, or more; none
     where the limit is None."""
     return np.zeros(len(rates), bool) if not limit else rates >= AT_LIMIT * limit
 

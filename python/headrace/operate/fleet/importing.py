@@ -140,7 +140,7 @@ class _Spill:
     def add(
         self, volume: str, metric: str, t_unix: float, value: float, account: str = "", period_s: float | None = None
     ) -> None:
-        """Adds a point, in CloudWatch's unit of its metric; `period_s` None: not told. Writes the
+        """Adds a point, in CloudWatch's unit of its metric; `period_s` None: not stated. Writes the
         points to the parts when there are POINTS_AT_ONCE."""
         figures = (volume, metric, t_unix, value, account, period_s, self.file)
         for column, figure in zip(self.columns.values(), figures, strict=True):
@@ -170,7 +170,7 @@ class _Spill:
 
     def write(self, number: int, rows: pl.DataFrame) -> None:
         """Writes rows of SPILLED_OF_FILE, all of volumes of that part; `flush` comes before them.
-        Raises InputError for points whose period nothing says, or not as it is."""
+        Raises InputError as `points.state_periods`."""
         name = f"{number:03d}-{self.written:06d}.parquet"
         rows = state_periods(rows, self.stated_s, self.files, self.sparse).select(list(SPILLED))
         rows.write_parquet(self.folder / name, compression="lz4")

@@ -1,4 +1,4 @@
-"""A whole fleet, batch by batch: what was answered is kept, so that a run that is stopped goes on.
+"""A whole fleet, batch by batch: answers are saved, so that a run that was stopped can continue.
 
 Batches are made of whole instances' devices in the order of the points' file, so that each part of
 the file is read once. The answers of each batch lie in a folder next to the result until all are

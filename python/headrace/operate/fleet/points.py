@@ -195,8 +195,8 @@ def state_periods(
 
 
 def _is_no_multiple(time_s: pl.Expr, period_s: float) -> pl.Expr:
-    """Returns whether times lie off every multiple of a period, as far as they are printed;
-    seconds."""
+    """Returns the expression of times, seconds, that are not a multiple of a period, give or take
+    STEP_SLACK_S."""
     return (time_s + STEP_SLACK_S) % period_s > 2 * STEP_SLACK_S
 
 
@@ -253,11 +253,11 @@ def _find_complete_rows(wide: pl.DataFrame, lacking: dict[str, list[str]]) -> pl
     """Returns the expression of the rows that stay: those with all four metrics, since without one
     a period tells no demand. A volume that never had one of them keeps its rows and is added, with
     the missing metrics, to `lacking`."""
-    there = wide.group_by("volume", maintain_order=True).agg(pl.col(SUMS).is_not_null().any())
+    metrics_of_volumes = wide.group_by("volume", maintain_order=True).agg(pl.col(SUMS).is_not_null().any())
     metrics = {column: metric for metric, (column, _) in METRICS.items()}
     never = {
         row["volume"]: [metrics[name] for name in SUMS if not row[name]]
-        for row in there.iter_rows(named=True)
+        for row in metrics_of_volumes.iter_rows(named=True)
         if not all(row[name] for name in SUMS)
     }
     lacking |= never

@@ -45,8 +45,9 @@ ARRAYS = ("md", "dm-")  # devices that show the I/O of others again (Linux, devi
 @dataclass(frozen=True)
 class RecordingHints:
     """Facts given besides the recordings. `interval_s`, `clock_start`: of those without times.
-    `span`: what services are asked for. `volumes`: by device ("nvme1n1", or "db1/nvme1n1" of one
-    recording among several), the id of the volume; where any is named, no other is imported."""
+    `span`: the time that services are asked for. `volumes`: by device ("nvme1n1", or "db1/nvme1n1"
+    of one recording among several), the id of the volume; where any is named, no other is
+    imported."""
 
     interval_s: float | None = None
     clock_start: str | None = None
@@ -107,9 +108,9 @@ def read_recording_points(loaded: LoadedRecording, hints: RecordingHints, notes:
         device: volume for device in devices if (volume := _find_volume(device, title, loaded, hints)) is not None
     }
     if not volumes:
-        there = ", ".join(devices[:12]) or "none"
+        choices = ", ".join(devices[:12]) or "none"
         value = f"{recording.name}: {', '.join(f'--device {name}' for name in hints.volumes) or 'no devices'}"
-        raise refuse.input(value, "has no device that is to be imported", f"There are: {there}.")
+        raise refuse.input(value, "has no device that is to be imported", f"There are: {choices}.")
     without_zone = False
     for device, volume in volumes.items():
         copy, apart = loaded.copy_parts()

@@ -24,7 +24,7 @@ from headrace.operate.fleet.closed import WaitingClients
 from headrace.operate.fleet.history import DeviceHistory
 
 MOST_BALANCE_ERROR = 5.0  # points of a percent, median
-# Agreement on throttled periods (F1); asked where at least this many periods were flagged.
+# Least agreement on throttled periods (F1), computed if at least this many periods were flagged.
 LEAST_F1, LEAST_FLAGGED = 0.5, 12
 # A period counts as throttled where requests waited for more than half of it: what CloudWatch's
 # check was found to mean (docs/guide/metrics.md).
@@ -180,9 +180,9 @@ def _compute_balance_error(history: DeviceHistory, simulated: np.ndarray) -> flo
     if not both.any():
         return None
     apart = np.abs(history.balance_percent[both] - simulated[both])
-    # Hours at 100 % agree by themselves: only where one of the two has moved is there evidence.
-    moved = (history.balance_percent[both] < FULL_PERCENT) | (simulated[both] < FULL_PERCENT)
-    return float(np.median(apart[moved])) if moved.any() else 0.0
+    # Hours at 100 % always agree: only where one of the two has informative is there evidence.
+    informative = (history.balance_percent[both] < FULL_PERCENT) | (simulated[both] < FULL_PERCENT)
+    return float(np.median(apart[informative])) if informative.any() else 0.0
 
 
 def _compute_agreement(history: DeviceHistory, waited: np.ndarray) -> float | None:

@@ -106,7 +106,7 @@ def forecast(
 
     `hours`: how far the credits are followed (1 to 336). `balance_percent`: today's credits; None:
     as recorded, else simulated. `space`: used space by day, `limit_gib`: where it is full (None:
-    the storage's usable size). Raises InputError where nothing at all can be said, and for what
+    the storage's usable size). Raises InputError where nothing can be forecast, and for what
     would change nothing: a balance of storage without credits, a limit without used space.
     """
     check_whole("hours", hours, 1, MOST_HOURS)

@@ -43,7 +43,7 @@ MARKS_H = (1, 6, 24, 48, 72)  # hours ahead at which the balance is kept, to be 
 # A future's first hours may lie this far from the drawn day: beyond, the hour was an accident.
 MOST_FACTOR = 10.0
 QUIET_SHARE = 0.01  # of the mean demand: keeps ratios of idle hours finite
-LAST_S = 60.0  # seconds: the mean that is said to stay; a single sample is too much chance. Ours
+LAST_S = 60.0  # seconds of the mean that is taken to continue; a single sample is too much chance. Ours
 SOON_MINUTES = 15  # whose one-minute means give the interval of the next minutes
 MOST_HOURS = 24 * 14  # two weeks: days drawn from the past say nothing of later ones
 

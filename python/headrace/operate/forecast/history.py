@@ -22,7 +22,7 @@ SLOTS_PER_HOUR = 3_600 // SLOT_S
 refuse = Refusals("docs/guide/forecast.md")
 # Columns of a history, per second: I/Os and KiB of reads and of writes.
 READS, WRITES, READ_KIB, WRITE_KIB = range(4)
-# A recording without a date is laid on this Saturday; nothing that is said depends on it.
+# The date of a recording without one, a Saturday; no forecast depends on it.
 SOME_DAY = "2000-01-01"
 
 

@@ -99,8 +99,8 @@ def promises(
 
 
 def choose_name(workload: OpenWorkload) -> str:
-    """Returns the name that a forecast is kept under: the volume's id where the recording tells it,
-    whatever its file is called; else the recording's name."""
+    """Returns the name of a forecast in the ledger: the volume's id where the recording has it,
+    else the recording's name."""
     device = workload.source.get("device")
     return device if isinstance(device, str) and VOLUME_ID.fullmatch(device) else workload.name
 

@@ -155,6 +155,6 @@ def _find_most(used_gib: np.ndarray, trend: Trend) -> tuple[float, int]:
     days = np.arange(1 - len(used_gib), 1)
     seen = days >= max(1 - MOST_DAYS_BACK, trend.since if trend.cut is not None else -np.inf)
     shrinks = min(0.0, trend.per_day) if trend.claimed else 0.0
-    now = np.where(seen, used_gib - shrinks * days, -np.inf)
-    at = len(now) - 1 - int(np.argmax(now[::-1]))  # the last of equal ones
-    return float(now[at]), int(days[at])
+    levels = np.where(seen, used_gib - shrinks * days, -np.inf)
+    at = len(levels) - 1 - int(np.argmax(levels[::-1]))  # the last of equal ones
+    return float(levels[at]), int(days[at])

@@ -29,7 +29,7 @@ Progress = Callable[[float, str], None]
 @dataclass(frozen=True)
 class RestoredVolume:
     """A volume that was made from a snapshot. `place`: where its filesystem was mounted; `kind`:
-    xfs, ext4 or the like, "" if the snapshot does not tell."""
+    xfs, ext4 or the like, "" if the snapshot does not have it."""
 
     volume: str
     snapshot: str

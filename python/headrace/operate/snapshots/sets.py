@@ -1,8 +1,8 @@
 """Snapshot sets: the snapshots of a server's volumes of one moment, known by their tags alone.
 
-Tags whose values are there before the snapshots go into the one call that makes them; the tag
+Tags whose values are known before the snapshots go into the one call that makes them; the tag
 `headrace:finished` comes last, when the freeze and the lock are known to have held. So a set whose
-maker was killed in between is seen for what it is.
+maker was killed before is known to be unfinished.
 """
 
 from __future__ import annotations

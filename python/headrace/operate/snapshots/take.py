@@ -45,7 +45,7 @@ Step = Callable[[str], None]
 
 @dataclass(frozen=True)
 class SnapshotRequest:
-    """A set that is asked for. `name`: of the server, for people. `service`: where its volumes are.
+    """The request for a set. `name`: of the server, for people. `service`: where its volumes are.
     `about`: what a restore wants to know. `lock`, `freeze`: leave a step out. `wait_lock_s`:
     longest wait for the lock. `hold_s`: longest freeze. `tags`: the user's own. `keep_off`: folders
     that are needed meanwhile, so must not be on a filesystem that is frozen."""
@@ -79,8 +79,8 @@ class SnapshotScope:
 
 @dataclass(frozen=True)
 class TakenSet:
-    """A set that was taken, and how long it took: ms that commits were held back, that writers
-    were, and until the lock came."""
+    """A set that was taken. `locked_ms`, `frozen_ms`: how long commits, and all writers, were held
+    back; `waited_ms`: how long the lock was waited for."""
 
     snapshot_set: SnapshotSet
     locked_ms: float
@@ -175,8 +175,8 @@ def plan(request: SnapshotRequest) -> SnapshotScope:
 
 
 def take(request: SnapshotRequest, on_step: Step = ignore) -> TakenSet:
-    """Takes a snapshot set. `on_step` is told each step of STEPS when it is done; it must not write
-    to the server's filesystems.
+    """Takes a snapshot set. `on_step` is called with each step of STEPS when it is done; it must
+    not write to the server's filesystems.
 
     Raises InputError for what cannot be locked or frozen, CouldNotRun for what was not had in time
     or did not hold. Then there is no set, and nothing is frozen or locked; the hint names a set

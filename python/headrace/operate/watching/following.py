@@ -72,12 +72,12 @@ class TickFollower:
         then a volume that is `gone`, with the reason."""
         row = tick.volumes.get(volume.name)
         if row is None:
-            was = self._seen.get(volume.name)
-            silent_s = math.inf if was is None else tick.t_unix - was[0]
-            if was is not None and 0 <= silent_s <= SILENT_S and volume.device is not None:
-                return was[1]
+            last = self._seen.get(volume.name)
+            silent_s = math.inf if last is None else tick.t_unix - last[0]
+            if last is not None and 0 <= silent_s <= SILENT_S and volume.device is not None:
+                return last[1]
             self._emptying.pop(volume.name, None)
-            words = "no figures yet" if was is None else f"no figures for {silent_s:.0f} s"
+            words = "no figures yet" if last is None else f"no figures for {silent_s:.0f} s"
             gone = "is detached" if volume.device is None and facts.kind == "live" else words
             return VolumeNow(
                 volume.id or volume.name, volume.name, spec=volume.storage, device=volume.device, gone=gone
@@ -263,14 +263,14 @@ def _compute_use(row: Row, limits: HoldingLimits | None, balance: float | None) 
         return {}
     empty = balance is not None and balance <= 0
     charged = row.get("charged_iops")
-    moved = [value * MIB for value in (row.get("read_mib_s"), row.get("write_mib_s")) if value is not None]
+    rates_bytes_s = [value * MIB for value in (row.get("read_mib_s"), row.get("write_mib_s")) if value is not None]
     iops = limits.iops if empty and limits.credit_unit == "ios" else limits.burst_iops
     bytes_s = limits.bytes_s if empty and limits.credit_unit == "bytes" else limits.burst_bytes_s
     used = {}
     if charged is not None and iops:
         used["volume-iops"] = charged / iops
-    if moved and bytes_s:
-        used["volume-throughput"] = sum(moved) / bytes_s
+    if rates_bytes_s and bytes_s:
+        used["volume-throughput"] = sum(rates_bytes_s) / bytes_s
     return used
 
 

@@ -300,12 +300,12 @@ def _describe_gain(gain: Gain, t: Thresholds) -> str:
         words += f" Lifting it brings {_describe_change(gain)}"
         words += "; not worth money." if gain.transactions < t.advice_gain else "."
     if gain.next_limit is not None and gain.at_factor is not None:
-        then = caps.describe_cap(gain.next_limit)
-        bind = "bind" if then.endswith("IOPS") or gain.next_limit == "cpu" else "binds"
+        limit = caps.describe_cap(gain.next_limit)
+        bind = "bind" if limit.endswith("IOPS") or gain.next_limit == "cpu" else "binds"
         if gain.at_factor < NEAR:
-            words += f" It will not help alone: {then} {bind} at {gain.at_factor:.2g} times today's load."
+            words += f" It will not help alone: {limit} {bind} at {gain.at_factor:.2g} times today's load."
         else:
-            words += f" The next limit is {then}, at {gain.at_factor:,.2g} times today's load."
+            words += f" The next limit is {limit}, at {gain.at_factor:,.2g} times today's load."
     return words
 
 

@@ -68,7 +68,7 @@ class RefusedChange:
 
 
 def list_changes(device: FleetDevice, target: Storage, usd_month: float, note: str = "") -> list[VolumeChange]:
-    """Returns what each member of a device becomes; members that stay as they are are left out.
+    """Returns what each member of a device becomes; members that do not change are left out.
 
     `usd_month`: the difference of the device's monthly bill, shared evenly by the members that
     change. `note`: what a reader of the changes should know.

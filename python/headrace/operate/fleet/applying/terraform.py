@@ -5,8 +5,8 @@
 The state says which resource a volume is, python-hcl2 reads the .tf files and tells where a value
 stands. If the value is a literal the diff has the new one; if it is a variable, shared by instances
 that do not all change alike, or in a module that is not in a folder here, a note names what to
-change by hand. Each file is read again as it will be, and must say what was asked for and otherwise
-what it said before. Needs the extra `headrace[terraform]`.
+change by hand. Each file is parsed again as it will be, and must have the new values and
+otherwise those of before. Needs the extra `headrace[terraform]`.
 """
 
 from __future__ import annotations
@@ -258,9 +258,9 @@ class _PatchBuilder:
     ) -> bool:
         """Adds to `edits` what gives an argument its value (None: takes it out), and to `arguments`
         the value. Returns False, with a note, where it must be done by hand."""
-        there = resource.attributes.get(name)
+        attribute = resource.attributes.get(name)
         arguments[name] = value
-        if there is None:
+        if attribute is None:
             if value is not None:
                 line = f"{name} = {_format_value(name, value)}"
                 after = next(
@@ -271,19 +271,19 @@ class _PatchBuilder:
                     return False
                 edits.append((after.whole[1], after.whole[1], f"{after.end_of_line}{resource.indent}{line}"))
             return True
-        if there.literal is None:
-            what = ", ".join(dict.fromkeys(REFERENCE.findall(there.text))) or there.text[:60]
+        if attribute.literal is None:
+            what = ", ".join(dict.fromkeys(REFERENCE.findall(attribute.text))) or attribute.text[:60]
             action = "is to be taken out" if value is None else f"must become {_format_value(name, value)}"
             self.note(address, f"{name} is {what}, not a literal: it {action}.")
             return False
         if value is None:
-            if not there.alone:
+            if not attribute.alone:
                 self.note(address, f"{name} is to be taken out; its arguments stand on one line.")
                 return False
-            edits.append((*there.whole, ""))
-        elif there.literal != value:
-            quoted = there.text.startswith('"')
-            edits.append((*there.value, f'"{value}"' if quoted else _format_value(name, value)))
+            edits.append((*attribute.whole, ""))
+        elif attribute.literal != value:
+            quoted = attribute.text.startswith('"')
+            edits.append((*attribute.value, f'"{value}"' if quoted else _format_value(name, value)))
         return True
 
     def _find_module_folder(self, volume: _StateVolume) -> tuple[_Folder | None, str]:
